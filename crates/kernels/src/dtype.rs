@@ -1,0 +1,236 @@
+//! Element types, as PyTorch names them.
+//!
+//! The list is closed here and open for growth: complex types are to come, so matches outside this crate
+//! need a fallback arm.
+
+use half::{bf16, f16};
+
+/// The type of a tensor's elements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum DType {
+    /// One byte, 0 or 1.
+    Bool,
+    /// Unsigned 8-bit integer.
+    U8,
+    /// Signed 8-bit integer.
+    I8,
+    /// Signed 16-bit integer.
+    I16,
+    /// Signed 32-bit integer.
+    I32,
+    /// Signed 64-bit integer.
+    I64,
+    /// IEEE half precision.
+    F16,
+    /// Brain float: the upper half of an `f32`.
+    BF16,
+    /// IEEE single precision.
+    F32,
+    /// IEEE double precision.
+    F64,
+}
+
+impl DType {
+    /// Every dtype, in promotion order.
+    pub const ALL: [DType; 10] = [
+        DType::Bool,
+        DType::U8,
+        DType::I8,
+        DType::I16,
+        DType::I32,
+        DType::I64,
+        DType::F16,
+        DType::BF16,
+        DType::F32,
+        DType::F64,
+    ];
+
+    /// Bytes of one element.
+    #[inline]
+    pub const fn size(self) -> usize {
+        match self {
+            DType::Bool | DType::U8 | DType::I8 => 1,
+            DType::I16 | DType::F16 | DType::BF16 => 2,
+            DType::I32 | DType::F32 => 4,
+            DType::I64 | DType::F64 => 8,
+        }
+    }
+
+    /// f16, bf16, f32 or f64.
+    #[inline]
+    pub const fn is_floating_point(self) -> bool {
+        matches!(self, DType::F16 | DType::BF16 | DType::F32 | DType::F64)
+    }
+
+    /// Always false for now; callers ask so that complex numbers can arrive without a search.
+    #[inline]
+    pub const fn is_complex(self) -> bool {
+        false
+    }
+
+    /// Whether tensors of this type can have gradients.
+    #[inline]
+    pub const fn is_differentiable(self) -> bool {
+        self.is_floating_point() || self.is_complex()
+    }
+
+    /// An integer type; bool is not one.
+    #[inline]
+    pub const fn is_integer(self) -> bool {
+        matches!(self, DType::U8 | DType::I8 | DType::I16 | DType::I32 | DType::I64)
+    }
+
+    /// The register type that arithmetic on this dtype is done in: `F32`, `F64`, `I64` or `Bool`.
+    #[inline]
+    pub const fn compute(self) -> DType {
+        match self {
+            DType::F16 | DType::BF16 | DType::F32 => DType::F32,
+            DType::F64 => DType::F64,
+            DType::Bool => DType::Bool,
+            _ => DType::I64,
+        }
+    }
+
+    /// PyTorch's name: `float32`, `int64`, …
+    pub const fn name(self) -> &'static str {
+        match self {
+            DType::Bool => "bool",
+            DType::U8 => "uint8",
+            DType::I8 => "int8",
+            DType::I16 => "int16",
+            DType::I32 => "int32",
+            DType::I64 => "int64",
+            DType::F16 => "float16",
+            DType::BF16 => "bfloat16",
+            DType::F32 => "float32",
+            DType::F64 => "float64",
+        }
+    }
+
+    /// The abbreviation of logs and graph text: `f32`, `i64`, `b8`, …
+    pub const fn short(self) -> &'static str {
+        match self {
+            DType::Bool => "b8",
+            DType::U8 => "u8",
+            DType::I8 => "i8",
+            DType::I16 => "i16",
+            DType::I32 => "i32",
+            DType::I64 => "i64",
+            DType::F16 => "f16",
+            DType::BF16 => "bf16",
+            DType::F32 => "f32",
+            DType::F64 => "f64",
+        }
+    }
+
+    /// The dtype with this long or short name.
+    pub fn from_name(name: &str) -> Option<DType> {
+        DType::ALL.into_iter().find(|d| d.name() == name || d.short() == name)
+    }
+}
+
+impl std::fmt::Display for DType {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+mod sealed {
+    pub trait Sealed {}
+}
+
+/// A Rust type that is stored as the elements of some [`DType`].
+///
+/// Sealed: every implementor is plain data, valid for any bytes that a kernel of its dtype writes.
+pub trait Element: sealed::Sealed + Copy + Send + Sync + PartialEq + std::fmt::Debug + 'static {
+    /// The dtype it is stored as.
+    const DTYPE: DType;
+    /// Nearest value of this type, rounding once; integers truncate and wrap as PyTorch's casts do.
+    fn from_f64(v: f64) -> Self;
+    /// Nearest value of this type; integers wrap.
+    fn from_i64(v: i64) -> Self;
+    /// The value as `f64`.
+    fn to_f64(self) -> f64;
+    /// The value as `i64`, truncating.
+    fn to_i64(self) -> i64;
+}
+
+macro_rules! element {
+    ($($t:ty, $d:ident, |$f:ident| $from_f:expr, |$i:ident| $from_i:expr, |$v:ident| $to_f:expr, $to_i:expr;)*) => {$(
+        impl sealed::Sealed for $t {}
+        impl Element for $t {
+            const DTYPE: DType = DType::$d;
+            #[inline(always)]
+            fn from_f64($f: f64) -> Self { $from_f }
+            #[inline(always)]
+            fn from_i64($i: i64) -> Self { $from_i }
+            #[inline(always)]
+            fn to_f64(self) -> f64 { let $v = self; $to_f }
+            #[inline(always)]
+            fn to_i64(self) -> i64 { let $v = self; $to_i }
+        }
+    )*};
+}
+
+element! {
+    bool, Bool, |f| f != 0.0, |i| i != 0, |v| f64::from(u8::from(v)), i64::from(v);
+    u8, U8, |f| f as i64 as u8, |i| i as u8, |v| f64::from(v), i64::from(v);
+    i8, I8, |f| f as i64 as i8, |i| i as i8, |v| f64::from(v), i64::from(v);
+    i16, I16, |f| f as i64 as i16, |i| i as i16, |v| f64::from(v), i64::from(v);
+    i32, I32, |f| f as i64 as i32, |i| i as i32, |v| f64::from(v), i64::from(v);
+    i64, I64, |f| f as i64, |i| i, |v| v as f64, v;
+    f16, F16, |f| f16::from_f64(f), |i| f16::from_f64(i as f64), |v| v.to_f64(), v.to_f64() as i64;
+    bf16, BF16, |f| bf16::from_f64(f), |i| bf16::from_f64(i as f64), |v| v.to_f64(), v.to_f64() as i64;
+    f32, F32, |f| f as f32, |i| i as f32, |v| f64::from(v), v as i64;
+    f64, F64, |f| f, |i| i as f64, |v| v, v as i64;
+}
+
+/// Runs `$body` with the alias `$t` standing for the Rust type of `$dtype`: the one place where a dtype becomes a type.
+#[macro_export]
+macro_rules! with_element {
+    ($dtype:expr, $t:ident => $body:expr) => {
+        match $dtype {
+            $crate::DType::Bool => {
+                type $t = bool;
+                $body
+            }
+            $crate::DType::U8 => {
+                type $t = u8;
+                $body
+            }
+            $crate::DType::I8 => {
+                type $t = i8;
+                $body
+            }
+            $crate::DType::I16 => {
+                type $t = i16;
+                $body
+            }
+            $crate::DType::I32 => {
+                type $t = i32;
+                $body
+            }
+            $crate::DType::I64 => {
+                type $t = i64;
+                $body
+            }
+            $crate::DType::F16 => {
+                type $t = $crate::f16;
+                $body
+            }
+            $crate::DType::BF16 => {
+                type $t = $crate::bf16;
+                $body
+            }
+            $crate::DType::F32 => {
+                type $t = f32;
+                $body
+            }
+            $crate::DType::F64 => {
+                type $t = f64;
+                $body
+            }
+        }
+    };
+}

@@ -1,0 +1,16 @@
+//! Numbers only: slices and strides in, slices out.
+//!
+//! This crate knows memory, element types, strides, threads and instruction sets. It knows no tensor, no shape rule and
+//! no derivative: its callers have checked shapes and dtypes before they call. Nearly all `unsafe` of the workspace lives here.
+
+pub mod cpu;
+mod dtype;
+mod memory;
+pub mod parallel;
+pub mod shared;
+mod view;
+
+pub use dtype::{DType, Element};
+pub use half::{bf16, f16};
+pub use memory::{MemoryStats, OutOfMemory, Storage, empty_cache, memory_stats, reset_peak_memory};
+pub use view::{View, ViewMut, is_contiguous};
