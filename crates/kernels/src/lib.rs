@@ -5,12 +5,15 @@
 
 pub mod cpu;
 mod dtype;
+mod matmul;
 mod memory;
 pub mod parallel;
+mod real;
 pub mod shared;
 mod view;
 
 pub use dtype::{DType, Element};
 pub use half::{bf16, f16};
+pub use matmul::matmul;
 pub use memory::{MemoryStats, OutOfMemory, Storage, empty_cache, memory_stats, reset_peak_memory};
 pub use view::{View, ViewMut, is_contiguous};

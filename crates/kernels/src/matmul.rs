@@ -1,0 +1,496 @@
+//! Batched matrix products: `out = beta * out + alpha * a @ b`, any strides, every dtype.
+//!
+//! Floats of some size go through the `gemm` crate on blocks of rows or columns that we split over threads; vectors
+//! and tiny matrices have loops of their own, because the crate's set-up would cost more than the product. Half types
+//! are widened to f32 and rounded once. Integers wrap, bool is or-of-ands.
+//!
+//! Guarantees: bit-equal for any number of threads: which loop runs and how the depth is cut depends on the sizes
+//! only (see `cut`); with `beta == 0` the old content of `out` is not read.
+//! The crate chooses its instruction set itself: [`crate::cpu::isa`] governs only our own loops.
+#![allow(unsafe_code)]
+
+use crate::real::{Ptr, Real, Scratch, per_isa};
+use crate::{DType, Element, View, ViewMut, bf16, f16, parallel};
+use smallvec::SmallVec;
+
+/// Multiply-adds that are worth a thread (about two microseconds of vector arithmetic).
+const GRAIN: usize = 1 << 17;
+/// Products up to this many multiply-adds are done by plain loops.
+const SMALL: usize = 1 << 10;
+/// Rows of a matrix-vector product that are summed at once.
+const ROWS: usize = 256;
+
+/// `out = beta * out + alpha * a @ b` over the last two dimensions; leading dimensions agree (a stride of 0 repeats).
+/// `out` aliases neither input.
+///
+/// # Panics
+/// If dtypes or sizes disagree: the caller has checked them.
+pub fn matmul(a: View<'_>, b: View<'_>, out: ViewMut<'_>, alpha: f64, beta: f64) {
+    let (nd, dtype) = (out.ndim(), out.dtype());
+    assert!(nd >= 2 && a.ndim() == nd && b.ndim() == nd, "matrices or batches of them");
+    assert!(a.dtype() == dtype && b.dtype() == dtype, "one dtype");
+    let (m, n, k) = (out.sizes()[nd - 2], out.sizes()[nd - 1], a.sizes()[nd - 1]);
+    assert!(a.sizes()[nd - 2] == m && b.sizes()[nd - 2] == k && b.sizes()[nd - 1] == n, "sizes of the product");
+    assert!(a.sizes()[..nd - 2] == out.sizes()[..nd - 2] && b.sizes()[..nd - 2] == out.sizes()[..nd - 2], "batch");
+    if out.numel() == 0 {
+        return;
+    }
+    match dtype {
+        DType::F32 => floats::<f32>(a, b, out, alpha, beta),
+        DType::F64 => floats::<f64>(a, b, out, alpha, beta),
+        DType::F16 => halves::<f16>(a, b, out, alpha, beta),
+        DType::BF16 => halves::<bf16>(a, b, out, alpha, beta),
+        DType::Bool => ring::<bool>(a, b, out, alpha, beta),
+        DType::U8 => ring::<u8>(a, b, out, alpha, beta),
+        DType::I8 => ring::<i8>(a, b, out, alpha, beta),
+        DType::I16 => ring::<i16>(a, b, out, alpha, beta),
+        DType::I32 => ring::<i32>(a, b, out, alpha, beta),
+        DType::I64 => ring::<i64>(a, b, out, alpha, beta),
+    }
+}
+
+/// One matrix: first element, and the steps between rows and between columns.
+#[derive(Clone, Copy)]
+struct Mat<T> {
+    ptr: *mut T,
+    row: usize,
+    col: usize,
+}
+
+impl<T: Copy> Mat<T> {
+    #[inline(always)]
+    fn at(self, i: usize, j: usize) -> *mut T {
+        self.ptr.wrapping_add(i * self.row + j * self.col)
+    }
+    fn from(self, i: usize, j: usize) -> Self {
+        Mat { ptr: self.at(i, j), ..self }
+    }
+    fn transposed(self) -> Self {
+        Mat { row: self.col, col: self.row, ..self }
+    }
+}
+
+/// One product of matrices.
+#[derive(Clone, Copy)]
+struct Product<T> {
+    m: usize,
+    n: usize,
+    k: usize,
+    a: Mat<T>,
+    b: Mat<T>,
+    out: Mat<T>,
+    alpha: T,
+    beta: T,
+}
+// SAFETY: pointers into views that may be used from any thread; parts given to threads write disjoint elements.
+unsafe impl<T> Send for Product<T> {}
+// SAFETY: as above.
+unsafe impl<T> Sync for Product<T> {}
+
+impl<T: Element> Product<T> {
+    fn rows(self, r: std::ops::Range<usize>) -> Self {
+        Product { m: r.len(), a: self.a.from(r.start, 0), out: self.out.from(r.start, 0), ..self }
+    }
+    fn cols(self, r: std::ops::Range<usize>) -> Self {
+        Product { n: r.len(), b: self.b.from(0, r.start), out: self.out.from(0, r.start), ..self }
+    }
+    /// The same product with the roles of rows and columns exchanged.
+    fn transposed(self) -> Self {
+        let (a, b, out) = (self.b.transposed(), self.a.transposed(), self.out.transposed());
+        Product { m: self.n, n: self.m, k: self.k, a, b, out, ..self }
+    }
+    fn work(&self) -> usize {
+        self.m * self.n * self.k
+    }
+}
+
+/// All products of a batch: the first one, and where the others lie.
+struct Batch<'a, T> {
+    first: Product<T>,
+    count: usize,
+    sizes: &'a [usize],
+    /// Batch strides of a, b and out.
+    strides: [&'a [usize]; 3],
+}
+
+impl<'a, T: Element> Batch<'a, T> {
+    fn new(a: View<'a>, b: View<'a>, out: ViewMut<'a>, alpha: T, beta: T) -> Self {
+        let nd = out.ndim();
+        let mat = |ptr: *const T, s: &[usize]| Mat { ptr: ptr.cast_mut(), row: s[nd - 2], col: s[nd - 1] };
+        let first = Product {
+            m: out.sizes()[nd - 2],
+            n: out.sizes()[nd - 1],
+            k: a.sizes()[nd - 1],
+            a: mat(a.ptr(), a.strides()),
+            b: mat(b.ptr(), b.strides()),
+            out: mat(out.ptr::<T>(), out.strides()),
+            alpha,
+            beta,
+        };
+        let sizes = &out.sizes()[..nd - 2];
+        let strides = [&a.strides()[..nd - 2], &b.strides()[..nd - 2], &out.strides()[..nd - 2]];
+        Batch { first, count: sizes.iter().product(), sizes, strides }
+    }
+
+    fn get(&self, mut i: usize) -> Product<T> {
+        let mut p = self.first;
+        for d in (0..self.sizes.len()).rev() {
+            let at = i % self.sizes[d];
+            i /= self.sizes[d];
+            p.a = Mat { ptr: p.a.ptr.wrapping_add(at * self.strides[0][d]), ..p.a };
+            p.b = Mat { ptr: p.b.ptr.wrapping_add(at * self.strides[1][d]), ..p.b };
+            p.out = Mat { ptr: p.out.ptr.wrapping_add(at * self.strides[2][d]), ..p.out };
+        }
+        p
+    }
+}
+
+fn floats<T: Real>(a: View<'_>, b: View<'_>, out: ViewMut<'_>, alpha: f64, beta: f64) {
+    let batch = Batch::<T>::new(a, b, out, T::from_f64(alpha), T::from_f64(beta));
+    let work = batch.first.work();
+    // A batch is split as such unless it has fewer products than there are threads and they are large.
+    if batch.count > 1 && (batch.count >= parallel::num_threads() || work < 4 * GRAIN) {
+        let grain = (GRAIN / work.max(1)).max(1);
+        parallel::split(batch.count, grain, |r| r.for_each(|i| one(batch.get(i), false)));
+    } else {
+        (0..batch.count).for_each(|i| one(batch.get(i), true));
+    }
+}
+
+/// One product, on this thread or on several.
+fn one<T: Real>(p: Product<T>, threads: bool) {
+    if p.k == 0 {
+        return scale(p);
+    }
+    if p.n == 1 || p.m == 1 {
+        let p = if p.n == 1 { p } else { p.transposed() };
+        let grain = if threads { (GRAIN / 2 / p.k).next_multiple_of(ROWS) } else { p.m };
+        return parallel::split(p.m, grain, |r| matrix_vector(p.rows(r)));
+    }
+    if p.work() <= SMALL {
+        return small(p);
+    }
+    let Some((by_rows, step)) = cut(&p).filter(|_| threads) else { return block(p) };
+    let len = if by_rows { p.m } else { p.n };
+    let parts = len / step;
+    parallel::run(parts, &|i| {
+        let r = i * step..if i + 1 == parts { len } else { (i + 1) * step };
+        block(if by_rows { p.rows(r) } else { p.cols(r) })
+    });
+}
+
+/// Where to cut a product for threads: along rows or columns, and the least length of a part.
+///
+/// Each element is the sum over its own row and column, in order, cut in depth by a rule that knows the depth and
+/// whether both sides are at most 64; very small areas and vectors are summed differently. So the parts give the
+/// bits of the whole if they stay on the same side of these limits, wherever the cuts are.
+fn cut<T>(p: &Product<T>) -> Option<(bool, usize)> {
+    let threads = parallel::num_threads();
+    if threads == 1 || p.m * p.n * p.k < 2 * GRAIN {
+        return None;
+    }
+    let by_rows = p.m >= p.n;
+    let (len, other) = if by_rows { (p.m, p.n) } else { (p.n, p.m) };
+    // Two parts a thread even out a busy machine, when packing the other side again costs little.
+    let parts = if len >= threads * 1024 { 2 * threads } else { threads };
+    let step = (len / parts / 16 * 16).max(16);
+    let same_depth = p.k <= 512 || len <= 64 || other > 64 || step > 64;
+    (len >= 2 * step && step * other > 256 && same_depth).then_some((by_rows, step))
+}
+
+/// A product through the crate, on this thread.
+fn block<T: Real>(p: Product<T>) {
+    let s = |v: usize| v as isize;
+    // SAFETY: the three matrices lie inside their views; `T` is f32 or f64.
+    unsafe {
+        gemm::gemm(
+            p.m,
+            p.n,
+            p.k,
+            p.out.ptr,
+            s(p.out.col),
+            s(p.out.row),
+            p.beta != T::ZERO,
+            p.a.ptr.cast_const(),
+            s(p.a.col),
+            s(p.a.row),
+            p.b.ptr.cast_const(),
+            s(p.b.col),
+            s(p.b.row),
+            p.beta,
+            p.alpha,
+            false,
+            false,
+            false,
+            gemm::Parallelism::None,
+        );
+    }
+}
+
+/// Writes a finished sum.
+///
+/// # Safety
+/// `to` is an element of `out`.
+#[inline(always)]
+unsafe fn put<T: Real>(p: &Product<T>, to: *mut T, sum: T) {
+    // SAFETY: the caller's promise.
+    unsafe { *to = if p.beta == T::ZERO { p.alpha * sum } else { p.beta * *to + p.alpha * sum } }
+}
+
+/// `out = beta * out`: the product of depth 0.
+fn scale<T: Real>(p: Product<T>) {
+    for i in 0..p.m {
+        for j in 0..p.n {
+            // SAFETY: inside `out`.
+            unsafe { put(&p, p.out.at(i, j), T::ZERO) }
+        }
+    }
+}
+
+per_isa! {
+    /// Plain loops, 16 columns at a time.
+    fn small<T: Real>(p: Product<T>) {
+        for j0 in (0..p.n).step_by(16) {
+            let width = (p.n - j0).min(16);
+            for i in 0..p.m {
+                let mut acc = [T::ZERO; 16];
+                for l in 0..p.k {
+                    // SAFETY: inside `a` and `b`.
+                    unsafe {
+                        let a = *p.a.at(i, l);
+                        let b = p.b.at(l, j0);
+                        for (j, acc) in acc[..width].iter_mut().enumerate() {
+                            *acc += a * *b.add(j * p.b.col);
+                        }
+                    }
+                }
+                for (j, sum) in acc[..width].iter().enumerate() {
+                    // SAFETY: inside `out`.
+                    unsafe { put(&p, p.out.at(i, j0 + j), *sum) }
+                }
+            }
+        }
+    }
+}
+
+/// `out[m, 1]`: a row's sum never depends on which rows are computed together.
+fn matrix_vector<T: Real>(p: Product<T>) {
+    let x: SmallVec<[T; 64]>;
+    // SAFETY: the k elements of the vector lie inside `b`, one after another or `row` apart.
+    let x: &[T] = unsafe {
+        if p.b.row == 1 || p.k == 1 {
+            std::slice::from_raw_parts(p.b.ptr, p.k)
+        } else {
+            x = (0..p.k).map(|l| *p.b.at(l, 0)).collect();
+            &x
+        }
+    };
+    if p.a.row == 1 && p.m > 1 { columns(p, x) } else { dots(p, x) }
+}
+
+per_isa! {
+    /// Matrix times vector where columns are contiguous: sums of scaled columns.
+    fn columns<T: Real>(p: Product<T>, x: &[T]) {
+        for i0 in (0..p.m).step_by(ROWS) {
+            let mut acc = [T::ZERO; ROWS];
+            let acc = &mut acc[..(p.m - i0).min(ROWS)];
+            for (l, &x) in x.iter().enumerate() {
+                // SAFETY: a stretch of column `l`, contiguous as the row step is 1.
+                let column = unsafe { std::slice::from_raw_parts(p.a.at(i0, l), acc.len()) };
+                for (acc, &a) in acc.iter_mut().zip(column) {
+                    *acc += a * x;
+                }
+            }
+            for (i, sum) in acc.iter().enumerate() {
+                // SAFETY: inside `out`.
+                unsafe { put(&p, p.out.at(i0 + i, 0), *sum) }
+            }
+        }
+    }
+}
+
+per_isa! {
+    /// Matrix times vector by rows: each a dot product in 64 partial sums.
+    fn dots<T: Real>(p: Product<T>, x: &[T]) {
+        const LANES: usize = 64;
+        for i in 0..p.m {
+            let mut acc = [T::ZERO; LANES];
+            let mut tail = T::ZERO;
+            if p.a.col == 1 {
+                // SAFETY: row `i` of `a`, contiguous.
+                let row = unsafe { std::slice::from_raw_parts(p.a.at(i, 0), p.k) };
+                let (chunks, xs) = (row.chunks_exact(LANES), x.chunks_exact(LANES));
+                for (&a, &x) in chunks.remainder().iter().zip(xs.remainder()) {
+                    tail += a * x;
+                }
+                for (a, x) in chunks.zip(xs) {
+                    for l in 0..LANES {
+                        acc[l] += a[l] * x[l];
+                    }
+                }
+            } else {
+                for (l, &x) in x.iter().enumerate() {
+                    // SAFETY: inside `a`.
+                    tail += unsafe { *p.a.at(i, l) } * x;
+                }
+            }
+            let mut width = LANES;
+            while width > 1 {
+                width /= 2;
+                for l in 0..width {
+                    acc[l] = acc[l] + acc[l + width];
+                }
+            }
+            // SAFETY: inside `out`.
+            unsafe { put(&p, p.out.at(i, 0), acc[0] + tail) }
+        }
+    }
+}
+
+/// Half types: widen both sides whole, multiply in f32, round once.
+fn halves<T: Element>(a: View<'_>, b: View<'_>, out: ViewMut<'_>, alpha: f64, beta: f64) {
+    let nd = out.ndim();
+    let (a_wide, a_strides) = widen::<T>(a);
+    let (b_wide, b_strides) = widen::<T>(b);
+    let mut product = Scratch::<f32>::new(out.numel());
+    let mut out_strides = SmallVec::<[usize; 8]>::from_elem(1, nd);
+    for d in (1..nd).rev() {
+        out_strides[d - 1] = out_strides[d] * out.sizes()[d];
+    }
+    // SAFETY: the scratch buffers hold what their strides describe.
+    unsafe {
+        let a = View::new(a_wide.as_ptr().cast(), DType::F32, a.sizes(), &a_strides);
+        let b = View::new(b_wide.as_ptr().cast(), DType::F32, b.sizes(), &b_strides);
+        let o = ViewMut::new(product.as_mut_ptr().cast(), DType::F32, out.sizes(), &out_strides);
+        floats::<f32>(a, b, o, alpha, 0.0);
+    }
+    let batch = Batch::<T>::new(out.as_view(), out.as_view(), out, T::from_f64(0.0), T::from_f64(0.0));
+    let (m, n) = (out.sizes()[nd - 2], out.sizes()[nd - 1]);
+    parallel::split(batch.count * m, (GRAIN / 4 / n).max(1), |r| {
+        for i in r {
+            let to = batch.get(i / m).out;
+            for (j, &v) in product[i * n..(i + 1) * n].iter().enumerate() {
+                // SAFETY: inside `out`; rows are disjoint.
+                unsafe {
+                    let to = to.at(i % m, j);
+                    let v = f64::from(v);
+                    *to = T::from_f64(if beta == 0.0 { v } else { beta * (*to).to_f64() + v });
+                }
+            }
+        }
+    });
+}
+
+/// A dense f32 copy and its strides: the dimension with the smaller step stays innermost, repeated ones stay repeated.
+fn widen<T: Element>(v: View<'_>) -> (Scratch<f32>, SmallVec<[usize; 8]>) {
+    let nd = v.ndim();
+    let mut order: SmallVec<[usize; 8]> = (0..nd).collect();
+    if v.strides()[nd - 2] < v.strides()[nd - 1] {
+        order.swap(nd - 2, nd - 1);
+    }
+    let size = |d: usize| if v.strides()[d] == 0 { 1 } else { v.sizes()[d] };
+    let mut strides = SmallVec::<[usize; 8]>::from_elem(0, nd);
+    let mut len = 1;
+    for &d in order.iter().rev() {
+        strides[d] = if v.strides()[d] == 0 { 0 } else { len };
+        len *= size(d);
+    }
+    let inner = order[nd - 1];
+    let (width, step) = (size(inner), v.strides()[inner]);
+    let mut wide = Scratch::<f32>::new(len);
+    if len == 0 {
+        return (wide, strides);
+    }
+    let to = Ptr::new(&mut wide);
+    parallel::split(len / width, (GRAIN / 4 / width).max(1), |r| {
+        for row in r {
+            let (mut rest, mut from) = (row, 0);
+            for &d in order[..nd - 1].iter().rev() {
+                from += rest % size(d) * v.strides()[d];
+                rest /= size(d);
+            }
+            // SAFETY: rows are disjoint in the copy and lie inside the view.
+            unsafe {
+                let from = v.ptr::<T>().add(from);
+                for (j, to) in to.slice(row * width, width).iter_mut().enumerate() {
+                    *to = (*from.add(j * step)).to_f64() as f32;
+                }
+            }
+        }
+    });
+    (wide, strides)
+}
+
+/// Integers with wrapping arithmetic, or bool with or and and.
+trait Ring: Element {
+    const ZERO: Self;
+    fn mul_add(self, a: Self, b: Self) -> Self;
+}
+
+macro_rules! ring {
+    ($($t:ty),*) => {$(
+        impl Ring for $t {
+            const ZERO: $t = 0;
+            #[inline(always)]
+            fn mul_add(self, a: $t, b: $t) -> $t {
+                self.wrapping_add(a.wrapping_mul(b))
+            }
+        }
+    )*};
+}
+ring!(u8, i8, i16, i32, i64);
+
+impl Ring for bool {
+    const ZERO: bool = false;
+    #[inline(always)]
+    fn mul_add(self, a: bool, b: bool) -> bool {
+        self | (a & b)
+    }
+}
+
+/// Blocks of 64 columns: copied once, then each row adds up scaled rows of the copy.
+fn ring<T: Ring>(a: View<'_>, b: View<'_>, out: ViewMut<'_>, alpha: f64, beta: f64) {
+    const COLS: usize = 64;
+    const STRIPE: usize = 64;
+    let batch = Batch::<T>::new(a, b, out, T::from_f64(alpha), T::from_f64(beta));
+    let stripes = batch.first.m.div_ceil(STRIPE);
+    let grain = (GRAIN / 8 / (batch.first.work() / stripes).max(1)).max(1);
+    parallel::split(batch.count * stripes, grain, |r| {
+        let mut panel = vec![[T::ZERO; COLS]; batch.first.k];
+        for at in r {
+            let p = batch.get(at / stripes);
+            let start = at % stripes * STRIPE;
+            let p = p.rows(start..(start + STRIPE).min(p.m));
+            for j0 in (0..p.n).step_by(COLS) {
+                let width = (p.n - j0).min(COLS);
+                for (l, row) in panel.iter_mut().enumerate() {
+                    for (j, to) in row[..width].iter_mut().enumerate() {
+                        // SAFETY: inside `b`.
+                        *to = unsafe { *p.b.at(l, j0 + j) };
+                    }
+                }
+                for i in 0..p.m {
+                    let mut acc = [T::ZERO; COLS];
+                    for (l, row) in panel.iter().enumerate() {
+                        // SAFETY: inside `a`.
+                        let a = unsafe { *p.a.at(i, l) };
+                        for (acc, &b) in acc.iter_mut().zip(row) {
+                            *acc = acc.mul_add(a, b);
+                        }
+                    }
+                    for (j, &sum) in acc[..width].iter().enumerate() {
+                        // SAFETY: inside `out`; stripes are disjoint.
+                        unsafe {
+                            let to = p.out.at(i, j0 + j);
+                            let old = if p.beta == T::ZERO { T::ZERO } else { T::ZERO.mul_add(p.beta, *to) };
+                            *to = old.mul_add(p.alpha, sum);
+                        }
+                    }
+                }
+            }
+        }
+    });
+}
+
+#[cfg(test)]
+mod tests;
