@@ -1,0 +1,424 @@
+//! Reading schemas from text.
+//!
+//! Guarantees: every piece is printed again and compared with what was read, so text that could be read
+//! two ways is refused ([`Kind::Roundtrip`]), and a schema that comes out obeys the invariants of the
+//! language. The first problem in reading order is the one reported.
+
+use super::types::CUSTOM_PREFIX;
+use super::{
+    Annotation, Argument, Arguments, BaseOperatorName, BaseTy, FunctionSchema, OperatorName, Return, SchemaKind,
+    TensorOptions, Type, is_scratch,
+};
+use crate::error::Kind;
+use std::fmt;
+use std::str::FromStr;
+
+/// Why a piece of schema text was refused.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SchemaError {
+    /// The kind of problem.
+    pub kind: Kind,
+    /// What was expected and what was found.
+    pub message: String,
+}
+
+impl fmt::Display for SchemaError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for SchemaError {}
+
+type Result<T> = std::result::Result<T, SchemaError>;
+
+fn fail<T>(kind: Kind, message: impl Into<String>) -> Result<T> {
+    Err(SchemaError { kind, message: message.into() })
+}
+
+/// Refuses text that the parsed value would print differently.
+fn check_roundtrip<T: fmt::Display>(value: T, text: &str) -> Result<T> {
+    let printed = value.to_string();
+    if printed == text { Ok(value) } else { fail(Kind::Roundtrip, format!("`{text}` would print as `{printed}`")) }
+}
+
+impl FromStr for Type {
+    type Err = SchemaError;
+
+    fn from_str(text: &str) -> Result<Self> {
+        // Iterative from the right, so that a long run of suffixes cannot exhaust the stack.
+        let mut suffixes = Vec::new();
+        let mut rest = text;
+        loop {
+            if let Some(inner) = rest.strip_suffix('?').filter(|inner| !inner.is_empty()) {
+                suffixes.push(None);
+                rest = inner;
+            } else if let Some((inner, digits)) = split_list_suffix(rest) {
+                suffixes.push(Some(digits));
+                rest = inner;
+            } else {
+                break;
+            }
+        }
+        if suffixes.len() > MAX_TYPE_DEPTH {
+            return fail(Kind::TypeUnknown, format!("type `{text}` is nested too deeply"));
+        }
+        let mut ty = if let Some(name) = rest.strip_prefix(CUSTOM_PREFIX).filter(|n| is_dotted_name(n)) {
+            Type::Custom(name.to_owned())
+        } else if let Some(base) = BaseTy::from_word(rest) {
+            Type::Base(base)
+        } else {
+            return fail(Kind::TypeUnknown, format!("`{rest}` is not a type of the schema language"));
+        };
+        for suffix in suffixes.into_iter().rev() {
+            ty = match suffix {
+                None => Type::Optional(Box::new(ty)),
+                Some("") => Type::List(Box::new(ty), None),
+                // A size of zero or with leading zeros fails the round trip below.
+                Some(digits) => Type::List(Box::new(ty), digits.parse().ok().filter(|n| *n > 0)),
+            };
+        }
+        check_roundtrip(ty, text)
+    }
+}
+
+/// Deeper types have no meaning and would only cost stack.
+const MAX_TYPE_DEPTH: usize = 16;
+
+/// Splits `T[N]` into `T` and the digits of `N`.
+fn split_list_suffix(text: &str) -> Option<(&str, &str)> {
+    let inner = text.strip_suffix(']')?;
+    let open = inner.rfind('[')?;
+    let digits = &inner[open + 1..];
+    (open > 0 && digits.bytes().all(|b| b.is_ascii_digit())).then_some((&inner[..open], digits))
+}
+
+fn is_dotted_name(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'.')
+}
+
+impl FromStr for Annotation {
+    type Err = SchemaError;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let syntax = || fail(Kind::AliasSyntax, format!("`({text})` is not an alias annotation"));
+        let (before, after) = match text.split_once(" -> ") {
+            Some((before, after)) => (before, Some(after)),
+            None => (text, None),
+        };
+        let is_write = before.ends_with('!');
+        let Some(mut alias_set) = letters(before.strip_suffix('!').unwrap_or(before)) else { return syntax() };
+        let alias_set_after = match after {
+            None => Vec::new(),
+            Some("*") => vec!['*'],
+            Some(set) => match letters(set) {
+                Some(set) => set,
+                None => return syntax(),
+            },
+        };
+        if is_write && alias_set.len() > 1 {
+            return fail(Kind::AliasMutableSet, format!("`({text})`: a set of several letters cannot be mutable"));
+        }
+        if alias_set.len() > 1 && alias_set_after.len() > 1 {
+            return fail(
+                Kind::AliasBothSets,
+                format!("`({text})`: only one side of the arrow may have several letters"),
+            );
+        }
+        // A set holds at most two letters before the arrow; more of them fail the round trip.
+        if alias_set.len() > 2 {
+            alias_set.drain(1..alias_set.len() - 1);
+        }
+        check_roundtrip(Annotation { alias_set, is_write, alias_set_after }, text)
+    }
+}
+
+/// `a|b|c` as its letters.
+fn letters(text: &str) -> Option<Vec<char>> {
+    text.split('|')
+        .map(|part| match part.as_bytes() {
+            [letter] if letter.is_ascii_lowercase() => Some(char::from(*letter)),
+            _ => None,
+        })
+        .collect()
+}
+
+/// Reads a type that may carry an annotation directly after `Tensor`.
+fn parse_annotated(text: &str) -> Result<(Type, Option<Annotation>)> {
+    let annotated = text.strip_prefix("Tensor(").and_then(|rest| rest.rfind(')').map(|end| rest.split_at(end)));
+    let Some((annotation, suffix)) = annotated.filter(|(annotation, _)| !annotation.is_empty()) else {
+        return Ok((text.parse()?, None));
+    };
+    let ty = match &suffix[1..] {
+        "" => Type::TENSOR,
+        "?" => Type::Optional(Box::new(Type::TENSOR)),
+        "[]" => Type::List(Box::new(Type::TENSOR), None),
+        other => {
+            return fail(
+                Kind::AliasPosition,
+                format!("`{text}`: an annotation may be followed by nothing, `?` or `[]`, not by `{other}`"),
+            );
+        }
+    };
+    Ok((ty, Some(annotation.parse()?)))
+}
+
+impl FromStr for Argument {
+    type Err = SchemaError;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let shape = || fail(Kind::ArgNoSpace, format!("argument `{text}` is not of the form `type name`"));
+        if !text.contains(' ') {
+            return shape();
+        }
+        let mut halves = text.split('=');
+        let declared = halves.next().unwrap_or_default();
+        let default = halves.next();
+        if halves.next().is_some() {
+            return fail(Kind::ArgTwoEquals, format!("argument `{text}` has more than one `=`"));
+        }
+        let Some((ty, name)) = declared.rsplit_once(' ') else { return shape() };
+        let (ty, annotation) = parse_annotated(ty)?;
+        let default = default.filter(|d| !d.is_empty()).map(str::to_owned);
+        check_roundtrip(Argument { name: name.to_owned(), ty, default, annotation }, text)
+    }
+}
+
+impl FromStr for Return {
+    type Err = SchemaError;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let (ty, name) = match text.rsplit_once(' ') {
+            Some((ty, name)) => (ty, Some(name.to_owned())),
+            None => (text, None),
+        };
+        let (ty, annotation) = parse_annotated(ty)?;
+        check_roundtrip(Return { name, ty, annotation }, text)
+    }
+}
+
+fn parse_returns(text: &str) -> Result<Vec<Return>> {
+    if text == "()" {
+        return Ok(Vec::new());
+    }
+    let inner = text.strip_prefix('(').and_then(|t| t.strip_suffix(')')).unwrap_or(text);
+    inner.split(", ").map(str::parse).collect()
+}
+
+impl FromStr for Arguments {
+    type Err = SchemaError;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let mut positional = Vec::new();
+        let mut kwarg_only = Vec::new();
+        let mut out: Vec<Argument> = Vec::new();
+        let mut after_star = false;
+        for item in text.split(", ").filter(|_| !text.is_empty()) {
+            if item == "*" {
+                if after_star {
+                    return fail(Kind::StarTwice, format!("`*` occurs twice in `({text})`"));
+                }
+                after_star = true;
+                continue;
+            }
+            let argument: Argument = item.parse()?;
+            match (after_star, argument.is_write(), out.is_empty()) {
+                (false, _, _) => positional.push(argument),
+                (true, true, _) => out.push(argument),
+                (true, false, true) => kwarg_only.push(argument),
+                (true, false, false) => {
+                    return fail(Kind::ArgAfterOut, format!("`{argument}` follows an out argument but is not mutable"));
+                }
+            }
+        }
+        let arguments = group(positional, kwarg_only, out)?;
+        if let Some(a) = arguments.pre_self_positional.iter().find(|a| a.is_write()) {
+            return fail(Kind::MutableBeforeSelf, format!("`{a}` is mutable and comes before `self`"));
+        }
+        Ok(arguments)
+    }
+}
+
+/// Puts arguments into their groups.
+fn group(mut positional: Vec<Argument>, kwarg_only: Vec<Argument>, out: Vec<Argument>) -> Result<Arguments> {
+    let mut arguments = Arguments { out, ..Arguments::default() };
+    if let Some(at) = positional.iter().position(|a| a.name == "self") {
+        arguments.post_self_positional = positional.split_off(at + 1);
+        arguments.self_arg = positional.pop();
+        arguments.pre_self_positional = positional;
+    } else {
+        arguments.post_self_positional = positional;
+    }
+    let mut rest = kwarg_only.as_slice();
+    while let [first, tail @ ..] = rest {
+        if let Some((options, tail)) = take_tensor_options(rest) {
+            if arguments.tensor_options.replace(options).is_some() {
+                return fail(Kind::Roundtrip, "tensor options occur twice");
+            }
+            rest = tail;
+            continue;
+        }
+        match arguments.tensor_options {
+            None => arguments.pre_tensor_options_kwarg_only.push(first.clone()),
+            Some(_) => arguments.post_tensor_options_kwarg_only.push(first.clone()),
+        }
+        rest = tail;
+    }
+    Ok(arguments)
+}
+
+/// The tensor-options group at the head of a list, if there is one.
+fn take_tensor_options(list: &[Argument]) -> Option<(TensorOptions, &[Argument])> {
+    let [dtype, layout, device, pin_memory, rest @ ..] = list else { return None };
+    let is = |a: &Argument, name: &str, base: BaseTy| {
+        a.name == name && a.ty.innermost() == Some(base) && a.ty.as_list().is_none() && nesting(&a.ty) < 2
+    };
+    let fits = is(dtype, "dtype", BaseTy::ScalarType)
+        && is(layout, "layout", BaseTy::Layout)
+        && is(device, "device", BaseTy::Device)
+        && is(pin_memory, "pin_memory", BaseTy::Bool);
+    fits.then(|| {
+        let options = TensorOptions {
+            dtype: dtype.clone(),
+            layout: layout.clone(),
+            device: device.clone(),
+            pin_memory: pin_memory.clone(),
+        };
+        (options, rest)
+    })
+}
+
+fn nesting(ty: &Type) -> usize {
+    match ty {
+        Type::Optional(elem) | Type::List(elem, _) => 1 + nesting(elem),
+        Type::Base(_) | Type::Custom(_) => 0,
+    }
+}
+
+/// Operators that have an in-place dunder.
+const AUGMENTED_ASSIGNMENT_NAMES: [&str; 11] =
+    ["add", "sub", "mul", "div", "mod", "pow", "lshift", "rshift", "and", "xor", "or"];
+
+impl FromStr for BaseOperatorName {
+    type Err = SchemaError;
+
+    fn from_str(text: &str) -> Result<Self> {
+        if text.is_empty() {
+            return fail(Kind::NameEmpty, "an operator name cannot be empty");
+        }
+        if text.ends_with("_out") {
+            return fail(Kind::NameOutSuffix, format!("`{text}`: the ending `_out` is reserved, use an overload"));
+        }
+        let dunder = text.strip_prefix("__").and_then(|t| t.strip_suffix("__")).filter(|t| !t.is_empty());
+        let dunder = dunder.filter(|t| !t.contains('_'));
+        let (mut base, inplace) = match dunder {
+            Some(word) => match word.strip_prefix('i') {
+                Some(name) if AUGMENTED_ASSIGNMENT_NAMES.contains(&name) => (name, true),
+                Some(_) => return fail(Kind::NameDunderI, format!("`{text}` is not a known in-place dunder")),
+                None => (word, false),
+            },
+            None => match text.strip_suffix('_') {
+                Some(base) => (base, true),
+                None => (text, false),
+            },
+        };
+        let mut functional_overload = false;
+        if let Some(shorter) = base.strip_suffix("_functional") {
+            if inplace || dunder.is_some() {
+                return fail(Kind::NameFunctionalSuffix, format!("`{text}` is both `_functional` and in-place"));
+            }
+            functional_overload = true;
+            base = shorter;
+        }
+        let name =
+            BaseOperatorName { base: base.to_owned(), inplace, dunder_method: dunder.is_some(), functional_overload };
+        check_roundtrip(name, text)
+    }
+}
+
+impl FromStr for OperatorName {
+    type Err = SchemaError;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let (name, overload) = text.split_once('.').unwrap_or((text, ""));
+        check_roundtrip(OperatorName { name: name.parse()?, overload_name: overload.to_owned() }, text)
+    }
+}
+
+impl FromStr for FunctionSchema {
+    type Err = SchemaError;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let Some((name, arguments, returns)) = split_schema(text) else {
+            return fail(Kind::SchemaSyntax, format!("`{text}` is not of the form `name(arguments) -> returns`"));
+        };
+        let schema =
+            FunctionSchema { name: name.parse()?, arguments: arguments.parse()?, returns: parse_returns(returns)? };
+        schema.check()?;
+        check_roundtrip(schema, text)
+    }
+}
+
+/// Splits at the first parenthesis and at the last `) -> `.
+fn split_schema(text: &str) -> Option<(&str, &str, &str)> {
+    let (name, rest) = text.split_once('(').filter(|(name, _)| !name.is_empty())?;
+    let (arguments, returns) = rest.rsplit_once(") -> ")?;
+    (!text.contains('\n')).then_some((name, arguments, returns))
+}
+
+impl FunctionSchema {
+    /// The invariants every schema obeys.
+    pub(crate) fn check(&self) -> Result<()> {
+        let Arguments { out, self_arg, post_self_positional, .. } = &self.arguments;
+        if let Some((a, _)) = out.iter().zip(&self.returns).find(|(a, r)| a.annotation != r.annotation) {
+            return fail(Kind::OutAliasMismatch, format!("out argument `{a}` and its return disagree in annotation"));
+        }
+        let mut mutable_positional = post_self_positional.iter().filter(|a| a.is_write());
+        if let Some(a) = mutable_positional.find(|a| self.returns.iter().any(|r| r.annotation == a.annotation)) {
+            return fail(Kind::MutableArgReturned, format!("mutable positional argument `{a}` is returned"));
+        }
+        let mutable_returns = self.returns.iter().filter(|r| r.is_write()).count();
+        if mutable_returns != 0 && mutable_returns != self.returns.len() {
+            return fail(
+                Kind::ReturnsMixedMutability,
+                format!("`{self}`: returns are neither all mutable nor all new"),
+            );
+        }
+        let named_self = self.arguments.flat_positional().filter(|a| a.name == "self");
+        let targets: Vec<_> = out.iter().chain(named_self).collect();
+        if mutable_returns > 0
+            && let Some(r) = self.returns.iter().find(|r| !targets.iter().any(|a| a.annotation == r.annotation))
+        {
+            return fail(Kind::ReturnAliasUnbound, format!("mutable return `{r}` is neither an out argument nor self"));
+        }
+        if out.iter().any(|a| a.ty != Type::TENSOR) {
+            if !self.returns.is_empty() {
+                return fail(Kind::OutListReturns, format!("`{self}`: out lists are not returned"));
+            }
+        } else if !out.is_empty() && out.iter().filter(|a| !is_scratch(a)).count() != self.returns.len() {
+            return fail(Kind::OutReturnCount, format!("`{self}`: every out argument is returned, and nothing else"));
+        }
+        if self.name.name.inplace {
+            let Some(self_arg) = self_arg.as_ref().filter(|a| a.is_write()) else {
+                return fail(Kind::InplaceSelfNotMutable, format!("in-place `{}` needs a mutable self", self.name));
+            };
+            let returns_self = matches!(self.returns.as_slice(), [r] if r.annotation == self_arg.annotation);
+            if self_arg.ty == Type::TENSOR && !returns_self {
+                return fail(Kind::InplaceMustReturnSelf, format!("in-place `{}` must return self", self.name));
+            }
+            if self_arg.ty != Type::TENSOR && !self.returns.is_empty() {
+                return fail(Kind::InplaceListReturns, format!("in-place `{}` on a list returns nothing", self.name));
+            }
+            if !out.is_empty() {
+                return fail(Kind::OutAndInplace, format!("`{}` is both in-place and out", self.name));
+            }
+        }
+        if self.arguments.tensor_options.is_some() && self.kind() != SchemaKind::Functional {
+            return fail(Kind::OptionsNotFunctional, format!("`{self}`: tensor options only on functional operators"));
+        }
+        if self.is_functional_fn() && self.kind() != SchemaKind::Functional {
+            return fail(Kind::OverloadSaysFunctional, format!("`{self}`: its overload says functional, it is not"));
+        }
+        Ok(())
+    }
+}
