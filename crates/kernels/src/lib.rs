@@ -8,9 +8,12 @@ mod dtype;
 mod matmul;
 mod memory;
 pub mod parallel;
+pub mod random;
 mod real;
+
 pub mod shared;
 mod view;
+mod walk;
 
 pub use dtype::{DType, Element};
 pub use half::{bf16, f16};

@@ -1,0 +1,97 @@
+//! Walking strided memory in row-major order, a run along the last dimension at a time.
+//!
+//! Knows sizes and strides only, no pointer and no dtype. Every kernel whose order is PyTorch's logical order walks
+//! through here.
+
+use smallvec::{SmallVec, smallvec};
+use std::ops::Range;
+
+/// Calls `f(offsets, len)` for runs along the last dimension that together cover the row-major positions `range`.
+///
+/// `offsets` are those of the run's first element in each of the `N` operands; the caller steps on by the operands'
+/// last strides. A tensor without dimensions is one run of one element.
+#[inline]
+pub(crate) fn for_runs<const N: usize>(
+    sizes: &[usize],
+    strides: [&[usize]; N],
+    range: Range<usize>,
+    mut f: impl FnMut([usize; N], usize),
+) {
+    if range.is_empty() {
+        return;
+    }
+    let Some((&inner, outer)) = sizes.split_last() else { return f([0; N], 1) };
+    let d = outer.len();
+    let mut at = range.start;
+    let mut rest = at / inner;
+    let mut first = at % inner;
+    let mut index: SmallVec<[usize; 8]> = smallvec![0; d];
+    let mut offsets = [0; N];
+    for k in (0..d).rev() {
+        index[k] = rest % outer[k];
+        rest /= outer[k];
+        for n in 0..N {
+            offsets[n] += index[k] * strides[n][k];
+        }
+    }
+    loop {
+        let len = (inner - first).min(range.end - at);
+        f(std::array::from_fn(|n| offsets[n] + first * strides[n][d]), len);
+        at += len;
+        if at >= range.end {
+            return;
+        }
+        first = 0;
+        for k in (0..d).rev() {
+            index[k] += 1;
+            if index[k] < outer[k] {
+                for n in 0..N {
+                    offsets[n] += strides[n][k];
+                }
+                break;
+            }
+            index[k] = 0;
+            for n in 0..N {
+                offsets[n] -= (outer[k] - 1) * strides[n][k];
+            }
+        }
+    }
+}
+
+/// The step along the last dimension; 0 without dimensions.
+#[inline]
+pub(crate) fn last(strides: &[usize]) -> usize {
+    strides.last().copied().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Row-major strides of `sizes`.
+    fn contiguous_strides(sizes: &[usize]) -> SmallVec<[usize; 8]> {
+        let mut strides: SmallVec<[usize; 8]> = smallvec![1; sizes.len()];
+        for k in (1..sizes.len()).rev() {
+            strides[k - 1] = strides[k] * sizes[k].max(1);
+        }
+        strides
+    }
+
+    #[test]
+    fn any_range_of_any_shape_is_covered_in_order() {
+        for sizes in [&[][..], &[5], &[2, 3], &[4, 1, 3], &[2, 3, 4], &[3, 0, 2]] {
+            let total: usize = sizes.iter().product();
+            let strides = contiguous_strides(sizes);
+            for start in 0..=total {
+                for end in start..=total {
+                    let mut seen = Vec::new();
+                    for_runs(sizes, [&strides, &strides], start..end, |[a, b], len| {
+                        assert_eq!(a, b);
+                        seen.extend(a..a + len)
+                    });
+                    assert!(seen.into_iter().eq(start..end));
+                }
+            }
+        }
+    }
+}
