@@ -5,13 +5,16 @@
 
 pub mod cpu;
 mod dtype;
+mod lanes;
 mod matmul;
 mod memory;
 pub mod parallel;
 pub mod random;
 mod real;
-
+pub mod reduce;
 pub mod shared;
+#[cfg(test)]
+mod testing;
 mod view;
 mod walk;
 

@@ -1,0 +1,482 @@
+//! What the row kernels (reductions, scans, softmax, norms) share: one dispatch over instruction sets, the three
+//! compute types, and loads and stores that convert between them and any dtype.
+//!
+//! Guarantees: a [`Kernel`] body is compiled once per instruction set and sees `FMA` as a constant; loads of the compute
+//! type itself at stride 1 copy nothing; stores round once. It knows no op and no shape.
+#![allow(unsafe_code)]
+
+use crate::cpu::{Isa, isa};
+use crate::{DType, Element, bf16, f16, with_element};
+use half::slice::HalfFloatSliceExt;
+use std::mem::MaybeUninit;
+
+/// A loop body to be compiled for every instruction set. `run` must be `#[inline(always)]`.
+pub(crate) trait Kernel {
+    /// What it computes.
+    type Out;
+    /// The body. `FMA` says whether fused multiply-add is an instruction here.
+    fn run<const FMA: bool>(self) -> Self::Out;
+}
+
+/// Runs the kernel compiled for the instruction set in use.
+#[inline]
+pub(crate) fn dispatch<K: Kernel>(k: K) -> K::Out {
+    match isa() {
+        // SAFETY: `isa` names a set this machine has.
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx512 => unsafe { avx512(k) },
+        // SAFETY: as above.
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx2 => unsafe { avx2(k) },
+        _ => k.run::<false>(),
+    }
+}
+
+/// # Safety
+/// The machine has these features.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512vl,avx512dq,avx512bw,avx2,fma,bmi2")]
+unsafe fn avx512<K: Kernel>(k: K) -> K::Out {
+    k.run::<true>()
+}
+
+/// # Safety
+/// The machine has these features.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma,bmi2")]
+unsafe fn avx2<K: Kernel>(k: K) -> K::Out {
+    k.run::<true>()
+}
+
+/// A type that arithmetic is done in: f32 (also for the half types), f64, i64 (for all integers and bool).
+pub(crate) trait Compute: Element + PartialOrd {
+    /// The type of totals: f64 for floats.
+    type Wide: Compute;
+    const FLOAT: bool;
+    const ZERO: Self;
+    const ONE: Self;
+    /// Below or equal to everything.
+    const LOWEST: Self;
+    /// Above or equal to everything.
+    const HIGHEST: Self;
+    fn of<T: Element>(v: T) -> Self;
+    fn widen(self) -> Self::Wide;
+    fn narrow(v: Self::Wide) -> Self;
+    fn add(self, o: Self) -> Self;
+    fn sub(self, o: Self) -> Self;
+    fn mul(self, o: Self) -> Self;
+    fn abs(self) -> Self;
+    /// `self * b + c`, rounded once if `FMA`.
+    fn mul_add<const FMA: bool>(self, b: Self, c: Self) -> Self;
+    fn exp<const FMA: bool>(self) -> Self;
+    fn is_nan(self) -> bool;
+    /// The larger; NaN if either is.
+    #[inline(always)]
+    fn max(self, o: Self) -> Self {
+        if self > o || self.is_nan() { self } else { o }
+    }
+    /// The smaller; NaN if either is.
+    #[inline(always)]
+    fn min(self, o: Self) -> Self {
+        if self < o || self.is_nan() { self } else { o }
+    }
+    /// Stores as an element, rounding once.
+    fn store<T: Element>(self) -> T;
+}
+
+macro_rules! float {
+    ($t:ident, $exp:expr) => {
+        impl Compute for $t {
+            type Wide = f64;
+            const FLOAT: bool = true;
+            const ZERO: $t = 0.0;
+            const ONE: $t = 1.0;
+            const LOWEST: $t = $t::NEG_INFINITY;
+            const HIGHEST: $t = $t::INFINITY;
+            #[inline(always)]
+            fn of<T: Element>(v: T) -> $t {
+                if matches!(T::DTYPE, DType::I64) { v.to_i64() as $t } else { v.to_f64() as $t }
+            }
+            #[inline(always)]
+            fn widen(self) -> f64 {
+                self as f64
+            }
+            #[inline(always)]
+            fn narrow(v: f64) -> $t {
+                v as $t
+            }
+            #[inline(always)]
+            fn add(self, o: $t) -> $t {
+                self + o
+            }
+            #[inline(always)]
+            fn sub(self, o: $t) -> $t {
+                self - o
+            }
+            #[inline(always)]
+            fn mul(self, o: $t) -> $t {
+                self * o
+            }
+            #[inline(always)]
+            fn abs(self) -> $t {
+                self.abs()
+            }
+            #[inline(always)]
+            fn mul_add<const FMA: bool>(self, b: $t, c: $t) -> $t {
+                if FMA { $t::mul_add(self, b, c) } else { self * b + c }
+            }
+            #[inline(always)]
+            fn exp<const FMA: bool>(self) -> $t {
+                $exp(self)
+            }
+            #[inline(always)]
+            fn is_nan(self) -> bool {
+                self != self
+            }
+            #[inline(always)]
+            fn store<T: Element>(self) -> T {
+                T::from_f64(self as f64)
+            }
+        }
+    };
+}
+float!(f32, exp_f32::<FMA>);
+float!(f64, exp_f64::<FMA>);
+
+impl Compute for i64 {
+    type Wide = i64;
+    const FLOAT: bool = false;
+    const ZERO: i64 = 0;
+    const ONE: i64 = 1;
+    const LOWEST: i64 = i64::MIN;
+    const HIGHEST: i64 = i64::MAX;
+    #[inline(always)]
+    fn of<T: Element>(v: T) -> i64 {
+        v.to_i64()
+    }
+    #[inline(always)]
+    fn widen(self) -> i64 {
+        self
+    }
+    #[inline(always)]
+    fn narrow(v: i64) -> i64 {
+        v
+    }
+    #[inline(always)]
+    fn add(self, o: i64) -> i64 {
+        self.wrapping_add(o)
+    }
+    #[inline(always)]
+    fn sub(self, o: i64) -> i64 {
+        self.wrapping_sub(o)
+    }
+    #[inline(always)]
+    fn mul(self, o: i64) -> i64 {
+        self.wrapping_mul(o)
+    }
+    #[inline(always)]
+    fn abs(self) -> i64 {
+        self.wrapping_abs()
+    }
+    #[inline(always)]
+    fn mul_add<const FMA: bool>(self, b: i64, c: i64) -> i64 {
+        self.wrapping_mul(b).wrapping_add(c)
+    }
+    #[inline(always)]
+    fn exp<const FMA: bool>(self) -> i64 {
+        (self as f64).exp() as i64
+    }
+    #[inline(always)]
+    fn is_nan(self) -> bool {
+        false
+    }
+    #[inline(always)]
+    fn store<T: Element>(self) -> T {
+        T::from_i64(self)
+    }
+}
+
+/// Uninitialised stack space; only what is used is touched, so small calls stay cheap.
+pub(crate) struct Scratch<X, const N: usize>([MaybeUninit<X>; N]);
+
+impl<X: Compute, const N: usize> Scratch<X, N> {
+    #[inline(always)]
+    pub(crate) fn new() -> Self {
+        Scratch([const { MaybeUninit::uninit() }; N])
+    }
+    /// The first `n` elements, set to `v`.
+    #[inline(always)]
+    pub(crate) fn filled(&mut self, n: usize, v: X) -> &mut [X] {
+        let s = &mut self.0[..n];
+        for e in s.iter_mut() {
+            e.write(v);
+        }
+        // SAFETY: just written.
+        unsafe { std::slice::from_raw_parts_mut(s.as_mut_ptr().cast(), n) }
+    }
+    /// Where to write; nothing is initialised.
+    #[inline(always)]
+    pub(crate) fn as_mut_ptr(&mut self) -> *mut X {
+        self.0.as_mut_ptr().cast()
+    }
+}
+
+/// `n` elements of `dtype` from `ptr` at `stride`, as `X`: in place if they are that already, else converted into `buf`.
+///
+/// # Safety
+/// The elements are readable for `'a`, and `buf` has room for `n`.
+#[inline(always)]
+pub(crate) unsafe fn load<'a, X: Compute>(
+    ptr: *const u8,
+    dtype: DType,
+    stride: usize,
+    n: usize,
+    buf: *mut X,
+) -> &'a [X] {
+    // SAFETY: the caller's promise; `load_into` fills what the slice covers.
+    unsafe {
+        if dtype == X::DTYPE && (stride == 1 || n <= 1) {
+            return std::slice::from_raw_parts(ptr.cast(), n);
+        }
+        load_into(ptr, dtype, stride, n, buf);
+        std::slice::from_raw_parts(buf, n)
+    }
+}
+
+/// As [`load`], always into `dst`.
+///
+/// # Safety
+/// As for [`load`]; `dst` does not overlap the source.
+#[inline]
+pub(crate) unsafe fn load_into<X: Compute>(ptr: *const u8, dtype: DType, stride: usize, n: usize, dst: *mut X) {
+    dispatch(Load { ptr, dtype, stride, n, dst })
+}
+
+struct Load<X> {
+    ptr: *const u8,
+    dtype: DType,
+    stride: usize,
+    n: usize,
+    dst: *mut X,
+}
+
+impl<X: Compute> Kernel for Load<X> {
+    type Out = ();
+    #[inline(always)]
+    fn run<const FMA: bool>(self) {
+        let Load { ptr, dtype, stride, n, dst } = self;
+        // SAFETY: `load_into`'s caller gives `n` readable elements and room for as many.
+        unsafe {
+            match dtype {
+                // Through the half crate's slice conversion, which knows the machine's instruction for it.
+                DType::F16 => {
+                    let (mut narrow, mut wide) = ([f16::ZERO; 128], [0f32; 128]);
+                    for at in (0..n).step_by(128) {
+                        let m = (n - at).min(128);
+                        for (i, h) in narrow[..m].iter_mut().enumerate() {
+                            *h = *ptr.cast::<f16>().add((at + i) * stride)
+                        }
+                        narrow[..m].convert_to_f32_slice(&mut wide[..m]);
+                        for (i, &v) in wide[..m].iter().enumerate() {
+                            *dst.add(at + i) = X::of(v)
+                        }
+                    }
+                }
+                DType::BF16 => copy(ptr.cast::<bf16>(), stride, n, dst, |v: bf16| {
+                    X::of(f32::from_bits(u32::from(v.to_bits()) << 16))
+                }),
+                _ => with_element!(dtype, T => copy(ptr.cast::<T>(), stride, n, dst, X::of::<T>)),
+            }
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn copy<T: Copy, X: Copy>(src: *const T, stride: usize, n: usize, dst: *mut X, f: impl Fn(T) -> X) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        if stride == 1 {
+            for i in 0..n {
+                *dst.add(i) = f(*src.add(i))
+            }
+        } else {
+            for i in 0..n {
+                *dst.add(i) = f(*src.add(i * stride))
+            }
+        }
+    }
+}
+
+/// Writes `src` as elements of `dtype` at `stride`.
+///
+/// # Safety
+/// The elements are writable and do not overlap `src`.
+#[inline]
+pub(crate) unsafe fn store<X: Compute>(src: &[X], ptr: *mut u8, dtype: DType, stride: usize) {
+    dispatch(Store { src, ptr, dtype, stride })
+}
+
+/// Writes one value.
+///
+/// # Safety
+/// The element is writable.
+#[inline(always)]
+pub(crate) unsafe fn store_one<X: Compute>(v: X, ptr: *mut u8, dtype: DType) {
+    // SAFETY: the caller's promise.
+    unsafe { with_element!(dtype, T => *ptr.cast::<T>() = v.store()) }
+}
+
+struct Store<'a, X> {
+    src: &'a [X],
+    ptr: *mut u8,
+    dtype: DType,
+    stride: usize,
+}
+
+impl<X: Compute> Kernel for Store<'_, X> {
+    type Out = ();
+    #[inline(always)]
+    fn run<const FMA: bool>(self) {
+        let Store { src, ptr, dtype, stride } = self;
+        let n = src.len();
+        // SAFETY: `store`'s caller gives `n` writable elements.
+        unsafe {
+            match dtype {
+                DType::F16 if X::DTYPE == DType::F32 => {
+                    let mut narrow = [f16::ZERO; 128];
+                    let src = std::slice::from_raw_parts(src.as_ptr().cast::<f32>(), n);
+                    for (k, part) in src.chunks(128).enumerate() {
+                        narrow[..part.len()].convert_from_f32_slice(part);
+                        for (i, &h) in narrow[..part.len()].iter().enumerate() {
+                            *ptr.cast::<f16>().add((k * 128 + i) * stride) = h
+                        }
+                    }
+                }
+                DType::BF16 if X::DTYPE == DType::F32 => {
+                    for (i, &v) in src.iter().enumerate() {
+                        let x = *(&raw const v).cast::<f32>();
+                        let b = x.to_bits();
+                        let nearest = b.wrapping_add(0x7fff + ((b >> 16) & 1)) >> 16; // ties to even
+                        let quiet = (b >> 16) | 0x40;
+                        *ptr.cast::<bf16>().add(i * stride) =
+                            bf16::from_bits(if x.is_nan() { quiet } else { nearest } as u16)
+                    }
+                }
+                _ => with_element!(dtype, T => {
+                    let dst = ptr.cast::<T>();
+                    if stride == 1 {
+                        for (i, &v) in src.iter().enumerate() {
+                            *dst.add(i) = v.store()
+                        }
+                    } else {
+                        for (i, &v) in src.iter().enumerate() {
+                            *dst.add(i * stride) = v.store()
+                        }
+                    }
+                }),
+            }
+        }
+    }
+}
+
+/// Folds a slice with independent lanes, then pairwise: wide accumulators hide the latency of the operation, and the
+/// error of a sum grows with `n / 64`. A short slice uses fewer lanes.
+#[inline(always)]
+pub(crate) fn fold<X: Copy>(xs: &[X], unit: X, map: impl Fn(X) -> X + Copy, merge: impl Fn(X, X) -> X + Copy) -> X {
+    if xs.len() < 8 {
+        return xs.iter().fold(unit, |a, &x| merge(a, map(x)));
+    }
+    if xs.len() < 128 { fold_lanes::<X, 8>(xs, unit, map, merge) } else { fold_lanes::<X, 64>(xs, unit, map, merge) }
+}
+
+#[inline(always)]
+fn fold_lanes<X: Copy, const L: usize>(
+    xs: &[X],
+    unit: X,
+    map: impl Fn(X) -> X + Copy,
+    merge: impl Fn(X, X) -> X + Copy,
+) -> X {
+    let mut wide = [unit; L];
+    let (chunks, rest) = xs.as_chunks::<L>();
+    for c in chunks {
+        for i in 0..L {
+            wide[i] = merge(wide[i], map(c[i]))
+        }
+    }
+    // A copy, so that the lanes above stay in registers although these are indexed by a variable.
+    let mut lanes = wide;
+    for (l, &x) in lanes.iter_mut().zip(rest) {
+        *l = merge(*l, map(x))
+    }
+    let mut n = L / 2;
+    while n > 0 {
+        for i in 0..n {
+            lanes[i] = merge(lanes[i], lanes[i + n])
+        }
+        n /= 2;
+    }
+    lanes[0]
+}
+
+/// `exp` without a branch, so that loops over it vectorise; about 1 ulp.
+#[inline(always)]
+fn exp_f32<const FMA: bool>(x: f32) -> f32 {
+    const MAGIC: f32 = 12_582_912.0; // 1.5 * 2^23: adding it rounds to an integer in the low bits
+    const P: [f32; 5] = [0.500_000_1, 1.666_651_3e-1, 4.166_618_7e-2, 8.369_598e-3, 1.395_171_8e-3];
+    let f = |a: f32, b: f32, c: f32| Compute::mul_add::<FMA>(a, b, c);
+    let x = if x > 89.0 { 89.0 } else { x };
+    let x = if x < -104.5 { -104.5 } else { x };
+    let t = f(x, std::f32::consts::LOG2_E, MAGIC);
+    let k = (t.to_bits() as i32).wrapping_sub(MAGIC.to_bits() as i32);
+    let kf = t - MAGIC;
+    let r = f(kf, -1.428_606_8e-6, f(kf, -0.693_145_75, x)); // ln 2 in two parts, the first with low bits zero
+    let q = f(f(f(f(P[4], r, P[3]), r, P[2]), r, P[1]), r, P[0]);
+    let y = f(r * r, q, r) + 1.0;
+    let pow2 = |k: i32| f32::from_bits((k.wrapping_add(127) << 23) as u32);
+    let half = k >> 1; // scaled in two steps, so that results pass through the subnormals
+    y * pow2(half) * pow2(k.wrapping_sub(half))
+}
+
+/// As [`exp_f32`]: a Taylor polynomial on the reduced range, about 1 ulp.
+#[inline(always)]
+fn exp_f64<const FMA: bool>(x: f64) -> f64 {
+    const MAGIC: f64 = 6_755_399_441_055_744.0; // 1.5 * 2^52
+    let f = |a: f64, b: f64, c: f64| Compute::mul_add::<FMA>(a, b, c);
+    let x = if x > 710.0 { 710.0 } else { x };
+    let x = if x < -746.0 { -746.0 } else { x };
+    let t = f(x, std::f64::consts::LOG2_E, MAGIC);
+    let k = (t.to_bits() as i64).wrapping_sub(MAGIC.to_bits() as i64);
+    let kf = t - MAGIC;
+    let r = f(kf, -1.908_214_929_270_587_7e-10, f(kf, -0.693_147_180_369_123_8, x));
+    let mut q = 1.0 / 6_227_020_800.0; // 1 / 13!
+    let mut c = [479_001_600.0, 39_916_800.0, 3_628_800.0, 362_880.0, 40_320.0, 5_040.0, 720.0, 120.0, 24.0, 6.0, 2.0];
+    for d in &mut c {
+        *d = 1.0 / *d;
+        q = f(q, r, *d);
+    }
+    let y = f(r * r, q, r) + 1.0;
+    let pow2 = |k: i64| f64::from_bits((k.wrapping_add(1023) << 52) as u64);
+    let half = k >> 1;
+    y * pow2(half) * pow2(k.wrapping_sub(half))
+}
+
+/// A pointer that tasks share; each writes its own elements.
+#[derive(Clone, Copy)]
+pub(crate) struct Shared<T>(pub(crate) *mut T);
+
+// SAFETY: a plain address; whoever writes through it answers for disjointness.
+unsafe impl<T> Sync for Shared<T> {}
+// SAFETY: as above.
+unsafe impl<T> Send for Shared<T> {}
+
+impl<T> Shared<T> {
+    /// The address of element `i`.
+    ///
+    /// # Safety
+    /// It lies inside the allocation.
+    #[inline(always)]
+    pub(crate) unsafe fn at(&self, i: usize) -> *mut T {
+        // SAFETY: the caller's promise.
+        unsafe { self.0.add(i) }
+    }
+}
