@@ -94,8 +94,9 @@ impl Job<'_> {
         let mut found: SmallVec<[(X, usize); 64]> = SmallVec::from_elem((X::ZERO, 0), self.count.div_ceil(len));
         let to = Shared(found.as_mut_ptr());
         parallel::split(self.count, len, |range| {
+            let part = range.start / len;
             // SAFETY: each part has its own slot.
-            unsafe { *to.at(range.start / len) = self.search::<X>(self.input.as_ptr(), range) }
+            unsafe { *to.at(part) = self.search::<X>(self.input.as_ptr(), range) }
         });
         let best = found.into_iter().reduce(|a, b| if beats(self.op, b.0, a.0) { b } else { a });
         let (best, at) = best.expect("there is at least one part");
