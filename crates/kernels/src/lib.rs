@@ -3,6 +3,7 @@
 //! This crate knows memory, element types, strides, threads and instruction sets. It knows no tensor, no shape rule and
 //! no derivative: its callers have checked shapes and dtypes before they call. Nearly all `unsafe` of the workspace lives here.
 
+pub mod conv;
 pub mod cpu;
 mod dtype;
 mod lanes;

@@ -12,6 +12,7 @@
 use crate::real::{Ptr, Real, Scratch, per_isa};
 use crate::{DType, Element, View, ViewMut, bf16, f16, parallel};
 use smallvec::SmallVec;
+use std::marker::PhantomData;
 
 /// Multiply-adds that are worth a thread (about two microseconds of vector arithmetic).
 const GRAIN: usize = 1 << 17;
@@ -155,6 +156,53 @@ fn floats<T: Real>(a: View<'_>, b: View<'_>, out: ViewMut<'_>, alpha: f64, beta:
     } else {
         (0..batch.count).for_each(|i| one(batch.get(i), true));
     }
+}
+
+/// A matrix that other kernels multiply with [`product`].
+pub(crate) struct Matrix<'a, T> {
+    mat: Mat<T>,
+    rows: usize,
+    cols: usize,
+    of: PhantomData<&'a T>,
+}
+
+impl<'a, T: Real> Matrix<'a, T> {
+    /// A dense row-major matrix to read.
+    pub(crate) fn new(s: &'a [T], rows: usize, cols: usize) -> Self {
+        assert_eq!(s.len(), rows * cols);
+        Matrix { mat: Mat { ptr: s.as_ptr().cast_mut(), row: cols, col: 1 }, rows, cols, of: PhantomData }
+    }
+
+    /// A dense row-major matrix to write.
+    pub(crate) fn new_mut(s: &'a mut [T], rows: usize, cols: usize) -> Self {
+        assert_eq!(s.len(), rows * cols);
+        Matrix { mat: Mat { ptr: s.as_mut_ptr(), row: cols, col: 1 }, rows, cols, of: PhantomData }
+    }
+
+    /// A row-major matrix whose rows are `step` apart.
+    ///
+    /// # Safety
+    /// All elements are valid, and for writing ours alone, while the lifetime lasts.
+    pub(crate) unsafe fn from_raw(ptr: *mut T, rows: usize, cols: usize, step: usize) -> Self {
+        Matrix { mat: Mat { ptr, row: step, col: 1 }, rows, cols, of: PhantomData }
+    }
+
+    pub(crate) fn columns(self, r: std::ops::Range<usize>) -> Self {
+        assert!(r.end <= self.cols);
+        Matrix { mat: self.mat.from(0, r.start), cols: r.len(), ..self }
+    }
+
+    pub(crate) fn transposed(self) -> Self {
+        Matrix { mat: self.mat.transposed(), rows: self.cols, cols: self.rows, of: PhantomData }
+    }
+}
+
+/// `out = a @ b`, or `out += a @ b`, on this thread. `out` was made by `new_mut` or `from_raw`.
+pub(crate) fn product<T: Real>(a: Matrix<'_, T>, b: Matrix<'_, T>, out: Matrix<'_, T>, add: bool) {
+    assert!(a.rows == out.rows && b.cols == out.cols && a.cols == b.rows);
+    let beta = if add { T::ONE } else { T::ZERO };
+    let (m, n, k) = (a.rows, b.cols, a.cols);
+    one(Product { m, n, k, a: a.mat, b: b.mat, out: out.mat, alpha: T::ONE, beta }, false)
 }
 
 /// One product, on this thread or on several.

@@ -3,7 +3,6 @@
 //! A kernel is written once over [`Real`] (f32 and f64). Half types are widened to f32 as a whole, computed, and
 //! rounded once at the end: [`reals`] and [`RealsMut`] do that, so no kernel is compiled for them.
 #![allow(unsafe_code)]
-#![allow(dead_code, unused_macros, unused_imports)]
 
 use crate::{DType, Element, Storage, View, ViewMut, bf16, f16, parallel};
 use half::slice::HalfFloatSliceExt;

@@ -1,0 +1,237 @@
+//! Convolution in one to three dimensions: the product, its gradient by the input and its gradient by the weight.
+//!
+//! Any stride, padding, dilation and groups, for every float dtype (half types compute in f32). A transposed
+//! convolution is [`grad_input`]. Memory is contiguous: `[batch, channels, spatial..]`, weights `[out, in / groups, kernel..]`.
+//! Three ways, chosen by shape and instruction set: [`tile`](self) (implicit matrix product, f32 on AVX-512),
+//! `depthwise` (one input channel a group: loops along rows) and `columns` (patches written out, then a matrix product).
+//! Guarantees: bit-equal for any number of threads. Knows no tensor and no bias gradient (that is a sum).
+
+mod columns;
+mod depthwise;
+#[cfg(target_arch = "x86_64")]
+mod taps;
+#[cfg(target_arch = "x86_64")]
+mod tile;
+#[cfg(target_arch = "x86_64")]
+mod tile_weight;
+
+use crate::real::{Real, RealsMut, Scratch, reals, with_real};
+use crate::{DType, Element, View, ViewMut, parallel};
+
+/// Sizes of a convolution, with three spatial dimensions: missing leading ones are 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ConvShape {
+    /// Images.
+    pub batch: usize,
+    /// Channels of the input, over all groups.
+    pub in_channels: usize,
+    /// Channels of the output, over all groups.
+    pub out_channels: usize,
+    /// Independent convolutions side by side; divides both channel counts.
+    pub groups: usize,
+    /// Spatial sizes of the input.
+    pub input: [usize; 3],
+    /// Spatial sizes of the kernel.
+    pub kernel: [usize; 3],
+    /// Steps of the kernel over the input.
+    pub stride: [usize; 3],
+    /// Zeros before and after each dimension of the input.
+    pub padding: [usize; 3],
+    /// Distances between taps of the kernel.
+    pub dilation: [usize; 3],
+    /// Spatial sizes of the output.
+    pub output: [usize; 3],
+}
+
+impl ConvShape {
+    /// A convolution in one to three dimensions, with the output size that follows.
+    ///
+    /// # Panics
+    /// If the lengths disagree, a stride is 0 or the kernel does not fit: the caller has checked them.
+    pub fn new(
+        (batch, in_channels, out_channels, groups): (usize, usize, usize, usize),
+        input: &[usize],
+        kernel: &[usize],
+        stride: &[usize],
+        padding: &[usize],
+        dilation: &[usize],
+    ) -> ConvShape {
+        let wide = |s: &[usize], fill: usize| {
+            let mut a = [fill; 3];
+            a[3 - s.len()..].copy_from_slice(s);
+            a
+        };
+        let (input, kernel, padding) = (wide(input, 1), wide(kernel, 1), wide(padding, 0));
+        let (stride, dilation) = (wide(stride, 1), wide(dilation, 1));
+        let output = [0, 1, 2].map(|d| (input[d] + 2 * padding[d] - dilation[d] * (kernel[d] - 1) - 1) / stride[d] + 1);
+        ConvShape { batch, in_channels, out_channels, groups, input, kernel, stride, padding, dilation, output }
+    }
+
+    fn group_in(&self) -> usize {
+        self.in_channels / self.groups
+    }
+    fn group_out(&self) -> usize {
+        self.out_channels / self.groups
+    }
+    fn taps(&self) -> usize {
+        self.kernel.iter().product()
+    }
+    /// Pixels of an input plane.
+    fn in_plane(&self) -> usize {
+        self.input.iter().product()
+    }
+    /// Pixels of an output plane.
+    fn out_plane(&self) -> usize {
+        self.output.iter().product()
+    }
+    fn in_len(&self) -> usize {
+        self.batch * self.in_channels * self.in_plane()
+    }
+    fn out_len(&self) -> usize {
+        self.batch * self.out_channels * self.out_plane()
+    }
+    fn weight_len(&self) -> usize {
+        self.out_channels * self.group_in() * self.taps()
+    }
+    fn is_depthwise(&self) -> bool {
+        self.groups > 1 && self.group_in() == 1 && self.group_out() <= 4
+    }
+
+    /// The kernel positions of tap `t`.
+    fn tap(&self, t: usize) -> [usize; 3] {
+        let [_, kh, kw] = self.kernel;
+        [t / (kh * kw), t / kw % kh, t % kw]
+    }
+
+    /// Output positions `lo..hi` along dimension `d` whose input under tap position `k` lies inside.
+    fn reach(&self, d: usize, k: usize) -> (usize, usize) {
+        let (s, p, at) = (self.stride[d], self.padding[d], k * self.dilation[d]);
+        let hi = (self.input[d] + p).saturating_sub(at).div_ceil(s).min(self.output[d]);
+        (p.saturating_sub(at).div_ceil(s).min(hi), hi)
+    }
+}
+
+/// `out = conv(x, w) + bias`, the bias one number an output channel.
+pub fn forward(shape: &ConvShape, x: View<'_>, w: View<'_>, bias: Option<View<'_>>, out: ViewMut<'_>) {
+    assert!(x.numel() == shape.in_len() && w.numel() == shape.weight_len() && out.numel() == shape.out_len());
+    with_real!(x.dtype(), T => {
+        let (x, w, bias) = (reals::<T>(x), reals::<T>(w), bias.map(reals::<T>));
+        let mut out = RealsMut::<T>::new(out);
+        let bias = bias.as_deref();
+        if shape.in_len() == 0 || shape.weight_len() == 0 {
+            fill_bias(&mut out, bias, shape.out_channels, shape.out_plane());
+        } else if shape.is_depthwise() {
+            depthwise::forward(shape, &x, &w, bias, &mut out);
+        } else if tiles(T::DTYPE) {
+            #[cfg(target_arch = "x86_64")]
+            taps::forward(shape, f32s(&x), f32s(&w), bias.map(f32s), f32s_mut(&mut out));
+        } else {
+            columns::forward(shape, &x, &w, bias, &mut out);
+        }
+        out.finish();
+    })
+}
+
+/// The gradient of [`forward`] by its input, or the transposed convolution of `dy` (then with its bias, one number a
+/// channel of `dx`).
+pub fn grad_input(shape: &ConvShape, dy: View<'_>, w: View<'_>, bias: Option<View<'_>>, dx: ViewMut<'_>) {
+    assert!(dy.numel() == shape.out_len() && w.numel() == shape.weight_len() && dx.numel() == shape.in_len());
+    with_real!(dy.dtype(), T => {
+        let (dy, w, bias) = (reals::<T>(dy), reals::<T>(w), bias.map(reals::<T>));
+        let mut dx = RealsMut::<T>::new(dx);
+        let bias = bias.as_deref();
+        if shape.out_len() == 0 || shape.weight_len() == 0 {
+            fill_bias(&mut dx, bias, shape.in_channels, shape.in_plane());
+        } else if shape.is_depthwise() {
+            depthwise::grad_input(shape, &dy, &w, bias, &mut dx);
+        } else if tiles(T::DTYPE) {
+            #[cfg(target_arch = "x86_64")]
+            taps::grad_input(shape, f32s(&dy), f32s(&w), bias.map(f32s), f32s_mut(&mut dx));
+        } else {
+            columns::grad_input(shape, &dy, &w, bias, &mut dx);
+        }
+        dx.finish();
+    })
+}
+
+/// The gradient of [`forward`] by its weight.
+pub fn grad_weight(shape: &ConvShape, x: View<'_>, dy: View<'_>, dw: ViewMut<'_>) {
+    assert!(x.numel() == shape.in_len() && dy.numel() == shape.out_len() && dw.numel() == shape.weight_len());
+    with_real!(x.dtype(), T => {
+        let (x, dy) = (reals::<T>(x), reals::<T>(dy));
+        let mut dw = RealsMut::<T>::new(dw);
+        if shape.out_len() == 0 || shape.in_len() == 0 {
+            dw.fill(T::ZERO);
+        } else if shape.is_depthwise() {
+            depthwise::grad_weight(shape, &x, &dy, &mut dw);
+        } else if tiles(T::DTYPE) {
+            #[cfg(target_arch = "x86_64")]
+            tile_weight::grad_weight(shape, f32s(&x), f32s(&dy), f32s_mut(&mut dw));
+        } else {
+            columns::grad_weight(shape, &x, &dy, &mut dw);
+        }
+        dw.finish();
+    })
+}
+
+/// Whether the implicit matrix product serves this type here.
+fn tiles(dtype: DType) -> bool {
+    cfg!(target_arch = "x86_64") && dtype == DType::F32 && crate::cpu::isa() == crate::cpu::Isa::Avx512
+}
+
+/// The same numbers, known to be f32.
+#[cfg(target_arch = "x86_64")]
+fn f32s<T: Real>(s: &[T]) -> &[f32] {
+    assert_eq!(T::DTYPE, DType::F32);
+    // SAFETY: `f32` is the one type of this dtype.
+    #[allow(unsafe_code)]
+    unsafe {
+        std::slice::from_raw_parts(s.as_ptr().cast(), s.len())
+    }
+}
+
+/// As [`f32s`], to write.
+#[cfg(target_arch = "x86_64")]
+fn f32s_mut<T: Real>(s: &mut [T]) -> &mut [f32] {
+    assert_eq!(T::DTYPE, DType::F32);
+    // SAFETY: as above.
+    #[allow(unsafe_code)]
+    unsafe {
+        std::slice::from_raw_parts_mut(s.as_mut_ptr().cast(), s.len())
+    }
+}
+
+/// Fills `[batch, channels, plane]` with the bias, or zero.
+fn fill_bias<T: Real>(out: &mut [T], bias: Option<&[T]>, channels: usize, plane: usize) {
+    if plane == 0 {
+        return;
+    }
+    for (i, row) in out.chunks_exact_mut(plane).enumerate() {
+        row.fill(bias.map_or(T::ZERO, |b| b[i % channels]));
+    }
+}
+
+/// How many partial sums of `len` numbers a weight gradient keeps: by the sizes only, so that the sum is the same for
+/// any number of threads. `units` is what there is to share out.
+fn partial_sums(units: usize, len: usize) -> usize {
+    units.min(16).min((8 << 20) / len.max(1)).max(1)
+}
+
+/// Adds parts `1..` of equal length to the first, in order.
+fn sum_parts<T: Real>(parts: &mut Scratch<T>, len: usize) {
+    let (sum, rest) = parts.split_at_mut(len);
+    let to = crate::real::Ptr::new(sum);
+    parallel::split(len, 1 << 13, |r| {
+        // SAFETY: the ranges are disjoint.
+        #[allow(unsafe_code)]
+        let to = unsafe { to.slice(r.start, r.len()) };
+        for part in rest.chunks_exact(len) {
+            for (a, &b) in to.iter_mut().zip(&part[r.clone()]) {
+                *a += b;
+            }
+        }
+    });
+}
+
+#[cfg(test)]
+mod tests;

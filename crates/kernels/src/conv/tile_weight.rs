@@ -1,0 +1,207 @@
+//! Gradient of the weight on AVX-512: the packed panels of forward, multiplied with transposed slices of `dy`.
+//!
+//! `dw[m, c, t]` is the sum over pixels of `dy[m, pixel] * patch[c, t, pixel]`, computed as vectors of 16 output channels
+//! times broadcast patch values, so there are no horizontal sums. Pixels are shared out in parts whose number depends on
+//! the sizes only; the parts are added in order.
+#![allow(unsafe_code)]
+// Register tiles are indexed by constants on purpose: that is what gets unrolled.
+#![allow(clippy::needless_range_loop)]
+
+use super::taps::{TapConv, forward_taps};
+use super::tile::{NR, Run, channel_block, pack, runs};
+use super::{ConvShape, partial_sums, sum_parts};
+use crate::parallel;
+use crate::real::{Ptr, Scratch};
+use std::arch::x86_64::*;
+use std::ops::Range;
+
+/// Rows a kernel may compute beyond the last one.
+const SLACK: usize = 32;
+
+pub(super) fn grad_weight(s: &ConvShape, x: &[f32], dy: &[f32], dw: &mut [f32]) {
+    let tc = forward_taps(s);
+    let (panels, nt) = (tc.pixels().div_ceil(NR), tc.taps.len());
+    let (mp, depth) = (tc.m.next_multiple_of(16), tc.c * nt);
+    let len = depth * mp;
+    // Each part takes at least 32 panels, so that adding the parts is nothing beside computing them.
+    let parts = partial_sums(panels / 32, len * s.groups);
+    // Channels are cut so that the sums of one job stay in L2.
+    let cb = channel_block(&tc);
+    let blocks_a_job = (1 << 16) / (cb * nt * mp) + 1;
+    let jobs = tc.c.div_ceil(cb).div_ceil(blocks_a_job);
+    let mut sums = Scratch::<f32>::new(parts * s.groups * len);
+    let to = Ptr::new(&mut sums);
+    parallel::run(parts * s.groups * jobs, &|i| {
+        let (part, g, job) = (i / jobs / s.groups, i / jobs % s.groups, i % jobs);
+        let cr = job * blocks_a_job * cb..((job + 1) * blocks_a_job * cb).min(tc.c);
+        let pr = panels * part / parts..panels * (part + 1) / parts;
+        // SAFETY: this path is taken only with AVX-512; slices begin at the group's channels; jobs write disjoint sums.
+        unsafe {
+            let (x, dy) = (&x[g * tc.c * tc.in_plane()..], &dy[g * tc.m * tc.out_plane()..]);
+            let sum = to.slice((part * s.groups + g) * len + cr.start * nt * mp, cr.len() * nt * mp);
+            range(&tc, x, dy, mp, cr, pr, sum);
+        }
+    });
+    sum_parts(&mut sums, s.groups * len);
+    // From [c, t][m] to [m][c, t].
+    let to = Ptr::new(dw);
+    parallel::split(s.out_channels, (1 << 14) / depth + 1, |r| {
+        for i in r {
+            let (g, m) = (i / tc.m, i % tc.m);
+            // SAFETY: one row an output channel; they are disjoint.
+            let row = unsafe { to.slice(i * depth, depth) };
+            for (to, from) in row.iter_mut().zip(sums[g * len..][..len].chunks_exact(mp)) {
+                *to = from[m];
+            }
+        }
+    });
+}
+
+/// `sum[c, t][m]` for channels `cr` over some panels.
+///
+/// # Safety
+/// AVX-512F present; `x` and `dy` begin at the group's first channel of the whole tensors of `tc`.
+#[target_feature(enable = "avx512f")]
+unsafe fn range(
+    tc: &TapConv,
+    x: &[f32],
+    dy: &[f32],
+    mp: usize,
+    cr: Range<usize>,
+    panels: Range<usize>,
+    sum: &mut [f32],
+) {
+    let nt = tc.taps.len();
+    let cb = channel_block(tc);
+    sum.fill(0.0);
+    let mut panel = Scratch::<f32>::zeroed((cb * nt + SLACK) * NR);
+    let mut turned = Scratch::<f32>::new(NR * mp);
+    let (panel, turned) = (panel.as_mut_ptr(), &mut turned[..]);
+    let mut stretches = Vec::with_capacity(NR);
+    for p in panels {
+        runs(tc, p, &mut stretches);
+        // SAFETY: see the contract; a run of `dy` is one row of its plane, so it stays in bounds.
+        unsafe {
+            transpose(tc, &stretches, p, dy, turned, mp);
+            for c0 in cr.clone().step_by(cb) {
+                let c1 = (c0 + cb).min(cr.end);
+                let rows = (c1 - c0) * nt;
+                pack(tc, &stretches, c0..c1, x.as_ptr(), panel);
+                let (b, s) = (panel.cast_const(), sum.as_mut_ptr().add((c0 - cr.start) * nt * mp));
+                let mut m = 0;
+                while m < mp {
+                    let (a, s) = (turned.as_ptr().add(m), s.add(m));
+                    // Wide vectors first; the row count keeps 24 to 28 accumulators busy.
+                    m += match mp - m {
+                        64.. => outer::<4, 6>(rows, a, mp, b, s),
+                        48.. => outer::<3, 9>(rows, a, mp, b, s),
+                        32.. => outer::<2, 12>(rows, a, mp, b, s),
+                        _ if rows <= 28 && rows != 24 => outer::<1, 28>(rows, a, mp, b, s),
+                        _ => outer::<1, 24>(rows, a, mp, b, s),
+                    };
+                }
+            }
+        }
+    }
+}
+
+/// The slice of `dy` under panel `p` as `[pixel][m]`; zero where there is no pixel or channel.
+///
+/// # Safety
+/// AVX-512F present; `dy` begins at the group's first channel; `turned` holds `NR * mp`.
+#[target_feature(enable = "avx512f")]
+unsafe fn transpose(tc: &TapConv, runs: &[Run], p: usize, dy: &[f32], turned: &mut [f32], mp: usize) {
+    let plane = tc.out_plane();
+    let (first, last) = (p * NR, p * NR + NR - 1);
+    if first / plane == last / plane && last < tc.pixels() && tc.m.is_multiple_of(16) {
+        for m in (0..tc.m).step_by(16) {
+            // SAFETY: 32 pixels of one plane for 16 channels, and 32 rows of `turned`.
+            unsafe {
+                let s = dy.as_ptr().add(first / plane * tc.out_image + m * plane + first % plane);
+                transpose16(s, plane, turned.as_mut_ptr().add(m), mp);
+                transpose16(s.add(16), plane, turned.as_mut_ptr().add(16 * mp + m), mp);
+            }
+        }
+        return;
+    }
+    turned.fill(0.0);
+    let [_, height, width] = tc.output;
+    for r in runs {
+        for m in 0..tc.m {
+            let s = r.img * tc.out_image + m * plane + (r.g[0] * height + r.g[1]) * width + r.g[2];
+            for (l, &v) in dy[s..s + r.len].iter().enumerate() {
+                turned[(r.off + l) * mp + m] = v;
+            }
+        }
+    }
+}
+
+/// `s[k][0..16V] += sum over 32 pixels of b[k][pixel] * a[pixel][0..16V]`, R rows k at a time; returns 16V.
+///
+/// # Safety
+/// AVX-512F present; `b` has R - 1 rows of slack.
+#[target_feature(enable = "avx512f")]
+unsafe fn outer<const V: usize, const R: usize>(
+    rows: usize,
+    a: *const f32,
+    mp: usize,
+    b: *const f32,
+    s: *mut f32,
+) -> usize {
+    for k in (0..rows).step_by(R) {
+        // SAFETY: by contract.
+        unsafe {
+            let (bk, sk) = (b.add(k * NR), s.add(k * mp));
+            let mut acc = [[_mm512_setzero_ps(); V]; R];
+            for px in 0..NR {
+                let av: [__m512; V] = std::array::from_fn(|v| _mm512_loadu_ps(a.add(px * mp + 16 * v)));
+                for r in 0..R {
+                    let w = _mm512_set1_ps(*bk.add(r * NR + px));
+                    for v in 0..V {
+                        acc[r][v] = _mm512_fmadd_ps(w, av[v], acc[r][v]);
+                    }
+                }
+            }
+            for r in 0..R.min(rows - k) {
+                for v in 0..V {
+                    let d = sk.add(r * mp + 16 * v);
+                    _mm512_storeu_ps(d, _mm512_add_ps(_mm512_loadu_ps(d), acc[r][v]));
+                }
+            }
+        }
+    }
+    16 * V
+}
+
+/// dst[j][i] = src[i][j] for a 16 x 16 block.
+///
+/// # Safety
+/// AVX-512F present; both blocks are in bounds.
+#[target_feature(enable = "avx512f")]
+unsafe fn transpose16(src: *const f32, ss: usize, dst: *mut f32, ds: usize) {
+    // SAFETY: by contract.
+    unsafe {
+        let r: [__m512; 16] = std::array::from_fn(|i| _mm512_loadu_ps(src.add(i * ss)));
+        // Pairs, then fours: after this u[4q + j] holds columns j, j+4, j+8, j+12 of rows 4q..4q+4.
+        let mut u = [_mm512_setzero_ps(); 16];
+        for q in 0..4 {
+            let (a, b, c, d) = (r[4 * q], r[4 * q + 1], r[4 * q + 2], r[4 * q + 3]);
+            let (ab0, ab1) = (_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b));
+            let (cd0, cd1) = (_mm512_unpacklo_ps(c, d), _mm512_unpackhi_ps(c, d));
+            u[4 * q] = _mm512_shuffle_ps::<0x44>(ab0, cd0);
+            u[4 * q + 1] = _mm512_shuffle_ps::<0xee>(ab0, cd0);
+            u[4 * q + 2] = _mm512_shuffle_ps::<0x44>(ab1, cd1);
+            u[4 * q + 3] = _mm512_shuffle_ps::<0xee>(ab1, cd1);
+        }
+        for j in 0..4 {
+            let (a, b, c, d) = (u[j], u[4 + j], u[8 + j], u[12 + j]);
+            let (lo, hi) = (_mm512_shuffle_f32x4::<0x88>(a, b), _mm512_shuffle_f32x4::<0xdd>(a, b));
+            let (lo2, hi2) = (_mm512_shuffle_f32x4::<0x88>(c, d), _mm512_shuffle_f32x4::<0xdd>(c, d));
+            // lo: columns j, j+8 ; hi: columns j+4, j+12
+            _mm512_storeu_ps(dst.add(j * ds), _mm512_shuffle_f32x4::<0x88>(lo, lo2));
+            _mm512_storeu_ps(dst.add((j + 4) * ds), _mm512_shuffle_f32x4::<0x88>(hi, hi2));
+            _mm512_storeu_ps(dst.add((j + 8) * ds), _mm512_shuffle_f32x4::<0xdd>(lo, lo2));
+            _mm512_storeu_ps(dst.add((j + 12) * ds), _mm512_shuffle_f32x4::<0xdd>(hi, hi2));
+        }
+    }
+}
