@@ -1,0 +1,82 @@
+"""Ops that make tensors, change their dtype, or are random (only shape, dtype and strides of a random result are compared)."""
+
+import torch
+
+from .base import B, FLOATS, I, MATRIX, S, T, X, b1, bf16, f16, f32, f64, i8, i32, i64, u8
+
+ALL = [*MATRIX, f64]
+CPU = torch.device("cpu")
+
+
+def samples(t):
+    plain = dict(nc=False, dtypes=[])
+    t.op("zeros ones", S([2, 3]), S([]), S([0, 2]), *[S([2], dtype=d) for d in ALL], S([2], dtype=f32, device=CPU, pin_memory=False), err=[S([-1])], **plain)
+    t.op("full", S([2, 3], 0.5), S([2], 3), S([2], True), S([], 1.5), S([0], 1), *[S([2], 1, dtype=d) for d in ALL], S([2], 2.75, dtype=i32), S([2], float("inf"), dtype=f16), err=[S([-1], 1)], **plain)
+    t.op("empty.memory_format", S([2, 3]), S([0]), S([2], dtype=i64), S([1, 2, 2, 3], memory_format=torch.channels_last), tags=["random"], err=[S([-1])], **plain)
+    t.op("empty_permuted", S([2, 3, 4], [0, 2, 1]), S([2], [0], dtype=f64), tags=["random"], err=[S([2, 3], [0, 0]), S([2, 3], [0])], **plain)
+    t.op("empty_strided", S([2, 3], [1, 2]), S([2], [3], dtype=i64), tags=["random"], err=[S([2], [1, 1])], **plain)
+    t.op("new_empty_strided", S(T(2), [2, 3], [1, 2]), tags=["random"], **plain)
+    t.op("new_empty", S(T(2), [2, 3]), S(T(2), [2], dtype=i64), tags=["random"], **plain)
+    t.op("empty_like", S(T(2, 3)), S(T(2, 3, lay="t")), S(T(2, 3), dtype=i32), tags=["random"], **plain)
+    t.op("zeros_like ones_like", S(T(2, 3)), S(T()), S(T(0)), S(T(2, 3, lay="t")), S(T(2, 3, lay="exp")), S(T(2, 3, lay="step")), S(T(2, 3), dtype=i64), S(B(2)), S(T(1, 2, 2, 3, lay="cl")), S(T(1, 2, 2, 3, lay="cl"), memory_format=torch.contiguous_format))
+    t.op("full_like", S(T(2, 3), 0.5), S(I(3), 2), S(T(2, 3, lay="t"), 2), S(T(2), True, dtype=b1), S(I(3), 2.5), S(T(2), 1, dtype=i64))
+    t.op("new_zeros new_ones", S(T(2), [2, 3]), S(I(2), []), S(T(2), [2], dtype=i64), S(T(2), [0]), err=[S(T(2), [-1])])
+    t.op("new_full", S(T(2), [2, 3], 0.5), S(I(2), [2], 3), S(I(2), [2], 2.5), S(T(2), [2], 1, dtype=b1))
+    t.op("arange", S(5), S(0), S(4.5), S(3, dtype=f32), S(3, dtype=f16), S(2.5, dtype=i64), err=[S(-1)], **plain)
+    t.op("arange.start", S(1, 5), S(-2, 2), S(0.5, 3.0), S(2, 2), S(1, 4, dtype=f64), S(1, 4, dtype=u8), err=[S(3, 1)], **plain)
+    t.op("arange.start_step", S(0, 10, 3), S(5, 0, -2), S(0.0, 1.0, 0.25), S(1, 2, 0.3), S(0, 7, 2, dtype=f32), S(0, 1, 0.1, dtype=bf16), S(0, 9, 4, dtype=i8), err=[S(0, 5, 0), S(0, 5, -1), S(0, float("inf"), 1)], **plain)
+    t.op("linspace", S(0, 1, 5), S(-1.5, 2.5, 4), S(3, 1, 3), S(0, 1, 1), S(0, 1, 0), S(0, 10, 4, dtype=i64), S(0, 1, 7, dtype=f64), S(-1, 1, 6, dtype=f16), S(0, 1, 11), err=[S(0, 1, -1)], **plain)
+    t.op("logspace", S(0, 2, 3), S(0, 1, 4, 2.0, dtype=f64), err=[S(0, 1, -1)], **plain)
+    t.op("eye", S(3), S(0), S(2, dtype=i64), S(2, dtype=b1), S(2, dtype=f16), err=[S(-1)], **plain)
+    t.op("eye.m", S(2, 3), S(3, 2), S(2, 0), err=[S(2, -1)], **plain)
+    t.op("scalar_tensor", S(2), S(0.5), S(True), S(1.5, dtype=f64), S(2, dtype=i64), S(2.75, dtype=i32), S(1, dtype=b1), S(float("-inf"), dtype=f16), **plain)
+    t.op("hann_window", S(4), **plain)
+    t.op("hann_window.periodic", S(5, False), **plain)
+    t.op("randperm", S(5), S(0), tags=["random"], err=[S(-1)], **plain)
+
+    casts = X([1.5, -2.75, 0.0, 300.25], grad=False)
+    for d in (f64, f32, f16, bf16, i64, i32, b1):
+        t.op("to.dtype", S(casts, d), S(B(2), d), S(I(3, lo=-9), d), S(T(2, dt=f16), d), S(T(2, dt=bf16), d), **plain)
+        t.op("_to_copy", S(casts, dtype=d), S(I(3, dt=i32), dtype=d), **plain)
+    t.op("to.dtype", S(X([1.0, 200.0, 3.5], grad=False), u8), S(X([-1, 256, 300]), u8), S(X([2**31, -(2**31) - 1]), i32), S(X([70000.0, 1e-8, 65504.0, 65520.0, 6e-8], grad=False), f16), S(X([3.4e38, 1e39, 1.00390625, 1.01171875], grad=False), bf16), S(X([1e39, 1e-46], grad=False), f32), S(X([float("nan"), 0.0]), b1), S(T(2, 3), f64), S(T(2, 3), f64, False, True), S(T(2, 3, lay="t"), f32, False, False, torch.contiguous_format), S(I(2), u8), **plain)
+    t.op("to.dtype", S(T(2, 3), f32), S(T(2, 3, lay="t"), f32), **plain)
+    t.op("to.dtype_layout", S(T(2, 3), dtype=f32), S(T(2), dtype=f64, layout=torch.strided, device=CPU), S(I(2), dtype=f32), **plain)
+    t.op("to.device", S(T(2), CPU, f64), S(T(2), CPU, f32), **plain)
+    t.op("to.other", S(T(2), T(2, dt=f32)), grad=False, **plain)
+    t.op("type_as", S(T(2, 3), T(1, dt=f32)), S(T(2), T(1)), S(I(2), T(1, dt=f16)), grad=False, **plain)
+    t.op("_to_copy", S(T(2, 3)), S(T(2, 3), dtype=f32), S(T(1, 2, 2, 3), memory_format=torch.channels_last), S(T(2, 3, lay="t")), **plain)
+    t.op("_assert_tensor_metadata", S(T(2, 3), None, None, f64), S(T(2, 3), [2, 3], [3, 1], f64), grad=False, err=[S(T(2), None, None, f32), S(T(2), [3], None, None)], **plain)
+    t.op("item", S(T(1)), S(I()), S(X(True)), grad=False, err=[S(T(2)), S(T(0))], **plain)
+    t.op("_local_scalar_dense", S(T(1)), S(I()), grad=False, **plain)
+    t.op("is_nonzero", S(X(2.0)), S(X([0])), grad=False, err=[S(T(2)), S(T(0))], **plain)
+    t.op("numel", S(T(2, 3)), S(T(0)), grad=False, **plain)
+    t.op("sym_size.int", S(T(2, 3), 1), S(T(2, 3), -2), grad=False, err=[S(T(2), 1)], **plain)
+    t.op("sym_stride.int", S(T(2, 3), 0), grad=False, **plain)
+    t.op("sym_numel", S(T(2, 3)), grad=False, **plain)
+    t.op("sym_storage_offset", S(T(2, 3)), grad=False, **plain)
+
+    for op, args in {"rand": ([2, 3],), "randn": ([2, 3],), "randint": (5, [2, 3]), "randint.low": (1, 5, [2]), "normal.float_float": (0.0, 1.0, [2])}.items():
+        t.op(op, S(*args), S(*args, dtype=f64), tags=["random"], **plain)
+    t.op("rand", tags=["random"], err=[S([-1])], **plain)
+    t.op("rand_like randn_like", S(T(2, 3)), S(T(2, 3, lay="t")), S(I(2), dtype=f32), tags=["random"], err=[S(I(2))], **plain)
+    t.op("randint_like", S(T(2, 3), 5), tags=["random"], err=[S(T(2), 0)], **plain)
+    t.op("bernoulli", S(T(2, 3, lo=0, hi=1)), tags=["random"], err=[S(X([1.5])), S(X([-0.5]))], **plain)
+    t.op("bernoulli.p", S(T(2, 3), 0.5), tags=["random"], err=[S(T(2), 1.5), S(T(2), -0.5)], **plain)
+    t.op("bernoulli.p", S(T(2, 3), 0.0, grad=False), S(T(2, 3), 1.0, grad=False), **plain)
+    t.op("bernoulli_.float", S(T(2, 3)), tags=["random"], err=[S(T(2), 1.5)], **plain)
+    t.op("bernoulli_.float", S(T(2, 3), 1.0, grad=False), S(T(2, 3), 0.0, grad=False), **plain)
+    t.op("uniform_", S(T(2, 3), 0.0, 1.0), tags=["random"], err=[S(T(2), 1.0, 0.0)], **plain)
+    t.op("normal_", S(T(2, 3), 0.0, 1.0), tags=["random"], err=[S(T(2), 0.0, -1.0)], **plain)
+    t.op("exponential_", S(T(2, 3)), tags=["random"], err=[S(T(2), -1.0)], **plain)
+    t.op("random_", S(I(2, 3)), tags=["random"], **plain)
+    t.op("multinomial", S(T(3, lo=0.1, hi=1), 2), S(T(2, 3, lo=0.1, hi=1), 4, True), tags=["random"], err=[S(T(3, lo=0.1, hi=1), 4), S(X([-1.0, 2.0]), 1), S(X([0.0, 0.0]), 1)], **plain)
+    t.op("multinomial", S(X([0.0, 1.0, 0.0], grad=False), 1), **plain)
+    t.op("normal.Tensor_float", S(T(2, 3), 1.0), tags=["random"], **plain)
+
+    t.op("dropout", S(T(2, 3), 0.5, False), S(T(2, 3), 0.0, True), S(T(2, 3), 1.0, True), S(T(0), 0.5, True), err=[S(T(2), 1.5, True), S(T(2), -0.1, False)], dtypes=FLOATS)
+    t.op("dropout", S(T(2, 3), 0.5, True), tags=["random"], **plain)
+    t.op("dropout_", S(T(2, 3), 0.5, False), S(T(2, 3), 0.0, True), err=[S(T(2), 1.5, True)], **plain)
+    t.op("native_dropout", S(T(2, 3), 0.0, True), S(T(2, 3), 0.5, False), S(T(2, 3), 1.0, True), dtypes=FLOATS)
+    t.op("native_dropout", S(T(2, 3), 0.5, True), tags=["random"], **plain)
+    t.op("native_dropout_backward", S(T(2, 3), B(2, 3), 2.0), dtypes=FLOATS)
+    t.op("feature_dropout alpha_dropout feature_alpha_dropout", S(T(2, 3), 0.5, False), **plain)
