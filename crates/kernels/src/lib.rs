@@ -6,6 +6,7 @@
 pub mod conv;
 pub mod cpu;
 mod dtype;
+pub mod index;
 mod lanes;
 mod matmul;
 mod memory;
@@ -14,6 +15,8 @@ pub mod random;
 mod real;
 pub mod reduce;
 pub mod shared;
+#[cfg(test)]
+mod test_tensors;
 #[cfg(test)]
 mod testing;
 mod view;

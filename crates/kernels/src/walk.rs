@@ -64,6 +64,55 @@ pub(crate) fn last(strides: &[usize]) -> usize {
     strides.last().copied().unwrap_or(0)
 }
 
+/// `values` without entry `dim`.
+#[inline]
+pub(crate) fn without(values: &[usize], dim: usize) -> SmallVec<[usize; 8]> {
+    values.iter().enumerate().filter(|&(k, _)| k != dim).map(|(_, &v)| v).collect()
+}
+
+/// Sizes and strides of `N` operands, with neighbouring dimensions joined where every operand allows it.
+pub(crate) struct Joined<const N: usize> {
+    pub(crate) sizes: SmallVec<[usize; 8]>,
+    pub(crate) strides: [SmallVec<[usize; 8]>; N],
+}
+
+impl<const N: usize> Joined<N> {
+    /// Walks the same elements in the same order, in longer runs.
+    pub(crate) fn new(sizes: &[usize], strides: [&[usize]; N]) -> Joined<N> {
+        let mut joined = Joined { sizes: SmallVec::new(), strides: std::array::from_fn(|_| SmallVec::new()) };
+        for (k, &n) in sizes.iter().enumerate() {
+            if n == 1 {
+                continue;
+            }
+            let fits = |(before, now): (&SmallVec<[usize; 8]>, &&[usize])| last(before) == now[k] * n;
+            if !joined.sizes.is_empty() && joined.strides.iter().zip(&strides).all(fits) {
+                let end = joined.sizes.len() - 1;
+                joined.sizes[end] *= n;
+                (0..N).for_each(|i| joined.strides[i][end] = strides[i][k]);
+            } else {
+                joined.sizes.push(n);
+                (0..N).for_each(|i| joined.strides[i].push(strides[i][k]));
+            }
+        }
+        joined
+    }
+
+    pub(crate) fn numel(&self) -> usize {
+        self.sizes.iter().product()
+    }
+
+    /// The steps along the last dimension.
+    pub(crate) fn steps(&self) -> [usize; N] {
+        std::array::from_fn(|i| last(&self.strides[i]))
+    }
+
+    /// [`for_runs`] over these operands.
+    #[inline]
+    pub(crate) fn runs(&self, range: Range<usize>, f: impl FnMut([usize; N], usize)) {
+        for_runs(&self.sizes, std::array::from_fn(|i| &self.strides[i][..]), range, f)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -9,7 +9,7 @@ use crate::walk::{for_runs, last};
 use crate::{DType, Element, View, ViewMut, bf16, f16, with_element};
 
 /// Stores draws one after the other.
-pub(super) fn fill<T: Element>(out: &ViewMut, mut draw: impl FnMut() -> T) {
+pub(crate) fn fill<T: Element>(out: &ViewMut, mut draw: impl FnMut() -> T) {
     let (p, step) = (out.ptr::<T>(), last(out.strides()));
     for_runs(out.sizes(), [out.strides()], 0..out.numel(), |[at], len| {
         for i in 0..len {

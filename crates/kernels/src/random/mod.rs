@@ -10,6 +10,8 @@ mod mersenne;
 mod normal;
 mod vector_math;
 
+#[cfg(test)]
+pub(crate) use distributions::fill;
 use mersenne::Mersenne;
 
 /// A source of random numbers.

@@ -1,0 +1,388 @@
+//! Indices that name whole blocks: advanced indexing and its special cases.
+//!
+//! A call is first made into a plan: the dimensions that are indexed collapse into a table of offsets, one per index
+//! position, checked and complete before anything is written; the others span a block that moves as a whole.
+//! Reading is shared between threads by index position. Writing is shared by parts of the block, each thread taking all
+//! index positions in order, so repeated indices neither race nor depend on the number of threads.
+
+use super::arithmetic::{Arithmetic, factor};
+use super::{GRAIN, IndexOutOfRange, Indices, Negative, position, with_bytes};
+use crate::walk::{Joined, for_runs, last};
+use crate::{Element, View, ViewMut, parallel, with_element};
+use smallvec::SmallVec;
+use std::ops::Range;
+
+type Dims = SmallVec<[usize; 8]>;
+
+/// Sizes of `input[indices]`: indexed dimensions give way to the common sizes of the indices.
+///
+/// They stand where the first indexed dimension was if all are neighbours, in front otherwise.
+pub fn index_sizes(sizes: &[usize], indexed: &[bool], common: &[usize]) -> SmallVec<[usize; 8]> {
+    let mut rest: Dims = unindexed(sizes.len(), indexed).map(|k| sizes[k]).collect();
+    rest.insert_many(place(indexed), common.iter().copied());
+    rest
+}
+
+fn unindexed(ndim: usize, indexed: &[bool]) -> impl Iterator<Item = usize> {
+    (0..ndim).filter(|&k| !indexed.get(k).copied().unwrap_or(false))
+}
+
+/// Where the index dimensions stand in the result.
+fn place(indexed: &[bool]) -> usize {
+    let first = indexed.iter().position(|&i| i).unwrap_or(0);
+    let count = indexed.iter().filter(|&&i| i).count();
+    if indexed[first..].iter().take(count).all(|&i| i) { first } else { 0 }
+}
+
+struct Plan {
+    /// Offset of the block in the indexed operand, per index position.
+    table: Vec<usize>,
+    /// The index positions, as the dense operand (the result, or the values) sees them.
+    positions: Joined<1>,
+    /// The block: strides of the indexed operand, then of the dense one.
+    block: Joined<2>,
+    /// Whether the dense operand's fastest dimension runs over index positions.
+    positions_inside: bool,
+}
+
+impl Plan {
+    fn new(
+        sizes: &[usize],
+        strides: &[usize],
+        indices: &[Option<View>],
+        dense: &[usize],
+        negative: Negative,
+    ) -> Result<Plan, IndexOutOfRange> {
+        let indexed: SmallVec<[bool; 8]> = indices.iter().map(Option::is_some).collect();
+        let common = indices.iter().flatten().next().map_or(&[][..], |v| v.sizes());
+        let place = place(&indexed);
+        let rest: Dims = unindexed(sizes.len(), &indexed).collect();
+        let of = |values: &[usize]| rest.iter().map(|&k| values[k]).collect::<Dims>();
+        let mut dense_rest = Dims::from_slice(&dense[..place]);
+        dense_rest.extend_from_slice(&dense[place + common.len()..]);
+
+        let mut table = vec![0; common.iter().product()];
+        for (k, view) in indices.iter().enumerate() {
+            let Some(view) = view else { continue };
+            debug_assert_eq!(view.sizes(), common, "indices are broadcast by the caller");
+            add_offsets(&mut table, view, sizes[k], strides[k], negative)?;
+        }
+        Ok(Plan {
+            table,
+            positions: Joined::new(common, [&dense[place..place + common.len()]]),
+            block: Joined::new(&of(sizes), [&of(strides), &dense_rest]),
+            positions_inside: place + common.len() == dense.len() && !rest.is_empty(),
+        })
+    }
+
+    /// Calls `f(indexed, dense, len, steps)` for runs of pairs; each element of the dense operand is met once.
+    fn read(&self, f: impl Fn(usize, usize, usize, [usize; 2]) + Sync) {
+        let block = self.block.numel();
+        if self.positions_inside {
+            self.columns(f);
+        } else {
+            let steps = self.block.steps();
+            parallel::split(self.table.len(), (GRAIN / block.max(1)).max(1), |range| {
+                self.each_position(range, |offset, dense| {
+                    self.block.runs(0..block, |[i, d], len| f(offset + i, dense + d, len, steps));
+                })
+            });
+        }
+    }
+
+    /// As `read`, but every element of the indexed operand is met by one thread, in the order of the positions.
+    fn write(&self, f: impl Fn(usize, usize, usize, [usize; 2]) + Sync) {
+        let block = self.block.numel();
+        if self.positions_inside {
+            return self.columns(f);
+        }
+        let steps = self.block.steps();
+        // A part of at least 64 elements: less would not pay for reading the table again.
+        let part = (GRAIN / self.table.len().max(1)).max(64);
+        parallel::split(block, part, |part| {
+            self.each_position(0..self.table.len(), |offset, dense| {
+                self.block.runs(part.clone(), |[i, d], len| f(offset + i, dense + d, len, steps));
+            })
+        });
+    }
+
+    /// Block elements outside, index positions inside.
+    fn columns(&self, f: impl Fn(usize, usize, usize, [usize; 2]) + Sync) {
+        let [si, sd] = self.block.steps();
+        parallel::split(self.block.numel(), (GRAIN / self.table.len().max(1)).max(1), |part| {
+            self.block.runs(part, |[i, d], len| {
+                for j in 0..len {
+                    self.each_position(0..self.table.len(), |offset, dense| {
+                        f(offset + i + j * si, dense + d + j * sd, 1, [0, 0])
+                    });
+                }
+            })
+        });
+    }
+
+    /// Calls `f` with the block's offsets in both operands.
+    #[inline]
+    fn each_position(&self, range: Range<usize>, mut f: impl FnMut(usize, usize)) {
+        let [step] = self.positions.steps();
+        let mut at = range.start;
+        self.positions.runs(range, |[dense], len| {
+            for (i, &offset) in self.table[at..at + len].iter().enumerate() {
+                f(offset, dense + i * step);
+            }
+            at += len;
+        });
+    }
+}
+
+/// Adds `index * stride` to every entry, or names the first index out of range.
+fn add_offsets(
+    table: &mut [usize],
+    view: &View,
+    size: usize,
+    stride: usize,
+    negative: Negative,
+) -> Result<(), IndexOutOfRange> {
+    each_index(view, |at, index| {
+        table[at] += position(index, size, negative).ok_or(IndexOutOfRange { index, size })? * stride;
+        Ok(())
+    })
+}
+
+/// Calls `f(position, index)` in logical order until it fails.
+fn each_index(
+    view: &View,
+    mut f: impl FnMut(usize, i64) -> Result<(), IndexOutOfRange>,
+) -> Result<(), IndexOutOfRange> {
+    let (indices, step) = (Indices::new(view), last(view.strides()));
+    let mut at = 0;
+    let mut result = Ok(());
+    for_runs(view.sizes(), [view.strides()], 0..view.numel(), |[offset], len| {
+        for i in 0..len {
+            if result.is_ok() {
+                // SAFETY: the walk stays within the view.
+                result = f(at + i, unsafe { indices.read(offset + i * step) });
+            }
+        }
+        at += len;
+    });
+    result
+}
+
+/// Copies the indexed blocks to `out`.
+fn copy_out(plan: &Plan, input: &View, out: &ViewMut) {
+    let (from, to) = (*input, *out);
+    with_bytes!(out.dtype().size(), T => plan.read(|i, d, len, steps| {
+        // SAFETY: the plan's offsets lie within both views.
+        unsafe { copy::<T>(from.as_ptr().cast::<T>().add(i), steps[0], to.as_ptr().cast::<T>().add(d), steps[1], len) }
+    }));
+}
+
+/// Copies `src` to the indexed blocks of `out`.
+fn copy_in(plan: &Plan, out: &ViewMut, src: &View) {
+    let (from, to) = (*src, *out);
+    with_bytes!(out.dtype().size(), T => plan.write(|i, d, len, steps| {
+        // SAFETY: as in `copy_out`.
+        unsafe { copy::<T>(from.as_ptr().cast::<T>().add(d), steps[1], to.as_ptr().cast::<T>().add(i), steps[0], len) }
+    }));
+}
+
+/// Adds `alpha * src` to the indexed blocks of `out`.
+fn add_in<T: Arithmetic>(plan: &Plan, out: &ViewMut, src: &View, alpha: T) {
+    let (from, to) = (*src, *out);
+    plan.write(|i, d, len, steps| {
+        for k in 0..len {
+            // SAFETY: as in `copy_out`.
+            unsafe {
+                let p = to.ptr::<T>().add(i + k * steps[0]);
+                p.write(p.read().plus(from.ptr::<T>().add(d + k * steps[1]).read().times(alpha)));
+            }
+        }
+    });
+}
+
+/// # Safety
+/// `len` elements lie behind both pointers at their steps.
+#[inline(always)]
+unsafe fn copy<T: Copy>(from: *const T, step: usize, to: *mut T, to_step: usize, len: usize) {
+    // SAFETY: the caller's promise; the ranges may overlap.
+    unsafe {
+        if step == 1 && to_step == 1 {
+            return std::ptr::copy(from, to, len);
+        }
+        for k in 0..len {
+            to.add(k * to_step).write(from.add(k * step).read());
+        }
+    }
+}
+
+/// `out = input[indices]`: one entry per leading dimension, `None` for a full slice, all of the same sizes.
+///
+/// `out` has [`index_sizes`]. Negative indices count from the end.
+pub fn index(input: &View, indices: &[Option<View>], out: &ViewMut) -> Result<(), IndexOutOfRange> {
+    debug_assert_eq!(input.dtype(), out.dtype());
+    copy_out(&Plan::new(input.sizes(), input.strides(), indices, out.strides(), Negative::Wrap)?, input, out);
+    Ok(())
+}
+
+/// `out[indices] = values`, or `+=` with `accumulate`; `values` has [`index_sizes`] of `out`.
+pub fn index_put(
+    out: &ViewMut,
+    indices: &[Option<View>],
+    values: &View,
+    accumulate: bool,
+) -> Result<(), IndexOutOfRange> {
+    debug_assert_eq!(values.dtype(), out.dtype());
+    let plan = Plan::new(out.sizes(), out.strides(), indices, values.strides(), Negative::Wrap)?;
+    if accumulate {
+        with_element!(out.dtype(), T => add_in::<T>(&plan, out, values, T::ONE));
+    } else {
+        copy_in(&plan, out, values);
+    }
+    Ok(())
+}
+
+/// The plan of a one-dimensional index along `dim`.
+fn along(
+    sizes: &[usize],
+    strides: &[usize],
+    dim: usize,
+    index: &View,
+    dense: &[usize],
+    negative: Negative,
+) -> Result<Plan, IndexOutOfRange> {
+    let mut indices: SmallVec<[Option<View>; 8]> = SmallVec::from_elem(None, dim);
+    indices.push(Some(*index));
+    Plan::new(sizes, strides, &indices, dense, negative)
+}
+
+/// `out[.., i, ..] = input[.., index[i], ..]` along `dim`.
+pub fn index_select(input: &View, dim: usize, index: &View, out: &ViewMut) -> Result<(), IndexOutOfRange> {
+    debug_assert_eq!(input.dtype(), out.dtype());
+    copy_out(&along(input.sizes(), input.strides(), dim, index, out.strides(), Negative::Refuse)?, input, out);
+    Ok(())
+}
+
+/// `out[.., index[i], ..] += alpha * src[.., i, ..]` along `dim`.
+pub fn index_add(out: &ViewMut, dim: usize, index: &View, src: &View, alpha: f64) -> Result<(), IndexOutOfRange> {
+    let plan = along(out.sizes(), out.strides(), dim, index, src.strides(), Negative::Refuse)?;
+    with_element!(out.dtype(), T => add_in::<T>(&plan, out, src, factor(alpha)));
+    Ok(())
+}
+
+/// `out[.., index[i], ..] = src[.., i, ..]` along `dim`.
+pub fn index_copy(out: &ViewMut, dim: usize, index: &View, src: &View) -> Result<(), IndexOutOfRange> {
+    debug_assert_eq!(src.dtype(), out.dtype());
+    copy_in(&along(out.sizes(), out.strides(), dim, index, src.strides(), Negative::Refuse)?, out, src);
+    Ok(())
+}
+
+/// `out[.., index[i], ..] = value` along `dim`, where `value` has no dimensions. Negative indices count from the end.
+pub fn index_fill(out: &ViewMut, dim: usize, index: &View, value: &View) -> Result<(), IndexOutOfRange> {
+    debug_assert_eq!(value.dtype(), out.dtype());
+    let repeated = Dims::from_elem(0, out.ndim());
+    copy_in(&along(out.sizes(), out.strides(), dim, index, &repeated, Negative::Wrap)?, out, value);
+    Ok(())
+}
+
+/// `out[b..] = weight[indices[b..]]`: rows of a matrix, for indices of any shape.
+pub fn embedding(weight: &View, indices: &View, out: &ViewMut) -> Result<(), IndexOutOfRange> {
+    debug_assert_eq!(weight.dtype(), out.dtype());
+    let indices = [Some(*indices)];
+    copy_out(&Plan::new(weight.sizes(), weight.strides(), &indices, out.strides(), Negative::Refuse)?, weight, out);
+    Ok(())
+}
+
+/// Adds the rows of `grad` to the rows of `grad_weight` that they were read from; `grad_weight` starts as zeros.
+///
+/// Rows read by `padding_idx` are left out. With `scale_grad_by_freq` each is divided by how often its index occurs.
+pub fn embedding_dense_backward(
+    grad: &View,
+    indices: &View,
+    grad_weight: &ViewMut,
+    padding_idx: Option<usize>,
+    scale_grad_by_freq: bool,
+) -> Result<(), IndexOutOfRange> {
+    debug_assert_eq!(grad.dtype(), grad_weight.dtype());
+    let (&[rows, _], &[row, column]) = (grad_weight.sizes(), grad_weight.strides()) else {
+        unreachable!("a weight has two dimensions")
+    };
+    let mut counts = vec![0usize; rows];
+    let mut named = Vec::with_capacity(indices.numel());
+    each_index(indices, |_, index| {
+        let at = position(index, rows, Negative::Refuse).ok_or(IndexOutOfRange { index, size: rows })?;
+        counts[at] += 1;
+        named.push(at);
+        Ok(())
+    })?;
+    let (lead, step) = (&grad.strides()[..indices.ndim()], last(grad.strides()));
+    let positions = Joined::new(indices.sizes(), [lead]);
+    let ([along], width) = (positions.steps(), grad_weight.sizes()[1]);
+    let (from, to) = (*grad, *grad_weight);
+    with_element!(grad.dtype(), T => parallel::split(width, (GRAIN / named.len().max(1)).max(64), |columns| {
+        let mut at = 0;
+        positions.runs(0..named.len(), |[offset], len| {
+            for (i, &index) in named[at..at + len].iter().enumerate() {
+                if padding_idx == Some(index) {
+                    continue;
+                }
+                let scale = if scale_grad_by_freq { T::from_f64(1.0 / counts[index] as f64) } else { T::ONE };
+                for c in columns.clone() {
+                    // SAFETY: index and column lie within the weight; position and column within grad.
+                    unsafe {
+                        let p = to.ptr::<T>().add(index * row + c * column);
+                        let g = from.ptr::<T>().add(offset + i * along + c * step).read();
+                        p.write(p.read().plus(g.times(scale)));
+                    }
+                }
+            }
+            at += len;
+        })
+    }));
+    Ok(())
+}
+
+/// Offsets of elements named by their position in logical order.
+fn flat_table(sizes: &[usize], strides: &[usize], index: &View) -> Result<Vec<usize>, IndexOutOfRange> {
+    let size = sizes.iter().product();
+    let joined = Joined::new(sizes, [strides]);
+    let mut table = Vec::with_capacity(index.numel());
+    each_index(index, |_, index| {
+        let mut at = position(index, size, Negative::Wrap).ok_or(IndexOutOfRange { index, size })?;
+        let mut offset = 0;
+        for (&n, &s) in joined.sizes.iter().zip(&joined.strides[0]).rev() {
+            offset += at % n * s;
+            at /= n;
+        }
+        table.push(offset);
+        Ok(())
+    })?;
+    Ok(table)
+}
+
+fn flat(sizes: &[usize], strides: &[usize], index: &View, dense: &[usize]) -> Result<Plan, IndexOutOfRange> {
+    Ok(Plan {
+        table: flat_table(sizes, strides, index)?,
+        positions: Joined::new(index.sizes(), [dense]),
+        block: Joined::new(&[], [&[], &[]]),
+        positions_inside: false,
+    })
+}
+
+/// `out[b..] = input.flatten()[index[b..]]`. Negative indices count from the end.
+pub fn take(input: &View, index: &View, out: &ViewMut) -> Result<(), IndexOutOfRange> {
+    debug_assert_eq!(input.dtype(), out.dtype());
+    copy_out(&flat(input.sizes(), input.strides(), index, out.strides())?, input, out);
+    Ok(())
+}
+
+/// `out.flatten()[index[b..]] = src[b..]`, or `+=` with `accumulate`. Negative indices count from the end.
+pub fn put(out: &ViewMut, index: &View, src: &View, accumulate: bool) -> Result<(), IndexOutOfRange> {
+    debug_assert_eq!(src.dtype(), out.dtype());
+    let plan = flat(out.sizes(), out.strides(), index, src.strides())?;
+    if accumulate {
+        with_element!(out.dtype(), T => add_in::<T>(&plan, out, src, T::ONE));
+    } else {
+        copy_in(&plan, out, src);
+    }
+    Ok(())
+}

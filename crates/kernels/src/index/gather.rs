@@ -1,0 +1,135 @@
+//! gather and scatter along one dimension: an index per element.
+//!
+//! The index has as many dimensions (at least one) as the tensors, and in every dimension but `dim` it is no longer
+//! than they are. Threads share lanes along `dim`, never the elements of one lane, so equal indices cannot race.
+
+use super::arithmetic::Arithmetic;
+use super::{GRAIN, IndexOutOfRange, Indices, Negative, position, with_bytes};
+use crate::walk::{for_runs, last, without};
+use crate::{View, ViewMut, parallel, with_element};
+
+/// How [`scatter_reduce`] combines elements. The mean is a sum that the caller divides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reduce {
+    /// The sum.
+    Sum,
+    /// The product.
+    Prod,
+    /// The largest; NaN if one is.
+    Amax,
+    /// The smallest; NaN if one is.
+    Amin,
+}
+
+/// Calls `f(indexed, dense)` with the offsets of the element that an index names and of the index's own element.
+///
+/// Lanes along `dim` are visited by one thread each, in ascending order.
+fn pairs(
+    index: &View,
+    dim: usize,
+    (size, indexed): (usize, &[usize]),
+    dense: &[usize],
+    f: impl Fn(usize, usize) + Sync,
+) {
+    let indices = Indices::new(index);
+    let sizes = index.sizes();
+    let rest = without(sizes, dim);
+    let strides = [index.strides(), indexed, dense].map(|s| without(s, dim));
+    let by = [index.strides()[dim], indexed[dim], dense[dim]];
+    let steps = [0, 1, 2].map(|n| last(&strides[n]));
+    let visit = |[i, t, d]: [usize; 3], k: usize| {
+        // SAFETY: within the index's own sizes.
+        let named = position(unsafe { indices.read(i + k * by[0]) }, size, Negative::Refuse);
+        // Checked before; asked again because an output may share memory with its index.
+        f(t + named.expect("an index that does not change") * by[1], d + k * by[2])
+    };
+    let count = sizes[dim];
+    parallel::split(rest.iter().product(), (GRAIN / count.max(1)).max(1), |lanes| {
+        for_runs(&rest, [0, 1, 2].map(|n| &strides[n][..]), lanes, |at, len| {
+            let lane = |j: usize| std::array::from_fn(|n| at[n] + j * steps[n]);
+            if dim + 1 == sizes.len() {
+                (0..len).for_each(|j| (0..count).for_each(|k| visit(lane(j), k)));
+            } else {
+                (0..count).for_each(|k| (0..len).for_each(|j| visit(lane(j), k)));
+            }
+        })
+    });
+}
+
+/// `out[..i..] = input[..index[..i..]..]` along `dim`; `out` has the sizes of `index`.
+pub fn gather(input: &View, dim: usize, index: &View, out: &ViewMut) -> Result<(), IndexOutOfRange> {
+    debug_assert!(index.sizes() == out.sizes() && input.dtype() == out.dtype());
+    Indices::new(index).check(input.sizes()[dim], Negative::Refuse)?;
+    let (from, to) = (*input, *out);
+    with_bytes!(out.dtype().size(), T => {
+        pairs(index, dim, (input.sizes()[dim], input.strides()), out.strides(), |named, own| {
+            // SAFETY: both offsets name elements: the index was checked and is no longer than `input` elsewhere.
+            unsafe { to.as_ptr().cast::<T>().add(own).write(from.as_ptr().cast::<T>().add(named).read()) }
+        })
+    });
+    Ok(())
+}
+
+/// `out[..index[..i..]..] = src[..i..]` along `dim`; the last of equal indices wins. `src` has the sizes of `index` or more.
+pub fn scatter(out: &ViewMut, dim: usize, index: &View, src: &View) -> Result<(), IndexOutOfRange> {
+    debug_assert_eq!(src.dtype(), out.dtype());
+    Indices::new(index).check(out.sizes()[dim], Negative::Refuse)?;
+    let (from, to) = (*src, *out);
+    with_bytes!(out.dtype().size(), T => {
+        pairs(index, dim, (out.sizes()[dim], out.strides()), src.strides(), |named, own| {
+            // SAFETY: as in `gather`, with the roles exchanged.
+            unsafe { to.as_ptr().cast::<T>().add(named).write(from.as_ptr().cast::<T>().add(own).read()) }
+        })
+    });
+    Ok(())
+}
+
+/// As [`scatter`], adding to what is there.
+pub fn scatter_add(out: &ViewMut, dim: usize, index: &View, src: &View) -> Result<(), IndexOutOfRange> {
+    scatter_reduce(out, dim, index, src, Reduce::Sum, true)
+}
+
+/// As [`scatter`], combining; without `include_self` what was there before does not count where an index points.
+pub fn scatter_reduce(
+    out: &ViewMut,
+    dim: usize,
+    index: &View,
+    src: &View,
+    reduce: Reduce,
+    include_self: bool,
+) -> Result<(), IndexOutOfRange> {
+    debug_assert_eq!(src.dtype(), out.dtype());
+    Indices::new(index).check(out.sizes()[dim], Negative::Refuse)?;
+    with_element!(out.dtype(), T => match reduce {
+        Reduce::Sum => combine::<T>(out, dim, index, src, (!include_self).then_some(T::ZERO), T::plus),
+        Reduce::Prod => combine::<T>(out, dim, index, src, (!include_self).then_some(T::ONE), T::times),
+        Reduce::Amax => combine::<T>(out, dim, index, src, (!include_self).then_some(T::LOWEST), T::larger),
+        Reduce::Amin => combine::<T>(out, dim, index, src, (!include_self).then_some(T::HIGHEST), T::smaller),
+    });
+    Ok(())
+}
+
+fn combine<T: Arithmetic>(
+    out: &ViewMut,
+    dim: usize,
+    index: &View,
+    src: &View,
+    start: Option<T>,
+    f: impl Fn(T, T) -> T + Sync,
+) {
+    let (from, to) = (*src, *out);
+    let named_dim = (out.sizes()[dim], out.strides());
+    if let Some(start) = start {
+        pairs(index, dim, named_dim, src.strides(), |named, _| {
+            // SAFETY: as in `scatter`.
+            unsafe { to.ptr::<T>().add(named).write(start) }
+        });
+    }
+    pairs(index, dim, named_dim, src.strides(), |named, own| {
+        // SAFETY: as in `scatter`; lanes are not shared between threads.
+        unsafe {
+            let p = to.ptr::<T>().add(named);
+            p.write(f(p.read(), from.ptr::<T>().add(own).read()))
+        }
+    });
+}
