@@ -61,7 +61,6 @@ pub(crate) trait Compute: Element + PartialOrd {
     const HIGHEST: Self;
     fn of<T: Element>(v: T) -> Self;
     fn widen(self) -> Self::Wide;
-    fn narrow(v: Self::Wide) -> Self;
     fn add(self, o: Self) -> Self;
     fn sub(self, o: Self) -> Self;
     fn mul(self, o: Self) -> Self;
@@ -100,10 +99,6 @@ macro_rules! float {
             #[inline(always)]
             fn widen(self) -> f64 {
                 self as f64
-            }
-            #[inline(always)]
-            fn narrow(v: f64) -> $t {
-                v as $t
             }
             #[inline(always)]
             fn add(self, o: $t) -> $t {
@@ -159,10 +154,6 @@ impl Compute for i64 {
         self
     }
     #[inline(always)]
-    fn narrow(v: i64) -> i64 {
-        v
-    }
-    #[inline(always)]
     fn add(self, o: i64) -> i64 {
         self.wrapping_add(o)
     }
@@ -197,12 +188,12 @@ impl Compute for i64 {
 }
 
 /// Uninitialised stack space; only what is used is touched, so small calls stay cheap.
-pub(crate) struct Scratch<X, const N: usize>([MaybeUninit<X>; N]);
+pub(crate) struct Buffer<X, const N: usize>([MaybeUninit<X>; N]);
 
-impl<X: Compute, const N: usize> Scratch<X, N> {
+impl<X: Compute, const N: usize> Buffer<X, N> {
     #[inline(always)]
-    pub(crate) fn new() -> Self {
-        Scratch([const { MaybeUninit::uninit() }; N])
+    pub(crate) const fn new() -> Self {
+        Buffer([const { MaybeUninit::uninit() }; N])
     }
     /// The first `n` elements, set to `v`.
     #[inline(always)]
@@ -458,25 +449,4 @@ fn exp_f64<const FMA: bool>(x: f64) -> f64 {
     let pow2 = |k: i64| f64::from_bits((k.wrapping_add(1023) << 52) as u64);
     let half = k >> 1;
     y * pow2(half) * pow2(k.wrapping_sub(half))
-}
-
-/// A pointer that tasks share; each writes its own elements.
-#[derive(Clone, Copy)]
-pub(crate) struct Shared<T>(pub(crate) *mut T);
-
-// SAFETY: a plain address; whoever writes through it answers for disjointness.
-unsafe impl<T> Sync for Shared<T> {}
-// SAFETY: as above.
-unsafe impl<T> Send for Shared<T> {}
-
-impl<T> Shared<T> {
-    /// The address of element `i`.
-    ///
-    /// # Safety
-    /// It lies inside the allocation.
-    #[inline(always)]
-    pub(crate) unsafe fn at(&self, i: usize) -> *mut T {
-        // SAFETY: the caller's promise.
-        unsafe { self.0.add(i) }
-    }
 }

@@ -3,6 +3,7 @@
 //! This crate knows memory, element types, strides, threads and instruction sets. It knows no tensor, no shape rule and
 //! no derivative: its callers have checked shapes and dtypes before they call. Nearly all `unsafe` of the workspace lives here.
 
+mod along;
 pub mod conv;
 pub mod cpu;
 mod dtype;
@@ -14,7 +15,9 @@ pub mod parallel;
 pub mod random;
 mod real;
 pub mod reduce;
+pub mod scan;
 pub mod shared;
+pub mod softmax;
 #[cfg(test)]
 mod test_tensors;
 #[cfg(test)]

@@ -2,8 +2,8 @@
 //! over instruction sets and thread counts.
 
 use crate::cpu::{Isa, detect, set_isa};
+use crate::real::alone;
 use crate::{DType, Element, Storage, View, ViewMut, parallel, with_element};
-use std::sync::{Mutex, MutexGuard};
 
 /// A strided tensor; values go in and out as `f64` in row-major order.
 #[derive(Clone)]
@@ -94,16 +94,10 @@ pub(crate) fn noise(i: usize) -> f64 {
     ((x ^ (x >> 31)) >> 11) as f64 / (1u64 << 52) as f64 - 1.0
 }
 
-/// Instruction set and thread count are global: whoever changes them holds this.
-pub(crate) fn settings() -> MutexGuard<'static, ()> {
-    static LOCK: Mutex<()> = Mutex::new(());
-    LOCK.lock().unwrap_or_else(|e| e.into_inner())
-}
-
 /// Calls `f` for every instruction set the machine has, with one, two and three threads, and checks that the threads
 /// change no bit.
 pub(crate) fn everywhere(f: impl Fn() -> Vec<f64>) {
-    let _guard = settings();
+    let _guard = alone();
     let before = parallel::num_threads();
     for isa in [Isa::Portable, Isa::Avx2, Isa::Avx512] {
         if set_isa(isa) != isa {

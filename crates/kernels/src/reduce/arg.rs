@@ -6,7 +6,8 @@
 
 use super::fold::{Block, Fold};
 use super::{BLOCK, Dim, Dims, GRAIN, PART, block, merge, offset, out_offset, simplify};
-use crate::lanes::{Compute, Kernel, Scratch, Shared, dispatch, load, store_one};
+use crate::lanes::{Buffer, Compute, Kernel, dispatch, load, store_one};
+use crate::real::Ptr;
 use crate::{DType, View, ViewMut, parallel};
 use smallvec::SmallVec;
 use std::ops::Range;
@@ -92,7 +93,7 @@ impl Job<'_> {
         }
         let len = PART.max(self.count.div_ceil(64)).next_multiple_of(BLOCK);
         let mut found: SmallVec<[(X, usize); 64]> = SmallVec::from_elem((X::ZERO, 0), self.count.div_ceil(len));
-        let to = Shared(found.as_mut_ptr());
+        let to = Ptr::new(&mut found);
         parallel::split(self.count, len, |range| {
             let part = range.start / len;
             // SAFETY: each part has its own slot.
@@ -115,7 +116,7 @@ impl Job<'_> {
 
     /// The extreme of the elements `range` at `base`, and its index.
     fn search<X: Compute>(&self, base: *const u8, range: Range<usize>) -> (X, usize) {
-        let mut buf = Scratch::<X, BLOCK>::new();
+        let mut buf = Buffer::<X, BLOCK>::new();
         let mut best: Option<(X, usize)> = None;
         let fold = match self.op {
             ArgReduce::Max => Fold::Max,
@@ -142,8 +143,8 @@ impl Job<'_> {
         let blocks = inner.size.div_ceil(WIDTH);
         let grain = (GRAIN / (self.count * inner.size.min(WIDTH))).max(1);
         parallel::split(outer * blocks, grain, |range| {
-            let mut buf = Scratch::<X, WIDTH>::new();
-            let (mut best, mut place) = (Scratch::<X, WIDTH>::new(), Scratch::<i64, WIDTH>::new());
+            let mut buf = Buffer::<X, WIDTH>::new();
+            let (mut best, mut place) = (Buffer::<X, WIDTH>::new(), Buffer::<i64, WIDTH>::new());
             for task in range {
                 let (o, column) = (task / blocks, task % blocks * WIDTH);
                 let w = WIDTH.min(inner.size - column);

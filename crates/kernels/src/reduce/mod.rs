@@ -14,7 +14,8 @@ mod tests;
 
 pub use arg::{ArgReduce, arg_reduce};
 
-use crate::lanes::{Compute, Scratch, Shared, dispatch, load, load_into, store_one};
+use crate::lanes::{Buffer, Compute, dispatch, load, load_into, store_one};
+use crate::real::Ptr;
 use crate::{DType, Element, View, ViewMut, parallel};
 use fold::{Block, Columns, Fold};
 use smallvec::SmallVec;
@@ -326,7 +327,7 @@ impl<'a> Job<'a> {
         }
         let mut partial: SmallVec<[X::Wide; 64]> = SmallVec::from_elem(X::Wide::ZERO, outputs * parts);
         let mut pass = |f: Fold, ps: &[X]| -> SmallVec<[X::Wide; FEW]> {
-            let to = Shared(partial.as_mut_ptr());
+            let to = Ptr::new(&mut partial);
             parallel::run(outputs * parts, &|i| {
                 let (k, part) = (i / parts, i % parts);
                 let range = part * len..((part + 1) * len).min(self.count);
@@ -346,7 +347,7 @@ impl<'a> Job<'a> {
 
     /// Folds the elements `range` of the output that starts at `base`.
     fn total<X: Compute>(&self, fold: Fold, base: *const u8, range: Range<usize>, p: X) -> X::Wide {
-        let mut buf = Scratch::<X, BLOCK>::new();
+        let mut buf = Buffer::<X, BLOCK>::new();
         let mut total = fold.unit::<X::Wide>();
         let mut at = range.start;
         while at < range.end {
@@ -381,7 +382,7 @@ impl<'a> Job<'a> {
         let (parts, len) = self.parts(tasks, width, 4);
         if parts == 1 {
             return parallel::split(tasks, (GRAIN / (width * self.count)).max(1), |range| {
-                let (mut totals, mut ps) = (Scratch::<X::Wide, WIDTH>::new(), Scratch::<X, WIDTH>::new());
+                let (mut totals, mut ps) = (Buffer::<X::Wide, WIDTH>::new(), Buffer::<X, WIDTH>::new());
                 for task in range {
                     let (k, w, base) = place(task);
                     let ps = ps.filled(w, X::ZERO);
@@ -402,7 +403,7 @@ impl<'a> Job<'a> {
         let mut partial = vec![X::Wide::ZERO; tasks * parts * WIDTH];
         let mut ps = vec![X::ZERO; tasks * WIDTH];
         for f in first.into_iter().chain([main]) {
-            let to = Shared(partial.as_mut_ptr());
+            let to = Ptr::new(&mut partial);
             parallel::run(tasks * parts, &|i| {
                 let (task, part) = (i / parts, i % parts);
                 let (_, w, base) = place(task);
@@ -437,7 +438,7 @@ impl<'a> Job<'a> {
         let (dtype, along) = (self.input.dtype(), self.reduced[self.reduced.len() - 1]);
         let w = totals.len();
         let direct = dtype == X::DTYPE && step == 1;
-        let (mut acc, mut buf) = (Scratch::<X, WIDTH>::new(), Scratch::<X, { 4 * WIDTH }>::new());
+        let (mut acc, mut buf) = (Buffer::<X, WIDTH>::new(), Buffer::<X, { 4 * WIDTH }>::new());
         let acc = acc.filled(w, fold.unit());
         let (mut at, mut since) = (range.start, 0);
         while at < range.end {
