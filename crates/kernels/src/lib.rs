@@ -5,13 +5,17 @@
 
 mod along;
 pub mod conv;
+mod copy;
 pub mod cpu;
 mod dtype;
+mod geometry;
 pub mod index;
 mod lanes;
 mod matmul;
 mod memory;
+mod moves;
 pub mod parallel;
+pub mod pointwise;
 pub mod random;
 mod real;
 pub mod reduce;
@@ -23,8 +27,11 @@ mod test_tensors;
 #[cfg(test)]
 mod testing;
 mod view;
+pub mod vmath;
+pub mod vmath64;
 mod walk;
 
+pub use copy::{copy, fill};
 pub use dtype::{DType, Element};
 pub use half::{bf16, f16};
 pub use matmul::matmul;

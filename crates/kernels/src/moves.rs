@@ -1,0 +1,104 @@
+//! Moving a two-dimensional piece of memory without looking at what it holds.
+#![allow(unsafe_code)]
+
+/// Copies `rows * cols` elements of `size` bytes between strided memory.
+///
+/// # Safety
+/// Every element at the strides (in elements) is readable in `src` and writable in `dst`; the two do not overlap.
+pub(crate) unsafe fn move2d(
+    size: usize,
+    src: *const u8,
+    from: [usize; 2],
+    dst: *mut u8,
+    to: [usize; 2],
+    rows: usize,
+    cols: usize,
+) {
+    // SAFETY: passed on; any alignment the dtype has is one of these.
+    unsafe {
+        match size {
+            1 => typed::<u8>(src, from, dst, to, rows, cols),
+            2 => typed::<u16>(src.cast(), from, dst.cast(), to, rows, cols),
+            4 => typed::<u32>(src.cast(), from, dst.cast(), to, rows, cols),
+            _ => typed::<u64>(src.cast(), from, dst.cast(), to, rows, cols),
+        }
+    }
+}
+
+/// Elements of a square that is turned in registers or L1: one cache line of f32.
+const SQUARE: usize = 16;
+
+/// # Safety
+/// As for [`move2d`].
+unsafe fn typed<T: Copy + Default>(
+    src: *const T,
+    [fr, fc]: [usize; 2],
+    dst: *mut T,
+    [tr, tc]: [usize; 2],
+    rows: usize,
+    cols: usize,
+) {
+    // SAFETY: every index is within rows and cols.
+    unsafe {
+        if tc == 1 && fr == 1 && fc != 1 && rows > 1 {
+            // Transposed: read along the columns of the source, a line at a time.
+            let mut r = 0;
+            while r < rows {
+                let h = SQUARE.min(rows - r);
+                let mut c = 0;
+                while c < cols {
+                    let w = SQUARE.min(cols - c);
+                    let mut square = [[T::default(); SQUARE]; SQUARE];
+                    if h == SQUARE && w == SQUARE {
+                        for (j, line) in square.iter_mut().enumerate() {
+                            *line = src.add(r + (c + j) * fc).cast::<[T; SQUARE]>().read_unaligned();
+                        }
+                        for i in 0..SQUARE {
+                            let row: [T; SQUARE] = std::array::from_fn(|j| square[j][i]);
+                            dst.add((r + i) * tr + c).cast::<[T; SQUARE]>().write_unaligned(row);
+                        }
+                    } else {
+                        for i in 0..h {
+                            for j in 0..w {
+                                *dst.add((r + i) * tr + c + j) = *src.add(r + i + (c + j) * fc)
+                            }
+                        }
+                    }
+                    c += w;
+                }
+                r += h;
+            }
+            return;
+        }
+        for r in 0..rows {
+            let (src, dst) = (src.add(r * fr), dst.add(r * tr));
+            match (fc, tc) {
+                (1, 1) => std::ptr::copy_nonoverlapping(src, dst, cols),
+                (0, 1) => std::slice::from_raw_parts_mut(dst, cols).fill(*src),
+                (_, 1) => (0..cols).for_each(|c| *dst.add(c) = *src.add(c * fc)),
+                _ => (0..cols).for_each(|c| *dst.add(c * tc) = *src.add(c * fc)),
+            }
+        }
+    }
+}
+
+/// Copies bytes past the cache where the target is aligned; for results larger than the cache.
+///
+/// # Safety
+/// `n` bytes readable in `src`, writable in `dst`, not overlapping.
+pub(crate) unsafe fn stream(src: *const u8, dst: *mut u8, n: usize) {
+    // SAFETY: the caller's promise; SSE2 is part of x86-64.
+    unsafe {
+        #[cfg(target_arch = "x86_64")]
+        if (dst as usize).is_multiple_of(16) {
+            use std::arch::x86_64::{_mm_loadu_si128, _mm_sfence, _mm_stream_si128};
+            let whole = n & !15;
+            for i in (0..whole).step_by(16) {
+                _mm_stream_si128(dst.add(i).cast(), _mm_loadu_si128(src.add(i).cast()))
+            }
+            std::ptr::copy_nonoverlapping(src.add(whole), dst.add(whole), n - whole);
+            return _mm_sfence();
+        }
+        std::ptr::copy_nonoverlapping(src, dst, n);
+    }
+}

@@ -1,0 +1,120 @@
+//! Between storage and registers, and between registers of different types.
+//!
+//! Narrow floats load as f32, narrow integers as i64; a cast between types goes from register to register, so there is
+//! no pair of storage dtypes. Casts are PyTorch's: floats truncate to integers, integers wrap, bool is `!= 0`.
+#![allow(unsafe_code)]
+
+use super::loops::{Arg, map1};
+use crate::DType;
+use crate::vmath::{from_bf16, from_f16, to_bf16, to_f16};
+
+/// Whether elements of `dtype` lie in memory as they lie in a register.
+#[inline]
+pub(super) const fn is_native(dtype: DType) -> bool {
+    matches!(dtype, DType::F32 | DType::F64 | DType::I64 | DType::Bool)
+}
+
+/// Storage of `dtype` to registers of its compute type.
+///
+/// # Safety
+/// As for a step of the loops.
+#[inline(always)]
+pub(super) unsafe fn load(dtype: DType, d: *mut u8, a: Arg, n: usize) {
+    // SAFETY: passed on; the closures name the storage type.
+    unsafe {
+        match dtype {
+            DType::U8 => map1(d, a, n, |x: u8| i64::from(x)),
+            DType::I8 => map1(d, a, n, |x: i8| i64::from(x)),
+            DType::I16 => map1(d, a, n, |x: i16| i64::from(x)),
+            DType::I32 => map1(d, a, n, |x: i32| i64::from(x)),
+            DType::F16 => map1(d, a, n, from_f16),
+            DType::BF16 => map1(d, a, n, from_bf16),
+            DType::F32 => map1(d, a, n, |x: u32| x),
+            DType::I64 | DType::F64 => map1(d, a, n, |x: u64| x),
+            DType::Bool => map1(d, a, n, |x: u8| x),
+        }
+    }
+}
+
+/// Registers to storage of `dtype`.
+///
+/// # Safety
+/// As for a step of the loops.
+#[inline(always)]
+pub(super) unsafe fn store(dtype: DType, d: *mut u8, a: Arg, n: usize) {
+    // SAFETY: passed on; the closures name the storage type.
+    unsafe {
+        match dtype {
+            DType::U8 | DType::I8 => map1(d, a, n, |x: i64| x as u8),
+            DType::I16 => map1(d, a, n, |x: i64| x as i16),
+            DType::I32 => map1(d, a, n, |x: i64| x as i32),
+            DType::F16 => map1(d, a, n, to_f16),
+            DType::BF16 => map1(d, a, n, to_bf16),
+            DType::F32 => map1(d, a, n, |x: u32| x),
+            DType::I64 | DType::F64 => map1(d, a, n, |x: u64| x),
+            DType::Bool => map1(d, a, n, |x: u8| x),
+        }
+    }
+}
+
+/// Registers of `from`'s compute type to registers of `to`'s; a narrow `to` also rounds or wraps.
+///
+/// # Safety
+/// As for a step of the loops.
+#[inline(always)]
+pub(super) unsafe fn cast(from: DType, to: DType, d: *mut u8, a: Arg, n: usize) {
+    use DType::{Bool, F32, F64, I64};
+    // SAFETY: passed on; the closures name the register types.
+    unsafe {
+        match (from.compute(), to.compute()) {
+            (F32, F64) => map1(d, a, n, |x: f32| f64::from(x)),
+            (F32, I64) => map1(d, a, n, |x: f32| x as i64),
+            (F32, Bool) => map1(d, a, n, |x: f32| x != 0.0),
+            (F64, F32) => map1(d, a, n, |x: f64| x as f32),
+            (F64, I64) => map1(d, a, n, |x: f64| x as i64),
+            (F64, Bool) => map1(d, a, n, |x: f64| x != 0.0),
+            (I64, F32) => map1(d, a, n, |x: i64| x as f32),
+            (I64, F64) => map1(d, a, n, |x: i64| x as f64),
+            (I64, Bool) => map1(d, a, n, |x: i64| x != 0),
+            (Bool, F32) => map1(d, a, n, |x: u8| f32::from(x)),
+            (Bool, F64) => map1(d, a, n, |x: u8| f64::from(x)),
+            (Bool, I64) => map1(d, a, n, |x: u8| i64::from(x)),
+            (Bool, _) => map1(d, a, n, |x: u8| x),
+            (F32, _) => map1(d, a, n, |x: u32| x),
+            _ => map1(d, a, n, |x: u64| x),
+        }
+        match to {
+            DType::F16 => each(d, n, |x| from_f16(to_f16(x))),
+            DType::BF16 => each(d, n, |x| from_bf16(to_bf16(x))),
+            _ => wrap(to, d, n),
+        }
+    }
+}
+
+/// Wraps integer registers to the width of `dtype`, in place.
+///
+/// # Safety
+/// `d` holds `n` registers of `dtype`'s compute type.
+pub(super) unsafe fn wrap(dtype: DType, d: *mut u8, n: usize) {
+    // SAFETY: passed on.
+    unsafe {
+        match dtype {
+            DType::U8 => each(d, n, |x: i64| i64::from(x as u8)),
+            DType::I8 => each(d, n, |x: i64| i64::from(x as i8)),
+            DType::I16 => each(d, n, |x: i64| i64::from(x as i16)),
+            DType::I32 => each(d, n, |x: i64| i64::from(x as i32)),
+            _ => {}
+        }
+    }
+}
+
+/// # Safety
+/// `d` holds `n` elements of type `T`.
+#[inline(always)]
+unsafe fn each<T: Copy>(d: *mut u8, n: usize, f: impl Fn(T) -> T) {
+    // SAFETY: the caller's promise.
+    let d = unsafe { std::slice::from_raw_parts_mut(d.cast::<T>(), n) };
+    for x in d {
+        *x = f(*x)
+    }
+}

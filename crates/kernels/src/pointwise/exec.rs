@@ -1,0 +1,342 @@
+//! Runs a program over strided memory, tile by tile.
+//!
+//! Operands that lie packed in a tile and in a register's format are read and written in place; all others go through
+//! scratch: gathered, converted, computed, converted, scattered. The loops are those of `loops.rs`; this file only knows
+//! where things are. An output that overlaps an input is written after all instructions of the tile have run.
+#![allow(unsafe_code)]
+
+use super::convert::is_native;
+use super::loops::{Arg, CHUNK, Loops};
+use super::program::{Action, Instr, Place};
+use super::{Operand, Value};
+use crate::geometry::{Geometry, Tile, Tiles};
+use crate::moves::{move2d, stream};
+use crate::{DType, ViewMut, parallel};
+use smallvec::SmallVec;
+use std::cell::RefCell;
+
+/// Elements a tile: 4 KB of f32, so that a handful of registers stays in L1.
+pub(super) const TILE: usize = 1024;
+/// Rows and columns of a tile when some operand is transposed.
+const SIDE: usize = 32;
+/// Outputs of this size are written past the cache.
+pub(super) const STREAM_BYTES: usize = 16 << 20;
+/// Bytes of one constant.
+const SPLAT: usize = CHUNK * 8;
+
+/// A program as the executor sees it.
+#[derive(Clone, Copy)]
+pub(super) struct Code<'a> {
+    pub(super) instrs: &'a [Instr],
+    /// Bytes of all registers for one tile.
+    pub(super) registers: usize,
+    /// Constants and the type they are used in.
+    pub(super) constants: &'a [(Value, DType)],
+    /// The type each input is used in.
+    pub(super) inputs: &'a [DType],
+    /// The type each output is computed in.
+    pub(super) outputs: &'a [DType],
+}
+
+#[repr(C, align(64))]
+#[derive(Clone, Copy)]
+struct Line([u8; 64]);
+
+thread_local! {
+    static SCRATCH: RefCell<Vec<Line>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Calls `f` with `bytes` of 64-byte aligned scratch that is this thread's own.
+fn with_scratch(bytes: usize, f: impl FnOnce(*mut u8)) {
+    SCRATCH.with(|s| {
+        let mut lines = s.take(); // taken, so that a nested run would get its own
+        if lines.len() * 64 < bytes {
+            lines.resize(bytes.div_ceil(64), Line([0; 64]))
+        }
+        f(lines.as_mut_ptr().cast());
+        s.replace(lines);
+    })
+}
+
+/// Hands out places in the scratch.
+struct Layout(usize);
+impl Layout {
+    fn take(&mut self, bytes: usize) -> usize {
+        let at = self.0;
+        self.0 += bytes.next_multiple_of(64);
+        at
+    }
+}
+
+/// Where an operand's three stages lie: raw storage, registers of its own type, registers of the type it is used in.
+struct Stages {
+    raw: usize,
+    own: usize,
+    used: usize,
+}
+
+impl Stages {
+    fn new(layout: &mut Layout, capacity: usize, dtype: DType, used: DType) -> Stages {
+        let capacity = capacity.max(CHUNK);
+        Stages {
+            raw: layout.take(capacity * dtype.size()),
+            own: layout.take(capacity * if is_native(dtype) { 0 } else { dtype.compute().size() }),
+            used: layout.take(capacity * used.compute().size()),
+        }
+    }
+}
+
+/// First and last byte a view reaches.
+fn extent(ptr: *const u8, dtype: DType, sizes: &[usize], strides: &[usize]) -> (usize, usize) {
+    let last: usize = sizes.iter().zip(strides).map(|(&n, &s)| n.saturating_sub(1) * s).sum();
+    (ptr as usize, ptr as usize + (last + 1) * dtype.size())
+}
+
+/// Runs `code` on operands that all have the sizes of the outputs.
+pub(super) fn run(code: Code, inputs: &[Operand], outputs: &[ViewMut]) {
+    assert_eq!((inputs.len(), outputs.len()), (code.inputs.len(), code.outputs.len()), "operands of the program");
+    let Some(first) = outputs.first() else { return };
+    let sizes = first.sizes();
+    if sizes.contains(&0) {
+        return;
+    }
+    // Outputs first, then the inputs that are memory.
+    let mut strides: SmallVec<[&[usize]; 8]> = outputs.iter().map(|o| o.strides()).collect();
+    let mut slot: SmallVec<[usize; 8]> = SmallVec::new();
+    for input in inputs {
+        slot.push(strides.len());
+        if let Operand::View(v) = input {
+            assert_eq!(v.sizes(), sizes, "operands are expanded to one size");
+            strides.push(v.strides())
+        }
+    }
+    let tiles = Geometry::new(sizes, &strides, 0).tiles(TILE, SIDE);
+    let capacity = tiles.capacity();
+
+    let mut layout = Layout(0);
+    layout.take(code.registers);
+    let constants = layout.take(SPLAT * (code.constants.len() + inputs.len()));
+    let mut staged_in: SmallVec<[Stages; 8]> = SmallVec::new();
+    for (input, &used) in inputs.iter().zip(code.inputs) {
+        let dtype = if let Operand::View(v) = input { v.dtype() } else { used.compute() };
+        staged_in.push(Stages::new(&mut layout, capacity, dtype, used));
+    }
+    let mut staged_out: SmallVec<[Stages; 2]> = SmallVec::new();
+    let mut in_place: SmallVec<[bool; 2]> = SmallVec::new();
+    for (k, (o, &used)) in outputs.iter().zip(code.outputs).enumerate() {
+        assert_eq!(o.sizes(), sizes, "outputs have one size");
+        staged_out.push(Stages::new(&mut layout, capacity, o.dtype(), used));
+        let (lo, hi) = extent(o.as_ptr(), o.dtype(), sizes, o.strides());
+        let apart = |(l, h): (usize, usize)| h <= lo || hi <= l;
+        let free = inputs.iter().all(|i| match i {
+            Operand::View(v) => apart(extent(v.as_ptr(), v.dtype(), sizes, v.strides())),
+            Operand::Value(_) => true,
+        }) && outputs
+            .iter()
+            .enumerate()
+            .all(|(j, p)| j == k || apart(extent(p.as_ptr(), p.dtype(), sizes, p.strides())));
+        let large = first.numel() * o.dtype().size() >= STREAM_BYTES;
+        in_place.push(free && !large && o.dtype() == used.compute());
+    }
+
+    let job = Job { code, inputs, outputs, tiles, slot, staged_in, staged_out, in_place, constants, scratch: layout.0 };
+    // About 32K simple operations a part.
+    let grain = (32 / code.instrs.len().max(1)).max(4) * TILE / capacity;
+    parallel::split(job.tiles.count, grain, |range| with_scratch(job.scratch, |base| job.run(base, range)));
+}
+
+/// Everything a worker needs.
+struct Job<'a> {
+    code: Code<'a>,
+    inputs: &'a [Operand<'a>],
+    outputs: &'a [ViewMut<'a>],
+    tiles: Tiles,
+    /// The operand number of each input in `tiles`.
+    slot: SmallVec<[usize; 8]>,
+    staged_in: SmallVec<[Stages; 8]>,
+    staged_out: SmallVec<[Stages; 2]>,
+    /// Whether an output may be written directly where it is packed.
+    in_place: SmallVec<[bool; 2]>,
+    constants: usize,
+    scratch: usize,
+}
+
+/// Where the operands of the current tile are.
+struct Places {
+    base: *mut u8,
+    constants: usize,
+    inputs: SmallVec<[Arg; 8]>,
+    outputs: SmallVec<[*mut u8; 2]>,
+}
+
+impl Places {
+    fn arg(&self, place: Place) -> Arg {
+        // SAFETY: offsets lie inside the scratch by construction of the layout.
+        unsafe {
+            match place {
+                Place::Register(at) => Arg::tile(self.base.add(at as usize)),
+                Place::Input(k) => self.inputs[k as usize],
+                Place::Output(k) => Arg::tile(self.outputs[k as usize]),
+                Place::Constant(k) => Arg::splat(self.base.add(self.constants + SPLAT * k as usize)),
+            }
+        }
+    }
+}
+
+impl Job<'_> {
+    /// Runs a range of tiles in this thread's scratch.
+    fn run(&self, base: *mut u8, range: std::ops::Range<usize>) {
+        let loops = Loops::get();
+        let mut places = Places { base, constants: self.constants, inputs: SmallVec::new(), outputs: SmallVec::new() };
+        let values = self.inputs.iter().zip(self.code.inputs).map(|(i, &d)| match i {
+            Operand::Value(v) => (*v, d),
+            Operand::View(_) => (Value::Bool(false), d),
+        });
+        for (k, (value, dtype)) in self.code.constants.iter().copied().chain(values).enumerate() {
+            // SAFETY: one slot of `SPLAT` bytes per constant and input.
+            unsafe { splat(base.add(self.constants + SPLAT * k), value, dtype, CHUNK) }
+        }
+        for t in range {
+            let tile = self.tiles.tile(t);
+            let n = tile.len();
+            places.inputs.clear();
+            places.outputs.clear();
+            for k in 0..self.inputs.len() {
+                // SAFETY: the scratch was laid out for this job.
+                places.inputs.push(unsafe { self.fetch(loops, base, &tile, k) });
+            }
+            for (k, o) in self.outputs.iter().enumerate() {
+                // SAFETY: the tile lies inside the view, the stage inside the scratch.
+                places.outputs.push(unsafe {
+                    if self.in_place[k] && tile.is_packed(self.tiles.strides(k)) {
+                        o.as_ptr().add(self.tiles.offset(&tile, k) * o.dtype().size())
+                    } else {
+                        base.add(self.staged_out[k].used)
+                    }
+                });
+            }
+            for i in self.code.instrs {
+                let d = places.arg(i.dst).ptr.cast_mut();
+                let args = i.args.map(|a| places.arg(a));
+                // SAFETY: every place holds `n` elements of the type the program gave it, and the program never
+                // writes a place that it reads in the same instruction.
+                unsafe {
+                    match i.action {
+                        Action::Op(op) => loops.step(op, i.dtype, d, &args, n),
+                        Action::Cast(to) => (loops.cast)(i.dtype, to, d, args[0], n),
+                    }
+                }
+            }
+            for k in 0..self.outputs.len() {
+                // SAFETY: as for the inputs.
+                unsafe { self.put(loops, base, &tile, k, places.outputs[k]) }
+            }
+        }
+    }
+
+    /// Brings input `k` of a tile into registers, in place if it lies there.
+    ///
+    /// # Safety
+    /// `base` is scratch laid out for this job.
+    unsafe fn fetch(&self, loops: &Loops, base: *mut u8, tile: &Tile, k: usize) -> Arg {
+        let Operand::View(v) = self.inputs[k] else {
+            // SAFETY: inside the constants.
+            return Arg::splat(unsafe { base.add(self.constants + SPLAT * (self.code.constants.len() + k)) });
+        };
+        let (dtype, used, stages) = (v.dtype(), self.code.inputs[k], &self.staged_in[k]);
+        let strides = self.tiles.strides(self.slot[k]);
+        // SAFETY: the tile lies inside the view; each stage holds a tile of its type and overlaps nothing else.
+        unsafe {
+            let src = v.as_ptr().add(self.tiles.offset(tile, self.slot[k]) * dtype.size());
+            let raw = base.add(stages.raw);
+            let (mut at, mut n) = (Arg::tile(src), tile.len());
+            let scalar = tile.is_splat(strides);
+            if scalar {
+                n = n.min(CHUNK);
+                move2d(dtype.size(), src, [0, 0], raw, [n, 1], 1, n);
+                at = Arg::tile(raw);
+            } else if !tile.is_packed(strides) {
+                move2d(dtype.size(), src, strides, raw, [tile.cols, 1], tile.rows, tile.cols);
+                at = Arg::tile(raw);
+            } else {
+                prefetch(src.wrapping_add(n * dtype.size()), n * dtype.size());
+            }
+            if !is_native(dtype) {
+                (loops.load)(dtype, base.add(stages.own), at, n);
+                at = Arg::tile(base.add(stages.own));
+            }
+            if dtype.compute() != used.compute() {
+                (loops.cast)(dtype, used, base.add(stages.used), at, n);
+                at = Arg::tile(base.add(stages.used));
+            }
+            if scalar { Arg::splat(at.ptr) } else { at }
+        }
+    }
+
+    /// Takes output `k` of a tile from where it was computed to where it belongs.
+    ///
+    /// # Safety
+    /// `base` is scratch laid out for this job, `from` holds the tile.
+    unsafe fn put(&self, loops: &Loops, base: *mut u8, tile: &Tile, k: usize, from: *mut u8) {
+        let (o, used, stages) = (self.outputs[k], self.code.outputs[k], &self.staged_out[k]);
+        let dtype = o.dtype();
+        let (strides, n) = (self.tiles.strides(k), tile.len());
+        // SAFETY: as for `fetch`.
+        unsafe {
+            let dst = o.as_ptr().add(self.tiles.offset(tile, k) * dtype.size());
+            if from == dst {
+                return;
+            }
+            let mut at = from;
+            if dtype.compute() != used.compute() {
+                let own = base.add(if is_native(dtype) { stages.raw } else { stages.own });
+                (loops.cast)(used, dtype.compute(), own, Arg::tile(at), n);
+                at = own;
+            }
+            if !is_native(dtype) {
+                (loops.store)(dtype, base.add(stages.raw), Arg::tile(at), n);
+                at = base.add(stages.raw);
+            }
+            if !tile.is_packed(strides) {
+                move2d(dtype.size(), at, [tile.cols, 1], dst, strides, tile.rows, tile.cols)
+            } else if o.numel() * dtype.size() >= STREAM_BYTES {
+                stream(at, dst, n * dtype.size())
+            } else {
+                std::ptr::copy_nonoverlapping(at, dst, n * dtype.size())
+            }
+        }
+    }
+}
+
+/// Writes `n` registers that hold `value`.
+///
+/// # Safety
+/// `d` is writable for `n` registers of `dtype`'s compute type, and aligned for them.
+#[inline]
+pub(super) unsafe fn splat(d: *mut u8, value: Value, dtype: DType, n: usize) {
+    let word = value.register(dtype);
+    // SAFETY: the caller's promise.
+    unsafe {
+        match dtype.compute().size() {
+            8 => std::slice::from_raw_parts_mut(d.cast::<u64>(), n).fill(word),
+            4 => std::slice::from_raw_parts_mut(d.cast::<u32>(), n).fill(word as u32),
+            _ => std::slice::from_raw_parts_mut(d, n).fill(word as u8),
+        }
+    }
+}
+
+/// Asks for the next tile while this one is computed: only the first reader of an input waits for memory, and the
+/// hardware prefetcher does not look across the time the other instructions take.
+#[inline]
+fn prefetch(at: *const u8, bytes: usize) {
+    #[cfg(target_arch = "x86_64")]
+    for i in (0..bytes).step_by(64) {
+        // SAFETY: a prefetch never faults, whatever the address.
+        unsafe {
+            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            _mm_prefetch::<_MM_HINT_T0>(at.wrapping_add(i).cast());
+        }
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = (at, bytes);
+}

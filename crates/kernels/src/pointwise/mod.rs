@@ -1,0 +1,27 @@
+//! Pointwise work: one executor for eager ops, fused formulas and compiled programs.
+//!
+//! A pointwise op *is* a program of one instruction. A program runs over tiles that stay in L1; an instruction is one
+//! vectorised loop over a tile, compiled for every instruction set from one source. Registers are f32 (also for f16 and
+//! bf16), f64, i64 (also for narrower integers, wrapped after each instruction) or bool; loads and stores convert.
+//!
+//! Guarantees: an element's value depends neither on its position nor on tile, thread count, strides or contiguity.
+//! AVX2 and AVX-512 agree bit for bit; portable code may differ in the last bits of transcendental functions.
+//! An output may be exactly one of the inputs (same pointer, same strides).
+//! It does not know broadcasting rules or promotion: the caller expanded all views to the same sizes (with stride 0) and
+//! says which dtype to compute in.
+
+mod convert;
+mod eager;
+mod exec;
+mod loops;
+mod op;
+mod program;
+mod value;
+
+pub use eager::{binary, ternary, unary};
+pub use op::Op;
+pub use program::{Builder, Program, Val};
+pub use value::{Operand, Value};
+
+#[cfg(test)]
+mod tests;
