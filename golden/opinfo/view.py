@@ -82,7 +82,8 @@ def samples(t):
     t.op("slice_scatter", S(T(4, 3), T(2, 3), 0, 1, 3), S(T(5), T(3), 0, 0, 5, 2), S(T(2, 4), T(2, 2), -1, -2), S(T(4), T(0), 0, 3, 1), err=[S(T(4, 3), T(3, 3), 0, 1, 3), S(T(4), T(4), 1)])
     t.op("select_scatter", S(T(2, 3), T(3), 0, 1), S(T(2, 3), T(2), -1, -1), err=[S(T(2, 3), T(2), 0, 1), S(T(2, 3), T(3), 0, 2)])
     t.op("diagonal_scatter", S(T(3, 3), T(3)), S(T(2, 3), T(2), 1), err=[S(T(3, 3), T(2))])
-    t.op("as_strided_scatter", S(T(2, 3), T(2, 2), [2, 2], [1, 2]), S(T(6), T(2), [2], [2], 1), dtypes=ONE, nc=False, err=[S(T(6), T(3), [2], [2])])
+    # PyTorch 2.15 gets the gradient of self wrong here (gradcheck fails), so only src has one
+    t.op("as_strided_scatter", S(T(2, 3, grad=False), T(2, 2), [2, 2], [1, 2]), S(T(6, grad=False), T(2), [2], [2], 1), dtypes=ONE, nc=False, err=[S(T(6), T(3), [2], [2])])
     for op, args in {"slice_copy.Tensor": (0, 1, 2), "select_copy.int": (0, 1), "view_copy": ([3, 2],), "permute_copy": ([1, 0],), "expand_copy": ([2, 2, 3],), "unsqueeze_copy": (0,), "squeeze_copy": (), "transpose_copy.int": (0, 1), "t_copy": (), "alias_copy": (), "detach_copy": (), "diagonal_copy": (), "as_strided_copy": ([2], [3]), "unfold_copy": (1, 2, 1)}.items():
         t.op(op, S(T(2, 3), *args), dtypes=[], nc=False)
     t.op("split_copy.Tensor", S(T(4, 2), 2), dtypes=[], nc=False)

@@ -1,0 +1,291 @@
+"""The peers' side of the benchmarks: PyTorch eager, torch.compile and JAX, on the workloads of README.md.
+
+    python bench/peers.py --peer torch|compile|jax --threads N [BENCH...]
+
+One JSON line a case, in the form of `firebrand bench --json` plus `"peer"`. One thread is timed in process CPU time, more in wall time; always the fastest of many calls.
+Knows nothing of firebrand; compare.py puts the two sides together.
+"""
+
+import argparse
+import json
+import os
+import time
+
+_p = argparse.ArgumentParser()
+_p.add_argument("benches", nargs="*")
+_p.add_argument("--peer", choices=["torch", "compile", "jax"], required=True)
+_p.add_argument("--threads", type=int, default=1)
+A = _p.parse_args()
+os.environ["OMP_NUM_THREADS"] = os.environ["MKL_NUM_THREADS"] = str(A.threads)
+if A.peer == "jax":  # XLA sizes its pool from the CPUs it may use
+    os.sched_setaffinity(0, set(sorted(os.sched_getaffinity(0))[: A.threads]))
+    os.environ["JAX_PLATFORMS"] = "cpu"
+
+clock = time.process_time if A.threads == 1 else time.perf_counter
+CHAIN = 500  # iterations of x * a + b: 1000 ops
+POINTS = 1 << 24
+SQUARES = (64, 256, 512, 1024, 2048)
+BATCHED = (32, 128, 64, 128)
+# name, how often the net has it, in channels, height, out channels, kernel, stride, padding; batch 64
+LAYERS = [
+    ("stem", 1, 3, 32, 16, 3, 1, 1),
+    ("c16", 6, 16, 32, 16, 3, 1, 1),
+    ("c16-32s2", 1, 16, 32, 32, 3, 2, 1),
+    ("p16-32s2", 1, 16, 32, 32, 1, 2, 0),
+    ("c32", 5, 32, 16, 32, 3, 1, 1),
+    ("c32-64s2", 1, 32, 16, 64, 3, 2, 1),
+    ("p32-64s2", 1, 32, 16, 64, 1, 2, 0),
+    ("c64", 5, 64, 8, 64, 3, 1, 1),
+]
+
+
+def best(f, budget=1.0, calls=5):
+    """Seconds of the fastest call."""
+    f()
+    f()
+    times, end = [], clock() + budget
+    while len(times) < calls or (clock() < end and len(times) < 2000):
+        t = clock()
+        f()
+        times.append(clock() - t)
+    return min(times)
+
+
+def emit(bench, case, value, unit):
+    print(json.dumps({"bench": bench, "case": case, "value": float(f"{value:.5g}"), "unit": unit, "threads": A.threads, "peer": A.peer}), flush=True)
+
+
+def ten_ops(x, tanh):
+    u = ((x * x * x) * 0.044715 + x) * 0.7978845608
+    return (tanh(u) + 1.0) * x * 0.5 - 0.1
+
+
+def matmul_cases():
+    """Case name, shapes, floating-point operations."""
+    for n in SQUARES:
+        yield f"{n}", (n, n), (n, n), 2 * n**3
+    b, m, k, n = BATCHED
+    yield f"batch{b}x{m}x{k}x{n}", (b, m, k), (b, k, n), 2 * b * m * k * n
+
+
+def torch_benches(compiled):
+    import torch
+    import torch.nn.functional as F
+
+    torch.manual_seed(0)
+    torch.set_num_threads(A.threads)
+    wrap = torch.compile if compiled else (lambda f: f)
+    end = "_compiled" if compiled else ""
+
+    def both_ways(f, inputs, dy):
+        def run():
+            f(*inputs).backward(dy)
+            for i in inputs:
+                i.grad = None
+
+        return best(run)
+
+    def ops():
+        x0 = torch.ones(4, requires_grad=True)
+        a, b, g = torch.full((4,), 0.999), torch.full((4,), 1e-3), torch.ones(4)
+
+        def chain(x, each=None):
+            for _ in range(CHAIN):
+                x = x * a
+                if each:
+                    each(x)
+                x = x + b
+                if each:
+                    each(x)
+            return x
+
+        def apart(forward):
+            """Fastest forward and fastest backward."""
+            f, w = [], []
+            for _ in range(150):
+                t0 = clock()
+                y = forward()
+                t1 = clock()
+                y.backward(g)
+                f.append(t1 - t0)
+                w.append(clock() - t1)
+                x0.grad = None
+                del y
+            return min(f), min(w)
+
+        per = 1e9 / (2 * CHAIN)
+        run = wrap(chain)
+        if compiled:
+            run(x0).backward(g)
+        f, w = apart(lambda: run(x0))
+        emit("ops", "forward_grad" + end, f * per, "ns")
+        emit("ops", "backward" + end, w * per, "ns")
+        with torch.no_grad():
+            emit("ops", "forward_no_grad" + end, best(lambda: run(x0)) * per, "ns")
+        if not compiled:
+            hook = lambda g: None
+            hf, hw = apart(lambda: chain(x0, lambda t: t.register_hook(hook)))
+            ef, ew = apart(lambda: chain(x0, lambda t: None))  # what calling `each` costs by itself
+            emit("ops", "hook_register", (hf - ef) * per, "ns")
+            emit("ops", "hook_fire", (hw - ew) * per, "ns")
+
+    def pointwise():
+        x = torch.randn(POINTS, requires_grad=True)
+        f = wrap(lambda x: ten_ops(x, torch.tanh))
+        with torch.no_grad():
+            emit("pointwise", "forward" + end, best(lambda: f(x)) * 1e3, "ms")
+        emit("pointwise", "forward_backward" + end, both_ways(f, [x], torch.ones(POINTS)) * 1e3, "ms")
+
+    def softmax_layernorm():
+        ins = [t.requires_grad_() for t in (torch.randn(4096, 1024), torch.ones(1024), torch.zeros(1024))]
+        f = wrap(lambda x, w, b: F.layer_norm(torch.softmax(x, -1), (1024,), w, b))
+        emit("softmax_layernorm", "forward_backward" + end, both_ways(f, ins, torch.randn(4096, 1024)) * 1e3, "ms")
+
+    def matmul():
+        if compiled:  # calls the same library
+            return
+        for case, s, t, flop in matmul_cases():
+            a, b = torch.randn(s), torch.randn(t)
+            c = torch.matmul(a, b)
+            emit("matmul", case, flop / best(lambda: torch.matmul(a, b, out=c), 0.6) / 1e9, "GFLOPS")
+
+    def conv():
+        if compiled:
+            return
+        total = 0.0
+        with torch.no_grad():
+            for name, count, ci, h, co, k, s, p in LAYERS:
+                x, w = torch.randn(64, ci, h, h), torch.randn(co, ci, k, k) * 0.1
+                dy = torch.randn_like(F.conv2d(x, w, None, s, p))
+                back = lambda mask: torch.ops.aten.convolution_backward(dy, x, w, None, [s, s], [p, p], [1, 1], False, [0, 0], 1, mask)
+                for way, f in (
+                    ("forward", lambda: F.conv2d(x, w, None, s, p)),
+                    ("grad_input", lambda: back([True, False, False])),
+                    ("grad_weight", lambda: back([False, True, False])),
+                ):
+                    t = best(f, 0.25)
+                    total += count * t
+                    emit("conv", f"{name}.{way}", t * 1e3, "ms")
+        emit("conv", "total", total * 1e3, "ms")
+
+    def mlp():
+        model = torch.nn.Sequential(torch.nn.Linear(784, 512), torch.nn.ReLU(), torch.nn.Linear(512, 512), torch.nn.ReLU(), torch.nn.Linear(512, 10))
+        x, y = torch.randn(128, 784), torch.randint(10, (128,))
+        loss = wrap(lambda x, y: F.cross_entropy(model(x), y))
+        opt = torch.optim.Adam(model.parameters(), lr=1e-4, fused=True)
+
+        def step():
+            opt.zero_grad(set_to_none=True)
+            loss(x, y).backward()
+            opt.step()
+
+        emit("mlp", "adam" + end, 1 / best(step, 2), "steps/s")
+
+    return dict(ops=ops, pointwise=pointwise, softmax_layernorm=softmax_layernorm, matmul=matmul, conv=conv, mlp=mlp)
+
+
+def jax_benches():
+    import jax
+    import jax.numpy as jnp
+
+    keys = iter(jax.random.split(jax.random.key(0), 100))
+    rnd = lambda *s: jax.random.normal(next(keys), s)
+    wait = jax.block_until_ready
+
+    def ops():
+        a, b, x = jnp.full(4, 0.999), jnp.full(4, 1e-3), jnp.ones(4)
+
+        def chain(x):
+            for _ in range(CHAIN):
+                x = x * a + b
+            return x
+
+        per = 1e9 / (2 * CHAIN)
+        emit("ops", "forward_no_grad", best(lambda: wait(chain(x))) * per, "ns")
+        f = jax.jit(chain)
+        emit("ops", "forward_no_grad_compiled", best(lambda: wait(f(x))) * per, "ns")
+
+    def pointwise():
+        x, dy = rnd(POINTS), jnp.ones(POINTS)
+        f = jax.jit(lambda x: ten_ops(x, jnp.tanh))
+
+        @jax.jit
+        def both(x, dy):
+            y, vjp = jax.vjp(lambda x: ten_ops(x, jnp.tanh), x)
+            return y, vjp(dy)[0]
+
+        emit("pointwise", "forward_compiled", best(lambda: wait(f(x))) * 1e3, "ms")
+        emit("pointwise", "forward_backward_compiled", best(lambda: wait(both(x, dy))) * 1e3, "ms")
+
+    def softmax_layernorm():
+        def f(x, w, b):
+            s = jax.nn.softmax(x, -1)
+            m = s.mean(-1, keepdims=True)
+            v = ((s - m) ** 2).mean(-1, keepdims=True)
+            return (s - m) * jax.lax.rsqrt(v + 1e-5) * w + b
+
+        @jax.jit
+        def both(x, w, b, dy):
+            y, vjp = jax.vjp(f, x, w, b)
+            return y, vjp(dy)
+
+        x, w, b, dy = rnd(4096, 1024), jnp.ones(1024), jnp.zeros(1024), rnd(4096, 1024)
+        emit("softmax_layernorm", "forward_backward_compiled", best(lambda: wait(both(x, w, b, dy))) * 1e3, "ms")
+
+    def matmul():
+        mm = jax.jit(jnp.matmul)
+        for case, s, t, flop in matmul_cases():
+            a, b = rnd(*s), rnd(*t)
+            emit("matmul", case, flop / best(lambda: wait(mm(a, b)), 0.6) / 1e9, "GFLOPS")
+
+    def conv():  # in the layout JAX likes on CPU (NHWC)
+        total = 0.0
+        for name, count, ci, h, co, k, s, p in LAYERS:
+            x, w = rnd(64, h, h, ci), rnd(k, k, ci, co) * 0.1
+            f = lambda x, w: jax.lax.conv_general_dilated(x, w, (s, s), [(p, p), (p, p)], dimension_numbers=("NHWC", "HWIO", "NHWC"))
+            dy = rnd(*f(x, w).shape)
+            ways = {
+                "forward": (jax.jit(f), (x, w)),
+                "grad_input": (jax.jit(lambda x, w, dy: jax.vjp(lambda x: f(x, w), x)[1](dy)), (x, w, dy)),
+                "grad_weight": (jax.jit(lambda x, w, dy: jax.vjp(lambda w: f(x, w), w)[1](dy)), (x, w, dy)),
+            }
+            for way, (g, args) in ways.items():
+                t = best(lambda: wait(g(*args)), 0.25)
+                total += count * t
+                emit("conv", f"{name}.{way}", t * 1e3, "ms")
+        emit("conv", "total", total * 1e3, "ms")
+
+    def mlp():
+        lin = lambda i, o: (rnd(i, o) * 0.02, jnp.zeros(o))
+        params = [lin(784, 512), lin(512, 512), lin(512, 10)]
+        x, y = rnd(128, 784), jax.random.randint(next(keys), (128,), 0, 10)
+
+        def loss(p, x, y):
+            for w, b in p[:-1]:
+                x = jax.nn.relu(x @ w + b)
+            logp = jax.nn.log_softmax(x @ p[-1][0] + p[-1][1])
+            return -jnp.take_along_axis(logp, y[:, None], 1).mean()
+
+        def step(p, m, v, n, x, y):
+            g = jax.grad(loss)(p, x, y)
+            m = jax.tree.map(lambda m, g: 0.9 * m + 0.1 * g, m, g)
+            v = jax.tree.map(lambda v, g: 0.999 * v + 0.001 * g * g, v, g)
+            c1, c2 = 1 - 0.9**n, 1 - 0.999**n
+            return jax.tree.map(lambda p, m, v: p - 1e-4 * m / c1 / (jnp.sqrt(v / c2) + 1e-8), p, m, v), m, v, n + 1
+
+        step = jax.jit(step, donate_argnums=(0, 1, 2))
+        zeros = lambda: jax.tree.map(jnp.zeros_like, params)
+        state = [params, zeros(), zeros(), jnp.float32(1)]
+
+        def run():
+            state[:] = wait(step(*state, x, y))
+
+        emit("mlp", "adam_compiled", 1 / best(run, 2), "steps/s")
+
+    return dict(ops=ops, pointwise=pointwise, softmax_layernorm=softmax_layernorm, matmul=matmul, conv=conv, mlp=mlp)
+
+
+if __name__ == "__main__":
+    table = jax_benches() if A.peer == "jax" else torch_benches(A.peer == "compile")
+    for name in A.benches or table:
+        table[name]()
