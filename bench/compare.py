@@ -30,7 +30,7 @@ def environment(where, peers):
     has = lambda module: subprocess.run([python, "-c", f"import {module}"], capture_output=True).returncode == 0
     pip = [python, "-m", "pip", "install", "--quiet"]
     if {"torch", "compile"} & set(peers) and not has("torch"):
-        if subprocess.run([*pip, "torch", "numpy", "--index-url", TORCH_CPU]).returncode:
+        if subprocess.run([*pip, "torch", "numpy", "--retries", "1", "--index-url", TORCH_CPU]).returncode:
             subprocess.run([*pip, "torch", "numpy"], check=True)
     if "jax" in peers and not has("jax"):
         subprocess.run([*pip, "jax", "numpy"], check=True)

@@ -122,10 +122,11 @@ def laid_out(t, lay):
 
 
 class S:
-    """A sample: arguments, with tags and switches of its own. `grad=False` keeps gradients out of the row."""
+    """A sample: arguments, with tags and switches of its own. `grad=False` keeps gradients out of the row; `outs=n` keeps only the first n
+    outputs, where the others are the implementation's own affair."""
 
-    def __init__(self, *args, tags=(), grad=True, **kwargs):
-        self.args, self.kwargs, self.tags, self.grad = args, kwargs, tuple(tags), grad
+    def __init__(self, *args, tags=(), grad=True, outs=None, **kwargs):
+        self.args, self.kwargs, self.tags, self.grad, self.outs = args, kwargs, tuple(tags), grad, outs
 
 
 # ---------------------------------------------------------------- JSON
@@ -270,7 +271,7 @@ class Table:
             args, kwargs = make(sample, rng)
             before = encode_call(schema, args, kwargs, set())
             copies = cloned(schema, args, kwargs)
-            outs = flat_outputs(op(*copies[0], **copies[1]))
+            outs = flat_outputs(op(*copies[0], **copies[1]))[: sample.outs]
         except Exception as e:
             if not optional:
                 self.problems.append(f"{name}: {type(e).__name__}: {str(e)[:200]} for {describe(sample)}")
@@ -306,7 +307,7 @@ class Table:
             t.requires_grad_()
         try:
             copies = cloned(schema, args, kwargs)
-            outs = flat_outputs(op(*copies[0], **copies[1]))
+            outs = flat_outputs(op(*copies[0], **copies[1]))[: sample.outs]
         except Exception as e:
             self.problems.append(f"{row['op']}: with grad: {type(e).__name__}: {str(e)[:200]} for {describe(sample)}")
             return []
@@ -322,7 +323,9 @@ class Table:
                 return ["no_backward"]
             self.problems.append(f"{row['op']}: backward: {type(e).__name__}: {str(e)[:200]} for {describe(sample)}")
             return []
-        row.update(encode_call(schema, args, kwargs, {i for i, g in ((id(t), g) for t, g in zip(leaves, grads)) if g is not None}))
+        if all(g is None for g in grads):
+            return []
+        row.update(encode_call(schema, args, kwargs, {id(t) for t, g in zip(leaves, grads) if g is not None}))
         row["seeds"] = [enc_output(s, True) for s in seeds]
         row["grads"] = [enc_tensor(g) for g in grads if g is not None]
         if self.check and "no_gradcheck" not in sample.tags:
@@ -385,7 +388,7 @@ def walk(sample, change):
             return [go(x) for x in v]
         return v
 
-    out = S(*map(go, sample.args), tags=sample.tags, grad=sample.grad, **{k: go(v) for k, v in sample.kwargs.items()})
+    out = S(*map(go, sample.args), tags=sample.tags, grad=sample.grad, outs=sample.outs, **{k: go(v) for k, v in sample.kwargs.items()})
     return out
 
 

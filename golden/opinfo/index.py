@@ -71,13 +71,13 @@ def samples(t):
     t.op("embedding", S(w, X([0, 3, 1])), S(w, X([[0, 2], [2, 2]])), S(w, X([1, 0, 1]), 1), S(w, X([1, 0, 1]), -1, True), S(w, X(2)), S(w, I(0)), S(w, X([0, 3], dt=i32)), S(T(4, 3, lay="t"), X([2, 0])), dtypes=FLOATS, err=[S(w, X([4])), S(w, X([-1])), S(w, T(2)), S(T(2, 2, 2), X([0]))])
     t.op("embedding_dense_backward", S(T(3, 2), X([0, 3, 0]), 4, -1, False), S(T(3, 2), X([0, 3, 0]), 4, 3, False), S(T(3, 2), X([0, 3, 0]), 4, -1, True), dtypes=ONE)
     t.op("embedding_renorm_", S(T(3, 2, grad=False), X([0, 2]), 1.0, 2.0), nc=False, dtypes=[])
-    offs = X([0, 2, 2])
+    offs = X([0, 2, 2])  # outputs after the first are what embedding_bag keeps for its own backward
     for mode in (0, 1, 2):
-        t.op("_embedding_bag embedding_bag", S(T(4, 3), X([0, 3, 1, 1]), offs, False, mode), dtypes=[f32], nc=False)
-        t.op("_embedding_bag_forward_only", S(T(4, 3), X([0, 3, 1, 1]), offs, False, mode), dtypes=[f32], nc=False, grad=False)
-        t.op("embedding_bag.padding_idx", S(T(4, 3), X([0, 3, 1, 1]), offs, False, mode, False, None, False, 1), S(T(4, 3), X([0, 3, 1, 1]), offs, False, mode, False, None, False, None), dtypes=[f32], nc=False)
+        t.op("_embedding_bag embedding_bag", S(T(4, 3), X([0, 3, 1, 1]), offs, False, mode, outs=1), dtypes=[f32], nc=False)
+        t.op("_embedding_bag_forward_only", S(T(4, 3), X([0, 3, 1, 1]), offs, False, mode, outs=1), dtypes=[f32], nc=False, grad=False)
+        t.op("embedding_bag.padding_idx", S(T(4, 3), X([0, 3, 1, 1]), offs, False, mode, False, None, False, 1, outs=1), S(T(4, 3), X([0, 3, 1, 1]), offs, False, mode, False, None, False, None, outs=1), dtypes=[f32], nc=False)
     psw = T(4)
-    t.op("_embedding_bag embedding_bag", S(T(4, 3), X([0, 3, 1, 1]), offs, False, 0, False, psw), S(T(4, 3), X([0, 3, 1, 1]), X([0, 2, 4]), False, 0, False, None, True), nc=False, dtypes=[], err=[S(T(4, 3), X([0, 3]), X([1, 1]), False, 0), S(T(4, 3), X([0, 4]), X([0]), False, 0), S(T(4, 3), X([0, 3]), X([0]), False, 1, False, T(2))])
+    t.op("_embedding_bag embedding_bag", S(T(4, 3), X([0, 3, 1, 1]), offs, False, 0, False, psw, outs=1), S(T(4, 3), X([0, 3, 1, 1]), X([0, 2, 4]), False, 0, False, None, True, outs=1), nc=False, dtypes=[], err=[S(T(4, 3), X([0, 3]), X([1, 1]), False, 0), S(T(4, 3), X([0, 4]), X([0]), False, 0), S(T(4, 3), X([0, 3]), X([0]), False, 1, False, T(2))])
     t.op("_embedding_bag_backward", S(T(2, 3), X([0, 3, 1]), X([0, 2]), X([0, 0, 1]), X([2, 1]), X([0, 0]), 4, False, 0, False, None), grad=False, dtypes=[f32], nc=False)
 
     # filling and copying
