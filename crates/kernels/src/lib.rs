@@ -16,6 +16,7 @@ mod memory;
 mod moves;
 pub mod parallel;
 pub mod pointwise;
+pub mod pooling;
 pub mod random;
 mod real;
 pub mod reduce;
@@ -26,6 +27,7 @@ pub mod softmax;
 mod test_tensors;
 #[cfg(test)]
 mod testing;
+pub mod upsample;
 mod view;
 pub mod vmath;
 pub mod vmath64;

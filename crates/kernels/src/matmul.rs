@@ -386,7 +386,7 @@ per_isa! {
             while width > 1 {
                 width /= 2;
                 for l in 0..width {
-                    acc[l] = acc[l] + acc[l + width];
+                    acc[l] += acc[l + width];
                 }
             }
             // SAFETY: inside `out`.

@@ -104,14 +104,15 @@ pub(super) fn grad_input(s: &ConvShape, dy: &[f32], w: &[f32], bias: Option<&[f3
         // Weights of this phase as [in channel][out channel of the group][tap].
         let row = mg * kept.len();
         let to = Ptr::new(&mut turned);
-        parallel::split(s.in_channels, (1 << 14) / row + 1, |r| {
-            for i in r {
-                // SAFETY: one row an input channel; they are disjoint.
-                #[allow(unsafe_code)]
-                let to = unsafe { to.slice(i * row, row) };
-                let (g, c) = (i / cg, i % cg);
-                for (m, to) in to.chunks_exact_mut(kept.len()).enumerate() {
+        // Sixteen channels at a time, so that each output channel is read in long pieces.
+        parallel::split(s.in_channels, 16, |r| {
+            for m in 0..mg {
+                for i in r.clone() {
+                    let (g, c) = (i / cg, i % cg);
                     let from = &w[((g * mg + m) * cg + c) * taps..][..taps];
+                    // SAFETY: one row an input channel; they are disjoint.
+                    #[allow(unsafe_code)]
+                    let to = unsafe { to.slice(i * row + m * kept.len(), kept.len()) };
                     for (to, &(t, _)) in to.iter_mut().zip(&kept) {
                         *to = from[t];
                     }

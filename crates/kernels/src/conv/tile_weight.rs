@@ -43,15 +43,17 @@ pub(super) fn grad_weight(s: &ConvShape, x: &[f32], dy: &[f32], dw: &mut [f32]) 
         }
     });
     sum_parts(&mut sums, s.groups * len);
-    // From [c, t][m] to [m][c, t].
+    // From [c, t][m] to [m][c, t], a cache line of output channels at a time.
     let to = Ptr::new(dw);
-    parallel::split(s.out_channels, (1 << 14) / depth + 1, |r| {
-        for i in r {
-            let (g, m) = (i / tc.m, i % tc.m);
-            // SAFETY: one row an output channel; they are disjoint.
-            let row = unsafe { to.slice(i * depth, depth) };
-            for (to, from) in row.iter_mut().zip(sums[g * len..][..len].chunks_exact(mp)) {
-                *to = from[m];
+    let stripes = mp / 16;
+    parallel::split(s.groups * stripes, (1 << 10) / depth + 1, |r| {
+        for (g, m0) in r.map(|i| (i / stripes, i % stripes * 16)) {
+            let from = &sums[g * len..][..len];
+            for (k, line) in from.chunks_exact(mp).map(|row| &row[m0..m0 + 16]).enumerate() {
+                for (m, &v) in line[..16.min(tc.m - m0)].iter().enumerate() {
+                    // SAFETY: inside the row of its output channel; stripes are disjoint.
+                    unsafe { *to.at((g * tc.m + m0 + m) * depth + k) = v };
+                }
             }
         }
     });

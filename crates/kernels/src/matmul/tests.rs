@@ -1,7 +1,7 @@
 //! Products against plain f64 loops, over layouts, dtypes and sizes on both sides of every limit.
 use super::*;
 use crate::cpu::{Isa, isa, set_isa};
-use crate::real::alone;
+use crate::testing::settings;
 use crate::{Storage, with_element};
 
 struct Tensor {
@@ -20,7 +20,7 @@ impl Tensor {
             strides[d] = len;
             len *= sizes[d].max(1);
         }
-        let memory = Storage::new((len + 1) * dtype.size()).unwrap();
+        let memory = Storage::new((len + 1) * dtype.size()).expect("memory");
         let mut s = seed.wrapping_mul(2654435761) | 1;
         with_element!(dtype, T => {
             let p = memory.view_mut(dtype, 0, &[len], &[1]).ptr::<T>();
@@ -114,7 +114,7 @@ const SIZES: [(usize, usize, usize); 15] = [
 
 #[test]
 fn floats_agree_with_plain_loops_on_every_instruction_set() {
-    let _turn = alone();
+    let _guard = settings();
     let best = isa();
     for wish in [Isa::Portable, Isa::Avx2, Isa::Avx512] {
         set_isa(wish);
@@ -170,7 +170,7 @@ fn broadcast_batches_and_old_nans() {
 
 #[test]
 fn any_number_of_threads_gives_the_same_bits() {
-    let _turn = alone();
+    let _guard = settings();
     let threads = parallel::num_threads();
     let sizes = SIZES.into_iter().chain([
         (64, 64, 300),
