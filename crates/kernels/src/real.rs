@@ -87,6 +87,13 @@ macro_rules! per_isa {
 }
 pub(crate) use per_isa;
 
+/// Tests that change the number of threads or the instruction set take turns.
+#[cfg(test)]
+pub(crate) fn alone() -> std::sync::MutexGuard<'static, ()> {
+    static LOCK: std::sync::Mutex<()> = std::sync::Mutex::new(());
+    LOCK.lock().unwrap_or_else(|e| e.into_inner())
+}
+
 /// A pointer that crosses threads; who makes one sees to it that the threads write disjoint elements.
 #[derive(Clone, Copy)]
 pub(crate) struct Ptr<T>(*mut T);

@@ -1,7 +1,7 @@
 //! All three operations against plain f64 loops on odd shapes, on every instruction set, and over thread counts.
 use super::*;
 use crate::cpu::{Isa, isa, set_isa};
-use crate::testing::settings;
+use crate::real::alone;
 use crate::{Storage, bf16, f16, with_element};
 
 fn random(len: usize, seed: u32) -> Vec<f64> {
@@ -127,7 +127,7 @@ fn close(got: &[Vec<f64>; 3], want: &[Vec<f64>; 3], tolerance: f64, what: &str) 
 
 #[test]
 fn every_path_agrees_with_plain_loops() {
-    let _guard = settings();
+    let _turn = alone();
     let best = isa();
     for s in shapes() {
         let (plain, with_bias) = (naive(&s, false), naive(&s, true));
@@ -145,7 +145,7 @@ fn every_path_agrees_with_plain_loops() {
 
 #[test]
 fn any_number_of_threads_gives_the_same_bits() {
-    let _guard = settings();
+    let _turn = alone();
     let (best, threads) = (isa(), parallel::num_threads());
     for s in shapes() {
         for (wish, dtype) in [(Isa::Avx512, DType::F32), (Isa::Avx2, DType::F32), (Isa::Avx512, DType::F64)] {

@@ -1,7 +1,7 @@
 //! Products against plain f64 loops, over layouts, dtypes and sizes on both sides of every limit.
 use super::*;
 use crate::cpu::{Isa, isa, set_isa};
-use crate::testing::settings;
+use crate::real::alone;
 use crate::{Storage, with_element};
 
 struct Tensor {
@@ -114,7 +114,7 @@ const SIZES: [(usize, usize, usize); 15] = [
 
 #[test]
 fn floats_agree_with_plain_loops_on_every_instruction_set() {
-    let _guard = settings();
+    let _turn = alone();
     let best = isa();
     for wish in [Isa::Portable, Isa::Avx2, Isa::Avx512] {
         set_isa(wish);
@@ -170,7 +170,7 @@ fn broadcast_batches_and_old_nans() {
 
 #[test]
 fn any_number_of_threads_gives_the_same_bits() {
-    let _guard = settings();
+    let _turn = alone();
     let threads = parallel::num_threads();
     let sizes = SIZES.into_iter().chain([
         (64, 64, 300),
