@@ -166,6 +166,8 @@ def samples(t):
     t.op("addcmul", S(T(2, 3), T(2, 3), T(2, 3)), S(T(2, 3), T(3), T(2, 1), value=2), S(T(3), T(3), T(), value=-0.5), S(T(0), T(0), T(1)), S(I(3), I(3), I(3), value=2), err=[S(T(3), T(2), T(3))])
     t.op("addcdiv", S(T(2, 3), T(2, 3), away(2, 3)), S(T(2, 3), T(3), away(2, 1), value=2), S(T(3), T(3), away(), value=-0.5), err=[S(T(3), T(2), T(3)), S(I(3), I(3), I(3))])
     t.promote("addcmul", S(T(3, dt=f16), T(3, dt=f32), T(3, dt=f32)), S(T(3, dt=f32), I(3), T(3, dt=f64)))
+    t.promote("clamp.Tensor", S(T(3, dt=f32), T(3), None), S(I(3, dt=i32), T(3, dt=f16), None), S(T(3, dt=f16), T(dt=f64), T(dt=f64)))
+    t.promote("lerp.Scalar lerp.Tensor", S(T(3, dt=f32), T(3, dt=f32), T(dt=f32)), S(T(3, dt=f32), T(3, dt=f32), 0.5))
     t.op("isclose", S(X([1.0, 1.0, NAN, INF]), X([1.0 + 1e-9, 1.1, NAN, INF])), S(X([1.0, NAN]), X([1.0, NAN]), 1e-5, 1e-8, True), S(I(3), I(3)))
     t.op("allclose", S(X([1.0, 2.0]), X([1.0, 2.0 + 1e-9])), S(X([1.0]), X([1.1])), dtypes=[], nc=False)
     t.op("heaviside", S(X([-1.5, 0.0, 2.0]), X([0.5, 0.25, 0.75])), grad=False)
