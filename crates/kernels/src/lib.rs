@@ -13,6 +13,7 @@ pub mod index;
 mod lanes;
 mod matmul;
 mod memory;
+pub mod norm;
 mod moves;
 pub mod parallel;
 pub mod pointwise;

@@ -1,0 +1,175 @@
+//! Layer norm: each row of `n` elements to mean 0 and variance 1, then scaled and shifted element by element.
+#![allow(unsafe_code)]
+
+use super::{BLOCK, GRAIN, Stretch, made, put, sum_pairs, vector, vector_or};
+use crate::lanes::{Compute, Kernel, dispatch, fold};
+use crate::real::{Ptr, Scratch, with_real};
+use crate::{View, ViewMut, parallel};
+
+/// Normalises rows of `n` elements: `(x - mean) * rstd * weight + bias`. `mean` and `rstd` have one element a row.
+pub fn layer_norm(
+    input: View,
+    n: usize,
+    weight: Option<View>,
+    bias: Option<View>,
+    eps: f64,
+    out: ViewMut,
+    mean: ViewMut,
+    rstd: ViewMut,
+) {
+    with_real!(input.dtype(), X => forward::<X>(input, n, weight, bias, eps, out, mean, rstd))
+}
+
+fn forward<X: Compute>(
+    input: View,
+    n: usize,
+    weight: Option<View>,
+    bias: Option<View>,
+    eps: f64,
+    out: ViewMut,
+    mean: ViewMut,
+    rstd: ViewMut,
+) {
+    let rows = mean.numel();
+    let (w, b) = (vector_or(weight, n, X::ONE), vector_or(bias, n, X::ZERO));
+    let (w, b): (&[X], &[X]) = (&w, &b);
+    parallel::split(rows, (GRAIN / n.max(1)).max(1), |range| {
+        let (mut from, mut to) = (Stretch::<X>::new(input.dtype(), n), Stretch::<X>::new(out.dtype(), n));
+        let mut stats = Stretch::<X>::new(mean.dtype(), 1);
+        for r in range {
+            let xs = from.read(&input, r * n, n);
+            let mut found = (X::ZERO, X::ZERO);
+            to.write(&out, r * n, n, |out| found = dispatch(Row { xs, w, b, eps, out }));
+            stats.write(&mean, r, 1, |m| m[0] = found.0);
+            stats.write(&rstd, r, 1, |s| s[0] = found.1);
+        }
+    })
+}
+
+struct Row<'a, X> {
+    xs: &'a [X],
+    w: &'a [X],
+    b: &'a [X],
+    eps: f64,
+    out: &'a mut [X],
+}
+
+impl<X: Compute> Kernel for Row<'_, X> {
+    /// Mean and reciprocal deviation.
+    type Out = (X, X);
+    #[inline(always)]
+    fn run<const FMA: bool>(self) -> (X, X) {
+        let Row { xs, w, b, eps, out } = self;
+        let n = xs.len();
+        let sum: f64 = xs.chunks(BLOCK).map(|c| fold(c, X::ZERO, |x| x, X::add).to_f64()).sum();
+        let mean = X::from_f64(sum / n as f64);
+        let square = |x: X| {
+            let d = x.sub(mean);
+            d.mul(d)
+        };
+        let var: f64 = xs.chunks(BLOCK).map(|c| fold(c, X::ZERO, square, X::add).to_f64()).sum::<f64>() / n as f64;
+        let rstd = X::from_f64(1.0 / (var + eps).sqrt());
+        let (w, b, out) = (&w[..n], &b[..n], &mut out[..n]);
+        for i in 0..n {
+            out[i] = xs[i].sub(mean).mul(rstd).mul_add::<FMA>(w[i], b[i])
+        }
+        (mean, rstd)
+    }
+}
+
+/// The gradients that are wanted, from the output's gradient and what [`layer_norm`] saw and found.
+pub fn layer_norm_backward(
+    grad: View,
+    input: View,
+    n: usize,
+    mean: View,
+    rstd: View,
+    weight: Option<View>,
+    grad_input: Option<ViewMut>,
+    grad_weight: Option<ViewMut>,
+    grad_bias: Option<ViewMut>,
+) {
+    with_real!(input.dtype(), X => {
+        backward::<X>(grad, input, n, mean, rstd, weight, grad_input, grad_weight, grad_bias)
+    })
+}
+
+fn backward<X: Compute>(
+    grad: View,
+    input: View,
+    n: usize,
+    mean: View,
+    rstd: View,
+    weight: Option<View>,
+    grad_input: Option<ViewMut>,
+    grad_weight: Option<ViewMut>,
+    grad_bias: Option<ViewMut>,
+) {
+    let rows = mean.numel();
+    let w = vector_or(weight, n, X::ONE);
+    let (mean, rstd) = (vector::<X>(mean), vector::<X>(rstd));
+    let (w, mean, rstd): (&[X], &[X], &[X]) = (&w, &mean, &rstd);
+    // Few enough rows that plain sums over them are good, and enough that the partial sums are little to join.
+    let chunk = (GRAIN / n.max(1)).clamp(16, 512);
+    let mut partial = made(rows.div_ceil(chunk) * 2 * n, |_| X::ZERO);
+    let sums = Ptr::new(&mut partial);
+    parallel::split(rows, chunk, |range| {
+        let (mut gs, mut xs) = (Stretch::<X>::new(grad.dtype(), n), Stretch::<X>::new(input.dtype(), n));
+        let mut to = grad_input.map(|v| (v, Stretch::<X>::new(v.dtype(), n)));
+        // SAFETY: each chunk has its own sums.
+        let (gw, gb) = unsafe { sums.slice(range.start / chunk * 2 * n, 2 * n) }.split_at_mut(n);
+        for r in range {
+            let (g, x) = (gs.read(&grad, r * n, n), xs.read(&input, r * n, n));
+            let row = RowGrad { g, x, w, mean: mean[r], rstd: rstd[r], gw, gb, out: &mut [] };
+            match &mut to {
+                None => dispatch(row),
+                Some((v, to)) => to.write(v, r * n, n, |out| dispatch(RowGrad { out, ..row })),
+            }
+        }
+    });
+    let mut total = Scratch::<f64>::zeroed(2 * n);
+    for part in partial.chunks(2 * n.max(1)) {
+        total.iter_mut().zip(part).for_each(|(t, p)| *t += p.to_f64());
+    }
+    put(grad_weight, &total[..n]);
+    put(grad_bias, &total[n..]);
+}
+
+struct RowGrad<'a, X> {
+    g: &'a [X],
+    x: &'a [X],
+    w: &'a [X],
+    mean: X,
+    rstd: X,
+    gw: &'a mut [X],
+    gb: &'a mut [X],
+    /// Empty if not wanted.
+    out: &'a mut [X],
+}
+
+impl<X: Compute> Kernel for RowGrad<'_, X> {
+    type Out = ();
+    #[inline(always)]
+    fn run<const FMA: bool>(self) {
+        let RowGrad { g, x, w, mean, rstd, gw, gb, out } = self;
+        let n = g.len();
+        let (x, w, gw, gb) = (&x[..n], &w[..n], &mut gw[..n], &mut gb[..n]);
+        let (s1, s2) = sum_pairs(n, |i| {
+            let h = x[i].sub(mean).mul(rstd);
+            gw[i] = g[i].mul_add::<FMA>(h, gw[i]);
+            gb[i] = gb[i].add(g[i]);
+            let d = g[i].mul(w[i]);
+            (d, d.mul(h))
+        });
+        if out.len() != n {
+            return;
+        }
+        // rstd * (d - s1/n - h * s2/n), with the row's constants folded.
+        let a = X::from_f64(-s1 / n as f64 * rstd.to_f64());
+        let b = X::from_f64(-s2 / n as f64 * rstd.to_f64() * rstd.to_f64());
+        for i in 0..n {
+            let shift = x[i].sub(mean).mul_add::<FMA>(b, a);
+            out[i] = g[i].mul(w[i]).mul_add::<FMA>(rstd, shift)
+        }
+    }
+}

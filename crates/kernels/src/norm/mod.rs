@@ -1,0 +1,129 @@
+//! Normalisation: layer norm over trailing elements, group norm and batch norm over channels; values and derivatives.
+//!
+//! Inputs are contiguous; half types are computed in f32 and rounded once; statistics and sums over rows or samples are
+//! joined in f64. Work is cut by sizes and joined in order, so results do not depend on the number of threads.
+//! Running averages, momentum and training mode are the caller's business.
+#![allow(unsafe_code)]
+
+mod channel;
+mod layer;
+#[cfg(test)]
+mod tests;
+
+pub use channel::{batch_norm, batch_norm_backward, batch_norm_stats, group_norm, group_norm_backward};
+pub use layer::{layer_norm, layer_norm_backward};
+
+use crate::lanes::{Compute, load, load_into, store};
+use crate::real::{Reals, Scratch};
+use crate::{View, ViewMut};
+
+/// Elements worth a thread's while.
+const GRAIN: usize = 1 << 14;
+/// Elements summed in the compute type before their sum is added to an f64 total.
+const BLOCK: usize = 2048;
+/// Accumulators of a sum.
+const LANES: usize = 32;
+
+/// All elements of a contiguous view as `X`.
+fn vector<'a, X: Compute>(v: View<'a>) -> Reals<'a, X> {
+    if let Some(s) = v.as_slice::<X>() {
+        return Reals::Borrowed(s);
+    }
+    let mut s = Scratch::<X>::new(v.numel());
+    debug_assert!(v.is_contiguous());
+    // SAFETY: as many elements as the scratch has.
+    unsafe { load_into(v.as_ptr(), v.dtype(), 1, v.numel(), s.as_mut_ptr()) }
+    Reals::Widened(s)
+}
+
+/// As [`vector`]; `n` times `fill` if there is none.
+fn vector_or<'a, X: Compute>(v: Option<View<'a>>, n: usize, fill: X) -> Reals<'a, X> {
+    v.map_or_else(|| Reals::Widened(made(n, |_| fill)), vector)
+}
+
+fn made<X: Compute>(n: usize, f: impl Fn(usize) -> X) -> Scratch<X> {
+    let mut s = Scratch::<X>::new(n);
+    s.iter_mut().enumerate().for_each(|(i, x)| *x = f(i));
+    s
+}
+
+/// Stretches of a contiguous view, converted through scratch memory if the dtype is not the compute type's.
+struct Stretch<X> {
+    scratch: Option<Scratch<X>>,
+}
+
+impl<X: Compute> Stretch<X> {
+    /// For stretches of up to `n` elements of `v`.
+    fn new(dtype: crate::DType, n: usize) -> Self {
+        Stretch { scratch: (dtype != X::DTYPE).then(|| Scratch::new(n)) }
+    }
+
+    /// Elements `at..at + n` to read.
+    fn read(&mut self, v: &View, at: usize, n: usize) -> &[X] {
+        debug_assert!(v.is_contiguous() && at + n <= v.numel());
+        let buf = self.scratch.as_mut().map_or(std::ptr::null_mut(), |s| s.as_mut_ptr());
+        // SAFETY: inside the view; there is scratch if the dtype differs.
+        unsafe { load(v.as_ptr().add(at * v.dtype().size()), v.dtype(), 1, n, buf) }
+    }
+
+    /// Lets `f` fill elements `at..at + n`.
+    fn write(&mut self, v: &ViewMut, at: usize, n: usize, f: impl FnOnce(&mut [X])) {
+        debug_assert!(v.is_contiguous() && at + n <= v.numel());
+        // SAFETY: inside the view; only this task writes the stretch.
+        unsafe {
+            let to = v.as_ptr().add(at * v.dtype().size());
+            match &mut self.scratch {
+                None => f(std::slice::from_raw_parts_mut(to.cast(), n)),
+                Some(s) => {
+                    f(&mut s[..n]);
+                    store(&s[..n], to, v.dtype(), 1)
+                }
+            }
+        }
+    }
+}
+
+/// Writes a whole contiguous view, if it is wanted.
+fn put<X: Compute>(v: Option<ViewMut>, values: &[X]) {
+    if let Some(v) = v {
+        debug_assert!(v.is_contiguous() && v.numel() == values.len());
+        // SAFETY: as many elements as values.
+        unsafe { store(values, v.as_ptr(), v.dtype(), 1) }
+    }
+}
+
+/// The sum of both parts of `f(i)` for `i` below `n`, with lanes and blocks.
+#[inline(always)]
+fn sum_pairs<X: Compute>(n: usize, mut f: impl FnMut(usize) -> (X, X)) -> (f64, f64) {
+    let (mut p, mut q) = (0.0, 0.0);
+    let mut at = 0;
+    while at < n {
+        let m = BLOCK.min(n - at);
+        let (mut a, mut b) = ([X::ZERO; LANES], [X::ZERO; LANES]);
+        for c in 0..m / LANES {
+            for l in 0..LANES {
+                let (x, y) = f(at + c * LANES + l);
+                a[l] = a[l].add(x);
+                b[l] = b[l].add(y);
+            }
+        }
+        let (mut x, mut y) = (a, b); // copies, so that the lanes above stay in registers
+        for l in 0..m % LANES {
+            let (u, v) = f(at + m / LANES * LANES + l);
+            x[l] = x[l].add(u);
+            y[l] = y[l].add(v);
+        }
+        let mut w = LANES / 2;
+        while w > 0 {
+            for l in 0..w {
+                x[l] = x[l].add(x[l + w]);
+                y[l] = y[l].add(y[l + w]);
+            }
+            w /= 2;
+        }
+        p += x[0].to_f64();
+        q += y[0].to_f64();
+        at += m;
+    }
+    (p, q)
+}
