@@ -19,15 +19,19 @@ pub mod parallel;
 pub mod pointwise;
 pub mod pooling;
 pub mod random;
+pub mod ranges;
 mod real;
 pub mod reduce;
+pub mod remap;
 pub mod scan;
 pub mod shared;
 pub mod softmax;
+pub mod sort;
 #[cfg(test)]
 mod test_tensors;
 #[cfg(test)]
 mod testing;
+pub mod triangle;
 pub mod upsample;
 mod view;
 pub mod vmath;

@@ -2,7 +2,7 @@
 
 use crate::{DType, Element, bf16, f16};
 
-pub(super) trait Arithmetic: Element {
+pub(crate) trait Arithmetic: Element {
     const ZERO: Self;
     const ONE: Self;
     const LOWEST: Self;

@@ -19,6 +19,8 @@ pub use advanced::{
 pub use gather::{Reduce, gather, scatter, scatter_add, scatter_reduce};
 pub use mask::{count_nonzero, masked_fill, masked_scatter, masked_select, nonzero};
 
+pub(crate) use arithmetic::Arithmetic;
+
 use crate::walk::{for_runs, last};
 use crate::{DType, View, parallel};
 use std::sync::Mutex;
