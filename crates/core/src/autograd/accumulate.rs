@@ -1,0 +1,221 @@
+//! Accumulate nodes: where gradients end, in `.grad` of a leaf; and everything about `.grad`.
+//!
+//! A leaf holds its accumulate node weakly, graphs hold it strongly and it holds the leaf: so it dies with the last
+//! graph that uses it. The read-modify-write of `.grad` is serialised by the leaf's own lock.
+
+use super::node::{Backward, Edge, Edges, Gradients, InputMetadata, Needs, Node};
+use crate::layout::Layout;
+use crate::tensor::{INFERENCE, REQUIRES_GRAD, RETAINS_GRAD, WeakTensor};
+use crate::warnings::warn;
+use crate::{DType, ErrorKind, Result, Tensor, ops, state};
+use firebrand_kernels::shared::Arc;
+use smallvec::smallvec;
+
+struct AccumulateGrad {
+    variable: Tensor,
+}
+
+impl Backward for AccumulateGrad {
+    fn name(&self) -> &str {
+        "torch::autograd::AccumulateGrad"
+    }
+
+    fn apply(&self, _: &Arc<Node>, grads: Gradients, _: &Needs<'_>) -> Result<Gradients> {
+        if let Some(g) = grads.into_iter().next().flatten()
+            && self.variable.flags() & REQUIRES_GRAD != 0
+        {
+            self.variable.accumulate_grad(g)?;
+        }
+        let hooks = self.variable.extras_if_any().and_then(|e| e.post_accumulate_hooks.get());
+        if let Some(table) = hooks {
+            for hook in table.snapshot() {
+                hook(&self.variable)?;
+            }
+        }
+        Ok(Gradients::new())
+    }
+
+    fn variable(&self) -> Option<&Tensor> {
+        Some(&self.variable)
+    }
+}
+
+impl Tensor {
+    /// The accumulate node of a leaf: the one that lives, or a new one.
+    pub(crate) fn grad_accumulator(&self) -> Result<Arc<Node>> {
+        let mut slot = self.extras().accumulator.lock().unwrap_or_else(|e| e.into_inner());
+        if let Some(n) = slot.as_ref().and_then(|w| w.upgrade()) {
+            return Ok(n);
+        }
+        let formula = Box::new(AccumulateGrad { variable: self.clone() });
+        let mut meta = InputMetadata::of(self);
+        meta.dtype = self.grad_dtype().unwrap_or(meta.dtype);
+        let node = Node::with_sequence(u64::MAX, Edges::new(), smallvec![meta], formula)?;
+        *slot = Some(Arc::downgrade(&node));
+        Ok(node)
+    }
+
+    /// The gradient, if there is one. Reading it on a computed tensor that does not retain it warns.
+    pub fn grad(&self) -> Option<Tensor> {
+        if self.flags() & (REQUIRES_GRAD | RETAINS_GRAD) == 0 && self.requires_grad() && !self.is_leaf() {
+            warn(
+                "the .grad of a tensor that is not a leaf is read; it is not filled during backward. \
+                 Call retain_grad() on it first, or read the leaf's",
+            );
+        }
+        self.extras_if_any()?.grad.lock().unwrap_or_else(|e| e.into_inner()).clone()
+    }
+
+    /// Assigns the gradient; `None` clears it.
+    pub fn try_set_grad(&self, grad: Option<&Tensor>) -> Result<()> {
+        if let Some(g) = grad {
+            if g.is_same(self) {
+                return Err(ErrorKind::GradAssignSelf.into());
+            }
+            if g.shape() != self.shape() {
+                let (expected, found) = (self.shape().to_vec(), g.shape().to_vec());
+                return Err(ErrorKind::GradAssignShape { expected, found }.into());
+            }
+            if let Some(expected) = self.grad_dtype()
+                && g.dtype() != expected
+            {
+                return Err(ErrorKind::GradAssignDtype { expected, found: g.dtype() }.into());
+            }
+            if g.device() != self.device() {
+                let (left, right) = (self.device().name(), g.device().name());
+                return Err(ErrorKind::DeviceMismatch { op: "set_grad", left, right }.into());
+            }
+        }
+        let old = std::mem::replace(
+            &mut *self.extras().grad.lock().unwrap_or_else(|e| e.into_inner()),
+            grad.cloned(),
+        );
+        drop(old);
+        Ok(())
+    }
+
+    /// Assigns the gradient; `None` clears it.
+    ///
+    /// # Panics
+    /// If shape, dtype or device do not fit.
+    #[track_caller]
+    pub fn set_grad(&self, grad: Option<&Tensor>) {
+        self.try_set_grad(grad).unwrap_or_else(|e| panic!("{e}"))
+    }
+
+    /// Forgets the gradient.
+    pub fn zero_grad(&self) {
+        if let Some(e) = self.extras_if_any() {
+            drop(e.grad.lock().unwrap_or_else(|e| e.into_inner()).take());
+        }
+    }
+
+    /// The dtype gradients must have; `None` if any will do.
+    pub fn grad_dtype(&self) -> Option<DType> {
+        match self.extras_if_any().and_then(|e| *e.grad_dtype.lock().unwrap_or_else(|e| e.into_inner())) {
+            Some(choice) => choice,
+            None => Some(self.dtype()),
+        }
+    }
+
+    /// Asks for gradients of another dtype than the tensor's own; `None` takes them as they come.
+    pub fn set_grad_dtype(&self, dtype: Option<DType>) {
+        *self.extras().grad_dtype.lock().unwrap_or_else(|e| e.into_inner()) = Some(dtype);
+        // The accumulate node knows what the engine should cast to; a new one will know the new wish.
+        *self.extras().accumulator.lock().unwrap_or_else(|e| e.into_inner()) = None;
+    }
+
+    /// The layout a stored gradient has: the leaf's own if that is dense, row-major otherwise.
+    fn grad_layout(&self) -> Layout {
+        if self.layout().is_non_overlapping_and_dense() {
+            Layout::strided(self.shape(), self.strides(), 0)
+        } else {
+            Layout::contiguous(self.shape())
+        }
+    }
+
+    fn accumulate_grad(&self, mut g: Tensor) -> Result<()> {
+        let grad_mode = state::is(state::GRAD);
+        let mut slot = self.extras().grad.lock().unwrap_or_else(|e| e.into_inner());
+        match slot.as_ref() {
+            None => {
+                let fits = state::is(state::FREE_GRAD_LAYOUT) || {
+                    let want = self.layout();
+                    if want.is_contiguous() {
+                        g.is_contiguous()
+                    } else {
+                        g.strides() == self.grad_layout().strides()
+                    }
+                };
+                if !grad_mode && fits && g.is_sole_owner() && g.flags() & crate::tensor::VIEW == 0 {
+                    *slot = Some(g);
+                } else if grad_mode {
+                    *slot = Some(ops::formulas::clone_with_layout(&g, &self.grad_layout())?);
+                } else {
+                    let copy = ops::formulas::clone_with_layout(&g, &self.grad_layout())?;
+                    *slot = Some(copy);
+                }
+            }
+            Some(old) if !grad_mode && (old.flags() & INFERENCE == 0 || state::is(state::INFERENCE)) && !old.requires_grad() => {
+                ops::formulas::add_in_place(old, &g)?;
+            }
+            Some(old) => {
+                let sum = ops::formulas::add_tensors(old, &g)?;
+                *slot = Some(sum);
+            }
+        }
+        Ok(())
+    }
+
+    /// Stores the gradient of a computed tensor that retains it.
+    pub(crate) fn accumulate_retained(&self, g: &Tensor) -> Result<()> {
+        let old = self.extras().grad.lock().unwrap_or_else(|e| e.into_inner()).clone();
+        let new = match old {
+            None => ops::formulas::clone_with_layout(g, &Layout::contiguous(g.shape()))?,
+            Some(old) => ops::formulas::add_tensors(&old, g)?,
+        };
+        *self.extras().grad.lock().unwrap_or_else(|e| e.into_inner()) = Some(new);
+        Ok(())
+    }
+
+    /// Keeps the gradient of a computed tensor in its `.grad`. Nothing happens on leaves, which keep theirs anyway.
+    pub fn try_retain_grad(&self) -> Result<()> {
+        if !self.requires_grad() {
+            return Err(ErrorKind::RetainGradNoGrad.into());
+        }
+        let Some(edge) = self.grad_fn_edge()? else { return Ok(()) };
+        if self.flags() & RETAINS_GRAD == 0 {
+            self.set_flag(RETAINS_GRAD);
+            move_retention(self, None, Some(&edge));
+        }
+        Ok(())
+    }
+
+    /// As [`Tensor::try_retain_grad`].
+    ///
+    /// # Panics
+    /// If the tensor does not require grad.
+    #[track_caller]
+    pub fn retain_grad(&self) {
+        self.try_retain_grad().unwrap_or_else(|e| panic!("{e}"))
+    }
+
+    /// Whether a computed tensor keeps its gradient.
+    pub fn retains_grad(&self) -> bool {
+        self.flags() & RETAINS_GRAD != 0
+    }
+}
+
+/// Lets retention follow a tensor from its old node to its new one.
+pub(crate) fn move_retention(t: &Tensor, from: Option<&Edge>, to: Option<&Edge>) {
+    let weak: WeakTensor = t.downgrade();
+    if let Some(e) = from
+        && let Some(x) = e.node.extras_if_any()
+    {
+        let mut list = x.hooks.retain.lock().unwrap_or_else(|e| e.into_inner());
+        list.retain(|(_, w)| w.upgrade().is_some_and(|o| !o.is_same(t)));
+    }
+    if let Some(e) = to {
+        e.node.extras().hooks.retain.lock().unwrap_or_else(|e| e.into_inner()).push((e.slot, weak));
+    }
+}

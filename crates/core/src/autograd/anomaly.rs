@@ -1,0 +1,80 @@
+//! Anomaly mode: nodes remember where they were made, and NaN gradients are errors.
+
+use super::node::Node;
+use crate::state::{self, ModeGuard};
+use crate::warnings::warn;
+use firebrand_kernels::shared::Arc;
+use std::cell::RefCell;
+
+thread_local! {
+    /// The node this thread is executing, for `parent_` of nodes built meanwhile.
+    static EXECUTING: RefCell<Vec<Arc<Node>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// A scope in which failures of backward show the forward call they belong to. Slow; warns when entered.
+pub fn detect_anomaly(check_nan: bool) -> ModeGuard {
+    warn("anomaly detection is on: recording and backward get slower; use it for debugging only");
+    set_detect_anomaly(true, check_nan)
+}
+
+/// Turns anomaly mode on or off while the guard lives.
+pub fn set_detect_anomaly(on: bool, check_nan: bool) -> ModeGuard {
+    match (on, check_nan) {
+        (true, true) => ModeGuard::new(state::ANOMALY | state::CHECK_NAN, 0),
+        (true, false) => ModeGuard::new(state::ANOMALY, state::CHECK_NAN),
+        (false, _) => ModeGuard::new(0, state::ANOMALY | state::CHECK_NAN),
+    }
+}
+
+/// Whether anomaly mode is on.
+pub fn is_anomaly_enabled() -> bool {
+    state::is(state::ANOMALY)
+}
+
+/// Stores the forward stack, and the executing node if a backward builds the graph.
+pub(crate) fn remember(node: &Arc<Node>) {
+    let trace = std::backtrace::Backtrace::force_capture().to_string();
+    let parent = EXECUTING.with_borrow(|e| e.last().cloned());
+    let mut meta = node.metadata();
+    meta.insert("traceback_".into(), std::sync::Arc::new(trace));
+    if let Some(p) = parent {
+        meta.insert("parent_".into(), std::sync::Arc::new(p));
+    }
+}
+
+/// Marks `node` as executing while the guard lives.
+pub(crate) fn executing(node: &Arc<Node>) -> impl Drop + use<> {
+    struct Pop;
+    impl Drop for Pop {
+        fn drop(&mut self) {
+            EXECUTING.with_borrow_mut(|e| e.pop());
+        }
+    }
+    EXECUTING.with_borrow_mut(|e| e.push(node.clone()));
+    Pop
+}
+
+/// Warns with the forward trace of a node that failed, and with those of the nodes whose backward made it.
+pub(crate) fn report(node: &Arc<Node>) {
+    let of = |n: &Arc<Node>| {
+        let meta = n.metadata();
+        let trace = meta.get("traceback_").and_then(|t| t.downcast_ref::<String>().cloned());
+        let parent = meta.get("parent_").and_then(|p| p.downcast_ref::<Arc<Node>>().cloned());
+        (trace, parent)
+    };
+    let (mut trace, mut parent) = of(node);
+    let mut message = format!("error detected in {}. ", node.name());
+    message += &match trace.take() {
+        Some(t) => format!("Traceback of the forward call that caused the error:\n{t}"),
+        None => "No forward information is available: enable anomaly mode during the forward pass as well".to_string(),
+    };
+    while let Some(p) = parent {
+        let (t, next) = of(&p);
+        message += &format!("\nThe node was made by the backward of {}", p.name());
+        if let Some(t) = t {
+            message += &format!(", whose forward call was:\n{t}");
+        }
+        parent = next;
+    }
+    warn(message);
+}

@@ -1,0 +1,115 @@
+//! Grad mode and inference mode: thread-local, as guards and as closures, restored on unwind.
+
+use crate::state::{self, ModeGuard};
+
+/// Nothing is recorded while it lives.
+pub struct NoGrad(#[allow(dead_code)] ModeGuard);
+impl NoGrad {
+    /// Turns recording off.
+    #[must_use = "the mode lasts while the guard lives"]
+    #[allow(clippy::new_without_default)]
+    pub fn new() -> NoGrad {
+        NoGrad(ModeGuard::new(0, state::GRAD))
+    }
+}
+
+/// Operations are recorded while it lives (but not inside inference mode).
+pub struct EnableGrad(#[allow(dead_code)] ModeGuard);
+impl EnableGrad {
+    /// Turns recording on.
+    #[must_use = "the mode lasts while the guard lives"]
+    #[allow(clippy::new_without_default)]
+    pub fn new() -> EnableGrad {
+        EnableGrad(grad_mode(true))
+    }
+}
+
+/// A guard that sets recording.
+pub(crate) fn grad_mode(on: bool) -> ModeGuard {
+    if on && !state::is(state::INFERENCE) { ModeGuard::new(state::GRAD, 0) } else { ModeGuard::new(0, state::GRAD) }
+}
+
+/// Runs `f` with recording off.
+pub fn no_grad<R>(f: impl FnOnce() -> R) -> R {
+    let _guard = NoGrad::new();
+    f()
+}
+
+/// Runs `f` with recording on.
+pub fn enable_grad<R>(f: impl FnOnce() -> R) -> R {
+    let _guard = EnableGrad::new();
+    f()
+}
+
+/// Turns recording on or off until the next change, or until the returned guard is dropped by [`GradModeChange::scoped`].
+pub fn set_grad_enabled(on: bool) -> GradModeChange {
+    let before = is_grad_enabled();
+    std::mem::forget(grad_mode(on));
+    GradModeChange { before }
+}
+
+/// The change [`set_grad_enabled`] made.
+pub struct GradModeChange {
+    before: bool,
+}
+impl GradModeChange {
+    /// A guard that takes the change back.
+    pub fn scoped(self) -> GradModeScope {
+        GradModeScope { before: self.before }
+    }
+}
+/// Restores grad mode when dropped.
+#[must_use = "the mode lasts while the guard lives"]
+pub struct GradModeScope {
+    before: bool,
+}
+impl Drop for GradModeScope {
+    fn drop(&mut self) {
+        std::mem::forget(grad_mode(self.before));
+    }
+}
+
+/// Whether operations are recorded.
+pub fn is_grad_enabled() -> bool {
+    state::is(state::GRAD)
+}
+
+/// New tensors are inference tensors while it lives.
+pub struct InferenceMode(#[allow(dead_code)] ModeGuard);
+impl InferenceMode {
+    /// Turns inference mode on, or off inside an outer one.
+    #[must_use = "the mode lasts while the guard lives"]
+    pub fn new(on: bool) -> InferenceMode {
+        InferenceMode(if on {
+            ModeGuard::new(state::INFERENCE, state::GRAD)
+        } else {
+            ModeGuard::new(state::GRAD, state::INFERENCE)
+        })
+    }
+}
+
+/// Runs `f` in inference mode.
+pub fn inference_mode<R>(f: impl FnOnce() -> R) -> R {
+    let _guard = InferenceMode::new(true);
+    f()
+}
+
+/// Whether inference mode is on.
+pub fn is_inference_mode_enabled() -> bool {
+    state::is(state::INFERENCE)
+}
+
+/// Whether the engine may use several threads while the guard lives.
+pub fn set_multithreading_enabled(on: bool) -> ModeGuard {
+    if on { ModeGuard::new(0, state::SINGLE_THREAD) } else { ModeGuard::new(state::SINGLE_THREAD, 0) }
+}
+
+/// Whether the engine may use several threads.
+pub fn is_multithreading_enabled() -> bool {
+    !state::is(state::SINGLE_THREAD)
+}
+
+/// Whether stored gradients get the layout of their leaf, while the guard lives.
+pub fn enforce_grad_layout_policy(on: bool) -> ModeGuard {
+    if on { ModeGuard::new(0, state::FREE_GRAD_LAYOUT) } else { ModeGuard::new(state::FREE_GRAD_LAYOUT, 0) }
+}

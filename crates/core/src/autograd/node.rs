@@ -1,0 +1,305 @@
+//! Nodes and edges: the graph that backward walks.
+//!
+//! A node is immutable but for its hooks, its saved values and a stamp the engine uses; edges never change after birth,
+//! so a running backward borrows the graph. Ownership runs from tensors to nodes to next nodes and nothing points
+//! back, so there are no cycles; dropping is iterative ([`defer`]), so a chain of a million nodes drops on a small stack.
+
+use super::hooks::NodeHooks;
+use super::saved::SavedValue;
+use crate::layout::Dims;
+use crate::state;
+use crate::{DType, Device, Error, ErrorKind, Result, Tensor};
+use firebrand_kernels::shared::Arc;
+use smallvec::SmallVec;
+use std::any::Any;
+use std::cell::{Cell, RefCell};
+use std::mem::ManuallyDrop;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Mutex, MutexGuard, OnceLock};
+
+/// Where a gradient goes: a node and which of its inputs (= outputs of its forward op).
+#[derive(Clone)]
+pub struct Edge {
+    /// The node that receives the gradient.
+    pub node: Arc<Node>,
+    /// Which of its inputs.
+    pub slot: u32,
+}
+
+/// One edge per differentiable input of the forward op, none where no gradient is wanted.
+pub type Edges = SmallVec<[Option<Edge>; 2]>;
+/// Gradients: per output of the forward op on the way in, per input on the way out.
+pub type Gradients = SmallVec<[Option<Tensor>; 2]>;
+
+/// Shape, dtype and device of one output of the forward op.
+#[derive(Clone, Debug, PartialEq)]
+pub struct InputMetadata {
+    /// Sizes.
+    pub shape: SmallVec<[usize; 4]>,
+    /// Dtype of the output, and of its gradient unless `grad_dtype` says otherwise.
+    pub dtype: DType,
+    /// Device.
+    pub device: Device,
+}
+
+impl InputMetadata {
+    #[inline]
+    pub(crate) fn of(t: &Tensor) -> InputMetadata {
+        InputMetadata { shape: SmallVec::from_slice(t.shape()), dtype: t.dtype(), device: t.device() }
+    }
+    pub(crate) fn dims(&self) -> Dims {
+        Dims::from_slice(&self.shape)
+    }
+}
+
+/// Which gradients a run wants from a node.
+pub struct Needs<'a> {
+    edges: &'a Edges,
+    /// Bits of the first 64 edges that the run does not want although they are there.
+    unwanted: u64,
+}
+
+impl<'a> Needs<'a> {
+    /// All that have an edge.
+    pub(crate) fn all(edges: &'a Edges) -> Needs<'a> {
+        Needs { edges, unwanted: 0 }
+    }
+    pub(crate) fn without(edges: &'a Edges, unwanted: u64) -> Needs<'a> {
+        Needs { edges, unwanted }
+    }
+    /// Whether the gradient of input `k` is wanted.
+    #[inline]
+    pub fn get(&self, k: usize) -> bool {
+        self.edges.get(k).is_some_and(Option::is_some) && (k >= 64 || self.unwanted >> k & 1 == 0)
+    }
+    /// Whether some gradient of the inputs `range` is wanted.
+    pub fn any(&self, range: std::ops::Range<usize>) -> bool {
+        range.into_iter().any(|k| self.get(k))
+    }
+    /// How many inputs there are.
+    pub fn len(&self) -> usize {
+        self.edges.len()
+    }
+    /// Whether there are no inputs.
+    pub fn is_empty(&self) -> bool {
+        self.edges.is_empty()
+    }
+}
+
+/// The derivative of one forward op: what the generator writes, and what custom functions provide.
+pub trait Backward: Send + Sync + 'static {
+    /// `MulBackward0`, as PyTorch prints it.
+    fn name(&self) -> &str;
+
+    /// Gradients of the inputs from those of the outputs. `None` means undefined (zero).
+    fn apply(&self, node: &Arc<Node>, grads: Gradients, needs: &Needs<'_>) -> Result<Gradients>;
+
+    /// Drops saved values after the last run.
+    fn release(&self) {}
+
+    /// Saved values by name, unpacked.
+    fn saved(&self, _node: &Arc<Node>) -> Result<Vec<(&'static str, SavedValue)>> {
+        Ok(Vec::new())
+    }
+
+    /// Sets hooks on the saved tensor `name`. `Ok(false)` if there is none of that name.
+    fn hook_saved(&self, _name: &str, _hooks: std::sync::Arc<super::saved::SavedHooks>) -> Result<bool> {
+        Ok(false)
+    }
+
+    /// The leaf this node accumulates into.
+    fn variable(&self) -> Option<&Tensor> {
+        None
+    }
+
+    /// For custom functions: their context.
+    fn as_any(&self) -> Option<&dyn Any> {
+        None
+    }
+}
+
+/// String-keyed values that live with a node.
+pub type Metadata = indexmap::IndexMap<String, std::sync::Arc<dyn Any + Send + Sync>>;
+
+/// What few nodes have.
+#[derive(Default)]
+pub(crate) struct NodeExtras {
+    pub(crate) hooks: NodeHooks,
+    pub(crate) metadata: Mutex<Metadata>,
+}
+
+/// A recorded operation.
+pub struct Node {
+    sequence_nr: u64,
+    edges: Edges,
+    inputs: SmallVec<[InputMetadata; 1]>,
+    /// (task id, index) of the backward run that has claimed the node; see `engine`.
+    pub(crate) stamp: AtomicU64,
+    extras: OnceLock<Box<NodeExtras>>,
+    pub(crate) formula: Box<dyn Backward>,
+}
+
+impl Node {
+    /// A node with the next sequence number of this thread.
+    #[inline]
+    pub(crate) fn new(
+        edges: Edges,
+        inputs: SmallVec<[InputMetadata; 1]>,
+        formula: Box<dyn Backward>,
+    ) -> Result<Arc<Node>> {
+        Node::with_sequence(state::next_sequence(), edges, inputs, formula)
+    }
+
+    #[inline]
+    pub(crate) fn with_sequence(
+        sequence_nr: u64,
+        edges: Edges,
+        inputs: SmallVec<[InputMetadata; 1]>,
+        formula: Box<dyn Backward>,
+    ) -> Result<Arc<Node>> {
+        let node = Arc::new(Node {
+            sequence_nr,
+            edges,
+            inputs,
+            stamp: AtomicU64::new(0),
+            extras: OnceLock::new(),
+            formula,
+        });
+        if state::word() & (state::ANOMALY | state::CREATION) != 0 {
+            super::hooks::announce(&node)?;
+        }
+        Ok(node)
+    }
+
+    /// `MulBackward0`, `torch::autograd::AccumulateGrad`, …
+    pub fn name(&self) -> &str {
+        self.formula.name()
+    }
+
+    /// Creation order on the thread that recorded it; `u64::MAX` for accumulate nodes.
+    pub fn sequence_nr(&self) -> u64 {
+        self.sequence_nr
+    }
+
+    /// Where the gradients of its inputs go, one entry per differentiable input of the forward op.
+    pub fn next_functions(&self) -> &[Option<Edge>] {
+        &self.edges
+    }
+
+    #[inline]
+    pub(crate) fn edges(&self) -> &Edges {
+        &self.edges
+    }
+
+    /// What each incoming gradient must look like.
+    #[inline]
+    pub fn input_metadata(&self) -> &[InputMetadata] {
+        &self.inputs
+    }
+
+    /// The mutable map that lives with the node.
+    pub fn metadata(&self) -> MutexGuard<'_, Metadata> {
+        self.extras().metadata.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    /// The leaf that this node accumulates into, if it is an accumulate node.
+    pub fn variable(&self) -> Option<&Tensor> {
+        self.formula.variable()
+    }
+
+    #[inline]
+    pub(crate) fn extras(&self) -> &NodeExtras {
+        self.extras.get_or_init(Box::default)
+    }
+
+    #[inline]
+    pub(crate) fn extras_if_any(&self) -> Option<&NodeExtras> {
+        self.extras.get().map(|b| &**b)
+    }
+
+    /// Runs the derivative by hand, with all hooks of the node left out.
+    pub fn call(self: &Arc<Self>, grads: &[Option<Tensor>]) -> Result<Vec<Option<Tensor>>> {
+        let out = self.formula.apply(self, grads.iter().cloned().collect(), &Needs::all(&self.edges))?;
+        Ok(out.into_vec())
+    }
+
+    /// A saved value by name (`self`, `other`, `result`, `dim`, …), unpacked and version-checked; None if there is none.
+    pub fn saved(self: &Arc<Self>, name: &str) -> Result<Option<SavedValue>> {
+        Ok(self.formula.saved(self)?.into_iter().find(|(n, _)| *n == name).map(|(_, v)| v))
+    }
+
+    /// The names of all saved values.
+    pub fn saved_names(self: &Arc<Self>) -> Result<Vec<&'static str>> {
+        Ok(self.formula.saved(self)?.into_iter().map(|(n, _)| n).collect())
+    }
+
+    /// Sets pack and unpack hooks on one saved tensor, packing it at once.
+    pub fn register_saved_hooks(&self, name: &str, hooks: super::saved::SavedHooks) -> Result<()> {
+        match self.formula.hook_saved(name, std::sync::Arc::new(hooks))? {
+            true => Ok(()),
+            false => Err(Error::argument("register_saved_hooks", format!("{} saves no tensor '{name}'", self.name()))),
+        }
+    }
+
+    pub(crate) fn freed(&self) -> Error {
+        ErrorKind::GraphFreed { node: self.name().to_string() }.into()
+    }
+}
+
+impl std::fmt::Debug for Node {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "<{}>", self.name())
+    }
+}
+
+thread_local! {
+    // No destructor to register, so it also works while the thread's other locals are being destroyed.
+    static PENDING: ManuallyDrop<RefCell<Vec<Arc<Node>>>> = const { ManuallyDrop::new(RefCell::new(Vec::new())) };
+    static DRAINING: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Drops a node reference; if it is the last, its children wait in a queue instead of on the call stack.
+#[inline]
+pub(crate) fn defer(node: Arc<Node>) {
+    if Arc::strong_count(&node) > 1 {
+        return;
+    }
+    if DRAINING.get() {
+        return PENDING.with(|p| p.borrow_mut().push(node));
+    }
+    DRAINING.set(true);
+    drop(node);
+    while let Some(n) = PENDING.with(|p| p.borrow_mut().pop()) {
+        drop(n)
+    }
+    DRAINING.set(false);
+}
+
+impl Drop for Node {
+    #[inline]
+    fn drop(&mut self) {
+        for e in self.edges.iter_mut().filter_map(Option::take) {
+            defer(e.node)
+        }
+    }
+}
+
+/// A place in the graph: the gradient with respect to the value that node input `output_nr` had when the edge was taken.
+#[derive(Clone)]
+pub struct GradientEdge {
+    /// The node.
+    pub node: Arc<Node>,
+    /// Which of its inputs.
+    pub output_nr: usize,
+    /// Nodes own themselves here, so nothing else needs to be kept alive; present for parity with the reference.
+    pub ownership_token: Option<Arc<Node>>,
+}
+
+/// The edge of a tensor that requires grad: its node, or the accumulate node of a leaf.
+pub fn get_gradient_edge(t: &Tensor) -> Result<GradientEdge> {
+    if !t.requires_grad() {
+        return Err(ErrorKind::EdgeNoGrad.into());
+    }
+    let e = t.gradient_edge()?.ok_or_else(|| Error::from(ErrorKind::EdgeNoGrad))?;
+    Ok(GradientEdge { node: e.node, output_nr: e.slot as usize, ownership_token: None })
+}

@@ -1,0 +1,89 @@
+//! Recording: what the generated functions call to put an operation into the graph.
+
+use super::node::{Backward, Edge, Edges, InputMetadata, Node};
+use crate::{Result, Tensor};
+use smallvec::{SmallVec, smallvec};
+
+/// Whether some tensor wants gradients.
+#[inline]
+pub(crate) fn any_requires_grad(tensors: &[&Tensor]) -> bool {
+    tensors.iter().any(|t| t.requires_grad())
+}
+
+/// Whether some tensor of a list wants gradients.
+#[inline]
+pub(crate) fn list_requires_grad(tensors: &[Tensor]) -> bool {
+    tensors.iter().any(|t| t.requires_grad())
+}
+
+/// Whether an optional tensor wants gradients.
+#[inline]
+pub(crate) fn opt_requires_grad(t: Option<&Tensor>) -> bool {
+    t.is_some_and(|t| t.requires_grad())
+}
+
+/// Whether some tensor of a list with gaps wants gradients.
+pub(crate) fn opts_requires_grad(tensors: &[Option<Tensor>]) -> bool {
+    tensors.iter().flatten().any(|t| t.requires_grad())
+}
+
+/// The edge of an argument: none unless it is a differentiable tensor that wants gradients.
+#[inline]
+pub(crate) fn edge(t: &Tensor) -> Result<Option<Edge>> {
+    t.gradient_edge()
+}
+
+/// The edge of an optional argument.
+#[inline]
+pub(crate) fn edge_opt(t: Option<&Tensor>) -> Result<Option<Edge>> {
+    t.map_or(Ok(None), |t| t.gradient_edge())
+}
+
+/// Adds the edges of a list argument, one per tensor.
+pub(crate) fn push_edges(edges: &mut Edges, tensors: &[Tensor]) -> Result<()> {
+    for t in tensors {
+        edges.push(t.gradient_edge()?);
+    }
+    Ok(())
+}
+
+/// Adds the edges of a list argument with gaps, one per place.
+pub(crate) fn push_edges_opt(edges: &mut Edges, tensors: &[Option<Tensor>]) -> Result<()> {
+    for t in tensors {
+        edges.push(edge_opt(t.as_ref())?);
+    }
+    Ok(())
+}
+
+/// Records an op with one output: `out` was just computed and nobody else has seen it.
+#[inline]
+pub(crate) fn finish(out: &mut Tensor, edges: Edges, formula: Box<dyn Backward>) -> Result<()> {
+    let node = Node::new(edges, smallvec![InputMetadata::of(out)], formula)?;
+    out.set_birth_history(Edge { node, slot: 0 });
+    Ok(())
+}
+
+/// Records an op with several outputs. Those that are not differentiable keep their place in the numbering only if
+/// they come before a differentiable one: slots count the outputs in `outs`, the caller passes the differentiable ones.
+pub(crate) fn finish_many(outs: &mut [&mut Tensor], edges: Edges, formula: Box<dyn Backward>) -> Result<()> {
+    let meta: SmallVec<[InputMetadata; 1]> = outs.iter().map(|t| InputMetadata::of(t)).collect();
+    let node = Node::new(edges, meta, formula)?;
+    for (slot, out) in outs.iter_mut().enumerate() {
+        if out.dtype().is_differentiable() {
+            out.set_birth_history(Edge { node: node.clone(), slot: slot as u32 });
+        }
+    }
+    Ok(())
+}
+
+/// Records an op that returns a list of tensors.
+pub(crate) fn finish_list(outs: &mut [Tensor], edges: Edges, formula: Box<dyn Backward>) -> Result<()> {
+    let mut refs: Vec<&mut Tensor> = outs.iter_mut().collect();
+    finish_many(&mut refs, edges, formula)
+}
+
+/// Records an in-place op: `target` was just written and its version counted.
+pub(crate) fn finish_inplace(target: &Tensor, edges: Edges, formula: Box<dyn Backward>) -> Result<()> {
+    let node = Node::new(edges, smallvec![InputMetadata::of(target)], formula)?;
+    target.rebase_history(node)
+}

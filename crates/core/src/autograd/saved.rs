@@ -1,0 +1,317 @@
+//! Saved tensors: what a node keeps of the forward pass, checked when it is read.
+//!
+//! An input is kept as the tensor itself. An output is kept as an alias without history (the node must not own itself)
+//! and gets its history back when it is read. Each remembers the version it had. With saved-tensor hooks active the
+//! tensor passes through `pack` at once and through `unpack` at every read; then nothing is version-checked.
+
+use super::node::{Edge, Node};
+use crate::state;
+use crate::sym::SymInts;
+use crate::tensor::{INFERENCE, REQUIRES_GRAD, TANGENT};
+use crate::{DType, ErrorKind, Result, Scalar, Tensor};
+use firebrand_kernels::shared::Arc;
+use std::any::Any;
+use std::sync::{Mutex, MutexGuard};
+
+/// What a pack hook returns.
+pub type Packed = Box<dyn Any + Send + Sync>;
+type PackFn = dyn Fn(&Tensor) -> Result<Packed> + Send + Sync;
+type UnpackFn = dyn Fn(&(dyn Any + Send + Sync)) -> Result<Tensor> + Send + Sync;
+
+/// A pair of hooks for saved tensors.
+pub struct SavedHooks {
+    pack: Box<PackFn>,
+    unpack: Box<UnpackFn>,
+}
+
+impl SavedHooks {
+    /// `pack` turns a tensor into anything; `unpack` turns that back into a tensor, at every read.
+    pub fn new<P: Any + Send + Sync>(
+        pack: impl Fn(&Tensor) -> Result<P> + Send + Sync + 'static,
+        unpack: impl Fn(&P) -> Result<Tensor> + Send + Sync + 'static,
+    ) -> SavedHooks {
+        SavedHooks {
+            pack: Box::new(move |t| Ok(Box::new(pack(t)?))),
+            unpack: Box::new(move |p| unpack(p.downcast_ref::<P>().expect("unpack gets what pack returned"))),
+        }
+    }
+}
+
+struct PackedTensor {
+    value: Packed,
+    hooks: std::sync::Arc<SavedHooks>,
+    /// Of an input: its edge and leaf flag. Of an output: none; the node supplies it.
+    edge: Option<Edge>,
+    leaf: bool,
+    output_nr: Option<u32>,
+}
+
+#[derive(Clone)]
+enum Kept {
+    None,
+    Input { tensor: Tensor, version: u32 },
+    Output { alias: Tensor, version: u32, output_nr: u32 },
+    Packed(std::sync::Arc<PackedTensor>),
+}
+
+/// A tensor (or none) kept by a node.
+#[derive(Clone)]
+pub struct SavedTensor(Kept);
+
+impl SavedTensor {
+    /// Nothing.
+    pub const NONE: SavedTensor = SavedTensor(Kept::None);
+
+    /// Keeps an input of the op.
+    #[inline]
+    pub fn input(t: &Tensor) -> Result<SavedTensor> {
+        if t.flags() & INFERENCE != 0 {
+            return Err(ErrorKind::InferenceSaved.into());
+        }
+        if state::word() & state::SAVED_HOOKS != 0
+            && let Some(h) = top_hooks()
+        {
+            return pack(t, h, None);
+        }
+        Ok(SavedTensor(Kept::Input { tensor: t.clone(), version: t.version_counter() }))
+    }
+
+    /// Keeps an input if there is one.
+    #[inline]
+    pub fn optional(t: Option<&Tensor>) -> Result<SavedTensor> {
+        t.map_or(Ok(SavedTensor::NONE), SavedTensor::input)
+    }
+
+    /// Keeps output `output_nr` of the op that is being recorded.
+    #[inline]
+    pub fn output(t: &Tensor, output_nr: u32) -> Result<SavedTensor> {
+        if t.flags() & INFERENCE != 0 {
+            return Err(ErrorKind::InferenceSaved.into());
+        }
+        if state::word() & state::SAVED_HOOKS != 0
+            && let Some(h) = top_hooks()
+        {
+            return pack(t, h, Some(output_nr));
+        }
+        let alias = t.alias_with(t.layout().clone());
+        copy_tangent(t, &alias);
+        Ok(SavedTensor(Kept::Output { version: t.version_counter(), alias, output_nr }))
+    }
+
+    /// Whether something was kept.
+    pub fn is_some(&self) -> bool {
+        !matches!(self.0, Kept::None)
+    }
+
+    /// The tensor, with its history; None if none was kept.
+    #[inline]
+    pub fn unpack(self, node: &Arc<Node>) -> Result<Option<Tensor>> {
+        match self.0 {
+            Kept::None => Ok(None),
+            Kept::Input { tensor, version } => {
+                check_version(&tensor, version, || producer_of(&tensor))?;
+                Ok(Some(tensor))
+            }
+            Kept::Output { alias, version, output_nr } => {
+                check_version(&alias, version, || Some((node.name().to_string(), output_nr as usize)))?;
+                Ok(Some(reattach(&alias, Some(Edge { node: node.clone(), slot: output_nr }), false)))
+            }
+            Kept::Packed(p) => {
+                let t = (p.hooks.unpack)(&*p.value)?;
+                let edge = match p.output_nr {
+                    Some(slot) => Some(Edge { node: node.clone(), slot }),
+                    None => p.edge.clone(),
+                };
+                Ok(Some(reattach(&t, edge, p.leaf)))
+            }
+        }
+    }
+
+    /// As [`SavedTensor::unpack`], for values that are always there.
+    #[inline]
+    pub fn unpack_some(self, node: &Arc<Node>) -> Result<Tensor> {
+        self.unpack(node)?.ok_or_else(|| node.freed())
+    }
+
+    /// Passes the kept tensor through hooks from now on.
+    pub fn register_hooks(&mut self, hooks: std::sync::Arc<SavedHooks>) -> Result<()> {
+        let (tensor, output_nr) = match &self.0 {
+            Kept::None => return Err(ErrorKind::SavedHooksOnNone.into()),
+            Kept::Packed(_) => return Err(ErrorKind::SavedHooksTwice.into()),
+            Kept::Input { tensor, .. } => (tensor.clone(), None),
+            Kept::Output { alias, output_nr, .. } => (alias.clone(), Some(*output_nr)),
+        };
+        *self = pack(&tensor, hooks, output_nr)?;
+        Ok(())
+    }
+}
+
+fn producer_of(t: &Tensor) -> Option<(String, usize)> {
+    let e = t.grad_fn_edge().ok().flatten()?;
+    Some((e.node.name().to_string(), e.slot as usize))
+}
+
+#[inline]
+fn check_version(t: &Tensor, expected: u32, producer: impl FnOnce() -> Option<(String, usize)>) -> Result<()> {
+    let found = t.version_counter();
+    if found == expected {
+        return Ok(());
+    }
+    let (dtype, shape) = (t.dtype(), t.shape().to_vec());
+    Err(ErrorKind::SavedVersionMismatch { dtype, shape, producer: producer(), expected, found }.into())
+}
+
+fn top_hooks() -> Option<std::sync::Arc<SavedHooks>> {
+    state::stacks(|s| s.saved_hooks.last().cloned())
+}
+
+#[cold]
+fn pack(t: &Tensor, hooks: std::sync::Arc<SavedHooks>, output_nr: Option<u32>) -> Result<SavedTensor> {
+    let (before, edge) = (t.version_counter(), if output_nr.is_some() { None } else { t.gradient_edge()? });
+    let leaf = output_nr.is_none() && t.is_leaf();
+    let value = {
+        let _no_grad = state::ModeGuard::new(0, state::GRAD);
+        (hooks.pack)(t)?
+    };
+    if t.version_counter() != before {
+        return Err(ErrorKind::PackMutatesInput.into());
+    }
+    Ok(SavedTensor(Kept::Packed(std::sync::Arc::new(PackedTensor { value, hooks, edge, leaf, output_nr }))))
+}
+
+/// An alias of `t` with the given history.
+fn reattach(t: &Tensor, edge: Option<Edge>, leaf: bool) -> Tensor {
+    let mut alias = t.alias_with(t.layout().clone());
+    copy_tangent(t, &alias);
+    match edge {
+        Some(e) if leaf => {
+            // Gradients of the alias must reach the leaf: it shares the leaf's accumulate node.
+            *alias.extras().accumulator.lock().unwrap_or_else(|e| e.into_inner()) = Some(Arc::downgrade(&e.node));
+            alias.set_flag(REQUIRES_GRAD);
+        }
+        Some(e) => alias.set_birth_history(e),
+        None => {}
+    }
+    alias
+}
+
+fn copy_tangent(from: &Tensor, to: &Tensor) {
+    if from.flags() & TANGENT != 0 {
+        let t = from.extras().tangent.lock().unwrap_or_else(|e| e.into_inner()).clone();
+        *to.extras().tangent.lock().unwrap_or_else(|e| e.into_inner()) = t;
+        to.set_flag(TANGENT);
+    }
+}
+
+/// The saved values of one node: present until released.
+pub struct SavedSlot<T>(Mutex<Option<T>>);
+
+impl<T> SavedSlot<T> {
+    /// Values just saved.
+    #[inline]
+    pub fn new(values: T) -> SavedSlot<T> {
+        SavedSlot(Mutex::new(Some(values)))
+    }
+
+    #[inline]
+    fn lock(&self) -> MutexGuard<'_, Option<T>> {
+        self.0.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    /// Reads under the lock; an error after release. Keep `f` short: clone what is needed, unpack outside.
+    #[inline]
+    pub fn read<R>(&self, node: &Node, f: impl FnOnce(&T) -> R) -> Result<R> {
+        self.lock().as_ref().map(f).ok_or_else(|| node.freed())
+    }
+
+    /// Changes a saved tensor (to register hooks); an error after release.
+    pub fn change<R>(&self, f: impl FnOnce(&mut T) -> Result<R>) -> Result<R> {
+        match self.lock().as_mut() {
+            Some(v) => f(v),
+            None => Err(ErrorKind::SavedHooksAfterFree.into()),
+        }
+    }
+
+    /// Drops the values, outside the lock.
+    #[inline]
+    pub fn release(&self) {
+        let old = self.lock().take();
+        drop(old);
+    }
+}
+
+/// A saved value as users see it.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum SavedValue {
+    /// Not saved.
+    None,
+    /// A tensor.
+    Tensor(Tensor),
+    /// Several tensors.
+    Tensors(Vec<Option<Tensor>>),
+    /// A number.
+    Scalar(Scalar),
+    /// An integer.
+    Int(i64),
+    /// A float.
+    Float(f64),
+    /// A truth value.
+    Bool(bool),
+    /// Integers.
+    Ints(Vec<i64>),
+    /// Floats.
+    Floats(Vec<f64>),
+    /// Truth values.
+    Bools(Vec<bool>),
+    /// Text.
+    Str(String),
+    /// A dtype.
+    DType(DType),
+}
+
+impl SavedValue {
+    /// The tensor, if it is one.
+    pub fn tensor(&self) -> Option<&Tensor> {
+        match self {
+            SavedValue::Tensor(t) => Some(t),
+            _ => None,
+        }
+    }
+}
+
+macro_rules! saved_value {
+    ($($t:ty => |$v:ident| $e:expr),* $(,)?) => {$(
+        impl From<$t> for SavedValue {
+            fn from($v: $t) -> SavedValue { $e }
+        }
+    )*};
+}
+saved_value! {
+    Option<Tensor> => |v| v.map_or(SavedValue::None, SavedValue::Tensor),
+    Vec<Option<Tensor>> => |v| SavedValue::Tensors(v),
+    Scalar => |v| SavedValue::Scalar(v),
+    Option<Scalar> => |v| v.map_or(SavedValue::None, SavedValue::Scalar),
+    i64 => |v| SavedValue::Int(v),
+    Option<i64> => |v| v.map_or(SavedValue::None, SavedValue::Int),
+    usize => |v| SavedValue::Int(v as i64),
+    crate::SymInt => |v| SavedValue::Int(v.int()),
+    Option<crate::SymInt> => |v| v.map_or(SavedValue::None, |v| SavedValue::Int(v.int())),
+    f64 => |v| SavedValue::Float(v),
+    Option<f64> => |v| v.map_or(SavedValue::None, SavedValue::Float),
+    bool => |v| SavedValue::Bool(v),
+    Option<bool> => |v| v.map_or(SavedValue::None, SavedValue::Bool),
+    SymInts => |v| SavedValue::Ints(v.iter().map(|s| s.int()).collect()),
+    Option<SymInts> => |v| v.map_or(SavedValue::None, SavedValue::from),
+    Vec<SymInts> => |v| SavedValue::Ints(v.iter().flatten().map(|s| s.int()).collect()),
+    Vec<i64> => |v| SavedValue::Ints(v),
+    Option<Vec<i64>> => |v| v.map_or(SavedValue::None, SavedValue::Ints),
+    Vec<f64> => |v| SavedValue::Floats(v),
+    Option<Vec<f64>> => |v| v.map_or(SavedValue::None, SavedValue::Floats),
+    Vec<bool> => |v| SavedValue::Bools(v),
+    String => |v| SavedValue::Str(v),
+    Option<String> => |v| v.map_or(SavedValue::None, SavedValue::Str),
+    DType => |v| SavedValue::DType(v),
+    Option<DType> => |v| v.map_or(SavedValue::None, SavedValue::DType),
+    Vec<DType> => |v| SavedValue::Ints(v.iter().map(|d| *d as i64).collect()),
+}

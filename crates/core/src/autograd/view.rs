@@ -1,0 +1,338 @@
+//! Views and in-place ops: who shares memory with whom, and how history follows a write.
+//!
+//! A tracked view knows its root base. After the base (or a sibling) was written its own history is stale; the next
+//! reader rebuilds it as a strided cut out of the base's new history. Writing through a view gives the *base* a
+//! `CopySlices` node that holds the op's own node for the region.
+
+use super::mode;
+use super::node::{Backward, Edge, Edges, Gradients, InputMetadata, Needs, Node};
+use crate::layout::Layout;
+use crate::tensor::{INFERENCE, REBASED, REQUIRES_GRAD, RETAINS_GRAD, VIEW};
+use crate::{Error, ErrorKind, Result, Tensor, ops, state};
+use firebrand_kernels::shared::Arc;
+use smallvec::smallvec;
+use std::sync::atomic::{AtomicU8, AtomicU32, Ordering::*};
+
+/// How a view came to be, which decides whether it may be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum CreationKind {
+    /// An ordinary view.
+    Default,
+    /// One of several outputs of one op.
+    MultiOutput,
+    /// Made with grad mode off.
+    NoGrad,
+    /// A view of a normal tensor made in inference mode.
+    Inference,
+    /// Output of a custom function that aliases an input.
+    Custom,
+}
+
+impl CreationKind {
+    fn from_u8(v: u8) -> CreationKind {
+        match v {
+            1 => CreationKind::MultiOutput,
+            2 => CreationKind::NoGrad,
+            3 => CreationKind::Inference,
+            4 => CreationKind::Custom,
+            _ => CreationKind::Default,
+        }
+    }
+
+    fn check(self, indirect: bool) -> Result<()> {
+        Err(Error::from(match self {
+            CreationKind::Default => return Ok(()),
+            CreationKind::MultiOutput => ErrorKind::MultiOutputViewInplace { indirect },
+            CreationKind::NoGrad => ErrorKind::NoGradViewInplace { indirect },
+            CreationKind::Inference => ErrorKind::InferenceViewInplace { indirect },
+            CreationKind::Custom => ErrorKind::CustomFnViewInplace { indirect },
+        }))
+    }
+}
+
+/// What a tracked view knows.
+pub(crate) struct ViewInfo {
+    /// The root: never itself a view.
+    pub(crate) base: Tensor,
+    kind: AtomicU8,
+    /// The version of the memory for which the view's history is valid.
+    attr_version: AtomicU32,
+}
+
+impl Tensor {
+    /// The tensor whose memory this one shows, if it is a tracked view.
+    pub fn base(&self) -> Option<&Tensor> {
+        self.view_info().map(|v| &v.base)
+    }
+
+    /// Whether it is a tracked view.
+    pub fn is_view(&self) -> bool {
+        self.flags() & VIEW != 0
+    }
+
+    #[inline]
+    pub(crate) fn view_info(&self) -> Option<&ViewInfo> {
+        if self.flags() & VIEW == 0 {
+            return None;
+        }
+        self.extras().view.get()
+    }
+
+    /// A view of this tensor: an alias that is tracked, without history yet (`set_birth_history` follows).
+    #[inline]
+    pub(crate) fn make_view(&self, layout: Layout, kind: CreationKind) -> Tensor {
+        let out = self.alias_with(layout);
+        let word = state::word();
+        if self.flags() & INFERENCE != 0 {
+            return out; // inference tensors track nothing
+        }
+        let mut kind = if word & state::INFERENCE != 0 {
+            CreationKind::Inference
+        } else if word & state::GRAD == 0 && kind == CreationKind::Default {
+            CreationKind::NoGrad
+        } else {
+            kind
+        };
+        let base = match self.view_info() {
+            Some(v) => {
+                let parent = CreationKind::from_u8(v.kind.load(Relaxed));
+                if kind == CreationKind::Default || parent == CreationKind::Inference {
+                    kind = parent
+                }
+                v.base.clone()
+            }
+            None => self.clone(),
+        };
+        let info = ViewInfo { base, kind: AtomicU8::new(kind as u8), attr_version: AtomicU32::new(out.version_counter()) };
+        let _ = out.extras().view.set(info);
+        out.set_flag(VIEW);
+        out
+    }
+
+    // ---- history
+
+    /// The current history: none for leaves. Rebuilds that of a stale view.
+    #[inline]
+    pub fn grad_fn_edge(&self) -> Result<Option<Edge>> {
+        if self.flags() & (VIEW | REBASED) == 0 { Ok(self.birth_history().cloned()) } else { self.current_history() }
+    }
+
+    /// The node that computed this tensor.
+    ///
+    /// # Panics
+    /// If the tensor is a view whose history cannot be rebuilt; see [`Tensor::grad_fn_edge`].
+    #[track_caller]
+    pub fn grad_fn(&self) -> Option<Arc<Node>> {
+        self.grad_fn_edge().unwrap_or_else(|e| panic!("{e}")).map(|e| e.node)
+    }
+
+    /// Which output of its node this tensor is; 0 for leaves.
+    pub fn output_nr(&self) -> usize {
+        self.grad_fn_edge().ok().flatten().map_or(0, |e| e.slot as usize)
+    }
+
+    fn stored_history(&self) -> Option<Edge> {
+        if self.flags() & REBASED == 0 {
+            return self.birth_history().cloned();
+        }
+        self.extras().history.lock().unwrap_or_else(|e| e.into_inner()).clone()
+    }
+
+    #[cold]
+    fn current_history(&self) -> Result<Option<Edge>> {
+        let stored = self.stored_history();
+        let Some(view) = self.view_info() else { return Ok(stored) };
+        if stored.is_none() && !view.base.requires_grad() {
+            return Ok(None);
+        }
+        let version = self.version_counter();
+        if version == view.attr_version.load(Acquire) {
+            return Ok(stored);
+        }
+        CreationKind::from_u8(view.kind.load(Relaxed)).check(true)?;
+        let formula = Box::new(ViewCut { base: view.base.spec().clone(), region: self.layout().clone() });
+        let edges: Edges = smallvec![view.base.gradient_edge()?];
+        let node = Node::new(edges, smallvec![InputMetadata::of(self)], formula)?;
+        let edge = Edge { node, slot: 0 };
+        self.store_history(Some(edge.clone()));
+        view.attr_version.store(version, Release);
+        Ok(Some(edge))
+    }
+
+    /// Replaces the history; retention follows to the new node.
+    pub(crate) fn store_history(&self, edge: Option<Edge>) {
+        if self.flags() & RETAINS_GRAD != 0 {
+            let old = self.stored_history();
+            super::accumulate::move_retention(self, old.as_ref(), edge.as_ref());
+        }
+        let old = std::mem::replace(&mut *self.extras().history.lock().unwrap_or_else(|e| e.into_inner()), edge);
+        self.set_flag(REBASED);
+        if let Some(e) = old {
+            super::node::defer(e.node)
+        }
+    }
+
+    /// Where this tensor's gradient goes: its node, or the accumulate node of a leaf that wants gradients.
+    #[inline]
+    pub(crate) fn gradient_edge(&self) -> Result<Option<Edge>> {
+        if self.flags() & (VIEW | REBASED) == 0
+            && let Some(e) = self.birth_history()
+        {
+            return Ok(Some(e.clone()));
+        }
+        self.gradient_edge_slow()
+    }
+
+    fn gradient_edge_slow(&self) -> Result<Option<Edge>> {
+        if let Some(e) = self.grad_fn_edge()? {
+            return Ok(Some(e));
+        }
+        if self.flags() & REQUIRES_GRAD == 0 {
+            return Ok(None);
+        }
+        Ok(Some(Edge { node: self.grad_accumulator()?, slot: 0 }))
+    }
+
+    /// Whether gradients flow to this tensor.
+    #[inline]
+    pub fn requires_grad(&self) -> bool {
+        let f = self.flags();
+        if f & REQUIRES_GRAD != 0 {
+            return true;
+        }
+        if f & (VIEW | REBASED) == 0 {
+            return self.birth_history().is_some();
+        }
+        self.stored_history().is_some() || self.view_info().is_some_and(|v| v.base.requires_grad())
+    }
+
+    /// Whether no operation computed it.
+    pub fn is_leaf(&self) -> bool {
+        match self.grad_fn_edge() {
+            Ok(e) => e.is_none(),
+            Err(_) => false,
+        }
+    }
+
+    // ---- in-place
+
+    /// Whether an in-place op that is going to be recorded may write this tensor.
+    pub(crate) fn check_inplace(&self, op: &'static str) -> Result<()> {
+        if let Some(v) = self.view_info() {
+            CreationKind::from_u8(v.kind.load(Relaxed)).check(false)?;
+            if v.base.flags() & REQUIRES_GRAD != 0 && v.base.is_leaf() {
+                return Err(ErrorKind::LeafViewInplace { op }.into());
+            }
+        }
+        if self.flags() & REQUIRES_GRAD != 0 && self.is_leaf() {
+            return Err(ErrorKind::LeafInplace { op }.into());
+        }
+        Ok(())
+    }
+
+    /// Whether the memory may be written at all.
+    #[inline]
+    pub(crate) fn check_writable(&self, op: &'static str) -> Result<()> {
+        if self.flags() & INFERENCE != 0 && state::word() & state::INFERENCE == 0 {
+            return Err(ErrorKind::InferenceInplace { op }.into());
+        }
+        if !self.is_contiguous() && self.layout().has_internal_overlap() {
+            return Err(ErrorKind::OverlappingWrite { op }.into());
+        }
+        Ok(())
+    }
+
+    /// Gives a tensor that was just written its new history: `node` computes the gradient of the old value (edge 0)
+    /// and of the op's other inputs.
+    pub(crate) fn rebase_history(&self, node: Arc<Node>) -> Result<()> {
+        let Some(view) = self.view_info() else {
+            self.store_history(Some(Edge { node, slot: 0 }));
+            return Ok(());
+        };
+        let base = &view.base;
+        let mut edges: Edges = smallvec![base.gradient_edge()?];
+        edges.extend(node.edges().iter().skip(1).cloned());
+        let formula = Box::new(CopySlices { base: base.spec().clone(), region: self.layout().clone(), inner: node });
+        let outer = Node::new(edges, smallvec![InputMetadata::of(base)], formula)?;
+        base.store_history(Some(Edge { node: outer, slot: 0 }));
+        // The view's own history is rebuilt now, so that hooks and edges taken from it belong to the new value.
+        self.current_history()?;
+        Ok(())
+    }
+
+    /// Sets the kind of a view that was made as another (custom functions).
+    pub(crate) fn set_view_kind(&self, kind: CreationKind) {
+        if let Some(v) = self.view_info() {
+            v.kind.store(kind as u8, Relaxed)
+        }
+    }
+}
+
+/// The derivative of showing a region of a base: the gradient lies in the region, zero elsewhere.
+struct ViewCut {
+    base: crate::Spec,
+    region: Layout,
+}
+
+impl Backward for ViewCut {
+    fn name(&self) -> &str {
+        "AsStridedBackward0"
+    }
+    fn apply(&self, _: &Arc<Node>, grads: Gradients, needs: &Needs<'_>) -> Result<Gradients> {
+        let Some(g) = grads.into_iter().next().flatten().filter(|_| needs.get(0)) else { return Ok(smallvec![None]) };
+        let base = &self.base.layout;
+        Ok(smallvec![Some(ops::formulas::as_strided_scatter_zeros(&g, base, &self.region)?)])
+    }
+}
+
+/// The history of a base after one of its views was written.
+struct CopySlices {
+    base: crate::Spec,
+    region: Layout,
+    inner: Arc<Node>,
+}
+
+impl Backward for CopySlices {
+    fn name(&self) -> &str {
+        "torch::autograd::CopySlices"
+    }
+    fn apply(&self, _: &Arc<Node>, grads: Gradients, needs: &Needs<'_>) -> Result<Gradients> {
+        let mut out: Gradients = smallvec![None; needs.len()];
+        let Some(g) = grads.into_iter().next().flatten() else { return Ok(out) };
+        let (whole, slice) = ops::formulas::cut_region(&g, &self.base.layout, &self.region)?;
+        // The inner node's first edge may be none (the view had no history of its own), yet its gradient is wanted here.
+        let mut edges = self.inner.edges().clone();
+        if needs.get(0)
+            && let Some(first) = edges.first_mut()
+            && first.is_none()
+        {
+            *first = Some(Edge { node: self.inner.clone(), slot: 0 });
+        }
+        let mut unwanted = 0u64;
+        for k in (0..needs.len().min(64)).filter(|&k| !needs.get(k)) {
+            unwanted |= 1 << k;
+        }
+        let inner_grads =
+            self.inner.formula.apply(&self.inner, smallvec![Some(slice)], &Needs::without(&edges, unwanted))?;
+        for (k, g) in inner_grads.into_iter().enumerate() {
+            if k == 0 {
+                if needs.get(0) {
+                    out[0] = Some(ops::formulas::paste_region(&whole, g.as_ref(), &self.base.layout, &self.region)?);
+                }
+            } else if k < out.len() {
+                out[k] = g;
+            }
+        }
+        Ok(out)
+    }
+    fn release(&self) {
+        self.inner.formula.release()
+    }
+}
+
+/// Writes a tensor's data without touching history: used by kernels' callers under `no_grad`.
+pub(crate) fn without_grad<R>(f: impl FnOnce() -> R) -> R {
+    let _guard = mode::NoGrad::new();
+    f()
+}

@@ -1,0 +1,518 @@
+//! The one interception point: every op can be called by id with boxed arguments, and layers can see the call.
+//!
+//! A generated function tests one thread-local word. With no layer active it takes the typed path; otherwise it boxes
+//! its arguments and lands in [`call`], which hands them to the topmost layer. A layer does what it likes and may call
+//! [`Next::call`] to go one layer down; below the last one the typed path runs. Two stacks exist, because capture for
+//! export sits above autograd and capture of joint graphs below it. Layers are not told of ops that they run themselves.
+
+use crate::state::{self, ModeGuard};
+use crate::sym::{SymInt, SymInts};
+use crate::{DType, Device, Error, ErrorKind, Result, Scalar, Tensor};
+use std::sync::Arc;
+
+pub use crate::ops::generated::schema::Op;
+
+/// A boxed argument or result.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub enum Value {
+    /// Absent.
+    #[default]
+    None,
+    /// A tensor.
+    Tensor(Tensor),
+    /// A list of tensors.
+    Tensors(Vec<Tensor>),
+    /// A list of tensors with gaps.
+    OptTensors(Vec<Option<Tensor>>),
+    /// A number.
+    Scalar(Scalar),
+    /// Numbers.
+    Scalars(Vec<Scalar>),
+    /// An integer or size.
+    Int(SymInt),
+    /// Integers or sizes.
+    Ints(SymInts),
+    /// A float.
+    Float(f64),
+    /// Floats.
+    Floats(Vec<f64>),
+    /// A truth value.
+    Bool(bool),
+    /// Truth values.
+    Bools(Vec<bool>),
+    /// Text.
+    Str(String),
+    /// An element type.
+    DType(DType),
+    /// A device.
+    Device(Device),
+    /// How elements should be ordered in memory.
+    MemoryFormat(MemoryFormat),
+}
+
+/// How the elements of a result are ordered in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum MemoryFormat {
+    /// Row-major.
+    Contiguous,
+    /// As the input, if that is dense.
+    #[default]
+    Preserve,
+}
+
+impl Value {
+    /// What kind of value this is, for messages.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Value::None => "none",
+            Value::Tensor(_) => "a tensor",
+            Value::Tensors(_) => "a list of tensors",
+            Value::OptTensors(_) => "a list of optional tensors",
+            Value::Scalar(_) => "a number",
+            Value::Scalars(_) => "a list of numbers",
+            Value::Int(_) => "an integer",
+            Value::Ints(_) => "a list of integers",
+            Value::Float(_) => "a float",
+            Value::Floats(_) => "a list of floats",
+            Value::Bool(_) => "a bool",
+            Value::Bools(_) => "a list of bools",
+            Value::Str(_) => "a string",
+            Value::DType(_) => "a dtype",
+            Value::Device(_) => "a device",
+            Value::MemoryFormat(_) => "a memory format",
+        }
+    }
+}
+
+macro_rules! boxes {
+    ($($t:ty => |$v:ident| $e:expr),* $(,)?) => {$(
+        impl From<$t> for Value {
+            #[inline]
+            fn from($v: $t) -> Value { $e }
+        }
+    )*};
+}
+boxes! {
+    Tensor => |v| Value::Tensor(v),
+    &Tensor => |v| Value::Tensor(v.clone()),
+    Option<&Tensor> => |v| v.map_or(Value::None, |t| Value::Tensor(t.clone())),
+    Option<Tensor> => |v| v.map_or(Value::None, Value::Tensor),
+    &[Tensor] => |v| Value::Tensors(v.to_vec()),
+    Vec<Tensor> => |v| Value::Tensors(v),
+    &[Option<Tensor>] => |v| Value::OptTensors(v.to_vec()),
+    Scalar => |v| Value::Scalar(v),
+    Option<Scalar> => |v| v.map_or(Value::None, Value::Scalar),
+    &[Scalar] => |v| Value::Scalars(v.to_vec()),
+    i64 => |v| Value::Int(v.into()),
+    Option<i64> => |v| v.map_or(Value::None, |i| Value::Int(i.into())),
+    SymInt => |v| Value::Int(v),
+    Option<SymInt> => |v| v.map_or(Value::None, Value::Int),
+    &[i64] => |v| Value::Ints(v.iter().map(|&i| i.into()).collect()),
+    Option<&[i64]> => |v| v.map_or(Value::None, Value::from),
+    &[SymInt] => |v| Value::Ints(v.iter().copied().collect()),
+    Option<&[SymInt]> => |v| v.map_or(Value::None, Value::from),
+    f64 => |v| Value::Float(v),
+    Option<f64> => |v| v.map_or(Value::None, Value::Float),
+    &[f64] => |v| Value::Floats(v.to_vec()),
+    Option<&[f64]> => |v| v.map_or(Value::None, Value::from),
+    bool => |v| Value::Bool(v),
+    Option<bool> => |v| v.map_or(Value::None, Value::Bool),
+    &[bool] => |v| Value::Bools(v.to_vec()),
+    &str => |v| Value::Str(v.to_string()),
+    Option<&str> => |v| v.map_or(Value::None, Value::from),
+    DType => |v| Value::DType(v),
+    Option<DType> => |v| v.map_or(Value::None, Value::DType),
+    Device => |v| Value::Device(v),
+    Option<Device> => |v| v.map_or(Value::None, Value::Device),
+    MemoryFormat => |v| Value::MemoryFormat(v),
+    Option<MemoryFormat> => |v| v.map_or(Value::None, Value::MemoryFormat),
+}
+
+/// Results of a boxed call: one value per return of the schema.
+pub type Outputs = smallvec::SmallVec<[Value; 1]>;
+
+/// The arguments of a boxed call, one per argument of the schema; omitted trailing ones count as their defaults.
+pub struct Args<'a> {
+    op: &'static str,
+    values: &'a [Value],
+}
+
+impl<'a> Args<'a> {
+    /// Arguments for the op of this name.
+    pub fn new(op: &'static str, values: &'a [Value]) -> Args<'a> {
+        Args { op, values }
+    }
+
+    #[cold]
+    fn wrong<T>(&self, k: usize, name: &str, expected: &str) -> Result<T> {
+        let found = self.values.get(k).map_or("nothing", Value::kind);
+        Err(Error::from(ErrorKind::ArgumentType {
+            op: self.op.to_string(),
+            position: k,
+            name: name.to_string(),
+            expected: expected.to_string(),
+            found: found.to_string(),
+        }))
+    }
+
+    fn at(&self, k: usize) -> &'a Value {
+        const NONE: &Value = &Value::None;
+        self.values.get(k).unwrap_or(NONE)
+    }
+
+    /// Whether argument `k` was left out.
+    pub fn is_none(&self, k: usize) -> bool {
+        matches!(self.at(k), Value::None)
+    }
+
+    /// A tensor.
+    pub fn tensor(&self, k: usize, name: &str) -> Result<&'a Tensor> {
+        match self.at(k) {
+            Value::Tensor(t) => Ok(t),
+            _ => self.wrong(k, name, "a tensor"),
+        }
+    }
+    /// A tensor or none.
+    pub fn opt_tensor(&self, k: usize, name: &str) -> Result<Option<&'a Tensor>> {
+        if self.is_none(k) { Ok(None) } else { self.tensor(k, name).map(Some) }
+    }
+    /// A list of tensors.
+    pub fn tensors(&self, k: usize, name: &str) -> Result<Vec<Tensor>> {
+        match self.at(k) {
+            Value::Tensors(t) => Ok(t.clone()),
+            Value::OptTensors(t) if t.iter().all(Option::is_some) => Ok(t.iter().flatten().cloned().collect()),
+            Value::Tensor(t) => Ok(vec![t.clone()]),
+            Value::Ints(v) if v.is_empty() => Ok(Vec::new()),
+            _ => self.wrong(k, name, "a list of tensors"),
+        }
+    }
+    /// A list of tensors with gaps.
+    pub fn opt_tensors(&self, k: usize, name: &str) -> Result<Vec<Option<Tensor>>> {
+        match self.at(k) {
+            Value::OptTensors(t) => Ok(t.clone()),
+            Value::Tensors(t) => Ok(t.iter().cloned().map(Some).collect()),
+            _ => self.wrong(k, name, "a list of optional tensors"),
+        }
+    }
+    /// A number.
+    pub fn scalar(&self, k: usize, name: &str) -> Result<Scalar> {
+        match self.at(k) {
+            Value::Scalar(s) => Ok(*s),
+            Value::Int(i) => Ok(Scalar::Int(i.int())),
+            Value::Float(f) => Ok(Scalar::Float(*f)),
+            Value::Bool(b) => Ok(Scalar::Bool(*b)),
+            _ => self.wrong(k, name, "a number"),
+        }
+    }
+    /// A number or none.
+    pub fn opt_scalar(&self, k: usize, name: &str) -> Result<Option<Scalar>> {
+        if self.is_none(k) { Ok(None) } else { self.scalar(k, name).map(Some) }
+    }
+    /// A size.
+    pub fn sym_int(&self, k: usize, name: &str) -> Result<SymInt> {
+        match self.at(k) {
+            Value::Int(i) => Ok(*i),
+            Value::Scalar(Scalar::Int(i)) => Ok((*i).into()),
+            Value::Scalar(Scalar::Bool(b)) | Value::Bool(b) => Ok(i64::from(*b).into()),
+            _ => self.wrong(k, name, "an integer"),
+        }
+    }
+    /// A size or none.
+    pub fn opt_sym_int(&self, k: usize, name: &str) -> Result<Option<SymInt>> {
+        if self.is_none(k) { Ok(None) } else { self.sym_int(k, name).map(Some) }
+    }
+    /// An integer.
+    pub fn int(&self, k: usize, name: &str) -> Result<i64> {
+        self.sym_int(k, name).map(SymInt::int)
+    }
+    /// An integer or none.
+    pub fn opt_int(&self, k: usize, name: &str) -> Result<Option<i64>> {
+        Ok(self.opt_sym_int(k, name)?.map(SymInt::int))
+    }
+    /// Sizes. One number stands for a list of one.
+    pub fn sym_ints(&self, k: usize, name: &str) -> Result<SymInts> {
+        match self.at(k) {
+            Value::Ints(v) => Ok(v.clone()),
+            Value::Int(i) => Ok(smallvec::smallvec![*i]),
+            Value::Scalar(Scalar::Int(i)) => Ok(smallvec::smallvec![(*i).into()]),
+            Value::Tensors(v) if v.is_empty() => Ok(SymInts::new()),
+            _ => self.wrong(k, name, "a list of integers"),
+        }
+    }
+    /// Sizes or none.
+    pub fn opt_sym_ints(&self, k: usize, name: &str) -> Result<Option<SymInts>> {
+        if self.is_none(k) { Ok(None) } else { self.sym_ints(k, name).map(Some) }
+    }
+    /// Integers. One number stands for a list of one.
+    pub fn ints(&self, k: usize, name: &str) -> Result<Vec<i64>> {
+        Ok(self.sym_ints(k, name)?.iter().map(|i| i.int()).collect())
+    }
+    /// Integers or none.
+    pub fn opt_ints(&self, k: usize, name: &str) -> Result<Option<Vec<i64>>> {
+        if self.is_none(k) { Ok(None) } else { self.ints(k, name).map(Some) }
+    }
+    /// A float.
+    pub fn float(&self, k: usize, name: &str) -> Result<f64> {
+        match self.at(k) {
+            Value::Float(f) => Ok(*f),
+            Value::Scalar(s) => Ok(s.to_f64()),
+            Value::Int(i) => Ok(i.int() as f64),
+            _ => self.wrong(k, name, "a float"),
+        }
+    }
+    /// A float or none.
+    pub fn opt_float(&self, k: usize, name: &str) -> Result<Option<f64>> {
+        if self.is_none(k) { Ok(None) } else { self.float(k, name).map(Some) }
+    }
+    /// Floats.
+    pub fn floats(&self, k: usize, name: &str) -> Result<Vec<f64>> {
+        match self.at(k) {
+            Value::Floats(v) => Ok(v.clone()),
+            Value::Ints(v) => Ok(v.iter().map(|i| i.int() as f64).collect()),
+            _ => self.wrong(k, name, "a list of floats"),
+        }
+    }
+    /// Floats or none.
+    pub fn opt_floats(&self, k: usize, name: &str) -> Result<Option<Vec<f64>>> {
+        if self.is_none(k) { Ok(None) } else { self.floats(k, name).map(Some) }
+    }
+    /// Numbers.
+    pub fn scalars(&self, k: usize, name: &str) -> Result<Vec<Scalar>> {
+        match self.at(k) {
+            Value::Scalars(v) => Ok(v.clone()),
+            Value::Floats(v) => Ok(v.iter().map(|f| Scalar::Float(*f)).collect()),
+            Value::Ints(v) => Ok(v.iter().map(|i| Scalar::Int(i.int())).collect()),
+            _ => self.wrong(k, name, "a list of numbers"),
+        }
+    }
+    /// A truth value.
+    pub fn bool(&self, k: usize, name: &str) -> Result<bool> {
+        match self.at(k) {
+            Value::Bool(b) => Ok(*b),
+            Value::Scalar(Scalar::Bool(b)) => Ok(*b),
+            Value::Int(i) => Ok(i.int() != 0),
+            _ => self.wrong(k, name, "a bool"),
+        }
+    }
+    /// A truth value or none.
+    pub fn opt_bool(&self, k: usize, name: &str) -> Result<Option<bool>> {
+        if self.is_none(k) { Ok(None) } else { self.bool(k, name).map(Some) }
+    }
+    /// A fixed number of truth values.
+    pub fn bools<const N: usize>(&self, k: usize, name: &str) -> Result<[bool; N]> {
+        match self.at(k) {
+            Value::Bools(v) if v.len() == N => Ok(std::array::from_fn(|i| v[i])),
+            _ => self.wrong(k, name, "a list of bools of the declared length"),
+        }
+    }
+    /// Text.
+    pub fn str(&self, k: usize, name: &str) -> Result<&'a str> {
+        match self.at(k) {
+            Value::Str(s) => Ok(s),
+            _ => self.wrong(k, name, "a string"),
+        }
+    }
+    /// Text or none.
+    pub fn opt_str(&self, k: usize, name: &str) -> Result<Option<&'a str>> {
+        if self.is_none(k) { Ok(None) } else { self.str(k, name).map(Some) }
+    }
+    /// A dtype or none.
+    pub fn opt_dtype(&self, k: usize, name: &str) -> Result<Option<DType>> {
+        match self.at(k) {
+            Value::None => Ok(None),
+            Value::DType(d) => Ok(Some(*d)),
+            _ => self.wrong(k, name, "a dtype"),
+        }
+    }
+    /// A dtype.
+    pub fn dtype(&self, k: usize, name: &str) -> Result<DType> {
+        self.opt_dtype(k, name)?.map_or_else(|| self.wrong(k, name, "a dtype"), Ok)
+    }
+    /// A device or none.
+    pub fn opt_device(&self, k: usize, name: &str) -> Result<Option<Device>> {
+        match self.at(k) {
+            Value::None => Ok(None),
+            Value::Device(d) => Ok(Some(*d)),
+            _ => self.wrong(k, name, "a device"),
+        }
+    }
+    /// A memory format or none.
+    pub fn opt_memory_format(&self, k: usize, name: &str) -> Result<Option<MemoryFormat>> {
+        match self.at(k) {
+            Value::None => Ok(None),
+            Value::MemoryFormat(m) => Ok(Some(*m)),
+            _ => self.wrong(k, name, "a memory format"),
+        }
+    }
+}
+
+/// Takes results out of a boxed call; the generated code knows what its schema returns.
+pub(crate) fn one_tensor(mut o: Outputs) -> Result<Tensor> {
+    match o.pop() {
+        Some(Value::Tensor(t)) if o.is_empty() => Ok(t),
+        other => Err(Error::argument("dispatch", format!("a layer returned {other:?} where one tensor is due"))),
+    }
+}
+
+/// As [`one_tensor`], for a list.
+pub(crate) fn one_list(mut o: Outputs) -> Result<Vec<Tensor>> {
+    match o.pop() {
+        Some(Value::Tensors(t)) if o.is_empty() => Ok(t),
+        other => Err(Error::argument("dispatch", format!("a layer returned {other:?} where a list of tensors is due"))),
+    }
+}
+
+/// As [`one_tensor`], for several.
+pub(crate) fn tensors<const N: usize>(o: Outputs) -> Result<[Tensor; N]> {
+    let list: Vec<Tensor> = o.into_iter().filter_map(|v| if let Value::Tensor(t) = v { Some(t) } else { None }).collect();
+    let n = list.len();
+    list.try_into().map_err(|_| Error::argument("dispatch", format!("a layer returned {n} tensors where {N} are due")))
+}
+
+/// A layer that sees every op.
+pub trait Interpreter: Send + Sync {
+    /// Handles one call; `next.call(..)` goes one layer down.
+    fn call(&self, op: Op, args: &[Value], next: Next<'_>) -> Result<Outputs>;
+}
+
+/// The rest of the stack below a layer.
+pub struct Next<'a> {
+    below: &'a [Arc<dyn Interpreter>],
+    inner: bool,
+}
+
+impl Next<'_> {
+    /// Runs the op on the layers below, and finally for real.
+    pub fn call(&self, op: Op, args: &[Value]) -> Result<Outputs> {
+        match self.below.split_last() {
+            Some((top, rest)) => top.call(op, args, Next { below: rest, inner: self.inner }),
+            None => {
+                let info = op.info();
+                let run = if self.inner { info.below } else { info.call };
+                run(&Args::new(info.name, args))
+            }
+        }
+    }
+}
+
+fn call_stack(inner: bool, op: Op, args: &[Value]) -> Result<Outputs> {
+    let (bit, stack) =
+        if inner { (state::INNER, state::stacks(|s| s.inner.clone())) } else { (state::LAYERS, state::stacks(|s| s.layers.clone())) };
+    // Ops that a layer runs on its own account must not come back to it.
+    let _off = ModeGuard::new(0, bit);
+    Next { below: &stack, inner }.call(op, args)
+}
+
+/// Runs an op through the layers above autograd (generated functions come here when the word says so).
+#[cold]
+pub(crate) fn call_layers(op: Op, args: &[Value]) -> Result<Outputs> {
+    call_stack(false, op, args)
+}
+
+/// Runs an op through the layers below autograd.
+#[cold]
+pub(crate) fn call_inner(op: Op, args: &[Value]) -> Result<Outputs> {
+    call_stack(true, op, args)
+}
+
+/// Calls an op with boxed arguments, through every layer: what a loaded program or an interpreter does.
+pub fn call(op: Op, args: &[Value]) -> Result<Outputs> {
+    let info = op.info();
+    if state::is(state::LAYERS) {
+        return call_layers(op, args);
+    }
+    (info.call)(&Args::new(info.name, args))
+}
+
+/// Calls an op by its ATen name, such as `aten::add.Tensor`.
+pub fn call_by_name(name: &str, args: &[Value]) -> Result<Outputs> {
+    let op = Op::from_name(name).ok_or_else(|| Error::from(ErrorKind::UnknownOp { op: name.to_string() }))?;
+    call(op, args)
+}
+
+/// Adds a layer above autograd while the guard lives.
+pub fn push_layer(layer: Arc<dyn Interpreter>) -> LayerGuard {
+    state::stacks(|s| s.layers.push(layer));
+    LayerGuard { inner: false, _mode: ModeGuard::new(state::LAYERS, 0) }
+}
+
+/// Adds a layer below autograd while the guard lives.
+pub fn push_inner_layer(layer: Arc<dyn Interpreter>) -> LayerGuard {
+    state::stacks(|s| s.inner.push(layer));
+    LayerGuard { inner: true, _mode: ModeGuard::new(state::INNER, 0) }
+}
+
+/// Removes its layer when dropped.
+#[must_use = "the layer lasts while the guard lives"]
+pub struct LayerGuard {
+    inner: bool,
+    _mode: ModeGuard,
+}
+
+impl Drop for LayerGuard {
+    fn drop(&mut self) {
+        state::stacks(|s| if self.inner { s.inner.pop() } else { s.layers.pop() });
+    }
+}
+
+/// What the op table says of one op.
+pub struct OpInfo {
+    /// `aten::add.Tensor`.
+    pub name: &'static str,
+    /// The whole schema, as ATen prints it.
+    pub schema: &'static str,
+    /// Tags: `pointwise`, `view`, `reduction`, `core`, `nondeterministic`, …
+    pub tags: &'static [&'static str],
+    /// How gradients come about.
+    pub derivative: Derivative,
+    /// Whether forward mode is defined.
+    pub forward: bool,
+    /// Full call: autograd and everything below it.
+    pub(crate) call: fn(&Args<'_>) -> Result<Outputs>,
+    /// Call below autograd.
+    pub(crate) below: fn(&Args<'_>) -> Result<Outputs>,
+}
+
+/// How an op is differentiated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Derivative {
+    /// A formula, and the name of its node.
+    Formula(&'static str),
+    /// Built of ops that have one.
+    Composite,
+    /// Nothing flows through it.
+    NonDifferentiable,
+}
+
+impl Op {
+    /// The table's entry.
+    pub fn info(self) -> &'static OpInfo {
+        &crate::ops::generated::schema::TABLE[self.0 as usize]
+    }
+
+    /// `aten::add.Tensor`.
+    pub fn name(self) -> &'static str {
+        self.info().name
+    }
+
+    /// Every op.
+    pub fn all() -> impl Iterator<Item = Op> {
+        (0..crate::ops::generated::schema::TABLE.len() as u32).map(Op)
+    }
+
+    /// The op with this ATen name; `.default` may be written or left out.
+    pub fn from_name(name: &str) -> Option<Op> {
+        use std::collections::HashMap;
+        use std::sync::OnceLock;
+        static INDEX: OnceLock<HashMap<&'static str, Op>> = OnceLock::new();
+        let index = INDEX.get_or_init(|| Op::all().map(|op| (op.name(), op)).collect());
+        index.get(name.strip_suffix(".default").unwrap_or(name)).copied()
+    }
+}
+
+impl std::fmt::Debug for Op {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
+    }
+}

@@ -1,0 +1,115 @@
+//! Type promotion: which dtype an op computes in, given tensors with dimensions, 0-dim tensors and plain numbers.
+//!
+//! Three ranks, as in PyTorch: a tensor with dimensions outweighs a 0-dim tensor of the same category, which outweighs
+//! a number; a higher category (bool < integer < float) always wins.
+
+use crate::{DType, Tensor};
+use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
+
+static DEFAULT: AtomicU8 = AtomicU8::new(0);
+
+/// The dtype of float results that nothing else decides; f32 unless [`set_default_dtype`] changed it.
+pub fn default_dtype() -> DType {
+    match DEFAULT.load(Relaxed) {
+        1 => DType::F64,
+        2 => DType::F16,
+        3 => DType::BF16,
+        _ => DType::F32,
+    }
+}
+
+/// Changes the default float dtype. Integer dtypes are refused by ignoring the call.
+pub fn set_default_dtype(d: DType) {
+    DEFAULT.store(
+        match d {
+            DType::F64 => 1,
+            DType::F16 => 2,
+            DType::BF16 => 3,
+            _ => 0,
+        },
+        Relaxed,
+    )
+}
+
+/// The smallest dtype that holds both, by PyTorch's table.
+pub fn promote(a: DType, b: DType) -> DType {
+    use DType::*;
+    if a == b {
+        return a;
+    }
+    let (lo, hi) = if a < b { (a, b) } else { (b, a) };
+    match (lo, hi) {
+        (Bool, x) => x,
+        (U8, I8) => I16,
+        (F16, BF16) => F32,
+        (_, x) => x,
+    }
+}
+
+fn category(d: DType) -> u8 {
+    match d {
+        DType::Bool => 0,
+        d if d.is_integer() => 1,
+        d if d.is_floating_point() => 2,
+        _ => 3,
+    }
+}
+
+/// Promotion state over the operands of an op.
+#[derive(Clone, Copy, Default)]
+pub struct Promotion {
+    dims: Option<DType>,
+    zero_dim: Option<DType>,
+    number: Option<DType>,
+}
+
+impl Promotion {
+    /// Adds a tensor.
+    #[inline]
+    pub fn tensor(mut self, t: &Tensor) -> Self {
+        let slot = if t.is_wrapped_number() {
+            &mut self.number
+        } else if t.ndim() == 0 {
+            &mut self.zero_dim
+        } else {
+            &mut self.dims
+        };
+        *slot = Some(slot.map_or(t.dtype(), |d| promote(d, t.dtype())));
+        self
+    }
+
+    /// Adds a number.
+    pub fn scalar(mut self, s: crate::Scalar) -> Self {
+        self.number = Some(self.number.map_or(s.dtype(), |d| promote(d, s.dtype())));
+        self
+    }
+
+    /// The dtype of the result.
+    pub fn result(self) -> DType {
+        let combine = |strong: Option<DType>, weak: Option<DType>| match (strong, weak) {
+            (Some(s), Some(w)) if category(w) > category(s) => Some(w),
+            (s, w) => s.or(w),
+        };
+        combine(self.dims, combine(self.zero_dim, self.number)).unwrap_or_else(default_dtype)
+    }
+}
+
+/// The dtype two tensors are combined in.
+#[inline]
+pub fn result_type(a: &Tensor, b: &Tensor) -> DType {
+    if a.dtype() == b.dtype() {
+        return a.dtype();
+    }
+    Promotion::default().tensor(a).tensor(b).result()
+}
+
+/// Whether an in-place op may store a result of type `from` in a tensor of type `to`.
+pub fn can_cast(from: DType, to: DType) -> bool {
+    category(from) <= category(to)
+}
+
+/// Integers and bools become the default float type, floats stay.
+#[inline]
+pub fn to_float(d: DType) -> DType {
+    if d.is_floating_point() { d } else { default_dtype() }
+}

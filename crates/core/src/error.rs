@@ -1,0 +1,311 @@
+//! Everything that can go wrong in this crate, as one enum with fields.
+//!
+//! An [`Error`] is one pointer wide, so `Result<Tensor>` stays small on the hot path. Messages say what was expected,
+//! what was found and what to do. Kinds are the contract (tests match on them); wording is free to improve.
+
+use firebrand_kernels::DType;
+
+/// The result of a fallible operation.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// A boxed [`ErrorKind`].
+#[derive(Debug)]
+pub struct Error(Box<ErrorKind>);
+
+impl Error {
+    /// What went wrong.
+    pub fn kind(&self) -> &ErrorKind {
+        &self.0
+    }
+
+    /// An error of the user's own, from a hook or a custom function; the engine passes it through unchanged.
+    pub fn user(e: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
+        ErrorKind::User(e.into()).into()
+    }
+
+    /// A shape or argument error of an op.
+    #[cold]
+    pub fn argument(op: &'static str, message: impl Into<String>) -> Error {
+        ErrorKind::Argument { op, message: message.into() }.into()
+    }
+}
+
+impl From<ErrorKind> for Error {
+    #[cold]
+    fn from(k: ErrorKind) -> Error {
+        Error(Box::new(k))
+    }
+}
+
+impl std::fmt::Display for Error {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match &*self.0 {
+            ErrorKind::User(e) => Some(&**e),
+            _ => None,
+        }
+    }
+}
+
+/// The reference's class of an error, for layers that map errors to other languages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// A run-time error.
+    Runtime,
+    /// An argument with a bad value.
+    Value,
+    /// An argument of a bad type.
+    Type,
+    /// A broken promise of the caller.
+    Assertion,
+    /// Something that has no implementation.
+    NotImplemented,
+    /// An index outside its range.
+    Index,
+}
+
+fn producer(op: &Option<(String, usize)>) -> String {
+    op.as_ref().map_or(String::new(), |(n, i)| format!(", which is output {i} of {n}"))
+}
+
+/// The kinds of error.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+#[allow(missing_docs)] // fields are named after what the message says of them
+pub enum ErrorKind {
+    // ---- arguments of ops
+    #[error("{op}: {message}")]
+    Argument { op: &'static str, message: String },
+    #[error("{op}: dimension {dim} is out of range for a tensor with {ndim} dimensions; expected {} to {}", -(*.ndim.max(&1) as i64), *.ndim.max(&1) as i64 - 1)]
+    DimOutOfRange { op: &'static str, dim: i64, ndim: usize },
+    #[error("{op}: shapes {left:?} and {right:?} cannot be broadcast together: dimension {dim} has sizes {a} and {b}; make them equal or one of them 1")]
+    Broadcast { op: &'static str, left: Vec<usize>, right: Vec<usize>, dim: usize, a: usize, b: usize },
+    #[error("{op}: dtype {found} is not supported; expected {expected}")]
+    DTypeUnsupported { op: &'static str, found: DType, expected: &'static str },
+    #[error("{op}: a result of dtype {from} cannot be stored in a tensor of dtype {to}; convert one of them with to_dtype")]
+    CannotCast { op: &'static str, from: DType, to: DType },
+    #[error("{op}: index {index} is out of range for dimension {dim} with size {size}")]
+    IndexOutOfRange { op: &'static str, index: i64, dim: usize, size: usize },
+    #[error("{op}: in-place result has shape {result:?}, but the tensor written has shape {target:?}; in-place ops never change the shape of their target")]
+    InplaceShape { op: &'static str, result: Vec<usize>, target: Vec<usize> },
+    #[error("the size {shape:?} of {dtype} elements overflows the address space")]
+    SizeOverflow { shape: Vec<i64>, dtype: DType },
+    #[error("cannot allocate {bytes} bytes; free tensors or call empty_cache()")]
+    OutOfMemory { bytes: usize },
+    #[error("{op}: tensors are on different devices ({left} and {right}); move them to one device first")]
+    DeviceMismatch { op: &'static str, left: &'static str, right: &'static str },
+    #[error("{op}: a tensor on the meta device has no data to read")]
+    MetaData { op: &'static str },
+    #[error("{op}: no op has this name; `firebrand ops` lists them")]
+    UnknownOp { op: String },
+    #[error("{op}: argument {position} ('{name}') should be {expected}, found {found}")]
+    ArgumentType { op: String, position: usize, name: String, expected: String, found: String },
+    #[error("{op}: not implemented: {what}")]
+    NotImplemented { op: String, what: String },
+    #[error("the derivative of {op} with respect to '{argument}' is not implemented")]
+    DerivativeNotImplemented { op: String, argument: String },
+    #[error("forward-mode differentiation of {op} is not implemented")]
+    ForwardNotImplemented { op: String },
+
+    // ---- tensors and history (A)
+    #[error("only floating point and complex tensors can require gradients, this one is {dtype}; convert it with to_dtype first")]
+    NotDifferentiableDtype { dtype: DType },
+    #[error("requires_grad of a computed tensor cannot be turned off; use detach() to get a tensor without history")]
+    NonLeafFlag,
+    #[error("{op}: a leaf tensor that requires grad is written in place; do it under no_grad, or on a clone")]
+    LeafInplace { op: &'static str },
+    #[error("{op}: a view of a leaf tensor that requires grad is written in place; do it under no_grad, or on a clone")]
+    LeafViewInplace { op: &'static str },
+    #[error("{op}: several elements of the tensor written share one memory location (it was expanded?); clone() it first")]
+    OverlappingWrite { op: &'static str },
+    #[error("{op}: the tensor written overlaps an input partly; clone() the input first")]
+    PartialOverlap { op: &'static str },
+    #[error("a tensor needed for the gradient was modified by an in-place operation: {dtype} {shape:?}{}, is at version {found}; expected version {expected}. Anomaly mode (set_detect_anomaly(true)) shows the forward call whose gradient failed", producer(.producer))]
+    SavedVersionMismatch { dtype: DType, shape: Vec<usize>, producer: Option<(String, usize)>, expected: u32, found: u32 },
+    #[error("the saved values of {node} were freed: the graph was run backward a second time, or its saved values were read after it ran. Pass retain_graph=true to the first run to keep them")]
+    GraphFreed { node: String },
+    #[error("{}", view_inplace("is one of several views that a function such as unbind, split or chunk returns", *.indirect))]
+    MultiOutputViewInplace { indirect: bool },
+    #[error("{}", view_inplace("was made with grad mode off", *.indirect))]
+    NoGradViewInplace { indirect: bool },
+    #[error("{}", view_inplace("was made in inference mode", *.indirect))]
+    InferenceViewInplace { indirect: bool },
+    #[error("{}", view_inplace("is an output of a custom function that returns a view or its input", *.indirect))]
+    CustomFnViewInplace { indirect: bool },
+    #[error("detach_ on a view would cut its base off as well; use detach() instead")]
+    DetachViewInplace,
+    #[error("the gradient assigned has shape {found:?}, the tensor has shape {expected:?}")]
+    GradAssignShape { expected: Vec<usize>, found: Vec<usize> },
+    #[error("the gradient assigned has dtype {found}, expected {expected}; set_grad_dtype changes what is expected")]
+    GradAssignDtype { expected: DType, found: DType },
+    #[error("a tensor cannot be its own gradient")]
+    GradAssignSelf,
+    #[error("retain_grad on a tensor that does not require grad")]
+    RetainGradNoGrad,
+    #[error("cannot register a hook on a tensor that does not require grad")]
+    HookNoGrad,
+    #[error("post-accumulate-grad hooks can only be registered on leaf tensors")]
+    PostAccNonLeaf,
+    #[error("only leaf tensors can be deep-copied; use clone() or detach() for a computed one")]
+    DeepCopyNonLeaf,
+
+    // ---- engine (C)
+    #[error("element {index} of the tensors to differentiate does not require grad and has no grad_fn")]
+    NoGradFn { index: usize },
+    #[error("a gradient can be created implicitly only for outputs of one element, this one has shape {shape:?}; pass a gradient")]
+    ImplicitGradNonScalar { shape: Vec<usize> },
+    #[error("a gradient can be created implicitly only for real outputs, this one is {dtype}; pass a gradient")]
+    ImplicitGradNotReal { dtype: DType },
+    #[error("gradient {index} has shape {found:?}, output {index} has shape {expected:?}; they must be equal")]
+    GradShapeMismatch { index: usize, expected: Vec<usize>, found: Vec<usize> },
+    #[error("gradient {index} has dtype {found}, output {index} has dtype {expected}: both must be real or both complex")]
+    GradComplexMismatch { index: usize, expected: DType, found: DType },
+    #[error("batched gradient {index} has shape {found:?}; after the batch dimension it must equal the output's shape {expected:?}")]
+    BatchedGradShape { index: usize, expected: Vec<usize>, found: Vec<usize> },
+    #[error("the list of inputs is empty: name at least one tensor to differentiate with respect to")]
+    EmptyInputs,
+    #[error("input {index} was not used in the graph; pass allow_unused=true if that is meant")]
+    UnusedInput { index: usize },
+    #[error("input {index} does not require grad")]
+    InputNoGrad { index: usize },
+    #[error("materialize_grads cannot make zeros for a GradientEdge (input {index}): its shape may not be known; pass the tensor")]
+    EdgeMaterialize { index: usize },
+    #[error("get_gradient_edge needs a tensor that requires grad")]
+    EdgeNoGrad,
+    #[error("materialize_grads needs unused inputs to be allowed; leave allow_unused unset or true")]
+    MaterializeNeedsUnused,
+    #[error("queue_callback can only be called while a backward pass runs")]
+    CallbackOutsideBackward,
+    #[error("this can only be asked while a backward pass runs")]
+    NotInBackward,
+    #[error("the node of a leaf has no place in a grad() call: its gradient is captured, not accumulated; use backward(inputs=..)")]
+    LeafInGradCall,
+    #[error("the execution order is only fixed with multithreading off; call it under set_multithreading_enabled(false)")]
+    MultithreadingMustBeOff,
+    #[error("node {node} returned nan values in its output {output}")]
+    NanGradient { node: String, output: usize },
+    #[error("node {node} returned {found} gradients, expected {expected}")]
+    NodeGradCount { node: String, expected: usize, found: usize },
+    #[error("backward() cannot be called inside a function transform; use the transform's own gradient")]
+    BackwardInTransform,
+    #[error("the engine failed on another thread: {message}")]
+    EngineThread { message: String },
+
+    // ---- hooks (D)
+    #[error("hook{} returned shape {found:?}, expected {expected:?}", named(.hook))]
+    HookShape { hook: Option<String>, expected: Vec<usize>, found: Vec<usize> },
+    #[error("hook{} returned dtype {found}, expected {expected}", named(.hook))]
+    HookDtype { hook: Option<String>, expected: DType, found: DType },
+    #[error("hook{} returned {found} gradients, expected {expected}", named(.hook))]
+    HookCount { hook: Option<String>, expected: usize, found: usize },
+
+    // ---- saved tensors (E)
+    #[error("{message}")]
+    SavedHooksDisabled { message: String },
+    #[error("hooks for this saved tensor were already set")]
+    SavedHooksTwice,
+    #[error("hooks cannot be set on a saved tensor whose graph was freed")]
+    SavedHooksAfterFree,
+    #[error("hooks cannot be set on a saved value that is none")]
+    SavedHooksOnNone,
+    #[error("the pack hook wrote into the tensor it was given; it must not")]
+    PackMutatesInput,
+    #[error("a node was created inside a node creation hook; creation hooks must not record operations")]
+    NodeCreatedInCreationHook,
+
+    // ---- custom functions (G)
+    #[error("{function}: backward returned {found} gradients, expected {expected}: one for each argument of forward")]
+    FnGradCount { function: String, expected: usize, found: usize },
+    #[error("{function}: the gradient for input {position} has shape {found:?}, which cannot be reduced to the input's shape {expected:?}")]
+    FnGradShape { function: String, position: usize, expected: Vec<usize>, found: Vec<usize> },
+    #[error("{function}: the gradient for input {position} is complex, the input is real")]
+    FnGradComplex { function: String, position: usize },
+    #[error("{function}: a leaf that requires grad was marked dirty")]
+    DirtyLeaf { function: String },
+    #[error("{function}: a tensor was marked dirty and not returned")]
+    DirtyNotReturned { function: String },
+    #[error("{function}: a view was marked dirty by a function with several outputs")]
+    DirtyViewMultiOut { function: String },
+    #[error("{function} was marked once_differentiable and cannot be differentiated twice")]
+    OnceDifferentiable { function: String },
+    #[error("{function} defines no {what}")]
+    FunctionNotImplemented { function: String, what: &'static str },
+
+    // ---- modes (F)
+    #[error("inference tensors cannot be saved for backward; clone() it outside inference mode to get a normal tensor")]
+    InferenceSaved,
+    #[error("{op}: an inference tensor is written in place outside inference mode; clone() it first")]
+    InferenceInplace { op: &'static str },
+    #[error("an inference tensor cannot require grad outside inference mode; clone() it first")]
+    InferenceRequiresGrad,
+    #[error("inference tensors do not track versions")]
+    InferenceVersion,
+    #[error("no dual level is active; enter one with dual_level(..)")]
+    NoDualLevel,
+    #[error("dual levels do not nest")]
+    NestedDualLevel,
+    #[error("dual level {found} was left, the active one is {expected:?}")]
+    DualLevelOrder { expected: Option<u32>, found: u32 },
+    #[error("the tangent has shape {found:?}, the primal {expected:?}")]
+    DualShape { expected: Vec<usize>, found: Vec<usize> },
+    #[error("the tensor already carries a tangent at this level")]
+    DualTwice,
+    #[error("forward mode needs floating point or complex tensors, found {dtype}")]
+    DualDtype { dtype: DType },
+    #[error("region_activation_memory_budget works in compiled code only")]
+    EagerBudget,
+    #[error("the memory budget {value} is outside 0 to 1")]
+    BudgetRange { value: f64 },
+
+    // ---- checking (H)
+    #[error("{message}")]
+    Gradcheck { message: String },
+    #[error("gradcheck: {message}")]
+    GradcheckUsage { message: String },
+    #[error("gradcheck: input {index} has elements that share memory (a zero stride); clone() it")]
+    OverlappingInput { index: usize },
+
+    // ---- the user's own
+    #[error("{0}")]
+    User(Box<dyn std::error::Error + Send + Sync>),
+}
+
+fn named(hook: &Option<String>) -> String {
+    hook.as_ref().map_or(String::new(), |n| format!(" '{n}'"))
+}
+
+fn view_inplace(why: &str, indirect: bool) -> String {
+    if indirect {
+        format!(
+            "the base of a view, or a sibling view, was modified in place, and the view used now {why}: its history cannot \
+             be rebuilt. Clone the view, or modify the base before making it"
+        )
+    } else {
+        format!("a view is modified in place that {why}, so its history cannot be rebased. Clone it first")
+    }
+}
+
+impl ErrorKind {
+    /// The reference's class of this kind.
+    pub fn class(&self) -> Class {
+        use ErrorKind::*;
+        match self {
+            DualDtype { .. } | GradcheckUsage { .. } | MaterializeNeedsUnused | BudgetRange { .. } => Class::Value,
+            ArgumentType { .. } => Class::Type,
+            NotImplemented { .. } | FunctionNotImplemented { .. } | ForwardNotImplemented { .. } => Class::NotImplemented,
+            IndexOutOfRange { .. } | DimOutOfRange { .. } => Class::Index,
+            _ => Class::Runtime,
+        }
+    }
+}
+
+impl From<firebrand_kernels::OutOfMemory> for Error {
+    fn from(e: firebrand_kernels::OutOfMemory) -> Error {
+        ErrorKind::OutOfMemory { bytes: e.bytes }.into()
+    }
+}

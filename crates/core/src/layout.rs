@@ -1,0 +1,299 @@
+//! Layout: sizes, strides and offset of a tensor, and every question one can ask of them.
+//!
+//! A value with private fields: whoever holds one knows that it is consistent (same number of sizes and strides, no
+//! overflow). Up to five dimensions are stored inline. It knows no storage and no dtype.
+
+use smallvec::SmallVec;
+
+/// Dimensions stored without allocation.
+const INLINE: usize = 5;
+
+/// A list of sizes, dims or strides; inline up to five.
+pub type Dims = SmallVec<[usize; INLINE]>;
+
+#[derive(Clone, Debug)]
+enum Repr {
+    Inline { sizes: [usize; INLINE], strides: [usize; INLINE] },
+    /// Sizes, then strides.
+    Heap(Box<[usize]>),
+}
+
+/// Sizes, strides (in elements, never negative) and the offset of the first element.
+#[derive(Clone, Debug)]
+pub struct Layout {
+    rank: u8,
+    contiguous: bool,
+    offset: usize,
+    repr: Repr,
+}
+
+impl Layout {
+    /// Row-major without gaps. The caller has checked that the size fits (see [`checked_numel`]).
+    #[inline]
+    pub fn contiguous(sizes: &[usize]) -> Layout {
+        if sizes.len() <= INLINE {
+            let (mut s, mut t) = ([1; INLINE], [0; INLINE]);
+            let mut step = 1;
+            for k in (0..sizes.len()).rev() {
+                s[k] = sizes[k];
+                t[k] = step;
+                step *= sizes[k].max(1);
+            }
+            return Layout {
+                rank: sizes.len() as u8,
+                contiguous: true,
+                offset: 0,
+                repr: Repr::Inline { sizes: s, strides: t },
+            };
+        }
+        Layout::strided(sizes, &contiguous_strides(sizes), 0)
+    }
+
+    /// Any sizes, strides and offset.
+    pub fn strided(sizes: &[usize], strides: &[usize], offset: usize) -> Layout {
+        assert_eq!(sizes.len(), strides.len(), "a layout has as many strides as sizes");
+        assert!(sizes.len() <= 64, "at most 64 dimensions");
+        let contiguous = firebrand_kernels::is_contiguous(sizes, strides);
+        let repr = if sizes.len() <= INLINE {
+            let (mut s, mut t) = ([1; INLINE], [0; INLINE]);
+            s[..sizes.len()].copy_from_slice(sizes);
+            t[..sizes.len()].copy_from_slice(strides);
+            Repr::Inline { sizes: s, strides: t }
+        } else {
+            Repr::Heap(sizes.iter().chain(strides).copied().collect())
+        };
+        Layout { rank: sizes.len() as u8, contiguous, offset, repr }
+    }
+
+    /// Number of dimensions.
+    #[inline]
+    pub fn ndim(&self) -> usize {
+        self.rank as usize
+    }
+
+    /// Sizes of the dimensions.
+    #[inline]
+    pub fn sizes(&self) -> &[usize] {
+        match &self.repr {
+            Repr::Inline { sizes, .. } => &sizes[..self.rank as usize],
+            Repr::Heap(b) => &b[..self.rank as usize],
+        }
+    }
+
+    /// Strides in elements.
+    #[inline]
+    pub fn strides(&self) -> &[usize] {
+        match &self.repr {
+            Repr::Inline { strides, .. } => &strides[..self.rank as usize],
+            Repr::Heap(b) => &b[self.rank as usize..],
+        }
+    }
+
+    /// Position of the first element in the storage, in elements.
+    #[inline]
+    pub fn offset(&self) -> usize {
+        self.offset
+    }
+
+    /// The same sizes and strides elsewhere in the storage.
+    pub fn with_offset(&self, offset: usize) -> Layout {
+        Layout { offset, ..self.clone() }
+    }
+
+    /// Number of elements.
+    #[inline]
+    pub fn numel(&self) -> usize {
+        self.sizes().iter().product()
+    }
+
+    /// Row-major without gaps (the offset does not matter).
+    #[inline]
+    pub fn is_contiguous(&self) -> bool {
+        self.contiguous
+    }
+
+    /// Whether sizes and strides are equal (the offset does not matter).
+    #[inline]
+    pub fn same_geometry(&self, other: &Layout) -> bool {
+        self.rank == other.rank
+            && self.sizes() == other.sizes()
+            && (self.contiguous && other.contiguous || self.strides() == other.strides())
+    }
+
+    /// Elements from the start of the storage to behind the last element; 0 if empty.
+    pub fn end(&self) -> usize {
+        if self.sizes().contains(&0) {
+            return 0;
+        }
+        self.offset + 1 + self.sizes().iter().zip(self.strides()).map(|(n, s)| (n - 1) * s).sum::<usize>()
+    }
+
+    /// Some permutation of it is contiguous: every element of its memory range is used exactly once.
+    pub fn is_non_overlapping_and_dense(&self) -> bool {
+        if self.contiguous {
+            return true;
+        }
+        let mut dims: SmallVec<[(usize, usize); 8]> =
+            self.strides().iter().zip(self.sizes()).filter(|(_, n)| **n != 1).map(|(s, n)| (*s, *n)).collect();
+        if self.sizes().contains(&0) {
+            return true;
+        }
+        dims.sort_unstable();
+        let mut step = 1;
+        for (s, n) in dims {
+            if s != step {
+                return false;
+            }
+            step *= n;
+        }
+        true
+    }
+
+    /// Two indices may reach one element. Exact for zero strides and for layouts made by slicing dense memory;
+    /// on doubt it answers no, as the reference does.
+    pub fn has_internal_overlap(&self) -> bool {
+        if self.is_non_overlapping_and_dense() {
+            return false;
+        }
+        if self.sizes().iter().zip(self.strides()).any(|(&n, &s)| n > 1 && s == 0) {
+            return true;
+        }
+        let mut dims: SmallVec<[(usize, usize); 8]> =
+            self.strides().iter().zip(self.sizes()).filter(|(_, n)| **n > 1).map(|(s, n)| (*s, *n)).collect();
+        dims.sort_unstable();
+        // Sorted by stride, each dimension must step over everything below it; if not, it may overlap (unfold does).
+        let mut reach = 0;
+        for (s, n) in dims {
+            if s <= reach {
+                return true;
+            }
+            reach += s * (n - 1);
+        }
+        false
+    }
+
+    /// The strides a new dense tensor of these sizes gets to keep this memory order (as `preserve_format`).
+    pub fn dense_like(&self) -> Layout {
+        if self.contiguous {
+            return Layout::contiguous(self.sizes());
+        }
+        if self.is_non_overlapping_and_dense() {
+            return Layout::strided(self.sizes(), self.strides(), 0);
+        }
+        let n = self.ndim();
+        // Dims in memory order, outermost first: larger strides first, ties in the given order.
+        let mut order: Dims = (0..n).collect();
+        order.sort_by(|&a, &b| self.strides()[b].cmp(&self.strides()[a]));
+        if self.sizes().iter().zip(self.strides()).any(|(&n, &s)| n > 1 && s == 0) {
+            order = (0..n).collect();
+        }
+        let mut strides: Dims = smallvec::smallvec![0; n];
+        let mut step = 1;
+        for &d in order.iter().rev() {
+            strides[d] = step;
+            step *= self.sizes()[d].max(1);
+        }
+        Layout::strided(self.sizes(), &strides, 0)
+    }
+
+    /// Strides with which the same elements show as `sizes`, without a copy; None if that needs one.
+    pub fn view_strides(&self, sizes: &[usize]) -> Option<Dims> {
+        if self.contiguous {
+            return Some(contiguous_strides(sizes));
+        }
+        if self.numel() == 0 {
+            return (sizes.iter().product::<usize>() == 0).then(|| contiguous_strides(sizes));
+        }
+        // Walk both shapes from the right; a run of old dims that is contiguous within itself may be cut freely.
+        let mut out: Dims = smallvec::smallvec![0; sizes.len()];
+        let (mut new, old) = (sizes.len(), self.sizes());
+        let mut base = *self.strides().last()?;
+        let (mut old_count, mut new_count) = (1, 1);
+        for d in (0..old.len()).rev() {
+            old_count *= old[d];
+            let run_ends =
+                d == 0 || (old[d - 1] != 1 && self.strides()[d - 1] != old_count * base);
+            if run_ends {
+                while new > 0 && (new_count < old_count || sizes[new - 1] == 1) {
+                    new -= 1;
+                    out[new] = new_count * base;
+                    new_count *= sizes[new];
+                }
+                if new_count != old_count {
+                    return None;
+                }
+                if d > 0 {
+                    base = self.strides()[d - 1];
+                    (old_count, new_count) = (1, 1);
+                }
+            }
+        }
+        (new == 0).then_some(out)
+    }
+}
+
+/// Row-major strides.
+pub fn contiguous_strides(sizes: &[usize]) -> Dims {
+    let mut out: Dims = smallvec::smallvec![0; sizes.len()];
+    let mut step = 1;
+    for k in (0..sizes.len()).rev() {
+        out[k] = step;
+        step *= sizes[k].max(1);
+    }
+    out
+}
+
+/// The number of elements, unless it overflows.
+pub fn checked_numel(sizes: &[usize]) -> Option<usize> {
+    // A zero anywhere makes the tensor empty, but the strides of the others must still be representable.
+    let total = sizes.iter().filter(|n| **n != 0).try_fold(1usize, |a, &n| a.checked_mul(n))?;
+    (total <= isize::MAX as usize / 8).then(|| if sizes.contains(&0) { 0 } else { total })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn contiguity_density_and_overlap() {
+        let t = Layout::strided(&[3, 2], &[1, 3], 0);
+        assert!(!t.is_contiguous() && t.is_non_overlapping_and_dense() && !t.has_internal_overlap());
+        let e = Layout::strided(&[2, 3], &[0, 1], 0);
+        assert!(e.has_internal_overlap() && !e.is_non_overlapping_and_dense());
+        let unfolded = Layout::strided(&[3, 2], &[1, 1], 0);
+        assert!(unfolded.has_internal_overlap());
+        let sliced = Layout::strided(&[2, 2], &[4, 1], 1);
+        assert!(!sliced.has_internal_overlap() && sliced.end() == 7);
+    }
+
+    #[test]
+    fn views_without_copies() {
+        let sliced = Layout::strided(&[2, 4], &[8, 1], 0);
+        assert_eq!(sliced.view_strides(&[2, 2, 2]).as_deref(), Some(&[8, 2, 1][..]));
+        assert_eq!(sliced.view_strides(&[8]), None);
+        assert_eq!(sliced.view_strides(&[2, 1, 4]).as_deref(), Some(&[8, 4, 1][..]));
+        let t = Layout::strided(&[3, 2], &[1, 3], 0);
+        assert_eq!(t.view_strides(&[6]), None);
+        assert_eq!(Layout::contiguous(&[2, 3]).view_strides(&[6, 1]).as_deref(), Some(&[1, 1][..]));
+    }
+
+    #[test]
+    fn dense_like_keeps_memory_order() {
+        let l = Layout::strided(&[2, 3], &[1, 4], 0); // a column-major slice
+        assert_eq!(l.dense_like().strides(), &[1, 2]);
+    }
+
+    #[test]
+    fn more_than_five_dimensions() {
+        let l = Layout::contiguous(&[1, 2, 1, 3, 1, 2, 2]);
+        assert_eq!(l.numel(), 24);
+        assert_eq!(l.strides(), &[24, 12, 12, 4, 4, 2, 1]);
+        assert!(l.is_contiguous());
+    }
+
+    #[test]
+    fn overflow_is_seen() {
+        assert_eq!(checked_numel(&[1 << 40, 1 << 40]), None);
+        assert_eq!(checked_numel(&[1 << 40, 0, 1 << 20]), Some(0));
+    }
+}

@@ -1,0 +1,105 @@
+//! Scalar: a number outside a tensor, which keeps its kind for type promotion.
+
+use crate::DType;
+use firebrand_kernels::{bf16, f16};
+
+/// A number argument of an op.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Scalar {
+    /// A truth value.
+    Bool(bool),
+    /// An integer.
+    Int(i64),
+    /// A floating point number.
+    Float(f64),
+}
+
+impl Scalar {
+    /// As a float.
+    #[inline]
+    pub fn to_f64(self) -> f64 {
+        match self {
+            Scalar::Bool(b) => f64::from(u8::from(b)),
+            Scalar::Int(i) => i as f64,
+            Scalar::Float(f) => f,
+        }
+    }
+
+    /// As an integer, truncating.
+    #[inline]
+    pub fn to_i64(self) -> i64 {
+        match self {
+            Scalar::Bool(b) => i64::from(b),
+            Scalar::Int(i) => i,
+            Scalar::Float(f) => f as i64,
+        }
+    }
+
+    /// Whether it is not zero.
+    #[inline]
+    pub fn to_bool(self) -> bool {
+        match self {
+            Scalar::Bool(b) => b,
+            Scalar::Int(i) => i != 0,
+            Scalar::Float(f) => f != 0.0,
+        }
+    }
+
+    /// The dtype of a tensor made from it alone: bool, i64 or the default float type.
+    #[inline]
+    pub fn dtype(self) -> DType {
+        match self {
+            Scalar::Bool(_) => DType::Bool,
+            Scalar::Int(_) => DType::I64,
+            Scalar::Float(_) => crate::dtype::default_dtype(),
+        }
+    }
+
+    /// Equal to this number, whatever its kind.
+    #[inline]
+    pub fn equals(self, v: f64) -> bool {
+        self.to_f64() == v
+    }
+
+    /// Whether it is a float.
+    #[inline]
+    pub fn is_float(self) -> bool {
+        matches!(self, Scalar::Float(_))
+    }
+
+    /// Its negative; a bool becomes an integer.
+    #[inline]
+    pub fn negated(self) -> Scalar {
+        match self {
+            Scalar::Float(f) => Scalar::Float(-f),
+            s => Scalar::Int(s.to_i64().wrapping_neg()),
+        }
+    }
+}
+
+macro_rules! from {
+    ($($t:ty => $k:ident as $u:ty),*) => {$(
+        impl From<$t> for Scalar {
+            #[inline]
+            fn from(v: $t) -> Scalar { Scalar::$k(<$u>::from(v)) }
+        }
+    )*};
+}
+from!(bool => Bool as bool, u8 => Int as i64, i8 => Int as i64, i16 => Int as i64, u16 => Int as i64, i32 => Int as i64,
+      u32 => Int as i64, i64 => Int as i64, f32 => Float as f64, f64 => Float as f64, f16 => Float as f64, bf16 => Float as f64);
+
+impl From<usize> for Scalar {
+    fn from(v: usize) -> Scalar {
+        Scalar::Int(v as i64)
+    }
+}
+
+impl std::fmt::Display for Scalar {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Scalar::Bool(b) => b.fmt(f),
+            Scalar::Int(i) => i.fmt(f),
+            Scalar::Float(x) => write!(f, "{x:?}"),
+        }
+    }
+}

@@ -1,0 +1,513 @@
+//! Tensor: one counted pointer to a description, plus lazily made extras.
+//!
+//! What is read by every op (storage, layout, dtype, first history) is immutable and lies in the tensor itself; what few
+//! tensors need (gradient, hooks, view information, history after an in-place op, replaced data) lies in [`Extras`], and
+//! a flag bit says which of them to look at. So reading a plain tensor takes no lock.
+//! This file knows storage and identity; history is in `autograd`, arithmetic in `ops`.
+
+use crate::autograd::hooks::{HookTable, PostAccumulateHook, TensorHook};
+use crate::autograd::node::{Edge, Node, defer};
+use crate::autograd::view::ViewInfo;
+use crate::layout::{Dims, Layout, checked_numel};
+use crate::state;
+use crate::sym::{SymInt, SymInts};
+use crate::{DType, Device, Error, ErrorKind, Result};
+use firebrand_kernels::shared::{Arc, Weak};
+use firebrand_kernels::{Storage, View, ViewMut};
+use std::sync::atomic::{AtomicU32, Ordering::*};
+use std::sync::{Mutex, OnceLock, RwLock};
+
+/// The leaf flag: gradients are wanted.
+pub(crate) const REQUIRES_GRAD: u32 = 1;
+/// A tracked view: `extras.view` is set.
+pub(crate) const VIEW: u32 = 1 << 1;
+/// History was replaced: `extras.history` counts, not `grad_fn`.
+pub(crate) const REBASED: u32 = 1 << 2;
+/// Data was replaced: `extras.replaced` counts.
+pub(crate) const REPLACED: u32 = 1 << 3;
+/// Made in inference mode.
+pub(crate) const INFERENCE: u32 = 1 << 4;
+/// A number made into a tensor; weak in type promotion.
+pub(crate) const WRAPPED_NUMBER: u32 = 1 << 5;
+/// Carries a tangent.
+pub(crate) const TANGENT: u32 = 1 << 6;
+/// Counts versions on its own (`data()`).
+pub(crate) const OWN_VERSION: u32 = 1 << 7;
+/// Stores its gradient although it is no leaf.
+pub(crate) const RETAINS_GRAD: u32 = 1 << 8;
+
+/// Shape, memory order, dtype and device: all of a tensor but its numbers.
+#[derive(Clone, Debug)]
+pub struct Spec {
+    /// Sizes and strides.
+    pub layout: Layout,
+    /// Element type.
+    pub dtype: DType,
+    /// Where it lives.
+    pub device: Device,
+}
+
+impl Spec {
+    /// A row-major tensor.
+    #[inline]
+    pub fn new(sizes: &[usize], dtype: DType, device: Device) -> Spec {
+        Spec { layout: Layout::contiguous(sizes), dtype, device }
+    }
+}
+
+/// What `set_data` put in the place of the first data. Layouts are never moved once readers may see them, so
+/// replacements form a chain; one that only changes the storage reuses its link.
+pub(crate) struct Replaced {
+    spec: Spec,
+    storage: RwLock<Storage>,
+    next: OnceLock<Box<Replaced>>,
+}
+
+/// What few tensors need.
+#[derive(Default)]
+pub(crate) struct Extras {
+    pub(crate) grad: Mutex<Option<Tensor>>,
+    /// `None`: the tensor's own; `Some(None)`: any.
+    pub(crate) grad_dtype: Mutex<Option<Option<DType>>>,
+    pub(crate) accumulator: Mutex<Option<Weak<Node>>>,
+    /// Hooks of the leaf; those of a computed tensor live on its node.
+    pub(crate) hooks: OnceLock<HookTable<TensorHook>>,
+    pub(crate) post_accumulate_hooks: OnceLock<HookTable<PostAccumulateHook>>,
+    pub(crate) history: Mutex<Option<Edge>>,
+    pub(crate) view: OnceLock<ViewInfo>,
+    pub(crate) own_version: OnceLock<std::sync::Arc<AtomicU32>>,
+    pub(crate) replaced: OnceLock<Box<Replaced>>,
+    pub(crate) tangent: Mutex<Option<Tensor>>,
+}
+
+pub(crate) struct Inner {
+    storage: Storage,
+    spec: Spec,
+    flags: AtomicU32,
+    /// History at birth. Immutable, so reading it takes no lock.
+    grad_fn: Option<Edge>,
+    extras: OnceLock<Box<Extras>>,
+}
+
+impl Drop for Inner {
+    #[inline]
+    fn drop(&mut self) {
+        if let Some(e) = self.grad_fn.take() {
+            defer(e.node)
+        }
+        if let Some(extras) = self.extras.get_mut()
+            && let Ok(h) = extras.history.get_mut()
+            && let Some(e) = h.take()
+        {
+            defer(e.node)
+        }
+    }
+}
+
+/// A multi-dimensional array with history. Cloning the handle shares the tensor; `clone_tensor` copies the numbers.
+#[derive(Clone)]
+pub struct Tensor(pub(crate) Arc<Inner>);
+
+/// A handle that does not keep the tensor alive.
+#[derive(Clone)]
+pub struct WeakTensor(Weak<Inner>);
+
+impl WeakTensor {
+    /// The tensor, if it is still alive.
+    pub fn upgrade(&self) -> Option<Tensor> {
+        self.0.upgrade().map(Tensor)
+    }
+}
+
+/// The storage of a tensor: borrowed, or a handle of its own if the data was replaced.
+pub(crate) enum StorageRef<'a> {
+    Borrowed(&'a Storage),
+    Owned(Storage),
+}
+
+impl std::ops::Deref for StorageRef<'_> {
+    type Target = Storage;
+    #[inline]
+    fn deref(&self) -> &Storage {
+        match self {
+            StorageRef::Borrowed(s) => s,
+            StorageRef::Owned(s) => s,
+        }
+    }
+}
+
+/// A tensor's memory, ready for kernels.
+pub(crate) struct Access<'a> {
+    storage: StorageRef<'a>,
+    spec: &'a Spec,
+}
+
+impl Access<'_> {
+    /// For reading.
+    #[inline]
+    pub(crate) fn view(&self) -> View<'_> {
+        let l = &self.spec.layout;
+        self.storage.view(self.spec.dtype, l.offset(), l.sizes(), l.strides())
+    }
+    /// For writing.
+    #[inline]
+    pub(crate) fn view_mut(&self) -> ViewMut<'_> {
+        let l = &self.spec.layout;
+        self.storage.view_mut(self.spec.dtype, l.offset(), l.sizes(), l.strides())
+    }
+    /// The same memory with other sizes and strides (of the same first element).
+    #[inline]
+    pub(crate) fn view_as<'b>(&'b self, sizes: &'b [usize], strides: &'b [usize]) -> View<'b> {
+        self.storage.view(self.spec.dtype, self.spec.layout.offset(), sizes, strides)
+    }
+}
+
+impl Tensor {
+    // ---- making
+
+    /// A tensor over existing memory.
+    #[inline]
+    pub(crate) fn from_parts(storage: Storage, spec: Spec, flags: u32) -> Tensor {
+        let inference = if state::word() & state::INFERENCE != 0 { INFERENCE } else { 0 };
+        Tensor(Arc::new(Inner {
+            storage,
+            spec,
+            flags: AtomicU32::new(flags | inference),
+            grad_fn: None,
+            extras: OnceLock::new(),
+        }))
+    }
+
+    /// As [`Tensor::from_parts`], with a history at birth.
+    #[inline]
+    pub(crate) fn with_history(storage: Storage, spec: Spec, flags: u32, edge: Option<Edge>) -> Tensor {
+        Tensor(Arc::new(Inner { storage, spec, flags: AtomicU32::new(flags), grad_fn: edge, extras: OnceLock::new() }))
+    }
+
+    /// New memory of unspecified content (never uninitialised).
+    #[inline]
+    pub fn try_empty(spec: Spec) -> Result<Tensor> {
+        let l = &spec.layout;
+        let Some(n) = checked_numel(l.sizes()) else {
+            let shape = l.sizes().iter().map(|&n| n as i64).collect();
+            return Err(ErrorKind::SizeOverflow { shape, dtype: spec.dtype }.into());
+        };
+        let elements = if l.is_contiguous() { n } else { l.end() };
+        let bytes = elements * spec.dtype.size();
+        let storage = match spec.device {
+            Device::Cpu => Storage::new(bytes)?,
+            Device::Meta => Storage::meta(bytes),
+        };
+        Ok(Tensor::from_parts(storage, spec, 0))
+    }
+
+    // ---- description
+
+    #[inline]
+    pub(crate) fn flags(&self) -> u32 {
+        self.0.flags.load(Relaxed)
+    }
+
+    #[inline]
+    pub(crate) fn set_flag(&self, bit: u32) {
+        self.0.flags.fetch_or(bit, Release);
+    }
+
+    #[inline]
+    pub(crate) fn clear_flag(&self, bit: u32) {
+        self.0.flags.fetch_and(!bit, Release);
+    }
+
+    #[inline]
+    pub(crate) fn extras(&self) -> &Extras {
+        self.0.extras.get_or_init(Box::default)
+    }
+
+    #[inline]
+    pub(crate) fn extras_if_any(&self) -> Option<&Extras> {
+        self.0.extras.get().map(|b| &**b)
+    }
+
+    /// Layout, dtype and device.
+    #[inline]
+    pub fn spec(&self) -> &Spec {
+        if self.flags() & REPLACED == 0 { &self.0.spec } else { &self.replaced().spec }
+    }
+
+    #[cold]
+    fn replaced(&self) -> &Replaced {
+        let mut r = self.extras().replaced.get().expect("the flag says that data was replaced");
+        while let Some(next) = r.next.get() {
+            r = next
+        }
+        r
+    }
+
+    /// Sizes and strides.
+    #[inline]
+    pub fn layout(&self) -> &Layout {
+        &self.spec().layout
+    }
+
+    /// The size of every dimension.
+    #[inline]
+    pub fn shape(&self) -> &[usize] {
+        self.layout().sizes()
+    }
+
+    /// The sizes as size arguments.
+    #[inline]
+    pub fn sym_sizes(&self) -> SymInts {
+        self.shape().iter().map(|&n| n.into()).collect()
+    }
+
+    /// The size of one dimension (negative dims count from the end), as a size argument.
+    ///
+    /// # Panics
+    /// If there is no such dimension.
+    #[track_caller]
+    pub fn size(&self, dim: i64) -> SymInt {
+        match crate::ops::shape::wrap_dim("size", dim, self.ndim()) {
+            Ok(d) => self.shape()[d].into(),
+            Err(e) => panic!("{e}"),
+        }
+    }
+
+    /// Steps between neighbours along each dimension, in elements.
+    #[inline]
+    pub fn strides(&self) -> &[usize] {
+        self.layout().strides()
+    }
+
+    /// Position of the first element in the storage, in elements.
+    pub fn storage_offset(&self) -> usize {
+        self.layout().offset()
+    }
+
+    /// Number of dimensions.
+    #[inline]
+    pub fn ndim(&self) -> usize {
+        self.layout().ndim()
+    }
+
+    /// Number of elements.
+    #[inline]
+    pub fn numel(&self) -> usize {
+        self.layout().numel()
+    }
+
+    /// Element type.
+    #[inline]
+    pub fn dtype(&self) -> DType {
+        self.spec().dtype
+    }
+
+    /// Where it lives.
+    #[inline]
+    pub fn device(&self) -> Device {
+        self.spec().device
+    }
+
+    /// Whether it has no data.
+    #[inline]
+    pub fn is_meta(&self) -> bool {
+        self.spec().device == Device::Meta
+    }
+
+    /// Whether the elements lie in row-major order without gaps.
+    #[inline]
+    pub fn is_contiguous(&self) -> bool {
+        self.layout().is_contiguous()
+    }
+
+    /// Whether the elements are floating point numbers.
+    #[inline]
+    pub fn is_floating_point(&self) -> bool {
+        self.dtype().is_floating_point()
+    }
+
+    /// Whether it was made in inference mode.
+    #[inline]
+    pub fn is_inference(&self) -> bool {
+        self.flags() & INFERENCE != 0
+    }
+
+    /// Whether it stands for a plain number in type promotion.
+    #[inline]
+    pub fn is_wrapped_number(&self) -> bool {
+        self.flags() & WRAPPED_NUMBER != 0
+    }
+
+    /// Whether both handles mean the same tensor object.
+    #[inline]
+    pub fn is_same(&self, other: &Tensor) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    /// Whether both use the same memory.
+    pub fn shares_storage(&self, other: &Tensor) -> bool {
+        self.storage().ptr_eq(&other.storage())
+    }
+
+    /// A handle that does not keep the tensor alive.
+    pub fn downgrade(&self) -> WeakTensor {
+        WeakTensor(Arc::downgrade(&self.0))
+    }
+
+    /// An address that identifies the tensor object while it lives.
+    pub(crate) fn addr(&self) -> usize {
+        Arc::addr(&self.0)
+    }
+
+    /// Whether this is the only handle, and the only one to its memory.
+    #[inline]
+    pub(crate) fn is_sole_owner(&mut self) -> bool {
+        Arc::get_mut(&mut self.0).is_some_and(|i| i.storage.is_unique() && *i.flags.get_mut() & REPLACED == 0)
+    }
+
+    // ---- memory
+
+    #[inline]
+    pub(crate) fn storage(&self) -> StorageRef<'_> {
+        if self.flags() & REPLACED == 0 {
+            StorageRef::Borrowed(&self.0.storage)
+        } else {
+            StorageRef::Owned(self.replaced().storage.read().unwrap_or_else(|e| e.into_inner()).clone())
+        }
+    }
+
+    /// The memory, for kernels. `view()` and `view_mut()` of the result give what kernels take.
+    #[inline]
+    pub(crate) fn access(&self) -> Access<'_> {
+        Access { storage: self.storage(), spec: self.spec() }
+    }
+
+    /// Puts other data in the place of this tensor's: storage, layout and dtype. Version, hooks and flags stay.
+    pub(crate) fn replace_data(&self, storage: Storage, spec: Spec) {
+        let version = self.version_counter();
+        let same = |s: &Spec| {
+            s.dtype == spec.dtype
+                && s.device == spec.device
+                && s.layout.sizes() == spec.layout.sizes()
+                && s.layout.strides() == spec.layout.strides()
+                && s.layout.offset() == spec.layout.offset()
+        };
+        // The version belongs to the tensor, not to the new storage.
+        self.extras().own_version.get_or_init(|| std::sync::Arc::new(AtomicU32::new(version)));
+        if self.flags() & REPLACED != 0 && same(&self.replaced().spec) {
+            *self.replaced().storage.write().unwrap_or_else(|e| e.into_inner()) = storage;
+            return;
+        }
+        let mut slot = &self.extras().replaced;
+        let mut link = Box::new(Replaced { spec, storage: RwLock::new(storage), next: OnceLock::new() });
+        while let Err(back) = slot.set(link) {
+            link = back;
+            slot = &slot.get().expect("a slot that refuses is full").next;
+        }
+        self.set_flag(REPLACED | OWN_VERSION);
+    }
+
+    // ---- versions
+
+    #[inline]
+    pub(crate) fn version_counter(&self) -> u32 {
+        if self.flags() & OWN_VERSION != 0 {
+            return self.extras().own_version.get().map_or(0, |v| v.load(Relaxed));
+        }
+        self.0.storage.version()
+    }
+
+    /// How often the memory was written in place; an error for inference tensors.
+    pub fn try_version(&self) -> Result<u32> {
+        if self.is_inference() {
+            return Err(ErrorKind::InferenceVersion.into());
+        }
+        Ok(self.version_counter())
+    }
+
+    /// How often the memory was written in place.
+    ///
+    /// # Panics
+    /// For inference tensors, which do not track it.
+    #[track_caller]
+    pub fn version(&self) -> u32 {
+        self.try_version().unwrap_or_else(|e| panic!("{e}"))
+    }
+
+    #[inline]
+    pub(crate) fn bump_version(&self) {
+        if self.flags() & (OWN_VERSION | INFERENCE) == 0 {
+            return self.0.storage.bump_version();
+        }
+        if self.is_inference() {
+            return;
+        }
+        if let Some(v) = self.extras().own_version.get() {
+            v.fetch_add(1, Relaxed);
+        }
+    }
+
+    pub(crate) fn set_version_counter(&self, to: u32) {
+        match self.extras_if_any().and_then(|e| e.own_version.get()) {
+            Some(v) => v.store(to, Relaxed),
+            None => self.0.storage.set_version(to),
+        }
+    }
+
+    /// Makes `alias`, a new tensor over the same memory, count versions together with this one.
+    #[inline]
+    pub(crate) fn share_version_with(&self, alias: &Tensor) {
+        if self.flags() & OWN_VERSION != 0
+            && let Some(v) = self.extras().own_version.get()
+        {
+            let _ = alias.extras().own_version.set(v.clone());
+            alias.set_flag(OWN_VERSION);
+        }
+    }
+
+    // ---- history at birth
+
+    /// Gives a tensor that nobody else has seen its history.
+    #[inline]
+    pub(crate) fn set_birth_history(&mut self, edge: Edge) {
+        match Arc::get_mut(&mut self.0) {
+            Some(inner) => inner.grad_fn = Some(edge),
+            None => {
+                *self.extras().history.lock().unwrap_or_else(|e| e.into_inner()) = Some(edge);
+                self.set_flag(REBASED);
+            }
+        }
+    }
+
+    #[inline]
+    pub(crate) fn birth_history(&self) -> Option<&Edge> {
+        self.0.grad_fn.as_ref()
+    }
+
+    /// A new handle to the same memory with another layout: no history, not tracked as a view, same version counter.
+    #[inline]
+    pub(crate) fn alias_with(&self, layout: Layout) -> Tensor {
+        let spec = Spec { layout, dtype: self.dtype(), device: self.device() };
+        let inference = self.flags() & INFERENCE;
+        let alias = Tensor(Arc::new(Inner {
+            storage: self.storage().clone(),
+            spec,
+            flags: AtomicU32::new(inference),
+            grad_fn: None,
+            extras: OnceLock::new(),
+        }));
+        self.share_version_with(&alias);
+        alias
+    }
+
+    /// Sizes of the dimensions, owned.
+    pub(crate) fn dims(&self) -> Dims {
+        Dims::from_slice(self.shape())
+    }
+
+    /// Fails unless the tensor has data to read.
+    #[inline]
+    pub(crate) fn need_data(&self, op: &'static str) -> Result<()> {
+        if self.is_meta() { Err(Error::from(ErrorKind::MetaData { op })) } else { Ok(()) }
+    }
+}
