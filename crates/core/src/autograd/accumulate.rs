@@ -149,14 +149,15 @@ impl Tensor {
                 };
                 if !grad_mode && fits && g.is_sole_owner() && g.flags() & crate::tensor::VIEW == 0 {
                     *slot = Some(g);
-                } else if grad_mode {
-                    *slot = Some(ops::formulas::clone_with_layout(&g, &self.grad_layout())?);
                 } else {
-                    let copy = ops::formulas::clone_with_layout(&g, &self.grad_layout())?;
-                    *slot = Some(copy);
+                    *slot = Some(ops::formulas::clone_with_layout(&g, &self.grad_layout())?);
                 }
             }
-            Some(old) if !grad_mode && (old.flags() & INFERENCE == 0 || state::is(state::INFERENCE)) && !old.requires_grad() => {
+            Some(old)
+                if !grad_mode
+                    && (old.flags() & INFERENCE == 0 || state::is(state::INFERENCE))
+                    && !old.requires_grad() =>
+            {
                 ops::formulas::add_in_place(old, &g)?;
             }
             Some(old) => {

@@ -1,0 +1,322 @@
+//! `backward` and `grad`: argument rules, seeds, batched gradients.
+
+use super::engine::{self, Run, Wanted};
+use super::node::{Edge, GradientEdge};
+use crate::warnings::warn;
+use crate::{DType, Error, ErrorKind, Result, Tensor, ops};
+use indexmap::IndexMap;
+use std::hash::Hash;
+use std::sync::Once;
+
+/// Something to differentiate, or to differentiate with respect to.
+#[derive(Clone)]
+pub enum Target {
+    /// A tensor.
+    Tensor(Tensor),
+    /// A place in the graph.
+    Edge(GradientEdge),
+}
+
+impl From<&Tensor> for Target {
+    fn from(t: &Tensor) -> Target {
+        Target::Tensor(t.clone())
+    }
+}
+impl From<Tensor> for Target {
+    fn from(t: Tensor) -> Target {
+        Target::Tensor(t)
+    }
+}
+impl From<GradientEdge> for Target {
+    fn from(e: GradientEdge) -> Target {
+        Target::Edge(e)
+    }
+}
+impl From<&GradientEdge> for Target {
+    fn from(e: &GradientEdge) -> Target {
+        Target::Edge(e.clone())
+    }
+}
+
+/// A list of targets: one, or an array, slice or vector of what converts to one.
+pub trait Targets {
+    /// The list.
+    fn into_targets(self) -> Vec<Target>;
+}
+impl Targets for &Tensor {
+    fn into_targets(self) -> Vec<Target> {
+        vec![self.into()]
+    }
+}
+impl Targets for &GradientEdge {
+    fn into_targets(self) -> Vec<Target> {
+        vec![self.into()]
+    }
+}
+impl<T: Into<Target>, const N: usize> Targets for [T; N] {
+    fn into_targets(self) -> Vec<Target> {
+        self.into_iter().map(Into::into).collect()
+    }
+}
+impl<T: Into<Target>> Targets for Vec<T> {
+    fn into_targets(self) -> Vec<Target> {
+        self.into_iter().map(Into::into).collect()
+    }
+}
+impl<'a, T> Targets for &'a [T]
+where
+    &'a T: Into<Target>,
+{
+    fn into_targets(self) -> Vec<Target> {
+        self.iter().map(Into::into).collect()
+    }
+}
+
+/// Options of [`backward`].
+#[derive(Clone, Default)]
+pub struct BackwardOptions {
+    /// One gradient per output; a missing one is an implicit 1 for outputs of one element. Surplus ones are ignored.
+    pub grad_tensors: Vec<Option<Tensor>>,
+    /// Keep saved values for another run; defaults to `create_graph`.
+    pub retain_graph: Option<bool>,
+    /// Record the run itself, for higher derivatives.
+    pub create_graph: bool,
+    /// Only these accumulate gradients.
+    pub inputs: Option<Vec<Target>>,
+}
+
+/// Options of [`grad`].
+#[derive(Clone, Default)]
+pub struct GradOptions {
+    /// One gradient per output; a missing one is an implicit 1 for outputs of one element.
+    pub grad_outputs: Vec<Option<Tensor>>,
+    /// Keep saved values for another run; defaults to `create_graph`.
+    pub retain_graph: Option<bool>,
+    /// Record the run itself, for higher derivatives.
+    pub create_graph: bool,
+    /// Unused inputs give `None` instead of an error; defaults to `materialize_grads`.
+    pub allow_unused: Option<bool>,
+    /// Unused inputs give zeros.
+    pub materialize_grads: bool,
+    /// The first dimension of every gradient is a batch; results get it too.
+    pub is_grads_batched: bool,
+}
+
+impl GradOptions {
+    /// For higher derivatives.
+    pub fn create_graph() -> GradOptions {
+        GradOptions { create_graph: true, ..Default::default() }
+    }
+}
+
+struct Seeded {
+    edge: Edge,
+    shape: Vec<usize>,
+    dtype: DType,
+}
+
+fn seeded(t: &Target, index: usize) -> Result<Seeded> {
+    match t {
+        Target::Tensor(t) => {
+            let edge = if t.requires_grad() { t.gradient_edge()? } else { None };
+            let edge = edge.ok_or_else(|| Error::from(ErrorKind::NoGradFn { index }))?;
+            Ok(Seeded { edge, shape: t.shape().to_vec(), dtype: t.dtype() })
+        }
+        Target::Edge(e) => {
+            let meta = &e.node.input_metadata()[e.output_nr];
+            let edge = Edge { node: e.node.clone(), slot: e.output_nr as u32 };
+            Ok(Seeded { edge, shape: meta.shape.to_vec(), dtype: meta.dtype })
+        }
+    }
+}
+
+/// Pairs every output with its seed. With `batched`, seeds have one dimension more and nothing is implied.
+fn roots(outputs: &[Target], grads: &[Option<Tensor>], batched: bool) -> Result<Vec<(Edge, Tensor)>> {
+    let mut list = Vec::with_capacity(outputs.len());
+    for (index, t) in outputs.iter().enumerate() {
+        let s = seeded(t, index)?;
+        let seed = match grads.get(index).and_then(Option::as_ref) {
+            Some(g) => {
+                let found = g.shape();
+                if batched && (found.is_empty() || found[1..] != s.shape[..]) {
+                    return Err(ErrorKind::BatchedGradShape { index, expected: s.shape, found: found.to_vec() }.into());
+                }
+                if !batched && found != &s.shape[..] {
+                    return Err(ErrorKind::GradShapeMismatch { index, expected: s.shape, found: found.to_vec() }.into());
+                }
+                if g.dtype().is_complex() != s.dtype.is_complex() {
+                    let (expected, found) = (s.dtype, g.dtype());
+                    return Err(ErrorKind::GradComplexMismatch { index, expected, found }.into());
+                }
+                if g.dtype() == s.dtype { g.clone() } else { ops::formulas::cast(g, s.dtype)? }
+            }
+            None => {
+                if s.shape.iter().product::<usize>() != 1 {
+                    return Err(ErrorKind::ImplicitGradNonScalar { shape: s.shape }.into());
+                }
+                if !s.dtype.is_floating_point() {
+                    return Err(ErrorKind::ImplicitGradNotReal { dtype: s.dtype }.into());
+                }
+                Tensor::try_full_spec(&s.shape, 1.0.into(), s.dtype)?
+            }
+        };
+        list.push((s.edge, seed));
+    }
+    Ok(list)
+}
+
+/// Computes gradients of `outputs` and accumulates them into the leaves.
+pub fn backward(outputs: impl Targets, options: &BackwardOptions) -> Result<()> {
+    let outputs = outputs.into_targets();
+    if options.inputs.as_ref().is_some_and(Vec::is_empty) {
+        return Err(ErrorKind::EmptyInputs.into());
+    }
+    let roots = roots(&outputs, &options.grad_tensors, false)?;
+    let wanted = match &options.inputs {
+        None => Wanted::All,
+        Some(inputs) => {
+            let mut nodes = Vec::new();
+            for t in inputs {
+                match t {
+                    Target::Tensor(t) => {
+                        t.try_retain_grad()?;
+                        nodes.extend(t.gradient_edge()?.map(|e| e.node));
+                    }
+                    Target::Edge(e) => nodes.push(e.node.clone()),
+                }
+            }
+            Wanted::Nodes(nodes)
+        }
+    };
+    if options.create_graph {
+        static ONCE: Once = Once::new();
+        let mut first = false;
+        ONCE.call_once(|| first = true);
+        if first || cfg!(test) {
+            warn(
+                "backward with create_graph makes a reference cycle between a leaf and its gradient, which leaks memory; \
+                 use grad() instead, or reset the gradients after use",
+            );
+        }
+    }
+    let keep_graph = options.retain_graph.unwrap_or(options.create_graph);
+    engine::run(Run { roots, keep_graph, create_graph: options.create_graph, wanted })?;
+    Ok(())
+}
+
+/// Computes gradients of `outputs` with respect to `inputs` and returns them, one per input.
+pub fn grad(outputs: impl Targets, inputs: impl Targets, options: &GradOptions) -> Result<Vec<Option<Tensor>>> {
+    let (outputs, inputs) = (outputs.into_targets(), inputs.into_targets());
+    if inputs.is_empty() {
+        return Err(ErrorKind::EmptyInputs.into());
+    }
+    if options.materialize_grads && options.allow_unused == Some(false) {
+        return Err(ErrorKind::MaterializeNeedsUnused.into());
+    }
+    let roots = roots(&outputs, &options.grad_outputs, options.is_grads_batched)?;
+    let mut edges = Vec::with_capacity(inputs.len());
+    for (index, t) in inputs.iter().enumerate() {
+        edges.push(match t {
+            Target::Tensor(t) => {
+                let e = if t.requires_grad() { t.gradient_edge()? } else { None };
+                e.ok_or_else(|| Error::from(ErrorKind::InputNoGrad { index }))?
+            }
+            Target::Edge(e) => Edge { node: e.node.clone(), slot: e.output_nr as u32 },
+        });
+    }
+    let keep_graph = options.retain_graph.unwrap_or(options.create_graph);
+    let mut grads = if options.is_grads_batched {
+        batched(roots, &edges, keep_graph, options.create_graph)?
+    } else {
+        let wanted = Wanted::Captures(edges);
+        engine::run(Run { roots, keep_graph, create_graph: options.create_graph, wanted })?
+    };
+    let allow_unused = options.allow_unused.unwrap_or(options.materialize_grads);
+    for (index, g) in grads.iter_mut().enumerate().filter(|(_, g)| g.is_none()) {
+        if !allow_unused {
+            return Err(ErrorKind::UnusedInput { index }.into());
+        }
+        if options.materialize_grads {
+            let Target::Tensor(t) = &inputs[index] else { return Err(ErrorKind::EdgeMaterialize { index }.into()) };
+            let zeros = Tensor::try_full_spec(t.shape(), 0.0.into(), t.dtype())?;
+            *g = Some(if options.create_graph { zeros.try_requires_grad_(true)? } else { zeros });
+        }
+    }
+    Ok(grads)
+}
+
+/// One run per batch entry; results are stacked.
+fn batched(
+    roots: Vec<(Edge, Tensor)>,
+    edges: &[Edge],
+    keep_graph: bool,
+    create_graph: bool,
+) -> Result<Vec<Option<Tensor>>> {
+    let n = roots.first().map_or(0, |(_, g)| g.shape()[0]);
+    let mut rows: Vec<Vec<Option<Tensor>>> = Vec::with_capacity(n);
+    for k in 0..n {
+        let one = roots
+            .iter()
+            .map(|(e, g)| Ok((e.clone(), ops::formulas::select(g, 0, k as i64)?)))
+            .collect::<Result<Vec<_>>>()?;
+        let keep = keep_graph || k + 1 < n;
+        rows.push(engine::run(Run {
+            roots: one,
+            keep_graph: keep,
+            create_graph,
+            wanted: Wanted::Captures(edges.to_vec()),
+        })?);
+    }
+    (0..edges.len())
+        .map(|i| {
+            let column: Vec<Option<Tensor>> = rows.iter().map(|r| r[i].clone()).collect();
+            match column.iter().flatten().next().cloned() {
+                None => Ok(None),
+                Some(like) => {
+                    let full = column
+                        .into_iter()
+                        .map(|t| t.map_or_else(|| Tensor::try_full_spec(like.shape(), 0.0.into(), like.dtype()), Ok))
+                        .collect::<Result<Vec<_>>>()?;
+                    ops::formulas::stack(&full).map(Some)
+                }
+            }
+        })
+        .collect()
+}
+
+/// [`grad`] with named inputs: the result has the same keys.
+pub fn grad_map<K: Hash + Eq + Clone>(
+    outputs: impl Targets,
+    inputs: &IndexMap<K, Tensor>,
+    options: &GradOptions,
+) -> Result<IndexMap<K, Option<Tensor>>> {
+    let list: Vec<Target> = inputs.values().map(Target::from).collect();
+    let grads = grad(outputs, list, options)?;
+    Ok(inputs.keys().cloned().zip(grads).collect())
+}
+
+impl Tensor {
+    /// Computes gradients of this tensor (of one element) and accumulates them into the leaves.
+    ///
+    /// # Panics
+    /// If it does not require grad, has several elements, or a node or hook fails; see [`Tensor::try_backward`].
+    #[track_caller]
+    pub fn backward(&self) {
+        self.try_backward(&BackwardOptions::default()).unwrap_or_else(|e| panic!("{e}"))
+    }
+
+    /// [`backward`] of this tensor.
+    pub fn try_backward(&self, options: &BackwardOptions) -> Result<()> {
+        backward(self, options)
+    }
+
+    /// Backward with a gradient of this tensor's shape.
+    ///
+    /// # Panics
+    /// As [`Tensor::backward`].
+    #[track_caller]
+    pub fn backward_with(&self, gradient: &Tensor) {
+        let options = BackwardOptions { grad_tensors: vec![Some(gradient.clone())], ..Default::default() };
+        self.try_backward(&options).unwrap_or_else(|e| panic!("{e}"))
+    }
+}

@@ -1,0 +1,534 @@
+//! The engine: one run of a graph from its roots, node by node in descending sequence number.
+//!
+//! No hashing and no reference counting per node: edges never change after birth, so a run borrows the graph from its
+//! roots, and each node carries a stamp (task id, index into this run's table). A node that another running backward has
+//! stamped falls back to a map, so several threads may differentiate one graph at once. Nothing here recurses; a backward
+//! started inside a node or hook is a nested run, moved to another thread before the stack gets deep.
+
+use super::hooks;
+use super::node::{Edge, Gradients, Needs, Node};
+use super::{anomaly, mode};
+use crate::{Error, ErrorKind, Result, Tensor, ops, state};
+use firebrand_kernels::shared::Arc;
+use std::cell::{Cell, RefCell};
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
+use std::sync::atomic::{AtomicU32, Ordering::*};
+use std::sync::{Arc as StdArc, Mutex};
+
+/// Nested runs on one stack before the next continues on another thread.
+const MAX_DEPTH: u32 = 60;
+
+/// What a run is for.
+pub(crate) enum Wanted {
+    /// Every leaf that the roots reach.
+    All,
+    /// Only these nodes (and what leads to them) run.
+    Nodes(Vec<Arc<Node>>),
+    /// The gradients that arrive at these edges are returned.
+    Captures(Vec<Edge>),
+}
+
+/// One run to be made.
+pub(crate) struct Run {
+    pub(crate) roots: Vec<(Edge, Tensor)>,
+    pub(crate) keep_graph: bool,
+    pub(crate) create_graph: bool,
+    pub(crate) wanted: Wanted,
+}
+
+type Callback = Box<dyn FnOnce() -> Result<()> + Send>;
+
+/// What queries from inside hooks may know of the current run.
+pub(crate) struct TaskInfo {
+    id: u32,
+    is_capture: bool,
+    contested: HashMap<usize, u32>,
+    /// Per node of the run: bit 0 if it is executed, bit 1 if something is captured there. Empty: all run.
+    state: Vec<u8>,
+    roots: Vec<Arc<Node>>,
+    callbacks: Mutex<Vec<Callback>>,
+}
+
+const EXECUTE: u8 = 1;
+const CAPTURE: u8 = 2;
+
+thread_local! {
+    static CURRENT: RefCell<Vec<StdArc<TaskInfo>>> = const { RefCell::new(Vec::new()) };
+    static DEPTH: Cell<u32> = const { Cell::new(0) };
+}
+
+fn current() -> Option<StdArc<TaskInfo>> {
+    CURRENT.with_borrow(|c| c.last().cloned())
+}
+
+/// The id of the backward run this thread is in; -1 outside. Ids count up by one over all runs.
+pub fn current_graph_task_id() -> i64 {
+    current().map_or(-1, |t| i64::from(t.id))
+}
+
+/// Runs `f` at the end of the current backward pass, in the order of the calls. `f` may queue more.
+pub fn queue_callback(f: impl FnOnce() -> Result<()> + Send + 'static) -> Result<()> {
+    let task = current().ok_or_else(|| Error::from(ErrorKind::CallbackOutsideBackward))?;
+    task.callbacks.lock().unwrap_or_else(|e| e.into_inner()).push(Box::new(f));
+    Ok(())
+}
+
+impl TaskInfo {
+    fn index_of(&self, node: &Node) -> Option<u32> {
+        let s = node.stamp.load(Relaxed);
+        if (s >> 32) as u32 == self.id {
+            return Some(s as u32);
+        }
+        self.contested.get(&address(node)).copied()
+    }
+}
+
+/// Whether the current run executes this node (hooks ask).
+pub fn will_engine_execute_node(node: &Arc<Node>) -> Result<bool> {
+    let task = current().ok_or_else(|| Error::from(ErrorKind::NotInBackward))?;
+    if task.is_capture && node.variable().is_some() {
+        return Err(ErrorKind::LeafInGradCall.into());
+    }
+    let Some(i) = task.index_of(node) else { return Ok(false) };
+    Ok(task.state.is_empty() || task.state[i as usize] != 0)
+}
+
+/// The nodes the current run executes, in order. Needs multithreading to be off.
+pub fn current_graph_task_execution_order() -> Result<Vec<Arc<Node>>> {
+    let task = current().ok_or_else(|| Error::from(ErrorKind::NotInBackward))?;
+    if mode::is_multithreading_enabled() {
+        return Err(ErrorKind::MultithreadingMustBeOff.into());
+    }
+    let wanted = |n: &Arc<Node>| {
+        task.state.is_empty() || task.index_of(n).is_some_and(|i| task.state[i as usize] & EXECUTE != 0)
+    };
+    let mut waiting: HashMap<usize, usize> = HashMap::new();
+    let mut seen: HashMap<usize, ()> = HashMap::new();
+    let mut list: Vec<&Arc<Node>> = Vec::new();
+    for r in &task.roots {
+        *waiting.entry(address(r)).or_default() += 1;
+        if seen.insert(address(r), ()).is_none() {
+            list.push(r)
+        }
+    }
+    let mut at = 0;
+    while at < list.len() {
+        for e in list[at].edges().iter().flatten() {
+            *waiting.entry(address(&e.node)).or_default() += 1;
+            if seen.insert(address(&e.node), ()).is_none() {
+                list.push(&e.node)
+            }
+        }
+        at += 1;
+    }
+    let mut ready: BinaryHeap<(u64, Reverse<usize>)> = BinaryHeap::new();
+    let position: HashMap<usize, usize> = list.iter().enumerate().map(|(i, n)| (address(n), i)).collect();
+    let mut arrive = |n: &Node, ready: &mut BinaryHeap<(u64, Reverse<usize>)>| {
+        if let Some(w) = waiting.get_mut(&address(n)) {
+            *w -= 1;
+            if *w == 0 {
+                ready.push((n.sequence_nr(), Reverse(position[&address(n)])))
+            }
+        }
+    };
+    task.roots.iter().for_each(|r| arrive(r, &mut ready));
+    let mut order = Vec::new();
+    while let Some((_, Reverse(i))) = ready.pop() {
+        if wanted(list[i]) {
+            order.push(list[i].clone());
+        }
+        list[i].edges().iter().flatten().for_each(|e| arrive(&e.node, &mut ready));
+    }
+    Ok(order)
+}
+
+#[inline]
+fn address(node: &Node) -> usize {
+    std::ptr::from_ref(node) as usize
+}
+
+struct Entry<'g> {
+    node: &'g Arc<Node>,
+    waiting: u32,
+    grads: Gradients,
+}
+
+/// The nodes of one run. Stamps are taken back when it is dropped, also on error and unwind.
+struct Table<'g> {
+    id: u32,
+    entries: Vec<Entry<'g>>,
+    contested: HashMap<usize, u32>,
+}
+
+impl<'g> Table<'g> {
+    /// Index of a node in this run, if it has one.
+    #[inline]
+    fn find(&self, node: &Node) -> Option<u32> {
+        let s = node.stamp.load(Relaxed);
+        if (s >> 32) as u32 == self.id {
+            return Some(s as u32);
+        }
+        // Not `s == 0`: the other backward may have finished since this run met its stamp.
+        if self.contested.is_empty() {
+            return None;
+        }
+        self.contested.get(&address(node)).copied()
+    }
+
+    /// Index of a node, giving it one on first sight.
+    #[inline]
+    fn enter(&mut self, node: &'g Arc<Node>) -> u32 {
+        if let Some(i) = self.find(node) {
+            return i;
+        }
+        let i = self.entries.len() as u32;
+        self.entries.push(Entry { node, waiting: 0, grads: Gradients::new() });
+        let mine = u64::from(self.id) << 32 | u64::from(i);
+        if node.stamp.compare_exchange(0, mine, Relaxed, Relaxed).is_err() {
+            self.contested.insert(address(node), i);
+        }
+        i
+    }
+
+    /// Counts, for every reachable node, how many gradients it must wait for. The table doubles as the work list.
+    fn discover(&mut self, roots: &'g [(Edge, Tensor)]) {
+        for (e, _) in roots {
+            let i = self.enter(&e.node);
+            self.entries[i as usize].waiting += 1;
+        }
+        let mut at = 0;
+        while at < self.entries.len() {
+            let node = self.entries[at].node;
+            for e in node.edges().iter().flatten() {
+                let i = self.enter(&e.node);
+                self.entries[i as usize].waiting += 1;
+            }
+            at += 1;
+        }
+    }
+
+    /// Which nodes run: those wanted, and all that lead to them. Iterative depth-first walk, children first.
+    fn mark(&self, mut state: Vec<u8>, roots: &[(Edge, Tensor)]) -> Vec<u8> {
+        let mut done = vec![false; self.entries.len()];
+        let mut stack: Vec<(u32, usize)> = Vec::new();
+        for (e, _) in roots {
+            let i = self.find(&e.node).expect("roots are in the table");
+            if !std::mem::replace(&mut done[i as usize], true) {
+                stack.push((i, 0));
+            }
+            while let Some((i, k)) = stack.pop() {
+                let edges = self.entries[i as usize].node.edges();
+                match edges.get(k) {
+                    None => {
+                        let leads = edges.iter().flatten().any(|e| {
+                            self.find(&e.node).is_some_and(|c| state[c as usize] != 0)
+                        });
+                        if leads {
+                            state[i as usize] |= EXECUTE
+                        }
+                    }
+                    Some(e) => {
+                        stack.push((i, k + 1));
+                        if let Some(e) = e {
+                            let c = self.find(&e.node).expect("the counting pass saw every edge");
+                            if !std::mem::replace(&mut done[c as usize], true) {
+                                stack.push((c, 0));
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        state
+    }
+}
+
+impl Drop for Table<'_> {
+    fn drop(&mut self) {
+        for e in &self.entries {
+            if (e.node.stamp.load(Relaxed) >> 32) as u32 == self.id {
+                e.node.stamp.store(0, Relaxed)
+            }
+        }
+    }
+}
+
+/// Makes a run; returns the captured gradients in the order of `Wanted::Captures`.
+pub(crate) fn run(run: Run) -> Result<Vec<Option<Tensor>>> {
+    struct Depth;
+    impl Drop for Depth {
+        fn drop(&mut self) {
+            DEPTH.set(DEPTH.get() - 1)
+        }
+    }
+    if DEPTH.get() < MAX_DEPTH {
+        DEPTH.set(DEPTH.get() + 1);
+        let _depth = Depth;
+        return run_here(run);
+    }
+    // Too deep for this stack: continue on a fresh one, in the same state.
+    let (here, tasks) = (state::ThreadState::capture(), CURRENT.with_borrow(Clone::clone));
+    let worker = std::thread::Builder::new().name("firebrand-backward".into()).spawn(move || {
+        CURRENT.with_borrow_mut(|c| *c = tasks);
+        here.run(|| self::run(run))
+    });
+    let failed = |message: String| Error::from(ErrorKind::EngineThread { message });
+    worker.map_err(|e| failed(e.to_string()))?.join().unwrap_or_else(|_| Err(failed("a node or hook panicked".into())))
+}
+
+fn next_task_id() -> u32 {
+    static IDS: AtomicU32 = AtomicU32::new(0);
+    loop {
+        let id = IDS.fetch_add(1, Relaxed).wrapping_add(1);
+        if id != 0 {
+            return id;
+        }
+    }
+}
+
+fn run_here(run: Run) -> Result<Vec<Option<Tensor>>> {
+    let mut table = Table { id: next_task_id(), entries: Vec::with_capacity(32), contested: HashMap::new() };
+    table.discover(&run.roots);
+
+    // (node index, slot, place in the answer)
+    let mut captures: Vec<(u32, u32, usize)> = Vec::new();
+    let mut marks = Vec::new();
+    let mut answer = Vec::new();
+    match &run.wanted {
+        Wanted::All => {}
+        Wanted::Nodes(nodes) => {
+            marks = vec![0; table.entries.len()];
+            nodes.iter().filter_map(|n| table.find(n)).for_each(|i| marks[i as usize] |= EXECUTE);
+            marks = table.mark(marks, &run.roots);
+        }
+        Wanted::Captures(edges) => {
+            marks = vec![0; table.entries.len()];
+            answer = vec![None; edges.len()];
+            for (k, e) in edges.iter().enumerate() {
+                if let Some(i) = table.find(&e.node) {
+                    marks[i as usize] |= CAPTURE;
+                    captures.push((i, e.slot, k));
+                }
+            }
+            marks = table.mark(marks, &run.roots);
+        }
+    }
+    let info = StdArc::new(TaskInfo {
+        id: table.id,
+        is_capture: matches!(run.wanted, Wanted::Captures(_)),
+        contested: table.contested.clone(),
+        state: marks,
+        roots: run.roots.iter().map(|(e, _)| e.node.clone()).collect(),
+        callbacks: Mutex::new(Vec::new()),
+    });
+    struct Leave;
+    impl Drop for Leave {
+        fn drop(&mut self) {
+            CURRENT.with_borrow_mut(|c| c.pop());
+        }
+    }
+    CURRENT.with_borrow_mut(|c| c.push(info.clone()));
+    let _leave = Leave;
+
+    {
+        let _mode = mode::grad_mode(run.create_graph);
+        let mut ready: BinaryHeap<(u64, Reverse<u32>)> = BinaryHeap::with_capacity(16);
+        for (e, seed) in &run.roots {
+            let i = table.find(&e.node).expect("roots are in the table");
+            deliver(&mut table.entries[i as usize], e.slot, Some(seed.clone()))?;
+            arrived(&mut table.entries[i as usize], i, &mut ready);
+        }
+        while let Some((_, Reverse(i))) = ready.pop() {
+            let mark = info.state.get(i as usize).copied();
+            if mark == Some(0) {
+                continue;
+            }
+            evaluate(&mut table, i, mark, &info, &run, &captures, &mut answer, &mut ready)?;
+        }
+    }
+    // Callbacks see finished gradients and the caller's modes; one may queue more.
+    let mut next = 0;
+    loop {
+        let batch = std::mem::take(&mut *info.callbacks.lock().unwrap_or_else(|e| e.into_inner()));
+        if batch.is_empty() {
+            break;
+        }
+        next += batch.len();
+        for f in batch {
+            f()?;
+        }
+    }
+    let _ = next;
+    Ok(answer)
+}
+
+#[inline]
+fn arrived(entry: &mut Entry<'_>, i: u32, ready: &mut BinaryHeap<(u64, Reverse<u32>)>) {
+    entry.waiting -= 1;
+    if entry.waiting == 0 {
+        ready.push((entry.node.sequence_nr(), Reverse(i)))
+    }
+}
+
+/// Adds a gradient to the buffer of a node.
+#[inline]
+fn deliver(entry: &mut Entry<'_>, slot: u32, g: Option<Tensor>) -> Result<()> {
+    let Some(g) = g else { return Ok(()) };
+    let slot = slot as usize;
+    if entry.grads.len() <= slot {
+        entry.grads.resize(slot + 1, None)
+    }
+    entry.grads[slot] = Some(match entry.grads[slot].take() {
+        None => g,
+        Some(old) => add_into(old, g)?,
+    });
+    Ok(())
+}
+
+/// The sum, in the memory of the first if nobody else can see it and no graph is wanted.
+fn add_into(mut old: Tensor, g: Tensor) -> Result<Tensor> {
+    if !state::is(state::GRAD | state::LAYERS | state::INNER | state::DUAL)
+        && old.shape() == g.shape()
+        && old.dtype() == g.dtype()
+        && !old.is_view()
+        && old.layout().is_non_overlapping_and_dense()
+        && old.is_sole_owner()
+    {
+        ops::formulas::add_in_place(&old, &g)?;
+        return Ok(old);
+    }
+    ops::formulas::add_tensors(&old, &g)
+}
+
+#[inline]
+fn evaluate(
+    table: &mut Table<'_>,
+    i: u32,
+    mark: Option<u8>,
+    info: &TaskInfo,
+    run: &Run,
+    captures: &[(u32, u32, usize)],
+    answer: &mut [Option<Tensor>],
+    ready: &mut BinaryHeap<(u64, Reverse<u32>)>,
+) -> Result<()> {
+    let entry = &mut table.entries[i as usize];
+    let node = entry.node;
+    let mut grads = std::mem::take(&mut entry.grads);
+    if grads.len() < node.input_metadata().len() {
+        grads.resize(node.input_metadata().len(), None)
+    }
+    hooks::run_tensor_pre_hooks(node, &mut grads)?;
+    if let Some(m) = mark {
+        if m & CAPTURE != 0 {
+            for (_, slot, k) in captures.iter().filter(|c| c.0 == i) {
+                answer[*k] = grads[*slot as usize].clone();
+            }
+        }
+        if m & EXECUTE == 0 {
+            return Ok(());
+        }
+    }
+    hooks::run_pre_hooks(node, &mut grads)?;
+
+    let mut unwanted = 0u64;
+    if mark.is_some() {
+        for (k, e) in node.edges().iter().enumerate().take(64) {
+            if let Some(e) = e
+                && table.find(&e.node).is_none_or(|c| info.state[c as usize] == 0)
+            {
+                unwanted |= 1 << k;
+            }
+        }
+    }
+    let keep_incoming = hooks::has_post_hooks(node).then(|| grads.clone());
+    let anomaly_on = state::is(state::ANOMALY);
+    let outs = {
+        let _executing = anomaly_on.then(|| anomaly::executing(node));
+        node.formula.apply(node, grads, &Needs::without(node.edges(), unwanted))
+    };
+    let result = outs.and_then(|mut outs| {
+        validate(node, &mut outs)?;
+        if let Some(incoming) = &keep_incoming {
+            hooks::run_post_hooks(node, &mut outs, incoming)?;
+        }
+        if !run.keep_graph {
+            node.formula.release();
+        }
+        if anomaly_on && state::is(state::CHECK_NAN) {
+            for (k, g) in outs.iter().enumerate() {
+                if g.as_ref().map_or(Ok(false), ops::formulas::has_nan)? {
+                    return Err(ErrorKind::NanGradient { node: node.name().to_string(), output: k }.into());
+                }
+            }
+        }
+        Ok(outs)
+    });
+    let outs = match result {
+        Ok(outs) => outs,
+        Err(e) => {
+            if anomaly_on {
+                anomaly::report(node);
+            }
+            return Err(e);
+        }
+    };
+    for (edge, g) in node.edges().iter().zip(outs) {
+        let Some(edge) = edge else { continue };
+        let c = table.find(&edge.node).expect("the counting pass saw every edge");
+        if info.state.get(c as usize) == Some(&0) {
+            continue;
+        }
+        let target = &mut table.entries[c as usize];
+        deliver(target, edge.slot, g)?;
+        arrived(target, c, ready);
+    }
+    Ok(())
+}
+
+/// Results must look like what the next nodes expect: summed down to its shape, cast to its dtype.
+#[inline]
+fn validate(node: &Arc<Node>, outs: &mut Gradients) -> Result<()> {
+    let edges = node.edges();
+    if outs.len() != edges.len() {
+        if node.variable().is_some() {
+            return Ok(());
+        }
+        return Err(ErrorKind::NodeGradCount {
+            node: node.name().to_string(),
+            expected: edges.len(),
+            found: outs.len(),
+        }
+        .into());
+    }
+    for (k, (edge, out)) in edges.iter().zip(outs.iter_mut()).enumerate() {
+        let (Some(edge), Some(g)) = (edge, out.as_ref()) else {
+            if edge.is_none() {
+                *out = None
+            }
+            continue;
+        };
+        let Some(meta) = edge.node.input_metadata().get(edge.slot as usize) else { continue };
+        if g.shape() != &meta.shape[..] {
+            if !ops::shape::is_expandable_to(&meta.shape, g.shape()) {
+                return Err(ErrorKind::FnGradShape {
+                    function: node.name().to_string(),
+                    position: k,
+                    expected: meta.shape.to_vec(),
+                    found: g.shape().to_vec(),
+                }
+                .into());
+            }
+            *out = Some(ops::formulas::sum_to_size(g, &meta.dims())?);
+        }
+        if let Some(g) = out.as_ref()
+            && g.dtype() != meta.dtype
+        {
+            if g.dtype().is_complex() && !meta.dtype.is_complex() {
+                return Err(ErrorKind::FnGradComplex { function: node.name().to_string(), position: k }.into());
+            }
+            *out = Some(ops::formulas::cast(g, meta.dtype)?);
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,179 @@
+//! Forward mode: tensors that carry a tangent while a dual level is active.
+//!
+//! One level exists at a time. The tangent lives with the tensor; leaving the level erases every tangent made in it. A view
+//! and its base share tangents: a view without one of its own shows the region of its base's.
+
+use crate::state::{self, ModeGuard};
+use crate::tensor::TANGENT;
+use crate::{Error, ErrorKind, Result, Tensor, ops};
+use crate::tensor::WeakTensor;
+use std::cell::RefCell;
+
+thread_local! {
+    /// Tensors that got a tangent at the active level; None outside a level.
+    static LEVEL: RefCell<Option<Vec<WeakTensor>>> = const { RefCell::new(None) };
+}
+
+/// Enters the dual level; an error if one is active.
+pub fn enter_dual_level() -> Result<u32> {
+    LEVEL.with_borrow_mut(|l| match l {
+        Some(_) => Err(Error::from(ErrorKind::NestedDualLevel)),
+        None => {
+            *l = Some(Vec::new());
+            Ok(())
+        }
+    })?;
+    state::set_word(state::word() | state::DUAL);
+    Ok(0)
+}
+
+/// Leaves the dual level and erases its tangents.
+pub fn exit_dual_level(level: Option<u32>) -> Result<()> {
+    let active = LEVEL.with_borrow(|l| l.is_some().then_some(0));
+    if active.is_none() || level.is_some_and(|l| Some(l) != active) {
+        let found = level.unwrap_or(0);
+        return Err(ErrorKind::DualLevelOrder { expected: active, found }.into());
+    }
+    state::set_word(state::word() & !state::DUAL);
+    let tensors = LEVEL.with_borrow_mut(Option::take).unwrap_or_default();
+    for t in tensors.iter().filter_map(WeakTensor::upgrade) {
+        t.clear_flag(TANGENT);
+        let old = t.extras().tangent.lock().unwrap_or_else(|e| e.into_inner()).take();
+        drop(old);
+    }
+    Ok(())
+}
+
+/// Runs `f` in a dual level.
+pub fn dual_level<R>(f: impl FnOnce() -> R) -> Result<R> {
+    struct Exit;
+    impl Drop for Exit {
+        fn drop(&mut self) {
+            let _ = exit_dual_level(None);
+        }
+    }
+    enter_dual_level()?;
+    let _exit = Exit;
+    Ok(f())
+}
+
+fn level_active() -> bool {
+    LEVEL.with_borrow(Option::is_some)
+}
+
+/// An alias of `primal` that carries `tangent`.
+pub fn make_dual(primal: &Tensor, tangent: &Tensor) -> Result<Tensor> {
+    if !level_active() {
+        return Err(ErrorKind::NoDualLevel.into());
+    }
+    for t in [primal, tangent] {
+        if !t.dtype().is_differentiable() {
+            return Err(ErrorKind::DualDtype { dtype: t.dtype() }.into());
+        }
+        if self::tangent(t).is_some() {
+            return Err(ErrorKind::DualTwice.into());
+        }
+    }
+    if primal.shape() != tangent.shape() {
+        let (expected, found) = (primal.shape().to_vec(), tangent.shape().to_vec());
+        return Err(ErrorKind::DualShape { expected, found }.into());
+    }
+    let dual = {
+        let _off = ModeGuard::new(0, state::DUAL);
+        ops::formulas::view_of_all(primal)?
+    };
+    let tangent = if primal.layout().is_non_overlapping_and_dense() && primal.strides() != tangent.strides() {
+        ops::formulas::clone_with_layout(tangent, &primal.layout().dense_like())?
+    } else {
+        tangent.clone()
+    };
+    attach(&dual, tangent);
+    Ok(dual)
+}
+
+/// The primal (without tangent) and the tangent of a tensor; no tangent outside a level.
+pub fn unpack_dual(t: &Tensor) -> Result<(Tensor, Option<Tensor>)> {
+    if !level_active() {
+        return Ok((t.clone(), None));
+    }
+    let primal = {
+        let _off = ModeGuard::new(0, state::DUAL);
+        ops::formulas::view_of_all(t)?
+    };
+    Ok((primal, tangent(t)))
+}
+
+/// The tangent a tensor carries.
+pub(crate) fn tangent(t: &Tensor) -> Option<Tensor> {
+    if t.flags() & TANGENT != 0 {
+        return t.extras().tangent.lock().unwrap_or_else(|e| e.into_inner()).clone();
+    }
+    // Written through its base after the view was made.
+    let base = t.base()?;
+    if base.flags() & TANGENT == 0 {
+        return None;
+    }
+    let whole = base.extras().tangent.lock().unwrap_or_else(|e| e.into_inner()).clone()?;
+    ops::formulas::region_of(&whole, base.layout(), t.layout()).ok()
+}
+
+/// Whether some tensor carries a tangent.
+pub(crate) fn any_tangent(ts: &[&Tensor]) -> bool {
+    ts.iter().any(|t| tangent(t).is_some())
+}
+
+/// The tangent, or zeros.
+pub(crate) fn tangent_or_zeros(t: &Tensor) -> Result<Tensor> {
+    tangent(t).map_or_else(|| ops::formulas::zeros_like_primal(t), Ok)
+}
+
+fn attach(t: &Tensor, tangent: Tensor) {
+    *t.extras().tangent.lock().unwrap_or_else(|e| e.into_inner()) = Some(tangent);
+    t.set_flag(TANGENT);
+    LEVEL.with_borrow_mut(|l| {
+        if let Some(list) = l {
+            list.push(t.downgrade())
+        }
+    });
+}
+
+/// Gives the result of an op its tangent.
+pub(crate) fn set_tangent(result: &Tensor, tangent: Tensor) -> Result<()> {
+    if !result.dtype().is_differentiable() {
+        return Ok(());
+    }
+    let tangent = if tangent.dtype() != result.dtype() { ops::formulas::cast(&tangent, result.dtype())? } else { tangent };
+    let tangent =
+        if tangent.shape() != result.shape() { ops::formulas::expand_to(&tangent, result.shape())? } else { tangent };
+    attach(result, tangent);
+    Ok(())
+}
+
+/// Gives a tensor that was written in place its new tangent: in the memory of the old one, so that views see it.
+pub(crate) fn set_tangent_inplace(target: &Tensor, new: Tensor) -> Result<()> {
+    let _off = ModeGuard::new(0, state::DUAL);
+    match tangent(target) {
+        Some(old) => {
+            if !old.is_same(&new) {
+                ops::copy_(&old, &new, false)?;
+            }
+            Ok(())
+        }
+        None => match target.base() {
+            Some(base) => {
+                // The base gets a zero tangent first; the region of it is what was written.
+                let zeros = ops::formulas::zeros_with_layout(base)?;
+                let region = ops::formulas::region_of(&zeros, base.layout(), target.layout())?;
+                ops::copy_(&region, &new, false)?;
+                attach(base, zeros);
+                Ok(())
+            }
+            None => {
+                let own = ops::formulas::zeros_with_layout(target)?;
+                ops::copy_(&own, &new, false)?;
+                attach(target, own);
+                Ok(())
+            }
+        },
+    }
+}

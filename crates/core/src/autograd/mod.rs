@@ -1,0 +1,27 @@
+//! Reverse-mode automatic differentiation: the graph, its engine, hooks, saved tensors, modes and forward mode.
+
+pub mod accumulate;
+pub mod anomaly;
+pub mod api;
+pub mod engine;
+pub mod forward;
+pub mod hooks;
+pub mod mode;
+pub mod node;
+pub(crate) mod record;
+pub mod saved;
+pub mod view;
+
+pub use anomaly::{detect_anomaly, is_anomaly_enabled, set_detect_anomaly};
+pub use api::{BackwardOptions, GradOptions, Target, Targets, backward, grad, grad_map};
+pub use engine::{
+    current_graph_task_execution_order, current_graph_task_id, queue_callback, will_engine_execute_node,
+};
+pub use forward::{dual_level, enter_dual_level, exit_dual_level, make_dual, unpack_dual};
+pub use hooks::{HookGuard, HookResult, RemovableHandle, node_creation_hook};
+pub use mode::{
+    EnableGrad, InferenceMode, NoGrad, enable_grad, enforce_grad_layout_policy, inference_mode, is_grad_enabled,
+    is_inference_mode_enabled, is_multithreading_enabled, no_grad, set_grad_enabled, set_multithreading_enabled,
+};
+pub use node::{Backward, Edge, Edges, GradientEdge, Gradients, InputMetadata, Needs, Node, get_gradient_edge};
+pub use saved::{SavedHooks, SavedTensor, SavedValue};
