@@ -1,1 +1,35 @@
-//! firebrand core.
+//! Tensors, op dispatch and PyTorch's autograd engine.
+//!
+//! What happens when an op is called: a generated function (`ops::generated`) tests one thread-local word (`state`),
+//! asks the op's shape function (`ops::shape`), runs a kernel (`ops::cpu`), and records a node (`autograd`) if gradients
+//! are wanted. This crate knows no graphs as data, no file formats and no terminals.
+#![forbid(unsafe_code)]
+
+pub mod autograd;
+mod convert;
+mod create;
+mod device;
+pub mod dispatch;
+pub mod dtype;
+mod error;
+pub mod layout;
+mod operators;
+pub mod ops;
+mod print;
+pub mod random;
+mod scalar;
+pub mod state;
+pub mod sym;
+mod tensor;
+mod warnings;
+
+pub use create::TensorOptions;
+pub use device::Device;
+pub use error::{Class, Error, ErrorKind, Result};
+pub use firebrand_kernels::parallel::{num_threads, set_num_threads};
+pub use firebrand_kernels::{DType, Element, MemoryStats, bf16, empty_cache, f16, memory_stats, reset_peak_memory};
+pub use layout::Layout;
+pub use scalar::Scalar;
+pub use sym::{IntoSizes, SymInt};
+pub use tensor::{Spec, Tensor, WeakTensor};
+pub use warnings::collect_warnings;

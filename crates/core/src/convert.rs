@@ -1,0 +1,107 @@
+//! Reading tensors back: single numbers, vectors, the data without history.
+
+use crate::layout::Layout;
+use crate::tensor::OWN_VERSION;
+use crate::{DType, Element, Error, Result, Scalar, Spec, Tensor};
+use firebrand_kernels::{bf16, copy, f16};
+use std::sync::atomic::AtomicU32;
+
+impl Tensor {
+    /// The elements, row by row, converted to `T`.
+    pub fn try_to_vec<T: Element + Default>(&self) -> Result<Vec<T>> {
+        self.need_data("to_vec")?;
+        let mut out = vec![T::default(); self.numel()];
+        copy::read_slice(self.access().view(), &mut out);
+        Ok(out)
+    }
+
+    /// The elements, row by row, converted to `T`.
+    ///
+    /// # Panics
+    /// On the meta device.
+    #[track_caller]
+    pub fn to_vec<T: Element + Default>(&self) -> Vec<T> {
+        self.try_to_vec().unwrap_or_else(|e| panic!("{e}"))
+    }
+
+    /// The one element, converted to `T`.
+    pub fn try_item<T: Element + Default>(&self) -> Result<T> {
+        if self.numel() != 1 {
+            let m = format!("a tensor of shape {:?} has {} elements; only one can be read as a number", self.shape(), self.numel());
+            return Err(Error::argument("item", m));
+        }
+        Ok(self.try_to_vec()?[0])
+    }
+
+    /// The one element, converted to `T`.
+    ///
+    /// # Panics
+    /// If there is not exactly one.
+    #[track_caller]
+    pub fn item<T: Element + Default>(&self) -> T {
+        self.try_item().unwrap_or_else(|e| panic!("{e}"))
+    }
+
+    /// The one element as a number of its own kind.
+    pub fn try_scalar_value(&self) -> Result<Scalar> {
+        Ok(match self.dtype() {
+            DType::Bool => Scalar::Bool(self.try_item()?),
+            d if d.is_integer() => Scalar::Int(self.try_item()?),
+            DType::F16 => Scalar::Float(self.try_item::<f16>()?.to_f64()),
+            DType::BF16 => Scalar::Float(self.try_item::<bf16>()?.to_f64()),
+            _ => Scalar::Float(self.try_item()?),
+        })
+    }
+
+    /// An alias over the same memory, without history and with a version counter of its own: writes through it are not
+    /// seen by any check.
+    pub fn data(&self) -> Tensor {
+        let alias = Tensor::from_parts(
+            self.storage().clone(),
+            Spec { layout: self.layout().clone(), dtype: self.dtype(), device: self.device() },
+            OWN_VERSION,
+        );
+        let _ = alias.extras().own_version.set(std::sync::Arc::new(AtomicU32::new(0)));
+        alias
+    }
+
+    /// Puts the data of another tensor in the place of this one's. Flags, hooks and version stay.
+    pub fn set_data(&self, other: &Tensor) {
+        self.replace_data(other.storage().clone(), other.spec().clone());
+    }
+
+    /// A copy of a leaf with its gradient; computed tensors are refused.
+    pub fn try_deep_copy(&self) -> Result<Tensor> {
+        if !self.is_leaf() {
+            return Err(crate::ErrorKind::DeepCopyNonLeaf.into());
+        }
+        let copy_of = |t: &Tensor| -> Result<Tensor> {
+            let layout = if t.layout().is_non_overlapping_and_dense() {
+                t.layout().dense_like()
+            } else {
+                Layout::contiguous(t.shape())
+            };
+            let out = Tensor::try_empty(Spec { layout, dtype: t.dtype(), device: t.device() })?;
+            if !t.is_meta() {
+                copy::copy(t.access().view(), out.access().view_mut());
+            }
+            Ok(out)
+        };
+        let out = copy_of(self)?;
+        out.try_set_requires_grad(self.requires_grad())?;
+        if let Some(g) = self.extras_if_any().and_then(|e| e.grad.lock().unwrap_or_else(|e| e.into_inner()).clone()) {
+            out.try_set_grad(Some(&copy_of(&g)?))?;
+        }
+        Ok(out)
+    }
+}
+
+impl From<Scalar> for copy::Value {
+    fn from(s: Scalar) -> Self {
+        match s {
+            Scalar::Bool(b) => copy::Value::Bool(b),
+            Scalar::Int(i) => copy::Value::Int(i),
+            Scalar::Float(f) => copy::Value::Float(f),
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! Making tensors: from numbers, filled, ranges. Random ones are in `random`.
+
+use crate::layout::Dims;
+use crate::sym::{IntoSizes, SymInt};
+use crate::tensor::{REQUIRES_GRAD, WRAPPED_NUMBER};
+use crate::{DType, Device, Element, Error, ErrorKind, Result, Scalar, Spec, Tensor, state};
+use firebrand_kernels::copy;
+
+/// Dtype and device of a new tensor, and whether it wants gradients.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct TensorOptions {
+    /// Element type; the default dtype if not given.
+    pub dtype: Option<DType>,
+    /// Device; CPU if not given.
+    pub device: Option<Device>,
+    /// Whether the new leaf wants gradients.
+    pub requires_grad: bool,
+}
+
+impl From<DType> for TensorOptions {
+    fn from(d: DType) -> Self {
+        TensorOptions { dtype: Some(d), ..Default::default() }
+    }
+}
+impl From<Device> for TensorOptions {
+    fn from(d: Device) -> Self {
+        TensorOptions { device: Some(d), ..Default::default() }
+    }
+}
+impl From<(DType, Device)> for TensorOptions {
+    fn from((dtype, device): (DType, Device)) -> Self {
+        TensorOptions { dtype: Some(dtype), device: Some(device), ..Default::default() }
+    }
+}
+
+/// Sizes as plain numbers.
+pub(crate) fn checked_sizes(op: &'static str, sizes: &[SymInt]) -> Result<Dims> {
+    sizes
+        .iter()
+        .map(|&s| s.to_usize().ok_or_else(|| Error::argument(op, format!("a negative size ({s}) in {sizes:?}"))))
+        .collect()
+}
+
+impl Tensor {
+    /// A tensor filled with one number.
+    pub(crate) fn try_full_spec(sizes: &[usize], value: Scalar, dtype: DType) -> Result<Tensor> {
+        let t = Tensor::try_empty(Spec::new(sizes, dtype, Device::Cpu))?;
+        copy::fill(t.access().view_mut(), value.into());
+        Ok(t)
+    }
+
+    /// A 0-dim tensor of the number's own dtype.
+    pub(crate) fn try_scalar(value: Scalar) -> Result<Tensor> {
+        Tensor::try_full_spec(&[], value, value.dtype())
+    }
+
+    /// A number as an operand: a 0-dim tensor that is weak in type promotion.
+    #[inline]
+    pub(crate) fn wrapped_number(value: Scalar) -> Result<Tensor> {
+        let dtype = match value {
+            Scalar::Bool(_) => DType::Bool,
+            Scalar::Int(_) => DType::I64,
+            Scalar::Float(_) => DType::F64,
+        };
+        let t = Tensor::try_empty(Spec::new(&[], dtype, Device::Cpu))?;
+        copy::fill(t.access().view_mut(), value.into());
+        t.set_flag(WRAPPED_NUMBER);
+        Ok(t)
+    }
+
+    /// A tensor with these elements, row by row.
+    pub fn try_from_vec<T: Element>(data: Vec<T>, sizes: impl IntoSizes) -> Result<Tensor> {
+        Tensor::try_from_slice(&data, sizes)
+    }
+
+    /// A tensor with a copy of these elements, row by row.
+    pub fn try_from_slice<T: Element>(data: &[T], sizes: impl IntoSizes) -> Result<Tensor> {
+        let sizes = checked_sizes("from_slice", &sizes.into_sizes())?;
+        let n = crate::layout::checked_numel(&sizes);
+        if n != Some(data.len()) {
+            let m = format!("{} elements given for the shape {sizes:?}", data.len());
+            return Err(Error::argument("from_slice", m));
+        }
+        let t = Tensor::try_empty(Spec::new(&sizes, T::DTYPE, Device::Cpu))?;
+        copy::write_slice(data, t.access().view_mut());
+        Ok(t)
+    }
+
+    /// A tensor with a copy of these elements, row by row.
+    ///
+    /// # Panics
+    /// If the shape has another number of elements.
+    #[track_caller]
+    pub fn from_slice<T: Element>(data: &[T], sizes: impl IntoSizes) -> Tensor {
+        Tensor::try_from_slice(data, sizes).unwrap_or_else(|e| panic!("{e}"))
+    }
+
+    /// A one-dimensional tensor with these elements.
+    #[track_caller]
+    pub fn new<T: Element>(data: &[T]) -> Tensor {
+        Tensor::from_slice(data, [data.len()])
+    }
+
+    /// A 0-dim tensor of the element's own dtype.
+    #[track_caller]
+    pub fn scalar<T: Element>(value: T) -> Tensor {
+        Tensor::from_slice(&[value], ())
+    }
+
+    /// Filled with a number.
+    pub fn try_full(sizes: impl IntoSizes, value: impl Into<Scalar>, options: impl Into<TensorOptions>) -> Result<Tensor> {
+        let (o, value): (TensorOptions, Scalar) = (options.into(), value.into());
+        let sizes = checked_sizes("full", &sizes.into_sizes())?;
+        let dtype = o.dtype.unwrap_or_else(|| value.dtype());
+        let t = Tensor::try_empty(Spec::new(&sizes, dtype, o.device.unwrap_or_default()))?;
+        if !t.is_meta() {
+            copy::fill(t.access().view_mut(), value.into());
+        }
+        if o.requires_grad { t.try_requires_grad_(true) } else { Ok(t) }
+    }
+
+    /// Filled with a number.
+    #[track_caller]
+    pub fn full(sizes: impl IntoSizes, value: impl Into<Scalar>, options: impl Into<TensorOptions>) -> Tensor {
+        Tensor::try_full(sizes, value, options).unwrap_or_else(|e| panic!("{e}"))
+    }
+
+    /// Zeros.
+    #[track_caller]
+    pub fn zeros(sizes: impl IntoSizes, options: impl Into<TensorOptions>) -> Tensor {
+        let mut o = options.into();
+        o.dtype = Some(o.dtype.unwrap_or_else(crate::dtype::default_dtype));
+        Tensor::full(sizes, 0i64, o)
+    }
+
+    /// Ones.
+    #[track_caller]
+    pub fn ones(sizes: impl IntoSizes, options: impl Into<TensorOptions>) -> Tensor {
+        let mut o = options.into();
+        o.dtype = Some(o.dtype.unwrap_or_else(crate::dtype::default_dtype));
+        Tensor::full(sizes, 1i64, o)
+    }
+
+    /// Unspecified content (never uninitialised).
+    #[track_caller]
+    pub fn empty(sizes: impl IntoSizes, options: impl Into<TensorOptions>) -> Tensor {
+        let o: TensorOptions = options.into();
+        let make = || -> Result<Tensor> {
+            let sizes = checked_sizes("empty", &sizes.into_sizes())?;
+            let dtype = o.dtype.unwrap_or_else(crate::dtype::default_dtype);
+            let t = Tensor::try_empty(Spec::new(&sizes, dtype, o.device.unwrap_or_default()))?;
+            if o.requires_grad { t.try_requires_grad_(true) } else { Ok(t) }
+        };
+        make().unwrap_or_else(|e| panic!("{e}"))
+    }
+
+    // ---- the leaf flag
+
+    /// Turns the wish for gradients on or off.
+    pub fn try_requires_grad_(self, on: bool) -> Result<Tensor> {
+        self.try_set_requires_grad(on)?;
+        Ok(self)
+    }
+
+    /// Wants gradients from now on.
+    ///
+    /// # Panics
+    /// If the dtype cannot have gradients.
+    #[track_caller]
+    pub fn requires_grad_(self) -> Tensor {
+        self.try_requires_grad_(true).unwrap_or_else(|e| panic!("{e}"))
+    }
+
+    /// Turns the wish for gradients on or off.
+    pub fn try_set_requires_grad(&self, on: bool) -> Result<()> {
+        if on && self.is_inference() && !state::is(state::INFERENCE) {
+            return Err(ErrorKind::InferenceRequiresGrad.into());
+        }
+        if self.grad_fn_edge()?.is_some() {
+            return if on { Ok(()) } else { Err(ErrorKind::NonLeafFlag.into()) };
+        }
+        if !on {
+            self.clear_flag(REQUIRES_GRAD);
+            return Ok(());
+        }
+        if !self.dtype().is_differentiable() {
+            return Err(ErrorKind::NotDifferentiableDtype { dtype: self.dtype() }.into());
+        }
+        self.set_flag(REQUIRES_GRAD);
+        Ok(())
+    }
+}

@@ -1,0 +1,110 @@
+//! `+ - * / %` and unary `-` on tensors and numbers. They panic with the message of the `try_` form.
+
+use crate::{Result, Scalar, Tensor, ops};
+
+#[cold]
+#[track_caller]
+fn fail(e: crate::Error) -> ! {
+    panic!("{e}")
+}
+
+#[inline]
+#[track_caller]
+pub(crate) fn expect_ok<T>(r: Result<T>) -> T {
+    match r {
+        Ok(t) => t,
+        Err(e) => fail(e),
+    }
+}
+
+macro_rules! binary {
+    ($($trait:ident $f:ident |$a:ident, $b:ident| $e:expr;)*) => {$(
+        impl std::ops::$trait<&Tensor> for &Tensor {
+            type Output = Tensor;
+            #[inline]
+            #[track_caller]
+            fn $f(self, rhs: &Tensor) -> Tensor { let ($a, $b) = (self, rhs); expect_ok($e) }
+        }
+        impl std::ops::$trait<Tensor> for &Tensor {
+            type Output = Tensor;
+            #[track_caller]
+            fn $f(self, rhs: Tensor) -> Tensor { std::ops::$trait::$f(self, &rhs) }
+        }
+        impl std::ops::$trait<&Tensor> for Tensor {
+            type Output = Tensor;
+            #[track_caller]
+            fn $f(self, rhs: &Tensor) -> Tensor { std::ops::$trait::$f(&self, rhs) }
+        }
+        impl std::ops::$trait<Tensor> for Tensor {
+            type Output = Tensor;
+            #[track_caller]
+            fn $f(self, rhs: Tensor) -> Tensor { std::ops::$trait::$f(&self, &rhs) }
+        }
+        numbers!($trait $f f64 f32 i64 i32);
+    )*};
+}
+
+// A number is a 0-dim operand that is weak in type promotion, so `x * 2.0` records what `x * tensor` does.
+macro_rules! numbers {
+    ($trait:ident $f:ident $($t:ty)*) => {$(
+        impl std::ops::$trait<$t> for &Tensor {
+            type Output = Tensor;
+            #[track_caller]
+            fn $f(self, rhs: $t) -> Tensor { std::ops::$trait::$f(self, &expect_ok(Tensor::wrapped_number(Scalar::from(rhs)))) }
+        }
+        impl std::ops::$trait<$t> for Tensor {
+            type Output = Tensor;
+            #[track_caller]
+            fn $f(self, rhs: $t) -> Tensor { std::ops::$trait::$f(&self, rhs) }
+        }
+        impl std::ops::$trait<&Tensor> for $t {
+            type Output = Tensor;
+            #[track_caller]
+            fn $f(self, rhs: &Tensor) -> Tensor { std::ops::$trait::$f(&expect_ok(Tensor::wrapped_number(Scalar::from(self))), rhs) }
+        }
+        impl std::ops::$trait<Tensor> for $t {
+            type Output = Tensor;
+            #[track_caller]
+            fn $f(self, rhs: Tensor) -> Tensor { std::ops::$trait::$f(self, &rhs) }
+        }
+    )*};
+}
+
+/// `a - b`; a number minus a tensor is recorded as `rsub`, as in PyTorch.
+fn sub(a: &Tensor, b: &Tensor) -> Result<Tensor> {
+    if a.is_wrapped_number() && !b.is_wrapped_number() {
+        return ops::rsub_scalar(b, a.try_scalar_value()?, Scalar::Int(1));
+    }
+    ops::sub(a, b, Scalar::Int(1))
+}
+
+/// `a / b`; a number divided by a tensor is recorded as a reciprocal and a product, as in PyTorch.
+fn div(a: &Tensor, b: &Tensor) -> Result<Tensor> {
+    if a.is_wrapped_number() && !b.is_wrapped_number() {
+        return ops::mul(&ops::reciprocal(b)?, a);
+    }
+    ops::div(a, b)
+}
+
+binary! {
+    Add add |a, b| ops::add(a, b, Scalar::Int(1));
+    Sub sub |a, b| sub(a, b);
+    Mul mul |a, b| ops::mul(a, b);
+    Div div |a, b| div(a, b);
+    Rem rem |a, b| ops::remainder(a, b);
+}
+
+impl std::ops::Neg for &Tensor {
+    type Output = Tensor;
+    #[track_caller]
+    fn neg(self) -> Tensor {
+        expect_ok(ops::neg(self))
+    }
+}
+impl std::ops::Neg for Tensor {
+    type Output = Tensor;
+    #[track_caller]
+    fn neg(self) -> Tensor {
+        -&self
+    }
+}

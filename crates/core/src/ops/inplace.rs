@@ -1,0 +1,102 @@
+//! What in-place and `out=` forms share: checks before anything is written, and the write itself.
+//!
+//! A kernel writes its output while it reads its inputs, so a target that overlaps an input other than exactly gets
+//! the result through a temporary. The version is counted after the write.
+
+use crate::dtype::can_cast;
+use crate::layout::Layout;
+use crate::{Error, ErrorKind, Result, Spec, Tensor, state};
+
+/// How two tensors lie to each other in memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Overlap {
+    /// No element in common.
+    No,
+    /// The same elements in the same order.
+    Full,
+    /// Anything else, or unknown.
+    Partial,
+}
+
+/// How `a` and `b` share memory.
+pub(crate) fn overlap(a: &Tensor, b: &Tensor) -> Overlap {
+    if a.numel() == 0 || b.numel() == 0 || !a.shares_storage(b) {
+        return Overlap::No;
+    }
+    let (la, lb) = (a.layout(), b.layout());
+    if la.offset() == lb.offset() && la.same_geometry(lb) && a.dtype() == b.dtype() {
+        return Overlap::Full;
+    }
+    if la.end() <= lb.offset() || lb.end() <= la.offset() { Overlap::No } else { Overlap::Partial }
+}
+
+fn same_shape(op: &'static str, spec: &Spec, target: &Tensor) -> Result<()> {
+    if spec.layout.sizes() != target.shape() {
+        return Err(Error::from(ErrorKind::InplaceShape {
+            op,
+            result: spec.layout.sizes().to_vec(),
+            target: target.shape().to_vec(),
+        }));
+    }
+    Ok(())
+}
+
+fn same_dtype(op: &'static str, spec: &Spec, target: &Tensor) -> Result<()> {
+    if !can_cast(spec.dtype, target.dtype()) {
+        return Err(ErrorKind::CannotCast { op, from: spec.dtype, to: target.dtype() }.into());
+    }
+    Ok(())
+}
+
+/// Writes an op's result into `target`: `kernel(out)` fills `out`, which is the target or a temporary. The caller has
+/// called `check_writable`.
+pub(crate) fn write(
+    op: &'static str,
+    target: &Tensor,
+    spec: Spec,
+    inputs: &[&Tensor],
+    kernel: impl FnOnce(&Tensor) -> Result<()>,
+) -> Result<()> {
+    same_shape(op, &spec, target)?;
+    same_dtype(op, &spec, target)?;
+    if !target.is_meta() {
+        let direct = spec.dtype == target.dtype()
+            && inputs.iter().all(|i| i.is_same(target) || overlap(target, i) != Overlap::Partial);
+        if direct {
+            kernel(target)?;
+        } else {
+            let temporary = raw(&spec)?;
+            kernel(&temporary)?;
+            firebrand_kernels::copy::copy(temporary.access().view(), target.access().view_mut());
+        }
+    }
+    target.bump_version();
+    Ok(())
+}
+
+/// A tensor outside every mode: a temporary.
+fn raw(spec: &Spec) -> Result<Tensor> {
+    Tensor::try_empty(Spec { layout: Layout::contiguous(spec.layout.sizes()), ..spec.clone() })
+}
+
+/// Writes into an `out=` argument: an empty one takes the result's shape, others must have it.
+pub(crate) fn write_out(
+    op: &'static str,
+    out: &Tensor,
+    spec: Spec,
+    inputs: &[&Tensor],
+    kernel: impl FnOnce(&Tensor) -> Result<()>,
+) -> Result<()> {
+    if state::is(state::GRAD) && (out.requires_grad() || inputs.iter().any(|t| t.requires_grad())) {
+        return Err(Error::argument(
+            op,
+            "out= forms do not record gradients, but one of the arguments requires grad; call it under no_grad, or use the form that returns its result",
+        ));
+    }
+    if out.shape() != spec.layout.sizes() && out.numel() == 0 {
+        let fresh = Tensor::try_empty(Spec { dtype: out.dtype(), device: out.device(), layout: spec.layout.clone() })?;
+        out.replace_data(fresh.storage().clone(), fresh.spec().clone());
+    }
+    out.check_writable(op)?;
+    write(op, out, spec, inputs, kernel)
+}

@@ -1,0 +1,96 @@
+//! Ops whose autograd part is written by hand: `copy_`, `detach`, `detach_`.
+
+use crate::autograd::node::{Backward, Edges, Gradients, Needs, Node};
+use crate::autograd::{forward, record};
+use crate::tensor::{RETAINS_GRAD, REQUIRES_GRAD};
+use crate::{ErrorKind, Result, Tensor, ops, state};
+use firebrand_kernels::shared::Arc;
+use smallvec::smallvec;
+
+/// Gradient of a copy: none to the old value, all to the source.
+struct CopyBackwards;
+
+impl Backward for CopyBackwards {
+    fn name(&self) -> &str {
+        "torch::autograd::CopyBackwards"
+    }
+    fn apply(&self, _: &Arc<Node>, grads: Gradients, needs: &Needs<'_>) -> Result<Gradients> {
+        let Some(g) = grads.into_iter().next().flatten() else { return Ok(smallvec![None, None]) };
+        // The old value was overwritten: a zero gradient keeps its history alive, as the reference does.
+        let old = if needs.get(0) { Some(ops::formulas::zeros_like_primal(&g)?) } else { None };
+        Ok(smallvec![old, needs.get(1).then_some(g)])
+    }
+}
+
+/// Copies the numbers of `src`, broadcast and converted, into `self_`.
+pub(crate) fn copy_<'a>(self_: &'a Tensor, src: &Tensor, _non_blocking: bool) -> Result<&'a Tensor> {
+    const OP: &str = "copy_";
+    self_.check_writable(OP)?;
+    if !ops::shape::is_expandable_to(src.shape(), self_.shape()) {
+        return Err(crate::Error::argument(
+            OP,
+            format!("a source of shape {:?} cannot be broadcast to shape {:?}", src.shape(), self_.shape()),
+        ));
+    }
+    let word = state::word();
+    let recording = word & state::GRAD != 0
+        && self_.dtype().is_differentiable()
+        && (self_.requires_grad() || (src.requires_grad() && src.dtype().is_differentiable()));
+    let mut edges = Edges::new();
+    if recording {
+        self_.check_inplace(OP)?;
+        let from = if src.dtype().is_differentiable() { record::edge(src)? } else { None };
+        edges = smallvec![record::edge(self_)?, from];
+    }
+    if !self_.is_meta() {
+        src.need_data(OP)?;
+        copy_data(src, self_)?;
+    }
+    self_.bump_version();
+    if recording {
+        record::finish_inplace(self_, edges, Box::new(CopyBackwards))?;
+    }
+    if word & state::DUAL != 0 && forward::any_tangent(&[self_, src]) {
+        let t = forward::tangent_or_zeros(src)?;
+        let t = ops::formulas::expand_to(&t, self_.shape())?;
+        forward::set_tangent_inplace(self_, ops::formulas::cast(&t, self_.dtype())?)?;
+    }
+    Ok(self_)
+}
+
+/// Copies numbers only; overlapping memory is safe.
+pub(crate) fn copy_data(src: &Tensor, dst: &Tensor) -> Result<()> {
+    use ops::inplace::{Overlap, overlap};
+    let from = ops::shape::expanded(src, dst.shape());
+    match overlap(dst, src) {
+        Overlap::Full if from.same_geometry(dst.layout()) => Ok(()),
+        Overlap::No => {
+            let access = src.access();
+            firebrand_kernels::copy::copy(
+                access.view_as(from.sizes(), from.strides()),
+                dst.access().view_mut(),
+            );
+            Ok(())
+        }
+        _ => {
+            let copy = Tensor::try_empty(crate::Spec::new(src.shape(), src.dtype(), src.device()))?;
+            firebrand_kernels::copy::copy(src.access().view(), copy.access().view_mut());
+            copy_data(&copy, dst)
+        }
+    }
+}
+
+/// An alias without history: shares memory and version, is no tracked view, loses the tangent.
+pub(crate) fn detach(self_: &Tensor) -> Result<Tensor> {
+    Ok(self_.alias_with(self_.layout().clone()))
+}
+
+/// Cuts the tensor off its history, in place.
+pub(crate) fn detach_(self_: &Tensor) -> Result<&Tensor> {
+    if self_.is_view() {
+        return Err(ErrorKind::DetachViewInplace.into());
+    }
+    self_.store_history(None);
+    self_.clear_flag(REQUIRES_GRAD | RETAINS_GRAD);
+    Ok(self_)
+}

@@ -1,0 +1,12 @@
+//! Every op: generated functions on top; shape functions, kernels, compositions and hand-written pieces below.
+
+pub(crate) mod arith;
+pub(crate) mod composite;
+pub(crate) mod cpu;
+pub(crate) mod formulas;
+pub mod generated;
+pub(crate) mod inplace;
+pub(crate) mod manual;
+pub(crate) mod shape;
+
+pub use generated::functions::*;

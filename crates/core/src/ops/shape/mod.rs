@@ -1,0 +1,113 @@
+//! Shape functions: what an op returns, and whether its arguments fit. One per op, used by every way of running it.
+//!
+//! A shape function reads sizes, dtypes and devices, never numbers; so it serves eager tensors, the meta device and
+//! programs that are only being looked at. This file holds what all families share.
+
+pub(crate) mod pointwise;
+pub(crate) mod view;
+
+pub(crate) use pointwise::*;
+
+use crate::layout::{Dims, Layout};
+use crate::{DType, Device, Error, ErrorKind, Result, Tensor};
+
+/// A dimension counted from the start. A 0-dim tensor accepts 0 and -1.
+#[inline]
+pub(crate) fn wrap_dim(op: &'static str, dim: i64, ndim: usize) -> Result<usize> {
+    let n = ndim.max(1) as i64;
+    if dim < -n || dim >= n {
+        return Err(ErrorKind::DimOutOfRange { op, dim, ndim }.into());
+    }
+    Ok(if dim < 0 { dim + n } else { dim } as usize)
+}
+
+/// Dimensions counted from the start, each at most once; an empty list means all of them.
+pub(crate) fn wrap_dims(op: &'static str, dims: &[i64], ndim: usize) -> Result<Dims> {
+    if dims.is_empty() {
+        return Ok((0..ndim).collect());
+    }
+    let mut out = Dims::new();
+    for &d in dims {
+        let d = wrap_dim(op, d, ndim)?;
+        if out.contains(&d) {
+            return Err(Error::argument(op, format!("dimension {d} is given twice in {dims:?}")));
+        }
+        out.push(d);
+    }
+    if ndim == 0 {
+        out.clear();
+    }
+    Ok(out)
+}
+
+/// The common shape of two.
+pub(crate) fn broadcast(op: &'static str, a: &[usize], b: &[usize]) -> Result<Dims> {
+    if a == b {
+        return Ok(Dims::from_slice(a));
+    }
+    let n = a.len().max(b.len());
+    let mut out: Dims = smallvec::smallvec![1; n];
+    for k in 0..n {
+        let at = |s: &[usize]| if k + s.len() >= n { s[k + s.len() - n] } else { 1 };
+        let (x, y) = (at(a), at(b));
+        out[k] = match (x, y) {
+            (x, y) if x == y => x,
+            (1, y) => y,
+            (x, 1) => x,
+            (x, y) => {
+                let (left, right) = (a.to_vec(), b.to_vec());
+                return Err(ErrorKind::Broadcast { op, left, right, dim: k, a: x, b: y }.into());
+            }
+        };
+    }
+    Ok(out)
+}
+
+/// Whether a tensor of shape `from` can be broadcast to shape `to`.
+pub(crate) fn is_expandable_to(from: &[usize], to: &[usize]) -> bool {
+    from.len() <= to.len() && from.iter().rev().zip(to.iter().rev()).all(|(a, b)| a == b || *a == 1)
+}
+
+/// The layout of a tensor seen with a larger shape it can be broadcast to: repeated dims get stride 0.
+pub(crate) fn expanded(t: &Tensor, sizes: &[usize]) -> Layout {
+    if t.shape() == sizes {
+        return t.layout().clone();
+    }
+    let lead = sizes.len() - t.ndim();
+    let strides: Dims = (0..sizes.len())
+        .map(|k| if k < lead || t.shape()[k - lead] != sizes[k] { 0 } else { t.strides()[k - lead] })
+        .collect();
+    Layout::strided(sizes, &strides, t.storage_offset())
+}
+
+/// The one device of all tensors; 0-dim CPU tensors may accompany meta ones.
+#[inline]
+pub(crate) fn device(op: &'static str, ts: &[&Tensor]) -> Result<Device> {
+    let mut found = None;
+    for t in ts {
+        match found {
+            None => found = Some(t.device()),
+            Some(d) if d == t.device() => {}
+            Some(d) => {
+                let zero_dim_cpu = |t: &Tensor| t.ndim() == 0 && t.device() == Device::Cpu;
+                if zero_dim_cpu(t) {
+                    continue;
+                }
+                if ts.iter().all(|o| o.device() == t.device() || zero_dim_cpu(o)) {
+                    found = Some(t.device());
+                    continue;
+                }
+                return Err(ErrorKind::DeviceMismatch { op, left: d.name(), right: t.device().name() }.into());
+            }
+        }
+    }
+    Ok(found.unwrap_or_default())
+}
+
+/// Fails unless the dtype is a float type.
+pub(crate) fn need_float(op: &'static str, d: DType) -> Result<()> {
+    if d.is_floating_point() {
+        return Ok(());
+    }
+    Err(ErrorKind::DTypeUnsupported { op, found: d, expected: "a floating point dtype" }.into())
+}

@@ -1,0 +1,349 @@
+//! Layouts of views: which elements of the same memory a view shows.
+
+use super::{is_expandable_to, wrap_dim, wrap_dims};
+use crate::layout::{Dims, Layout};
+use crate::sym::SymInt;
+use crate::{Error, ErrorKind, Result, Tensor};
+
+fn negative(op: &'static str, n: SymInt) -> Error {
+    Error::argument(op, format!("a size of {n} is negative; only one size may be -1, which is then inferred"))
+}
+
+/// Sizes with at most one -1, which is inferred from the number of elements.
+pub(crate) fn infer_size(op: &'static str, sizes: &[SymInt], numel: usize) -> Result<Dims> {
+    let mut out: Dims = smallvec::smallvec![0; sizes.len()];
+    let (mut known, mut open) = (1usize, None);
+    for (k, &s) in sizes.iter().enumerate() {
+        if s == -1i64 {
+            if open.replace(k).is_some() {
+                return Err(Error::argument(op, "only one size may be -1"));
+            }
+            continue;
+        }
+        out[k] = s.to_usize().ok_or_else(|| negative(op, s))?;
+        known = known.checked_mul(out[k]).ok_or_else(|| {
+            Error::argument(op, format!("the sizes {sizes:?} overflow"))
+        })?;
+    }
+    let fits = match open {
+        Some(_) if known == 0 => {
+            return Err(Error::argument(op, format!("the size -1 in {sizes:?} is ambiguous for a tensor of 0 elements")));
+        }
+        Some(k) => {
+            out[k] = numel / known;
+            numel % known == 0
+        }
+        None => known == numel,
+    };
+    if !fits {
+        return Err(Error::argument(op, format!("{numel} elements do not fit the shape {sizes:?}")));
+    }
+    Ok(out)
+}
+
+/// `view`.
+pub(crate) fn view(self_: &Tensor, size: &[SymInt]) -> Result<Layout> {
+    let sizes = infer_size("view", size, self_.numel())?;
+    let strides = self_.layout().view_strides(&sizes).ok_or_else(|| {
+        Error::argument(
+            "view",
+            format!(
+                "a tensor of shape {:?} and strides {:?} cannot be seen as {sizes:?} without a copy; use reshape",
+                self_.shape(),
+                self_.strides()
+            ),
+        )
+    })?;
+    Ok(Layout::strided(&sizes, &strides, self_.storage_offset()))
+}
+
+/// All of it.
+pub(crate) fn alias(self_: &Tensor) -> Result<Layout> {
+    Ok(self_.layout().clone())
+}
+
+/// `permute`.
+pub(crate) fn permute(self_: &Tensor, dims: &[i64]) -> Result<Layout> {
+    let l = self_.layout();
+    if dims.len() != l.ndim() {
+        return Err(Error::argument("permute", format!("{} dims given for a tensor with {}", dims.len(), l.ndim())));
+    }
+    let d = if dims.is_empty() { Dims::new() } else { wrap_dims("permute", dims, l.ndim())? };
+    let sizes: Dims = d.iter().map(|&k| l.sizes()[k]).collect();
+    let strides: Dims = d.iter().map(|&k| l.strides()[k]).collect();
+    Ok(Layout::strided(&sizes, &strides, l.offset()))
+}
+
+/// `transpose`.
+pub(crate) fn transpose(self_: &Tensor, dim0: i64, dim1: i64) -> Result<Layout> {
+    let l = self_.layout();
+    let (a, b) = (wrap_dim("transpose", dim0, l.ndim())?, wrap_dim("transpose", dim1, l.ndim())?);
+    let (mut sizes, mut strides) = (Dims::from_slice(l.sizes()), Dims::from_slice(l.strides()));
+    if a != b {
+        sizes.swap(a, b);
+        strides.swap(a, b);
+    }
+    Ok(Layout::strided(&sizes, &strides, l.offset()))
+}
+
+/// `t`: transpose of at most two dimensions.
+pub(crate) fn t(self_: &Tensor) -> Result<Layout> {
+    match self_.ndim() {
+        0 | 1 => alias(self_),
+        2 => transpose(self_, 0, 1),
+        n => Err(Error::argument("t", format!("a tensor with {n} dimensions has no single transpose; use transpose(a, b)"))),
+    }
+}
+
+/// `expand`.
+pub(crate) fn expand(self_: &Tensor, size: &[SymInt], _implicit: bool) -> Result<Layout> {
+    let l = self_.layout();
+    if size.len() < l.ndim() {
+        let m = format!("{} sizes given for a tensor with {} dimensions; give at least as many", size.len(), l.ndim());
+        return Err(Error::argument("expand", m));
+    }
+    let lead = size.len() - l.ndim();
+    let mut sizes = Dims::new();
+    for (k, &s) in size.iter().enumerate() {
+        sizes.push(match s.to_usize() {
+            Some(n) => n,
+            None if s == -1i64 && k >= lead => l.sizes()[k - lead],
+            None => {
+                let m = format!("the size {s} at position {k} is not allowed: -1 keeps an existing dimension");
+                return Err(Error::argument("expand", m));
+            }
+        });
+    }
+    if !is_expandable_to(l.sizes(), &sizes) {
+        let m = format!("a tensor of shape {:?} cannot be expanded to {sizes:?}", l.sizes());
+        return Err(Error::argument("expand", m));
+    }
+    Ok(super::expanded(self_, &sizes))
+}
+
+/// Where `index` points in a dimension of this size.
+pub(crate) fn wrap_index(op: &'static str, index: i64, dim: usize, size: usize) -> Result<usize> {
+    let at = if index < 0 { index + size as i64 } else { index };
+    if at < 0 || at >= size as i64 {
+        return Err(ErrorKind::IndexOutOfRange { op, index, dim, size }.into());
+    }
+    Ok(at as usize)
+}
+
+/// `select`.
+pub(crate) fn select(self_: &Tensor, dim: i64, index: SymInt) -> Result<Layout> {
+    let l = self_.layout();
+    if l.ndim() == 0 {
+        return Err(Error::argument("select", "a tensor without dimensions has nothing to select"));
+    }
+    let d = wrap_dim("select", dim, l.ndim())?;
+    let at = wrap_index("select", index.int(), d, l.sizes()[d])?;
+    let (mut sizes, mut strides) = (Dims::from_slice(l.sizes()), Dims::from_slice(l.strides()));
+    let step = strides.remove(d);
+    sizes.remove(d);
+    Ok(Layout::strided(&sizes, &strides, l.offset() + at * step))
+}
+
+/// Start and length of a slice, clamped as in Python.
+pub(crate) fn slice_bounds(size: usize, start: Option<SymInt>, end: Option<SymInt>) -> (usize, usize) {
+    let n = size as i64;
+    let clamp = |v: i64| if v < 0 { (v + n).max(0) } else { v.min(n) };
+    let start = start.map_or(0, |s| clamp(s.int()));
+    let end = end.map_or(n, |e| clamp(e.int())).max(start);
+    (start as usize, (end - start) as usize)
+}
+
+/// `slice`.
+pub(crate) fn slice(
+    self_: &Tensor,
+    dim: i64,
+    start: Option<SymInt>,
+    end: Option<SymInt>,
+    step: SymInt,
+) -> Result<Layout> {
+    let l = self_.layout();
+    if l.ndim() == 0 {
+        return Err(Error::argument("slice", "a tensor without dimensions cannot be sliced"));
+    }
+    let d = wrap_dim("slice", dim, l.ndim())?;
+    let step = step.to_usize().filter(|s| *s > 0).ok_or_else(|| {
+        Error::argument("slice", format!("the step must be positive, found {step}"))
+    })?;
+    let (at, len) = slice_bounds(l.sizes()[d], start, end);
+    let (mut sizes, mut strides) = (Dims::from_slice(l.sizes()), Dims::from_slice(l.strides()));
+    let offset = l.offset() + at * strides[d];
+    sizes[d] = len.div_ceil(step);
+    strides[d] *= step;
+    Ok(Layout::strided(&sizes, &strides, if sizes.contains(&0) { l.offset() } else { offset }))
+}
+
+/// `unsqueeze`.
+pub(crate) fn unsqueeze(self_: &Tensor, dim: i64) -> Result<Layout> {
+    let l = self_.layout();
+    let d = wrap_dim("unsqueeze", dim, l.ndim() + 1)?;
+    let (mut sizes, mut strides) = (Dims::from_slice(l.sizes()), Dims::from_slice(l.strides()));
+    let step = if d < sizes.len() { sizes[d].max(1) * strides[d] } else { 1 };
+    sizes.insert(d, 1);
+    strides.insert(d, step);
+    Ok(Layout::strided(&sizes, &strides, l.offset()))
+}
+
+fn without(l: &Layout, gone: impl Fn(usize) -> bool) -> Layout {
+    let keep: Dims = (0..l.ndim()).filter(|&k| !gone(k)).collect();
+    let sizes: Dims = keep.iter().map(|&k| l.sizes()[k]).collect();
+    let strides: Dims = keep.iter().map(|&k| l.strides()[k]).collect();
+    Layout::strided(&sizes, &strides, l.offset())
+}
+
+/// `squeeze`.
+pub(crate) fn squeeze(self_: &Tensor) -> Result<Layout> {
+    let l = self_.layout();
+    Ok(without(l, |k| l.sizes()[k] == 1))
+}
+
+/// `squeeze.dim`.
+pub(crate) fn squeeze_dim(self_: &Tensor, dim: i64) -> Result<Layout> {
+    squeeze_dims(self_, &[dim])
+}
+
+/// `squeeze.dims`.
+pub(crate) fn squeeze_dims(self_: &Tensor, dim: &[i64]) -> Result<Layout> {
+    let l = self_.layout();
+    if dim.is_empty() {
+        return alias(self_);
+    }
+    let d = wrap_dims("squeeze", dim, l.ndim())?;
+    Ok(without(l, |k| d.contains(&k) && l.sizes()[k] == 1))
+}
+
+/// `unbind`.
+pub(crate) fn unbind(self_: &Tensor, dim: i64) -> Result<Vec<Layout>> {
+    if self_.ndim() == 0 {
+        return Err(Error::argument("unbind", "a tensor without dimensions cannot be unbound"));
+    }
+    let d = wrap_dim("unbind", dim, self_.ndim())?;
+    (0..self_.shape()[d]).map(|k| select(self_, d as i64, k.into())).collect()
+}
+
+/// `split_with_sizes`.
+pub(crate) fn split_with_sizes(self_: &Tensor, split_sizes: &[SymInt], dim: i64) -> Result<Vec<Layout>> {
+    const OP: &str = "split_with_sizes";
+    if self_.ndim() == 0 {
+        return Err(Error::argument(OP, "a tensor without dimensions cannot be split"));
+    }
+    let d = wrap_dim(OP, dim, self_.ndim())?;
+    let n = self_.shape()[d];
+    let mut at = 0usize;
+    let mut out = Vec::with_capacity(split_sizes.len());
+    for &s in split_sizes {
+        let len = s.to_usize().ok_or_else(|| negative(OP, s))?;
+        if at + len > n {
+            break;
+        }
+        out.push(slice(self_, d as i64, Some(at.into()), Some((at + len).into()), 1.into())?);
+        at += len;
+    }
+    if at != n || out.len() != split_sizes.len() {
+        let m = format!("the sizes {split_sizes:?} must add up to the size {n} of dimension {d}");
+        return Err(Error::argument(OP, m));
+    }
+    Ok(out)
+}
+
+/// `split`.
+pub(crate) fn split(self_: &Tensor, split_size: SymInt, dim: i64) -> Result<Vec<Layout>> {
+    const OP: &str = "split";
+    if self_.ndim() == 0 {
+        return Err(Error::argument(OP, "a tensor without dimensions cannot be split"));
+    }
+    let d = wrap_dim(OP, dim, self_.ndim())?;
+    let n = self_.shape()[d];
+    let s = split_size.to_usize().ok_or_else(|| negative(OP, split_size))?;
+    if s == 0 && n != 0 {
+        return Err(Error::argument(OP, format!("a split size of 0 needs a dimension of size 0, dimension {d} has {n}")));
+    }
+    let parts = if s == 0 { 1 } else { n.div_ceil(s).max(1) };
+    (0..parts)
+        .map(|k| slice(self_, d as i64, Some((k * s).into()), Some(((k + 1) * s).min(n).into()), 1.into()))
+        .collect()
+}
+
+/// `as_strided`.
+pub(crate) fn as_strided(
+    self_: &Tensor,
+    size: &[SymInt],
+    stride: &[SymInt],
+    storage_offset: Option<SymInt>,
+) -> Result<Layout> {
+    const OP: &str = "as_strided";
+    if size.len() != stride.len() {
+        return Err(Error::argument(OP, format!("{} sizes and {} strides given", size.len(), stride.len())));
+    }
+    let list = |v: &[SymInt], what| {
+        v.iter()
+            .map(|&s| s.to_usize().ok_or_else(|| Error::argument(OP, format!("a negative {what} ({s}) is not allowed"))))
+            .collect::<Result<Dims>>()
+    };
+    let (sizes, strides) = (list(size, "size")?, list(stride, "stride")?);
+    let offset = match storage_offset {
+        None => self_.storage_offset(),
+        Some(o) => o.to_usize().ok_or_else(|| Error::argument(OP, format!("a negative offset ({o}) is not allowed")))?,
+    };
+    let mut last = Some(offset);
+    for (&n, &s) in sizes.iter().zip(&strides) {
+        last = last.and_then(|l| (n.max(1) - 1).checked_mul(s).and_then(|x| l.checked_add(x)));
+    }
+    let room = self_.storage().nbytes() / self_.dtype().size();
+    let empty = sizes.contains(&0);
+    if !empty && last.is_none_or(|l| l >= room) {
+        let m = format!(
+            "sizes {sizes:?}, strides {strides:?} and offset {offset} reach outside a storage of {room} elements"
+        );
+        return Err(Error::argument(OP, m));
+    }
+    Ok(Layout::strided(&sizes, &strides, if empty { 0 } else { offset }))
+}
+
+/// `diagonal`.
+pub(crate) fn diagonal(self_: &Tensor, offset: i64, dim1: i64, dim2: i64) -> Result<Layout> {
+    const OP: &str = "diagonal";
+    let l = self_.layout();
+    let (a, b) = (wrap_dim(OP, dim1, l.ndim())?, wrap_dim(OP, dim2, l.ndim())?);
+    if a == b {
+        return Err(Error::argument(OP, format!("the two dimensions must differ, both are {a}")));
+    }
+    let (na, nb) = (l.sizes()[a] as i64, l.sizes()[b] as i64);
+    let len = if offset >= 0 { na.min(nb - offset) } else { (na + offset).min(nb) }.max(0) as usize;
+    let mut start = l.offset();
+    if len > 0 {
+        start += if offset >= 0 { offset as usize * l.strides()[b] } else { (-offset) as usize * l.strides()[a] };
+    }
+    let keep: Dims = (0..l.ndim()).filter(|k| *k != a && *k != b).collect();
+    let mut sizes: Dims = keep.iter().map(|&k| l.sizes()[k]).collect();
+    let mut strides: Dims = keep.iter().map(|&k| l.strides()[k]).collect();
+    sizes.push(len);
+    strides.push(l.strides()[a] + l.strides()[b]);
+    Ok(Layout::strided(&sizes, &strides, start))
+}
+
+/// `unfold`.
+pub(crate) fn unfold(self_: &Tensor, dimension: i64, size: i64, step: i64) -> Result<Layout> {
+    const OP: &str = "unfold";
+    let l = self_.layout();
+    let d = wrap_dim(OP, dimension, l.ndim())?;
+    let (n, stride) = if l.ndim() == 0 { (1, 1) } else { (l.sizes()[d], l.strides()[d]) };
+    if size < 0 || size as usize > n {
+        return Err(Error::argument(OP, format!("a window of {size} does not fit dimension {d} with size {n}")));
+    }
+    if step <= 0 {
+        return Err(Error::argument(OP, format!("the step must be positive, found {step}")));
+    }
+    let (mut sizes, mut strides) = (Dims::from_slice(l.sizes()), Dims::from_slice(l.strides()));
+    if l.ndim() > 0 {
+        sizes[d] = (n - size as usize) / step as usize + 1;
+        strides[d] = stride * step as usize;
+    }
+    sizes.push(size as usize);
+    strides.push(stride);
+    Ok(Layout::strided(&sizes, &strides, l.offset()))
+}
