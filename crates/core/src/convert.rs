@@ -3,7 +3,7 @@
 use crate::layout::Layout;
 use crate::tensor::OWN_VERSION;
 use crate::{DType, Element, Error, Result, Scalar, Spec, Tensor};
-use firebrand_kernels::{bf16, copy, f16};
+use firebrand_kernels::{bf16, copy, f16, pointwise, read_slice};
 use std::sync::atomic::AtomicU32;
 
 impl Tensor {
@@ -11,7 +11,7 @@ impl Tensor {
     pub fn try_to_vec<T: Element + Default>(&self) -> Result<Vec<T>> {
         self.need_data("to_vec")?;
         let mut out = vec![T::default(); self.numel()];
-        copy::read_slice(self.access().view(), &mut out);
+        read_slice(self.access().view(), &mut out);
         Ok(out)
     }
 
@@ -27,7 +27,11 @@ impl Tensor {
     /// The one element, converted to `T`.
     pub fn try_item<T: Element + Default>(&self) -> Result<T> {
         if self.numel() != 1 {
-            let m = format!("a tensor of shape {:?} has {} elements; only one can be read as a number", self.shape(), self.numel());
+            let m = format!(
+                "a tensor of shape {:?} has {} elements; only one can be read as a number",
+                self.shape(),
+                self.numel()
+            );
             return Err(Error::argument("item", m));
         }
         Ok(self.try_to_vec()?[0])
@@ -83,7 +87,7 @@ impl Tensor {
             };
             let out = Tensor::try_empty(Spec { layout, dtype: t.dtype(), device: t.device() })?;
             if !t.is_meta() {
-                copy::copy(t.access().view(), out.access().view_mut());
+                copy(t.access().view(), out.access().view_mut());
             }
             Ok(out)
         };
@@ -96,12 +100,12 @@ impl Tensor {
     }
 }
 
-impl From<Scalar> for copy::Value {
+impl From<Scalar> for pointwise::Value {
     fn from(s: Scalar) -> Self {
         match s {
-            Scalar::Bool(b) => copy::Value::Bool(b),
-            Scalar::Int(i) => copy::Value::Int(i),
-            Scalar::Float(f) => copy::Value::Float(f),
+            Scalar::Bool(b) => pointwise::Value::Bool(b),
+            Scalar::Int(i) => pointwise::Value::Int(i),
+            Scalar::Float(f) => pointwise::Value::Float(f),
         }
     }
 }

@@ -4,7 +4,7 @@ use crate::layout::Dims;
 use crate::sym::{IntoSizes, SymInt};
 use crate::tensor::{REQUIRES_GRAD, WRAPPED_NUMBER};
 use crate::{DType, Device, Element, Error, ErrorKind, Result, Scalar, Spec, Tensor, state};
-use firebrand_kernels::copy;
+use firebrand_kernels::{fill, write_slice};
 
 /// Dtype and device of a new tensor, and whether it wants gradients.
 #[derive(Clone, Copy, Debug, Default)]
@@ -45,7 +45,7 @@ impl Tensor {
     /// A tensor filled with one number.
     pub(crate) fn try_full_spec(sizes: &[usize], value: Scalar, dtype: DType) -> Result<Tensor> {
         let t = Tensor::try_empty(Spec::new(sizes, dtype, Device::Cpu))?;
-        copy::fill(t.access().view_mut(), value.into());
+        fill(t.access().view_mut(), value.into());
         Ok(t)
     }
 
@@ -63,7 +63,7 @@ impl Tensor {
             Scalar::Float(_) => DType::F64,
         };
         let t = Tensor::try_empty(Spec::new(&[], dtype, Device::Cpu))?;
-        copy::fill(t.access().view_mut(), value.into());
+        fill(t.access().view_mut(), value.into());
         t.set_flag(WRAPPED_NUMBER);
         Ok(t)
     }
@@ -82,7 +82,7 @@ impl Tensor {
             return Err(Error::argument("from_slice", m));
         }
         let t = Tensor::try_empty(Spec::new(&sizes, T::DTYPE, Device::Cpu))?;
-        copy::write_slice(data, t.access().view_mut());
+        write_slice(data, t.access().view_mut());
         Ok(t)
     }
 
@@ -108,13 +108,17 @@ impl Tensor {
     }
 
     /// Filled with a number.
-    pub fn try_full(sizes: impl IntoSizes, value: impl Into<Scalar>, options: impl Into<TensorOptions>) -> Result<Tensor> {
+    pub fn try_full(
+        sizes: impl IntoSizes,
+        value: impl Into<Scalar>,
+        options: impl Into<TensorOptions>,
+    ) -> Result<Tensor> {
         let (o, value): (TensorOptions, Scalar) = (options.into(), value.into());
         let sizes = checked_sizes("full", &sizes.into_sizes())?;
         let dtype = o.dtype.unwrap_or_else(|| value.dtype());
         let t = Tensor::try_empty(Spec::new(&sizes, dtype, o.device.unwrap_or_default()))?;
         if !t.is_meta() {
-            copy::fill(t.access().view_mut(), value.into());
+            fill(t.access().view_mut(), value.into());
         }
         if o.requires_grad { t.try_requires_grad_(true) } else { Ok(t) }
     }

@@ -365,7 +365,8 @@ pub(crate) fn one_list(mut o: Outputs) -> Result<Vec<Tensor>> {
 
 /// As [`one_tensor`], for several.
 pub(crate) fn tensors<const N: usize>(o: Outputs) -> Result<[Tensor; N]> {
-    let list: Vec<Tensor> = o.into_iter().filter_map(|v| if let Value::Tensor(t) = v { Some(t) } else { None }).collect();
+    let list: Vec<Tensor> =
+        o.into_iter().filter_map(|v| if let Value::Tensor(t) = v { Some(t) } else { None }).collect();
     let n = list.len();
     list.try_into().map_err(|_| Error::argument("dispatch", format!("a layer returned {n} tensors where {N} are due")))
 }
@@ -397,8 +398,11 @@ impl Next<'_> {
 }
 
 fn call_stack(inner: bool, op: Op, args: &[Value]) -> Result<Outputs> {
-    let (bit, stack) =
-        if inner { (state::INNER, state::stacks(|s| s.inner.clone())) } else { (state::LAYERS, state::stacks(|s| s.layers.clone())) };
+    let (bit, stack) = if inner {
+        (state::INNER, state::stacks(|s| s.inner.clone()))
+    } else {
+        (state::LAYERS, state::stacks(|s| s.layers.clone()))
+    };
     // Ops that a layer runs on its own account must not come back to it.
     let _off = ModeGuard::new(0, bit);
     Next { below: &stack, inner }.call(op, args)

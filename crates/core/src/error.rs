@@ -69,7 +69,7 @@ pub enum Class {
     Index,
 }
 
-fn producer(op: &Option<(String, usize)>) -> String {
+fn made_by(op: &Option<(String, usize)>) -> String {
     op.as_ref().map_or(String::new(), |(n, i)| format!(", which is output {i} of {n}"))
 }
 
@@ -83,15 +83,21 @@ pub enum ErrorKind {
     Argument { op: &'static str, message: String },
     #[error("{op}: dimension {dim} is out of range for a tensor with {ndim} dimensions; expected {} to {}", -(*.ndim.max(&1) as i64), *.ndim.max(&1) as i64 - 1)]
     DimOutOfRange { op: &'static str, dim: i64, ndim: usize },
-    #[error("{op}: shapes {left:?} and {right:?} cannot be broadcast together: dimension {dim} has sizes {a} and {b}; make them equal or one of them 1")]
+    #[error(
+        "{op}: shapes {left:?} and {right:?} cannot be broadcast together: dimension {dim} has sizes {a} and {b}; make them equal or one of them 1"
+    )]
     Broadcast { op: &'static str, left: Vec<usize>, right: Vec<usize>, dim: usize, a: usize, b: usize },
     #[error("{op}: dtype {found} is not supported; expected {expected}")]
     DTypeUnsupported { op: &'static str, found: DType, expected: &'static str },
-    #[error("{op}: a result of dtype {from} cannot be stored in a tensor of dtype {to}; convert one of them with to_dtype")]
+    #[error(
+        "{op}: a result of dtype {from} cannot be stored in a tensor of dtype {to}; convert one of them with to_dtype"
+    )]
     CannotCast { op: &'static str, from: DType, to: DType },
     #[error("{op}: index {index} is out of range for dimension {dim} with size {size}")]
     IndexOutOfRange { op: &'static str, index: i64, dim: usize, size: usize },
-    #[error("{op}: in-place result has shape {result:?}, but the tensor written has shape {target:?}; in-place ops never change the shape of their target")]
+    #[error(
+        "{op}: in-place result has shape {result:?}, but the tensor written has shape {target:?}; in-place ops never change the shape of their target"
+    )]
     InplaceShape { op: &'static str, result: Vec<usize>, target: Vec<usize> },
     #[error("the size {shape:?} of {dtype} elements overflows the address space")]
     SizeOverflow { shape: Vec<i64>, dtype: DType },
@@ -113,7 +119,9 @@ pub enum ErrorKind {
     ForwardNotImplemented { op: String },
 
     // ---- tensors and history (A)
-    #[error("only floating point and complex tensors can require gradients, this one is {dtype}; convert it with to_dtype first")]
+    #[error(
+        "only floating point and complex tensors can require gradients, this one is {dtype}; convert it with to_dtype first"
+    )]
     NotDifferentiableDtype { dtype: DType },
     #[error("requires_grad of a computed tensor cannot be turned off; use detach() to get a tensor without history")]
     NonLeafFlag,
@@ -121,13 +129,23 @@ pub enum ErrorKind {
     LeafInplace { op: &'static str },
     #[error("{op}: a view of a leaf tensor that requires grad is written in place; do it under no_grad, or on a clone")]
     LeafViewInplace { op: &'static str },
-    #[error("{op}: several elements of the tensor written share one memory location (it was expanded?); clone() it first")]
+    #[error(
+        "{op}: several elements of the tensor written share one memory location (it was expanded?); clone() it first"
+    )]
     OverlappingWrite { op: &'static str },
     #[error("{op}: the tensor written overlaps an input partly; clone() the input first")]
     PartialOverlap { op: &'static str },
-    #[error("a tensor needed for the gradient was modified by an in-place operation: {dtype} {shape:?}{}, is at version {found}; expected version {expected}. Anomaly mode (set_detect_anomaly(true)) shows the forward call whose gradient failed", producer(.producer))]
-    SavedVersionMismatch { dtype: DType, shape: Vec<usize>, producer: Option<(String, usize)>, expected: u32, found: u32 },
-    #[error("the saved values of {node} were freed: the graph was run backward a second time, or its saved values were read after it ran. Pass retain_graph=true to the first run to keep them")]
+    #[error("a tensor needed for the gradient was modified by an in-place operation: {dtype} {shape:?}{}, is at version {found}; expected version {expected}. Anomaly mode (set_detect_anomaly(true)) shows the forward call whose gradient failed", made_by(.producer))]
+    SavedVersionMismatch {
+        dtype: DType,
+        shape: Vec<usize>,
+        producer: Option<(String, usize)>,
+        expected: u32,
+        found: u32,
+    },
+    #[error(
+        "the saved values of {node} were freed: the graph was run backward a second time, or its saved values were read after it ran. Pass retain_graph=true to the first run to keep them"
+    )]
     GraphFreed { node: String },
     #[error("{}", view_inplace("is one of several views that a function such as unbind, split or chunk returns", *.indirect))]
     MultiOutputViewInplace { indirect: bool },
@@ -157,15 +175,21 @@ pub enum ErrorKind {
     // ---- engine (C)
     #[error("element {index} of the tensors to differentiate does not require grad and has no grad_fn")]
     NoGradFn { index: usize },
-    #[error("a gradient can be created implicitly only for outputs of one element, this one has shape {shape:?}; pass a gradient")]
+    #[error(
+        "a gradient can be created implicitly only for outputs of one element, this one has shape {shape:?}; pass a gradient"
+    )]
     ImplicitGradNonScalar { shape: Vec<usize> },
     #[error("a gradient can be created implicitly only for real outputs, this one is {dtype}; pass a gradient")]
     ImplicitGradNotReal { dtype: DType },
     #[error("gradient {index} has shape {found:?}, output {index} has shape {expected:?}; they must be equal")]
     GradShapeMismatch { index: usize, expected: Vec<usize>, found: Vec<usize> },
-    #[error("gradient {index} has dtype {found}, output {index} has dtype {expected}: both must be real or both complex")]
+    #[error(
+        "gradient {index} has dtype {found}, output {index} has dtype {expected}: both must be real or both complex"
+    )]
     GradComplexMismatch { index: usize, expected: DType, found: DType },
-    #[error("batched gradient {index} has shape {found:?}; after the batch dimension it must equal the output's shape {expected:?}")]
+    #[error(
+        "batched gradient {index} has shape {found:?}; after the batch dimension it must equal the output's shape {expected:?}"
+    )]
     BatchedGradShape { index: usize, expected: Vec<usize>, found: Vec<usize> },
     #[error("the list of inputs is empty: name at least one tensor to differentiate with respect to")]
     EmptyInputs,
@@ -173,7 +197,9 @@ pub enum ErrorKind {
     UnusedInput { index: usize },
     #[error("input {index} does not require grad")]
     InputNoGrad { index: usize },
-    #[error("materialize_grads cannot make zeros for a GradientEdge (input {index}): its shape may not be known; pass the tensor")]
+    #[error(
+        "materialize_grads cannot make zeros for a GradientEdge (input {index}): its shape may not be known; pass the tensor"
+    )]
     EdgeMaterialize { index: usize },
     #[error("get_gradient_edge needs a tensor that requires grad")]
     EdgeNoGrad,
@@ -183,9 +209,13 @@ pub enum ErrorKind {
     CallbackOutsideBackward,
     #[error("this can only be asked while a backward pass runs")]
     NotInBackward,
-    #[error("the node of a leaf has no place in a grad() call: its gradient is captured, not accumulated; use backward(inputs=..)")]
+    #[error(
+        "the node of a leaf has no place in a grad() call: its gradient is captured, not accumulated; use backward(inputs=..)"
+    )]
     LeafInGradCall,
-    #[error("the execution order is only fixed with multithreading off; call it under set_multithreading_enabled(false)")]
+    #[error(
+        "the execution order is only fixed with multithreading off; call it under set_multithreading_enabled(false)"
+    )]
     MultithreadingMustBeOff,
     #[error("node {node} returned nan values in its output {output}")]
     NanGradient { node: String, output: usize },
@@ -221,7 +251,9 @@ pub enum ErrorKind {
     // ---- custom functions (G)
     #[error("{function}: backward returned {found} gradients, expected {expected}: one for each argument of forward")]
     FnGradCount { function: String, expected: usize, found: usize },
-    #[error("{function}: the gradient for input {position} has shape {found:?}, which cannot be reduced to the input's shape {expected:?}")]
+    #[error(
+        "{function}: the gradient for input {position} has shape {found:?}, which cannot be reduced to the input's shape {expected:?}"
+    )]
     FnGradShape { function: String, position: usize, expected: Vec<usize>, found: Vec<usize> },
     #[error("{function}: the gradient for input {position} is complex, the input is real")]
     FnGradComplex { function: String, position: usize },
@@ -297,7 +329,9 @@ impl ErrorKind {
         match self {
             DualDtype { .. } | GradcheckUsage { .. } | MaterializeNeedsUnused | BudgetRange { .. } => Class::Value,
             ArgumentType { .. } => Class::Type,
-            NotImplemented { .. } | FunctionNotImplemented { .. } | ForwardNotImplemented { .. } => Class::NotImplemented,
+            NotImplemented { .. } | FunctionNotImplemented { .. } | ForwardNotImplemented { .. } => {
+                Class::NotImplemented
+            }
             IndexOutOfRange { .. } | DimOutOfRange { .. } => Class::Index,
             _ => Class::Runtime,
         }

@@ -13,7 +13,10 @@ pub type Dims = SmallVec<[usize; INLINE]>;
 
 #[derive(Clone, Debug)]
 enum Repr {
-    Inline { sizes: [usize; INLINE], strides: [usize; INLINE] },
+    Inline {
+        sizes: [usize; INLINE],
+        strides: [usize; INLINE],
+    },
     /// Sizes, then strides.
     Heap(Box<[usize]>),
 }
@@ -211,8 +214,7 @@ impl Layout {
         let (mut old_count, mut new_count) = (1, 1);
         for d in (0..old.len()).rev() {
             old_count *= old[d];
-            let run_ends =
-                d == 0 || (old[d - 1] != 1 && self.strides()[d - 1] != old_count * base);
+            let run_ends = d == 0 || (old[d - 1] != 1 && self.strides()[d - 1] != old_count * base);
             if run_ends {
                 while new > 0 && (new_count < old_count || sizes[new - 1] == 1) {
                     new -= 1;

@@ -3,8 +3,8 @@
 //! A bit in the word says that a stack behind it is not empty, so an op that finds the word in its usual state never
 //! looks further. All of it is restored on unwind (by guards) and can be copied to another thread ([`ThreadState`]).
 
-use crate::autograd::saved::SavedHooks;
 use crate::autograd::hooks::CreationHook;
+use crate::autograd::saved::SavedHooks;
 use crate::dispatch::Interpreter;
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;

@@ -6,7 +6,7 @@
 //! This file knows storage and identity; history is in `autograd`, arithmetic in `ops`.
 
 use crate::autograd::hooks::{HookTable, PostAccumulateHook, TensorHook};
-use crate::autograd::node::{Edge, Node, defer};
+use crate::autograd::node::{Edge, WeakNode, defer};
 use crate::autograd::view::ViewInfo;
 use crate::layout::{Dims, Layout, checked_numel};
 use crate::state;
@@ -69,7 +69,7 @@ pub(crate) struct Extras {
     pub(crate) grad: Mutex<Option<Tensor>>,
     /// `None`: the tensor's own; `Some(None)`: any.
     pub(crate) grad_dtype: Mutex<Option<Option<DType>>>,
-    pub(crate) accumulator: Mutex<Option<Weak<Node>>>,
+    pub(crate) accumulator: Mutex<Option<WeakNode>>,
     /// Hooks of the leaf; those of a computed tensor live on its node.
     pub(crate) hooks: OnceLock<HookTable<TensorHook>>,
     pub(crate) post_accumulate_hooks: OnceLock<HookTable<PostAccumulateHook>>,

@@ -25,6 +25,7 @@ pub mod reduce;
 pub mod remap;
 pub mod scan;
 pub mod shared;
+mod slices;
 pub mod softmax;
 pub mod sort;
 #[cfg(test)]
@@ -43,4 +44,5 @@ pub use dtype::{DType, Element};
 pub use half::{bf16, f16};
 pub use matmul::matmul;
 pub use memory::{MemoryStats, OutOfMemory, Storage, empty_cache, memory_stats, reset_peak_memory};
+pub use slices::{read_slice, write_slice};
 pub use view::{View, ViewMut, is_contiguous};

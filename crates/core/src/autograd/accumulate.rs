@@ -8,7 +8,6 @@ use crate::layout::Layout;
 use crate::tensor::{INFERENCE, REQUIRES_GRAD, RETAINS_GRAD, WeakTensor};
 use crate::warnings::warn;
 use crate::{DType, ErrorKind, Result, Tensor, ops, state};
-use firebrand_kernels::shared::Arc;
 use smallvec::smallvec;
 
 struct AccumulateGrad {
@@ -20,7 +19,7 @@ impl Backward for AccumulateGrad {
         "torch::autograd::AccumulateGrad"
     }
 
-    fn apply(&self, _: &Arc<Node>, grads: Gradients, _: &Needs<'_>) -> Result<Gradients> {
+    fn apply(&self, _: &Node, grads: Gradients, _: &Needs<'_>) -> Result<Gradients> {
         if let Some(g) = grads.into_iter().next().flatten()
             && self.variable.flags() & REQUIRES_GRAD != 0
         {
@@ -42,7 +41,7 @@ impl Backward for AccumulateGrad {
 
 impl Tensor {
     /// The accumulate node of a leaf: the one that lives, or a new one.
-    pub(crate) fn grad_accumulator(&self) -> Result<Arc<Node>> {
+    pub(crate) fn grad_accumulator(&self) -> Result<Node> {
         let mut slot = self.extras().accumulator.lock().unwrap_or_else(|e| e.into_inner());
         if let Some(n) = slot.as_ref().and_then(|w| w.upgrade()) {
             return Ok(n);
@@ -51,7 +50,7 @@ impl Tensor {
         let mut meta = InputMetadata::of(self);
         meta.dtype = self.grad_dtype().unwrap_or(meta.dtype);
         let node = Node::with_sequence(u64::MAX, Edges::new(), smallvec![meta], formula)?;
-        *slot = Some(Arc::downgrade(&node));
+        *slot = Some(node.downgrade());
         Ok(node)
     }
 
@@ -86,10 +85,7 @@ impl Tensor {
                 return Err(ErrorKind::DeviceMismatch { op: "set_grad", left, right }.into());
             }
         }
-        let old = std::mem::replace(
-            &mut *self.extras().grad.lock().unwrap_or_else(|e| e.into_inner()),
-            grad.cloned(),
-        );
+        let old = std::mem::replace(&mut *self.extras().grad.lock().unwrap_or_else(|e| e.into_inner()), grad.cloned());
         drop(old);
         Ok(())
     }
@@ -141,11 +137,7 @@ impl Tensor {
             None => {
                 let fits = state::is(state::FREE_GRAD_LAYOUT) || {
                     let want = self.layout();
-                    if want.is_contiguous() {
-                        g.is_contiguous()
-                    } else {
-                        g.strides() == self.grad_layout().strides()
-                    }
+                    if want.is_contiguous() { g.is_contiguous() } else { g.strides() == self.grad_layout().strides() }
                 };
                 if !grad_mode && fits && g.is_sole_owner() && g.flags() & crate::tensor::VIEW == 0 {
                     *slot = Some(g);

@@ -3,12 +3,11 @@
 use super::node::Node;
 use crate::state::{self, ModeGuard};
 use crate::warnings::warn;
-use firebrand_kernels::shared::Arc;
 use std::cell::RefCell;
 
 thread_local! {
     /// The node this thread is executing, for `parent_` of nodes built meanwhile.
-    static EXECUTING: RefCell<Vec<Arc<Node>>> = const { RefCell::new(Vec::new()) };
+    static EXECUTING: RefCell<Vec<Node>> = const { RefCell::new(Vec::new()) };
 }
 
 /// A scope in which failures of backward show the forward call they belong to. Slow; warns when entered.
@@ -32,7 +31,7 @@ pub fn is_anomaly_enabled() -> bool {
 }
 
 /// Stores the forward stack, and the executing node if a backward builds the graph.
-pub(crate) fn remember(node: &Arc<Node>) {
+pub(crate) fn remember(node: &Node) {
     let trace = std::backtrace::Backtrace::force_capture().to_string();
     let parent = EXECUTING.with_borrow(|e| e.last().cloned());
     let mut meta = node.metadata();
@@ -43,7 +42,7 @@ pub(crate) fn remember(node: &Arc<Node>) {
 }
 
 /// Marks `node` as executing while the guard lives.
-pub(crate) fn executing(node: &Arc<Node>) -> impl Drop + use<> {
+pub(crate) fn executing(node: &Node) -> impl Drop + use<> {
     struct Pop;
     impl Drop for Pop {
         fn drop(&mut self) {
@@ -55,11 +54,11 @@ pub(crate) fn executing(node: &Arc<Node>) -> impl Drop + use<> {
 }
 
 /// Warns with the forward trace of a node that failed, and with those of the nodes whose backward made it.
-pub(crate) fn report(node: &Arc<Node>) {
-    let of = |n: &Arc<Node>| {
+pub(crate) fn report(node: &Node) {
+    let of = |n: &Node| {
         let meta = n.metadata();
         let trace = meta.get("traceback_").and_then(|t| t.downcast_ref::<String>().cloned());
-        let parent = meta.get("parent_").and_then(|p| p.downcast_ref::<Arc<Node>>().cloned());
+        let parent = meta.get("parent_").and_then(|p| p.downcast_ref::<Node>().cloned());
         (trace, parent)
     };
     let (mut trace, mut parent) = of(node);

@@ -9,7 +9,6 @@ use super::hooks;
 use super::node::{Edge, Gradients, Needs, Node};
 use super::{anomaly, mode};
 use crate::{Error, ErrorKind, Result, Tensor, ops, state};
-use firebrand_kernels::shared::Arc;
 use std::cell::{Cell, RefCell};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -24,7 +23,7 @@ pub(crate) enum Wanted {
     /// Every leaf that the roots reach.
     All,
     /// Only these nodes (and what leads to them) run.
-    Nodes(Vec<Arc<Node>>),
+    Nodes(Vec<Node>),
     /// The gradients that arrive at these edges are returned.
     Captures(Vec<Edge>),
 }
@@ -46,7 +45,7 @@ pub(crate) struct TaskInfo {
     contested: HashMap<usize, u32>,
     /// Per node of the run: bit 0 if it is executed, bit 1 if something is captured there. Empty: all run.
     state: Vec<u8>,
-    roots: Vec<Arc<Node>>,
+    roots: Vec<Node>,
     callbacks: Mutex<Vec<Callback>>,
 }
 
@@ -76,7 +75,7 @@ pub fn queue_callback(f: impl FnOnce() -> Result<()> + Send + 'static) -> Result
 
 impl TaskInfo {
     fn index_of(&self, node: &Node) -> Option<u32> {
-        let s = node.stamp.load(Relaxed);
+        let s = node.stamp().load(Relaxed);
         if (s >> 32) as u32 == self.id {
             return Some(s as u32);
         }
@@ -85,7 +84,7 @@ impl TaskInfo {
 }
 
 /// Whether the current run executes this node (hooks ask).
-pub fn will_engine_execute_node(node: &Arc<Node>) -> Result<bool> {
+pub fn will_engine_execute_node(node: &Node) -> Result<bool> {
     let task = current().ok_or_else(|| Error::from(ErrorKind::NotInBackward))?;
     if task.is_capture && node.variable().is_some() {
         return Err(ErrorKind::LeafInGradCall.into());
@@ -95,17 +94,16 @@ pub fn will_engine_execute_node(node: &Arc<Node>) -> Result<bool> {
 }
 
 /// The nodes the current run executes, in order. Needs multithreading to be off.
-pub fn current_graph_task_execution_order() -> Result<Vec<Arc<Node>>> {
+pub fn current_graph_task_execution_order() -> Result<Vec<Node>> {
     let task = current().ok_or_else(|| Error::from(ErrorKind::NotInBackward))?;
     if mode::is_multithreading_enabled() {
         return Err(ErrorKind::MultithreadingMustBeOff.into());
     }
-    let wanted = |n: &Arc<Node>| {
-        task.state.is_empty() || task.index_of(n).is_some_and(|i| task.state[i as usize] & EXECUTE != 0)
-    };
+    let wanted =
+        |n: &Node| task.state.is_empty() || task.index_of(n).is_some_and(|i| task.state[i as usize] & EXECUTE != 0);
     let mut waiting: HashMap<usize, usize> = HashMap::new();
     let mut seen: HashMap<usize, ()> = HashMap::new();
-    let mut list: Vec<&Arc<Node>> = Vec::new();
+    let mut list: Vec<&Node> = Vec::new();
     for r in &task.roots {
         *waiting.entry(address(r)).or_default() += 1;
         if seen.insert(address(r), ()).is_none() {
@@ -145,11 +143,11 @@ pub fn current_graph_task_execution_order() -> Result<Vec<Arc<Node>>> {
 
 #[inline]
 fn address(node: &Node) -> usize {
-    std::ptr::from_ref(node) as usize
+    node.addr()
 }
 
 struct Entry<'g> {
-    node: &'g Arc<Node>,
+    node: &'g Node,
     waiting: u32,
     grads: Gradients,
 }
@@ -165,7 +163,7 @@ impl<'g> Table<'g> {
     /// Index of a node in this run, if it has one.
     #[inline]
     fn find(&self, node: &Node) -> Option<u32> {
-        let s = node.stamp.load(Relaxed);
+        let s = node.stamp().load(Relaxed);
         if (s >> 32) as u32 == self.id {
             return Some(s as u32);
         }
@@ -178,14 +176,14 @@ impl<'g> Table<'g> {
 
     /// Index of a node, giving it one on first sight.
     #[inline]
-    fn enter(&mut self, node: &'g Arc<Node>) -> u32 {
+    fn enter(&mut self, node: &'g Node) -> u32 {
         if let Some(i) = self.find(node) {
             return i;
         }
         let i = self.entries.len() as u32;
         self.entries.push(Entry { node, waiting: 0, grads: Gradients::new() });
         let mine = u64::from(self.id) << 32 | u64::from(i);
-        if node.stamp.compare_exchange(0, mine, Relaxed, Relaxed).is_err() {
+        if node.stamp().compare_exchange(0, mine, Relaxed, Relaxed).is_err() {
             self.contested.insert(address(node), i);
         }
         i
@@ -221,9 +219,8 @@ impl<'g> Table<'g> {
                 let edges = self.entries[i as usize].node.edges();
                 match edges.get(k) {
                     None => {
-                        let leads = edges.iter().flatten().any(|e| {
-                            self.find(&e.node).is_some_and(|c| state[c as usize] != 0)
-                        });
+                        let leads =
+                            edges.iter().flatten().any(|e| self.find(&e.node).is_some_and(|c| state[c as usize] != 0));
                         if leads {
                             state[i as usize] |= EXECUTE
                         }
@@ -247,8 +244,8 @@ impl<'g> Table<'g> {
 impl Drop for Table<'_> {
     fn drop(&mut self) {
         for e in &self.entries {
-            if (e.node.stamp.load(Relaxed) >> 32) as u32 == self.id {
-                e.node.stamp.store(0, Relaxed)
+            if (e.node.stamp().load(Relaxed) >> 32) as u32 == self.id {
+                e.node.stamp().store(0, Relaxed)
             }
         }
     }
@@ -445,7 +442,7 @@ fn evaluate(
     let anomaly_on = state::is(state::ANOMALY);
     let outs = {
         let _executing = anomaly_on.then(|| anomaly::executing(node));
-        node.formula.apply(node, grads, &Needs::without(node.edges(), unwanted))
+        node.formula().apply(node, grads, &Needs::without(node.edges(), unwanted))
     };
     let result = outs.and_then(|mut outs| {
         validate(node, &mut outs)?;
@@ -453,7 +450,7 @@ fn evaluate(
             hooks::run_post_hooks(node, &mut outs, incoming)?;
         }
         if !run.keep_graph {
-            node.formula.release();
+            node.formula().release();
         }
         if anomaly_on && state::is(state::CHECK_NAN) {
             for (k, g) in outs.iter().enumerate() {
@@ -488,7 +485,7 @@ fn evaluate(
 
 /// Results must look like what the next nodes expect: summed down to its shape, cast to its dtype.
 #[inline]
-fn validate(node: &Arc<Node>, outs: &mut Gradients) -> Result<()> {
+fn validate(node: &Node, outs: &mut Gradients) -> Result<()> {
     let edges = node.edges();
     if outs.len() != edges.len() {
         if node.variable().is_some() {

@@ -5,8 +5,8 @@
 
 use crate::state::{self, ModeGuard};
 use crate::tensor::TANGENT;
-use crate::{Error, ErrorKind, Result, Tensor, ops};
 use crate::tensor::WeakTensor;
+use crate::{Error, ErrorKind, Result, Tensor, ops};
 use std::cell::RefCell;
 
 thread_local! {
@@ -142,7 +142,8 @@ pub(crate) fn set_tangent(result: &Tensor, tangent: Tensor) -> Result<()> {
     if !result.dtype().is_differentiable() {
         return Ok(());
     }
-    let tangent = if tangent.dtype() != result.dtype() { ops::formulas::cast(&tangent, result.dtype())? } else { tangent };
+    let tangent =
+        if tangent.dtype() != result.dtype() { ops::formulas::cast(&tangent, result.dtype())? } else { tangent };
     let tangent =
         if tangent.shape() != result.shape() { ops::formulas::expand_to(&tangent, result.shape())? } else { tangent };
     attach(result, tangent);

@@ -6,7 +6,6 @@
 use super::node::{Gradients, InputMetadata, Node};
 use crate::state::{self, ModeGuard};
 use crate::{Error, ErrorKind, Result, Tensor};
-use firebrand_kernels::shared::Arc;
 use smallvec::SmallVec;
 use std::sync::atomic::{AtomicU64, Ordering::*};
 use std::sync::{Arc as StdArc, Mutex, OnceLock, Weak as StdWeak};
@@ -23,7 +22,7 @@ pub(crate) type PreHook = Shared<dyn Fn(&[Option<Tensor>]) -> Result<Option<Vec<
 pub(crate) type PostHook =
     Shared<dyn Fn(&[Option<Tensor>], &[Option<Tensor>]) -> Result<Option<Vec<Option<Tensor>>>> + Send + Sync>;
 /// Gets every node when it is made.
-pub(crate) type CreationHook = Shared<dyn Fn(&Arc<Node>) -> Result<()> + Send + Sync>;
+pub(crate) type CreationHook = Shared<dyn Fn(&Node) -> Result<()> + Send + Sync>;
 
 trait Removable: Send + Sync {
     fn remove(&self, id: u64);
@@ -157,10 +156,7 @@ impl Tensor {
     /// # Panics
     /// If the tensor does not require grad.
     #[track_caller]
-    pub fn register_hook<R: HookResult>(
-        &self,
-        hook: impl Fn(&Tensor) -> R + Send + Sync + 'static,
-    ) -> RemovableHandle {
+    pub fn register_hook<R: HookResult>(&self, hook: impl Fn(&Tensor) -> R + Send + Sync + 'static) -> RemovableHandle {
         self.try_register_hook(hook).unwrap_or_else(|e| panic!("{e}"))
     }
 
@@ -318,7 +314,7 @@ pub(crate) fn run_post_hooks(node: &Node, outgoing: &mut Gradients, incoming: &G
 }
 
 /// Scope in which `hook` sees every node that this thread creates, after edges and saved values are in place.
-pub fn node_creation_hook(hook: impl Fn(&Arc<Node>) -> Result<()> + Send + Sync + 'static) -> CreationHookGuard {
+pub fn node_creation_hook(hook: impl Fn(&Node) -> Result<()> + Send + Sync + 'static) -> CreationHookGuard {
     state::stacks(|s| s.creation_hooks.push(StdArc::new(hook)));
     CreationHookGuard { _mode: ModeGuard::new(state::CREATION, 0) }
 }
@@ -337,7 +333,7 @@ impl Drop for CreationHookGuard {
 
 /// Shows a new node to anomaly mode and to the creation hooks, outermost first.
 #[cold]
-pub(crate) fn announce(node: &Arc<Node>) -> Result<()> {
+pub(crate) fn announce(node: &Node) -> Result<()> {
     if state::is(state::ANOMALY) {
         super::anomaly::remember(node);
     }

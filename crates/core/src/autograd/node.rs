@@ -9,7 +9,7 @@ use super::saved::SavedValue;
 use crate::layout::Dims;
 use crate::state;
 use crate::{DType, Device, Error, ErrorKind, Result, Tensor};
-use firebrand_kernels::shared::Arc;
+use firebrand_kernels::shared::{Arc, Weak};
 use smallvec::SmallVec;
 use std::any::Any;
 use std::cell::{Cell, RefCell};
@@ -21,7 +21,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock};
 #[derive(Clone)]
 pub struct Edge {
     /// The node that receives the gradient.
-    pub node: Arc<Node>,
+    pub node: Node,
     /// Which of its inputs.
     pub slot: u32,
 }
@@ -92,13 +92,13 @@ pub trait Backward: Send + Sync + 'static {
     fn name(&self) -> &str;
 
     /// Gradients of the inputs from those of the outputs. `None` means undefined (zero).
-    fn apply(&self, node: &Arc<Node>, grads: Gradients, needs: &Needs<'_>) -> Result<Gradients>;
+    fn apply(&self, node: &Node, grads: Gradients, needs: &Needs<'_>) -> Result<Gradients>;
 
     /// Drops saved values after the last run.
     fn release(&self) {}
 
     /// Saved values by name, unpacked.
-    fn saved(&self, _node: &Arc<Node>) -> Result<Vec<(&'static str, SavedValue)>> {
+    fn saved(&self, _node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         Ok(Vec::new())
     }
 
@@ -128,25 +128,34 @@ pub(crate) struct NodeExtras {
     pub(crate) metadata: Mutex<Metadata>,
 }
 
-/// A recorded operation.
-pub struct Node {
+/// A recorded operation: a cheap handle, as a tensor is.
+#[derive(Clone)]
+pub struct Node(Arc<NodeInner>);
+
+/// A handle that does not keep the node alive.
+#[derive(Clone)]
+pub(crate) struct WeakNode(Weak<NodeInner>);
+
+impl WeakNode {
+    pub(crate) fn upgrade(&self) -> Option<Node> {
+        self.0.upgrade().map(Node)
+    }
+}
+
+struct NodeInner {
     sequence_nr: u64,
     edges: Edges,
     inputs: SmallVec<[InputMetadata; 1]>,
     /// (task id, index) of the backward run that has claimed the node; see `engine`.
-    pub(crate) stamp: AtomicU64,
+    stamp: AtomicU64,
     extras: OnceLock<Box<NodeExtras>>,
-    pub(crate) formula: Box<dyn Backward>,
+    formula: Box<dyn Backward>,
 }
 
 impl Node {
     /// A node with the next sequence number of this thread.
     #[inline]
-    pub(crate) fn new(
-        edges: Edges,
-        inputs: SmallVec<[InputMetadata; 1]>,
-        formula: Box<dyn Backward>,
-    ) -> Result<Arc<Node>> {
+    pub(crate) fn new(edges: Edges, inputs: SmallVec<[InputMetadata; 1]>, formula: Box<dyn Backward>) -> Result<Node> {
         Node::with_sequence(state::next_sequence(), edges, inputs, formula)
     }
 
@@ -156,15 +165,15 @@ impl Node {
         edges: Edges,
         inputs: SmallVec<[InputMetadata; 1]>,
         formula: Box<dyn Backward>,
-    ) -> Result<Arc<Node>> {
-        let node = Arc::new(Node {
+    ) -> Result<Node> {
+        let node = Node(Arc::new(NodeInner {
             sequence_nr,
             edges,
             inputs,
             stamp: AtomicU64::new(0),
             extras: OnceLock::new(),
             formula,
-        });
+        }));
         if state::word() & (state::ANOMALY | state::CREATION) != 0 {
             super::hooks::announce(&node)?;
         }
@@ -173,28 +182,28 @@ impl Node {
 
     /// `MulBackward0`, `torch::autograd::AccumulateGrad`, …
     pub fn name(&self) -> &str {
-        self.formula.name()
+        self.0.formula.name()
     }
 
     /// Creation order on the thread that recorded it; `u64::MAX` for accumulate nodes.
     pub fn sequence_nr(&self) -> u64 {
-        self.sequence_nr
+        self.0.sequence_nr
     }
 
     /// Where the gradients of its inputs go, one entry per differentiable input of the forward op.
     pub fn next_functions(&self) -> &[Option<Edge>] {
-        &self.edges
+        &self.0.edges
     }
 
     #[inline]
     pub(crate) fn edges(&self) -> &Edges {
-        &self.edges
+        &self.0.edges
     }
 
     /// What each incoming gradient must look like.
     #[inline]
     pub fn input_metadata(&self) -> &[InputMetadata] {
-        &self.inputs
+        &self.0.inputs
     }
 
     /// The mutable map that lives with the node.
@@ -204,41 +213,67 @@ impl Node {
 
     /// The leaf that this node accumulates into, if it is an accumulate node.
     pub fn variable(&self) -> Option<&Tensor> {
-        self.formula.variable()
+        self.0.formula.variable()
     }
 
     #[inline]
     pub(crate) fn extras(&self) -> &NodeExtras {
-        self.extras.get_or_init(Box::default)
+        self.0.extras.get_or_init(Box::default)
     }
 
     #[inline]
     pub(crate) fn extras_if_any(&self) -> Option<&NodeExtras> {
-        self.extras.get().map(|b| &**b)
+        self.0.extras.get().map(|b| &**b)
     }
 
     /// Runs the derivative by hand, with all hooks of the node left out.
-    pub fn call(self: &Arc<Self>, grads: &[Option<Tensor>]) -> Result<Vec<Option<Tensor>>> {
-        let out = self.formula.apply(self, grads.iter().cloned().collect(), &Needs::all(&self.edges))?;
+    pub fn call(&self, grads: &[Option<Tensor>]) -> Result<Vec<Option<Tensor>>> {
+        let out = self.0.formula.apply(self, grads.iter().cloned().collect(), &Needs::all(&self.0.edges))?;
         Ok(out.into_vec())
     }
 
     /// A saved value by name (`self`, `other`, `result`, `dim`, …), unpacked and version-checked; None if there is none.
-    pub fn saved(self: &Arc<Self>, name: &str) -> Result<Option<SavedValue>> {
-        Ok(self.formula.saved(self)?.into_iter().find(|(n, _)| *n == name).map(|(_, v)| v))
+    pub fn saved(&self, name: &str) -> Result<Option<SavedValue>> {
+        Ok(self.0.formula.saved(self)?.into_iter().find(|(n, _)| *n == name).map(|(_, v)| v))
     }
 
     /// The names of all saved values.
-    pub fn saved_names(self: &Arc<Self>) -> Result<Vec<&'static str>> {
-        Ok(self.formula.saved(self)?.into_iter().map(|(n, _)| n).collect())
+    pub fn saved_names(&self) -> Result<Vec<&'static str>> {
+        Ok(self.0.formula.saved(self)?.into_iter().map(|(n, _)| n).collect())
     }
 
     /// Sets pack and unpack hooks on one saved tensor, packing it at once.
     pub fn register_saved_hooks(&self, name: &str, hooks: super::saved::SavedHooks) -> Result<()> {
-        match self.formula.hook_saved(name, std::sync::Arc::new(hooks))? {
+        match self.0.formula.hook_saved(name, std::sync::Arc::new(hooks))? {
             true => Ok(()),
             false => Err(Error::argument("register_saved_hooks", format!("{} saves no tensor '{name}'", self.name()))),
         }
+    }
+
+    /// The derivative itself.
+    #[inline]
+    pub(crate) fn formula(&self) -> &dyn Backward {
+        &*self.0.formula
+    }
+
+    #[inline]
+    pub(crate) fn stamp(&self) -> &AtomicU64 {
+        &self.0.stamp
+    }
+
+    /// Whether both handles mean the same node.
+    pub fn is_same(&self, other: &Node) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    /// An address that identifies the node while it lives.
+    #[inline]
+    pub(crate) fn addr(&self) -> usize {
+        Arc::addr(&self.0)
+    }
+
+    pub(crate) fn downgrade(&self) -> WeakNode {
+        WeakNode(Arc::downgrade(&self.0))
     }
 
     pub(crate) fn freed(&self) -> Error {
@@ -254,14 +289,14 @@ impl std::fmt::Debug for Node {
 
 thread_local! {
     // No destructor to register, so it also works while the thread's other locals are being destroyed.
-    static PENDING: ManuallyDrop<RefCell<Vec<Arc<Node>>>> = const { ManuallyDrop::new(RefCell::new(Vec::new())) };
+    static PENDING: ManuallyDrop<RefCell<Vec<Node>>> = const { ManuallyDrop::new(RefCell::new(Vec::new())) };
     static DRAINING: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Drops a node reference; if it is the last, its children wait in a queue instead of on the call stack.
 #[inline]
-pub(crate) fn defer(node: Arc<Node>) {
-    if Arc::strong_count(&node) > 1 {
+pub(crate) fn defer(node: Node) {
+    if Arc::strong_count(&node.0) > 1 {
         return;
     }
     if DRAINING.get() {
@@ -275,7 +310,7 @@ pub(crate) fn defer(node: Arc<Node>) {
     DRAINING.set(false);
 }
 
-impl Drop for Node {
+impl Drop for NodeInner {
     #[inline]
     fn drop(&mut self) {
         for e in self.edges.iter_mut().filter_map(Option::take) {
@@ -288,11 +323,11 @@ impl Drop for Node {
 #[derive(Clone)]
 pub struct GradientEdge {
     /// The node.
-    pub node: Arc<Node>,
+    pub node: Node,
     /// Which of its inputs.
     pub output_nr: usize,
     /// Nodes own themselves here, so nothing else needs to be kept alive; present for parity with the reference.
-    pub ownership_token: Option<Arc<Node>>,
+    pub ownership_token: Option<Node>,
 }
 
 /// The edge of a tensor that requires grad: its node, or the accumulate node of a leaf.

@@ -9,7 +9,6 @@ use crate::state;
 use crate::sym::SymInts;
 use crate::tensor::{INFERENCE, REQUIRES_GRAD, TANGENT};
 use crate::{DType, ErrorKind, Result, Scalar, Tensor};
-use firebrand_kernels::shared::Arc;
 use std::any::Any;
 use std::sync::{Mutex, MutexGuard};
 
@@ -105,7 +104,7 @@ impl SavedTensor {
 
     /// The tensor, with its history; None if none was kept.
     #[inline]
-    pub fn unpack(self, node: &Arc<Node>) -> Result<Option<Tensor>> {
+    pub fn unpack(self, node: &Node) -> Result<Option<Tensor>> {
         match self.0 {
             Kept::None => Ok(None),
             Kept::Input { tensor, version } => {
@@ -129,7 +128,7 @@ impl SavedTensor {
 
     /// As [`SavedTensor::unpack`], for values that are always there.
     #[inline]
-    pub fn unpack_some(self, node: &Arc<Node>) -> Result<Tensor> {
+    pub fn unpack_some(self, node: &Node) -> Result<Tensor> {
         self.unpack(node)?.ok_or_else(|| node.freed())
     }
 
@@ -186,7 +185,7 @@ fn reattach(t: &Tensor, edge: Option<Edge>, leaf: bool) -> Tensor {
     match edge {
         Some(e) if leaf => {
             // Gradients of the alias must reach the leaf: it shares the leaf's accumulate node.
-            *alias.extras().accumulator.lock().unwrap_or_else(|e| e.into_inner()) = Some(Arc::downgrade(&e.node));
+            *alias.extras().accumulator.lock().unwrap_or_else(|e| e.into_inner()) = Some(e.node.downgrade());
             alias.set_flag(REQUIRES_GRAD);
         }
         Some(e) => alias.set_birth_history(e),

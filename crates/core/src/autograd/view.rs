@@ -9,7 +9,6 @@ use super::node::{Backward, Edge, Edges, Gradients, InputMetadata, Needs, Node};
 use crate::layout::Layout;
 use crate::tensor::{INFERENCE, REBASED, REQUIRES_GRAD, RETAINS_GRAD, VIEW};
 use crate::{Error, ErrorKind, Result, Tensor, ops, state};
-use firebrand_kernels::shared::Arc;
 use smallvec::smallvec;
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering::*};
 
@@ -104,7 +103,8 @@ impl Tensor {
             }
             None => self.clone(),
         };
-        let info = ViewInfo { base, kind: AtomicU8::new(kind as u8), attr_version: AtomicU32::new(out.version_counter()) };
+        let info =
+            ViewInfo { base, kind: AtomicU8::new(kind as u8), attr_version: AtomicU32::new(out.version_counter()) };
         let _ = out.extras().view.set(info);
         out.set_flag(VIEW);
         out
@@ -123,7 +123,7 @@ impl Tensor {
     /// # Panics
     /// If the tensor is a view whose history cannot be rebuilt; see [`Tensor::grad_fn_edge`].
     #[track_caller]
-    pub fn grad_fn(&self) -> Option<Arc<Node>> {
+    pub fn grad_fn(&self) -> Option<Node> {
         self.grad_fn_edge().unwrap_or_else(|e| panic!("{e}")).map(|e| e.node)
     }
 
@@ -245,7 +245,7 @@ impl Tensor {
 
     /// Gives a tensor that was just written its new history: `node` computes the gradient of the old value (edge 0)
     /// and of the op's other inputs.
-    pub(crate) fn rebase_history(&self, node: Arc<Node>) -> Result<()> {
+    pub(crate) fn rebase_history(&self, node: Node) -> Result<()> {
         let Some(view) = self.view_info() else {
             self.store_history(Some(Edge { node, slot: 0 }));
             return Ok(());
@@ -279,7 +279,7 @@ impl Backward for ViewCut {
     fn name(&self) -> &str {
         "AsStridedBackward0"
     }
-    fn apply(&self, _: &Arc<Node>, grads: Gradients, needs: &Needs<'_>) -> Result<Gradients> {
+    fn apply(&self, _: &Node, grads: Gradients, needs: &Needs<'_>) -> Result<Gradients> {
         let Some(g) = grads.into_iter().next().flatten().filter(|_| needs.get(0)) else { return Ok(smallvec![None]) };
         let base = &self.base.layout;
         Ok(smallvec![Some(ops::formulas::as_strided_scatter_zeros(&g, base, &self.region)?)])
@@ -290,14 +290,14 @@ impl Backward for ViewCut {
 struct CopySlices {
     base: crate::Spec,
     region: Layout,
-    inner: Arc<Node>,
+    inner: Node,
 }
 
 impl Backward for CopySlices {
     fn name(&self) -> &str {
         "torch::autograd::CopySlices"
     }
-    fn apply(&self, _: &Arc<Node>, grads: Gradients, needs: &Needs<'_>) -> Result<Gradients> {
+    fn apply(&self, _: &Node, grads: Gradients, needs: &Needs<'_>) -> Result<Gradients> {
         let mut out: Gradients = smallvec![None; needs.len()];
         let Some(g) = grads.into_iter().next().flatten() else { return Ok(out) };
         let (whole, slice) = ops::formulas::cut_region(&g, &self.base.layout, &self.region)?;
@@ -314,7 +314,7 @@ impl Backward for CopySlices {
             unwanted |= 1 << k;
         }
         let inner_grads =
-            self.inner.formula.apply(&self.inner, smallvec![Some(slice)], &Needs::without(&edges, unwanted))?;
+            self.inner.formula().apply(&self.inner, smallvec![Some(slice)], &Needs::without(&edges, unwanted))?;
         for (k, g) in inner_grads.into_iter().enumerate() {
             if k == 0 {
                 if needs.get(0) {
@@ -327,7 +327,7 @@ impl Backward for CopySlices {
         Ok(out)
     }
     fn release(&self) {
-        self.inner.formula.release()
+        self.inner.formula().release()
     }
 }
 

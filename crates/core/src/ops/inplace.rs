@@ -67,7 +67,7 @@ pub(crate) fn write(
         } else {
             let temporary = raw(&spec)?;
             kernel(&temporary)?;
-            firebrand_kernels::copy::copy(temporary.access().view(), target.access().view_mut());
+            firebrand_kernels::copy(temporary.access().view(), target.access().view_mut());
         }
     }
     target.bump_version();

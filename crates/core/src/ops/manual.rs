@@ -2,9 +2,8 @@
 
 use crate::autograd::node::{Backward, Edges, Gradients, Needs, Node};
 use crate::autograd::{forward, record};
-use crate::tensor::{RETAINS_GRAD, REQUIRES_GRAD};
+use crate::tensor::{REQUIRES_GRAD, RETAINS_GRAD};
 use crate::{ErrorKind, Result, Tensor, ops, state};
-use firebrand_kernels::shared::Arc;
 use smallvec::smallvec;
 
 /// Gradient of a copy: none to the old value, all to the source.
@@ -14,7 +13,7 @@ impl Backward for CopyBackwards {
     fn name(&self) -> &str {
         "torch::autograd::CopyBackwards"
     }
-    fn apply(&self, _: &Arc<Node>, grads: Gradients, needs: &Needs<'_>) -> Result<Gradients> {
+    fn apply(&self, _: &Node, grads: Gradients, needs: &Needs<'_>) -> Result<Gradients> {
         let Some(g) = grads.into_iter().next().flatten() else { return Ok(smallvec![None, None]) };
         // The old value was overwritten: a zero gradient keeps its history alive, as the reference does.
         let old = if needs.get(0) { Some(ops::formulas::zeros_like_primal(&g)?) } else { None };
@@ -66,15 +65,12 @@ pub(crate) fn copy_data(src: &Tensor, dst: &Tensor) -> Result<()> {
         Overlap::Full if from.same_geometry(dst.layout()) => Ok(()),
         Overlap::No => {
             let access = src.access();
-            firebrand_kernels::copy::copy(
-                access.view_as(from.sizes(), from.strides()),
-                dst.access().view_mut(),
-            );
+            firebrand_kernels::copy(access.view_as(from.sizes(), from.strides()), dst.access().view_mut());
             Ok(())
         }
         _ => {
             let copy = Tensor::try_empty(crate::Spec::new(src.shape(), src.dtype(), src.device()))?;
-            firebrand_kernels::copy::copy(src.access().view(), copy.access().view_mut());
+            firebrand_kernels::copy(src.access().view(), copy.access().view_mut());
             copy_data(&copy, dst)
         }
     }

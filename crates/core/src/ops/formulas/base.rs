@@ -45,10 +45,8 @@ pub(crate) fn sum_to_size(g: &Tensor, sizes: &[usize]) -> Result<Tensor> {
         return Ok(g.clone());
     }
     let lead = g.ndim() - sizes.len();
-    let dims: SmallVec<[i64; 6]> = (0..g.ndim())
-        .filter(|&k| k < lead || (sizes[k - lead] == 1 && g.shape()[k] != 1))
-        .map(|k| k as i64)
-        .collect();
+    let dims: SmallVec<[i64; 6]> =
+        (0..g.ndim()).filter(|&k| k < lead || (sizes[k - lead] == 1 && g.shape()[k] != 1)).map(|k| k as i64).collect();
     let summed = if dims.is_empty() { g.clone() } else { ops::sum_dim(g, Some(&dims), true, None)? };
     if lead > 0 { ops::view(&summed, &sym(sizes)) } else { Ok(summed) }
 }
@@ -97,7 +95,7 @@ pub(crate) fn zeros_like_primal(t: &Tensor) -> Result<Tensor> {
     let spec = Spec { layout: t.layout().dense_like(), dtype: t.dtype(), device: t.device() };
     let out = Tensor::try_empty(spec)?;
     if !out.is_meta() {
-        firebrand_kernels::copy::fill(out.access().view_mut(), Scalar::Int(0).into());
+        firebrand_kernels::fill(out.access().view_mut(), Scalar::Int(0).into());
     }
     Ok(out)
 }
@@ -107,7 +105,7 @@ fn zeros_strided(layout: &Layout, dtype: DType, device: crate::Device) -> Result
     let end = Layout::strided(layout.sizes(), layout.strides(), 0).end();
     let flat = Tensor::try_empty(Spec::new(&[end], dtype, device))?;
     if !flat.is_meta() {
-        firebrand_kernels::copy::fill(flat.access().view_mut(), Scalar::Int(0).into());
+        firebrand_kernels::fill(flat.access().view_mut(), Scalar::Int(0).into());
     }
     Ok(flat.alias_with(Layout::strided(layout.sizes(), layout.strides(), 0)))
 }
@@ -159,10 +157,8 @@ pub(crate) fn paste_region(whole: &Tensor, part: Option<&Tensor>, base: &Layout,
 /// get the sum.
 pub(crate) fn as_strided_scatter_zeros(g: &Tensor, base: &Layout, region: &Layout) -> Result<Tensor> {
     // Repeated dims (stride 0) are summed first.
-    let repeated: SmallVec<[i64; 6]> = (0..region.ndim())
-        .filter(|&k| region.strides()[k] == 0 && region.sizes()[k] > 1)
-        .map(|k| k as i64)
-        .collect();
+    let repeated: SmallVec<[i64; 6]> =
+        (0..region.ndim()).filter(|&k| region.strides()[k] == 0 && region.sizes()[k] > 1).map(|k| k as i64).collect();
     let g = if repeated.is_empty() { g.clone() } else { ops::sum_dim(g, Some(&repeated), true, None)? };
     let sizes: Dims = (0..region.ndim())
         .map(|k| if region.strides()[k] == 0 { region.sizes()[k].min(1) } else { region.sizes()[k] })

@@ -21,13 +21,15 @@ pub(crate) fn infer_size(op: &'static str, sizes: &[SymInt], numel: usize) -> Re
             continue;
         }
         out[k] = s.to_usize().ok_or_else(|| negative(op, s))?;
-        known = known.checked_mul(out[k]).ok_or_else(|| {
-            Error::argument(op, format!("the sizes {sizes:?} overflow"))
-        })?;
+        known =
+            known.checked_mul(out[k]).ok_or_else(|| Error::argument(op, format!("the sizes {sizes:?} overflow")))?;
     }
     let fits = match open {
         Some(_) if known == 0 => {
-            return Err(Error::argument(op, format!("the size -1 in {sizes:?} is ambiguous for a tensor of 0 elements")));
+            return Err(Error::argument(
+                op,
+                format!("the size -1 in {sizes:?} is ambiguous for a tensor of 0 elements"),
+            ));
         }
         Some(k) => {
             out[k] = numel / known;
@@ -91,7 +93,10 @@ pub(crate) fn t(self_: &Tensor) -> Result<Layout> {
     match self_.ndim() {
         0 | 1 => alias(self_),
         2 => transpose(self_, 0, 1),
-        n => Err(Error::argument("t", format!("a tensor with {n} dimensions has no single transpose; use transpose(a, b)"))),
+        n => Err(Error::argument(
+            "t",
+            format!("a tensor with {n} dimensions has no single transpose; use transpose(a, b)"),
+        )),
     }
 }
 
@@ -166,9 +171,10 @@ pub(crate) fn slice(
         return Err(Error::argument("slice", "a tensor without dimensions cannot be sliced"));
     }
     let d = wrap_dim("slice", dim, l.ndim())?;
-    let step = step.to_usize().filter(|s| *s > 0).ok_or_else(|| {
-        Error::argument("slice", format!("the step must be positive, found {step}"))
-    })?;
+    let step = step
+        .to_usize()
+        .filter(|s| *s > 0)
+        .ok_or_else(|| Error::argument("slice", format!("the step must be positive, found {step}")))?;
     let (at, len) = slice_bounds(l.sizes()[d], start, end);
     let (mut sizes, mut strides) = (Dims::from_slice(l.sizes()), Dims::from_slice(l.strides()));
     let offset = l.offset() + at * strides[d];
@@ -260,7 +266,10 @@ pub(crate) fn split(self_: &Tensor, split_size: SymInt, dim: i64) -> Result<Vec<
     let n = self_.shape()[d];
     let s = split_size.to_usize().ok_or_else(|| negative(OP, split_size))?;
     if s == 0 && n != 0 {
-        return Err(Error::argument(OP, format!("a split size of 0 needs a dimension of size 0, dimension {d} has {n}")));
+        return Err(Error::argument(
+            OP,
+            format!("a split size of 0 needs a dimension of size 0, dimension {d} has {n}"),
+        ));
     }
     let parts = if s == 0 { 1 } else { n.div_ceil(s).max(1) };
     (0..parts)
@@ -281,13 +290,17 @@ pub(crate) fn as_strided(
     }
     let list = |v: &[SymInt], what| {
         v.iter()
-            .map(|&s| s.to_usize().ok_or_else(|| Error::argument(OP, format!("a negative {what} ({s}) is not allowed"))))
+            .map(|&s| {
+                s.to_usize().ok_or_else(|| Error::argument(OP, format!("a negative {what} ({s}) is not allowed")))
+            })
             .collect::<Result<Dims>>()
     };
     let (sizes, strides) = (list(size, "size")?, list(stride, "stride")?);
     let offset = match storage_offset {
         None => self_.storage_offset(),
-        Some(o) => o.to_usize().ok_or_else(|| Error::argument(OP, format!("a negative offset ({o}) is not allowed")))?,
+        Some(o) => {
+            o.to_usize().ok_or_else(|| Error::argument(OP, format!("a negative offset ({o}) is not allowed")))?
+        }
     };
     let mut last = Some(offset);
     for (&n, &s) in sizes.iter().zip(&strides) {

@@ -1,0 +1,27 @@
+//! From ops to kernels: each function writes the result of one op into a tensor its shape function described.
+//!
+//! Shapes and dtypes were checked before; what is left here is broadcasting by strides, the compute dtype, and errors
+//! that depend on the numbers (indices).
+
+pub(crate) mod pointwise;
+
+use crate::layout::Layout;
+use crate::{Tensor, ops::shape};
+use firebrand_kernels::View;
+
+/// A tensor's memory seen with a larger shape.
+pub(crate) struct Expanded<'a> {
+    access: crate::tensor::Access<'a>,
+    layout: Layout,
+}
+
+impl Expanded<'_> {
+    pub(crate) fn view(&self) -> View<'_> {
+        self.access.view_as(self.layout.sizes(), self.layout.strides())
+    }
+}
+
+/// A tensor broadcast to `sizes`.
+pub(crate) fn expand<'a>(t: &'a Tensor, sizes: &[usize]) -> Expanded<'a> {
+    Expanded { access: t.access(), layout: shape::expanded(t, sizes) }
+}
