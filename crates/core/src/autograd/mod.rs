@@ -5,6 +5,8 @@ pub mod anomaly;
 pub mod api;
 pub mod engine;
 pub mod forward;
+pub mod function;
+pub mod graph;
 pub mod hooks;
 pub mod mode;
 pub mod node;
@@ -16,6 +18,11 @@ pub use anomaly::{detect_anomaly, is_anomaly_enabled, set_detect_anomaly};
 pub use api::{BackwardOptions, GradOptions, Target, Targets, backward, grad, grad_map};
 pub use engine::{current_graph_task_execution_order, current_graph_task_id, queue_callback, will_engine_execute_node};
 pub use forward::{dual_level, enter_dual_level, exit_dual_level, make_dual, unpack_dual};
+pub use function::{Context, Function};
+pub use graph::{
+    iter_graph, region_activation_memory_budget, set_override_stale_capture_stream,
+    set_warn_on_accumulate_grad_stream_mismatch,
+};
 pub use hooks::{HookGuard, HookResult, RemovableHandle, node_creation_hook};
 pub use mode::{
     EnableGrad, InferenceMode, NoGrad, enable_grad, enforce_grad_layout_policy, inference_mode, is_grad_enabled,

@@ -1,0 +1,48 @@
+//! Walking a graph from outside, and switches that only matter elsewhere.
+
+use super::node::Node;
+use crate::{Error, ErrorKind, Result};
+use std::collections::{HashSet, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+/// Every node reachable from the roots, breadth first, once; roots that are none are skipped.
+pub fn iter_graph(roots: impl IntoIterator<Item = Option<Node>>) -> Vec<Node> {
+    let mut seen = HashSet::new();
+    let mut queue: VecDeque<Node> = roots.into_iter().flatten().filter(|n| seen.insert(n.addr())).collect();
+    let mut out = Vec::new();
+    while let Some(node) = queue.pop_front() {
+        for e in node.next_functions().iter().flatten() {
+            if seen.insert(e.node.addr()) {
+                queue.push_back(e.node.clone());
+            }
+        }
+        out.push(node);
+    }
+    out
+}
+
+/// A memory budget for a compiled region. There is nothing to budget in eager mode: always an error here.
+///
+/// The budget is a number; anything else does not compile (B-31):
+/// ```compile_fail
+/// firebrand_core::autograd::region_activation_memory_budget(true);
+/// ```
+pub fn region_activation_memory_budget(budget: f64) -> Result<()> {
+    if !(0.0..=1.0).contains(&budget) {
+        return Err(ErrorKind::BudgetRange { value: budget }.into());
+    }
+    Err(Error::from(ErrorKind::EagerBudget))
+}
+
+static STREAM_WARNING: AtomicBool = AtomicBool::new(true);
+static STALE_STREAM: AtomicBool = AtomicBool::new(false);
+
+/// Whether gradients that arrive on another accelerator stream warn. Kept for programs that set it; a CPU has no streams.
+pub fn set_warn_on_accumulate_grad_stream_mismatch(on: bool) {
+    STREAM_WARNING.store(on, Relaxed);
+}
+
+/// Whether a stale capture stream is overridden. Kept for programs that set it; a CPU has no streams.
+pub fn set_override_stale_capture_stream(on: bool) {
+    STALE_STREAM.store(on, Relaxed);
+}
