@@ -3,7 +3,6 @@
 //! Kinds are stable names. The first problem in processing order is the one reported, so equal input
 //! gives equal errors.
 
-use crate::schema::SchemaError;
 use std::fmt;
 
 /// Where in the pipeline an error arose.
@@ -122,6 +121,7 @@ kinds! {
 
     InplaceViewTagMissing "inplace_view_tag_missing" "An in-place view without its tag."
     ViewCopyMissing "view_copy_missing" "A view without its copy."
+    ViewCopyName "view_copy_name" "A copy of a view that is not called one."
     ViewCopyTagMissing "view_copy_tag_missing" "A view copy without its tag."
     ViewCopySignature "view_copy_signature" "A view and its copy differ in signature."
     ViewCompositeMismatch "view_composite_mismatch" "A view and its in-place form differ in being composite."
@@ -198,6 +198,35 @@ impl fmt::Display for Kind {
     }
 }
 
+/// A problem found by code that does not know in which stage it runs.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Refusal {
+    /// Why, for tools.
+    pub kind: Kind,
+    /// Why, for people.
+    pub message: String,
+}
+
+impl Refusal {
+    /// A refusal.
+    pub fn new(kind: Kind, message: impl Into<String>) -> Self {
+        Refusal { kind, message: message.into() }
+    }
+
+    /// The error this is in a given stage.
+    pub fn at_stage(self, stage: Stage) -> CodegenError {
+        CodegenError::new(stage, self.kind, self.message)
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Refusal {}
+
 /// A refused input.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CodegenError {
@@ -222,11 +251,6 @@ impl CodegenError {
     /// An error without a place.
     pub fn new(stage: Stage, kind: Kind, message: impl Into<String>) -> Self {
         CodegenError { stage, kind, message: message.into(), file: None, line: None, entry: None }
-    }
-
-    /// A refused schema.
-    pub fn schema(stage: Stage, error: SchemaError) -> Self {
-        Self::new(stage, error.kind, error.message)
     }
 
     /// Adds the place, keeping what is known already.

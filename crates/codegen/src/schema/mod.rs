@@ -10,7 +10,6 @@ mod signature;
 mod types;
 
 pub use arguments::{Annotation, Argument, Arguments, Return, TensorOptions};
-pub use parse::SchemaError;
 pub use signature::SignatureOptions;
 pub use types::{BaseTy, Type};
 

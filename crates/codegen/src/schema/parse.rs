@@ -9,31 +9,14 @@ use super::{
     Annotation, Argument, Arguments, BaseOperatorName, BaseTy, FunctionSchema, OperatorName, Return, SchemaKind,
     TensorOptions, Type, is_scratch,
 };
-use crate::error::Kind;
+use crate::error::{Kind, Refusal};
 use std::fmt;
 use std::str::FromStr;
 
-/// Why a piece of schema text was refused.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct SchemaError {
-    /// The kind of problem.
-    pub kind: Kind,
-    /// What was expected and what was found.
-    pub message: String,
-}
-
-impl fmt::Display for SchemaError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)
-    }
-}
-
-impl std::error::Error for SchemaError {}
-
-type Result<T> = std::result::Result<T, SchemaError>;
+type Result<T> = std::result::Result<T, Refusal>;
 
 fn fail<T>(kind: Kind, message: impl Into<String>) -> Result<T> {
-    Err(SchemaError { kind, message: message.into() })
+    Err(Refusal::new(kind, message))
 }
 
 /// Refuses text that the parsed value would print differently.
@@ -43,7 +26,7 @@ fn check_roundtrip<T: fmt::Display>(value: T, text: &str) -> Result<T> {
 }
 
 impl FromStr for Type {
-    type Err = SchemaError;
+    type Err = Refusal;
 
     fn from_str(text: &str) -> Result<Self> {
         // Iterative from the right, so that a long run of suffixes cannot exhaust the stack.
@@ -98,7 +81,7 @@ fn is_dotted_name(text: &str) -> bool {
 }
 
 impl FromStr for Annotation {
-    type Err = SchemaError;
+    type Err = Refusal;
 
     fn from_str(text: &str) -> Result<Self> {
         let syntax = || fail(Kind::AliasSyntax, format!("`({text})` is not an alias annotation"));
@@ -164,7 +147,7 @@ fn parse_annotated(text: &str) -> Result<(Type, Option<Annotation>)> {
 }
 
 impl FromStr for Argument {
-    type Err = SchemaError;
+    type Err = Refusal;
 
     fn from_str(text: &str) -> Result<Self> {
         let shape = || fail(Kind::ArgNoSpace, format!("argument `{text}` is not of the form `type name`"));
@@ -185,7 +168,7 @@ impl FromStr for Argument {
 }
 
 impl FromStr for Return {
-    type Err = SchemaError;
+    type Err = Refusal;
 
     fn from_str(text: &str) -> Result<Self> {
         let (ty, name) = match text.rsplit_once(' ') {
@@ -206,7 +189,7 @@ fn parse_returns(text: &str) -> Result<Vec<Return>> {
 }
 
 impl FromStr for Arguments {
-    type Err = SchemaError;
+    type Err = Refusal;
 
     fn from_str(text: &str) -> Result<Self> {
         let mut positional = Vec::new();
@@ -300,7 +283,7 @@ const AUGMENTED_ASSIGNMENT_NAMES: [&str; 11] =
     ["add", "sub", "mul", "div", "mod", "pow", "lshift", "rshift", "and", "xor", "or"];
 
 impl FromStr for BaseOperatorName {
-    type Err = SchemaError;
+    type Err = Refusal;
 
     fn from_str(text: &str) -> Result<Self> {
         if text.is_empty() {
@@ -337,7 +320,7 @@ impl FromStr for BaseOperatorName {
 }
 
 impl FromStr for OperatorName {
-    type Err = SchemaError;
+    type Err = Refusal;
 
     fn from_str(text: &str) -> Result<Self> {
         let (name, overload) = text.split_once('.').unwrap_or((text, ""));
@@ -346,7 +329,7 @@ impl FromStr for OperatorName {
 }
 
 impl FromStr for FunctionSchema {
-    type Err = SchemaError;
+    type Err = Refusal;
 
     fn from_str(text: &str) -> Result<Self> {
         let Some((name, arguments, returns)) = split_schema(text) else {

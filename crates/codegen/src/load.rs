@@ -1,0 +1,420 @@
+//! Derivative entries: from `derivatives.yaml` to one [`DifferentiabilityInfo`] per operator and key.
+//!
+//! Guarantees file order and the reference's order of checks. Knows the declared operators only through
+//! their schemas; which other operators will use an info is decided in `matching`.
+
+use crate::api::{Binding, TypeStyle, cpp};
+use crate::ctype::CType;
+use crate::dialect::Dialect;
+use crate::error::{CodegenError, Kind, Refusal, Result, Stage};
+use crate::formula;
+use crate::forward::{self, Scope};
+use crate::model::{
+    DEFAULT_KEY, Derivative, DifferentiabilityInfo, Infos, InfosByKey, OperatorInfos, Origin, SavedAttribute,
+};
+use crate::native::{self, NativeFunction, dispatch};
+use crate::schema::FunctionSchema;
+use crate::yaml::{self, Node, Value};
+use std::collections::{BTreeSet, HashMap};
+use std::rc::Rc;
+
+/// What the derivatives file says.
+#[derive(Clone, Debug)]
+pub struct Loaded {
+    /// All infos: entries in file order, then view copies.
+    pub infos: Infos,
+    /// Autograd keys that some entry has formulas for.
+    pub used_dispatch_keys: BTreeSet<String>,
+}
+
+/// Reads a derivatives file against the declared functions.
+pub fn load(functions: &[Rc<NativeFunction>], text: &str, dialect: Dialect) -> Result<Loaded> {
+    let root = yaml::parse(text, Stage::Derivatives)?;
+    let (functions, view_groups) = native::group_views(functions)?;
+    let mut loader = Loader::new(&functions, dialect)?;
+    let entries = match &root.value {
+        Value::List(items) => items.as_slice(),
+        Value::Map(pairs) if pairs.is_empty() => &[],
+        _ => return Err(not_text(root.line, "derivatives are a list of entries")),
+    };
+    let mut infos = Infos::with_capacity(entries.len());
+    for entry in entries {
+        let (func, by_key) = loader.entry(entry)?;
+        infos.insert(func.text.clone(), OperatorInfos { func, origin: Origin::Entry, by_key });
+    }
+    crate::view_copy::add(&mut infos, &view_groups);
+    Ok(Loaded { infos, used_dispatch_keys: loader.used_keys })
+}
+
+fn not_text(line: usize, message: &str) -> CodegenError {
+    let mut error = CodegenError::new(Stage::Derivatives, Kind::FormulaNotString, message);
+    error.line = Some(line);
+    error
+}
+
+fn fail<T>(kind: Kind, message: impl Into<String>) -> Result<T, Refusal> {
+    Err(Refusal::new(kind, message))
+}
+
+struct Loader<'a> {
+    dialect: Dialect,
+    by_schema: HashMap<&'a str, &'a Rc<NativeFunction>>,
+    by_signature: HashMap<FunctionSchema, Vec<&'a Rc<NativeFunction>>>,
+    op_counter: HashMap<String, usize>,
+    used_keys: BTreeSet<String>,
+}
+
+impl<'a> Loader<'a> {
+    fn new(functions: &'a [Rc<NativeFunction>], dialect: Dialect) -> Result<Self> {
+        let mut by_schema = HashMap::with_capacity(functions.len());
+        let mut by_signature: HashMap<_, Vec<_>> = HashMap::with_capacity(functions.len());
+        for f in functions {
+            by_signature.entry(f.func.signature()).or_default().push(f);
+            if by_schema.insert(f.text.as_str(), f).is_some() {
+                let message = "the schema is declared twice";
+                return Err(CodegenError::new(Stage::Derivatives, Kind::DuplicateSchema, message).at(f.line, &f.text));
+            }
+        }
+        let (op_counter, used_keys) = (HashMap::new(), BTreeSet::new());
+        Ok(Loader { dialect, by_schema, by_signature, op_counter, used_keys })
+    }
+
+    /// One entry: the canonical function and its infos.
+    fn entry(&mut self, entry: &Node) -> Result<(Rc<NativeFunction>, InfosByKey)> {
+        let fields = entry.as_map().ok_or_else(|| not_text(entry.line, "an entry is a mapping"))?;
+        let Some(name) = entry.get("name") else {
+            let mut error = CodegenError::new(Stage::Derivatives, Kind::EntryNoName, "an entry needs a name");
+            error.line = Some(entry.line);
+            return Err(error);
+        };
+        let text = name.as_str().ok_or_else(|| not_text(name.line, "the name of an entry is a schema"))?;
+        self.named_entry(fields, entry, text).map_err(|e| e.at(entry.line, text))
+    }
+
+    fn named_entry(
+        &mut self,
+        fields: &[(Node, Node)],
+        entry: &Node,
+        text: &str,
+    ) -> Result<(Rc<NativeFunction>, InfosByKey)> {
+        let refused = |e: Refusal| e.at_stage(Stage::Derivatives);
+        let name = operator_word(text).map_err(refused)?;
+        let keyed = entry.get("dispatch");
+        let outputs = entry.get("output_differentiability");
+        let outputs = Outputs::read(outputs, keyed.is_none())?;
+        let func = self.canonical(text, name).map_err(refused)?;
+        let arguments = cpp::formula_arguments(&func).map_err(refused)?;
+        for (reserved, kind) in [("grad_input_mask", Kind::ArgNamedGradInputMask), ("result", Kind::ArgNamedResult)] {
+            if arguments.iter().any(|a| a.name == reserved) {
+                return Err(refused(Refusal::new(kind, format!("an argument may not be called `{reserved}`"))));
+            }
+        }
+        let operator = Operator { func: &func, name, arguments: &arguments, outputs: &outputs };
+        let mut by_key = InfosByKey::new();
+        let plain: Vec<_> = match keyed {
+            None => {
+                let formulas =
+                    |(k, _): &&(Node, Node)| !matches!(k.as_str(), Some("name" | "output_differentiability"));
+                let info = self.info(&operator, DEFAULT_KEY, fields.iter().filter(formulas).collect())?;
+                by_key.insert(DEFAULT_KEY.to_owned(), Rc::new(info));
+                return Ok((func, by_key));
+            }
+            Some(node) => node.as_map().ok_or_else(|| not_text(node.line, "`dispatch` is a mapping"))?.iter().collect(),
+        };
+        for (key, formulas) in plain {
+            let Some(key) = key.as_str().filter(|key| dispatch::is_autograd_key(key)) else {
+                let message = format!("`{}` is not an autograd key", key.as_str().unwrap_or("?"));
+                let error = CodegenError::new(Stage::Derivatives, Kind::EntryDispatchKey, message);
+                return Err(error.at(key.line, text));
+            };
+            let pairs = formulas.as_map().ok_or_else(|| not_text(formulas.line, "formulas are a mapping"))?;
+            let info = self.info(&operator, key, pairs.iter().collect())?;
+            by_key.insert(key.to_owned(), Rc::new(info));
+        }
+        Ok((func, by_key))
+    }
+
+    /// The function an entry describes: an entry for an out operator describes the functional one.
+    fn canonical(&self, text: &str, name: &str) -> Result<Rc<NativeFunction>, Refusal> {
+        let Some(function) = self.by_schema.get(text) else {
+            return fail(Kind::EntrySchemaUnknown, format!("no operator is declared as `{text}`"));
+        };
+        let variants = &self.by_signature[&function.func.signature()];
+        let fits = |f: &&&Rc<NativeFunction>| {
+            !f.func.is_functional_fn() && !f.func.is_out_fn() && f.func.name.name.to_string() == name
+        };
+        if let Some(f) = variants.iter().find(fits) {
+            return Ok(Rc::clone(f));
+        }
+        match variants.first() {
+            Some(f) if cpp::name(&f.func) == format!("{name}_") => Ok(Rc::clone(f)),
+            _ => fail(Kind::EntryNoCanonical, format!("no function of the group of `{text}` can carry the entry")),
+        }
+    }
+
+    /// The info of one operator under one key.
+    fn info(
+        &mut self,
+        operator: &Operator<'_>,
+        key: &str,
+        mut formulas: Vec<&(Node, Node)>,
+    ) -> Result<DifferentiabilityInfo> {
+        self.used_keys.insert(key.to_owned());
+        if let Some((odd, _)) = formulas.iter().find(|(k, _)| k.as_str().is_none()) {
+            return Err(not_text(odd.line, "the key of a formula is text"));
+        }
+        formulas.sort_by_key(|(k, _)| k.as_str());
+        let mut setup = SetUp::new(operator, self.dialect);
+        for (names, formula) in formulas {
+            let names = names.as_str().unwrap_or_default();
+            setup.formula(names, formula).map_err(|mut e| {
+                e.line.get_or_insert(formula.line);
+                e
+            })?;
+        }
+        let mut info = setup.finish().map_err(|e| e.at_stage(Stage::Derivatives))?;
+        if info.has_derivatives() {
+            let mut prefix = op_prefix(operator.name);
+            if key != DEFAULT_KEY {
+                prefix.push_str(key);
+            }
+            let count = self.op_counter.entry(prefix.clone()).or_default();
+            info.op = Some(format!("{prefix}{count}"));
+            *count += 1;
+        }
+        Ok(info)
+    }
+}
+
+/// The first word of an entry's name, which must look like `word[.word](…)`.
+fn operator_word(text: &str) -> Result<&str, Refusal> {
+    let word_len = |t: &str| t.find(|c: char| c != '_' && !c.is_alphanumeric()).unwrap_or(t.len());
+    let (name, mut rest) = text.split_at(word_len(text));
+    if let Some(overload) = rest.strip_prefix('.') {
+        let len = word_len(overload);
+        rest = if len > 0 { &overload[len..] } else { rest };
+    }
+    if name.is_empty() || !rest.starts_with('(') || !rest.contains(')') {
+        return fail(Kind::EntryNameSyntax, format!("`{text}` is not a schema"));
+    }
+    Ok(name)
+}
+
+/// `conv2d_forward` → `Conv2DBackward`.
+pub fn op_prefix(name: &str) -> String {
+    let mut prefix = String::new();
+    for piece in name.split('_') {
+        let mut after_letter = false;
+        for c in piece.chars() {
+            if after_letter {
+                prefix.extend(c.to_lowercase());
+            } else {
+                prefix.extend(c.to_uppercase());
+            }
+            after_letter = c.is_alphabetic();
+        }
+    }
+    prefix.push_str("Backward");
+    prefix.replace("ForwardBackward", "Backward")
+}
+
+/// `output_differentiability` of an entry.
+struct Outputs {
+    differentiable: Option<Vec<bool>>,
+    conditions: Option<Vec<String>>,
+}
+
+impl Outputs {
+    fn read(node: Option<&Node>, empty_is_absent: bool) -> Result<Self> {
+        let absent = Outputs { differentiable: None, conditions: None };
+        let Some(node) = node.filter(|n| n.value != Value::Null) else { return Ok(absent) };
+        let multi = || {
+            let message = "a condition is supported only for a single output";
+            let mut error = CodegenError::new(Stage::Derivatives, Kind::ConditionMultiOutput, message);
+            error.line = Some(node.line);
+            error
+        };
+        let items = match &node.value {
+            Value::List(items) => items,
+            Value::Str(text) if text.chars().count() > 1 => return Err(multi()),
+            _ => return Err(not_text(node.line, "`output_differentiability` is a list")),
+        };
+        if items.is_empty() && empty_is_absent {
+            return Ok(absent);
+        }
+        match items.as_slice() {
+            [Node { value: Value::Str(condition), .. }] => {
+                Ok(Outputs { differentiable: Some(vec![true]), conditions: Some(vec![condition.clone()]) })
+            }
+            items if items.iter().any(|item| item.as_str().is_some()) => Err(multi()),
+            items => match items.iter().map(Node::as_bool).collect() {
+                Some(flags) => Ok(Outputs { differentiable: Some(flags), conditions: None }),
+                None => Err(not_text(node.line, "`output_differentiability` holds true, false or one condition")),
+            },
+        }
+    }
+}
+
+/// Outputs as formulas see them, with their types.
+fn returns(f: &NativeFunction) -> Result<Vec<(String, CType)>, Refusal> {
+    let shown = |name: String| if name == "self" { "result".to_owned() } else { name };
+    let names = cpp::return_names(f).into_iter().map(shown);
+    let style = TypeStyle::of(f);
+    let one = |(name, r): (String, &crate::schema::Return)| {
+        Ok((name, cpp::return_type(&r.ty, r.is_write(), style)?.remove_const_ref()))
+    };
+    names.zip(&f.func.returns).map(one).collect()
+}
+
+/// What all keys of an entry share.
+struct Operator<'a> {
+    func: &'a Rc<NativeFunction>,
+    name: &'a str,
+    arguments: &'a [Binding],
+    outputs: &'a Outputs,
+}
+
+/// The formulas of one key, as they are read.
+struct SetUp<'a> {
+    operator: &'a Operator<'a>,
+    dialect: Dialect,
+    arguments: Vec<(&'a str, CType)>,
+    available_named_gradients: Vec<String>,
+    derivatives: Vec<Derivative>,
+    forward: Vec<forward::Definition>,
+    non_differentiable: Vec<String>,
+}
+
+impl<'a> SetUp<'a> {
+    fn new(operator: &'a Operator<'a>, dialect: Dialect) -> Self {
+        let returns = &operator.func.func.returns;
+        let all = vec![true; returns.len()];
+        let flags = operator.outputs.differentiable.as_ref().unwrap_or(&all);
+        let available = returns.iter().zip(flags).filter(|(r, on)| **on && r.ty.is_tensor_like());
+        let available = available.filter_map(|(r, _)| r.name.as_ref()).map(|name| format!("grad_{name}")).collect();
+        SetUp {
+            operator,
+            dialect,
+            arguments: operator.arguments.iter().map(|a| (a.binds.as_str(), a.ty.remove_const_ref())).collect(),
+            available_named_gradients: available,
+            derivatives: Vec::new(),
+            forward: Vec::new(),
+            non_differentiable: Vec::new(),
+        }
+    }
+
+    /// One key and its formula.
+    fn formula(&mut self, raw_names: &str, node: &Node) -> Result<()> {
+        let names: Vec<String> = raw_names.split(',').map(|name| name.trim().to_owned()).collect();
+        let refused = |e: Refusal| e.at_stage(Stage::Derivatives);
+        let is_argument = |name: &String| self.operator.arguments.iter().any(|a| a.name == *name);
+        let returns = &self.operator.func.func.returns;
+        let is_return = |name: &String| returns.iter().any(|r| r.name.as_ref() == Some(name));
+        if let Some(name) = names.iter().find(|name| is_argument(name) && is_return(name)) {
+            let message = format!("`{name}` is both an argument and a return");
+            return Err(refused(Refusal::new(Kind::NameInputAndReturn, message)));
+        }
+        let text = node.as_str().ok_or_else(|| not_text(node.line, "a formula is text"));
+        if !is_argument(&names[0]) {
+            let var_types = forward::output_types(&self.operator.func.func, &names).map_err(refused)?;
+            let formula = text?;
+            if !forward::is_automatic(formula) {
+                self.dialect.check(formula).map_err(refused)?;
+            }
+            self.forward.push(forward::Definition { formula: formula.to_owned(), var_names: names, var_types });
+        } else if text.clone()?.to_lowercase().trim() == "non_differentiable" {
+            self.non_differentiable.extend(names);
+        } else {
+            let derivative = self.derivative(text?, names).map_err(refused)?;
+            self.derivatives.push(derivative);
+        }
+        Ok(())
+    }
+
+    fn derivative(&self, original: &str, var_names: Vec<String>) -> Result<Derivative, Refusal> {
+        self.dialect.check(original)?;
+        let returns = returns(self.operator.func)?;
+        let returns: Vec<_> = returns.iter().map(|(name, ty)| (name.as_str(), ty.clone())).collect();
+        let (formula, saved_inputs) = self.dialect.saved_variables(original, &self.arguments, &var_names)?;
+        let (formula, saved_outputs) = self.dialect.saved_variables(&formula, &returns, &var_names)?;
+        let available = self.available_named_gradients.iter();
+        let named_gradients = available.filter(|name| self.dialect.uses(&formula, name)).cloned().collect();
+        let count = returns.len();
+        if let Some(i) = formula::used_gradient_indices(&formula).into_iter().find(|i| *i >= count) {
+            return fail(Kind::GradsOutOfBounds, format!("grads[{i}] of an operator with {count} returns"));
+        }
+        let original_formula = original.to_owned();
+        Ok(Derivative { formula, original_formula, var_names, saved_inputs, saved_outputs, named_gradients })
+    }
+
+    /// Everything that looks at all formulas of the key together.
+    fn finish(self) -> Result<DifferentiabilityInfo, Refusal> {
+        let has_formula = |name: &str| self.derivatives.iter().any(|d| d.var_names.iter().any(|n| n == name));
+        if let Some(name) = self.non_differentiable.iter().find(|name| has_formula(name)) {
+            return fail(Kind::NondiffOverlap, format!("`{name}` has a formula and is non_differentiable"));
+        }
+        let with_derivatives = self.operator.arguments.iter().filter(|a| has_formula(&a.name));
+        let args_with_derivatives: Vec<Binding> = with_derivatives.cloned().collect();
+        let scope = Scope {
+            dialect: self.dialect,
+            func: self.operator.func,
+            name: self.operator.name,
+            arguments: self.operator.arguments,
+            args_with_derivatives: &args_with_derivatives,
+            derivatives: &self.derivatives,
+        };
+        let forward_derivatives = forward::complete(&scope, &self.forward)?;
+        check_gradients(self.dialect, &self.derivatives)?;
+        let union = |of: fn(&Derivative) -> &[SavedAttribute]| {
+            let mut all: Vec<SavedAttribute> = Vec::new();
+            for attribute in self.derivatives.iter().flat_map(of) {
+                if !all.iter().any(|known| known.name == attribute.name) {
+                    all.push(attribute.clone());
+                }
+            }
+            all
+        };
+        Ok(DifferentiabilityInfo {
+            name: self.operator.name.to_owned(),
+            func: Rc::clone(self.operator.func),
+            op: None,
+            all_saved_inputs: union(|d| &d.saved_inputs),
+            all_saved_outputs: union(|d| &d.saved_outputs),
+            used_named_gradients: self.derivatives.iter().flat_map(|d| d.named_gradients.iter().cloned()).collect(),
+            derivatives: self.derivatives,
+            forward_derivatives,
+            available_named_gradients: self.available_named_gradients,
+            args_with_derivatives,
+            non_differentiable_arg_names: self.non_differentiable,
+            output_differentiability: self.operator.outputs.differentiable.clone(),
+            output_differentiability_conditions: self.operator.outputs.conditions.clone(),
+        })
+    }
+}
+
+/// The three ways to name gradients do not mix.
+fn check_gradients(dialect: Dialect, derivatives: &[Derivative]) -> Result<(), Refusal> {
+    let mut grads_uses = 0;
+    let mut indices = Vec::new();
+    let mut uses_grad = false;
+    let mut uses_named = false;
+    for derivative in derivatives {
+        grads_uses += formula::count_ident(&derivative.formula, "grads");
+        indices.extend(formula::used_gradient_indices(&derivative.formula));
+        uses_grad |= dialect.uses(&derivative.formula, "grad");
+        uses_named |= !derivative.named_gradients.is_empty();
+    }
+    if grads_uses < indices.len() {
+        return fail(Kind::GradsCount, "more `grads[i]` than `grads`");
+    }
+    if uses_grad && grads_uses > 0 {
+        return fail(Kind::GradAndGrads, "`grad` and `grads` cannot both be used");
+    }
+    if !indices.is_empty() && grads_uses == indices.len() && indices.iter().all(|i| *i == 0) {
+        return fail(Kind::Grads0Only, "only `grads[0]` is used: write `grad`");
+    }
+    if uses_named && (uses_grad || grads_uses > 0) {
+        return fail(Kind::NamedAndPlainGrads, "named gradients cannot be used together with `grad` or `grads`");
+    }
+    Ok(())
+}

@@ -1,0 +1,118 @@
+//! Operator declarations: what `native_functions.yaml` says about each operator.
+//!
+//! [`parse`] reads, checks and completes the whole file: the list it returns holds the declared functions
+//! in file order, then the generated variants. A [`NativeFunction`] is plain data and never changes.
+
+mod check;
+pub mod dispatch;
+mod read;
+mod variants;
+mod views;
+
+pub use read::Precompute;
+pub use views::{ViewGroup, group_views};
+
+use crate::error::Result;
+use crate::schema::{FunctionSchema, OperatorName, SchemaKind};
+use dispatch::DispatchKey;
+use std::collections::BTreeSet;
+use std::rc::Rc;
+
+/// One operator.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct NativeFunction {
+    /// Its schema.
+    pub func: FunctionSchema,
+    /// Its schema as text, printed once.
+    pub text: String,
+    /// `aten` unless the declaration says otherwise.
+    pub namespace: String,
+    /// Whether it can be called as a function.
+    pub variant_function: bool,
+    /// Whether it can be called as a method of `self`.
+    pub variant_method: bool,
+    /// Kernels by key.
+    pub dispatch: Vec<(DispatchKey, String)>,
+    /// It is a structured kernel.
+    pub structured: bool,
+    /// The structured operator that computes for it.
+    pub structured_delegate: Option<OperatorName>,
+    /// Arguments a structured kernel computes before the loop.
+    pub precomputed: Option<Precompute>,
+    /// Operators to generate.
+    pub autogen: Vec<OperatorName>,
+    /// Inner loops by ufunc key.
+    pub ufunc_inner_loop: Vec<(String, String)>,
+    /// Tags, with the automatic ones.
+    pub tags: BTreeSet<String>,
+    /// Its kernel is registered by hand.
+    pub manual_kernel_registration: bool,
+    /// Its C++ binding is written by hand.
+    pub manual_cpp_binding: bool,
+    /// Arguments that lose their default in the C++ form.
+    pub cpp_no_default_args: Vec<String>,
+    /// Mutable tensors become const references in C++.
+    pub use_const_ref_for_mutable_tensors: bool,
+    /// `device_check: NoCheck` was given.
+    pub device_check: bool,
+    /// Python submodule it is bound in.
+    pub python_module: Option<String>,
+    /// It has kernels below autograd.
+    pub is_abstract: bool,
+    /// Where it was declared, from 1.
+    pub line: usize,
+}
+
+impl NativeFunction {
+    /// What it does with its arguments.
+    pub fn kind(&self) -> SchemaKind {
+        self.func.kind()
+    }
+
+    /// Whether it was made by the generator.
+    pub fn is_generated(&self) -> bool {
+        self.has_tag("generated")
+    }
+
+    /// Whether it has a tag.
+    pub fn has_tag(&self, tag: &str) -> bool {
+        self.tags.contains(tag)
+    }
+
+    /// Whether it has a kernel for a key.
+    pub fn has_kernel(&self, key: DispatchKey) -> bool {
+        self.dispatch.iter().any(|(k, _)| *k == key)
+    }
+
+    /// Whether it belongs to a structured group.
+    pub fn part_of_structured_group(&self) -> bool {
+        self.structured || self.structured_delegate.is_some()
+    }
+
+    /// Whether some output shares memory with an input that is not written.
+    pub fn is_view_op(&self) -> bool {
+        let aliasing = self.func.returns.iter().any(|r| r.annotation.as_ref().is_some_and(|a| !a.is_write));
+        let name = &self.func.name;
+        let resizes =
+            name.overload_name.is_empty() && name.name.inplace && matches!(&*name.name.base, "resize" | "resize_as");
+        let inplace_view = self.has_tag("inplace_view") && !resizes;
+        let wildcard =
+            self.func.arguments.flat_all().any(|a| a.annotation.as_ref().is_some_and(|a| a.is_wildcard_after()));
+        aliasing || inplace_view || wildcard
+    }
+
+    /// Whether it is a member of the foreach family.
+    pub fn is_foreach(&self) -> bool {
+        self.func.base().starts_with("_foreach_")
+    }
+}
+
+/// Reads declarations, checks them one by one and against each other, adds generated variants.
+///
+/// `tags` are the tags a declaration may have.
+pub fn parse(text: &str, tags: &[&str]) -> Result<Vec<Rc<NativeFunction>>> {
+    let mut functions = read::read(text, tags)?;
+    check::cross_check(&functions)?;
+    variants::add_generated(&mut functions)?;
+    Ok(functions.into_iter().map(Rc::new).collect())
+}
