@@ -60,56 +60,74 @@ fn lanes(lo: isize, hi: isize) -> u32 {
     ones(hi) & !ones(lo)
 }
 
-/// Fills rows of channels `cr` of a panel; row `(c - cr.start) * taps + t`.
+/// How one run is read under one tap, the same for every channel.
+pub(super) struct Piece {
+    /// From the channel's plane in the first image.
+    from: isize,
+    /// In the channel's rows of the panel.
+    to: usize,
+    /// Which input columns from there on lie inside the input (stride 1 and 2), or which lanes (other strides).
+    inside: u32,
+    /// Lanes to write. A full-width store may spill into the next run, written later; it must not leave the row.
+    keep: u16,
+}
+
+/// What [`pack`] copies for the runs of a panel.
+pub(super) fn pieces(tc: &TapConv, runs: &[Run], out: &mut Vec<Piece>) {
+    out.clear();
+    let [depth, height, width] = tc.input.map(|v| v as isize);
+    let sx = tc.si[2];
+    for (t, tap) in tc.taps.iter().enumerate() {
+        for r in runs {
+            let [iz, iy, ix] = [0, 1, 2].map(|d| (r.g[d] * tc.si[d]) as isize + tap[d]);
+            let inside = if iz < 0 || iz >= depth || iy < 0 || iy >= height {
+                0
+            } else if sx <= 2 {
+                lanes(-ix, (width - ix).min((r.len * sx) as isize))
+            } else {
+                let column = |l: usize| ix + (l * sx) as isize;
+                (0..r.len).fold(0, |m, l| m | u32::from((0..width).contains(&column(l))) << l)
+            };
+            out.push(Piece {
+                from: (r.img * tc.in_image) as isize + (iz * height + iy) * width + ix,
+                to: t * NR + r.off,
+                inside,
+                keep: if r.off + 16 <= NR { 0xffff } else { lanes(0, r.len as isize) as u16 },
+            });
+        }
+    }
+}
+
+/// Fills rows of channels `cr` of a panel; row `(c - cr.start) * taps + t`. Channel by channel: planes may lie a multiple
+/// of 4 kB apart, so that lines of many channels do not fit the first cache together.
 ///
 /// # Safety
 /// AVX-512F present; `src` is the group's first channel of the whole input; `dst` holds `cr.len() * taps * NR` floats.
 #[target_feature(enable = "avx512f")]
-pub(super) unsafe fn pack(tc: &TapConv, runs: &[Run], cr: Range<usize>, src: *const f32, dst: *mut f32) {
-    let nt = tc.taps.len();
-    let plane = tc.in_plane();
-    let [depth, height, width] = tc.input.map(|v| v as isize);
+pub(super) unsafe fn pack(tc: &TapConv, pieces: &[Piece], cr: Range<usize>, src: *const f32, dst: *mut f32) {
+    let (plane, rows) = (tc.in_plane(), tc.taps.len() * NR);
     let sx = tc.si[2];
     let even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
     let step = _mm512_mullo_epi32(
         _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15),
         _mm512_set1_epi32(sx as i32),
     );
-    for (t, tap) in tc.taps.iter().enumerate() {
-        for r in runs {
-            let [iz, iy, ix] = [0, 1, 2].map(|d| (r.g[d] * tc.si[d]) as isize + tap[d]);
-            // Lanes (in input columns) that fall inside the row; none when the row itself is outside.
-            let inside = iz >= 0 && iz < depth && iy >= 0 && iy < height;
-            let span = if inside { lanes(-ix, (width - ix).min((r.len * sx) as isize)) } else { 0 };
-            let start = (r.img * tc.in_image + cr.start * plane) as isize + (iz * height + iy) * width + ix;
-            let mut s = src.wrapping_offset(start);
-            let mut d = dst.wrapping_add(t * NR + r.off);
-            // A full-width store may spill into the next run, written later; it must not leave the row.
-            let keep = if r.off + 16 <= NR { 0xffff } else { lanes(0, r.len as isize) as u16 };
-            let strided = if sx > 2 && inside {
-                (0..r.len).fold(0u16, |m, l| {
-                    let col = ix + (l * sx) as isize;
-                    m | (u16::from(col >= 0 && col < width) << l)
-                })
-            } else {
-                0
-            };
-            for _ in cr.clone() {
-                // SAFETY: masked-off lanes are not accessed; the others are inside the row and the panel.
-                unsafe {
-                    let v = match sx {
-                        1 => _mm512_maskz_loadu_ps(span as u16, s),
-                        2 => _mm512_permutex2var_ps(
-                            _mm512_maskz_loadu_ps(span as u16, s),
-                            even,
-                            _mm512_maskz_loadu_ps((span >> 16) as u16, s.wrapping_add(16)),
-                        ),
-                        _ => _mm512_mask_i32gather_ps::<4>(_mm512_setzero_ps(), strided, step, s),
-                    };
-                    _mm512_mask_storeu_ps(d, keep, v);
-                }
-                s = s.wrapping_add(plane);
-                d = d.wrapping_add(nt * NR);
+    for (i, c) in cr.enumerate() {
+        let (s, d) = (src.wrapping_add(c * plane), dst.wrapping_add(i * rows));
+        for p in pieces {
+            let s = s.wrapping_offset(p.from);
+            // SAFETY: masked-off lanes are not accessed; the others are inside the row and the panel.
+            unsafe {
+                let v = match sx {
+                    1 => _mm512_maskz_loadu_ps(p.inside as u16, s),
+                    2 => _mm512_permutex2var_ps(
+                        _mm512_maskz_loadu_ps(p.inside as u16, s),
+                        even,
+                        _mm512_maskz_loadu_ps((p.inside >> 16) as u16, s.wrapping_add(16)),
+                    ),
+                    _ => _mm512_mask_i32gather_ps::<4>(_mm512_setzero_ps(), p.inside as u16, step, s),
+                };
+                _mm512_mask_storeu_ps(d.wrapping_add(p.to), p.keep, v);
             }
         }
     }
@@ -199,7 +217,7 @@ unsafe fn range(
     let group = (64 * 1024 / (mr.len().max(1) * NR)).clamp(1, 16);
     let (mut side, mut panel) = (Scratch::new(group * mr.len() * NR), Scratch::new(cb * nt * NR));
     let (side, panel): (*mut f32, *mut f32) = (side.as_mut_ptr(), panel.as_mut_ptr());
-    let mut stretches = Vec::with_capacity(NR);
+    let (mut stretches, mut copies) = (Vec::with_capacity(NR), Vec::with_capacity(2 * nt));
     let (plane, dense) = (tc.out_plane(), tc.is_dense());
     for p0 in panels.clone().step_by(group) {
         let p1 = (p0 + group).min(panels.end);
@@ -207,11 +225,12 @@ unsafe fn range(
             let c1 = (c0 + cb).min(tc.c);
             for p in p0..p1 {
                 runs(tc, p, &mut stretches);
+                pieces(tc, &stretches, &mut copies);
                 let (first, last) = (p * NR, p * NR + NR - 1);
                 let direct = dense && first / plane == last / plane && last < tc.pixels();
                 // SAFETY: see the function's contract.
                 unsafe {
-                    pack(tc, &stretches, c0..c1, x.as_ptr(), panel);
+                    pack(tc, &copies, c0..c1, x.as_ptr(), panel);
                     for m0 in mr.clone().step_by(MR) {
                         let rows = MR.min(mr.end - m0);
                         let m = |i: usize| m0 + i.min(rows - 1);

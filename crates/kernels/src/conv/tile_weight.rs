@@ -8,7 +8,7 @@
 #![allow(clippy::needless_range_loop)]
 
 use super::taps::{TapConv, forward_taps};
-use super::tile::{NR, Run, channel_block, pack, runs};
+use super::tile::{NR, Run, channel_block, pack, pieces, runs};
 use super::{ConvShape, partial_sums, sum_parts};
 use crate::parallel;
 use crate::real::{Ptr, Scratch};
@@ -79,16 +79,17 @@ unsafe fn range(
     let mut panel = Scratch::<f32>::zeroed((cb * nt + SLACK) * NR);
     let mut turned = Scratch::<f32>::new(NR * mp);
     let (panel, turned) = (panel.as_mut_ptr(), &mut turned[..]);
-    let mut stretches = Vec::with_capacity(NR);
+    let (mut stretches, mut copies) = (Vec::with_capacity(NR), Vec::with_capacity(2 * nt));
     for p in panels {
         runs(tc, p, &mut stretches);
+        pieces(tc, &stretches, &mut copies);
         // SAFETY: see the contract; a run of `dy` is one row of its plane, so it stays in bounds.
         unsafe {
             transpose(tc, &stretches, p, dy, turned, mp);
             for c0 in cr.clone().step_by(cb) {
                 let c1 = (c0 + cb).min(cr.end);
                 let rows = (c1 - c0) * nt;
-                pack(tc, &stretches, c0..c1, x.as_ptr(), panel);
+                pack(tc, &copies, c0..c1, x.as_ptr(), panel);
                 let (b, s) = (panel.cast_const(), sum.as_mut_ptr().add((c0 - cr.start) * nt * mp));
                 let mut m = 0;
                 while m < mp {

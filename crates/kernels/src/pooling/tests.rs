@@ -15,7 +15,8 @@ fn tensor(len: usize) -> Tensor {
 #[test]
 fn average_in_ceil_mode_counts_as_pytorch_does() {
     let s = PoolShape::new(1, (&[6, 8], &[4, 5]), &[3, 3], &[2, 2], &[1, 1], &[1, 1]);
-    let cases: [(bool, Option<i64>, &[f64], &[f64]); 3] = [
+    type Case = (bool, Option<i64>, &'static [f64], &'static [f64]);
+    let cases: [Case; 3] = [
         (
             true,
             None,
@@ -122,7 +123,7 @@ fn windows_agree_with_plain_loops_in_every_dtype_and_thread_count() {
             let dy = Tensor::new(dtype, &[s.planes, m], |i| noise(i + 1000));
             let (xs, dys) = (x.values(), dy.values());
             let mut expected = [vec![], vec![], vec![0.0; xs.len()], vec![0.0; xs.len()]];
-            for o in 0..s.planes * m {
+            for (o, dy) in dys.iter().enumerate() {
                 let (p, q) = (o / m, o % m);
                 let at = [q / (s.output[1] * s.output[2]), q / s.output[2] % s.output[1], q % s.output[2]];
                 let mut inside = vec![];
@@ -136,8 +137,8 @@ fn windows_agree_with_plain_loops_in_every_dtype_and_thread_count() {
                 let best = inside.iter().copied().reduce(|a, b| if xs[b] > xs[a] { b } else { a }).expect("a pixel");
                 expected[0].push(xs[best]);
                 expected[1].push(inside.iter().map(|&i| xs[i]).sum::<f64>() / inside.len() as f64);
-                expected[2][best] += dys[o];
-                inside.iter().for_each(|&i| expected[3][i] += dys[o] / inside.len() as f64);
+                expected[2][best] += dy;
+                inside.iter().for_each(|&i| expected[3][i] += dy / inside.len() as f64);
             }
             everywhere(|| {
                 let (out, at) = (Tensor::zeros(dtype, &[s.planes, m]), Tensor::zeros(DType::I64, &[s.planes, m]));
