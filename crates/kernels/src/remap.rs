@@ -5,7 +5,7 @@
 //! from, in logical order for each source element, so that it does not depend on the number of threads.
 #![allow(unsafe_code)]
 
-use crate::index::Arithmetic;
+use crate::index::{Arithmetic, with_bytes};
 use crate::walk::{for_runs, last};
 use crate::{View, ViewMut, parallel, with_element};
 
@@ -101,18 +101,11 @@ fn remap<T: Copy + Send + Sync>(input: &View, maps: &Maps, fill: T, out: &ViewMu
 /// A copy through `maps`; the fill value has no dimensions.
 fn copy(input: &View, maps: &Maps, fill: Option<&View>, out: &ViewMut) {
     debug_assert_eq!(input.dtype(), out.dtype());
-    macro_rules! sized {
-        ($t:ty) => {
-            // SAFETY: a view without dimensions has one element of this size.
-            remap::<$t>(input, maps, fill.map_or(0, |v| unsafe { v.as_ptr().cast::<$t>().read() }), out)
-        };
-    }
-    match out.dtype().size() {
-        1 => sized!(u8),
-        2 => sized!(u16),
-        4 => sized!(u32),
-        _ => sized!(u64),
-    }
+    with_bytes!(out.dtype().size(), T => {
+        // SAFETY: a view without dimensions has one element of this size.
+        let fill = fill.map_or(0, |v| unsafe { v.as_ptr().cast::<T>().read() });
+        remap::<T>(input, maps, fill, out)
+    })
 }
 
 /// Turns the order along `dims` round.

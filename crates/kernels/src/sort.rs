@@ -10,6 +10,7 @@ mod unique;
 
 pub use unique::{Unique, unique};
 
+use crate::index::with_bytes;
 use crate::walk::{for_runs, last, without};
 use crate::{DType, View, ViewMut, bf16, f16, parallel};
 
@@ -149,7 +150,8 @@ fn by_lane<P: Packed>(
                     unsafe {
                         if let Some(v) = values {
                             let source = input.as_ptr().add((from + p.at() * by[0]) * size);
-                            std::ptr::copy(source, v.as_ptr().add((to + k * by[1]) * size), size);
+                            let target = v.as_ptr().add((to + k * by[1]) * size);
+                            with_bytes!(size, T => target.cast::<T>().write(source.cast::<T>().read()));
                         }
                         indices.ptr::<i64>().add(to_index + k * by[2]).write(p.at() as i64);
                     }

@@ -1,6 +1,7 @@
 //! tril and triu: one side of the last two dimensions' diagonal, zeros on the other.
 #![allow(unsafe_code)]
 
+use crate::index::with_bytes;
 use crate::walk::{for_runs, last};
 use crate::{View, ViewMut, parallel};
 
@@ -9,38 +10,35 @@ const GRAIN: usize = 1 << 14;
 
 /// Keeps what lies on or below the `diagonal`-th diagonal of each matrix (positive: above the main one).
 pub fn tril(input: &View, diagonal: i64, out: &ViewMut) {
-    triangle(input, out, |row, columns| (0, row.saturating_add(diagonal).saturating_add(1).clamp(0, columns)))
+    with_bytes!(out.dtype().size(), T => triangle::<T>(input, out, |row, columns| (0, row.saturating_add(diagonal).saturating_add(1).clamp(0, columns))))
 }
 
 /// Keeps what lies on or above the `diagonal`-th diagonal of each matrix.
 pub fn triu(input: &View, diagonal: i64, out: &ViewMut) {
-    triangle(input, out, |row, columns| (row.saturating_add(diagonal).clamp(0, columns), columns))
+    with_bytes!(out.dtype().size(), T => triangle::<T>(input, out, |row, columns| (row.saturating_add(diagonal).clamp(0, columns), columns)))
 }
 
 /// Keeps columns `kept(row, columns)` of every row. The output may be the input.
-fn triangle(input: &View, out: &ViewMut, kept: impl Fn(i64, i64) -> (i64, i64) + Sync) {
+fn triangle<T: Copy + Default>(input: &View, out: &ViewMut, kept: impl Fn(i64, i64) -> (i64, i64) + Sync) {
     debug_assert!(input.sizes() == out.sizes() && input.dtype() == out.dtype() && input.ndim() >= 2);
     let outer = out.ndim() - 1;
     let (rows, columns) = (out.sizes()[outer - 1], out.sizes()[outer]);
     let strides = [&input.strides()[..outer], &out.strides()[..outer]];
     let (steps, by) = (strides.map(last), [last(input.strides()), last(out.strides())]);
-    let (input, out, size) = (*input, *out, out.dtype().size());
+    let (input, out) = (*input, *out);
     parallel::split(out.sizes()[..outer].iter().product(), (GRAIN / columns.max(1)).max(1), |range| {
         let mut at = range.start;
         for_runs(&out.sizes()[..outer], strides, range, |[i, o], len| {
             for k in 0..len {
-                let (from, to) = kept(((at + k) % rows) as i64, columns as i64);
-                for c in 0..columns {
-                    // SAFETY: row and column are within both views, which share sizes and dtype.
-                    unsafe {
-                        let target = out.as_ptr().add((o + k * steps[1] + c * by[1]) * size);
-                        if (from..to).contains(&(c as i64)) {
-                            let source = input.as_ptr().add((i + k * steps[0] + c * by[0]) * size);
-                            std::ptr::copy(source, target, size);
-                        } else {
-                            target.write_bytes(0, size);
-                        }
-                    }
+                let (first, end) = kept(((at + k) % rows) as i64, columns as i64);
+                let (first, end) = (first as usize, end.max(first) as usize);
+                // SAFETY: row and columns are within both views, which share sizes and dtype.
+                unsafe {
+                    let from = input.as_ptr().cast::<T>().add(i + k * steps[0]);
+                    let to = out.as_ptr().cast::<T>().add(o + k * steps[1]);
+                    (0..first).for_each(|c| to.add(c * by[1]).write(T::default()));
+                    (first..end).for_each(|c| to.add(c * by[1]).write(from.add(c * by[0]).read()));
+                    (end..columns).for_each(|c| to.add(c * by[1]).write(T::default()));
                 }
             }
             at += len;

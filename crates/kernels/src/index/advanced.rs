@@ -142,30 +142,10 @@ fn add_offsets(
     stride: usize,
     negative: Negative,
 ) -> Result<(), IndexOutOfRange> {
-    each_index(view, |at, index| {
+    Indices::new(view).each(|at, index| {
         table[at] += position(index, size, negative).ok_or(IndexOutOfRange { index, size })? * stride;
         Ok(())
     })
-}
-
-/// Calls `f(position, index)` in logical order until it fails.
-fn each_index(
-    view: &View,
-    mut f: impl FnMut(usize, i64) -> Result<(), IndexOutOfRange>,
-) -> Result<(), IndexOutOfRange> {
-    let (indices, step) = (Indices::new(view), last(view.strides()));
-    let mut at = 0;
-    let mut result = Ok(());
-    for_runs(view.sizes(), [view.strides()], 0..view.numel(), |[offset], len| {
-        for i in 0..len {
-            if result.is_ok() {
-                // SAFETY: the walk stays within the view.
-                result = f(at + i, unsafe { indices.read(offset + i * step) });
-            }
-        }
-        at += len;
-    });
-    result
 }
 
 /// Copies the indexed blocks to `out`.
@@ -190,13 +170,8 @@ fn copy_in(plan: &Plan, out: &ViewMut, src: &View) {
 fn add_in<T: Arithmetic>(plan: &Plan, out: &ViewMut, src: &View, alpha: T) {
     let (from, to) = (*src, *out);
     plan.write(|i, d, len, steps| {
-        for k in 0..len {
-            // SAFETY: as in `copy_out`.
-            unsafe {
-                let p = to.ptr::<T>().add(i + k * steps[0]);
-                p.write(p.read().plus(from.ptr::<T>().add(d + k * steps[1]).read().times(alpha)));
-            }
-        }
+        // SAFETY: as in `copy_out`.
+        unsafe { add(from.ptr::<T>().add(d), steps[1], to.ptr::<T>().add(i), steps[0], len, alpha) }
     });
 }
 
@@ -212,6 +187,25 @@ unsafe fn copy<T: Copy>(from: *const T, step: usize, to: *mut T, to_step: usize,
         for k in 0..len {
             to.add(k * to_step).write(from.add(k * step).read());
         }
+    }
+}
+
+/// Adds `alpha` times one run to another.
+///
+/// # Safety
+/// As for [`copy`].
+#[inline(always)]
+unsafe fn add<T: Arithmetic>(from: *const T, step: usize, to: *mut T, to_step: usize, len: usize, alpha: T) {
+    // SAFETY: the caller's promise.
+    let each = |k: usize, step: usize, to_step: usize| unsafe {
+        let p = to.add(k * to_step);
+        p.write(p.read().plus(from.add(k * step).read().times(alpha)));
+    };
+    // The common case on its own, so that it becomes vectors.
+    if step == 1 && to_step == 1 {
+        (0..len).for_each(|k| each(k, 1, 1))
+    } else {
+        (0..len).for_each(|k| each(k, step, to_step))
     }
 }
 
@@ -308,7 +302,7 @@ pub fn embedding_dense_backward(
     };
     let mut counts = vec![0usize; rows];
     let mut named = Vec::with_capacity(indices.numel());
-    each_index(indices, |_, index| {
+    Indices::new(indices).each(|_, index| {
         let at = position(index, rows, Negative::Refuse).ok_or(IndexOutOfRange { index, size: rows })?;
         counts[at] += 1;
         named.push(at);
@@ -326,13 +320,10 @@ pub fn embedding_dense_backward(
                     continue;
                 }
                 let scale = if scale_grad_by_freq { T::from_f64(1.0 / counts[index] as f64) } else { T::ONE };
-                for c in columns.clone() {
-                    // SAFETY: index and column lie within the weight; position and column within grad.
-                    unsafe {
-                        let p = to.ptr::<T>().add(index * row + c * column);
-                        let g = from.ptr::<T>().add(offset + i * along + c * step).read();
-                        p.write(p.read().plus(g.times(scale)));
-                    }
+                // SAFETY: index and columns lie within the weight; position and columns within grad.
+                unsafe {
+                    let g = from.ptr::<T>().add(offset + i * along + columns.start * step);
+                    add(g, step, to.ptr::<T>().add(index * row + columns.start * column), column, columns.len(), scale);
                 }
             }
             at += len;
@@ -346,7 +337,7 @@ fn flat_table(sizes: &[usize], strides: &[usize], index: &View) -> Result<Vec<us
     let size = sizes.iter().product();
     let joined = Joined::new(sizes, [strides]);
     let mut table = Vec::with_capacity(index.numel());
-    each_index(index, |_, index| {
+    Indices::new(index).each(|_, index| {
         let mut at = position(index, size, Negative::Wrap).ok_or(IndexOutOfRange { index, size })?;
         let mut offset = 0;
         for (&n, &s) in joined.sizes.iter().zip(&joined.strides[0]).rev() {

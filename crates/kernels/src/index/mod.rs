@@ -23,7 +23,7 @@ pub(crate) use arithmetic::Arithmetic;
 
 use crate::walk::{for_runs, last};
 use crate::{DType, View, parallel};
-use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// An index that names no element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,7 +67,7 @@ macro_rules! with_bytes {
         }
     };
 }
-use with_bytes;
+pub(crate) use with_bytes;
 
 /// Whether negative indices count from the end.
 #[derive(Clone, Copy, PartialEq)]
@@ -106,29 +106,46 @@ impl<'a> Indices<'a> {
     /// The first index in logical order that is out of range, if any.
     fn check(&self, size: usize, negative: Negative) -> Result<(), IndexOutOfRange> {
         let v = self.view;
-        let first: Mutex<Option<(usize, i64)>> = Mutex::new(None);
+        let lowest = if negative == Negative::Wrap { -(size as i64) } else { 0 };
+        let wrong = AtomicBool::new(false);
+        let step = last(v.strides());
         parallel::split(v.numel(), GRAIN, |range| {
-            let (mut at, step) = (range.start, last(v.strides()));
-            let mut bad = None;
+            let mut any = false;
             for_runs(v.sizes(), [v.strides()], range, |[offset], len| {
                 for i in 0..len {
                     // SAFETY: the walk stays within the view.
                     let index = unsafe { self.read(offset + i * step) };
-                    if bad.is_none() && position(index, size, negative).is_none() {
-                        bad = Some((at + i, index));
-                    }
+                    any |= index < lowest || index >= size as i64;
                 }
-                at += len;
             });
-            if let Some(bad) = bad {
-                let mut first = first.lock().unwrap_or_else(|e| e.into_inner());
-                *first = Some(first.map_or(bad, |f| f.min(bad)));
+            if any {
+                wrong.store(true, Relaxed);
             }
         });
-        match first.into_inner().unwrap_or_else(|e| e.into_inner()) {
-            Some((_, index)) => Err(IndexOutOfRange { index, size }),
-            None => Ok(()),
+        if !wrong.into_inner() {
+            return Ok(());
         }
+        self.each(|_, index| match position(index, size, negative) {
+            Some(_) => Ok(()),
+            None => Err(IndexOutOfRange { index, size }),
+        })
+    }
+
+    /// Calls `f(position, index)` in logical order until it fails.
+    fn each(&self, mut f: impl FnMut(usize, i64) -> Result<(), IndexOutOfRange>) -> Result<(), IndexOutOfRange> {
+        let (v, step) = (self.view, last(self.view.strides()));
+        let mut at = 0;
+        let mut result = Ok(());
+        for_runs(v.sizes(), [v.strides()], 0..v.numel(), |[offset], len| {
+            for i in 0..len {
+                if result.is_ok() {
+                    // SAFETY: the walk stays within the view.
+                    result = f(at + i, unsafe { self.read(offset + i * step) });
+                }
+            }
+            at += len;
+        });
+        result
     }
 }
 

@@ -3,6 +3,18 @@
 //! PyTorch's vector code for `normal_` uses these, and its results depend on their last bits, so the order of
 //! operations and the fused steps here are part of the contract. Not general: `ln` wants a positive normal number.
 
+const LN: [f32; 9] = [
+    7.037_683_6e-2,
+    -0.115_146_1,
+    1.167_699_9e-1,
+    -1.242_014_1e-1,
+    1.424_932_3e-1,
+    -1.666_805_8e-1,
+    2.000_071_5e-1,
+    -2.499_999_4e-1,
+    3.333_333e-1,
+];
+
 /// Natural logarithm of a positive normal number.
 #[inline(always)]
 pub(super) fn ln(v: f32) -> f32 {
@@ -16,18 +28,10 @@ pub(super) fn ln(v: f32) -> f32 {
         x += m;
     }
     let z = x * x;
-    let mut y = 7.037_683_6e-2_f32;
-    for c in [
-        -0.115_146_1,
-        1.167_699_9e-1,
-        -1.242_014_1e-1,
-        1.424_932_3e-1,
-        -1.666_805_8e-1,
-        2.000_071_5e-1,
-        -2.499_999_4e-1,
-        3.333_333e-1,
-    ] {
-        y = y.mul_add(x, c);
+    let mut y = LN[0];
+    // Counted, so that the loop unrolls and the callers' loops become vectors.
+    for k in 1..LN.len() {
+        y = y.mul_add(x, LN[k]);
     }
     y *= x;
     // ln 2 in two parts, the small one first.
@@ -43,9 +47,9 @@ pub(super) fn sin_cos(v: f32) -> (f32, f32) {
     let octant = ((v * std::f32::consts::FRAC_2_PI * 2.0) as i32 + 1) & !1;
     let j = octant as f32;
     let mut x = v;
-    for part in [0.785_156_25_f32, 2.418_756_5e-4, 3.774_895e-8] {
-        x = j.mul_add(-part, x);
-    }
+    x = j.mul_add(-0.785_156_25, x);
+    x = j.mul_add(-2.418_756_5e-4, x);
+    x = j.mul_add(-3.774_895e-8, x);
     let z = x * x;
     let mut c = 2.443_315_7e-5_f32;
     c = c.mul_add(z, -1.388_731_6e-3);
