@@ -7,7 +7,7 @@
 
 use super::arithmetic::{Arithmetic, factor};
 use super::{GRAIN, IndexOutOfRange, Indices, Negative, position, with_bytes};
-use crate::walk::{Joined, for_runs, last};
+use crate::walk::{Joined, last};
 use crate::{Element, View, ViewMut, parallel, with_element};
 use smallvec::SmallVec;
 use std::ops::Range;

@@ -29,7 +29,7 @@ pub(super) fn ln(v: f32) -> f32 {
     }
     let z = x * x;
     let mut y = LN[0];
-    // Counted, so that the loop unrolls and the callers' loops become vectors.
+    #[expect(clippy::needless_range_loop, reason = "counted, it unrolls early and the callers' loops become vectors")]
     for k in 1..LN.len() {
         y = y.mul_add(x, LN[k]);
     }
