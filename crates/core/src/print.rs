@@ -1,6 +1,221 @@
-//! Printing.
-impl std::fmt::Debug for crate::Tensor {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "tensor({:?}, {})", self.shape(), self.dtype())
+//! Printing tensors the way PyTorch does: four digits, one format for all elements, long tensors summarised.
+
+use crate::layout::Layout;
+use crate::{DType, Device, Tensor};
+use std::fmt::{Debug, Display, Formatter, Result};
+
+const PRECISION: usize = 4;
+const THRESHOLD: usize = 1000;
+const EDGE: usize = 3;
+const LINE: usize = 80;
+const PREFIX: &str = "tensor(";
+
+/// One format for all elements, chosen from those that are shown.
+struct Format {
+    float: bool,
+    integral: bool,
+    scientific: bool,
+    width: usize,
+}
+
+/// Scientific notation with at least two exponent digits.
+fn scientific(v: f64) -> String {
+    let s = format!("{v:.PRECISION$e}");
+    match s.split_once('e') {
+        Some((m, e)) => {
+            let (sign, digits) = e.strip_prefix('-').map_or(('+', e), |d| ('-', d));
+            format!("{m}e{sign}{digits:0>2}")
+        }
+        None => s,
+    }
+}
+
+impl Format {
+    fn new(values: &[f64], dtype: DType) -> Format {
+        let mut f = Format { float: dtype.is_floating_point(), integral: true, scientific: false, width: 1 };
+        if !f.float {
+            f.width = values.iter().map(|v| f.plain(*v, dtype).len()).max().unwrap_or(1);
+            return f;
+        }
+        let finite: Vec<f64> = values.iter().copied().filter(|v| v.is_finite() && *v != 0.0).collect();
+        if finite.is_empty() {
+            return f;
+        }
+        let (lo, hi) = finite.iter().fold((f64::MAX, 0f64), |(lo, hi), v| (lo.min(v.abs()), hi.max(v.abs())));
+        f.integral = values.iter().filter(|v| v.is_finite()).all(|v| v.fract() == 0.0);
+        f.scientific = hi / lo > 1000.0 || hi > 1e8 || (!f.integral && lo < 1e-4);
+        f.width = finite.iter().map(|v| f.number(*v).len()).max().unwrap_or(1);
+        f
+    }
+
+    fn plain(&self, v: f64, dtype: DType) -> String {
+        match dtype {
+            DType::Bool => if v != 0.0 { "True" } else { "False" }.to_string(),
+            _ => format!("{v:.0}"),
+        }
+    }
+
+    fn number(&self, v: f64) -> String {
+        if v.is_nan() {
+            "nan".to_string()
+        } else if v.is_infinite() {
+            if v > 0.0 { "inf" } else { "-inf" }.to_string()
+        } else if self.scientific {
+            scientific(v)
+        } else if self.integral {
+            format!("{v:.0}.")
+        } else {
+            format!("{v:.PRECISION$}")
+        }
+    }
+
+    fn cell(&self, v: f64, dtype: DType) -> String {
+        let s = if self.float { self.number(v) } else { self.plain(v, dtype) };
+        format!("{s:>width$}", width = self.width)
+    }
+}
+
+/// The indices shown along a dimension; None marks the gap.
+fn shown(n: usize, summarise: bool) -> Vec<Option<usize>> {
+    if summarise && n > 2 * EDGE {
+        (0..EDGE).map(Some).chain([None]).chain((n - EDGE..n).map(Some)).collect()
+    } else {
+        (0..n).map(Some).collect()
+    }
+}
+
+struct Printer<'a> {
+    layout: &'a Layout,
+    dtype: DType,
+    values: &'a [f64],
+    format: Format,
+    summarise: bool,
+}
+
+impl Printer<'_> {
+    fn text(&self, dim: usize, at: usize, indent: usize) -> String {
+        let sizes = self.layout.sizes();
+        let Some(&n) = sizes.get(dim) else { return self.format.cell(self.values[at], self.dtype) };
+        let step: usize = sizes[dim + 1..].iter().product();
+        let cells = shown(n, self.summarise);
+        if dim + 1 == sizes.len() {
+            let per_line = ((LINE - indent.min(LINE)) / (self.format.width + 2)).max(1);
+            let cells: Vec<String> = cells
+                .iter()
+                .map(|k| k.map_or(" ...".to_string(), |k| self.format.cell(self.values[at + k * step], self.dtype)))
+                .collect();
+            let lines: Vec<String> = cells.chunks(per_line).map(|c| c.join(", ")).collect();
+            return format!("[{}]", lines.join(&format!(",\n{}", " ".repeat(indent + 1))));
+        }
+        let parts: Vec<String> = cells
+            .iter()
+            .map(|k| k.map_or("...".to_string(), |k| self.text(dim + 1, at + k * step, indent + 1)))
+            .collect();
+        let gap = format!(",{}{}", "\n".repeat(sizes.len() - dim - 1), " ".repeat(indent + 1));
+        format!("[{}]", parts.join(&gap))
+    }
+}
+
+/// The values that are shown, for choosing the format.
+fn visible(sizes: &[usize], values: &[f64], summarise: bool) -> Vec<f64> {
+    if !summarise {
+        return values.to_vec();
+    }
+    let mut positions = vec![0];
+    for &n in sizes {
+        let keep = shown(n, true);
+        positions = positions.iter().flat_map(|p| keep.iter().flatten().map(move |k| p * n + k)).collect();
+    }
+    positions.iter().map(|&p| values[p]).collect()
+}
+
+fn describe(t: &Tensor) -> String {
+    let mut suffixes = Vec::new();
+    let dtype = t.dtype();
+    let size = || {
+        let list = t.shape().iter().map(|n| n.to_string()).collect::<Vec<_>>().join(", ");
+        format!("size=({list}{})", if t.ndim() == 1 { "," } else { "" })
+    };
+    let common = dtype == crate::dtype::default_dtype() || matches!(dtype, DType::I64 | DType::Bool);
+    let body = if t.device() == Device::Meta {
+        suffixes.push("device='meta'".to_string());
+        suffixes.push(size());
+        "...".to_string()
+    } else if t.numel() == 0 {
+        if t.ndim() != 1 {
+            suffixes.push(size());
+        }
+        "[]".to_string()
+    } else {
+        let values: Vec<f64> = t.to_vec();
+        let summarise = values.len() > THRESHOLD;
+        let layout = Layout::contiguous(t.shape());
+        let format = Format::new(&visible(t.shape(), &values, summarise), dtype);
+        Printer { layout: &layout, dtype, values: &values, format, summarise }.text(0, 0, PREFIX.len())
+    };
+    if if t.numel() == 0 { dtype != crate::dtype::default_dtype() } else { !common } {
+        suffixes.push(format!("dtype={dtype}"));
+    }
+    match t.grad_fn_edge() {
+        Ok(Some(e)) => {
+            let name = e.node.name().rsplit("::").next().unwrap_or_default().to_string();
+            suffixes.push(format!("grad_fn=<{name}>"));
+        }
+        Ok(None) if t.requires_grad() => suffixes.push("requires_grad=True".to_string()),
+        Ok(None) => {}
+        Err(_) => suffixes.push("grad_fn=<Invalid>".to_string()),
+    }
+    if crate::autograd::forward::tangent(t).is_some() {
+        suffixes.push("tangent=...".to_string());
+    }
+    let mut out = format!("{PREFIX}{body}");
+    let mut line = out.len() - out.rfind('\n').map_or(0, |p| p + 1);
+    for s in suffixes {
+        if line + s.len() + 2 > LINE {
+            out += &format!(",\n{}{s}", " ".repeat(PREFIX.len()));
+            line = PREFIX.len() + s.len();
+        } else {
+            out += &format!(", {s}");
+            line += s.len() + 2;
+        }
+    }
+    out + ")"
+}
+
+impl Display for Tensor {
+    fn fmt(&self, f: &mut Formatter<'_>) -> Result {
+        f.write_str(&describe(self))
+    }
+}
+
+impl Debug for Tensor {
+    fn fmt(&self, f: &mut Formatter<'_>) -> Result {
+        Display::fmt(self, f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Texts as PyTorch 2.15 prints them, but for `torch.` before dtypes.
+    #[test]
+    fn prints_like_pytorch() {
+        let show = |t: Tensor| t.to_string();
+        assert_eq!(show(Tensor::new(&[1.0f32, 2.0, 3.0])), "tensor([1., 2., 3.])");
+        assert_eq!(show(Tensor::new(&[1.5f32, -2.25, 0.0])), "tensor([ 1.5000, -2.2500,  0.0000])");
+        assert_eq!(show(Tensor::new(&[1e-5f32, 1.0])), "tensor([1.0000e-05, 1.0000e+00])");
+        assert_eq!(show(Tensor::scalar(3.0f64)), "tensor(3., dtype=float64)");
+        assert_eq!(show(Tensor::new(&[true, false])), "tensor([ True, False])");
+        assert_eq!(show(Tensor::from_slice(&[1i64, 20, 3, 4], [2, 2])), "tensor([[ 1, 20],\n        [ 3,  4]])");
+        assert_eq!(show(Tensor::zeros([2, 0], DType::F32)), "tensor([], size=(2, 0))");
+        assert_eq!(show(Tensor::new(&[1.0f32, f32::NAN, f32::INFINITY])), "tensor([1., nan, inf])");
+        assert_eq!(show(Tensor::scalar(2.0f32).requires_grad_()), "tensor(2., requires_grad=True)");
+        assert_eq!(show(Tensor::zeros([2], (DType::F32, Device::Meta))), "tensor(..., device='meta', size=(2,))");
+        let long: Vec<f32> = (0..2000).map(|v| v as f32).collect();
+        assert_eq!(
+            show(Tensor::new(&long)),
+            "tensor([0.0000e+00, 1.0000e+00, 2.0000e+00,  ..., 1.9970e+03, 1.9980e+03,\n        1.9990e+03])"
+        );
     }
 }
