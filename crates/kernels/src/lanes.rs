@@ -135,8 +135,8 @@ macro_rules! float {
         }
     };
 }
-float!(f32, exp_f32::<FMA>);
-float!(f64, exp_f64::<FMA>);
+float!(f32, crate::vmath::exp::<FMA>);
+float!(f64, crate::vmath64::exp::<FMA>);
 
 impl Compute for i64 {
     type Wide = i64;
@@ -407,46 +407,4 @@ fn fold_lanes<X: Copy, const L: usize>(
         n /= 2;
     }
     lanes[0]
-}
-
-/// `exp` without a branch, so that loops over it vectorise; about 1 ulp.
-#[inline(always)]
-fn exp_f32<const FMA: bool>(x: f32) -> f32 {
-    const MAGIC: f32 = 12_582_912.0; // 1.5 * 2^23: adding it rounds to an integer in the low bits
-    const P: [f32; 5] = [0.500_000_1, 1.666_651_3e-1, 4.166_618_7e-2, 8.369_598e-3, 1.395_171_8e-3];
-    let f = |a: f32, b: f32, c: f32| Compute::mul_add::<FMA>(a, b, c);
-    let x = if x > 89.0 { 89.0 } else { x };
-    let x = if x < -104.5 { -104.5 } else { x };
-    let t = f(x, std::f32::consts::LOG2_E, MAGIC);
-    let k = (t.to_bits() as i32).wrapping_sub(MAGIC.to_bits() as i32);
-    let kf = t - MAGIC;
-    let r = f(kf, -1.428_606_8e-6, f(kf, -0.693_145_75, x)); // ln 2 in two parts, the first with low bits zero
-    let q = f(f(f(f(P[4], r, P[3]), r, P[2]), r, P[1]), r, P[0]);
-    let y = f(r * r, q, r) + 1.0;
-    let pow2 = |k: i32| f32::from_bits((k.wrapping_add(127) << 23) as u32);
-    let half = k >> 1; // scaled in two steps, so that results pass through the subnormals
-    y * pow2(half) * pow2(k.wrapping_sub(half))
-}
-
-/// As [`exp_f32`]: a Taylor polynomial on the reduced range, about 1 ulp.
-#[inline(always)]
-fn exp_f64<const FMA: bool>(x: f64) -> f64 {
-    const MAGIC: f64 = 6_755_399_441_055_744.0; // 1.5 * 2^52
-    let f = |a: f64, b: f64, c: f64| Compute::mul_add::<FMA>(a, b, c);
-    let x = if x > 710.0 { 710.0 } else { x };
-    let x = if x < -746.0 { -746.0 } else { x };
-    let t = f(x, std::f64::consts::LOG2_E, MAGIC);
-    let k = (t.to_bits() as i64).wrapping_sub(MAGIC.to_bits() as i64);
-    let kf = t - MAGIC;
-    let r = f(kf, -1.908_214_929_270_587_7e-10, f(kf, -0.693_147_180_369_123_8, x));
-    let mut q = 1.0 / 6_227_020_800.0; // 1 / 13!
-    let mut c = [479_001_600.0, 39_916_800.0, 3_628_800.0, 362_880.0, 40_320.0, 5_040.0, 720.0, 120.0, 24.0, 6.0, 2.0];
-    for d in &mut c {
-        *d = 1.0 / *d;
-        q = f(q, r, *d);
-    }
-    let y = f(r * r, q, r) + 1.0;
-    let pow2 = |k: i64| f64::from_bits((k.wrapping_add(1023) << 52) as u64);
-    let half = k >> 1;
-    y * pow2(half) * pow2(k.wrapping_sub(half))
 }

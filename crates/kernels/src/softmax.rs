@@ -43,7 +43,7 @@ const GRAIN: usize = 1 << 14;
 /// Elements whose exponentials are summed before the sum is added to the total.
 const BLOCK: usize = 2048;
 /// Lines handled side by side.
-const WIDTH: usize = 256;
+const WIDTH: usize = 1024;
 
 fn run(op: Op, a: View, b: View, dim: usize, out: ViewMut) {
     with_real!(out.dtype(), X => {
@@ -112,7 +112,9 @@ impl<X: Compute> Kernel for Line<'_, X> {
                     total += exp_sum::<X, FMA>(x, m, o).to_f64()
                 }
                 let scale = X::from_f64(1.0 / total);
-                out.iter_mut().for_each(|o| *o = o.mul(scale));
+                for o in out {
+                    *o = o.mul(scale)
+                }
             }
             Op::LogSoftmax => {
                 let m = fold(xs, X::LOWEST, |x| x, X::max);
@@ -121,7 +123,9 @@ impl<X: Compute> Kernel for Line<'_, X> {
                     total += fold(x, X::ZERO, |x| x.sub(m).exp::<FMA>(), X::add).to_f64()
                 }
                 let log = X::from_f64(total.ln());
-                out.iter_mut().zip(xs).for_each(|(o, &x)| *o = x.sub(m).sub(log));
+                for (o, &x) in out.iter_mut().zip(xs) {
+                    *o = x.sub(m).sub(log)
+                }
             }
             Op::SoftmaxBackward => {
                 let mut total = 0.0;
@@ -129,12 +133,19 @@ impl<X: Compute> Kernel for Line<'_, X> {
                     total += dot::<X, FMA>(g, y).to_f64()
                 }
                 let s = X::from_f64(total);
-                out.iter_mut().zip(xs).zip(ys).for_each(|((o, &g), &y)| *o = g.sub(s).mul(y));
+                for ((o, &g), &y) in out.iter_mut().zip(xs).zip(ys) {
+                    *o = g.sub(s).mul(y)
+                }
             }
             Op::LogSoftmaxBackward => {
-                let total: f64 = xs.chunks(BLOCK).map(|g| fold(g, X::ZERO, |g| g, X::add).to_f64()).sum();
+                let mut total = 0.0;
+                for g in xs.chunks(BLOCK) {
+                    total += fold(g, X::ZERO, |g| g, X::add).to_f64()
+                }
                 let s = X::from_f64(-total);
-                out.iter_mut().zip(xs).zip(ys).for_each(|((o, &g), &y)| *o = y.exp::<FMA>().mul_add::<FMA>(s, g));
+                for ((o, &g), &y) in out.iter_mut().zip(xs).zip(ys) {
+                    *o = y.exp::<FMA>().mul_add::<FMA>(s, g)
+                }
             }
         }
     }
@@ -261,20 +272,51 @@ impl<X: Compute> Kernel for Row<'_, X> {
         let Row { op, step, xs, ys, max, shift, sums, out } = self;
         let n = xs.len();
         let (ys, max, shift, sums) = (&ys[..n], &mut max[..n], &shift[..n], &mut sums[..n]);
+        // Plain loops: a closure might stay a call, and that would be compiled without the instruction set.
         match (step, op) {
-            (Step::Max, _) => (0..n).for_each(|i| max[i] = max[i].max(xs[i])),
-            (Step::Sum, Op::Softmax | Op::LogSoftmax) => {
-                (0..n).for_each(|i| sums[i] += xs[i].sub(max[i]).exp::<FMA>().to_f64())
+            (Step::Max, _) => {
+                for i in 0..n {
+                    max[i] = max[i].max(xs[i])
+                }
             }
-            (Step::Sum, Op::SoftmaxBackward) => (0..n).for_each(|i| sums[i] += xs[i].mul(ys[i]).to_f64()),
-            (Step::Sum, Op::LogSoftmaxBackward) => (0..n).for_each(|i| sums[i] += xs[i].to_f64()),
+            (Step::Sum, Op::Softmax | Op::LogSoftmax) => {
+                for i in 0..n {
+                    sums[i] += xs[i].sub(max[i]).exp::<FMA>().to_f64()
+                }
+            }
+            (Step::Sum, Op::SoftmaxBackward) => {
+                for i in 0..n {
+                    sums[i] += xs[i].mul(ys[i]).to_f64()
+                }
+            }
+            (Step::Sum, Op::LogSoftmaxBackward) => {
+                for i in 0..n {
+                    sums[i] += xs[i].to_f64()
+                }
+            }
             (Step::Emit, op) => {
                 let out = &mut out[..n];
                 match op {
-                    Op::Softmax => (0..n).for_each(|i| out[i] = xs[i].sub(max[i]).exp::<FMA>().mul(shift[i])),
-                    Op::LogSoftmax => (0..n).for_each(|i| out[i] = xs[i].sub(max[i]).sub(shift[i])),
-                    Op::SoftmaxBackward => (0..n).for_each(|i| out[i] = xs[i].sub(shift[i]).mul(ys[i])),
-                    Op::LogSoftmaxBackward => (0..n).for_each(|i| out[i] = xs[i].sub(ys[i].exp::<FMA>().mul(shift[i]))),
+                    Op::Softmax => {
+                        for i in 0..n {
+                            out[i] = xs[i].sub(max[i]).exp::<FMA>().mul(shift[i])
+                        }
+                    }
+                    Op::LogSoftmax => {
+                        for i in 0..n {
+                            out[i] = xs[i].sub(max[i]).sub(shift[i])
+                        }
+                    }
+                    Op::SoftmaxBackward => {
+                        for i in 0..n {
+                            out[i] = xs[i].sub(shift[i]).mul(ys[i])
+                        }
+                    }
+                    Op::LogSoftmaxBackward => {
+                        for i in 0..n {
+                            out[i] = xs[i].sub(ys[i].exp::<FMA>().mul(shift[i]))
+                        }
+                    }
                 }
             }
         }

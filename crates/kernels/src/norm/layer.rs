@@ -1,7 +1,7 @@
 //! Layer norm: each row of `n` elements to mean 0 and variance 1, then scaled and shifted element by element.
 #![allow(unsafe_code)]
 
-use super::{BLOCK, GRAIN, Stretch, made, put, sum_pairs, vector, vector_or};
+use super::{BLOCK, GRAIN, LANES, Stretch, made, put, vector, vector_or};
 use crate::lanes::{Compute, Kernel, dispatch, fold};
 use crate::real::{Ptr, Scratch, with_real};
 use crate::{View, ViewMut, parallel};
@@ -61,13 +61,19 @@ impl<X: Compute> Kernel for Row<'_, X> {
     fn run<const FMA: bool>(self) -> (X, X) {
         let Row { xs, w, b, eps, out } = self;
         let n = xs.len();
-        let sum: f64 = xs.chunks(BLOCK).map(|c| fold(c, X::ZERO, |x| x, X::add).to_f64()).sum();
+        let (mut sum, mut squares) = (0.0, 0.0);
+        for c in xs.chunks(BLOCK) {
+            sum += fold(c, X::ZERO, |x| x, X::add).to_f64()
+        }
         let mean = X::from_f64(sum / n as f64);
         let square = |x: X| {
             let d = x.sub(mean);
             d.mul(d)
         };
-        let var: f64 = xs.chunks(BLOCK).map(|c| fold(c, X::ZERO, square, X::add).to_f64()).sum::<f64>() / n as f64;
+        for c in xs.chunks(BLOCK) {
+            squares += fold(c, X::ZERO, square, X::add).to_f64()
+        }
+        let var = squares / n as f64;
         let rstd = X::from_f64(1.0 / (var + eps).sqrt());
         let (w, b, out) = (&w[..n], &b[..n], &mut out[..n]);
         for i in 0..n {
@@ -154,13 +160,38 @@ impl<X: Compute> Kernel for RowGrad<'_, X> {
         let RowGrad { g, x, w, mean, rstd, gw, gb, out } = self;
         let n = g.len();
         let (x, w, gw, gb) = (&x[..n], &w[..n], &mut gw[..n], &mut gb[..n]);
-        let (s1, s2) = sum_pairs(n, |i| {
-            let h = x[i].sub(mean).mul(rstd);
-            gw[i] = g[i].mul_add::<FMA>(h, gw[i]);
-            gb[i] = gb[i].add(g[i]);
-            let d = g[i].mul(w[i]);
-            (d, d.mul(h))
-        });
+        let (mut s1, mut s2) = (0.0, 0.0);
+        for at in (0..n).step_by(BLOCK) {
+            let r = at..n.min(at + BLOCK);
+            let ((gc, gr), (xc, xr)) = (g[r.clone()].as_chunks::<LANES>(), x[r.clone()].as_chunks::<LANES>());
+            let (wc, wr) = w[r.clone()].as_chunks::<LANES>();
+            let (gwc, gwr) = gw[r.clone()].as_chunks_mut::<LANES>();
+            let (gbc, gbr) = gb[r].as_chunks_mut::<LANES>();
+            let (mut a, mut b) = ([X::ZERO; LANES], [X::ZERO; LANES]);
+            for ((((g, x), w), gw), gb) in gc.iter().zip(xc).zip(wc).zip(gwc).zip(gbc) {
+                let (mut u, mut v) = (*gw, *gb); // copies: nothing here can alias, so the loop is all vectors
+                let (g, x, w) = (*g, *x, *w);
+                for l in 0..LANES {
+                    let h = x[l].sub(mean).mul(rstd);
+                    u[l] = g[l].mul_add::<FMA>(h, u[l]);
+                    v[l] = v[l].add(g[l]);
+                    let d = g[l].mul(w[l]);
+                    a[l] = a[l].add(d);
+                    b[l] = d.mul_add::<FMA>(h, b[l]);
+                }
+                (*gw, *gb) = (u, v);
+            }
+            s1 += fold(&a, X::ZERO, |x| x, X::add).to_f64();
+            s2 += fold(&b, X::ZERO, |x| x, X::add).to_f64();
+            for i in 0..gr.len() {
+                let h = xr[i].sub(mean).mul(rstd);
+                gwr[i] = gr[i].mul_add::<FMA>(h, gwr[i]);
+                gbr[i] = gbr[i].add(gr[i]);
+                let d = gr[i].mul(wr[i]);
+                s1 += d.to_f64();
+                s2 += d.mul(h).to_f64();
+            }
+        }
         if out.len() != n {
             return;
         }
