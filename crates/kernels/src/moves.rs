@@ -53,8 +53,9 @@ unsafe fn typed<T: Copy + Default>(
                         for (j, line) in square.iter_mut().enumerate() {
                             *line = src.add(r + (c + j) * fc).cast::<[T; SQUARE]>().read_unaligned();
                         }
+                        let mut row = [T::default(); SQUARE];
                         for i in 0..SQUARE {
-                            let row: [T; SQUARE] = std::array::from_fn(|j| square[j][i]);
+                            row.iter_mut().zip(&square).for_each(|(d, line)| *d = line[i]);
                             dst.add((r + i) * tr + c).cast::<[T; SQUARE]>().write_unaligned(row);
                         }
                     } else {

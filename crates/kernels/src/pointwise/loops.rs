@@ -338,8 +338,8 @@ macro_rules! float_step {
             fn minimum(x: T, y: T) -> T {
                 if x < y || x.is_nan() { x } else { y }
             }
-            let [a, b, c] = *args;
-            // SAFETY (of all arms): passed on from the caller; the closures name the types of this register.
+            let [a, b, _] = *args;
+            // SAFETY: passed on from the caller; the closures name the types of this register.
             unsafe {
                 match op {
                     Op::Copy => map1(d, a, n, |x: T| x),
@@ -443,7 +443,6 @@ macro_rules! float_step {
                     | Op::ShiftLeft
                     | Op::ShiftRight => undefined(op, $dtype),
                 }
-                let _ = c;
             }
         }
     };
