@@ -10,6 +10,7 @@ use super::loops::{Arg, CHUNK, Loops};
 use super::program::{Action, Instr, Place};
 use super::{Op, Operand};
 use crate::{DType, View, ViewMut, parallel};
+use std::mem::MaybeUninit;
 
 /// Elements below which one thread does the work.
 const GRAIN: usize = 32 * 1024;
@@ -17,46 +18,50 @@ const GRAIN: usize = 32 * 1024;
 /// `out = op(a)`, computed in `compute`: the promoted dtype of the op, whose width integers wrap to.
 #[inline]
 pub fn unary(op: Op, compute: DType, a: View, out: ViewMut) {
-    run(op, compute, [Operand::View(a)], out)
+    run(op, compute, [&Operand::View(a)], &out)
 }
 
 /// `out = op(a, b)`, computed in `compute`.
 #[inline]
 pub fn binary(op: Op, compute: DType, a: Operand, b: Operand, out: ViewMut) {
-    run(op, compute, [a, b], out)
+    run(op, compute, [&a, &b], &out)
 }
 
 /// `out = op(a, b, c)`, computed in `compute`.
 #[inline]
 pub fn ternary(op: Op, compute: DType, a: Operand, b: Operand, c: Operand, out: ViewMut) {
-    run(op, compute, [a, b, c], out)
+    run(op, compute, [&a, &b, &c], &out)
 }
 
-fn run<const N: usize>(op: Op, compute: DType, args: [Operand; N], out: ViewMut) {
+#[inline]
+fn run<const N: usize>(op: Op, compute: DType, args: [&Operand; N], out: &ViewMut) {
     assert_eq!(N, op.arity(), "operands of {op:?}");
-    let result = op.result(compute);
-    let n = out.numel();
-    let bytes = n * result.size();
-    let simple = out.dtype() == result && is_native(compute) && bytes < STREAM_BYTES && out.is_contiguous();
-    if !simple || !direct(op, compute, &args, out, n) {
-        general(op, compute, &args, out)
+    if !direct(op, compute, args, out) {
+        general(op, compute, &args.map(|a| *a), *out)
     }
 }
 
 /// Runs the loop on the memory itself, if every operand is contiguous and in the format of a register.
-#[inline]
-fn direct<const N: usize>(op: Op, compute: DType, args: &[Operand; N], out: ViewMut, n: usize) -> bool {
+///
+/// Operands are only read through references: copying what was just written in smaller pieces stalls longer than a short
+/// loop takes.
+fn direct<const N: usize>(op: Op, compute: DType, args: [&Operand; N], out: &ViewMut) -> bool {
+    let n = out.numel();
     let size = out.dtype().size();
+    if out.dtype() != op.result(compute) || !is_native(compute) || n * size >= STREAM_BYTES || !out.is_contiguous() {
+        return false;
+    }
     let (lo, hi) = (out.as_ptr() as usize, out.as_ptr() as usize + n * size);
     let mut overlap = false;
-    let mut values = [[0u64; CHUNK]; N];
+    let mut values = [const { MaybeUninit::<[u64; CHUNK]>::uninit() }; N]; // zeroing would cost more than the op
     let mut places = [Arg::tile(out.as_ptr()); 3];
     let mut sizes = [0; 3];
-    for (k, arg) in args.iter().enumerate() {
+    for (k, arg) in args.into_iter().enumerate() {
         let dtype = op.operand(k, compute);
         match arg {
             Operand::View(v) => {
-                if v.dtype() != dtype || v.sizes() != out.sizes() || !v.is_contiguous() {
+                // Equal sizes are the caller's promise; equal counts keep the loop inside the memory.
+                if v.dtype() != dtype || v.numel() != n || !v.is_contiguous() {
                     return false;
                 }
                 let at = v.as_ptr() as usize;
@@ -72,33 +77,42 @@ fn direct<const N: usize>(op: Op, compute: DType, args: &[Operand; N], out: View
             }
         }
     }
+    if overlap || n > GRAIN {
+        large(op, compute, &places, &sizes, overlap, out, n)
+    } else {
+        // SAFETY: every operand has `n` elements of its type, and none overlaps the output.
+        unsafe { Loops::get().step(op, compute, out.as_ptr(), &places, n) }
+    }
+    true
+}
+
+/// Contiguous operands in parts; `sizes` are bytes an element, 0 for a scalar.
+#[inline(never)]
+fn large(op: Op, compute: DType, places: &[Arg; 3], sizes: &[usize; 3], overlap: bool, out: &ViewMut, n: usize) {
     let loops = Loops::get();
+    let size = out.dtype().size();
     let part = |from: usize, d: *mut u8, n: usize| {
-        let mut at = places;
         // SAFETY: element `from` lies inside every operand; a scalar has size 0 and stays.
-        (0..3).for_each(|k| at[k].ptr = unsafe { at[k].ptr.add(from * sizes[k]) });
+        let at = std::array::from_fn(|k| Arg { ptr: unsafe { places[k].ptr.add(from * sizes[k]) }, ..places[k] });
         // SAFETY: `n` elements from there are inside, `d` does not overlap them.
         unsafe { loops.step(op, compute, d, &at, n) }
     };
-    if overlap {
-        // Computed beside the memory, then put there: a loop never writes what it reads.
-        parallel::split(n, GRAIN, |r| {
-            let mut tile = [0u64; TILE];
-            let buffer = tile.as_mut_ptr().cast::<u8>();
-            for from in r.clone().step_by(TILE) {
-                let n = TILE.min(r.end - from);
-                part(from, buffer, n);
-                // SAFETY: `n` elements inside the output; the buffer is on the stack.
-                unsafe { std::ptr::copy_nonoverlapping(buffer, out.as_ptr().add(from * size), n * size) }
-            }
-        })
-    } else if n <= GRAIN {
-        part(0, out.as_ptr(), n)
-    } else {
+    parallel::split(n, GRAIN, |r| {
         // SAFETY: `r` lies inside the output.
-        parallel::split(n, GRAIN, |r| part(r.start, unsafe { out.as_ptr().add(r.start * size) }, r.len()))
-    }
-    true
+        let d = unsafe { out.as_ptr().add(r.start * size) };
+        if !overlap {
+            return part(r.start, d, r.len());
+        }
+        // Computed beside the memory, then put there: a loop never writes what it reads.
+        let mut tile = MaybeUninit::<[u64; TILE]>::uninit();
+        let buffer = tile.as_mut_ptr().cast::<u8>();
+        for from in (0..r.len()).step_by(TILE) {
+            let n = TILE.min(r.len() - from);
+            part(r.start + from, buffer, n);
+            // SAFETY: `n` elements inside the output; the buffer is on the stack.
+            unsafe { std::ptr::copy_nonoverlapping(buffer, d.add(from * size), n * size) }
+        }
+    })
 }
 
 /// A program of one instruction.

@@ -188,13 +188,16 @@ impl Job<'_> {
     fn run(&self, base: *mut u8, range: std::ops::Range<usize>) {
         let loops = Loops::get();
         let mut places = Places { base, constants: self.constants, inputs: SmallVec::new(), outputs: SmallVec::new() };
+        let constants = self.code.constants.iter().map(|c| Some(*c));
         let values = self.inputs.iter().zip(self.code.inputs).map(|(i, &d)| match i {
-            Operand::Value(v) => (*v, d),
-            Operand::View(_) => (Value::Bool(false), d),
+            Operand::Value(v) => Some((*v, d)),
+            Operand::View(_) => None,
         });
-        for (k, (value, dtype)) in self.code.constants.iter().copied().chain(values).enumerate() {
-            // SAFETY: one slot of `SPLAT` bytes per constant and input.
-            unsafe { splat(base.add(self.constants + SPLAT * k), value, dtype, CHUNK) }
+        for (k, constant) in constants.chain(values).enumerate() {
+            if let Some((value, dtype)) = constant {
+                // SAFETY: one slot of `SPLAT` bytes per constant and input.
+                unsafe { splat(base.add(self.constants + SPLAT * k), value, dtype, CHUNK) }
+            }
         }
         for t in range {
             let tile = self.tiles.tile(t);
@@ -258,7 +261,7 @@ impl Job<'_> {
             } else if !tile.is_packed(strides) {
                 move2d(dtype.size(), src, strides, raw, [tile.cols, 1], tile.rows, tile.cols);
                 at = Arg::tile(raw);
-            } else {
+            } else if self.tiles.count > 1 {
                 prefetch(src.wrapping_add(n * dtype.size()), n * dtype.size());
             }
             if !is_native(dtype) {

@@ -1,7 +1,7 @@
 //! The loops: one instruction over one stretch of elements, compiled per instruction set and chosen at run time.
 //!
-//! Every arm is a loop over chunks of fixed length plus a rest, which LLVM vectorises for the caller's instruction set.
-//! A scalar operand is a chunk of equal elements that is read again and again (step 0), so there is one loop an op.
+//! Every arm is a loop that LLVM vectorises for the caller's instruction set. A scalar operand is a chunk of equal
+//! elements that is read again and again, so there is one loop an op and not one per mix of scalars and tiles.
 //! The destination never overlaps an operand.
 #![allow(unsafe_code)]
 
@@ -9,14 +9,14 @@ use super::{Op, convert};
 use crate::cpu::{Isa, isa};
 use crate::{DType, vmath, vmath64};
 
-/// Elements a chunk; a scalar operand is repeated this often.
-pub(super) const CHUNK: usize = 64;
+/// A scalar operand is a chunk of this many equal elements.
+pub(super) const CHUNK: usize = 256;
 
 /// An operand of a loop.
 #[derive(Clone, Copy)]
 pub(super) struct Arg {
     pub(super) ptr: *const u8,
-    /// Elements from one chunk to the next: `CHUNK`, or 0 for a scalar.
+    /// 1, or 0 for a scalar.
     pub(super) step: usize,
 }
 
@@ -27,23 +27,23 @@ impl Arg {
     /// Contiguous elements.
     #[inline(always)]
     pub(super) fn tile(ptr: *const u8) -> Arg {
-        Arg { ptr, step: CHUNK }
+        Arg { ptr, step: 1 }
     }
 
-    /// One chunk of equal elements.
+    /// One chunk of equal elements (fewer if the loop is shorter).
     #[inline(always)]
     pub(super) fn splat(ptr: *const u8) -> Arg {
         Arg { ptr, step: 0 }
     }
 
-    /// Chunk `c` as `N` elements.
+    /// `n` elements from `from` on.
     ///
     /// # Safety
     /// They are readable as `T`, and nothing writes them during `'a`.
     #[inline(always)]
-    unsafe fn chunk<'a, T>(self, c: usize, n: usize) -> &'a [T] {
+    unsafe fn piece<'a, T>(self, from: usize, n: usize) -> &'a [T] {
         // SAFETY: the caller's promise.
-        unsafe { std::slice::from_raw_parts(self.ptr.cast::<T>().add(c * self.step), n) }
+        unsafe { std::slice::from_raw_parts(self.ptr.cast::<T>().add(from * self.step), n) }
     }
 }
 
@@ -78,10 +78,10 @@ impl Loops {
     pub(super) fn get() -> &'static Loops {
         match isa() {
             #[cfg(target_arch = "x86_64")]
-            Isa::Avx512 => &avx512::LOOPS,
+            Isa::Avx512 => const { &avx512::LOOPS },
             #[cfg(target_arch = "x86_64")]
-            Isa::Avx2 => &avx2::LOOPS,
-            _ => &portable::LOOPS,
+            Isa::Avx2 => const { &avx2::LOOPS },
+            _ => const { &portable::LOOPS },
         }
     }
 
@@ -146,15 +146,34 @@ macro_rules! instruction_set {
                 // SAFETY: passed on.
                 unsafe { convert::cast(from, to, d, a, n) }
             }
-            pub(super) static LOOPS: Loops = Loops { f32, f64, i64, bool, load, store, cast };
+            pub(super) const LOOPS: Loops = Loops { f32, f64, i64, bool, load, store, cast };
         }
     };
 }
 instruction_set!(portable, false,);
 #[cfg(target_arch = "x86_64")]
 instruction_set!(avx2, true, #[target_feature(enable = "avx2,fma,bmi2")]);
+
+/// Wider vectors pay where the arithmetic is; the rest is the AVX2 code, whose results are the same to the bit.
 #[cfg(target_arch = "x86_64")]
-instruction_set!(avx512, true, #[target_feature(enable = "avx512f,avx512vl,avx512dq,avx512bw,avx2,fma,bmi2")]);
+mod avx512 {
+    use super::*;
+    #[target_feature(enable = "avx512f,avx512vl,avx512dq,avx512bw,avx2,fma,bmi2")]
+    unsafe fn f32(op: Op, d: *mut u8, a: &[Arg; 3], n: usize) {
+        // SAFETY: passed on.
+        unsafe { step_f32::<true>(op, d, a, n) }
+    }
+    pub(super) const LOOPS: Loops = Loops { f32, ..avx2::LOOPS };
+}
+
+/// Cuts `0..n` so that a scalar operand is read within its chunk: one piece if there is none.
+///
+/// One loop serves every mix of scalars and tiles, and whatever the compiler checks before it is checked once a piece.
+#[inline(always)]
+fn pieces(n: usize, args: &[Arg]) -> impl Iterator<Item = (usize, usize)> {
+    let piece = if args.iter().all(|a| a.step != 0) { n.max(1) } else { CHUNK };
+    (0..n).step_by(piece).map(move |from| (from, piece.min(n - from)))
+}
 
 /// `d[i] = f(a[i])`.
 ///
@@ -162,22 +181,12 @@ instruction_set!(avx512, true, #[target_feature(enable = "avx512f,avx512vl,avx51
 /// As for [`Step`], with these types.
 #[inline(always)]
 pub(super) unsafe fn map1<A: Copy, D>(d: *mut u8, a: Arg, n: usize, f: impl Fn(A) -> D) {
-    let mut c = 0;
-    while c * CHUNK < n {
-        let m = CHUNK.min(n - c * CHUNK);
-        // SAFETY: chunk `c` has `m` elements left; the destination overlaps no operand.
-        let (d, a) = unsafe { (std::slice::from_raw_parts_mut(d.cast::<D>().add(c * CHUNK), m), a.chunk::<A>(c, m)) };
-        if m == CHUNK {
-            let (d, a): (&mut [D; CHUNK], &[A; CHUNK]) = (whole_mut(d), whole(a));
-            for i in 0..CHUNK {
-                d[i] = f(a[i])
-            }
-        } else {
-            for (d, &a) in d.iter_mut().zip(a) {
-                *d = f(a)
-            }
+    for (from, m) in pieces(n, &[a]) {
+        // SAFETY: `m` elements are left; the destination overlaps no operand.
+        let (d, a) = unsafe { (std::slice::from_raw_parts_mut(d.cast::<D>().add(from), m), a.piece::<A>(from, m)) };
+        for (d, &a) in d.iter_mut().zip(a) {
+            *d = f(a)
         }
-        c += 1;
     }
 }
 
@@ -187,24 +196,14 @@ pub(super) unsafe fn map1<A: Copy, D>(d: *mut u8, a: Arg, n: usize, f: impl Fn(A
 /// As for [`Step`], with these types.
 #[inline(always)]
 unsafe fn map2<A: Copy, B: Copy, D>(d: *mut u8, a: Arg, b: Arg, n: usize, f: impl Fn(A, B) -> D) {
-    let mut c = 0;
-    while c * CHUNK < n {
-        let m = CHUNK.min(n - c * CHUNK);
-        // SAFETY: chunk `c` has `m` elements left; the destination overlaps no operand.
-        let d = unsafe { std::slice::from_raw_parts_mut(d.cast::<D>().add(c * CHUNK), m) };
+    for (from, m) in pieces(n, &[a, b]) {
+        // SAFETY: `m` elements are left; the destination overlaps no operand.
+        let d = unsafe { std::slice::from_raw_parts_mut(d.cast::<D>().add(from), m) };
         // SAFETY: as above.
-        let (a, b) = unsafe { (a.chunk::<A>(c, m), b.chunk::<B>(c, m)) };
-        if m == CHUNK {
-            let (d, a, b): (&mut [D; CHUNK], &[A; CHUNK], &[B; CHUNK]) = (whole_mut(d), whole(a), whole(b));
-            for i in 0..CHUNK {
-                d[i] = f(a[i], b[i])
-            }
-        } else {
-            for ((d, &a), &b) in d.iter_mut().zip(a).zip(b) {
-                *d = f(a, b)
-            }
+        let (a, b) = unsafe { (a.piece::<A>(from, m), b.piece::<B>(from, m)) };
+        for ((d, &a), &b) in d.iter_mut().zip(a).zip(b) {
+            *d = f(a, b)
         }
-        c += 1;
     }
 }
 
@@ -214,36 +213,16 @@ unsafe fn map2<A: Copy, B: Copy, D>(d: *mut u8, a: Arg, b: Arg, n: usize, f: imp
 /// As for [`Step`], with these types.
 #[inline(always)]
 unsafe fn map3<A: Copy, B: Copy, D>(d: *mut u8, args: &[Arg; 3], n: usize, f: impl Fn(A, B, B) -> D) {
-    let mut k = 0;
-    while k * CHUNK < n {
-        let m = CHUNK.min(n - k * CHUNK);
-        // SAFETY: chunk `k` has `m` elements left; the destination overlaps no operand.
-        let d = unsafe { std::slice::from_raw_parts_mut(d.cast::<D>().add(k * CHUNK), m) };
+    for (from, m) in pieces(n, args) {
+        // SAFETY: `m` elements are left; the destination overlaps no operand.
+        let d = unsafe { std::slice::from_raw_parts_mut(d.cast::<D>().add(from), m) };
         // SAFETY: as above.
-        let (a, b, c) = unsafe { (args[0].chunk::<A>(k, m), args[1].chunk::<B>(k, m), args[2].chunk::<B>(k, m)) };
-        if m == CHUNK {
-            let (d, a): (&mut [D; CHUNK], &[A; CHUNK]) = (whole_mut(d), whole(a));
-            let (b, c): (&[B; CHUNK], &[B; CHUNK]) = (whole(b), whole(c));
-            for i in 0..CHUNK {
-                d[i] = f(a[i], b[i], c[i])
-            }
-        } else {
-            for (((d, &a), &b), &c) in d.iter_mut().zip(a).zip(b).zip(c) {
-                *d = f(a, b, c)
-            }
+        let (a, b, c) =
+            unsafe { (args[0].piece::<A>(from, m), args[1].piece::<B>(from, m), args[2].piece::<B>(from, m)) };
+        for (((d, &a), &b), &c) in d.iter_mut().zip(a).zip(b).zip(c) {
+            *d = f(a, b, c)
         }
-        k += 1;
     }
-}
-
-#[inline(always)]
-fn whole<T>(s: &[T]) -> &[T; CHUNK] {
-    s.try_into().expect("a full chunk")
-}
-
-#[inline(always)]
-fn whole_mut<T>(s: &mut [T]) -> &mut [T; CHUNK] {
-    s.try_into().expect("a full chunk")
 }
 
 /// A loop over a function that is a library call anyway: compiled once, for no instruction set in particular.
