@@ -190,6 +190,15 @@ kinds! {
     ReturnUnsupported "return_unsupported" "A return type that has no spelling in the target language."
     UfuncUnsupported "ufunc_unsupported" "An operator that cannot be a ufunc."
     ViewArgument "view_argument" "A view whose first argument is no tensor."
+
+    LostGradient "lost_gradient" "An operator that could lose a gradient silently."
+    CompositeDerivative "composite_derivative" "A derivative for an operator that is built of others or written by hand."
+    ImplementationUnclear "implementation_unclear" "Not exactly one implementation of an operator."
+    DuplicateRustName "duplicate_rust_name" "Two operators with one Rust name."
+    DuplicateNode "duplicate_node" "Two derivatives with one node name."
+    FormulaUnknownName "formula_unknown_name" "A formula with a name that means nothing there."
+    FormulaCall "formula_call" "A formula that calls an operator with wrong arguments."
+    FormulaMacro "formula_macro" "A macro in a formula."
 }
 
 impl fmt::Display for Kind {

@@ -5,7 +5,7 @@
 //! read text; [`native`] reads declarations; [`load`] reads derivative entries, with [`formula`],
 //! [`forward`] and [`dialect`] for the formulas in them; [`matching`] finds the infos of every function;
 //! [`outputs`] says what can carry a gradient; [`plan`] says what autograd code must do. [`Sources`] runs
-//! them. One [`model`] serves PyTorch's C++ formulas and our Rust formulas.
+//! them. One [`model`] serves PyTorch's C++ formulas and our Rust formulas. [`emit`] writes our own ops.
 //!
 //! ```
 //! use firebrand_codegen::{Dialect, Sources};
@@ -26,6 +26,7 @@ pub mod api;
 pub mod ctype;
 pub mod dialect;
 mod dump;
+pub mod emit;
 pub mod error;
 mod foreach;
 pub mod formula;

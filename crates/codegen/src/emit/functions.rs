@@ -1,0 +1,376 @@
+//! Writes `functions.rs` and `below.rs`: the typed function of every op, and its part below autograd.
+//!
+//! A typed function tests the mode word, runs the part below, records a node if gradients are wanted and sets tangents
+//! if a dual level is active. Its order is that of a call in PyTorch: inputs are saved before an in-place write,
+//! results after it.
+
+use super::declare::{Form, Implementation, Returns};
+use super::derive::{Derivative, Differentiation, Saved};
+use super::text::{Plan, file, join};
+use super::types::Ty;
+use std::fmt::Write;
+
+/// `functions.rs`.
+pub(super) fn functions(plans: &[Plan<'_>]) -> String {
+    let uses = "\
+use super::schema::Op;
+use super::{below, forward, nodes};
+use crate::autograd::forward::{any_tangent, set_tangent, set_tangent_inplace};
+use crate::autograd::node::Edges;
+use crate::autograd::record;
+use crate::autograd::saved::{SavedSlot, SavedTensor};
+use crate::dispatch::{self, MemoryFormat, Value};
+use crate::ops::{composite, formulas, manual};
+use crate::{DType, Device, ErrorKind, Result, Scalar, SymInt, Tensor, state};
+use smallvec::smallvec;
+";
+    let items: Vec<String> = plans.iter().map(function).collect();
+    file("The typed function of every op: layers, recording, tangents.", uses, &items)
+}
+
+/// `below.rs`.
+pub(super) fn below(plans: &[Plan<'_>]) -> String {
+    let uses = "\
+use super::schema::Op;
+use crate::autograd::view::CreationKind;
+use crate::dispatch::{self, MemoryFormat, Value};
+use crate::ops::{cpu, inplace, shape};
+use crate::{DType, Device, Result, Scalar, SymInt, Tensor, state};
+";
+    let items: Vec<String> = plans.iter().filter_map(below_item).collect();
+    file("What every op does below autograd: shapes, memory, kernels.", uses, &items)
+}
+
+fn function(plan: &Plan<'_>) -> String {
+    let (op, rust) = (plan.op, &plan.op.rust);
+    let (generics, parameters, ret) = (plan.generics(), plan.parameters(), plan.return_type());
+    let call = format!("dispatch::call_layers(Op::{}, &[{}])", op.constant(), plan.boxed_arguments());
+    let layers = format!("if word & state::LAYERS != 0 {{ {} }}", plan.return_unboxed(&call));
+    let body = match (&op.implementation, op.form) {
+        (Implementation::Composite(f), _) => handed("composite", f, plan),
+        (Implementation::Manual(f, _), _) => handed("manual", f, plan),
+        (_, Form::Functional) => functional(plan),
+        (_, Form::Inplace(_)) => inplace(plan),
+        (_, Form::Out(_)) => out(plan),
+    };
+    let doc = plan.doc();
+    format!(
+        "{doc}\npub fn {rust}{generics}({parameters}) -> Result<{ret}> {{ let word = state::word(); {layers} {body} }}"
+    )
+}
+
+fn handed(module: &str, function: &str, plan: &Plan<'_>) -> String {
+    let call = format!("{module}::{function}({})", plan.arguments());
+    match plan.handed_back() {
+        Some(back) => format!("{call}?; Ok({back})"),
+        None => call,
+    }
+}
+
+fn functional(plan: &Plan<'_>) -> String {
+    let (rust, arguments) = (&plan.op.rust, plan.arguments());
+    let Differentiation::Formula(d) = &plan.differentiation else {
+        return format!("below::{rust}(word, {arguments})");
+    };
+    let names = plan.op.result_names();
+    let mut text = match &plan.op.returns {
+        Returns::Tensors(_) => {
+            let bound = names
+                .iter()
+                .enumerate()
+                .map(|(k, n)| if d.outputs.contains(&k) { format!("mut {n}") } else { n.clone() });
+            format!("let ({}) = below::{rust}(word, {arguments})?;", join(bound))
+        }
+        _ => format!("let mut result = below::{rust}(word, {arguments})?;"),
+    };
+    let single = plan.op.returns == Returns::Tensor;
+    let differentiable = if single { " && result.dtype().is_differentiable()" } else { "" };
+    let saved = if d.saved.is_empty() { String::new() } else { saved_struct(d, &save_field) };
+    let finish = match (&plan.op.returns, d.outputs.as_slice()) {
+        (Returns::List, _) => format!("record::finish_list(&mut result, edges, {})?;", node_box(d)),
+        (_, [only]) => format!("record::finish(&mut {}, edges, {})?;", names[*only], node_box(d)),
+        (_, several) => {
+            let outs = join(several.iter().map(|k| format!("&mut {}", names[*k])));
+            format!("record::finish_many(&mut [{outs}], edges, {})?;", node_box(d))
+        }
+    };
+    write!(
+        text,
+        "if word & state::GRAD != 0 && {}{differentiable} {{ {} {saved} {finish} }}",
+        requires_grad(plan, d),
+        edges(d)
+    )
+    .expect("writing to a string");
+    let tangents = match (&plan.op.returns, d.outputs.as_slice()) {
+        (Returns::List, _) => "for (r, t) in result.iter().zip(t) { set_tangent(r, t)?; }".to_owned(),
+        (_, [only]) => format!("set_tangent(&{}, t)?;", names[*only]),
+        (_, several) => {
+            several.iter().enumerate().map(|(k, o)| format!("set_tangent(&{}, t.{k})?;", names[*o])).collect()
+        }
+    };
+    let results = join(names.iter().map(|n| format!("&{n}")));
+    text += &tangent_step(plan, d, &format!("{arguments}, {results}"), &tangents);
+    match &plan.op.returns {
+        Returns::Tensors(_) => text + &format!("Ok(({}))", names.join(", ")),
+        _ => text + "Ok(result)",
+    }
+}
+
+fn inplace(plan: &Plan<'_>) -> String {
+    let (rust, arguments, name) = (&plan.op.rust, plan.arguments(), plan.op.base());
+    let mut text = format!("self_.check_writable({name:?})?;");
+    let Differentiation::Formula(d) = &plan.differentiation else {
+        return text + &format!("below::{rust}(word, {arguments})?; Ok(self_)");
+    };
+    // A kept `self` is a copy from before the write.
+    let original = d.saved.iter().find(|s| s.read.is_none() && s.name == "self");
+    let copy = match original.map(|s| s.guard) {
+        None => String::new(),
+        Some(None) => "let original = clone(self_, None)?;".to_owned(),
+        Some(Some(k)) => {
+            format!("let original = if edges[{k}].is_some() {{ Some(clone(self_, None)?) }} else {{ None }};")
+        }
+    };
+    let before = |d: &Derivative, s: &Saved| match (s.output, s.name == "self" && s.read.is_none(), s.guard) {
+        (Some(_), _, _) => empty_field(s),
+        (None, true, None) => "SavedTensor::input(&original)?".to_owned(),
+        (None, true, Some(_)) => "SavedTensor::optional(original.as_ref())?".to_owned(),
+        _ => save_field(d, s),
+    };
+    let (bound, value) = match d.saved.is_empty() {
+        true => ("edges", "edges"),
+        false if d.saved.iter().any(|s| s.output.is_some()) => ("(edges, mut saved)", "(edges, saved)"),
+        false => ("(edges, saved)", "(edges, saved)"),
+    };
+    let saved = if d.saved.is_empty() { String::new() } else { saved_struct(d, &before) };
+    write!(
+        text,
+        "let recorded = if word & state::GRAD != 0 && {} && self_.dtype().is_differentiable() {{
+            self_.check_inplace({name:?})?; {} {copy} {saved} Some({value})
+        }} else {{ None }};",
+        requires_grad(plan, d),
+        edges(d)
+    )
+    .expect("writing to a string");
+    let primal = d.forward.iter().any(|f| f.primals.contains("self"));
+    if primal {
+        text += "let primal = if word & state::DUAL != 0 { Some(clone(self_, None)?) } else { None };";
+    }
+    write!(text, "below::{rust}(word, {arguments})?;").expect("writing to a string");
+    let after: String = d
+        .saved
+        .iter()
+        .filter(|s| s.output.is_some())
+        .map(|s| {
+            format!(
+                "saved.{} = {};",
+                s.field(),
+                save_field(d, s).replace("&result", "self_").replace("result", "self_")
+            )
+        })
+        .collect();
+    write!(
+        text,
+        "if let Some({bound}) = recorded {{ {after} record::finish_inplace(self_, edges, {})?; }}",
+        node_box(d)
+    )
+    .expect("writing to a string");
+    let old = if primal { "primal.as_ref().unwrap_or(self_)" } else { "self_" };
+    let all = join(plan.op.args().map(|a| if a.name == "self" { old.to_owned() } else { a.ident.clone() }));
+    text += &tangent_step(plan, d, &format!("{all}, self_"), "set_tangent_inplace(self_, t)?;");
+    text + "Ok(self_)"
+}
+
+/// Sets tangents under a dual level, or refuses if some input has one and there is no formula.
+fn tangent_step(plan: &Plan<'_>, d: &Derivative, arguments: &str, set: &str) -> String {
+    if d.forward.is_empty() {
+        let name = plan.op.base();
+        return format!(
+            "if word & state::DUAL != 0 && any_tangent({}) {{
+                return Err(ErrorKind::ForwardNotImplemented {{ op: {name:?}.into() }}.into());
+            }}",
+            plan.tensor_inputs()
+        );
+    }
+    format!("if word & state::DUAL != 0 && let Some(t) = forward::{}({arguments})? {{ {set} }}", d.owner)
+}
+
+fn out(plan: &Plan<'_>) -> String {
+    let back = plan.handed_back().unwrap_or_default();
+    format!("below::{}(word, {})?; Ok({back})", plan.op.rust, plan.arguments())
+}
+
+/// Whether some argument with a derivative wants a gradient.
+fn requires_grad(plan: &Plan<'_>, d: &Derivative) -> String {
+    let mut parts = Vec::new();
+    let plain = join(d.inputs.iter().filter(|a| a.ty == Ty::Tensor).map(|a| a.ident.clone()));
+    if !plain.is_empty() {
+        parts.push(format!("record::any_requires_grad(&[{plain}])"));
+    }
+    for a in &d.inputs {
+        match a.ty {
+            Ty::OptTensor => parts.push(format!("record::opt_requires_grad({})", a.ident)),
+            Ty::Tensors => parts.push(format!("record::list_requires_grad({})", a.ident)),
+            Ty::OptTensors => parts.push(format!("record::opts_requires_grad({})", a.ident)),
+            _ => {}
+        }
+    }
+    debug_assert!(!parts.is_empty(), "{} has inputs", plan.op.rust);
+    if parts.len() == 1 { parts.remove(0) } else { format!("({})", parts.join(" || ")) }
+}
+
+fn edges(d: &Derivative) -> String {
+    let edge = |ty: Ty, x: &str| match ty {
+        Ty::Tensor => format!("record::edge({x})?"),
+        _ => format!("record::edge_opt({x})?"),
+    };
+    if d.list_input().is_none() {
+        return format!("let edges: Edges = smallvec![{}];", join(d.inputs.iter().map(|a| edge(a.ty, &a.ident))));
+    }
+    let mut text = String::from("let mut edges = Edges::new();");
+    for a in &d.inputs {
+        text += &match a.ty {
+            Ty::Tensors => format!("record::push_edges(&mut edges, {})?;", a.ident),
+            Ty::OptTensors => format!("record::push_edges_opt(&mut edges, {})?;", a.ident),
+            ty => format!("edges.push({});", edge(ty, &a.ident)),
+        };
+    }
+    text
+}
+
+fn saved_struct(d: &Derivative, field: &dyn Fn(&Derivative, &Saved) -> String) -> String {
+    let fields = join(d.saved.iter().map(|s| {
+        let (name, value) = (s.field(), field(d, s));
+        if name == value { name } else { format!("{name}: {value}") }
+    }));
+    format!("let saved = nodes::{}Saved {{ {fields} }};", d.node)
+}
+
+/// Text that makes a kept value.
+fn save_field(d: &Derivative, s: &Saved) -> String {
+    let of = super::declare::ident(&s.of);
+    if let Some(read) = &s.read {
+        return read.replace('$', &of);
+    }
+    let text = match (s.ty, s.output.map(|o| d.slot(o))) {
+        (_, Some(Some(slot))) => format!("SavedTensor::output(&{of}, {slot})?"),
+        // A result without history is kept like an input: it does not own the node.
+        (_, Some(None)) => format!("SavedTensor::input(&{of})?"),
+        (Ty::Tensor, None) => format!("SavedTensor::input({of})?"),
+        (Ty::OptTensor, None) => format!("SavedTensor::optional({of})?"),
+        (Ty::Tensors, None) => format!("{of}.iter().map(SavedTensor::input).collect::<Result<_>>()?"),
+        (Ty::OptTensors, None) => {
+            format!("{of}.iter().map(|t| SavedTensor::optional(t.as_ref())).collect::<Result<_>>()?")
+        }
+        (ty, None) => ty.keep(&of),
+    };
+    match s.guard {
+        Some(k) => format!("if edges[{k}].is_some() {{ {text} }} else {{ SavedTensor::NONE }}"),
+        None => text,
+    }
+}
+
+/// What stands in the place of a kept result until the in-place write has happened.
+fn empty_field(s: &Saved) -> String {
+    match s.ty {
+        Ty::Tensor => "SavedTensor::NONE".to_owned(),
+        _ => save_empty(s),
+    }
+}
+
+/// Attributes of results are attributes of `self` in an in-place op; they are read again after the write.
+fn save_empty(s: &Saved) -> String {
+    s.read.as_deref().unwrap_or("Default::default()").replace('$', "self_")
+}
+
+fn node_box(d: &Derivative) -> String {
+    if d.saved.is_empty() {
+        format!("Box::new(nodes::{})", d.node)
+    } else {
+        format!("Box::new(nodes::{}(SavedSlot::new(saved)))", d.node)
+    }
+}
+
+fn below_item(plan: &Plan<'_>) -> Option<String> {
+    let (op, rust, arguments) = (plan.op, &plan.op.rust, plan.arguments());
+    let name = op.base();
+    let own_arguments = join(op.args().map(|a| a.ident.clone()));
+    let shape_arguments = if own_arguments.is_empty() { String::new() } else { format!(", {own_arguments}") };
+    let with =
+        |extra: &str| if own_arguments.is_empty() { extra.to_owned() } else { format!("{own_arguments}, {extra}") };
+    let writer = |function: &str| match op.has_tag("pointwise") {
+        true => function.to_owned(),
+        false => format!("{function}_through_copy"),
+    };
+    let body = match (&op.implementation, op.form) {
+        (Implementation::Composite(_) | Implementation::Manual(..), _) => return None,
+        (Implementation::Direct(f), _) => format!("cpu::{f}({arguments})"),
+        (Implementation::View(f), _) => match op.returns {
+            Returns::List => format!(
+                "let layouts = shape::view::{f}({arguments})?;
+                 Ok(layouts.into_iter().map(|l| self_.make_view(l, CreationKind::MultiOutput)).collect())"
+            ),
+            _ => format!(
+                "let layout = shape::view::{f}({arguments})?; Ok(self_.make_view(layout, CreationKind::Default))"
+            ),
+        },
+        (Implementation::Structured { shape, kernel }, Form::Functional) => match &op.returns {
+            Returns::Tensors(names) => {
+                let specs = join((0..names.len()).map(|k| format!("spec{k}")));
+                let made: String =
+                    names.iter().enumerate().map(|(k, n)| format!("let {n} = Tensor::try_empty(spec{k})?;")).collect();
+                let outs = join(names.iter().map(|n| format!("&{n}")));
+                format!(
+                    "let ({specs}) = shape::{shape}({name:?}{shape_arguments})?; {made}
+                     if !{}.is_meta() {{ cpu::{kernel}({})?; }} Ok(({}))",
+                    names[0],
+                    with(&outs),
+                    names.join(", ")
+                )
+            }
+            _ => format!(
+                "let result = Tensor::try_empty(shape::{shape}({name:?}{shape_arguments})?)?;
+                 if !result.is_meta() {{ cpu::{kernel}({})?; }} Ok(result)",
+                with("&result")
+            ),
+        },
+        (Implementation::Structured { shape, kernel }, Form::Inplace(_)) => format!(
+            "let spec = shape::{shape}({name:?}{shape_arguments})?;
+             inplace::{}({name:?}, self_, spec, {}, |out| cpu::{kernel}({}))",
+            writer("write"),
+            plan.tensor_inputs(),
+            with("out")
+        ),
+        (Implementation::Structured { shape, kernel }, Form::Out(_)) => {
+            let inputs = plan.tensor_inputs();
+            match op.outs.as_slice() {
+                [only] => format!(
+                    "let spec = shape::{shape}({name:?}{shape_arguments})?;
+                     inplace::{}({name:?}, {}, spec, {inputs}, |out| cpu::{kernel}({}))",
+                    writer("write_out"),
+                    only.ident,
+                    with("out")
+                ),
+                several => {
+                    let specs = join((0..several.len()).map(|k| format!("spec{k}")));
+                    let outs = join(several.iter().map(|a| a.ident.clone()));
+                    format!(
+                        "let ({specs}) = shape::{shape}({name:?}{shape_arguments})?;
+                         inplace::write_outs({name:?}, [{outs}], [{specs}], {inputs}, |[{outs}]| cpu::{kernel}({}))",
+                        with(&outs)
+                    )
+                }
+            }
+        }
+    };
+    let back = plan.handed_back().is_some();
+    let ret = if back { "()".to_owned() } else { plan.return_type() };
+    let call = format!("dispatch::call_inner(Op::{}, &[{}])", op.constant(), plan.boxed_arguments());
+    let inner = if back { format!("return {call}.map(drop);") } else { plan.return_unboxed(&call) };
+    let parameters = plan.parameters().replace("&'a ", "&");
+    Some(format!(
+        "pub(crate) fn {rust}(word: u32, {parameters}) -> Result<{ret}> {{
+            if word & state::INNER != 0 {{ {inner} }} {body}
+        }}"
+    ))
+}

@@ -1,0 +1,172 @@
+//! Pieces of Rust text that several generated files share: parameter lists, calls, boxed values, formatting.
+
+use super::declare::{Arg, Form, Op, Returns};
+use super::derive::Differentiation;
+use super::types::Ty;
+use crate::schema::SchemaKind;
+
+/// An op with its derivative: what every file is made from.
+pub(super) struct Plan<'a> {
+    pub(super) op: &'a Op,
+    pub(super) differentiation: Differentiation,
+}
+
+impl Plan<'_> {
+    /// Whether it hands `self` back.
+    pub(super) fn returns_self(&self) -> bool {
+        self.op.schema.kind() == SchemaKind::Inplace
+    }
+
+    /// Parameters of the typed function; `'a` on what is handed back.
+    pub(super) fn parameters(&self) -> String {
+        let mut list: Vec<String> = Vec::new();
+        for a in self.op.args() {
+            let lifetime = self.returns_self() && a.name == "self";
+            let ty = if lifetime { "&'a Tensor".to_owned() } else { a.ty.typed() };
+            list.push(format!("{}: {ty}", a.ident));
+        }
+        list.extend(self.op.outs.iter().map(|a| format!("{}: &'a Tensor", a.ident)));
+        list.join(", ")
+    }
+
+    /// `<'a>` if the parameters need it.
+    pub(super) fn generics(&self) -> &'static str {
+        if self.returns_self() || !self.op.outs.is_empty() { "<'a>" } else { "" }
+    }
+
+    /// What the typed function returns, inside `Result`.
+    pub(super) fn return_type(&self) -> String {
+        let tuple = |n: usize, item: &str| format!("({})", vec![item; n].join(", "));
+        match (&self.op.returns, self.op.outs.len()) {
+            _ if self.returns_self() => "&'a Tensor".into(),
+            (_, 1) => "&'a Tensor".into(),
+            (_, n) if n > 1 => tuple(n, "&'a Tensor"),
+            (Returns::Nothing, _) => "()".into(),
+            (Returns::Tensor, _) => "Tensor".into(),
+            (Returns::Tensors(names), _) => tuple(names.len(), "Tensor"),
+            (Returns::List, _) => "Vec<Tensor>".into(),
+            (Returns::Value(ty), _) => ty.typed(),
+        }
+    }
+
+    /// The arguments, to pass them on.
+    pub(super) fn arguments(&self) -> String {
+        join(self.op.args().chain(&self.op.outs).map(|a| a.ident.clone()))
+    }
+
+    /// The arguments boxed, one per argument of the schema.
+    pub(super) fn boxed_arguments(&self) -> String {
+        join(self.op.all_args.iter().chain(&self.op.outs).map(|a| a.ty.boxed(&a.ident)))
+    }
+
+    /// Statements that return the results of the boxed call `call`, whose type is `Result<Outputs>`.
+    pub(super) fn return_unboxed(&self, call: &str) -> String {
+        if let Some(back) = self.handed_back() {
+            return format!("{call}?; return Ok({back});");
+        }
+        let value = match &self.op.returns {
+            Returns::Nothing => format!("{call}.map(drop)"),
+            Returns::Tensor => format!("dispatch::one_tensor({call}?)"),
+            Returns::List => format!("dispatch::one_list({call}?)"),
+            Returns::Tensors(names) => format!("dispatch::tensors({call}?).map(|[{0}]| ({0}))", names.join(", ")),
+            Returns::Value(ty) => format!("dispatch::one_{}({call}?)", ty.getter()),
+        };
+        format!("return {value};")
+    }
+
+    /// The arguments that the op hands back, as one value.
+    pub(super) fn handed_back(&self) -> Option<String> {
+        match self.op.outs.as_slice() {
+            _ if self.returns_self() => Some("self_".to_owned()),
+            [] => None,
+            [only] => Some(only.ident.clone()),
+            several => Some(format!("({})", join(several.iter().map(|a| a.ident.clone())))),
+        }
+    }
+
+    /// A list of every tensor argument, as `&[&Tensor]`.
+    pub(super) fn tensor_inputs(&self) -> String {
+        let tensors: Vec<Arg> = self.op.args().filter(|a| a.ty.is_tensor()).cloned().collect();
+        self.tensor_inputs_of(&tensors)
+    }
+
+    /// As [`Plan::tensor_inputs`], of some arguments.
+    pub(super) fn tensor_inputs_of(&self, tensors: &[Arg]) -> String {
+        if tensors.iter().all(|a| a.ty == Ty::Tensor) {
+            return format!("&[{}]", join(tensors.iter().map(|a| a.ident.clone())));
+        }
+        let mut text = String::from("&std::iter::empty::<&Tensor>()");
+        for a in tensors {
+            text += &match a.ty {
+                Ty::Tensor => format!(".chain([{}])", a.ident),
+                Ty::OptTensors => format!(".chain({}.iter().flatten())", a.ident),
+                _ => format!(".chain({})", a.ident),
+            };
+        }
+        text + ".collect::<Vec<_>>()"
+    }
+
+    /// Doc comment with the op's schema.
+    pub(super) fn doc(&self) -> String {
+        format!("/// `aten::{}`", self.op.schema)
+    }
+
+    pub(super) fn is_functional(&self) -> bool {
+        self.op.form == Form::Functional
+    }
+}
+
+/// Joined with commas.
+pub(super) fn join(items: impl IntoIterator<Item = String>) -> String {
+    items.into_iter().collect::<Vec<_>>().join(", ")
+}
+
+/// An expression as text.
+pub(super) fn expr(e: &syn::Expr) -> String {
+    quote::quote!(#e).to_string()
+}
+
+/// One file: a head, then items, each formatted, with blank lines between.
+pub(super) fn file(about: &str, uses: &str, items: &[String]) -> String {
+    let mut text =
+        format!("//! {about}\n//!\n//! Generated by `cargo xtask codegen` from `schema/`; do not edit.\n\n{uses}");
+    for item in items {
+        text.push('\n');
+        text += &format_item(item);
+    }
+    text
+}
+
+/// Formats items. Text that does not parse is returned as it is, so that the compiler shows what is wrong with it.
+fn format_item(item: &str) -> String {
+    match syn::parse_file(item) {
+        // Arguments of macros are printed token by token.
+        Ok(file) => prettyplease::unparse(&file).replace(") ?", ")?"),
+        Err(e) => {
+            format!("compile_error!({:?});\n{item}\n", format!("the generator wrote text that does not parse: {e}"))
+        }
+    }
+}
+
+/// `mod.rs`.
+pub(super) fn module() -> String {
+    let modules = [
+        ("api", "pub "),
+        ("below", "pub(crate) "),
+        ("boxed", ""),
+        ("forward", "pub(crate) "),
+        ("functions", "pub "),
+        ("methods", ""),
+        ("nodes", "pub(crate) "),
+        ("schema", "pub "),
+    ];
+    let mut text = String::from(
+        "//! What `cargo xtask codegen` makes from `schema/ops.yaml` and `schema/derivatives.yaml`; do not edit.\n\
+         // Each file imports whatever some op may need, and text is written to be uniform rather than short.\n\
+         #![allow(unused_imports, clippy::all)]\n\n",
+    );
+    for (name, visibility) in modules {
+        text += &format!("#[rustfmt::skip]\n{visibility}mod {name};\n");
+    }
+    text
+}
