@@ -1,0 +1,13 @@
+//! The behaviour of the generator, as tables. Every row names the behaviour it proves.
+
+mod cases;
+mod common;
+mod entries;
+mod foreach;
+mod forward;
+mod matching;
+mod native;
+mod plan;
+mod saved_attributes;
+mod schema;
+mod yaml;
