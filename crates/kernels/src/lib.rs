@@ -9,6 +9,7 @@ mod copy;
 pub mod cpu;
 mod dtype;
 mod geometry;
+pub mod grid_sample;
 pub mod index;
 mod lanes;
 mod matmul;
