@@ -194,7 +194,7 @@ mod tests {
         let Some(&n) = t.sizes.get(d) else { return f(&values) };
         let inner: usize = t.sizes[d + 1..].iter().product();
         let mut out = values.clone();
-        for first in (0..values.len()).filter(|i| i / inner % n == 0) {
+        for first in (0..values.len()).filter(|i| (i / inner).is_multiple_of(n)) {
             let line: Vec<f64> = (0..n).map(|j| values[first + j * inner]).collect();
             f(&line).into_iter().enumerate().for_each(|(j, v)| out[first + j * inner] = v);
         }

@@ -334,7 +334,7 @@ mod tests {
         let Some(&n) = a.sizes.get(d) else { return f(&x, &y) };
         let inner: usize = a.sizes[d + 1..].iter().product();
         let mut out = x.clone();
-        for first in (0..x.len()).filter(|i| i / inner % n == 0) {
+        for first in (0..x.len()).filter(|i| (i / inner).is_multiple_of(n)) {
             let line = |v: &[f64]| (0..n).map(|j| v[first + j * inner]).collect::<Vec<_>>();
             f(&line(&x), &line(&y)).into_iter().enumerate().for_each(|(j, v)| out[first + j * inner] = v);
         }

@@ -8,7 +8,7 @@ use super::{GRAIN, Stretch, made, put, sum_pairs, vector, vector_or};
 use crate::lanes::{Compute, Kernel, dispatch};
 use crate::real::{Ptr, Scratch, with_real};
 use crate::reduce::var_mean;
-use crate::{View, ViewMut, parallel};
+use crate::{Element, View, ViewMut, parallel};
 use std::ops::Range;
 
 /// Mean and biased variance of each channel of `[samples, channels, rest]`, over samples and rest. Any strides.
@@ -60,8 +60,8 @@ pub fn batch_norm_backward(
         if let Some(out) = grad_input {
             let count = if train { (n * s) as f64 } else { f64::INFINITY };
             let a = made(c, |c| invstd[c] * w[c]);
-            let k2 = made(c, |c| (-gw[c] / count * f64::from(a[c]) * f64::from(invstd[c])) as X);
-            let k1 = made(c, |c| (-gb[c] / count * f64::from(a[c])) as X);
+            let k2 = made(c, |c| (-gw[c] / count * a[c].to_f64() * invstd[c].to_f64()) as X);
+            let k1 = made(c, |c| (-gb[c] / count * a[c].to_f64()) as X);
             shape.grads::<X>(&grad, &input, [&mean, &a, &k2, &k1], 0, &out)
         }
     })
@@ -85,12 +85,12 @@ pub fn group_norm(
         let (one, ones) = ([rows, 1], [1, 1]);
         // SAFETY: the contiguous input as a matrix; the scratch vectors as its columns.
         unsafe {
-            let dtype = <X as crate::Element>::DTYPE;
+            let dtype = <X as Element>::DTYPE;
             let mv = ViewMut::new(m.as_mut_ptr().cast(), dtype, &one, &ones);
             let vv = ViewMut::new(v.as_mut_ptr().cast(), dtype, &one, &ones);
             var_mean(input.with_geometry(0, &[rows, d], &[d, 1]), &[1], 0.0, vv, mv);
         }
-        v.iter_mut().for_each(|v| *v = (1.0 / (f64::from(*v) + eps).sqrt()) as X);
+        v.iter_mut().for_each(|v| *v = (1.0 / (v.to_f64() + eps).sqrt()) as X);
         put(Some(mean), &m);
         put(Some(rstd), &v);
         let (w, b) = (vector_or(weight, shape.c, 1.0 as X), vector_or(bias, shape.c, 0.0));
@@ -133,12 +133,12 @@ pub fn group_norm_backward(
             let weighted = |which: usize| made(n * groups, |g: usize| {
                 let (sample, first) = (g / groups, g % groups * per);
                 let sums = &sums[(2 * sample + which) * c..][..c];
-                (first..first + per).map(|i| sums[i] * f64::from(w[i])).sum::<f64>() / (per * s) as f64
+                (first..first + per).map(|i| sums[i] * w[i].to_f64()).sum::<f64>() / (per * s) as f64
             });
             let (s1, s2) = (weighted(0), weighted(1));
             let a = made(n * c, |i| rstd[i] * w[i % c]);
-            let k2 = made(n * c, |i| (-s2[i / per] * f64::from(rstd[i]) * f64::from(rstd[i])) as X);
-            let k1 = made(n * c, |i| (-s1[i / per] * f64::from(rstd[i])) as X);
+            let k2 = made(n * c, |i| (-s2[i / per] * rstd[i].to_f64() * rstd[i].to_f64()) as X);
+            let k1 = made(n * c, |i| (-s1[i / per] * rstd[i].to_f64()) as X);
             shape.grads::<X>(&grad, &input, [&mean, &a, &k2, &k1], c, &out)
         }
     })
