@@ -4,7 +4,14 @@
 //! the same declarations. All of them are pure functions from schemas to [`Binding`]s and names.
 
 pub mod cpp;
+pub mod dispatcher;
+pub mod functionalization;
+pub mod meta;
+pub mod native;
+pub mod structured;
+pub mod translate;
 pub mod ufunc;
+pub mod unboxing;
 
 use crate::ctype::CType;
 use crate::native::NativeFunction;

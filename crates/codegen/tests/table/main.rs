@@ -1,5 +1,6 @@
 //! The behaviour of the generator, as tables. Every row names the behaviour it proves.
 
+mod api;
 mod cases;
 mod common;
 mod entries;
