@@ -46,9 +46,9 @@ fn run<const N: usize>(op: Op, compute: DType, args: [&Operand; N], out: &ViewMu
 /// Operands are only read through references: copying what was just written in smaller pieces stalls longer than a short
 /// loop takes.
 fn direct<const N: usize>(op: Op, compute: DType, args: [&Operand; N], out: &ViewMut) -> bool {
-    let n = out.numel();
+    let Some(n) = flat(out.sizes(), out.strides()) else { return false };
     let size = out.dtype().size();
-    if out.dtype() != op.result(compute) || !is_native(compute) || n * size >= STREAM_BYTES || !out.is_contiguous() {
+    if out.dtype() != op.result(compute) || !is_native(compute) || n * size >= STREAM_BYTES {
         return false;
     }
     let (lo, hi) = (out.as_ptr() as usize, out.as_ptr() as usize + n * size);
@@ -61,7 +61,7 @@ fn direct<const N: usize>(op: Op, compute: DType, args: [&Operand; N], out: &Vie
         match arg {
             Operand::View(v) => {
                 // Equal sizes are the caller's promise; equal counts keep the loop inside the memory.
-                if v.dtype() != dtype || v.numel() != n || !v.is_contiguous() {
+                if v.dtype() != dtype || flat(v.sizes(), v.strides()) != Some(n) {
                     return false;
                 }
                 let at = v.as_ptr() as usize;
@@ -84,6 +84,21 @@ fn direct<const N: usize>(op: Op, compute: DType, args: [&Operand; N], out: &Vie
         unsafe { Loops::get().step(op, compute, out.as_ptr(), &places, n) }
     }
     true
+}
+
+/// How many elements there are, if they lie in row-major order without gaps: both questions in one short walk.
+#[inline]
+fn flat(sizes: &[usize], strides: &[usize]) -> Option<usize> {
+    let mut n = 1;
+    for (&size, &stride) in sizes.iter().zip(strides).rev() {
+        if size != 1 {
+            if stride != n {
+                return None;
+            }
+            n *= size;
+        }
+    }
+    Some(n)
 }
 
 /// Contiguous operands in parts; `sizes` are bytes an element, 0 for a scalar.
