@@ -56,7 +56,7 @@ impl Tensor {
 
     /// A number as an operand: a 0-dim tensor that is weak in type promotion.
     #[inline]
-    pub(crate) fn wrapped_number(value: Scalar) -> Result<Tensor> {
+    pub fn wrapped_number(value: Scalar) -> Result<Tensor> {
         let dtype = match value {
             Scalar::Bool(_) => DType::Bool,
             Scalar::Int(_) => DType::I64,

@@ -299,6 +299,8 @@ pub enum ErrorKind {
     Gradcheck { message: String },
     #[error("gradcheck: {message}")]
     GradcheckUsage { message: String },
+    #[error("gradcheck: {message}")]
+    GradcheckAssertion { message: &'static str },
     #[error("gradcheck: input {index} has elements that share memory (a zero stride); clone() it")]
     OverlappingInput { index: usize },
 
@@ -328,6 +330,7 @@ impl ErrorKind {
         use ErrorKind::*;
         match self {
             DualDtype { .. } | GradcheckUsage { .. } | MaterializeNeedsUnused | BudgetRange { .. } => Class::Value,
+            GradcheckAssertion { .. } => Class::Assertion,
             ArgumentType { .. } => Class::Type,
             NotImplemented { .. } | FunctionNotImplemented { .. } | ForwardNotImplemented { .. } => {
                 Class::NotImplemented

@@ -6,6 +6,7 @@ pub mod api;
 pub mod engine;
 pub mod forward;
 pub mod function;
+pub mod gradcheck;
 pub mod graph;
 pub mod hooks;
 pub mod mode;
@@ -19,6 +20,7 @@ pub use api::{BackwardOptions, GradOptions, Target, Targets, backward, grad, gra
 pub use engine::{current_graph_task_execution_order, current_graph_task_id, queue_callback, will_engine_execute_node};
 pub use forward::{dual_level, enter_dual_level, exit_dual_level, make_dual, unpack_dual};
 pub use function::{Context, Function};
+pub use gradcheck::{GradcheckOptions, gradcheck, gradgradcheck};
 pub use graph::{
     iter_graph, region_activation_memory_budget, set_override_stale_capture_stream,
     set_warn_on_accumulate_grad_stream_mismatch,

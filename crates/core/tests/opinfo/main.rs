@@ -1,0 +1,132 @@
+//! Every op against PyTorch: one test per family of the op table and kind of check.
+//!
+//!     cargo test -p firebrand-core --test opinfo                        # everything
+//!     cargo test -p firebrand-core --test opinfo reduce::               # one family
+//!     cargo test -p firebrand-core --test opinfo gradcheck              # one kind of check
+//!     OPINFO_FILTER=aten::sum.,logsumexp cargo test ...                 # ops whose name contains one of these
+//!     OPINFO_ROWS=12,40-52 cargo test ... pointwise::                   # lines of golden/opinfo/<family>.json
+//!     OPINFO_ALL=1 cargo test ...                                       # list every failure, not the first forty
+//!
+//! Rows of ops the program does not have are passed over. The row model, the checks and the known differences from
+//! PyTorch (with their reasons, `deviations.rs`) are the crate `firebrand-opinfo`; the file format is described in
+//! `golden/README.md`.
+
+use firebrand_core::dispatch::Op;
+use firebrand_opinfo::{Check, FAMILIES, Family, Row, coverage, deviations, schema};
+use std::fmt::Write;
+
+/// What the environment restricts the run to.
+struct Filter {
+    ops: Vec<String>,
+    lines: Vec<(usize, usize)>,
+}
+
+impl Filter {
+    fn from_env() -> Filter {
+        let list = |name: &str| -> Vec<String> {
+            let text = std::env::var(name).unwrap_or_default();
+            text.split(',').map(str::trim).filter(|s| !s.is_empty()).map(String::from).collect()
+        };
+        let lines = list("OPINFO_ROWS").into_iter().map(|s| {
+            let (a, b) = s.split_once('-').unwrap_or((&s, &s));
+            (a.parse().expect("a line number"), b.parse().expect("a line number"))
+        });
+        Filter { ops: list("OPINFO_FILTER"), lines: lines.collect() }
+    }
+
+    fn is_set(&self) -> bool {
+        !self.ops.is_empty() || !self.lines.is_empty()
+    }
+
+    fn admits(&self, row: &Row) -> bool {
+        (self.ops.is_empty() || self.ops.iter().any(|f| row.op.contains(f)))
+            && (self.lines.is_empty() || self.lines.iter().any(|(a, b)| (*a..=*b).contains(&row.line)))
+    }
+}
+
+fn run(family: &str, check: Check) {
+    let family = Family::named(family).expect("a family of the table");
+    let filter = Filter::from_env();
+    let (mut known, mut ran) = (0, 0);
+    let mut failures = Vec::new();
+    for row in family.rows().iter().filter(|r| filter.admits(r)) {
+        let Some(op) = Op::from_name(&row.op) else { continue };
+        known += 1;
+        if !check.applies(op, row) {
+            continue;
+        }
+        ran += 1;
+        if let Err(why) = check.run(op, row) {
+            failures.push(format!("{}.json:{} {} {check:?}: {why}", family.name, row.line, row.op));
+        }
+    }
+    println!("{} {check:?}: {ran} rows, {} failures", family.name, failures.len());
+    assert!(
+        ran > 0 || known == 0 || filter.is_set() || check != Check::Forward,
+        "{}: {known} rows, but none was checked",
+        family.name
+    );
+    if !failures.is_empty() {
+        let shown = if std::env::var_os("OPINFO_ALL").is_some() { failures.len() } else { 40 };
+        let mut text = String::new();
+        for f in failures.iter().take(shown) {
+            let _ = writeln!(text, "  {f}");
+        }
+        panic!("{} of {ran} rows fail {check:?}:\n{text}", failures.len());
+    }
+}
+
+macro_rules! families {
+    ($($family:ident),* $(,)?) => {
+        $(mod $family {
+            use super::{Check, run};
+            families!(@checks stringify!($family);
+                forward Forward, inplace Inplace, out Out, refusal Refusal, meta Meta, layouts Layouts, threads Threads,
+                gradients Gradients, gradcheck Gradcheck, gradgradcheck Gradgradcheck, forward_mode ForwardMode);
+        })*
+
+        /// A family or check that is missing here would be passed over silently.
+        #[test]
+        fn every_family_is_tested() {
+            let here = [$(stringify!($family)),*];
+            assert!(FAMILIES.iter().map(|f| f.name).eq(here));
+            let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../golden/opinfo");
+            for entry in std::fs::read_dir(folder).expect("the folder of the op table") {
+                let name = entry.expect("an entry").file_name().into_string().expect("a plain name");
+                if let Some(family) = name.strip_suffix(".json") {
+                    assert!(here.contains(&family), "golden/opinfo/{name} is not read");
+                }
+            }
+        }
+    };
+    (@checks $family:expr; $($name:ident $check:ident),*) => {
+        const _: () = assert!(Check::ALL.len() == [$(Check::$check),*].len());
+        $(#[test]
+        fn $name() {
+            run($family, Check::$check)
+        })*
+    };
+}
+families!(conv_pool, creation, index, matmul, norm_loss, pointwise, reduce, view);
+
+#[test]
+fn deviations_are_not_stale() {
+    for d in deviations::DEVIATIONS {
+        let used =
+            FAMILIES.iter().flat_map(Family::rows).any(|row| Check::ALL.into_iter().any(|check| d.covers(check, row)));
+        assert!(used, "no row needs this deviation: {}", d.reason);
+    }
+}
+
+#[test]
+fn writing_forms_are_covered_with_their_functional_form() {
+    let coverage = coverage();
+    for op in Op::all() {
+        let forms = schema::forms(op);
+        for form in [forms.inplace, forms.out].into_iter().flatten() {
+            if coverage.contains_key(op.name()) {
+                assert!(coverage.contains_key(form.name()), "{} has no rows", form.name());
+            }
+        }
+    }
+}

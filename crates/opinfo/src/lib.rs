@@ -1,0 +1,184 @@
+//! The op table: samples of every op with PyTorch's results, and the checks that each sample drives.
+//!
+//! A [`Family`] is one file of `golden/opinfo`; a [`Row`] is one call. [`Check`] names what can be asked of a row,
+//! [`Check::applies`] whether it makes sense there, [`Check::run`] asks it. Tests run every check of every row;
+//! [`coverage`] counts them for people. Nothing here knows how an op works, and nothing needs Python.
+
+mod call;
+mod compare;
+mod derivatives;
+pub mod deviations;
+mod results;
+mod row;
+pub mod schema;
+
+pub use call::{Call, Outcome, Place};
+pub use row::{Argument, Numbers, Row, TensorData};
+
+use firebrand_core::dispatch::Op;
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::OnceLock;
+
+/// One file of the table.
+pub struct Family {
+    /// `pointwise`.
+    pub name: &'static str,
+    text: &'static str,
+    rows: OnceLock<Vec<Row>>,
+}
+
+macro_rules! families {
+    ($($name:literal),* $(,)?) => {
+        /// Every file.
+        pub static FAMILIES: [Family; [$($name),*].len()] = [$(Family {
+            name: $name,
+            text: include_str!(concat!("../../../golden/opinfo/", $name, ".json")),
+            rows: OnceLock::new(),
+        }),*];
+    };
+}
+families!("conv_pool", "creation", "index", "matmul", "norm_loss", "pointwise", "reduce", "view");
+
+impl Family {
+    /// The family of this name.
+    pub fn named(name: &str) -> Option<&'static Family> {
+        FAMILIES.iter().find(|f| f.name == name)
+    }
+
+    /// Its rows.
+    pub fn rows(&self) -> &[Row] {
+        self.rows.get_or_init(|| row::read(self.text))
+    }
+}
+
+/// What is asked of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Check {
+    /// Results equal PyTorch's; nothing else is written.
+    Forward,
+    /// The in-place form does the same in the memory of its first argument.
+    Inplace,
+    /// The out= form stores the same.
+    Out,
+    /// What PyTorch refuses is refused.
+    Refusal,
+    /// Shapes and dtypes on the meta device.
+    Meta,
+    /// The same wherever the elements lie in memory.
+    Layouts,
+    /// Bit-equal for any number of threads.
+    Threads,
+    /// Gradients equal PyTorch's.
+    Gradients,
+    /// Gradients equal finite differences.
+    Gradcheck,
+    /// Second derivatives equal finite differences of gradients.
+    Gradgradcheck,
+    /// Tangents agree with gradients.
+    ForwardMode,
+}
+
+impl Check {
+    /// Every check.
+    pub const ALL: [Check; 11] = [
+        Check::Forward,
+        Check::Inplace,
+        Check::Out,
+        Check::Refusal,
+        Check::Meta,
+        Check::Layouts,
+        Check::Threads,
+        Check::Gradients,
+        Check::Gradcheck,
+        Check::Gradgradcheck,
+        Check::ForwardMode,
+    ];
+
+    /// Whether the check makes sense for this row.
+    pub fn applies(self, op: Op, row: &Row) -> bool {
+        if deviations::known(self, row).is_some() {
+            return false;
+        }
+        if row.error || self == Check::Refusal {
+            return row.error && self == Check::Refusal;
+        }
+        let tag = |t: &str| op.info().tags.contains(&t);
+        let all_tensors = || row.out.iter().all(|o| matches!(o, Argument::Tensor(_)));
+        let smooth = || row.grads.is_some() && !row.has("no_gradcheck");
+        match self {
+            Check::Forward => true,
+            Check::Refusal => false,
+            Check::Inplace => {
+                schema::forms(op).inplace.is_some_and(|f| !f.info().tags.contains(&"inplace_view"))
+                    && matches!(row.args.first(), Some(Argument::Tensor(_)))
+                    && row.out.len() == 1
+                    && all_tensors()
+            }
+            Check::Out => schema::forms(op).out.is_some() && !row.out.is_empty() && all_tensors(),
+            Check::Meta => {
+                !tag("data_dependent")
+                    && !tag("data_dependent_output")
+                    && !tag("dynamic_output_shape")
+                    && row.out.iter().all(|o| matches!(o, Argument::Tensor(_) | Argument::None))
+            }
+            Check::Layouts => {
+                row.is_base()
+                    && !row.has("random")
+                    && row.tensors().all(|t| t.strides.is_none())
+                    && row.tensors().any(|t| t.shape.iter().product::<usize>() > 1)
+            }
+            Check::Threads => row.is_base() && row.sample < 2 && !row.has("random") && row.tensors().next().is_some(),
+            Check::Gradients => row.grads.is_some(),
+            Check::Gradcheck => smooth(),
+            Check::Gradgradcheck => smooth() && !row.has("no_gradgradcheck") && !row.has("no_double_backward"),
+            Check::ForwardMode => smooth() && !row.has("no_forward_ad"),
+        }
+    }
+
+    /// Runs the check; a panic is a failure.
+    pub fn run(self, op: Op, row: &Row) -> Outcome {
+        let check = || match self {
+            Check::Forward => results::forward(op, row, Place::AsListed),
+            Check::Inplace => results::inplace(op, row),
+            Check::Out => results::out(op, row),
+            Check::Refusal => results::refusal(op, row),
+            Check::Meta => results::meta(op, row),
+            Check::Layouts => results::layouts(op, row),
+            Check::Threads => results::threads(op, row),
+            Check::Gradients => results::gradients(op, row, Place::AsListed),
+            Check::Gradcheck => derivatives::first(op, row),
+            Check::Gradgradcheck => derivatives::second(op, row),
+            Check::ForwardMode => derivatives::forward_mode(op, row),
+        };
+        catch_unwind(AssertUnwindSafe(check)).unwrap_or_else(|p| {
+            let text = p.downcast_ref::<String>().map(String::as_str).or(p.downcast_ref::<&str>().copied());
+            Err(format!("panicked: {}", text.unwrap_or("without a message")))
+        })
+    }
+}
+
+/// How many rows of each check an op has, in the order of [`Check::ALL`].
+pub type Counts = [usize; Check::ALL.len()];
+
+/// For every op of the program with rows in the table (or whose functional form has), how many rows drive each check.
+/// In-place and out= forms are counted with the rows they are derived from.
+pub fn coverage() -> BTreeMap<&'static str, Counts> {
+    let mut all: BTreeMap<&'static str, Counts> = BTreeMap::new();
+    for row in FAMILIES.iter().flat_map(Family::rows) {
+        let Some(op) = Op::from_name(&row.op) else { continue };
+        let forms = schema::forms(op);
+        for (k, check) in Check::ALL.into_iter().enumerate() {
+            let counted = match check {
+                Check::Inplace => forms.inplace,
+                Check::Out => forms.out,
+                _ => Some(op),
+            };
+            let applies = usize::from(check.applies(op, row));
+            if let Some(counted) = counted {
+                all.entry(counted.name()).or_default()[k] += applies;
+            }
+        }
+    }
+    all
+}
