@@ -1,1 +1,36 @@
-//! firebrand firebrand.
+//! PyTorch's autograd stack in Rust: no Python, no libtorch.
+//!
+//! Eager tensors with a recorded, inspectable graph; gradients of any order; hooks; in-place ops with version checks;
+//! views that share memory and history; forward mode; custom functions; gradient checking.
+//!
+//! ```
+//! use firebrand::prelude::*;
+//!
+//! let x = Tensor::new(&[1.0f64, 2.0, 3.0]).requires_grad_();
+//! let y = (&x * &x).sum();
+//! y.backward();
+//! assert_eq!(x.grad().unwrap().to_vec::<f64>(), [2.0, 4.0, 6.0]);
+//!
+//! // The graph is data: nodes, edges, saved values.
+//! assert_eq!(y.grad_fn().unwrap().name(), "SumBackward0");
+//! ```
+//!
+//! This crate re-exports the parts; [`firebrand_core`] holds tensors, ops and autograd.
+#![forbid(unsafe_code)]
+
+pub use firebrand_core::{
+    Class, DType, Device, Element, Error, ErrorKind, IntoSizes, Layout, MemoryStats, Result, Scalar, Spec, SymInt,
+    Tensor, TensorOptions, WeakTensor, autograd, bf16, collect_warnings, dispatch, dtype, empty_cache, f16, layout,
+    memory_stats, num_threads, ops, random, reset_peak_memory, set_num_threads, state, sym,
+};
+
+pub mod digits;
+
+/// What most programs need.
+pub mod prelude {
+    pub use firebrand_core::autograd::{
+        BackwardOptions, Function, GradOptions, backward, enable_grad, grad, inference_mode, no_grad,
+    };
+    pub use firebrand_core::random::manual_seed;
+    pub use firebrand_core::{DType, Device, Error, Result, Scalar, Tensor};
+}
