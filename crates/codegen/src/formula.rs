@@ -92,10 +92,20 @@ fn replace_word(formula: &str, name: &str, with: &str) -> String {
 
 /// The `i` of every `grads[i]`. An index too large for any operator is [`usize::MAX`].
 pub fn used_gradient_indices(formula: &str) -> Vec<usize> {
-    let after = formula.match_indices("grads[").map(|(at, found)| &formula[at + found.len()..]);
-    let index = |rest: &str| {
-        let digits = &rest[..rest.find(|c: char| !c.is_ascii_digit())?];
-        (!digits.is_empty() && rest[digits.len()..].starts_with(']')).then(|| digits.parse().unwrap_or(usize::MAX))
-    };
-    after.filter_map(index).collect()
+    let mut indices = Vec::new();
+    let mut free_from = 0;
+    for (at, found) in formula.match_indices("grads[") {
+        // The character before belongs to the match, as for identifiers.
+        let bounded = match formula[..at].chars().next_back() {
+            None => true,
+            Some(c) => !is_word(c) && at - c.len_utf8() >= free_from,
+        };
+        let inside = &formula[at + found.len()..];
+        let digits = inside.find(|c: char| !c.is_ascii_digit()).unwrap_or(inside.len());
+        if bounded && digits > 0 && inside[digits..].starts_with(']') {
+            indices.push(inside[..digits].parse().unwrap_or(usize::MAX));
+            free_from = at + found.len() + digits + 1;
+        }
+    }
+    indices
 }

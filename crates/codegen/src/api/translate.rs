@@ -99,14 +99,14 @@ impl Solver<'_> {
             _ => None,
         };
         let found = self.known.get(&(name.to_owned(), ty.clone())).cloned().or_else(by_reference);
-        let found = found.or_else(|| self.from_options(name, ty));
+        let found = found.or_else(|| self.by_options(name, ty));
         let found = found.or_else(|| self.symbolic(name, ty));
         let found = found.or_else(|| self.expensive(name, ty).filter(|_| self.allow.expensive_conversions));
         found.or_else(|| self.mutable_tensor(name, ty)).ok_or_else(|| self.unsatisfied(name, ty))
     }
 
     /// Tensor options from their parts, or parts from options or from the out tensor.
-    fn from_options(&self, name: &str, ty: &CType) -> Option<String> {
+    fn by_options(&self, name: &str, ty: &CType) -> Option<String> {
         let part = |name: &str, of: CBase| self.direct(name, &base(of).optional());
         let is = |of: CBase| *ty == base(of).optional();
         match name {

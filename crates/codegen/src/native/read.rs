@@ -119,7 +119,7 @@ fn declaration(pairs: &[(Node, Node)], entry: &str, line: usize, known_tags: &[&
         return refuse(Kind::ModuleMethod, "an operator in a module cannot be a method");
     }
     fields.text("category_override")?;
-    let precomputed = match fields.take("precomputed") {
+    let precomputed = match fields.take("precomputed").filter(|node| node.value != Value::Null) {
         Some(_) if !structured => return Err(bad_value("precomputed", "absent unless structured")),
         Some(node) => Some(precompute(node)?),
         None => None,
@@ -136,8 +136,11 @@ fn declaration(pairs: &[(Node, Node)], entry: &str, line: usize, known_tags: &[&
         None => Vec::new(),
     };
     check_composites(&dispatch)?;
-    let autogen = fields.text("autogen")?.filter(|t| !t.is_empty());
-    let autogen = autogen.map_or(Ok(Vec::new()), |list| list.split(", ").map(str::parse).collect::<Check<_>>())?;
+    let autogen = match fields.take("autogen") {
+        Some(node) => node.as_str().ok_or_else(|| bad_value("autogen", "text"))?,
+        None => "",
+    };
+    let autogen = autogen.split(", ").filter(|_| !autogen.is_empty()).map(str::parse).collect::<Check<Vec<_>>>()?;
     let ufunc_inner_loop = inner_loops(fields.take("ufunc_inner_loop"))?;
     if !ufunc_inner_loop.is_empty() {
         if !structured {

@@ -161,6 +161,9 @@ fn out_from_inplace(func: &FunctionSchema) -> FunctionSchema {
 
 /// One out argument per tensor-like return, of a functional or mutable operator.
 fn out_from_returns(func: &FunctionSchema) -> Result<FunctionSchema, Refusal> {
+    if func.returns.iter().any(Return::is_write) {
+        return Err(Refusal::new(Kind::MutableArgReturned, "no out variant of an operator that returns an argument"));
+    }
     let letters = free_letters(func);
     let all_tensors = func.returns.iter().all(|r| r.ty == Type::TENSOR);
     let mut arguments =

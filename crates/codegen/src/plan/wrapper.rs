@@ -148,7 +148,7 @@ impl<'a> Context<'a> {
             ty => ty,
         };
         if let Some((a, r)) = ours.iter().zip(&theirs).find(|(a, r)| *element(&a.ty) != r.ty) {
-            return fail(Kind::EmitForeachArity, format!("`{a}` does not fit `{r}` of the reference"));
+            return fail(Kind::Roundtrip, format!("`{a}` does not fit `{r}` of the reference"));
         }
         Ok(ours.into_iter().zip(theirs).collect())
     }
@@ -210,12 +210,21 @@ impl<'a> Context<'a> {
         Ok(())
     }
 
+    /// A view gives one tensor, or a list of them.
+    fn check_view(&self) -> Check {
+        let further = self.func.func.returns.iter().skip(1).any(|r| r.ty == Type::TENSOR);
+        if !self.in_place && !self.is_out && self.is_view() && further {
+            return fail(Kind::EmitViewOutputs, format!("the view `{}` returns several tensors", self.name));
+        }
+        Ok(())
+    }
+
     fn check_forward_types(&self) -> Check {
         let is_list = |ty: &Type| ty.is_tensor_like() && matches!(ty, Type::List(..));
-        // The reference counts optional tensors as tensors here.
-        let is_tensor = |ty: &Type| ty.is_tensor_like() && ty.as_list().is_none();
-        let fits = |f: &&ForwardDerivative| {
-            f.var_types.iter().all(is_tensor) || matches!(f.var_types.as_slice(), [only] if is_list(only))
+        let fits = |f: &&ForwardDerivative| match f.var_types.as_slice() {
+            [Type::TENSOR] if self.is_foreach && !self.in_place => f.var_names[0] == "result",
+            [only] if is_list(only) => true,
+            types => types.iter().all(|ty| *ty == Type::TENSOR),
         };
         match self.forward.iter().find(|f| !fits(f)) {
             Some(f) => {
@@ -240,6 +249,7 @@ fn generated(context: &Context<'_>, outputs: &[DifferentiableOutput]) -> Check<G
     };
     let saving = info.filter(|info| required && !is_out && info.has_derivatives());
     let saves = saving.map_or(Ok(Vec::new()), |info| saves(context, info))?;
+    context.check_view()?;
     if forward_ad == ForwardAd::Formula {
         context.check_forward_types()?;
     }

@@ -10,7 +10,7 @@ use super::{
     TensorOptions, Type, is_scratch,
 };
 use crate::error::{Kind, Refusal};
-use std::fmt;
+use std::fmt::{self, Write};
 use std::str::FromStr;
 
 type Result<T> = std::result::Result<T, Refusal>;
@@ -19,10 +19,25 @@ fn fail<T>(kind: Kind, message: impl Into<String>) -> Result<T> {
     Err(Refusal::new(kind, message))
 }
 
+/// Compares what is printed with a text, without storing it.
+struct Expect<'a> {
+    rest: &'a str,
+}
+
+impl fmt::Write for Expect<'_> {
+    fn write_str(&mut self, printed: &str) -> fmt::Result {
+        self.rest = self.rest.strip_prefix(printed).ok_or(fmt::Error)?;
+        Ok(())
+    }
+}
+
 /// Refuses text that the parsed value would print differently.
 fn check_roundtrip<T: fmt::Display>(value: T, text: &str) -> Result<T> {
-    let printed = value.to_string();
-    if printed == text { Ok(value) } else { fail(Kind::Roundtrip, format!("`{text}` would print as `{printed}`")) }
+    let mut expect = Expect { rest: text };
+    if write!(expect, "{value}").is_ok() && expect.rest.is_empty() {
+        return Ok(value);
+    }
+    fail(Kind::Roundtrip, format!("`{text}` would print as `{value}`"))
 }
 
 impl FromStr for Type {
@@ -196,7 +211,8 @@ impl FromStr for Arguments {
         let mut kwarg_only = Vec::new();
         let mut out: Vec<Argument> = Vec::new();
         let mut after_star = false;
-        for item in text.split(", ").filter(|_| !text.is_empty()) {
+        // Nothing between two commas counts as nothing; the round trip of the schema refuses it.
+        for item in text.split(", ").filter(|item| !item.is_empty()) {
             if item == "*" {
                 if after_star {
                     return fail(Kind::StarTwice, format!("`*` occurs twice in `({text})`"));
@@ -342,9 +358,9 @@ impl FromStr for FunctionSchema {
     }
 }
 
-/// Splits at the first parenthesis and at the last `) -> `.
+/// Splits at the first parenthesis after a name and at the last `) -> `.
 fn split_schema(text: &str) -> Option<(&str, &str, &str)> {
-    let (name, rest) = text.split_once('(').filter(|(name, _)| !name.is_empty())?;
+    let (name, rest) = text.trim_start_matches('(').split_once('(')?;
     let (arguments, returns) = rest.rsplit_once(") -> ")?;
     (!text.contains('\n')).then_some((name, arguments, returns))
 }
