@@ -341,6 +341,21 @@ impl ErrorKind {
     }
 }
 
+/// The value, or a panic with the error's message at the caller's place: what the methods of tensors do.
+#[track_caller]
+#[inline]
+pub(crate) fn expect_ok<T>(result: Result<T>) -> T {
+    #[cold]
+    #[track_caller]
+    fn fail(e: &Error) -> ! {
+        panic!("{e}")
+    }
+    match result {
+        Ok(value) => value,
+        Err(e) => fail(&e),
+    }
+}
+
 impl From<firebrand_kernels::OutOfMemory> for Error {
     fn from(e: firebrand_kernels::OutOfMemory) -> Error {
         ErrorKind::OutOfMemory { bytes: e.bytes }.into()

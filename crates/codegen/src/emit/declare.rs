@@ -280,11 +280,16 @@ fn read_entry(entry: &Node, func: &str, index: usize) -> Result<Vec<Op>> {
     }
     let structured = matches!(base.implementation, Implementation::Structured { .. });
     let mut made = Vec::new();
-    if flag("inplace")? {
+    // `true`, or the overload of the in-place form where that is another.
+    let inplace = match entry.get("inplace") {
+        Some(node) if node.as_str().is_some() => text("inplace")?,
+        _ => flag("inplace")?.then(|| base.schema.name.overload_name.clone()),
+    };
+    if let Some(overload) = inplace {
         if !structured {
             return Err(refuse(Kind::FieldValue, "`inplace: true` needs an op with `shape` and `kernel`"));
         }
-        made.push(inplace_form(&base, index)?);
+        made.push(inplace_form(&base, index, overload)?);
     }
     if let Some(overload) = text("out")? {
         if !structured {
@@ -393,7 +398,7 @@ fn returns(schema: &FunctionSchema) -> Result<Returns> {
     })
 }
 
-fn inplace_form(base: &Op, index: usize) -> Result<Op> {
+fn inplace_form(base: &Op, index: usize, overload: String) -> Result<Op> {
     let mut schema = base.schema.clone();
     let single = matches!(base.returns, Returns::Tensor);
     let Some(target) = schema.arguments.self_arg.as_mut().filter(|a| single && a.ty == Type::TENSOR) else {
@@ -401,6 +406,7 @@ fn inplace_form(base: &Op, index: usize) -> Result<Op> {
     };
     target.annotation = Some(Annotation::mutable('a'));
     schema.name.name.inplace = true;
+    schema.name.overload_name = overload;
     schema.returns[0].annotation = Some(Annotation::mutable('a'));
     schema.returns[0].name = None;
     schema.check().map_err(|e| e.at_stage(Stage::Native))?;

@@ -98,7 +98,7 @@ fn apply(d: &Derivative) -> String {
     if d.uses_grad {
         text += "let Some(grad) = grads.first().and_then(Option::as_ref) else { return Ok(gradients) };";
     } else {
-        text += "if grads.iter().all(Option::is_none) { return Ok(gradients); }";
+        text += "let grads = &grads[..]; if grads.iter().all(Option::is_none) { return Ok(gradients); }";
         for (name, slot) in &d.named_gradients {
             write!(text, "let {name} = grads.get({slot}).and_then(Option::as_ref);").expect("a string");
         }

@@ -163,7 +163,7 @@ pub(super) fn module() -> String {
     let mut text = String::from(
         "//! What `cargo xtask codegen` makes from `schema/ops.yaml` and `schema/derivatives.yaml`; do not edit.\n\
          // Each file imports whatever some op may need, and text is written to be uniform rather than short.\n\
-         #![allow(unused_imports, clippy::all)]\n\n",
+         #![allow(unused_imports, unused_variables, clippy::all)]\n\n",
     );
     for (name, visibility) in modules {
         text += &format!("#[rustfmt::skip]\n{visibility}mod {name};\n");

@@ -127,6 +127,16 @@ pub(crate) fn tangent_or_zeros(t: &Tensor) -> Result<Tensor> {
     tangent(t).map_or_else(|| ops::formulas::zeros_like_primal(t), Ok)
 }
 
+/// The tangent of an optional tensor, or zeros; none if there is no tensor.
+pub(crate) fn opt_tangent_or_zeros(t: Option<&Tensor>) -> Result<Option<Tensor>> {
+    t.map(tangent_or_zeros).transpose()
+}
+
+/// The tangents of a list, zeros where there is none.
+pub(crate) fn tangents_or_zeros(ts: &[Tensor]) -> Result<Vec<Tensor>> {
+    ts.iter().map(tangent_or_zeros).collect()
+}
+
 fn attach(t: &Tensor, tangent: Tensor) {
     *t.extras().tangent.lock().unwrap_or_else(|e| e.into_inner()) = Some(tangent);
     t.set_flag(TANGENT);

@@ -74,6 +74,28 @@ pub(crate) fn write(
     Ok(())
 }
 
+/// As [`write`], for kernels that read inputs after they began to write: the result always goes through a temporary if
+/// the target shares memory with an input.
+pub(crate) fn write_through_copy(
+    op: &'static str,
+    target: &Tensor,
+    spec: Spec,
+    inputs: &[&Tensor],
+    kernel: impl FnOnce(&Tensor) -> Result<()>,
+) -> Result<()> {
+    if target.is_meta() || !inputs.iter().any(|i| i.shares_storage(target)) {
+        return write(op, target, spec, &[], kernel);
+    }
+    same_shape(op, &spec, target)?;
+    same_dtype(op, &spec, target)?;
+    let temporary = raw(&spec)?;
+    kernel(&temporary)?;
+    write(op, target, spec, &[], |out| {
+        firebrand_kernels::copy(temporary.access().view(), out.access().view_mut());
+        Ok(())
+    })
+}
+
 /// A tensor outside every mode: a temporary.
 fn raw(spec: &Spec) -> Result<Tensor> {
     Tensor::try_empty(Spec { layout: Layout::contiguous(spec.layout.sizes()), ..spec.clone() })
@@ -87,6 +109,49 @@ pub(crate) fn write_out(
     inputs: &[&Tensor],
     kernel: impl FnOnce(&Tensor) -> Result<()>,
 ) -> Result<()> {
+    prepare_out(op, out, &spec, inputs)?;
+    write(op, out, spec, inputs, kernel)
+}
+
+/// As [`write_out`], for kernels that read inputs after they began to write.
+pub(crate) fn write_out_through_copy(
+    op: &'static str,
+    out: &Tensor,
+    spec: Spec,
+    inputs: &[&Tensor],
+    kernel: impl FnOnce(&Tensor) -> Result<()>,
+) -> Result<()> {
+    prepare_out(op, out, &spec, inputs)?;
+    write_through_copy(op, out, spec, inputs, kernel)
+}
+
+/// As [`write_out_through_copy`], for several results: all are computed before the first is written.
+pub(crate) fn write_outs<const N: usize>(
+    op: &'static str,
+    outs: [&Tensor; N],
+    specs: [Spec; N],
+    inputs: &[&Tensor],
+    kernel: impl FnOnce([&Tensor; N]) -> Result<()>,
+) -> Result<()> {
+    for (out, spec) in outs.iter().zip(&specs) {
+        prepare_out(op, out, spec, inputs)?;
+        same_shape(op, spec, out)?;
+        same_dtype(op, spec, out)?;
+    }
+    let results: Vec<Tensor> = specs.iter().map(raw).collect::<Result<_>>()?;
+    if outs.iter().all(|out| !out.is_meta()) {
+        kernel(std::array::from_fn(|k| &results[k]))?;
+    }
+    for ((out, spec), result) in outs.iter().zip(specs).zip(&results) {
+        write(op, out, spec, &[], |out| {
+            firebrand_kernels::copy(result.access().view(), out.access().view_mut());
+            Ok(())
+        })?;
+    }
+    Ok(())
+}
+
+fn prepare_out(op: &'static str, out: &Tensor, spec: &Spec, inputs: &[&Tensor]) -> Result<()> {
     if state::is(state::GRAD) && (out.requires_grad() || inputs.iter().any(|t| t.requires_grad())) {
         return Err(Error::argument(
             op,
@@ -97,6 +162,5 @@ pub(crate) fn write_out(
         let fresh = Tensor::try_empty(Spec { dtype: out.dtype(), device: out.device(), layout: spec.layout.clone() })?;
         out.replace_data(fresh.storage().clone(), fresh.spec().clone());
     }
-    out.check_writable(op)?;
-    write(op, out, spec, inputs, kernel)
+    out.check_writable(op)
 }

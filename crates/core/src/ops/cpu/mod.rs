@@ -3,7 +3,12 @@
 //! Shapes and dtypes were checked before; what is left here is broadcasting by strides, the compute dtype, and errors
 //! that depend on the numbers (indices).
 
+pub(crate) mod copy;
+pub(crate) mod index;
+pub(crate) mod join;
+pub(crate) mod matmul;
 pub(crate) mod pointwise;
+pub(crate) mod reduce;
 
 use crate::layout::Layout;
 use crate::{Tensor, ops::shape};

@@ -25,6 +25,38 @@ impl IntoGrad for Option<Tensor> {
     }
 }
 
+/// What a formula for a list of tensors may evaluate to.
+pub(crate) trait IntoGrads {
+    fn into_grads(self) -> Vec<Option<Tensor>>;
+}
+impl IntoGrads for Vec<Option<Tensor>> {
+    fn into_grads(self) -> Vec<Option<Tensor>> {
+        self
+    }
+}
+impl IntoGrads for Vec<Tensor> {
+    fn into_grads(self) -> Vec<Option<Tensor>> {
+        self.into_iter().map(Some).collect()
+    }
+}
+
+/// The size of one dimension; 1 for a 0-dim tensor.
+pub(crate) fn sym_size(t: &Tensor, dim: i64) -> Result<SymInt> {
+    let d = ops::shape::wrap_dim("size", dim, t.ndim())?;
+    Ok(t.shape().get(d).copied().unwrap_or(1).into())
+}
+
+/// Zeros of a remembered shape, dtype and device.
+pub(crate) fn zeros_of(spec: &Spec) -> Result<Tensor> {
+    zeros_strided(&Layout::contiguous(spec.layout.sizes()), spec.dtype, spec.device)
+}
+
+/// The formula of a derivative that nobody has written.
+pub(crate) fn not_implemented(what: &str) -> Result<Tensor> {
+    let (op, argument) = what.split_once(": ").unwrap_or((what, ""));
+    Err(crate::ErrorKind::DerivativeNotImplemented { op: op.to_string(), argument: argument.to_string() }.into())
+}
+
 pub(crate) fn sym(sizes: &[usize]) -> SymInts {
     sizes.iter().map(|&n| n.into()).collect()
 }

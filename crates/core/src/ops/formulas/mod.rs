@@ -2,5 +2,15 @@
 //! differentiated again.
 
 mod base;
+mod index;
+mod matmul;
+mod pointwise;
+mod reduce;
+mod view;
 
 pub(crate) use base::*;
+pub(crate) use index::*;
+pub(crate) use matmul::*;
+pub(crate) use pointwise::*;
+pub(crate) use reduce::*;
+pub(crate) use view::*;

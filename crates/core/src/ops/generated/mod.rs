@@ -1,2 +1,20 @@
+//! What `cargo xtask codegen` makes from `schema/ops.yaml` and `schema/derivatives.yaml`; do not edit.
+// Each file imports whatever some op may need, and text is written to be uniform rather than short.
+#![allow(unused_imports, unused_variables, clippy::all)]
+
+#[rustfmt::skip]
+pub mod api;
+#[rustfmt::skip]
+pub(crate) mod below;
+#[rustfmt::skip]
+mod boxed;
+#[rustfmt::skip]
+pub(crate) mod forward;
+#[rustfmt::skip]
 pub mod functions;
+#[rustfmt::skip]
+mod methods;
+#[rustfmt::skip]
+pub(crate) mod nodes;
+#[rustfmt::skip]
 pub mod schema;

@@ -3,10 +3,20 @@
 //! A shape function reads sizes, dtypes and devices, never numbers; so it serves eager tensors, the meta device and
 //! programs that are only being looked at. This file holds what all families share.
 
+pub(crate) mod copy;
+pub(crate) mod index;
+pub(crate) mod join;
+pub(crate) mod matmul;
 pub(crate) mod pointwise;
+pub(crate) mod reduce;
 pub(crate) mod view;
 
+pub(crate) use copy::*;
+pub(crate) use index::*;
+pub(crate) use join::*;
+pub(crate) use matmul::*;
 pub(crate) use pointwise::*;
+pub(crate) use reduce::*;
 
 use crate::layout::{Dims, Layout};
 use crate::{DType, Device, Error, ErrorKind, Result, Tensor};
