@@ -339,9 +339,10 @@ impl Reader<'_> {
         for piece in self.op.base().split('_') {
             let mut after_letter = false;
             for c in piece.chars() {
-                prefix.extend(
-                    if after_letter { c.to_lowercase().to_string() } else { c.to_uppercase().to_string() }.chars(),
-                );
+                match after_letter {
+                    true => prefix.extend(c.to_lowercase()),
+                    false => prefix.extend(c.to_uppercase()),
+                }
                 after_letter = c.is_alphabetic();
             }
         }

@@ -64,7 +64,7 @@ fn argument(a: &Arg, method: bool) -> String {
 fn pair(plan: &Plan<'_>, method: bool) -> String {
     let op: &Op = plan.op;
     let name = if method { op.method_name() } else { op.rust.clone() };
-    let shown: Vec<&Arg> = op.args().filter(|a| !left_out(a) && !(method && a.name == "self")).collect();
+    let shown: Vec<&Arg> = op.args().filter(|a| !(left_out(a) || method && a.name == "self")).collect();
     let mut parameters: Vec<String> = if method { vec!["&self".to_owned()] } else { Vec::new() };
     parameters.extend(shown.iter().map(|a| parameter(a)));
     let parameters = parameters.join(", ");

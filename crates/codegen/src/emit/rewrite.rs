@@ -147,7 +147,14 @@ impl Rewriter<'_> {
                     return Known::Tensor;
                 }
                 let tensor = matches!(known, Known::Bound(Ty::Tensor) | Known::Tensor | Known::Unknown);
-                if let Some(op) = self.ops.0.get(method.as_str()).copied().filter(|_| tensor) {
+                if method == "sym_size" && tensor {
+                    let (receiver, dim) = (lend(&m.receiver, known), m.args.first().cloned());
+                    *e = parse_quote!(formulas::sym_size(#receiver, #dim)?);
+                    return Known::Plain;
+                }
+                // `x.clone()` is another handle, as everywhere in Rust; the op is the function `clone`.
+                let op = self.ops.0.get(method.as_str()).copied().filter(|_| tensor && method != "clone");
+                if let Some(op) = op {
                     let receiver = ((*m.receiver).clone(), known);
                     let (new, known) = self.op_call(op, Some(receiver), m.args.iter().cloned().collect());
                     *e = new;
