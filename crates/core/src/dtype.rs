@@ -74,7 +74,9 @@ impl Promotion {
         } else {
             &mut self.dims
         };
-        *slot = Some(slot.map_or(t.dtype(), |d| promote(d, t.dtype())));
+        // A float number has no precision of its own.
+        let own = if t.is_wrapped_number() && t.is_floating_point() { default_dtype() } else { t.dtype() };
+        *slot = Some(slot.map_or(own, |d| promote(d, own)));
         self
     }
 

@@ -21,7 +21,10 @@ fn plain() -> GradOptions {
 
 /// The gradients of a call that must succeed.
 #[track_caller]
-fn grads(outputs: impl firebrand_core::autograd::Targets, inputs: impl firebrand_core::autograd::Targets) -> Vec<Vec<f64>> {
+fn grads(
+    outputs: impl firebrand_core::autograd::Targets,
+    inputs: impl firebrand_core::autograd::Targets,
+) -> Vec<Vec<f64>> {
     gradient(outputs, inputs, &plain()).unwrap().iter().map(|g| vals(g.as_ref().unwrap())).collect()
 }
 
@@ -153,7 +156,8 @@ fn seeds() {
     let batched = GradOptions { grad_outputs: vec![Some(eye)], is_grads_batched: true, ..plain() };
     let g = gradient(&x.pow_scalar(2.0), &x, &batched).unwrap();
     close(&vals(g[0].as_ref().unwrap()), &[2.0, 0.0, 0.0, 4.0]);
-    let bad = GradOptions { grad_outputs: vec![Some(Tensor::ones([4, 3], DType::F64))], is_grads_batched: true, ..plain() };
+    let bad =
+        GradOptions { grad_outputs: vec![Some(Tensor::ones([4, 3], DType::F64))], is_grads_batched: true, ..plain() };
     assert_err!(gradient(&x.pow_scalar(2.0), &x, &bad), BatchedGradShape { .. });
 
     let x = leaf(1.0);
@@ -478,7 +482,9 @@ fn anomaly_mode() {
 
     let x = leaf(0.0);
     let y = x.sqrt();
-    y.grad_fn().unwrap().register_hook(|gi, _| Ok(Some(gi.iter().map(|g| g.as_ref().map(|g| g.zeros_like())).collect())));
+    y.grad_fn()
+        .unwrap()
+        .register_hook(|gi, _| Ok(Some(gi.iter().map(|g| g.as_ref().map(|g| g.zeros_like())).collect())));
     (&y * 0.0).backward();
     close(&grad(&x), &[0.0]);
 }

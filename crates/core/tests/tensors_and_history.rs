@@ -79,10 +79,7 @@ fn saved_values_are_version_checked() {
     let b = &x * 1.0;
     let y = &b * &b;
     b.add_scalar_(1.0, 1);
-    assert_err!(
-        y.sum().try_backward(&BackwardOptions::default()),
-        SavedVersionMismatch { expected: 0, found: 1, .. }
-    );
+    assert_err!(y.sum().try_backward(&BackwardOptions::default()), SavedVersionMismatch { expected: 0, found: 1, .. });
 
     let x = leaves(&[1.0, 2.0]);
     let b = &x * 1.0;
@@ -335,7 +332,14 @@ fn flags_through_views_and_writes() {
     assert!(node.next_functions()[0].is_none());
     assert_eq!(node.next_functions()[1].as_ref().unwrap().node.name(), "torch::autograd::AccumulateGrad");
 
-    for overwrite in [|y: &Tensor| { y.zero_(); }, |y: &Tensor| { y.copy_(&con(&[5.0, 6.0]), false); }] {
+    for overwrite in [
+        |y: &Tensor| {
+            y.zero_();
+        },
+        |y: &Tensor| {
+            y.copy_(&con(&[5.0, 6.0]), false);
+        },
+    ] {
         let x = leaves(&[1.0, 2.0]);
         let y = &x * 1.0;
         overwrite(&y);

@@ -165,7 +165,8 @@ impl<F: Function> FunctionNode<F> {
         let traced = state::is(state::GRAD) && grads.iter().flatten().any(|g| g.requires_grad());
         if traced {
             for out in outs.iter_mut().flatten() {
-                let edges: Edges = grads.iter().flatten().map(|g| g.gradient_edge()).collect::<Result<_>>()?;
+                // No edges: the node fails if the engine reaches it, and leads nowhere it could be asked for.
+                let edges = Edges::new();
                 let formula = Box::new(DelayedError { function: self.ctx.name.clone() });
                 let mut alias = out.alias_with(out.layout().clone());
                 let node = Node::new(edges, smallvec![InputMetadata::of(&alias)], formula)?;
