@@ -40,23 +40,24 @@ macro_rules! binary {
             #[track_caller]
             fn $f(self, rhs: Tensor) -> Tensor { std::ops::$trait::$f(&self, &rhs) }
         }
-        numbers!($trait $f f64 f32 i64 i32);
+        // A number is a 0-dim operand that is weak in type promotion, so `x * 2.0` records what `x * tensor` does.
+        impl<T: Into<Scalar>> std::ops::$trait<T> for &Tensor {
+            type Output = Tensor;
+            #[track_caller]
+            fn $f(self, rhs: T) -> Tensor { std::ops::$trait::$f(self, &expect_ok(Tensor::wrapped_number(rhs.into()))) }
+        }
+        impl<T: Into<Scalar>> std::ops::$trait<T> for Tensor {
+            type Output = Tensor;
+            #[track_caller]
+            fn $f(self, rhs: T) -> Tensor { std::ops::$trait::$f(&self, rhs) }
+        }
+        numbers!($trait $f f64 f32 i64 i32 usize);
     )*};
 }
 
-// A number is a 0-dim operand that is weak in type promotion, so `x * 2.0` records what `x * tensor` does.
+// Numbers on the left: the language wants one impl per type.
 macro_rules! numbers {
     ($trait:ident $f:ident $($t:ty)*) => {$(
-        impl std::ops::$trait<$t> for &Tensor {
-            type Output = Tensor;
-            #[track_caller]
-            fn $f(self, rhs: $t) -> Tensor { std::ops::$trait::$f(self, &expect_ok(Tensor::wrapped_number(Scalar::from(rhs)))) }
-        }
-        impl std::ops::$trait<$t> for Tensor {
-            type Output = Tensor;
-            #[track_caller]
-            fn $f(self, rhs: $t) -> Tensor { std::ops::$trait::$f(&self, rhs) }
-        }
         impl std::ops::$trait<&Tensor> for $t {
             type Output = Tensor;
             #[track_caller]
