@@ -1,6 +1,6 @@
-//! Ops that are built of other ops: differentiable through them, so they need no formula.
+//! Views that may have to copy.
 
-use super::shape;
+use crate::ops::shape;
 use crate::dispatch::MemoryFormat;
 use crate::{Result, SymInt, Tensor, ops};
 
