@@ -23,6 +23,7 @@
 //! ```
 
 pub mod api;
+pub mod coverage;
 pub mod ctype;
 pub mod dialect;
 mod dump;
@@ -32,6 +33,7 @@ mod foreach;
 pub mod formula;
 pub mod forward;
 mod json;
+pub mod lint;
 pub mod load;
 pub mod matching;
 pub mod model;
