@@ -32,7 +32,7 @@ pub(crate) fn first(op: Op, row: &Row) -> Outcome {
     gradcheck(function(&call, row), &call.leaves, &options(&call, row)).map(drop).map_err(|e| e.to_string())
 }
 
-/// gradgradcheck, with the row's cotangents.
+/// gradgradcheck, with the row's cotangents: reverse over reverse and forward over reverse.
 pub(crate) fn second(op: Op, row: &Row) -> Outcome {
     let call = Call::new(op, row, Place::AsListed, true)?;
     let seeds = row.seeds.iter().flatten().map(|s| {
@@ -42,6 +42,7 @@ pub(crate) fn second(op: Op, row: &Row) -> Outcome {
     let seeds = seeds.collect::<Outcome<Vec<_>>>()?;
     let mut options = options(&call, row);
     options.fast_mode |= call.leaves.iter().chain(&seeds).map(Tensor::numel).sum::<usize>() > SLOW_LIMIT;
+    options.check_forward_ad = !row.has("no_forward_ad");
     gradgradcheck(function(&call, row), &call.leaves, Some(&seeds), &options).map(drop).map_err(|e| e.to_string())
 }
 

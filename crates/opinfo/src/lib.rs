@@ -174,9 +174,10 @@ pub fn coverage() -> BTreeMap<&'static str, Counts> {
                 Check::Out => forms.out,
                 _ => Some(op),
             };
-            let applies = usize::from(check.applies(op, row));
-            if let Some(counted) = counted {
-                all.entry(counted.name()).or_default()[k] += applies;
+            if let Some(counted) = counted
+                && check.applies(op, row)
+            {
+                all.entry(counted.name()).or_default()[k] += 1;
             }
         }
     }

@@ -250,17 +250,7 @@ fn threads_locked(op: Op, row: &Row) -> Outcome {
             Argument::Tensor(t) if which(k) => Argument::Tensor(enlarged(t)),
             a => a.clone(),
         });
-        Row {
-            args: args.collect(),
-            kwargs: row.kwargs.clone(),
-            op: row.op.clone(),
-            tags: row.tags.clone(),
-            out: Vec::new(),
-            after: Vec::new(),
-            seeds: Vec::new(),
-            grads: None,
-            ..*row
-        }
+        Row { args: args.collect(), ..row.clone() }
     };
     for (variant, larger) in [(grow(|_| false), false), (grow(|_| true), true), (grow(|k| k == 0), true)] {
         if larger && !is_affordable(op, &variant) {

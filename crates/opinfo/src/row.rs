@@ -7,7 +7,7 @@ use serde_json::Value as Json;
 use std::collections::HashMap;
 
 /// One call of one op, and what PyTorch did with it.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Row {
     /// Line of the file.
     pub line: usize,

@@ -12,7 +12,7 @@
 //! `golden/README.md`.
 
 use firebrand_core::dispatch::Op;
-use firebrand_opinfo::{Check, FAMILIES, Family, Row, coverage, deviations, schema};
+use firebrand_opinfo::{Argument, Check, FAMILIES, Family, Numbers, Row, TensorData, coverage, deviations};
 use std::fmt::Write;
 
 /// What the environment restricts the run to.
@@ -118,15 +118,51 @@ fn deviations_are_not_stale() {
     }
 }
 
+/// Ops without rows of their own, and what tests them instead.
+const UNLISTED: &[(&str, &str)] = &[];
+
+/// An op is in the table, or is the writing form of one that is.
 #[test]
-fn writing_forms_are_covered_with_their_functional_form() {
+fn every_op_has_rows() {
     let coverage = coverage();
-    for op in Op::all() {
-        let forms = schema::forms(op);
-        for form in [forms.inplace, forms.out].into_iter().flatten() {
-            if coverage.contains_key(op.name()) {
-                assert!(coverage.contains_key(form.name()), "{} has no rows", form.name());
-            }
-        }
+    let missing: Vec<&str> = Op::all()
+        .map(Op::name)
+        .filter(|name| !coverage.contains_key(name) && !UNLISTED.iter().any(|(op, _)| op == name))
+        .collect();
+    assert!(missing.is_empty(), "ops without a row in golden/opinfo: {missing:#?}");
+}
+
+/// Every check sees what it is there for: each fails on a row whose expectations are changed.
+#[test]
+fn checks_can_fail() {
+    let op = Op::MUL_TENSOR;
+    let sample = || {
+        let text = Family::named("pointwise").expect("a family").rows();
+        let row = text.iter().find(|r| r.op == op.name() && r.grads.is_some() && r.is_base());
+        row.expect("a sample of mul with gradients").clone()
+    };
+    let spoil = |t: &mut TensorData| match &mut t.data {
+        Some(Numbers::Floats(v)) => v[0] += 1e-6,
+        other => panic!("{other:?}"),
+    };
+    let spoil_out = |row: &mut Row| match &mut row.out[0] {
+        Argument::Tensor(t) => spoil(t),
+        other => panic!("{other:?}"),
+    };
+    for check in [Check::Forward, Check::Inplace, Check::Out, Check::Layouts] {
+        let mut row = sample();
+        assert!(check.run(op, &row).is_ok(), "{check:?}");
+        spoil_out(&mut row);
+        assert!(check.run(op, &row).is_err(), "{check:?} accepts a wrong result");
     }
+    for check in [Check::Gradients, Check::ForwardMode, Check::Inplace, Check::Layouts] {
+        let mut row = sample();
+        spoil(&mut row.grads.as_mut().expect("gradients")[0]);
+        assert!(check.run(op, &row).is_err(), "{check:?} accepts a wrong gradient");
+    }
+    assert!(Check::Refusal.run(op, &sample()).is_err());
+    let mut row = sample();
+    row.out =
+        vec![row.seeds[0].clone().map(|s| TensorData { shape: vec![7], ..s }).map_or(Argument::None, Argument::Tensor)];
+    assert!(Check::Meta.run(op, &row).is_err());
 }
