@@ -78,6 +78,8 @@ pub(crate) struct Extras {
     pub(crate) own_version: OnceLock<std::sync::Arc<AtomicU32>>,
     pub(crate) replaced: OnceLock<Box<Replaced>>,
     pub(crate) tangent: Mutex<Option<Tensor>>,
+    /// What a node saved of this output before the output got its tangent.
+    pub(crate) saved_alias: Mutex<Option<Tensor>>,
 }
 
 pub(crate) struct Inner {

@@ -137,7 +137,8 @@ pub(crate) fn tangents_or_zeros(ts: &[Tensor]) -> Result<Vec<Tensor>> {
     ts.iter().map(tangent_or_zeros).collect()
 }
 
-fn attach(t: &Tensor, tangent: Tensor) {
+/// Gives a tensor a tangent until the level ends.
+pub(crate) fn attach(t: &Tensor, tangent: Tensor) {
     *t.extras().tangent.lock().unwrap_or_else(|e| e.into_inner()) = Some(tangent);
     t.set_flag(TANGENT);
     LEVEL.with_borrow_mut(|l| {
@@ -157,12 +158,29 @@ pub(crate) fn set_tangent(result: &Tensor, tangent: Tensor) -> Result<()> {
     let tangent =
         if tangent.shape() != result.shape() { ops::formulas::expand_to(&tangent, result.shape())? } else { tangent };
     attach(result, tangent);
+    pass_on(result);
     Ok(())
+}
+
+/// What a node saved of this output gets its tangent too, so that the backward can be differentiated in forward mode.
+fn pass_on(output: &Tensor) {
+    let saved = output.extras_if_any().and_then(|e| e.saved_alias.lock().unwrap_or_else(|e| e.into_inner()).take());
+    if let Some(alias) = saved
+        && let Some(t) = tangent(output)
+    {
+        attach(&alias, t);
+    }
 }
 
 /// Gives a tensor that was written in place its new tangent: in the memory of the old one, so that views see it.
 pub(crate) fn set_tangent_inplace(target: &Tensor, new: Tensor) -> Result<()> {
     let _off = ModeGuard::new(0, state::DUAL);
+    write_tangent(target, new)?;
+    pass_on(target);
+    Ok(())
+}
+
+fn write_tangent(target: &Tensor, new: Tensor) -> Result<()> {
     match tangent(target) {
         Some(old) => {
             if !old.is_same(&new) {

@@ -4,6 +4,7 @@
 //! and gets its history back when it is read. Each remembers the version it had. With saved-tensor hooks active the
 //! tensor passes through `pack` at once and through `unpack` at every read; then nothing is version-checked.
 
+use super::forward;
 use super::node::{Edge, Node};
 use crate::state;
 use crate::sym::SymInts;
@@ -94,6 +95,10 @@ impl SavedTensor {
         }
         let alias = t.alias_with(t.layout().clone());
         copy_tangent(t, &alias);
+        if state::word() & state::DUAL != 0 {
+            // The output gets its tangent later, and passes it on.
+            *t.extras().saved_alias.lock().unwrap_or_else(|e| e.into_inner()) = Some(alias.clone());
+        }
         Ok(SavedTensor(Kept::Output { version: t.version_counter(), alias, output_nr }))
     }
 
@@ -195,10 +200,10 @@ fn reattach(t: &Tensor, edge: Option<Edge>, leaf: bool) -> Tensor {
 }
 
 fn copy_tangent(from: &Tensor, to: &Tensor) {
-    if from.flags() & TANGENT != 0 {
-        let t = from.extras().tangent.lock().unwrap_or_else(|e| e.into_inner()).clone();
-        *to.extras().tangent.lock().unwrap_or_else(|e| e.into_inner()) = t;
-        to.set_flag(TANGENT);
+    if from.flags() & TANGENT != 0
+        && let Some(t) = forward::tangent(from)
+    {
+        forward::attach(to, t);
     }
 }
 

@@ -1,7 +1,7 @@
 //! Views that may have to copy.
 
-use crate::ops::shape;
 use crate::dispatch::MemoryFormat;
+use crate::ops::shape;
 use crate::{Result, SymInt, Tensor, ops};
 
 /// The same elements in row-major order with another shape: a view if memory allows, otherwise a copy.
