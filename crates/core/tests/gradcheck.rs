@@ -1,6 +1,9 @@
 //! Cases H-1 to H-17 of docs/behaviour/autograd.md: `gradcheck` and `gradgradcheck`. The complex part of H-14 waits for
 //! complex numbers.
 
+// Lists of one input read better spelled out.
+#![allow(clippy::unwrap_used, clippy::cloned_ref_to_slice_refs)]
+
 #[macro_use]
 mod common;
 
