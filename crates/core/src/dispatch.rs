@@ -355,6 +355,14 @@ pub(crate) fn one_tensor(mut o: Outputs) -> Result<Tensor> {
     }
 }
 
+/// As [`one_tensor`], for a truth value.
+pub(crate) fn one_bool(mut o: Outputs) -> Result<bool> {
+    match o.pop() {
+        Some(Value::Bool(b)) if o.is_empty() => Ok(b),
+        other => Err(Error::argument("dispatch", format!("a layer returned {other:?} where a bool is due"))),
+    }
+}
+
 /// As [`one_tensor`], for a list.
 pub(crate) fn one_list(mut o: Outputs) -> Result<Vec<Tensor>> {
     match o.pop() {

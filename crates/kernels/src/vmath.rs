@@ -216,6 +216,11 @@ macro_rules! widened {
 widened!(expm1 log2 log10 log1p asin acos atan sinh cosh asinh acosh atanh logsigmoid mish);
 widened!(erfc erfinv lgamma digamma); // scalar
 
+/// `zeta`, computed in f64 and rounded once.
+pub fn zeta<const F: bool>(s: f32, q: f32) -> f32 {
+    wide::zeta::<F>(f64::from(s), f64::from(q)) as f32
+}
+
 /// Up to this argument the reduction by multiples of pi/2 is exact enough; callers repair what lies beyond.
 pub const TRIG_LIMIT: f32 = 1e6;
 

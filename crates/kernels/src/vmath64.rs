@@ -373,11 +373,50 @@ pub fn digamma<const F: bool>(x: f64) -> f64 {
     y + x.ln() - 0.5 / x - z * poly::<false, 7>(z, B)
 }
 
+/// The sum of `(q + k)^-s` over `k >= 0`: term by term up to 10, then Euler and Maclaurin's series.
+pub fn zeta<const F: bool>(s: f64, q: f64) -> f64 {
+    if s.is_nan() || q.is_nan() || s < 1.0 || (q < 0.0 && q != q.floor() && s != s.floor()) {
+        return f64::NAN;
+    }
+    if s == 1.0 || (q <= 0.0 && q == q.floor()) {
+        return f64::INFINITY;
+    }
+    let (mut q, mut y) = (q, 0.0);
+    while q < 10.0 {
+        y += q.powf(-s);
+        q += 1.0;
+    }
+    if q == f64::INFINITY {
+        return 0.0;
+    }
+    // The Bernoulli numbers B_2j over (2j)!.
+    const B: [f64; 9] = [
+        1.0 / 12.0,
+        -1.0 / 720.0,
+        1.0 / 30_240.0,
+        -1.0 / 1_209_600.0,
+        1.0 / 47_900_160.0,
+        -691.0 / 1_307_674_368_000.0,
+        1.0 / 74_724_249_600.0,
+        -3_617.0 / 10_670_622_842_880_000.0,
+        43_867.0 / 5_109_094_217_170_944_000.0,
+    ];
+    let last = q.powf(-s);
+    y += last * (q / (s - 1.0) + 0.5);
+    let mut factor = s * last / q;
+    for (j, b) in B.iter().enumerate() {
+        y += b * factor;
+        let k = s + 2.0 * j as f64;
+        factor *= (k + 1.0) * (k + 2.0) / (q * q);
+    }
+    y
+}
+
 /// Full-precision f64 forms of what above is only good for f32, as library calls.
 pub mod full {
     pub use super::{
         acosh, asinh, atanh, cosh, digamma, erf, erfc, erfinv, exp, expm1, fma, gelu_erf, gelu_tanh, lgamma, log,
-        log1p, logsigmoid, mish, sigmoid, silu, sinh, softplus, tanh,
+        log1p, logsigmoid, mish, sigmoid, silu, sinh, softplus, tanh, zeta,
     };
 
     macro_rules! library {

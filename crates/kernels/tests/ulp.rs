@@ -137,6 +137,10 @@ fn f64_errors_stay_small() {
     assert!(worst.iter().all(|w| w.0 < 3.0), "{worst:?}");
     assert!((w::digamma::<true>(1.0) + 0.577_215_664_901_532_9).abs() < 1e-15);
     assert!((w::digamma::<true>(-1.5) - 0.703_156_640_645_243_2).abs() < 1e-14);
+    let pi2 = std::f64::consts::PI * std::f64::consts::PI;
+    assert!((w::zeta::<true>(2.0, 1.0) / (pi2 / 6.0) - 1.0).abs() < 1e-15);
+    assert!((w::zeta::<true>(2.0, -0.5) / (pi2 / 2.0 + 4.0) - 1.0).abs() < 1e-14);
+    assert!((w::zeta::<true>(3.0, 1.0) / 1.202_056_903_159_594_2 - 1.0).abs() < 1e-15);
     assert!((libm::erf(w::erfinv::<true>(0.7)) - 0.7).abs() < 1e-15);
 }
 

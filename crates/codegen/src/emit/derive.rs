@@ -165,7 +165,8 @@ fn differentiation(k: usize, op: &Op, found: &HashMap<usize, Option<Rc<Derivativ
         Form::Inplace(base) | Form::Out(base) => own.or_else(|| found.get(&base)),
     };
     if let Some(Some(derivative)) = entry {
-        if op.non_differentiable && own.is_some() {
+        // An in-place form has a derivative even so: what it overwrites had one.
+        if op.non_differentiable && own.is_some() && op.form == Form::Functional {
             return Err(op.error(Kind::NondiffOverlap, "`non_differentiable: true`, yet derivatives.yaml has formulas"));
         }
         if matches!(op.form, Form::Inplace(_)) && derivative.inputs.first().is_none_or(|a| a.name != "self") {

@@ -393,6 +393,7 @@ macro_rules! float_step {
                     Op::Fmin => map2(d, a, b, n, |x: T, y: T| if x < y || y.is_nan() { x } else { y }),
                     Op::Atan2 => map2(d, a, b, n, m::atan2::<F>),
                     Op::Hypot => map2(d, a, b, n, m::hypot::<F>),
+                    Op::Zeta => call2(d, a, b, n, m::zeta::<false>),
                     Op::Copysign => map2(d, a, b, n, T::copysign),
                     Op::Eq => map2(d, a, b, n, |x: T, y: T| x == y),
                     Op::Ne => map2(d, a, b, n, |x: T, y: T| x != y),

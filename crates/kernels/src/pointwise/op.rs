@@ -165,6 +165,8 @@ ops! {
     Atan2 2 false,
     /// `sqrt(a^2 + b^2)`
     Hypot 2 false,
+    /// Hurwitz zeta: the sum of `(b + k)^-a` over `k >= 0`.
+    Zeta 2 false,
     /// The magnitude of `a` with the sign of `b`.
     Copysign 2 false,
     /// Bits in both.

@@ -181,6 +181,7 @@ fn reference(op: Op, dtype: DType, a: f64, b: f64, c: f64) -> f64 {
         Minimum | Fmin => a.min(b),
         Atan2 => a.atan2(b),
         Hypot => a.hypot(b),
+        Zeta => crate::vmath64::zeta::<false>(a, b),
         Copysign => a.copysign(b),
         BitwiseAnd => (i & j) as f64,
         BitwiseOr => (i | j) as f64,

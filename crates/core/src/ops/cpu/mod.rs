@@ -3,7 +3,9 @@
 //! Shapes and dtypes were checked before; what is left here is broadcasting by strides, the compute dtype, and errors
 //! that depend on the numbers (indices).
 
+pub(crate) mod activations;
 pub(crate) mod copy;
+pub(crate) mod fused;
 pub(crate) mod index;
 pub(crate) mod join;
 pub(crate) mod matmul;

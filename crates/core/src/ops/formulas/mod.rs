@@ -1,6 +1,7 @@
 //! Helpers of derivative formulas and of the engine, one file per family. All are built of ops, so they can be
 //! differentiated again.
 
+mod activations;
 mod base;
 mod index;
 mod matmul;
@@ -8,6 +9,7 @@ mod pointwise;
 mod reduce;
 mod view;
 
+pub(crate) use activations::*;
 pub(crate) use base::*;
 pub(crate) use index::*;
 pub(crate) use matmul::*;

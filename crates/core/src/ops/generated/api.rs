@@ -7,6 +7,19 @@ use crate::dispatch::MemoryFormat;
 use crate::error::expect_ok;
 use crate::{DType, Device, IntoSizes, Result, Scalar, SymInt, Tensor};
 
+/// `aten::remainder.Scalar_Tensor(Scalar self, Tensor other) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_scalar_remainder`].
+#[track_caller]
+pub fn scalar_remainder(self_: impl Into<Scalar>, other: &Tensor) -> Tensor {
+    expect_ok(try_scalar_remainder(self_, other))
+}
+/// `aten::remainder.Scalar_Tensor(Scalar self, Tensor other) -> Tensor`
+pub fn try_scalar_remainder(self_: impl Into<Scalar>, other: &Tensor) -> Result<Tensor> {
+    ops::scalar_remainder(self_.into(), other)
+}
+
 /// `aten::pow.Scalar(Scalar self, Tensor exponent) -> Tensor`
 ///
 /// # Panics
@@ -18,6 +31,32 @@ pub fn scalar_pow(self_: impl Into<Scalar>, exponent: &Tensor) -> Tensor {
 /// `aten::pow.Scalar(Scalar self, Tensor exponent) -> Tensor`
 pub fn try_scalar_pow(self_: impl Into<Scalar>, exponent: &Tensor) -> Result<Tensor> {
     ops::scalar_pow(self_.into(), exponent)
+}
+
+/// `aten::xlogy.Scalar_Self(Scalar self, Tensor other) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_scalar_xlogy`].
+#[track_caller]
+pub fn scalar_xlogy(self_: impl Into<Scalar>, other: &Tensor) -> Tensor {
+    expect_ok(try_scalar_xlogy(self_, other))
+}
+/// `aten::xlogy.Scalar_Self(Scalar self, Tensor other) -> Tensor`
+pub fn try_scalar_xlogy(self_: impl Into<Scalar>, other: &Tensor) -> Result<Tensor> {
+    ops::scalar_xlogy(self_.into(), other)
+}
+
+/// `aten::polygamma(int n, Tensor self) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_polygamma`].
+#[track_caller]
+pub fn polygamma(n: i64, self_: &Tensor) -> Tensor {
+    expect_ok(try_polygamma(n, self_))
+}
+/// `aten::polygamma(int n, Tensor self) -> Tensor`
+pub fn try_polygamma(n: i64, self_: &Tensor) -> Result<Tensor> {
+    ops::polygamma(n, self_)
 }
 
 /// `aten::where.self(Tensor condition, Tensor self, Tensor other) -> Tensor`
@@ -35,6 +74,375 @@ pub fn try_where_self(
     other: &Tensor,
 ) -> Result<Tensor> {
     ops::where_self(condition, self_, other)
+}
+
+/// `aten::where.ScalarOther(Tensor condition, Tensor self, Scalar other) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_where_scalar_other`].
+#[track_caller]
+pub fn where_scalar_other(
+    condition: &Tensor,
+    self_: &Tensor,
+    other: impl Into<Scalar>,
+) -> Tensor {
+    expect_ok(try_where_scalar_other(condition, self_, other))
+}
+/// `aten::where.ScalarOther(Tensor condition, Tensor self, Scalar other) -> Tensor`
+pub fn try_where_scalar_other(
+    condition: &Tensor,
+    self_: &Tensor,
+    other: impl Into<Scalar>,
+) -> Result<Tensor> {
+    ops::where_scalar_other(condition, self_, other.into())
+}
+
+/// `aten::where.ScalarSelf(Tensor condition, Scalar self, Tensor other) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_where_scalar_self`].
+#[track_caller]
+pub fn where_scalar_self(
+    condition: &Tensor,
+    self_: impl Into<Scalar>,
+    other: &Tensor,
+) -> Tensor {
+    expect_ok(try_where_scalar_self(condition, self_, other))
+}
+/// `aten::where.ScalarSelf(Tensor condition, Scalar self, Tensor other) -> Tensor`
+pub fn try_where_scalar_self(
+    condition: &Tensor,
+    self_: impl Into<Scalar>,
+    other: &Tensor,
+) -> Result<Tensor> {
+    ops::where_scalar_self(condition, self_.into(), other)
+}
+
+/// `aten::where.Scalar(Tensor condition, Scalar self, Scalar other) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_where_scalar`].
+#[track_caller]
+pub fn where_scalar(
+    condition: &Tensor,
+    self_: impl Into<Scalar>,
+    other: impl Into<Scalar>,
+) -> Tensor {
+    expect_ok(try_where_scalar(condition, self_, other))
+}
+/// `aten::where.Scalar(Tensor condition, Scalar self, Scalar other) -> Tensor`
+pub fn try_where_scalar(
+    condition: &Tensor,
+    self_: impl Into<Scalar>,
+    other: impl Into<Scalar>,
+) -> Result<Tensor> {
+    ops::where_scalar(condition, self_.into(), other.into())
+}
+
+/// `aten::threshold_backward(Tensor grad_output, Tensor self, Scalar threshold) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_threshold_backward`].
+#[track_caller]
+pub fn threshold_backward(
+    grad_output: &Tensor,
+    self_: &Tensor,
+    threshold: impl Into<Scalar>,
+) -> Tensor {
+    expect_ok(try_threshold_backward(grad_output, self_, threshold))
+}
+/// `aten::threshold_backward(Tensor grad_output, Tensor self, Scalar threshold) -> Tensor`
+pub fn try_threshold_backward(
+    grad_output: &Tensor,
+    self_: &Tensor,
+    threshold: impl Into<Scalar>,
+) -> Result<Tensor> {
+    ops::threshold_backward(grad_output, self_, threshold.into())
+}
+
+/// `aten::tanh_backward(Tensor grad_output, Tensor output) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_tanh_backward`].
+#[track_caller]
+pub fn tanh_backward(grad_output: &Tensor, output: &Tensor) -> Tensor {
+    expect_ok(try_tanh_backward(grad_output, output))
+}
+/// `aten::tanh_backward(Tensor grad_output, Tensor output) -> Tensor`
+pub fn try_tanh_backward(grad_output: &Tensor, output: &Tensor) -> Result<Tensor> {
+    ops::tanh_backward(grad_output, output)
+}
+
+/// `aten::sigmoid_backward(Tensor grad_output, Tensor output) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_sigmoid_backward`].
+#[track_caller]
+pub fn sigmoid_backward(grad_output: &Tensor, output: &Tensor) -> Tensor {
+    expect_ok(try_sigmoid_backward(grad_output, output))
+}
+/// `aten::sigmoid_backward(Tensor grad_output, Tensor output) -> Tensor`
+pub fn try_sigmoid_backward(grad_output: &Tensor, output: &Tensor) -> Result<Tensor> {
+    ops::sigmoid_backward(grad_output, output)
+}
+
+/// `aten::silu_backward(Tensor grad_output, Tensor self) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_silu_backward`].
+#[track_caller]
+pub fn silu_backward(grad_output: &Tensor, self_: &Tensor) -> Tensor {
+    expect_ok(try_silu_backward(grad_output, self_))
+}
+/// `aten::silu_backward(Tensor grad_output, Tensor self) -> Tensor`
+pub fn try_silu_backward(grad_output: &Tensor, self_: &Tensor) -> Result<Tensor> {
+    ops::silu_backward(grad_output, self_)
+}
+
+/// `aten::mish_backward(Tensor grad_output, Tensor self) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_mish_backward`].
+#[track_caller]
+pub fn mish_backward(grad_output: &Tensor, self_: &Tensor) -> Tensor {
+    expect_ok(try_mish_backward(grad_output, self_))
+}
+/// `aten::mish_backward(Tensor grad_output, Tensor self) -> Tensor`
+pub fn try_mish_backward(grad_output: &Tensor, self_: &Tensor) -> Result<Tensor> {
+    ops::mish_backward(grad_output, self_)
+}
+
+/// `aten::hardswish_backward(Tensor grad_output, Tensor self) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_hardswish_backward`].
+#[track_caller]
+pub fn hardswish_backward(grad_output: &Tensor, self_: &Tensor) -> Tensor {
+    expect_ok(try_hardswish_backward(grad_output, self_))
+}
+/// `aten::hardswish_backward(Tensor grad_output, Tensor self) -> Tensor`
+pub fn try_hardswish_backward(grad_output: &Tensor, self_: &Tensor) -> Result<Tensor> {
+    ops::hardswish_backward(grad_output, self_)
+}
+
+/// `aten::hardsigmoid_backward(Tensor grad_output, Tensor self) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_hardsigmoid_backward`].
+#[track_caller]
+pub fn hardsigmoid_backward(grad_output: &Tensor, self_: &Tensor) -> Tensor {
+    expect_ok(try_hardsigmoid_backward(grad_output, self_))
+}
+/// `aten::hardsigmoid_backward(Tensor grad_output, Tensor self) -> Tensor`
+pub fn try_hardsigmoid_backward(grad_output: &Tensor, self_: &Tensor) -> Result<Tensor> {
+    ops::hardsigmoid_backward(grad_output, self_)
+}
+
+/// `aten::gelu_backward(Tensor grad_output, Tensor self, *, str approximate='none') -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_gelu_backward`].
+#[track_caller]
+pub fn gelu_backward(grad_output: &Tensor, self_: &Tensor) -> Tensor {
+    expect_ok(try_gelu_backward(grad_output, self_))
+}
+/// `aten::gelu_backward(Tensor grad_output, Tensor self, *, str approximate='none') -> Tensor`
+pub fn try_gelu_backward(grad_output: &Tensor, self_: &Tensor) -> Result<Tensor> {
+    ops::gelu_backward(grad_output, self_, "none")
+}
+
+/// `aten::elu_backward(Tensor grad_output, Scalar alpha, Scalar scale, Scalar input_scale, bool is_result, Tensor self_or_result) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_elu_backward`].
+#[track_caller]
+pub fn elu_backward(
+    grad_output: &Tensor,
+    alpha: impl Into<Scalar>,
+    scale: impl Into<Scalar>,
+    input_scale: impl Into<Scalar>,
+    is_result: bool,
+    self_or_result: &Tensor,
+) -> Tensor {
+    expect_ok(
+        try_elu_backward(
+            grad_output,
+            alpha,
+            scale,
+            input_scale,
+            is_result,
+            self_or_result,
+        ),
+    )
+}
+/// `aten::elu_backward(Tensor grad_output, Scalar alpha, Scalar scale, Scalar input_scale, bool is_result, Tensor self_or_result) -> Tensor`
+pub fn try_elu_backward(
+    grad_output: &Tensor,
+    alpha: impl Into<Scalar>,
+    scale: impl Into<Scalar>,
+    input_scale: impl Into<Scalar>,
+    is_result: bool,
+    self_or_result: &Tensor,
+) -> Result<Tensor> {
+    ops::elu_backward(
+        grad_output,
+        alpha.into(),
+        scale.into(),
+        input_scale.into(),
+        is_result,
+        self_or_result,
+    )
+}
+
+/// `aten::leaky_relu_backward(Tensor grad_output, Tensor self, Scalar negative_slope, bool self_is_result) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_leaky_relu_backward`].
+#[track_caller]
+pub fn leaky_relu_backward(
+    grad_output: &Tensor,
+    self_: &Tensor,
+    negative_slope: impl Into<Scalar>,
+    self_is_result: bool,
+) -> Tensor {
+    expect_ok(
+        try_leaky_relu_backward(grad_output, self_, negative_slope, self_is_result),
+    )
+}
+/// `aten::leaky_relu_backward(Tensor grad_output, Tensor self, Scalar negative_slope, bool self_is_result) -> Tensor`
+pub fn try_leaky_relu_backward(
+    grad_output: &Tensor,
+    self_: &Tensor,
+    negative_slope: impl Into<Scalar>,
+    self_is_result: bool,
+) -> Result<Tensor> {
+    ops::leaky_relu_backward(grad_output, self_, negative_slope.into(), self_is_result)
+}
+
+/// `aten::hardtanh_backward(Tensor grad_output, Tensor self, Scalar min_val, Scalar max_val) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_hardtanh_backward`].
+#[track_caller]
+pub fn hardtanh_backward(
+    grad_output: &Tensor,
+    self_: &Tensor,
+    min_val: impl Into<Scalar>,
+    max_val: impl Into<Scalar>,
+) -> Tensor {
+    expect_ok(try_hardtanh_backward(grad_output, self_, min_val, max_val))
+}
+/// `aten::hardtanh_backward(Tensor grad_output, Tensor self, Scalar min_val, Scalar max_val) -> Tensor`
+pub fn try_hardtanh_backward(
+    grad_output: &Tensor,
+    self_: &Tensor,
+    min_val: impl Into<Scalar>,
+    max_val: impl Into<Scalar>,
+) -> Result<Tensor> {
+    ops::hardtanh_backward(grad_output, self_, min_val.into(), max_val.into())
+}
+
+/// `aten::softplus_backward(Tensor grad_output, Tensor self, Scalar beta, Scalar threshold) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_softplus_backward`].
+#[track_caller]
+pub fn softplus_backward(
+    grad_output: &Tensor,
+    self_: &Tensor,
+    beta: impl Into<Scalar>,
+    threshold: impl Into<Scalar>,
+) -> Tensor {
+    expect_ok(try_softplus_backward(grad_output, self_, beta, threshold))
+}
+/// `aten::softplus_backward(Tensor grad_output, Tensor self, Scalar beta, Scalar threshold) -> Tensor`
+pub fn try_softplus_backward(
+    grad_output: &Tensor,
+    self_: &Tensor,
+    beta: impl Into<Scalar>,
+    threshold: impl Into<Scalar>,
+) -> Result<Tensor> {
+    ops::softplus_backward(grad_output, self_, beta.into(), threshold.into())
+}
+
+/// `aten::hardshrink_backward(Tensor grad_out, Tensor self, Scalar lambd) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_hardshrink_backward`].
+#[track_caller]
+pub fn hardshrink_backward(
+    grad_out: &Tensor,
+    self_: &Tensor,
+    lambd: impl Into<Scalar>,
+) -> Tensor {
+    expect_ok(try_hardshrink_backward(grad_out, self_, lambd))
+}
+/// `aten::hardshrink_backward(Tensor grad_out, Tensor self, Scalar lambd) -> Tensor`
+pub fn try_hardshrink_backward(
+    grad_out: &Tensor,
+    self_: &Tensor,
+    lambd: impl Into<Scalar>,
+) -> Result<Tensor> {
+    ops::hardshrink_backward(grad_out, self_, lambd.into())
+}
+
+/// `aten::softshrink_backward(Tensor grad_output, Tensor self, Scalar lambd) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_softshrink_backward`].
+#[track_caller]
+pub fn softshrink_backward(
+    grad_output: &Tensor,
+    self_: &Tensor,
+    lambd: impl Into<Scalar>,
+) -> Tensor {
+    expect_ok(try_softshrink_backward(grad_output, self_, lambd))
+}
+/// `aten::softshrink_backward(Tensor grad_output, Tensor self, Scalar lambd) -> Tensor`
+pub fn try_softshrink_backward(
+    grad_output: &Tensor,
+    self_: &Tensor,
+    lambd: impl Into<Scalar>,
+) -> Result<Tensor> {
+    ops::softshrink_backward(grad_output, self_, lambd.into())
+}
+
+/// `aten::log_sigmoid_backward(Tensor grad_output, Tensor self, Tensor buffer) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_log_sigmoid_backward`].
+#[track_caller]
+pub fn log_sigmoid_backward(
+    grad_output: &Tensor,
+    self_: &Tensor,
+    buffer: &Tensor,
+) -> Tensor {
+    expect_ok(try_log_sigmoid_backward(grad_output, self_, buffer))
+}
+/// `aten::log_sigmoid_backward(Tensor grad_output, Tensor self, Tensor buffer) -> Tensor`
+pub fn try_log_sigmoid_backward(
+    grad_output: &Tensor,
+    self_: &Tensor,
+    buffer: &Tensor,
+) -> Result<Tensor> {
+    ops::log_sigmoid_backward(grad_output, self_, buffer)
+}
+
+/// `aten::glu_backward(Tensor grad_output, Tensor self, int dim) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_glu_backward`].
+#[track_caller]
+pub fn glu_backward(grad_output: &Tensor, self_: &Tensor, dim: i64) -> Tensor {
+    expect_ok(try_glu_backward(grad_output, self_, dim))
+}
+/// `aten::glu_backward(Tensor grad_output, Tensor self, int dim) -> Tensor`
+pub fn try_glu_backward(
+    grad_output: &Tensor,
+    self_: &Tensor,
+    dim: i64,
+) -> Result<Tensor> {
+    ops::glu_backward(grad_output, self_, dim)
 }
 
 /// `aten::_to_copy(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, bool non_blocking=False, MemoryFormat? memory_format=None) -> Tensor`

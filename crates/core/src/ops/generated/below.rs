@@ -136,7 +136,7 @@ pub(crate) fn sub(
             )?,
         );
     }
-    let result = Tensor::try_empty(shape::binary_alpha("sub", self_, other, alpha)?)?;
+    let result = Tensor::try_empty(shape::sub("sub", self_, other, alpha)?)?;
     if !result.is_meta() {
         cpu::pointwise::sub(self_, other, alpha, &result)?;
     }
@@ -156,7 +156,7 @@ pub(crate) fn sub_(
             )
             .map(drop);
     }
-    let spec = shape::binary_alpha("sub_", self_, other, alpha)?;
+    let spec = shape::sub("sub_", self_, other, alpha)?;
     inplace::write(
         "sub_",
         self_,
@@ -180,7 +180,7 @@ pub(crate) fn sub_out(
             )
             .map(drop);
     }
-    let spec = shape::binary_alpha("sub", self_, other, alpha)?;
+    let spec = shape::sub("sub", self_, other, alpha)?;
     inplace::write_out(
         "sub",
         out,
@@ -204,9 +204,7 @@ pub(crate) fn sub_scalar(
             )?,
         );
     }
-    let result = Tensor::try_empty(
-        shape::with_scalar_alpha("sub", self_, other, alpha)?,
-    )?;
+    let result = Tensor::try_empty(shape::sub_scalar("sub", self_, other, alpha)?)?;
     if !result.is_meta() {
         cpu::pointwise::sub_scalar(self_, other, alpha, &result)?;
     }
@@ -226,7 +224,7 @@ pub(crate) fn sub_scalar_(
             )
             .map(drop);
     }
-    let spec = shape::with_scalar_alpha("sub_", self_, other, alpha)?;
+    let spec = shape::sub_scalar("sub_", self_, other, alpha)?;
     inplace::write(
         "sub_",
         self_,
@@ -250,7 +248,7 @@ pub(crate) fn rsub(
             )?,
         );
     }
-    let result = Tensor::try_empty(shape::binary_alpha("rsub", self_, other, alpha)?)?;
+    let result = Tensor::try_empty(shape::sub("rsub", self_, other, alpha)?)?;
     if !result.is_meta() {
         cpu::pointwise::rsub(self_, other, alpha, &result)?;
     }
@@ -271,9 +269,7 @@ pub(crate) fn rsub_scalar(
             )?,
         );
     }
-    let result = Tensor::try_empty(
-        shape::with_scalar_alpha("rsub", self_, other, alpha)?,
-    )?;
+    let result = Tensor::try_empty(shape::sub_scalar("rsub", self_, other, alpha)?)?;
     if !result.is_meta() {
         cpu::pointwise::rsub_scalar(self_, other, alpha, &result)?;
     }
@@ -438,6 +434,172 @@ pub(crate) fn div_scalar_(word: u32, self_: &Tensor, other: Scalar) -> Result<()
     )
 }
 
+pub(crate) fn div_mode(
+    word: u32,
+    self_: &Tensor,
+    other: &Tensor,
+    rounding_mode: Option<&str>,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::DIV_TENSOR_MODE,
+                &[self_.into(), other.into(), rounding_mode.into()],
+            )?,
+        );
+    }
+    let result = Tensor::try_empty(
+        shape::div_mode("div", self_, other, rounding_mode)?,
+    )?;
+    if !result.is_meta() {
+        cpu::pointwise::div_mode(self_, other, rounding_mode, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn div_mode_(
+    word: u32,
+    self_: &Tensor,
+    other: &Tensor,
+    rounding_mode: Option<&str>,
+) -> Result<()> {
+    if word & state::INNER != 0 {
+        return dispatch::call_inner(
+                Op::DIV__TENSOR_MODE,
+                &[self_.into(), other.into(), rounding_mode.into()],
+            )
+            .map(drop);
+    }
+    let spec = shape::div_mode("div_", self_, other, rounding_mode)?;
+    inplace::write(
+        "div_",
+        self_,
+        spec,
+        &[self_, other],
+        |out| cpu::pointwise::div_mode(self_, other, rounding_mode, out),
+    )
+}
+
+pub(crate) fn div_scalar_mode(
+    word: u32,
+    self_: &Tensor,
+    other: Scalar,
+    rounding_mode: Option<&str>,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::DIV_SCALAR_MODE,
+                &[self_.into(), other.into(), rounding_mode.into()],
+            )?,
+        );
+    }
+    let result = Tensor::try_empty(
+        shape::div_scalar_mode("div", self_, other, rounding_mode)?,
+    )?;
+    if !result.is_meta() {
+        cpu::pointwise::div_scalar_mode(self_, other, rounding_mode, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn div_scalar_mode_(
+    word: u32,
+    self_: &Tensor,
+    other: Scalar,
+    rounding_mode: Option<&str>,
+) -> Result<()> {
+    if word & state::INNER != 0 {
+        return dispatch::call_inner(
+                Op::DIV__SCALAR_MODE,
+                &[self_.into(), other.into(), rounding_mode.into()],
+            )
+            .map(drop);
+    }
+    let spec = shape::div_scalar_mode("div_", self_, other, rounding_mode)?;
+    inplace::write(
+        "div_",
+        self_,
+        spec,
+        &[self_],
+        |out| cpu::pointwise::div_scalar_mode(self_, other, rounding_mode, out),
+    )
+}
+
+pub(crate) fn floor_divide(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(Op::FLOOR_DIVIDE, &[self_.into(), other.into()])?,
+        );
+    }
+    let result = Tensor::try_empty(
+        shape::binary_no_bool("floor_divide", self_, other)?,
+    )?;
+    if !result.is_meta() {
+        cpu::pointwise::floor_divide(self_, other, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn floor_divide_(word: u32, self_: &Tensor, other: &Tensor) -> Result<()> {
+    if word & state::INNER != 0 {
+        return dispatch::call_inner(
+                Op::FLOOR_DIVIDE__TENSOR,
+                &[self_.into(), other.into()],
+            )
+            .map(drop);
+    }
+    let spec = shape::binary_no_bool("floor_divide_", self_, other)?;
+    inplace::write(
+        "floor_divide_",
+        self_,
+        spec,
+        &[self_, other],
+        |out| cpu::pointwise::floor_divide(self_, other, out),
+    )
+}
+
+pub(crate) fn floor_divide_scalar(
+    word: u32,
+    self_: &Tensor,
+    other: Scalar,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(Op::FLOOR_DIVIDE_SCALAR, &[self_.into(), other.into()])?,
+        );
+    }
+    let result = Tensor::try_empty(
+        shape::with_scalar_no_bool("floor_divide", self_, other)?,
+    )?;
+    if !result.is_meta() {
+        cpu::pointwise::floor_divide_scalar(self_, other, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn floor_divide_scalar_(
+    word: u32,
+    self_: &Tensor,
+    other: Scalar,
+) -> Result<()> {
+    if word & state::INNER != 0 {
+        return dispatch::call_inner(
+                Op::FLOOR_DIVIDE__SCALAR,
+                &[self_.into(), other.into()],
+            )
+            .map(drop);
+    }
+    let spec = shape::with_scalar_no_bool("floor_divide_", self_, other)?;
+    inplace::write(
+        "floor_divide_",
+        self_,
+        spec,
+        &[self_],
+        |out| cpu::pointwise::floor_divide_scalar(self_, other, out),
+    )
+}
+
 pub(crate) fn remainder(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor> {
     if word & state::INNER != 0 {
         return dispatch::one_tensor(
@@ -466,6 +628,726 @@ pub(crate) fn remainder_(word: u32, self_: &Tensor, other: &Tensor) -> Result<()
     )
 }
 
+pub(crate) fn remainder_scalar(
+    word: u32,
+    self_: &Tensor,
+    other: Scalar,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(Op::REMAINDER_SCALAR, &[self_.into(), other.into()])?,
+        );
+    }
+    let result = Tensor::try_empty(
+        shape::with_scalar_no_bool("remainder", self_, other)?,
+    )?;
+    if !result.is_meta() {
+        cpu::pointwise::remainder_scalar(self_, other, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn remainder_scalar_(word: u32, self_: &Tensor, other: Scalar) -> Result<()> {
+    if word & state::INNER != 0 {
+        return dispatch::call_inner(Op::REMAINDER__SCALAR, &[self_.into(), other.into()])
+            .map(drop);
+    }
+    let spec = shape::with_scalar_no_bool("remainder_", self_, other)?;
+    inplace::write(
+        "remainder_",
+        self_,
+        spec,
+        &[self_],
+        |out| cpu::pointwise::remainder_scalar(self_, other, out),
+    )
+}
+
+pub(crate) fn scalar_remainder(
+    word: u32,
+    self_: Scalar,
+    other: &Tensor,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::REMAINDER_SCALAR_TENSOR,
+                &[self_.into(), other.into()],
+            )?,
+        );
+    }
+    let result = Tensor::try_empty(shape::scalar_with("remainder", self_, other)?)?;
+    if !result.is_meta() {
+        cpu::pointwise::scalar_remainder(self_, other, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn fmod(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(Op::FMOD_TENSOR, &[self_.into(), other.into()])?,
+        );
+    }
+    let result = Tensor::try_empty(shape::binary_no_bool("fmod", self_, other)?)?;
+    if !result.is_meta() {
+        cpu::pointwise::fmod(self_, other, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn fmod_(word: u32, self_: &Tensor, other: &Tensor) -> Result<()> {
+    if word & state::INNER != 0 {
+        return dispatch::call_inner(Op::FMOD__TENSOR, &[self_.into(), other.into()])
+            .map(drop);
+    }
+    let spec = shape::binary_no_bool("fmod_", self_, other)?;
+    inplace::write(
+        "fmod_",
+        self_,
+        spec,
+        &[self_, other],
+        |out| cpu::pointwise::fmod(self_, other, out),
+    )
+}
+
+pub(crate) fn fmod_scalar(word: u32, self_: &Tensor, other: Scalar) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(Op::FMOD_SCALAR, &[self_.into(), other.into()])?,
+        );
+    }
+    let result = Tensor::try_empty(shape::with_scalar_no_bool("fmod", self_, other)?)?;
+    if !result.is_meta() {
+        cpu::pointwise::fmod_scalar(self_, other, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn fmod_scalar_(word: u32, self_: &Tensor, other: Scalar) -> Result<()> {
+    if word & state::INNER != 0 {
+        return dispatch::call_inner(Op::FMOD__SCALAR, &[self_.into(), other.into()])
+            .map(drop);
+    }
+    let spec = shape::with_scalar_no_bool("fmod_", self_, other)?;
+    inplace::write(
+        "fmod_",
+        self_,
+        spec,
+        &[self_],
+        |out| cpu::pointwise::fmod_scalar(self_, other, out),
+    )
+}
+
+pub(crate) fn pow(word: u32, self_: &Tensor, exponent: &Tensor) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::POW_TENSOR_TENSOR,
+                &[self_.into(), exponent.into()],
+            )?,
+        );
+    }
+    let result = Tensor::try_empty(shape::binary_no_bool("pow", self_, exponent)?)?;
+    if !result.is_meta() {
+        cpu::pointwise::pow(self_, exponent, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn pow_(word: u32, self_: &Tensor, exponent: &Tensor) -> Result<()> {
+    if word & state::INNER != 0 {
+        return dispatch::call_inner(Op::POW__TENSOR, &[self_.into(), exponent.into()])
+            .map(drop);
+    }
+    let spec = shape::binary_no_bool("pow_", self_, exponent)?;
+    inplace::write(
+        "pow_",
+        self_,
+        spec,
+        &[self_, exponent],
+        |out| cpu::pointwise::pow(self_, exponent, out),
+    )
+}
+
+pub(crate) fn pow_scalar(word: u32, self_: &Tensor, exponent: Scalar) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::POW_TENSOR_SCALAR,
+                &[self_.into(), exponent.into()],
+            )?,
+        );
+    }
+    let result = Tensor::try_empty(shape::pow_scalar("pow", self_, exponent)?)?;
+    if !result.is_meta() {
+        cpu::pointwise::pow_scalar(self_, exponent, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn pow_scalar_(word: u32, self_: &Tensor, exponent: Scalar) -> Result<()> {
+    if word & state::INNER != 0 {
+        return dispatch::call_inner(Op::POW__SCALAR, &[self_.into(), exponent.into()])
+            .map(drop);
+    }
+    let spec = shape::pow_scalar("pow_", self_, exponent)?;
+    inplace::write(
+        "pow_",
+        self_,
+        spec,
+        &[self_],
+        |out| cpu::pointwise::pow_scalar(self_, exponent, out),
+    )
+}
+
+pub(crate) fn scalar_pow(word: u32, self_: Scalar, exponent: &Tensor) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(Op::POW_SCALAR, &[self_.into(), exponent.into()])?,
+        );
+    }
+    let result = Tensor::try_empty(shape::scalar_with("pow", self_, exponent)?)?;
+    if !result.is_meta() {
+        cpu::pointwise::scalar_pow(self_, exponent, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn addcmul(
+    word: u32,
+    self_: &Tensor,
+    tensor1: &Tensor,
+    tensor2: &Tensor,
+    value: Scalar,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::ADDCMUL,
+                &[self_.into(), tensor1.into(), tensor2.into(), value.into()],
+            )?,
+        );
+    }
+    let result = Tensor::try_empty(
+        shape::addcmul("addcmul", self_, tensor1, tensor2, value)?,
+    )?;
+    if !result.is_meta() {
+        cpu::pointwise::addcmul(self_, tensor1, tensor2, value, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn addcmul_(
+    word: u32,
+    self_: &Tensor,
+    tensor1: &Tensor,
+    tensor2: &Tensor,
+    value: Scalar,
+) -> Result<()> {
+    if word & state::INNER != 0 {
+        return dispatch::call_inner(
+                Op::ADDCMUL_,
+                &[self_.into(), tensor1.into(), tensor2.into(), value.into()],
+            )
+            .map(drop);
+    }
+    let spec = shape::addcmul("addcmul_", self_, tensor1, tensor2, value)?;
+    inplace::write(
+        "addcmul_",
+        self_,
+        spec,
+        &[self_, tensor1, tensor2],
+        |out| cpu::pointwise::addcmul(self_, tensor1, tensor2, value, out),
+    )
+}
+
+pub(crate) fn addcdiv(
+    word: u32,
+    self_: &Tensor,
+    tensor1: &Tensor,
+    tensor2: &Tensor,
+    value: Scalar,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::ADDCDIV,
+                &[self_.into(), tensor1.into(), tensor2.into(), value.into()],
+            )?,
+        );
+    }
+    let result = Tensor::try_empty(
+        shape::addcdiv("addcdiv", self_, tensor1, tensor2, value)?,
+    )?;
+    if !result.is_meta() {
+        cpu::pointwise::addcdiv(self_, tensor1, tensor2, value, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn addcdiv_(
+    word: u32,
+    self_: &Tensor,
+    tensor1: &Tensor,
+    tensor2: &Tensor,
+    value: Scalar,
+) -> Result<()> {
+    if word & state::INNER != 0 {
+        return dispatch::call_inner(
+                Op::ADDCDIV_,
+                &[self_.into(), tensor1.into(), tensor2.into(), value.into()],
+            )
+            .map(drop);
+    }
+    let spec = shape::addcdiv("addcdiv_", self_, tensor1, tensor2, value)?;
+    inplace::write(
+        "addcdiv_",
+        self_,
+        spec,
+        &[self_, tensor1, tensor2],
+        |out| cpu::pointwise::addcdiv(self_, tensor1, tensor2, value, out),
+    )
+}
+
+pub(crate) fn lerp_scalar(
+    word: u32,
+    self_: &Tensor,
+    end: &Tensor,
+    weight: Scalar,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::LERP_SCALAR,
+                &[self_.into(), end.into(), weight.into()],
+            )?,
+        );
+    }
+    let result = Tensor::try_empty(shape::lerp_scalar("lerp", self_, end, weight)?)?;
+    if !result.is_meta() {
+        cpu::pointwise::lerp_scalar(self_, end, weight, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn lerp_scalar_(
+    word: u32,
+    self_: &Tensor,
+    end: &Tensor,
+    weight: Scalar,
+) -> Result<()> {
+    if word & state::INNER != 0 {
+        return dispatch::call_inner(
+                Op::LERP__SCALAR,
+                &[self_.into(), end.into(), weight.into()],
+            )
+            .map(drop);
+    }
+    let spec = shape::lerp_scalar("lerp_", self_, end, weight)?;
+    inplace::write(
+        "lerp_",
+        self_,
+        spec,
+        &[self_, end],
+        |out| cpu::pointwise::lerp_scalar(self_, end, weight, out),
+    )
+}
+
+pub(crate) fn lerp(
+    word: u32,
+    self_: &Tensor,
+    end: &Tensor,
+    weight: &Tensor,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::LERP_TENSOR,
+                &[self_.into(), end.into(), weight.into()],
+            )?,
+        );
+    }
+    let result = Tensor::try_empty(shape::lerp("lerp", self_, end, weight)?)?;
+    if !result.is_meta() {
+        cpu::pointwise::lerp(self_, end, weight, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn lerp_(
+    word: u32,
+    self_: &Tensor,
+    end: &Tensor,
+    weight: &Tensor,
+) -> Result<()> {
+    if word & state::INNER != 0 {
+        return dispatch::call_inner(
+                Op::LERP__TENSOR,
+                &[self_.into(), end.into(), weight.into()],
+            )
+            .map(drop);
+    }
+    let spec = shape::lerp("lerp_", self_, end, weight)?;
+    inplace::write(
+        "lerp_",
+        self_,
+        spec,
+        &[self_, end, weight],
+        |out| cpu::pointwise::lerp(self_, end, weight, out),
+    )
+}
+
+pub(crate) fn ldexp(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(Op::LDEXP_TENSOR, &[self_.into(), other.into()])?,
+        );
+    }
+    let result = Tensor::try_empty(shape::binary_float("ldexp", self_, other)?)?;
+    if !result.is_meta() {
+        cpu::pointwise::ldexp(self_, other, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn maximum(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(Op::MAXIMUM, &[self_.into(), other.into()])?,
+        );
+    }
+    let result = Tensor::try_empty(shape::binary("maximum", self_, other)?)?;
+    if !result.is_meta() {
+        cpu::pointwise::maximum(self_, other, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn maximum_out(
+    word: u32,
+    self_: &Tensor,
+    other: &Tensor,
+    out: &Tensor,
+) -> Result<()> {
+    if word & state::INNER != 0 {
+        return dispatch::call_inner(
+                Op::MAXIMUM_OUT,
+                &[self_.into(), other.into(), out.into()],
+            )
+            .map(drop);
+    }
+    let spec = shape::binary("maximum", self_, other)?;
+    inplace::write_out(
+        "maximum",
+        out,
+        spec,
+        &[self_, other],
+        |out| cpu::pointwise::maximum(self_, other, out),
+    )
+}
+
+pub(crate) fn minimum(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(Op::MINIMUM, &[self_.into(), other.into()])?,
+        );
+    }
+    let result = Tensor::try_empty(shape::binary("minimum", self_, other)?)?;
+    if !result.is_meta() {
+        cpu::pointwise::minimum(self_, other, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn minimum_out(
+    word: u32,
+    self_: &Tensor,
+    other: &Tensor,
+    out: &Tensor,
+) -> Result<()> {
+    if word & state::INNER != 0 {
+        return dispatch::call_inner(
+                Op::MINIMUM_OUT,
+                &[self_.into(), other.into(), out.into()],
+            )
+            .map(drop);
+    }
+    let spec = shape::binary("minimum", self_, other)?;
+    inplace::write_out(
+        "minimum",
+        out,
+        spec,
+        &[self_, other],
+        |out| cpu::pointwise::minimum(self_, other, out),
+    )
+}
+
+pub(crate) fn fmax(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(Op::FMAX, &[self_.into(), other.into()])?,
+        );
+    }
+    let result = Tensor::try_empty(shape::binary("fmax", self_, other)?)?;
+    if !result.is_meta() {
+        cpu::pointwise::fmax(self_, other, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn fmin(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(Op::FMIN, &[self_.into(), other.into()])?,
+        );
+    }
+    let result = Tensor::try_empty(shape::binary("fmin", self_, other)?)?;
+    if !result.is_meta() {
+        cpu::pointwise::fmin(self_, other, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn hypot(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(Op::HYPOT, &[self_.into(), other.into()])?,
+        );
+    }
+    let result = Tensor::try_empty(shape::binary_floating("hypot", self_, other)?)?;
+    if !result.is_meta() {
+        cpu::pointwise::hypot(self_, other, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn hypot_(word: u32, self_: &Tensor, other: &Tensor) -> Result<()> {
+    if word & state::INNER != 0 {
+        return dispatch::call_inner(Op::HYPOT_, &[self_.into(), other.into()]).map(drop);
+    }
+    let spec = shape::binary_floating("hypot_", self_, other)?;
+    inplace::write(
+        "hypot_",
+        self_,
+        spec,
+        &[self_, other],
+        |out| cpu::pointwise::hypot(self_, other, out),
+    )
+}
+
+pub(crate) fn logaddexp(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(Op::LOGADDEXP, &[self_.into(), other.into()])?,
+        );
+    }
+    let result = Tensor::try_empty(shape::binary_floating("logaddexp", self_, other)?)?;
+    if !result.is_meta() {
+        cpu::pointwise::logaddexp(self_, other, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn logaddexp2(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(Op::LOGADDEXP2, &[self_.into(), other.into()])?,
+        );
+    }
+    let result = Tensor::try_empty(shape::binary_floating("logaddexp2", self_, other)?)?;
+    if !result.is_meta() {
+        cpu::pointwise::logaddexp2(self_, other, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn atan2(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(Op::ATAN2, &[self_.into(), other.into()])?,
+        );
+    }
+    let result = Tensor::try_empty(shape::binary_float("atan2", self_, other)?)?;
+    if !result.is_meta() {
+        cpu::pointwise::atan2(self_, other, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn atan2_(word: u32, self_: &Tensor, other: &Tensor) -> Result<()> {
+    if word & state::INNER != 0 {
+        return dispatch::call_inner(Op::ATAN2_, &[self_.into(), other.into()]).map(drop);
+    }
+    let spec = shape::binary_float("atan2_", self_, other)?;
+    inplace::write(
+        "atan2_",
+        self_,
+        spec,
+        &[self_, other],
+        |out| cpu::pointwise::atan2(self_, other, out),
+    )
+}
+
+pub(crate) fn copysign(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(Op::COPYSIGN_TENSOR, &[self_.into(), other.into()])?,
+        );
+    }
+    let result = Tensor::try_empty(shape::binary_float("copysign", self_, other)?)?;
+    if !result.is_meta() {
+        cpu::pointwise::copysign(self_, other, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn copysign_(word: u32, self_: &Tensor, other: &Tensor) -> Result<()> {
+    if word & state::INNER != 0 {
+        return dispatch::call_inner(Op::COPYSIGN__TENSOR, &[self_.into(), other.into()])
+            .map(drop);
+    }
+    let spec = shape::binary_float("copysign_", self_, other)?;
+    inplace::write(
+        "copysign_",
+        self_,
+        spec,
+        &[self_, other],
+        |out| cpu::pointwise::copysign(self_, other, out),
+    )
+}
+
+pub(crate) fn copysign_scalar(
+    word: u32,
+    self_: &Tensor,
+    other: Scalar,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(Op::COPYSIGN_SCALAR, &[self_.into(), other.into()])?,
+        );
+    }
+    let result = Tensor::try_empty(shape::with_scalar_float("copysign", self_, other)?)?;
+    if !result.is_meta() {
+        cpu::pointwise::copysign_scalar(self_, other, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn copysign_scalar_(word: u32, self_: &Tensor, other: Scalar) -> Result<()> {
+    if word & state::INNER != 0 {
+        return dispatch::call_inner(Op::COPYSIGN__SCALAR, &[self_.into(), other.into()])
+            .map(drop);
+    }
+    let spec = shape::with_scalar_float("copysign_", self_, other)?;
+    inplace::write(
+        "copysign_",
+        self_,
+        spec,
+        &[self_],
+        |out| cpu::pointwise::copysign_scalar(self_, other, out),
+    )
+}
+
+pub(crate) fn xlogy(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(Op::XLOGY_TENSOR, &[self_.into(), other.into()])?,
+        );
+    }
+    let result = Tensor::try_empty(shape::binary_float("xlogy", self_, other)?)?;
+    if !result.is_meta() {
+        cpu::pointwise::xlogy(self_, other, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn xlogy_(word: u32, self_: &Tensor, other: &Tensor) -> Result<()> {
+    if word & state::INNER != 0 {
+        return dispatch::call_inner(Op::XLOGY__TENSOR, &[self_.into(), other.into()])
+            .map(drop);
+    }
+    let spec = shape::binary_float("xlogy_", self_, other)?;
+    inplace::write(
+        "xlogy_",
+        self_,
+        spec,
+        &[self_, other],
+        |out| cpu::pointwise::xlogy(self_, other, out),
+    )
+}
+
+pub(crate) fn xlogy_scalar(word: u32, self_: &Tensor, other: Scalar) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(Op::XLOGY_SCALAR_OTHER, &[self_.into(), other.into()])?,
+        );
+    }
+    let result = Tensor::try_empty(shape::with_scalar_float("xlogy", self_, other)?)?;
+    if !result.is_meta() {
+        cpu::pointwise::xlogy_scalar(self_, other, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn xlogy_scalar_(word: u32, self_: &Tensor, other: Scalar) -> Result<()> {
+    if word & state::INNER != 0 {
+        return dispatch::call_inner(
+                Op::XLOGY__SCALAR_OTHER,
+                &[self_.into(), other.into()],
+            )
+            .map(drop);
+    }
+    let spec = shape::with_scalar_float("xlogy_", self_, other)?;
+    inplace::write(
+        "xlogy_",
+        self_,
+        spec,
+        &[self_],
+        |out| cpu::pointwise::xlogy_scalar(self_, other, out),
+    )
+}
+
+pub(crate) fn scalar_xlogy(word: u32, self_: Scalar, other: &Tensor) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(Op::XLOGY_SCALAR_SELF, &[self_.into(), other.into()])?,
+        );
+    }
+    let result = Tensor::try_empty(shape::scalar_with_float("xlogy", self_, other)?)?;
+    if !result.is_meta() {
+        cpu::pointwise::scalar_xlogy(self_, other, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn heaviside(word: u32, self_: &Tensor, values: &Tensor) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(Op::HEAVISIDE, &[self_.into(), values.into()])?,
+        );
+    }
+    let result = Tensor::try_empty(shape::heaviside("heaviside", self_, values)?)?;
+    if !result.is_meta() {
+        cpu::pointwise::heaviside(self_, values, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn heaviside_(word: u32, self_: &Tensor, values: &Tensor) -> Result<()> {
+    if word & state::INNER != 0 {
+        return dispatch::call_inner(Op::HEAVISIDE_, &[self_.into(), values.into()])
+            .map(drop);
+    }
+    let spec = shape::heaviside("heaviside_", self_, values)?;
+    inplace::write(
+        "heaviside_",
+        self_,
+        spec,
+        &[self_, values],
+        |out| cpu::pointwise::heaviside(self_, values, out),
+    )
+}
+
 pub(crate) fn neg(word: u32, self_: &Tensor) -> Result<Tensor> {
     if word & state::INNER != 0 {
         return dispatch::one_tensor(dispatch::call_inner(Op::NEG, &[self_.into()])?);
@@ -491,6 +1373,237 @@ pub(crate) fn neg_out(word: u32, self_: &Tensor, out: &Tensor) -> Result<()> {
     }
     let spec = shape::unary_no_bool("neg", self_)?;
     inplace::write_out("neg", out, spec, &[self_], |out| cpu::pointwise::neg(self_, out))
+}
+
+pub(crate) fn abs(word: u32, self_: &Tensor) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(dispatch::call_inner(Op::ABS, &[self_.into()])?);
+    }
+    let result = Tensor::try_empty(shape::unary_no_bool("abs", self_)?)?;
+    if !result.is_meta() {
+        cpu::pointwise::abs(self_, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn abs_(word: u32, self_: &Tensor) -> Result<()> {
+    if word & state::INNER != 0 {
+        return dispatch::call_inner(Op::ABS_, &[self_.into()]).map(drop);
+    }
+    let spec = shape::unary_no_bool("abs_", self_)?;
+    inplace::write("abs_", self_, spec, &[self_], |out| cpu::pointwise::abs(self_, out))
+}
+
+pub(crate) fn abs_out(word: u32, self_: &Tensor, out: &Tensor) -> Result<()> {
+    if word & state::INNER != 0 {
+        return dispatch::call_inner(Op::ABS_OUT, &[self_.into(), out.into()]).map(drop);
+    }
+    let spec = shape::unary_no_bool("abs", self_)?;
+    inplace::write_out("abs", out, spec, &[self_], |out| cpu::pointwise::abs(self_, out))
+}
+
+pub(crate) fn floor(word: u32, self_: &Tensor) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(dispatch::call_inner(Op::FLOOR, &[self_.into()])?);
+    }
+    let result = Tensor::try_empty(shape::unary_no_bool("floor", self_)?)?;
+    if !result.is_meta() {
+        cpu::pointwise::floor(self_, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn floor_(word: u32, self_: &Tensor) -> Result<()> {
+    if word & state::INNER != 0 {
+        return dispatch::call_inner(Op::FLOOR_, &[self_.into()]).map(drop);
+    }
+    let spec = shape::unary_no_bool("floor_", self_)?;
+    inplace::write(
+        "floor_",
+        self_,
+        spec,
+        &[self_],
+        |out| cpu::pointwise::floor(self_, out),
+    )
+}
+
+pub(crate) fn ceil(word: u32, self_: &Tensor) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(dispatch::call_inner(Op::CEIL, &[self_.into()])?);
+    }
+    let result = Tensor::try_empty(shape::unary_no_bool("ceil", self_)?)?;
+    if !result.is_meta() {
+        cpu::pointwise::ceil(self_, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn ceil_(word: u32, self_: &Tensor) -> Result<()> {
+    if word & state::INNER != 0 {
+        return dispatch::call_inner(Op::CEIL_, &[self_.into()]).map(drop);
+    }
+    let spec = shape::unary_no_bool("ceil_", self_)?;
+    inplace::write(
+        "ceil_",
+        self_,
+        spec,
+        &[self_],
+        |out| cpu::pointwise::ceil(self_, out),
+    )
+}
+
+pub(crate) fn round(word: u32, self_: &Tensor) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(dispatch::call_inner(Op::ROUND, &[self_.into()])?);
+    }
+    let result = Tensor::try_empty(shape::unary_no_bool("round", self_)?)?;
+    if !result.is_meta() {
+        cpu::pointwise::round(self_, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn round_(word: u32, self_: &Tensor) -> Result<()> {
+    if word & state::INNER != 0 {
+        return dispatch::call_inner(Op::ROUND_, &[self_.into()]).map(drop);
+    }
+    let spec = shape::unary_no_bool("round_", self_)?;
+    inplace::write(
+        "round_",
+        self_,
+        spec,
+        &[self_],
+        |out| cpu::pointwise::round(self_, out),
+    )
+}
+
+pub(crate) fn trunc(word: u32, self_: &Tensor) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(dispatch::call_inner(Op::TRUNC, &[self_.into()])?);
+    }
+    let result = Tensor::try_empty(shape::unary_no_bool("trunc", self_)?)?;
+    if !result.is_meta() {
+        cpu::pointwise::trunc(self_, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn trunc_(word: u32, self_: &Tensor) -> Result<()> {
+    if word & state::INNER != 0 {
+        return dispatch::call_inner(Op::TRUNC_, &[self_.into()]).map(drop);
+    }
+    let spec = shape::unary_no_bool("trunc_", self_)?;
+    inplace::write(
+        "trunc_",
+        self_,
+        spec,
+        &[self_],
+        |out| cpu::pointwise::trunc(self_, out),
+    )
+}
+
+pub(crate) fn round_decimals(
+    word: u32,
+    self_: &Tensor,
+    decimals: i64,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(Op::ROUND_DECIMALS, &[self_.into(), decimals.into()])?,
+        );
+    }
+    let result = Tensor::try_empty(shape::round_decimals("round", self_, decimals)?)?;
+    if !result.is_meta() {
+        cpu::pointwise::round_decimals(self_, decimals, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn round_decimals_(word: u32, self_: &Tensor, decimals: i64) -> Result<()> {
+    if word & state::INNER != 0 {
+        return dispatch::call_inner(
+                Op::ROUND__DECIMALS,
+                &[self_.into(), decimals.into()],
+            )
+            .map(drop);
+    }
+    let spec = shape::round_decimals("round_", self_, decimals)?;
+    inplace::write(
+        "round_",
+        self_,
+        spec,
+        &[self_],
+        |out| cpu::pointwise::round_decimals(self_, decimals, out),
+    )
+}
+
+pub(crate) fn sgn(word: u32, self_: &Tensor) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(dispatch::call_inner(Op::SGN, &[self_.into()])?);
+    }
+    let result = Tensor::try_empty(shape::unary("sgn", self_)?)?;
+    if !result.is_meta() {
+        cpu::pointwise::sgn(self_, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn sgn_(word: u32, self_: &Tensor) -> Result<()> {
+    if word & state::INNER != 0 {
+        return dispatch::call_inner(Op::SGN_, &[self_.into()]).map(drop);
+    }
+    let spec = shape::unary("sgn_", self_)?;
+    inplace::write("sgn_", self_, spec, &[self_], |out| cpu::pointwise::sgn(self_, out))
+}
+
+pub(crate) fn sign(word: u32, self_: &Tensor) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(dispatch::call_inner(Op::SIGN, &[self_.into()])?);
+    }
+    let result = Tensor::try_empty(shape::unary("sign", self_)?)?;
+    if !result.is_meta() {
+        cpu::pointwise::sign(self_, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn sign_(word: u32, self_: &Tensor) -> Result<()> {
+    if word & state::INNER != 0 {
+        return dispatch::call_inner(Op::SIGN_, &[self_.into()]).map(drop);
+    }
+    let spec = shape::unary("sign_", self_)?;
+    inplace::write(
+        "sign_",
+        self_,
+        spec,
+        &[self_],
+        |out| cpu::pointwise::sign(self_, out),
+    )
+}
+
+pub(crate) fn frac(word: u32, self_: &Tensor) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(dispatch::call_inner(Op::FRAC, &[self_.into()])?);
+    }
+    let result = Tensor::try_empty(shape::unary_floating("frac", self_)?)?;
+    if !result.is_meta() {
+        cpu::pointwise::frac(self_, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn frac_(word: u32, self_: &Tensor) -> Result<()> {
+    if word & state::INNER != 0 {
+        return dispatch::call_inner(Op::FRAC_, &[self_.into()]).map(drop);
+    }
+    let spec = shape::unary_floating("frac_", self_)?;
+    inplace::write(
+        "frac_",
+        self_,
+        spec,
+        &[self_],
+        |out| cpu::pointwise::frac(self_, out),
+    )
 }
 
 pub(crate) fn reciprocal(word: u32, self_: &Tensor) -> Result<Tensor> {
@@ -535,79 +1648,68 @@ pub(crate) fn reciprocal_out(word: u32, self_: &Tensor, out: &Tensor) -> Result<
     )
 }
 
-pub(crate) fn pow_scalar(word: u32, self_: &Tensor, exponent: Scalar) -> Result<Tensor> {
+pub(crate) fn sqrt(word: u32, self_: &Tensor) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(
-                Op::POW_TENSOR_SCALAR,
-                &[self_.into(), exponent.into()],
-            )?,
-        );
+        return dispatch::one_tensor(dispatch::call_inner(Op::SQRT, &[self_.into()])?);
     }
-    let result = Tensor::try_empty(shape::pow_scalar("pow", self_, exponent)?)?;
+    let result = Tensor::try_empty(shape::unary_float("sqrt", self_)?)?;
     if !result.is_meta() {
-        cpu::pointwise::pow_scalar(self_, exponent, &result)?;
+        cpu::pointwise::sqrt(self_, &result)?;
     }
     Ok(result)
 }
 
-pub(crate) fn pow_scalar_(word: u32, self_: &Tensor, exponent: Scalar) -> Result<()> {
+pub(crate) fn sqrt_(word: u32, self_: &Tensor) -> Result<()> {
     if word & state::INNER != 0 {
-        return dispatch::call_inner(Op::POW__SCALAR, &[self_.into(), exponent.into()])
-            .map(drop);
+        return dispatch::call_inner(Op::SQRT_, &[self_.into()]).map(drop);
     }
-    let spec = shape::pow_scalar("pow_", self_, exponent)?;
+    let spec = shape::unary_float("sqrt_", self_)?;
     inplace::write(
-        "pow_",
+        "sqrt_",
         self_,
         spec,
         &[self_],
-        |out| cpu::pointwise::pow_scalar(self_, exponent, out),
+        |out| cpu::pointwise::sqrt(self_, out),
     )
 }
 
-pub(crate) fn pow(word: u32, self_: &Tensor, exponent: &Tensor) -> Result<Tensor> {
+pub(crate) fn sqrt_out(word: u32, self_: &Tensor, out: &Tensor) -> Result<()> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(
-                Op::POW_TENSOR_TENSOR,
-                &[self_.into(), exponent.into()],
-            )?,
-        );
+        return dispatch::call_inner(Op::SQRT_OUT, &[self_.into(), out.into()]).map(drop);
     }
-    let result = Tensor::try_empty(shape::binary("pow", self_, exponent)?)?;
+    let spec = shape::unary_float("sqrt", self_)?;
+    inplace::write_out(
+        "sqrt",
+        out,
+        spec,
+        &[self_],
+        |out| cpu::pointwise::sqrt(self_, out),
+    )
+}
+
+pub(crate) fn rsqrt(word: u32, self_: &Tensor) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(dispatch::call_inner(Op::RSQRT, &[self_.into()])?);
+    }
+    let result = Tensor::try_empty(shape::unary_float("rsqrt", self_)?)?;
     if !result.is_meta() {
-        cpu::pointwise::pow(self_, exponent, &result)?;
+        cpu::pointwise::rsqrt(self_, &result)?;
     }
     Ok(result)
 }
 
-pub(crate) fn pow_(word: u32, self_: &Tensor, exponent: &Tensor) -> Result<()> {
+pub(crate) fn rsqrt_(word: u32, self_: &Tensor) -> Result<()> {
     if word & state::INNER != 0 {
-        return dispatch::call_inner(Op::POW__TENSOR, &[self_.into(), exponent.into()])
-            .map(drop);
+        return dispatch::call_inner(Op::RSQRT_, &[self_.into()]).map(drop);
     }
-    let spec = shape::binary("pow_", self_, exponent)?;
+    let spec = shape::unary_float("rsqrt_", self_)?;
     inplace::write(
-        "pow_",
+        "rsqrt_",
         self_,
         spec,
-        &[self_, exponent],
-        |out| cpu::pointwise::pow(self_, exponent, out),
+        &[self_],
+        |out| cpu::pointwise::rsqrt(self_, out),
     )
-}
-
-pub(crate) fn scalar_pow(word: u32, self_: Scalar, exponent: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_inner(Op::POW_SCALAR, &[self_.into(), exponent.into()])?,
-        );
-    }
-    let result = Tensor::try_empty(shape::scalar_with("pow", self_, exponent)?)?;
-    if !result.is_meta() {
-        cpu::pointwise::scalar_pow(self_, exponent, &result)?;
-    }
-    Ok(result)
 }
 
 pub(crate) fn exp(word: u32, self_: &Tensor) -> Result<Tensor> {
@@ -637,6 +1739,56 @@ pub(crate) fn exp_out(word: u32, self_: &Tensor, out: &Tensor) -> Result<()> {
     inplace::write_out("exp", out, spec, &[self_], |out| cpu::pointwise::exp(self_, out))
 }
 
+pub(crate) fn exp2(word: u32, self_: &Tensor) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(dispatch::call_inner(Op::EXP2, &[self_.into()])?);
+    }
+    let result = Tensor::try_empty(shape::unary_float("exp2", self_)?)?;
+    if !result.is_meta() {
+        cpu::pointwise::exp2(self_, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn exp2_(word: u32, self_: &Tensor) -> Result<()> {
+    if word & state::INNER != 0 {
+        return dispatch::call_inner(Op::EXP2_, &[self_.into()]).map(drop);
+    }
+    let spec = shape::unary_float("exp2_", self_)?;
+    inplace::write(
+        "exp2_",
+        self_,
+        spec,
+        &[self_],
+        |out| cpu::pointwise::exp2(self_, out),
+    )
+}
+
+pub(crate) fn expm1(word: u32, self_: &Tensor) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(dispatch::call_inner(Op::EXPM1, &[self_.into()])?);
+    }
+    let result = Tensor::try_empty(shape::unary_float("expm1", self_)?)?;
+    if !result.is_meta() {
+        cpu::pointwise::expm1(self_, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn expm1_(word: u32, self_: &Tensor) -> Result<()> {
+    if word & state::INNER != 0 {
+        return dispatch::call_inner(Op::EXPM1_, &[self_.into()]).map(drop);
+    }
+    let spec = shape::unary_float("expm1_", self_)?;
+    inplace::write(
+        "expm1_",
+        self_,
+        spec,
+        &[self_],
+        |out| cpu::pointwise::expm1(self_, out),
+    )
+}
+
 pub(crate) fn log(word: u32, self_: &Tensor) -> Result<Tensor> {
     if word & state::INNER != 0 {
         return dispatch::one_tensor(dispatch::call_inner(Op::LOG, &[self_.into()])?);
@@ -662,6 +1814,81 @@ pub(crate) fn log_out(word: u32, self_: &Tensor, out: &Tensor) -> Result<()> {
     }
     let spec = shape::unary_float("log", self_)?;
     inplace::write_out("log", out, spec, &[self_], |out| cpu::pointwise::log(self_, out))
+}
+
+pub(crate) fn log2(word: u32, self_: &Tensor) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(dispatch::call_inner(Op::LOG2, &[self_.into()])?);
+    }
+    let result = Tensor::try_empty(shape::unary_float("log2", self_)?)?;
+    if !result.is_meta() {
+        cpu::pointwise::log2(self_, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn log2_(word: u32, self_: &Tensor) -> Result<()> {
+    if word & state::INNER != 0 {
+        return dispatch::call_inner(Op::LOG2_, &[self_.into()]).map(drop);
+    }
+    let spec = shape::unary_float("log2_", self_)?;
+    inplace::write(
+        "log2_",
+        self_,
+        spec,
+        &[self_],
+        |out| cpu::pointwise::log2(self_, out),
+    )
+}
+
+pub(crate) fn log10(word: u32, self_: &Tensor) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(dispatch::call_inner(Op::LOG10, &[self_.into()])?);
+    }
+    let result = Tensor::try_empty(shape::unary_float("log10", self_)?)?;
+    if !result.is_meta() {
+        cpu::pointwise::log10(self_, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn log10_(word: u32, self_: &Tensor) -> Result<()> {
+    if word & state::INNER != 0 {
+        return dispatch::call_inner(Op::LOG10_, &[self_.into()]).map(drop);
+    }
+    let spec = shape::unary_float("log10_", self_)?;
+    inplace::write(
+        "log10_",
+        self_,
+        spec,
+        &[self_],
+        |out| cpu::pointwise::log10(self_, out),
+    )
+}
+
+pub(crate) fn log1p(word: u32, self_: &Tensor) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(dispatch::call_inner(Op::LOG1P, &[self_.into()])?);
+    }
+    let result = Tensor::try_empty(shape::unary_float("log1p", self_)?)?;
+    if !result.is_meta() {
+        cpu::pointwise::log1p(self_, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn log1p_(word: u32, self_: &Tensor) -> Result<()> {
+    if word & state::INNER != 0 {
+        return dispatch::call_inner(Op::LOG1P_, &[self_.into()]).map(drop);
+    }
+    let spec = shape::unary_float("log1p_", self_)?;
+    inplace::write(
+        "log1p_",
+        self_,
+        spec,
+        &[self_],
+        |out| cpu::pointwise::log1p(self_, out),
+    )
 }
 
 pub(crate) fn sin(word: u32, self_: &Tensor) -> Result<Tensor> {
@@ -718,6 +1945,150 @@ pub(crate) fn cos_out(word: u32, self_: &Tensor, out: &Tensor) -> Result<()> {
     inplace::write_out("cos", out, spec, &[self_], |out| cpu::pointwise::cos(self_, out))
 }
 
+pub(crate) fn tan(word: u32, self_: &Tensor) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(dispatch::call_inner(Op::TAN, &[self_.into()])?);
+    }
+    let result = Tensor::try_empty(shape::unary_float("tan", self_)?)?;
+    if !result.is_meta() {
+        cpu::pointwise::tan(self_, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn tan_(word: u32, self_: &Tensor) -> Result<()> {
+    if word & state::INNER != 0 {
+        return dispatch::call_inner(Op::TAN_, &[self_.into()]).map(drop);
+    }
+    let spec = shape::unary_float("tan_", self_)?;
+    inplace::write("tan_", self_, spec, &[self_], |out| cpu::pointwise::tan(self_, out))
+}
+
+pub(crate) fn asin(word: u32, self_: &Tensor) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(dispatch::call_inner(Op::ASIN, &[self_.into()])?);
+    }
+    let result = Tensor::try_empty(shape::unary_float("asin", self_)?)?;
+    if !result.is_meta() {
+        cpu::pointwise::asin(self_, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn asin_(word: u32, self_: &Tensor) -> Result<()> {
+    if word & state::INNER != 0 {
+        return dispatch::call_inner(Op::ASIN_, &[self_.into()]).map(drop);
+    }
+    let spec = shape::unary_float("asin_", self_)?;
+    inplace::write(
+        "asin_",
+        self_,
+        spec,
+        &[self_],
+        |out| cpu::pointwise::asin(self_, out),
+    )
+}
+
+pub(crate) fn acos(word: u32, self_: &Tensor) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(dispatch::call_inner(Op::ACOS, &[self_.into()])?);
+    }
+    let result = Tensor::try_empty(shape::unary_float("acos", self_)?)?;
+    if !result.is_meta() {
+        cpu::pointwise::acos(self_, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn acos_(word: u32, self_: &Tensor) -> Result<()> {
+    if word & state::INNER != 0 {
+        return dispatch::call_inner(Op::ACOS_, &[self_.into()]).map(drop);
+    }
+    let spec = shape::unary_float("acos_", self_)?;
+    inplace::write(
+        "acos_",
+        self_,
+        spec,
+        &[self_],
+        |out| cpu::pointwise::acos(self_, out),
+    )
+}
+
+pub(crate) fn atan(word: u32, self_: &Tensor) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(dispatch::call_inner(Op::ATAN, &[self_.into()])?);
+    }
+    let result = Tensor::try_empty(shape::unary_float("atan", self_)?)?;
+    if !result.is_meta() {
+        cpu::pointwise::atan(self_, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn atan_(word: u32, self_: &Tensor) -> Result<()> {
+    if word & state::INNER != 0 {
+        return dispatch::call_inner(Op::ATAN_, &[self_.into()]).map(drop);
+    }
+    let spec = shape::unary_float("atan_", self_)?;
+    inplace::write(
+        "atan_",
+        self_,
+        spec,
+        &[self_],
+        |out| cpu::pointwise::atan(self_, out),
+    )
+}
+
+pub(crate) fn sinh(word: u32, self_: &Tensor) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(dispatch::call_inner(Op::SINH, &[self_.into()])?);
+    }
+    let result = Tensor::try_empty(shape::unary_float("sinh", self_)?)?;
+    if !result.is_meta() {
+        cpu::pointwise::sinh(self_, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn sinh_(word: u32, self_: &Tensor) -> Result<()> {
+    if word & state::INNER != 0 {
+        return dispatch::call_inner(Op::SINH_, &[self_.into()]).map(drop);
+    }
+    let spec = shape::unary_float("sinh_", self_)?;
+    inplace::write(
+        "sinh_",
+        self_,
+        spec,
+        &[self_],
+        |out| cpu::pointwise::sinh(self_, out),
+    )
+}
+
+pub(crate) fn cosh(word: u32, self_: &Tensor) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(dispatch::call_inner(Op::COSH, &[self_.into()])?);
+    }
+    let result = Tensor::try_empty(shape::unary_float("cosh", self_)?)?;
+    if !result.is_meta() {
+        cpu::pointwise::cosh(self_, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn cosh_(word: u32, self_: &Tensor) -> Result<()> {
+    if word & state::INNER != 0 {
+        return dispatch::call_inner(Op::COSH_, &[self_.into()]).map(drop);
+    }
+    let spec = shape::unary_float("cosh_", self_)?;
+    inplace::write(
+        "cosh_",
+        self_,
+        spec,
+        &[self_],
+        |out| cpu::pointwise::cosh(self_, out),
+    )
+}
+
 pub(crate) fn tanh(word: u32, self_: &Tensor) -> Result<Tensor> {
     if word & state::INNER != 0 {
         return dispatch::one_tensor(dispatch::call_inner(Op::TANH, &[self_.into()])?);
@@ -757,67 +2128,499 @@ pub(crate) fn tanh_out(word: u32, self_: &Tensor, out: &Tensor) -> Result<()> {
     )
 }
 
-pub(crate) fn sqrt(word: u32, self_: &Tensor) -> Result<Tensor> {
+pub(crate) fn asinh(word: u32, self_: &Tensor) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(dispatch::call_inner(Op::SQRT, &[self_.into()])?);
+        return dispatch::one_tensor(dispatch::call_inner(Op::ASINH, &[self_.into()])?);
     }
-    let result = Tensor::try_empty(shape::unary_float("sqrt", self_)?)?;
+    let result = Tensor::try_empty(shape::unary_float("asinh", self_)?)?;
     if !result.is_meta() {
-        cpu::pointwise::sqrt(self_, &result)?;
+        cpu::pointwise::asinh(self_, &result)?;
     }
     Ok(result)
 }
 
-pub(crate) fn sqrt_(word: u32, self_: &Tensor) -> Result<()> {
+pub(crate) fn asinh_(word: u32, self_: &Tensor) -> Result<()> {
     if word & state::INNER != 0 {
-        return dispatch::call_inner(Op::SQRT_, &[self_.into()]).map(drop);
+        return dispatch::call_inner(Op::ASINH_, &[self_.into()]).map(drop);
     }
-    let spec = shape::unary_float("sqrt_", self_)?;
+    let spec = shape::unary_float("asinh_", self_)?;
     inplace::write(
-        "sqrt_",
+        "asinh_",
         self_,
         spec,
         &[self_],
-        |out| cpu::pointwise::sqrt(self_, out),
+        |out| cpu::pointwise::asinh(self_, out),
     )
 }
 
-pub(crate) fn sqrt_out(word: u32, self_: &Tensor, out: &Tensor) -> Result<()> {
+pub(crate) fn acosh(word: u32, self_: &Tensor) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::call_inner(Op::SQRT_OUT, &[self_.into(), out.into()]).map(drop);
+        return dispatch::one_tensor(dispatch::call_inner(Op::ACOSH, &[self_.into()])?);
     }
-    let spec = shape::unary_float("sqrt", self_)?;
+    let result = Tensor::try_empty(shape::unary_float("acosh", self_)?)?;
+    if !result.is_meta() {
+        cpu::pointwise::acosh(self_, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn acosh_(word: u32, self_: &Tensor) -> Result<()> {
+    if word & state::INNER != 0 {
+        return dispatch::call_inner(Op::ACOSH_, &[self_.into()]).map(drop);
+    }
+    let spec = shape::unary_float("acosh_", self_)?;
+    inplace::write(
+        "acosh_",
+        self_,
+        spec,
+        &[self_],
+        |out| cpu::pointwise::acosh(self_, out),
+    )
+}
+
+pub(crate) fn atanh(word: u32, self_: &Tensor) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(dispatch::call_inner(Op::ATANH, &[self_.into()])?);
+    }
+    let result = Tensor::try_empty(shape::unary_float("atanh", self_)?)?;
+    if !result.is_meta() {
+        cpu::pointwise::atanh(self_, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn atanh_(word: u32, self_: &Tensor) -> Result<()> {
+    if word & state::INNER != 0 {
+        return dispatch::call_inner(Op::ATANH_, &[self_.into()]).map(drop);
+    }
+    let spec = shape::unary_float("atanh_", self_)?;
+    inplace::write(
+        "atanh_",
+        self_,
+        spec,
+        &[self_],
+        |out| cpu::pointwise::atanh(self_, out),
+    )
+}
+
+pub(crate) fn sigmoid(word: u32, self_: &Tensor) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(dispatch::call_inner(Op::SIGMOID, &[self_.into()])?);
+    }
+    let result = Tensor::try_empty(shape::unary_float("sigmoid", self_)?)?;
+    if !result.is_meta() {
+        cpu::pointwise::sigmoid(self_, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn sigmoid_(word: u32, self_: &Tensor) -> Result<()> {
+    if word & state::INNER != 0 {
+        return dispatch::call_inner(Op::SIGMOID_, &[self_.into()]).map(drop);
+    }
+    let spec = shape::unary_float("sigmoid_", self_)?;
+    inplace::write(
+        "sigmoid_",
+        self_,
+        spec,
+        &[self_],
+        |out| cpu::pointwise::sigmoid(self_, out),
+    )
+}
+
+pub(crate) fn sigmoid_out(word: u32, self_: &Tensor, out: &Tensor) -> Result<()> {
+    if word & state::INNER != 0 {
+        return dispatch::call_inner(Op::SIGMOID_OUT, &[self_.into(), out.into()])
+            .map(drop);
+    }
+    let spec = shape::unary_float("sigmoid", self_)?;
     inplace::write_out(
-        "sqrt",
+        "sigmoid",
         out,
         spec,
         &[self_],
-        |out| cpu::pointwise::sqrt(self_, out),
+        |out| cpu::pointwise::sigmoid(self_, out),
     )
 }
 
-pub(crate) fn relu(word: u32, self_: &Tensor) -> Result<Tensor> {
+pub(crate) fn erf(word: u32, self_: &Tensor) -> Result<Tensor> {
     if word & state::INNER != 0 {
-        return dispatch::one_tensor(dispatch::call_inner(Op::RELU, &[self_.into()])?);
+        return dispatch::one_tensor(dispatch::call_inner(Op::ERF, &[self_.into()])?);
     }
-    let result = Tensor::try_empty(shape::unary_no_bool("relu", self_)?)?;
+    let result = Tensor::try_empty(shape::unary_float("erf", self_)?)?;
     if !result.is_meta() {
-        cpu::pointwise::relu(self_, &result)?;
+        cpu::pointwise::erf(self_, &result)?;
     }
     Ok(result)
 }
 
-pub(crate) fn relu_(word: u32, self_: &Tensor) -> Result<()> {
+pub(crate) fn erf_(word: u32, self_: &Tensor) -> Result<()> {
     if word & state::INNER != 0 {
-        return dispatch::call_inner(Op::RELU_, &[self_.into()]).map(drop);
+        return dispatch::call_inner(Op::ERF_, &[self_.into()]).map(drop);
     }
-    let spec = shape::unary_no_bool("relu_", self_)?;
+    let spec = shape::unary_float("erf_", self_)?;
+    inplace::write("erf_", self_, spec, &[self_], |out| cpu::pointwise::erf(self_, out))
+}
+
+pub(crate) fn erfc(word: u32, self_: &Tensor) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(dispatch::call_inner(Op::ERFC, &[self_.into()])?);
+    }
+    let result = Tensor::try_empty(shape::unary_float("erfc", self_)?)?;
+    if !result.is_meta() {
+        cpu::pointwise::erfc(self_, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn erfc_(word: u32, self_: &Tensor) -> Result<()> {
+    if word & state::INNER != 0 {
+        return dispatch::call_inner(Op::ERFC_, &[self_.into()]).map(drop);
+    }
+    let spec = shape::unary_float("erfc_", self_)?;
     inplace::write(
-        "relu_",
+        "erfc_",
         self_,
         spec,
         &[self_],
-        |out| cpu::pointwise::relu(self_, out),
+        |out| cpu::pointwise::erfc(self_, out),
+    )
+}
+
+pub(crate) fn erfinv(word: u32, self_: &Tensor) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(dispatch::call_inner(Op::ERFINV, &[self_.into()])?);
+    }
+    let result = Tensor::try_empty(shape::unary_float("erfinv", self_)?)?;
+    if !result.is_meta() {
+        cpu::pointwise::erfinv(self_, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn erfinv_(word: u32, self_: &Tensor) -> Result<()> {
+    if word & state::INNER != 0 {
+        return dispatch::call_inner(Op::ERFINV_, &[self_.into()]).map(drop);
+    }
+    let spec = shape::unary_float("erfinv_", self_)?;
+    inplace::write(
+        "erfinv_",
+        self_,
+        spec,
+        &[self_],
+        |out| cpu::pointwise::erfinv(self_, out),
+    )
+}
+
+pub(crate) fn lgamma(word: u32, self_: &Tensor) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(dispatch::call_inner(Op::LGAMMA, &[self_.into()])?);
+    }
+    let result = Tensor::try_empty(shape::unary_float("lgamma", self_)?)?;
+    if !result.is_meta() {
+        cpu::pointwise::lgamma(self_, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn lgamma_(word: u32, self_: &Tensor) -> Result<()> {
+    if word & state::INNER != 0 {
+        return dispatch::call_inner(Op::LGAMMA_, &[self_.into()]).map(drop);
+    }
+    let spec = shape::unary_float("lgamma_", self_)?;
+    inplace::write(
+        "lgamma_",
+        self_,
+        spec,
+        &[self_],
+        |out| cpu::pointwise::lgamma(self_, out),
+    )
+}
+
+pub(crate) fn digamma(word: u32, self_: &Tensor) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(dispatch::call_inner(Op::DIGAMMA, &[self_.into()])?);
+    }
+    let result = Tensor::try_empty(shape::unary_float("digamma", self_)?)?;
+    if !result.is_meta() {
+        cpu::pointwise::digamma(self_, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn digamma_(word: u32, self_: &Tensor) -> Result<()> {
+    if word & state::INNER != 0 {
+        return dispatch::call_inner(Op::DIGAMMA_, &[self_.into()]).map(drop);
+    }
+    let spec = shape::unary_float("digamma_", self_)?;
+    inplace::write(
+        "digamma_",
+        self_,
+        spec,
+        &[self_],
+        |out| cpu::pointwise::digamma(self_, out),
+    )
+}
+
+pub(crate) fn sinc(word: u32, self_: &Tensor) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(dispatch::call_inner(Op::SINC, &[self_.into()])?);
+    }
+    let result = Tensor::try_empty(shape::unary_float("sinc", self_)?)?;
+    if !result.is_meta() {
+        cpu::pointwise::sinc(self_, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn sinc_(word: u32, self_: &Tensor) -> Result<()> {
+    if word & state::INNER != 0 {
+        return dispatch::call_inner(Op::SINC_, &[self_.into()]).map(drop);
+    }
+    let spec = shape::unary_float("sinc_", self_)?;
+    inplace::write(
+        "sinc_",
+        self_,
+        spec,
+        &[self_],
+        |out| cpu::pointwise::sinc(self_, out),
+    )
+}
+
+pub(crate) fn deg2rad(word: u32, self_: &Tensor) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(dispatch::call_inner(Op::DEG2RAD, &[self_.into()])?);
+    }
+    let result = Tensor::try_empty(shape::unary_float("deg2rad", self_)?)?;
+    if !result.is_meta() {
+        cpu::pointwise::deg2rad(self_, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn deg2rad_(word: u32, self_: &Tensor) -> Result<()> {
+    if word & state::INNER != 0 {
+        return dispatch::call_inner(Op::DEG2RAD_, &[self_.into()]).map(drop);
+    }
+    let spec = shape::unary_float("deg2rad_", self_)?;
+    inplace::write(
+        "deg2rad_",
+        self_,
+        spec,
+        &[self_],
+        |out| cpu::pointwise::deg2rad(self_, out),
+    )
+}
+
+pub(crate) fn rad2deg(word: u32, self_: &Tensor) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(dispatch::call_inner(Op::RAD2DEG, &[self_.into()])?);
+    }
+    let result = Tensor::try_empty(shape::unary_float("rad2deg", self_)?)?;
+    if !result.is_meta() {
+        cpu::pointwise::rad2deg(self_, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn rad2deg_(word: u32, self_: &Tensor) -> Result<()> {
+    if word & state::INNER != 0 {
+        return dispatch::call_inner(Op::RAD2DEG_, &[self_.into()]).map(drop);
+    }
+    let spec = shape::unary_float("rad2deg_", self_)?;
+    inplace::write(
+        "rad2deg_",
+        self_,
+        spec,
+        &[self_],
+        |out| cpu::pointwise::rad2deg(self_, out),
+    )
+}
+
+pub(crate) fn polygamma(word: u32, n: i64, self_: &Tensor) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(Op::POLYGAMMA, &[n.into(), self_.into()])?,
+        );
+    }
+    let result = Tensor::try_empty(shape::polygamma("polygamma", n, self_)?)?;
+    if !result.is_meta() {
+        cpu::pointwise::polygamma(n, self_, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn logit(word: u32, self_: &Tensor, eps: Option<f64>) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(Op::LOGIT, &[self_.into(), eps.into()])?,
+        );
+    }
+    let result = Tensor::try_empty(shape::logit("logit", self_, eps)?)?;
+    if !result.is_meta() {
+        cpu::pointwise::logit(self_, eps, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn logit_(word: u32, self_: &Tensor, eps: Option<f64>) -> Result<()> {
+    if word & state::INNER != 0 {
+        return dispatch::call_inner(Op::LOGIT_, &[self_.into(), eps.into()]).map(drop);
+    }
+    let spec = shape::logit("logit_", self_, eps)?;
+    inplace::write(
+        "logit_",
+        self_,
+        spec,
+        &[self_],
+        |out| cpu::pointwise::logit(self_, eps, out),
+    )
+}
+
+pub(crate) fn nan_to_num(
+    word: u32,
+    self_: &Tensor,
+    nan: Option<f64>,
+    posinf: Option<f64>,
+    neginf: Option<f64>,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::NAN_TO_NUM,
+                &[self_.into(), nan.into(), posinf.into(), neginf.into()],
+            )?,
+        );
+    }
+    let result = Tensor::try_empty(
+        shape::nan_to_num("nan_to_num", self_, nan, posinf, neginf)?,
+    )?;
+    if !result.is_meta() {
+        cpu::pointwise::nan_to_num(self_, nan, posinf, neginf, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn nan_to_num_(
+    word: u32,
+    self_: &Tensor,
+    nan: Option<f64>,
+    posinf: Option<f64>,
+    neginf: Option<f64>,
+) -> Result<()> {
+    if word & state::INNER != 0 {
+        return dispatch::call_inner(
+                Op::NAN_TO_NUM_,
+                &[self_.into(), nan.into(), posinf.into(), neginf.into()],
+            )
+            .map(drop);
+    }
+    let spec = shape::nan_to_num("nan_to_num_", self_, nan, posinf, neginf)?;
+    inplace::write(
+        "nan_to_num_",
+        self_,
+        spec,
+        &[self_],
+        |out| cpu::pointwise::nan_to_num(self_, nan, posinf, neginf, out),
+    )
+}
+
+pub(crate) fn isnan(word: u32, self_: &Tensor) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(dispatch::call_inner(Op::ISNAN, &[self_.into()])?);
+    }
+    let result = Tensor::try_empty(shape::unary_bool("isnan", self_)?)?;
+    if !result.is_meta() {
+        cpu::pointwise::isnan(self_, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn isinf(word: u32, self_: &Tensor) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(dispatch::call_inner(Op::ISINF, &[self_.into()])?);
+    }
+    let result = Tensor::try_empty(shape::unary_bool("isinf", self_)?)?;
+    if !result.is_meta() {
+        cpu::pointwise::isinf(self_, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn isposinf(word: u32, self_: &Tensor) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(Op::ISPOSINF, &[self_.into()])?,
+        );
+    }
+    let result = Tensor::try_empty(shape::unary_bool("isposinf", self_)?)?;
+    if !result.is_meta() {
+        cpu::pointwise::isposinf(self_, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn isneginf(word: u32, self_: &Tensor) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(Op::ISNEGINF, &[self_.into()])?,
+        );
+    }
+    let result = Tensor::try_empty(shape::unary_bool("isneginf", self_)?)?;
+    if !result.is_meta() {
+        cpu::pointwise::isneginf(self_, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn signbit(word: u32, self_: &Tensor) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(dispatch::call_inner(Op::SIGNBIT, &[self_.into()])?);
+    }
+    let result = Tensor::try_empty(shape::unary_bool("signbit", self_)?)?;
+    if !result.is_meta() {
+        cpu::pointwise::signbit(self_, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn isfinite(word: u32, self_: &Tensor) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(Op::ISFINITE, &[self_.into()])?,
+        );
+    }
+    let result = Tensor::try_empty(shape::unary_bool("isfinite", self_)?)?;
+    if !result.is_meta() {
+        cpu::pointwise::isfinite(self_, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn logical_not(word: u32, self_: &Tensor) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(Op::LOGICAL_NOT, &[self_.into()])?,
+        );
+    }
+    let result = Tensor::try_empty(shape::unary_bool("logical_not", self_)?)?;
+    if !result.is_meta() {
+        cpu::pointwise::logical_not(self_, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn logical_not_(word: u32, self_: &Tensor) -> Result<()> {
+    if word & state::INNER != 0 {
+        return dispatch::call_inner(Op::LOGICAL_NOT_, &[self_.into()]).map(drop);
+    }
+    let spec = shape::unary_bool("logical_not_", self_)?;
+    inplace::write(
+        "logical_not_",
+        self_,
+        spec,
+        &[self_],
+        |out| cpu::pointwise::logical_not(self_, out),
     )
 }
 
@@ -834,6 +2637,21 @@ pub(crate) fn eq(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor> {
     Ok(result)
 }
 
+pub(crate) fn eq_(word: u32, self_: &Tensor, other: &Tensor) -> Result<()> {
+    if word & state::INNER != 0 {
+        return dispatch::call_inner(Op::EQ__TENSOR, &[self_.into(), other.into()])
+            .map(drop);
+    }
+    let spec = shape::comparison("eq_", self_, other)?;
+    inplace::write(
+        "eq_",
+        self_,
+        spec,
+        &[self_, other],
+        |out| cpu::pointwise::eq(self_, other, out),
+    )
+}
+
 pub(crate) fn eq_scalar(word: u32, self_: &Tensor, other: Scalar) -> Result<Tensor> {
     if word & state::INNER != 0 {
         return dispatch::one_tensor(
@@ -845,6 +2663,21 @@ pub(crate) fn eq_scalar(word: u32, self_: &Tensor, other: Scalar) -> Result<Tens
         cpu::pointwise::eq_scalar(self_, other, &result)?;
     }
     Ok(result)
+}
+
+pub(crate) fn eq_scalar_(word: u32, self_: &Tensor, other: Scalar) -> Result<()> {
+    if word & state::INNER != 0 {
+        return dispatch::call_inner(Op::EQ__SCALAR, &[self_.into(), other.into()])
+            .map(drop);
+    }
+    let spec = shape::comparison_scalar("eq_", self_, other)?;
+    inplace::write(
+        "eq_",
+        self_,
+        spec,
+        &[self_],
+        |out| cpu::pointwise::eq_scalar(self_, other, out),
+    )
 }
 
 pub(crate) fn ne(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor> {
@@ -860,6 +2693,21 @@ pub(crate) fn ne(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor> {
     Ok(result)
 }
 
+pub(crate) fn ne_(word: u32, self_: &Tensor, other: &Tensor) -> Result<()> {
+    if word & state::INNER != 0 {
+        return dispatch::call_inner(Op::NE__TENSOR, &[self_.into(), other.into()])
+            .map(drop);
+    }
+    let spec = shape::comparison("ne_", self_, other)?;
+    inplace::write(
+        "ne_",
+        self_,
+        spec,
+        &[self_, other],
+        |out| cpu::pointwise::ne(self_, other, out),
+    )
+}
+
 pub(crate) fn ne_scalar(word: u32, self_: &Tensor, other: Scalar) -> Result<Tensor> {
     if word & state::INNER != 0 {
         return dispatch::one_tensor(
@@ -871,6 +2719,21 @@ pub(crate) fn ne_scalar(word: u32, self_: &Tensor, other: Scalar) -> Result<Tens
         cpu::pointwise::ne_scalar(self_, other, &result)?;
     }
     Ok(result)
+}
+
+pub(crate) fn ne_scalar_(word: u32, self_: &Tensor, other: Scalar) -> Result<()> {
+    if word & state::INNER != 0 {
+        return dispatch::call_inner(Op::NE__SCALAR, &[self_.into(), other.into()])
+            .map(drop);
+    }
+    let spec = shape::comparison_scalar("ne_", self_, other)?;
+    inplace::write(
+        "ne_",
+        self_,
+        spec,
+        &[self_],
+        |out| cpu::pointwise::ne_scalar(self_, other, out),
+    )
 }
 
 pub(crate) fn lt(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor> {
@@ -886,6 +2749,21 @@ pub(crate) fn lt(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor> {
     Ok(result)
 }
 
+pub(crate) fn lt_(word: u32, self_: &Tensor, other: &Tensor) -> Result<()> {
+    if word & state::INNER != 0 {
+        return dispatch::call_inner(Op::LT__TENSOR, &[self_.into(), other.into()])
+            .map(drop);
+    }
+    let spec = shape::comparison("lt_", self_, other)?;
+    inplace::write(
+        "lt_",
+        self_,
+        spec,
+        &[self_, other],
+        |out| cpu::pointwise::lt(self_, other, out),
+    )
+}
+
 pub(crate) fn lt_scalar(word: u32, self_: &Tensor, other: Scalar) -> Result<Tensor> {
     if word & state::INNER != 0 {
         return dispatch::one_tensor(
@@ -897,6 +2775,21 @@ pub(crate) fn lt_scalar(word: u32, self_: &Tensor, other: Scalar) -> Result<Tens
         cpu::pointwise::lt_scalar(self_, other, &result)?;
     }
     Ok(result)
+}
+
+pub(crate) fn lt_scalar_(word: u32, self_: &Tensor, other: Scalar) -> Result<()> {
+    if word & state::INNER != 0 {
+        return dispatch::call_inner(Op::LT__SCALAR, &[self_.into(), other.into()])
+            .map(drop);
+    }
+    let spec = shape::comparison_scalar("lt_", self_, other)?;
+    inplace::write(
+        "lt_",
+        self_,
+        spec,
+        &[self_],
+        |out| cpu::pointwise::lt_scalar(self_, other, out),
+    )
 }
 
 pub(crate) fn le(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor> {
@@ -912,6 +2805,21 @@ pub(crate) fn le(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor> {
     Ok(result)
 }
 
+pub(crate) fn le_(word: u32, self_: &Tensor, other: &Tensor) -> Result<()> {
+    if word & state::INNER != 0 {
+        return dispatch::call_inner(Op::LE__TENSOR, &[self_.into(), other.into()])
+            .map(drop);
+    }
+    let spec = shape::comparison("le_", self_, other)?;
+    inplace::write(
+        "le_",
+        self_,
+        spec,
+        &[self_, other],
+        |out| cpu::pointwise::le(self_, other, out),
+    )
+}
+
 pub(crate) fn le_scalar(word: u32, self_: &Tensor, other: Scalar) -> Result<Tensor> {
     if word & state::INNER != 0 {
         return dispatch::one_tensor(
@@ -923,6 +2831,21 @@ pub(crate) fn le_scalar(word: u32, self_: &Tensor, other: Scalar) -> Result<Tens
         cpu::pointwise::le_scalar(self_, other, &result)?;
     }
     Ok(result)
+}
+
+pub(crate) fn le_scalar_(word: u32, self_: &Tensor, other: Scalar) -> Result<()> {
+    if word & state::INNER != 0 {
+        return dispatch::call_inner(Op::LE__SCALAR, &[self_.into(), other.into()])
+            .map(drop);
+    }
+    let spec = shape::comparison_scalar("le_", self_, other)?;
+    inplace::write(
+        "le_",
+        self_,
+        spec,
+        &[self_],
+        |out| cpu::pointwise::le_scalar(self_, other, out),
+    )
 }
 
 pub(crate) fn gt(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor> {
@@ -938,6 +2861,21 @@ pub(crate) fn gt(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor> {
     Ok(result)
 }
 
+pub(crate) fn gt_(word: u32, self_: &Tensor, other: &Tensor) -> Result<()> {
+    if word & state::INNER != 0 {
+        return dispatch::call_inner(Op::GT__TENSOR, &[self_.into(), other.into()])
+            .map(drop);
+    }
+    let spec = shape::comparison("gt_", self_, other)?;
+    inplace::write(
+        "gt_",
+        self_,
+        spec,
+        &[self_, other],
+        |out| cpu::pointwise::gt(self_, other, out),
+    )
+}
+
 pub(crate) fn gt_scalar(word: u32, self_: &Tensor, other: Scalar) -> Result<Tensor> {
     if word & state::INNER != 0 {
         return dispatch::one_tensor(
@@ -949,6 +2887,21 @@ pub(crate) fn gt_scalar(word: u32, self_: &Tensor, other: Scalar) -> Result<Tens
         cpu::pointwise::gt_scalar(self_, other, &result)?;
     }
     Ok(result)
+}
+
+pub(crate) fn gt_scalar_(word: u32, self_: &Tensor, other: Scalar) -> Result<()> {
+    if word & state::INNER != 0 {
+        return dispatch::call_inner(Op::GT__SCALAR, &[self_.into(), other.into()])
+            .map(drop);
+    }
+    let spec = shape::comparison_scalar("gt_", self_, other)?;
+    inplace::write(
+        "gt_",
+        self_,
+        spec,
+        &[self_],
+        |out| cpu::pointwise::gt_scalar(self_, other, out),
+    )
 }
 
 pub(crate) fn ge(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor> {
@@ -964,6 +2917,21 @@ pub(crate) fn ge(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor> {
     Ok(result)
 }
 
+pub(crate) fn ge_(word: u32, self_: &Tensor, other: &Tensor) -> Result<()> {
+    if word & state::INNER != 0 {
+        return dispatch::call_inner(Op::GE__TENSOR, &[self_.into(), other.into()])
+            .map(drop);
+    }
+    let spec = shape::comparison("ge_", self_, other)?;
+    inplace::write(
+        "ge_",
+        self_,
+        spec,
+        &[self_, other],
+        |out| cpu::pointwise::ge(self_, other, out),
+    )
+}
+
 pub(crate) fn ge_scalar(word: u32, self_: &Tensor, other: Scalar) -> Result<Tensor> {
     if word & state::INNER != 0 {
         return dispatch::one_tensor(
@@ -975,6 +2943,514 @@ pub(crate) fn ge_scalar(word: u32, self_: &Tensor, other: Scalar) -> Result<Tens
         cpu::pointwise::ge_scalar(self_, other, &result)?;
     }
     Ok(result)
+}
+
+pub(crate) fn ge_scalar_(word: u32, self_: &Tensor, other: Scalar) -> Result<()> {
+    if word & state::INNER != 0 {
+        return dispatch::call_inner(Op::GE__SCALAR, &[self_.into(), other.into()])
+            .map(drop);
+    }
+    let spec = shape::comparison_scalar("ge_", self_, other)?;
+    inplace::write(
+        "ge_",
+        self_,
+        spec,
+        &[self_],
+        |out| cpu::pointwise::ge_scalar(self_, other, out),
+    )
+}
+
+pub(crate) fn logical_and(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(Op::LOGICAL_AND, &[self_.into(), other.into()])?,
+        );
+    }
+    let result = Tensor::try_empty(shape::comparison("logical_and", self_, other)?)?;
+    if !result.is_meta() {
+        cpu::pointwise::logical_and(self_, other, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn logical_and_(word: u32, self_: &Tensor, other: &Tensor) -> Result<()> {
+    if word & state::INNER != 0 {
+        return dispatch::call_inner(Op::LOGICAL_AND_, &[self_.into(), other.into()])
+            .map(drop);
+    }
+    let spec = shape::comparison("logical_and_", self_, other)?;
+    inplace::write(
+        "logical_and_",
+        self_,
+        spec,
+        &[self_, other],
+        |out| cpu::pointwise::logical_and(self_, other, out),
+    )
+}
+
+pub(crate) fn logical_or(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(Op::LOGICAL_OR, &[self_.into(), other.into()])?,
+        );
+    }
+    let result = Tensor::try_empty(shape::comparison("logical_or", self_, other)?)?;
+    if !result.is_meta() {
+        cpu::pointwise::logical_or(self_, other, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn logical_or_(word: u32, self_: &Tensor, other: &Tensor) -> Result<()> {
+    if word & state::INNER != 0 {
+        return dispatch::call_inner(Op::LOGICAL_OR_, &[self_.into(), other.into()])
+            .map(drop);
+    }
+    let spec = shape::comparison("logical_or_", self_, other)?;
+    inplace::write(
+        "logical_or_",
+        self_,
+        spec,
+        &[self_, other],
+        |out| cpu::pointwise::logical_or(self_, other, out),
+    )
+}
+
+pub(crate) fn logical_xor(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(Op::LOGICAL_XOR, &[self_.into(), other.into()])?,
+        );
+    }
+    let result = Tensor::try_empty(shape::comparison("logical_xor", self_, other)?)?;
+    if !result.is_meta() {
+        cpu::pointwise::logical_xor(self_, other, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn logical_xor_(word: u32, self_: &Tensor, other: &Tensor) -> Result<()> {
+    if word & state::INNER != 0 {
+        return dispatch::call_inner(Op::LOGICAL_XOR_, &[self_.into(), other.into()])
+            .map(drop);
+    }
+    let spec = shape::comparison("logical_xor_", self_, other)?;
+    inplace::write(
+        "logical_xor_",
+        self_,
+        spec,
+        &[self_, other],
+        |out| cpu::pointwise::logical_xor(self_, other, out),
+    )
+}
+
+pub(crate) fn bitwise_not(word: u32, self_: &Tensor) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(Op::BITWISE_NOT, &[self_.into()])?,
+        );
+    }
+    let result = Tensor::try_empty(shape::unary_bits("bitwise_not", self_)?)?;
+    if !result.is_meta() {
+        cpu::pointwise::bitwise_not(self_, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn bitwise_not_(word: u32, self_: &Tensor) -> Result<()> {
+    if word & state::INNER != 0 {
+        return dispatch::call_inner(Op::BITWISE_NOT_, &[self_.into()]).map(drop);
+    }
+    let spec = shape::unary_bits("bitwise_not_", self_)?;
+    inplace::write(
+        "bitwise_not_",
+        self_,
+        spec,
+        &[self_],
+        |out| cpu::pointwise::bitwise_not(self_, out),
+    )
+}
+
+pub(crate) fn bitwise_and(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(Op::BITWISE_AND_TENSOR, &[self_.into(), other.into()])?,
+        );
+    }
+    let result = Tensor::try_empty(shape::bits("bitwise_and", self_, other)?)?;
+    if !result.is_meta() {
+        cpu::pointwise::bitwise_and(self_, other, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn bitwise_and_(word: u32, self_: &Tensor, other: &Tensor) -> Result<()> {
+    if word & state::INNER != 0 {
+        return dispatch::call_inner(
+                Op::BITWISE_AND__TENSOR,
+                &[self_.into(), other.into()],
+            )
+            .map(drop);
+    }
+    let spec = shape::bits("bitwise_and_", self_, other)?;
+    inplace::write(
+        "bitwise_and_",
+        self_,
+        spec,
+        &[self_, other],
+        |out| cpu::pointwise::bitwise_and(self_, other, out),
+    )
+}
+
+pub(crate) fn bitwise_and_scalar(
+    word: u32,
+    self_: &Tensor,
+    other: Scalar,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(Op::BITWISE_AND_SCALAR, &[self_.into(), other.into()])?,
+        );
+    }
+    let result = Tensor::try_empty(shape::bits_scalar("bitwise_and", self_, other)?)?;
+    if !result.is_meta() {
+        cpu::pointwise::bitwise_and_scalar(self_, other, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn bitwise_and_scalar_(
+    word: u32,
+    self_: &Tensor,
+    other: Scalar,
+) -> Result<()> {
+    if word & state::INNER != 0 {
+        return dispatch::call_inner(
+                Op::BITWISE_AND__SCALAR,
+                &[self_.into(), other.into()],
+            )
+            .map(drop);
+    }
+    let spec = shape::bits_scalar("bitwise_and_", self_, other)?;
+    inplace::write(
+        "bitwise_and_",
+        self_,
+        spec,
+        &[self_],
+        |out| cpu::pointwise::bitwise_and_scalar(self_, other, out),
+    )
+}
+
+pub(crate) fn bitwise_or(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(Op::BITWISE_OR_TENSOR, &[self_.into(), other.into()])?,
+        );
+    }
+    let result = Tensor::try_empty(shape::bits("bitwise_or", self_, other)?)?;
+    if !result.is_meta() {
+        cpu::pointwise::bitwise_or(self_, other, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn bitwise_or_(word: u32, self_: &Tensor, other: &Tensor) -> Result<()> {
+    if word & state::INNER != 0 {
+        return dispatch::call_inner(
+                Op::BITWISE_OR__TENSOR,
+                &[self_.into(), other.into()],
+            )
+            .map(drop);
+    }
+    let spec = shape::bits("bitwise_or_", self_, other)?;
+    inplace::write(
+        "bitwise_or_",
+        self_,
+        spec,
+        &[self_, other],
+        |out| cpu::pointwise::bitwise_or(self_, other, out),
+    )
+}
+
+pub(crate) fn bitwise_or_scalar(
+    word: u32,
+    self_: &Tensor,
+    other: Scalar,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(Op::BITWISE_OR_SCALAR, &[self_.into(), other.into()])?,
+        );
+    }
+    let result = Tensor::try_empty(shape::bits_scalar("bitwise_or", self_, other)?)?;
+    if !result.is_meta() {
+        cpu::pointwise::bitwise_or_scalar(self_, other, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn bitwise_or_scalar_(
+    word: u32,
+    self_: &Tensor,
+    other: Scalar,
+) -> Result<()> {
+    if word & state::INNER != 0 {
+        return dispatch::call_inner(
+                Op::BITWISE_OR__SCALAR,
+                &[self_.into(), other.into()],
+            )
+            .map(drop);
+    }
+    let spec = shape::bits_scalar("bitwise_or_", self_, other)?;
+    inplace::write(
+        "bitwise_or_",
+        self_,
+        spec,
+        &[self_],
+        |out| cpu::pointwise::bitwise_or_scalar(self_, other, out),
+    )
+}
+
+pub(crate) fn bitwise_xor(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(Op::BITWISE_XOR_TENSOR, &[self_.into(), other.into()])?,
+        );
+    }
+    let result = Tensor::try_empty(shape::bits("bitwise_xor", self_, other)?)?;
+    if !result.is_meta() {
+        cpu::pointwise::bitwise_xor(self_, other, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn bitwise_xor_(word: u32, self_: &Tensor, other: &Tensor) -> Result<()> {
+    if word & state::INNER != 0 {
+        return dispatch::call_inner(
+                Op::BITWISE_XOR__TENSOR,
+                &[self_.into(), other.into()],
+            )
+            .map(drop);
+    }
+    let spec = shape::bits("bitwise_xor_", self_, other)?;
+    inplace::write(
+        "bitwise_xor_",
+        self_,
+        spec,
+        &[self_, other],
+        |out| cpu::pointwise::bitwise_xor(self_, other, out),
+    )
+}
+
+pub(crate) fn bitwise_xor_scalar(
+    word: u32,
+    self_: &Tensor,
+    other: Scalar,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(Op::BITWISE_XOR_SCALAR, &[self_.into(), other.into()])?,
+        );
+    }
+    let result = Tensor::try_empty(shape::bits_scalar("bitwise_xor", self_, other)?)?;
+    if !result.is_meta() {
+        cpu::pointwise::bitwise_xor_scalar(self_, other, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn bitwise_xor_scalar_(
+    word: u32,
+    self_: &Tensor,
+    other: Scalar,
+) -> Result<()> {
+    if word & state::INNER != 0 {
+        return dispatch::call_inner(
+                Op::BITWISE_XOR__SCALAR,
+                &[self_.into(), other.into()],
+            )
+            .map(drop);
+    }
+    let spec = shape::bits_scalar("bitwise_xor_", self_, other)?;
+    inplace::write(
+        "bitwise_xor_",
+        self_,
+        spec,
+        &[self_],
+        |out| cpu::pointwise::bitwise_xor_scalar(self_, other, out),
+    )
+}
+
+pub(crate) fn bitwise_left_shift(
+    word: u32,
+    self_: &Tensor,
+    other: &Tensor,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::BITWISE_LEFT_SHIFT_TENSOR,
+                &[self_.into(), other.into()],
+            )?,
+        );
+    }
+    let result = Tensor::try_empty(shape::shift("bitwise_left_shift", self_, other)?)?;
+    if !result.is_meta() {
+        cpu::pointwise::bitwise_left_shift(self_, other, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn bitwise_left_shift_(
+    word: u32,
+    self_: &Tensor,
+    other: &Tensor,
+) -> Result<()> {
+    if word & state::INNER != 0 {
+        return dispatch::call_inner(
+                Op::BITWISE_LEFT_SHIFT__TENSOR,
+                &[self_.into(), other.into()],
+            )
+            .map(drop);
+    }
+    let spec = shape::shift("bitwise_left_shift_", self_, other)?;
+    inplace::write(
+        "bitwise_left_shift_",
+        self_,
+        spec,
+        &[self_, other],
+        |out| cpu::pointwise::bitwise_left_shift(self_, other, out),
+    )
+}
+
+pub(crate) fn bitwise_left_shift_scalar(
+    word: u32,
+    self_: &Tensor,
+    other: Scalar,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::BITWISE_LEFT_SHIFT_TENSOR_SCALAR,
+                &[self_.into(), other.into()],
+            )?,
+        );
+    }
+    let result = Tensor::try_empty(
+        shape::shift_scalar("bitwise_left_shift", self_, other)?,
+    )?;
+    if !result.is_meta() {
+        cpu::pointwise::bitwise_left_shift_scalar(self_, other, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn bitwise_left_shift_scalar_(
+    word: u32,
+    self_: &Tensor,
+    other: Scalar,
+) -> Result<()> {
+    if word & state::INNER != 0 {
+        return dispatch::call_inner(
+                Op::BITWISE_LEFT_SHIFT__TENSOR_SCALAR,
+                &[self_.into(), other.into()],
+            )
+            .map(drop);
+    }
+    let spec = shape::shift_scalar("bitwise_left_shift_", self_, other)?;
+    inplace::write(
+        "bitwise_left_shift_",
+        self_,
+        spec,
+        &[self_],
+        |out| cpu::pointwise::bitwise_left_shift_scalar(self_, other, out),
+    )
+}
+
+pub(crate) fn bitwise_right_shift(
+    word: u32,
+    self_: &Tensor,
+    other: &Tensor,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::BITWISE_RIGHT_SHIFT_TENSOR,
+                &[self_.into(), other.into()],
+            )?,
+        );
+    }
+    let result = Tensor::try_empty(shape::shift("bitwise_right_shift", self_, other)?)?;
+    if !result.is_meta() {
+        cpu::pointwise::bitwise_right_shift(self_, other, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn bitwise_right_shift_(
+    word: u32,
+    self_: &Tensor,
+    other: &Tensor,
+) -> Result<()> {
+    if word & state::INNER != 0 {
+        return dispatch::call_inner(
+                Op::BITWISE_RIGHT_SHIFT__TENSOR,
+                &[self_.into(), other.into()],
+            )
+            .map(drop);
+    }
+    let spec = shape::shift("bitwise_right_shift_", self_, other)?;
+    inplace::write(
+        "bitwise_right_shift_",
+        self_,
+        spec,
+        &[self_, other],
+        |out| cpu::pointwise::bitwise_right_shift(self_, other, out),
+    )
+}
+
+pub(crate) fn bitwise_right_shift_scalar(
+    word: u32,
+    self_: &Tensor,
+    other: Scalar,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::BITWISE_RIGHT_SHIFT_TENSOR_SCALAR,
+                &[self_.into(), other.into()],
+            )?,
+        );
+    }
+    let result = Tensor::try_empty(
+        shape::shift_scalar("bitwise_right_shift", self_, other)?,
+    )?;
+    if !result.is_meta() {
+        cpu::pointwise::bitwise_right_shift_scalar(self_, other, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn bitwise_right_shift_scalar_(
+    word: u32,
+    self_: &Tensor,
+    other: Scalar,
+) -> Result<()> {
+    if word & state::INNER != 0 {
+        return dispatch::call_inner(
+                Op::BITWISE_RIGHT_SHIFT__TENSOR_SCALAR,
+                &[self_.into(), other.into()],
+            )
+            .map(drop);
+    }
+    let spec = shape::shift_scalar("bitwise_right_shift_", self_, other)?;
+    inplace::write(
+        "bitwise_right_shift_",
+        self_,
+        spec,
+        &[self_],
+        |out| cpu::pointwise::bitwise_right_shift_scalar(self_, other, out),
+    )
 }
 
 pub(crate) fn where_self(
@@ -996,6 +3472,1119 @@ pub(crate) fn where_self(
     )?;
     if !result.is_meta() {
         cpu::pointwise::where_self(condition, self_, other, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn where_self_out(
+    word: u32,
+    condition: &Tensor,
+    self_: &Tensor,
+    other: &Tensor,
+    out: &Tensor,
+) -> Result<()> {
+    if word & state::INNER != 0 {
+        return dispatch::call_inner(
+                Op::WHERE_SELF_OUT,
+                &[condition.into(), self_.into(), other.into(), out.into()],
+            )
+            .map(drop);
+    }
+    let spec = shape::where_self("where", condition, self_, other)?;
+    inplace::write_out(
+        "where",
+        out,
+        spec,
+        &[condition, self_, other],
+        |out| cpu::pointwise::where_self(condition, self_, other, out),
+    )
+}
+
+pub(crate) fn clamp(
+    word: u32,
+    self_: &Tensor,
+    min: Option<Scalar>,
+    max: Option<Scalar>,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(Op::CLAMP, &[self_.into(), min.into(), max.into()])?,
+        );
+    }
+    let result = Tensor::try_empty(shape::clamp("clamp", self_, min, max)?)?;
+    if !result.is_meta() {
+        cpu::pointwise::clamp(self_, min, max, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn clamp_(
+    word: u32,
+    self_: &Tensor,
+    min: Option<Scalar>,
+    max: Option<Scalar>,
+) -> Result<()> {
+    if word & state::INNER != 0 {
+        return dispatch::call_inner(Op::CLAMP_, &[self_.into(), min.into(), max.into()])
+            .map(drop);
+    }
+    let spec = shape::clamp("clamp_", self_, min, max)?;
+    inplace::write(
+        "clamp_",
+        self_,
+        spec,
+        &[self_],
+        |out| cpu::pointwise::clamp(self_, min, max, out),
+    )
+}
+
+pub(crate) fn clamp_tensor(
+    word: u32,
+    self_: &Tensor,
+    min: Option<&Tensor>,
+    max: Option<&Tensor>,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::CLAMP_TENSOR,
+                &[self_.into(), min.into(), max.into()],
+            )?,
+        );
+    }
+    let result = Tensor::try_empty(shape::clamp_tensor("clamp", self_, min, max)?)?;
+    if !result.is_meta() {
+        cpu::pointwise::clamp_tensor(self_, min, max, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn clamp_tensor_(
+    word: u32,
+    self_: &Tensor,
+    min: Option<&Tensor>,
+    max: Option<&Tensor>,
+) -> Result<()> {
+    if word & state::INNER != 0 {
+        return dispatch::call_inner(
+                Op::CLAMP__TENSOR,
+                &[self_.into(), min.into(), max.into()],
+            )
+            .map(drop);
+    }
+    let spec = shape::clamp_tensor("clamp_", self_, min, max)?;
+    inplace::write(
+        "clamp_",
+        self_,
+        spec,
+        &std::iter::empty::<&Tensor>()
+            .chain([self_])
+            .chain(min)
+            .chain(max)
+            .collect::<Vec<_>>(),
+        |out| cpu::pointwise::clamp_tensor(self_, min, max, out),
+    )
+}
+
+pub(crate) fn clamp_min(word: u32, self_: &Tensor, min: Scalar) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(Op::CLAMP_MIN, &[self_.into(), min.into()])?,
+        );
+    }
+    let result = Tensor::try_empty(
+        shape::with_scalar_no_bool("clamp_min", self_, min)?,
+    )?;
+    if !result.is_meta() {
+        cpu::pointwise::clamp_min(self_, min, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn clamp_min_(word: u32, self_: &Tensor, min: Scalar) -> Result<()> {
+    if word & state::INNER != 0 {
+        return dispatch::call_inner(Op::CLAMP_MIN_, &[self_.into(), min.into()])
+            .map(drop);
+    }
+    let spec = shape::with_scalar_no_bool("clamp_min_", self_, min)?;
+    inplace::write(
+        "clamp_min_",
+        self_,
+        spec,
+        &[self_],
+        |out| cpu::pointwise::clamp_min(self_, min, out),
+    )
+}
+
+pub(crate) fn clamp_max(word: u32, self_: &Tensor, max: Scalar) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(Op::CLAMP_MAX, &[self_.into(), max.into()])?,
+        );
+    }
+    let result = Tensor::try_empty(
+        shape::with_scalar_no_bool("clamp_max", self_, max)?,
+    )?;
+    if !result.is_meta() {
+        cpu::pointwise::clamp_max(self_, max, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn clamp_max_(word: u32, self_: &Tensor, max: Scalar) -> Result<()> {
+    if word & state::INNER != 0 {
+        return dispatch::call_inner(Op::CLAMP_MAX_, &[self_.into(), max.into()])
+            .map(drop);
+    }
+    let spec = shape::with_scalar_no_bool("clamp_max_", self_, max)?;
+    inplace::write(
+        "clamp_max_",
+        self_,
+        spec,
+        &[self_],
+        |out| cpu::pointwise::clamp_max(self_, max, out),
+    )
+}
+
+pub(crate) fn clamp_min_tensor(
+    word: u32,
+    self_: &Tensor,
+    min: &Tensor,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(Op::CLAMP_MIN_TENSOR, &[self_.into(), min.into()])?,
+        );
+    }
+    let result = Tensor::try_empty(shape::binary("clamp_min", self_, min)?)?;
+    if !result.is_meta() {
+        cpu::pointwise::maximum(self_, min, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn clamp_min_tensor_(word: u32, self_: &Tensor, min: &Tensor) -> Result<()> {
+    if word & state::INNER != 0 {
+        return dispatch::call_inner(Op::CLAMP_MIN__TENSOR, &[self_.into(), min.into()])
+            .map(drop);
+    }
+    let spec = shape::binary("clamp_min_", self_, min)?;
+    inplace::write(
+        "clamp_min_",
+        self_,
+        spec,
+        &[self_, min],
+        |out| cpu::pointwise::maximum(self_, min, out),
+    )
+}
+
+pub(crate) fn clamp_max_tensor(
+    word: u32,
+    self_: &Tensor,
+    max: &Tensor,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(Op::CLAMP_MAX_TENSOR, &[self_.into(), max.into()])?,
+        );
+    }
+    let result = Tensor::try_empty(shape::binary("clamp_max", self_, max)?)?;
+    if !result.is_meta() {
+        cpu::pointwise::minimum(self_, max, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn clamp_max_tensor_(word: u32, self_: &Tensor, max: &Tensor) -> Result<()> {
+    if word & state::INNER != 0 {
+        return dispatch::call_inner(Op::CLAMP_MAX__TENSOR, &[self_.into(), max.into()])
+            .map(drop);
+    }
+    let spec = shape::binary("clamp_max_", self_, max)?;
+    inplace::write(
+        "clamp_max_",
+        self_,
+        spec,
+        &[self_, max],
+        |out| cpu::pointwise::minimum(self_, max, out),
+    )
+}
+
+pub(crate) fn relu(word: u32, self_: &Tensor) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(dispatch::call_inner(Op::RELU, &[self_.into()])?);
+    }
+    let result = Tensor::try_empty(shape::unary_no_bool("relu", self_)?)?;
+    if !result.is_meta() {
+        cpu::activations::relu(self_, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn relu_(word: u32, self_: &Tensor) -> Result<()> {
+    if word & state::INNER != 0 {
+        return dispatch::call_inner(Op::RELU_, &[self_.into()]).map(drop);
+    }
+    let spec = shape::unary_no_bool("relu_", self_)?;
+    inplace::write(
+        "relu_",
+        self_,
+        spec,
+        &[self_],
+        |out| cpu::activations::relu(self_, out),
+    )
+}
+
+pub(crate) fn silu(word: u32, self_: &Tensor) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(dispatch::call_inner(Op::SILU, &[self_.into()])?);
+    }
+    let result = Tensor::try_empty(shape::unary_floating("silu", self_)?)?;
+    if !result.is_meta() {
+        cpu::activations::silu(self_, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn silu_(word: u32, self_: &Tensor) -> Result<()> {
+    if word & state::INNER != 0 {
+        return dispatch::call_inner(Op::SILU_, &[self_.into()]).map(drop);
+    }
+    let spec = shape::unary_floating("silu_", self_)?;
+    inplace::write(
+        "silu_",
+        self_,
+        spec,
+        &[self_],
+        |out| cpu::activations::silu(self_, out),
+    )
+}
+
+pub(crate) fn mish(word: u32, self_: &Tensor) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(dispatch::call_inner(Op::MISH, &[self_.into()])?);
+    }
+    let result = Tensor::try_empty(shape::unary_floating("mish", self_)?)?;
+    if !result.is_meta() {
+        cpu::activations::mish(self_, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn mish_(word: u32, self_: &Tensor) -> Result<()> {
+    if word & state::INNER != 0 {
+        return dispatch::call_inner(Op::MISH_, &[self_.into()]).map(drop);
+    }
+    let spec = shape::unary_floating("mish_", self_)?;
+    inplace::write(
+        "mish_",
+        self_,
+        spec,
+        &[self_],
+        |out| cpu::activations::mish(self_, out),
+    )
+}
+
+pub(crate) fn hardsigmoid(word: u32, self_: &Tensor) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(Op::HARDSIGMOID, &[self_.into()])?,
+        );
+    }
+    let result = Tensor::try_empty(shape::unary_floating("hardsigmoid", self_)?)?;
+    if !result.is_meta() {
+        cpu::activations::hardsigmoid(self_, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn hardsigmoid_(word: u32, self_: &Tensor) -> Result<()> {
+    if word & state::INNER != 0 {
+        return dispatch::call_inner(Op::HARDSIGMOID_, &[self_.into()]).map(drop);
+    }
+    let spec = shape::unary_floating("hardsigmoid_", self_)?;
+    inplace::write(
+        "hardsigmoid_",
+        self_,
+        spec,
+        &[self_],
+        |out| cpu::activations::hardsigmoid(self_, out),
+    )
+}
+
+pub(crate) fn hardswish(word: u32, self_: &Tensor) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(Op::HARDSWISH, &[self_.into()])?,
+        );
+    }
+    let result = Tensor::try_empty(shape::unary_floating("hardswish", self_)?)?;
+    if !result.is_meta() {
+        cpu::activations::hardswish(self_, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn hardswish_(word: u32, self_: &Tensor) -> Result<()> {
+    if word & state::INNER != 0 {
+        return dispatch::call_inner(Op::HARDSWISH_, &[self_.into()]).map(drop);
+    }
+    let spec = shape::unary_floating("hardswish_", self_)?;
+    inplace::write(
+        "hardswish_",
+        self_,
+        spec,
+        &[self_],
+        |out| cpu::activations::hardswish(self_, out),
+    )
+}
+
+pub(crate) fn gelu(word: u32, self_: &Tensor, approximate: &str) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(Op::GELU, &[self_.into(), approximate.into()])?,
+        );
+    }
+    let result = Tensor::try_empty(shape::gelu("gelu", self_, approximate)?)?;
+    if !result.is_meta() {
+        cpu::activations::gelu(self_, approximate, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn gelu_(word: u32, self_: &Tensor, approximate: &str) -> Result<()> {
+    if word & state::INNER != 0 {
+        return dispatch::call_inner(Op::GELU_, &[self_.into(), approximate.into()])
+            .map(drop);
+    }
+    let spec = shape::gelu("gelu_", self_, approximate)?;
+    inplace::write(
+        "gelu_",
+        self_,
+        spec,
+        &[self_],
+        |out| cpu::activations::gelu(self_, approximate, out),
+    )
+}
+
+pub(crate) fn log_sigmoid_forward(
+    word: u32,
+    self_: &Tensor,
+) -> Result<(Tensor, Tensor)> {
+    if word & state::INNER != 0 {
+        return dispatch::tensors(
+                dispatch::call_inner(Op::LOG_SIGMOID_FORWARD, &[self_.into()])?,
+            )
+            .map(|[output, buffer]| (output, buffer));
+    }
+    let (spec0, spec1) = shape::log_sigmoid_forward("log_sigmoid_forward", self_)?;
+    let output = Tensor::try_empty(spec0)?;
+    let buffer = Tensor::try_empty(spec1)?;
+    if !output.is_meta() {
+        cpu::activations::log_sigmoid_forward(self_, &output, &buffer)?;
+    }
+    Ok((output, buffer))
+}
+
+pub(crate) fn softplus(
+    word: u32,
+    self_: &Tensor,
+    beta: Scalar,
+    threshold: Scalar,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::SOFTPLUS,
+                &[self_.into(), beta.into(), threshold.into()],
+            )?,
+        );
+    }
+    let result = Tensor::try_empty(
+        shape::floating2("softplus", self_, beta, threshold)?,
+    )?;
+    if !result.is_meta() {
+        cpu::activations::softplus(self_, beta, threshold, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn elu(
+    word: u32,
+    self_: &Tensor,
+    alpha: Scalar,
+    scale: Scalar,
+    input_scale: Scalar,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::ELU,
+                &[self_.into(), alpha.into(), scale.into(), input_scale.into()],
+            )?,
+        );
+    }
+    let result = Tensor::try_empty(
+        shape::elu("elu", self_, alpha, scale, input_scale)?,
+    )?;
+    if !result.is_meta() {
+        cpu::activations::elu(self_, alpha, scale, input_scale, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn elu_(
+    word: u32,
+    self_: &Tensor,
+    alpha: Scalar,
+    scale: Scalar,
+    input_scale: Scalar,
+) -> Result<()> {
+    if word & state::INNER != 0 {
+        return dispatch::call_inner(
+                Op::ELU_,
+                &[self_.into(), alpha.into(), scale.into(), input_scale.into()],
+            )
+            .map(drop);
+    }
+    let spec = shape::elu("elu_", self_, alpha, scale, input_scale)?;
+    inplace::write(
+        "elu_",
+        self_,
+        spec,
+        &[self_],
+        |out| cpu::activations::elu(self_, alpha, scale, input_scale, out),
+    )
+}
+
+pub(crate) fn celu(word: u32, self_: &Tensor, alpha: Scalar) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(Op::CELU, &[self_.into(), alpha.into()])?,
+        );
+    }
+    let result = Tensor::try_empty(shape::celu("celu", self_, alpha)?)?;
+    if !result.is_meta() {
+        cpu::activations::celu(self_, alpha, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn celu_(word: u32, self_: &Tensor, alpha: Scalar) -> Result<()> {
+    if word & state::INNER != 0 {
+        return dispatch::call_inner(Op::CELU_, &[self_.into(), alpha.into()]).map(drop);
+    }
+    let spec = shape::celu("celu_", self_, alpha)?;
+    inplace::write(
+        "celu_",
+        self_,
+        spec,
+        &[self_],
+        |out| cpu::activations::celu(self_, alpha, out),
+    )
+}
+
+pub(crate) fn leaky_relu(
+    word: u32,
+    self_: &Tensor,
+    negative_slope: Scalar,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(Op::LEAKY_RELU, &[self_.into(), negative_slope.into()])?,
+        );
+    }
+    let result = Tensor::try_empty(
+        shape::floating1("leaky_relu", self_, negative_slope)?,
+    )?;
+    if !result.is_meta() {
+        cpu::activations::leaky_relu(self_, negative_slope, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn leaky_relu_(
+    word: u32,
+    self_: &Tensor,
+    negative_slope: Scalar,
+) -> Result<()> {
+    if word & state::INNER != 0 {
+        return dispatch::call_inner(
+                Op::LEAKY_RELU_,
+                &[self_.into(), negative_slope.into()],
+            )
+            .map(drop);
+    }
+    let spec = shape::floating1("leaky_relu_", self_, negative_slope)?;
+    inplace::write(
+        "leaky_relu_",
+        self_,
+        spec,
+        &[self_],
+        |out| cpu::activations::leaky_relu(self_, negative_slope, out),
+    )
+}
+
+pub(crate) fn hardtanh(
+    word: u32,
+    self_: &Tensor,
+    min_val: Scalar,
+    max_val: Scalar,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::HARDTANH,
+                &[self_.into(), min_val.into(), max_val.into()],
+            )?,
+        );
+    }
+    let result = Tensor::try_empty(
+        shape::hardtanh("hardtanh", self_, min_val, max_val)?,
+    )?;
+    if !result.is_meta() {
+        cpu::activations::hardtanh(self_, min_val, max_val, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn hardtanh_(
+    word: u32,
+    self_: &Tensor,
+    min_val: Scalar,
+    max_val: Scalar,
+) -> Result<()> {
+    if word & state::INNER != 0 {
+        return dispatch::call_inner(
+                Op::HARDTANH_,
+                &[self_.into(), min_val.into(), max_val.into()],
+            )
+            .map(drop);
+    }
+    let spec = shape::hardtanh("hardtanh_", self_, min_val, max_val)?;
+    inplace::write(
+        "hardtanh_",
+        self_,
+        spec,
+        &[self_],
+        |out| cpu::activations::hardtanh(self_, min_val, max_val, out),
+    )
+}
+
+pub(crate) fn hardshrink(word: u32, self_: &Tensor, lambd: Scalar) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(Op::HARDSHRINK, &[self_.into(), lambd.into()])?,
+        );
+    }
+    let result = Tensor::try_empty(shape::floating1("hardshrink", self_, lambd)?)?;
+    if !result.is_meta() {
+        cpu::activations::hardshrink(self_, lambd, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn softshrink(word: u32, self_: &Tensor, lambd: Scalar) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(Op::SOFTSHRINK, &[self_.into(), lambd.into()])?,
+        );
+    }
+    let result = Tensor::try_empty(shape::floating1("softshrink", self_, lambd)?)?;
+    if !result.is_meta() {
+        cpu::activations::softshrink(self_, lambd, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn threshold(
+    word: u32,
+    self_: &Tensor,
+    threshold: Scalar,
+    value: Scalar,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::THRESHOLD,
+                &[self_.into(), threshold.into(), value.into()],
+            )?,
+        );
+    }
+    let result = Tensor::try_empty(
+        shape::threshold("threshold", self_, threshold, value)?,
+    )?;
+    if !result.is_meta() {
+        cpu::activations::threshold(self_, threshold, value, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn threshold_(
+    word: u32,
+    self_: &Tensor,
+    threshold: Scalar,
+    value: Scalar,
+) -> Result<()> {
+    if word & state::INNER != 0 {
+        return dispatch::call_inner(
+                Op::THRESHOLD_,
+                &[self_.into(), threshold.into(), value.into()],
+            )
+            .map(drop);
+    }
+    let spec = shape::threshold("threshold_", self_, threshold, value)?;
+    inplace::write(
+        "threshold_",
+        self_,
+        spec,
+        &[self_],
+        |out| cpu::activations::threshold(self_, threshold, value, out),
+    )
+}
+
+pub(crate) fn prelu_kernel(
+    word: u32,
+    self_: &Tensor,
+    weight: &Tensor,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(Op::_PRELU_KERNEL, &[self_.into(), weight.into()])?,
+        );
+    }
+    let result = Tensor::try_empty(
+        shape::prelu_kernel("_prelu_kernel", self_, weight)?,
+    )?;
+    if !result.is_meta() {
+        cpu::activations::prelu_kernel(self_, weight, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn glu(word: u32, self_: &Tensor, dim: i64) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(Op::GLU, &[self_.into(), dim.into()])?,
+        );
+    }
+    let result = Tensor::try_empty(shape::glu("glu", self_, dim)?)?;
+    if !result.is_meta() {
+        cpu::activations::glu(self_, dim, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn threshold_backward(
+    word: u32,
+    grad_output: &Tensor,
+    self_: &Tensor,
+    threshold: Scalar,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::THRESHOLD_BACKWARD,
+                &[grad_output.into(), self_.into(), threshold.into()],
+            )?,
+        );
+    }
+    let result = Tensor::try_empty(
+        shape::threshold_backward("threshold_backward", grad_output, self_, threshold)?,
+    )?;
+    if !result.is_meta() {
+        cpu::activations::threshold_backward(grad_output, self_, threshold, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn tanh_backward(
+    word: u32,
+    grad_output: &Tensor,
+    output: &Tensor,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::TANH_BACKWARD,
+                &[grad_output.into(), output.into()],
+            )?,
+        );
+    }
+    let result = Tensor::try_empty(
+        shape::binary_floating("tanh_backward", grad_output, output)?,
+    )?;
+    if !result.is_meta() {
+        cpu::activations::tanh_backward(grad_output, output, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn sigmoid_backward(
+    word: u32,
+    grad_output: &Tensor,
+    output: &Tensor,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::SIGMOID_BACKWARD,
+                &[grad_output.into(), output.into()],
+            )?,
+        );
+    }
+    let result = Tensor::try_empty(
+        shape::binary_floating("sigmoid_backward", grad_output, output)?,
+    )?;
+    if !result.is_meta() {
+        cpu::activations::sigmoid_backward(grad_output, output, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn silu_backward(
+    word: u32,
+    grad_output: &Tensor,
+    self_: &Tensor,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(Op::SILU_BACKWARD, &[grad_output.into(), self_.into()])?,
+        );
+    }
+    let result = Tensor::try_empty(
+        shape::binary_floating("silu_backward", grad_output, self_)?,
+    )?;
+    if !result.is_meta() {
+        cpu::activations::silu_backward(grad_output, self_, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn mish_backward(
+    word: u32,
+    grad_output: &Tensor,
+    self_: &Tensor,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(Op::MISH_BACKWARD, &[grad_output.into(), self_.into()])?,
+        );
+    }
+    let result = Tensor::try_empty(
+        shape::binary_floating("mish_backward", grad_output, self_)?,
+    )?;
+    if !result.is_meta() {
+        cpu::activations::mish_backward(grad_output, self_, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn hardswish_backward(
+    word: u32,
+    grad_output: &Tensor,
+    self_: &Tensor,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::HARDSWISH_BACKWARD,
+                &[grad_output.into(), self_.into()],
+            )?,
+        );
+    }
+    let result = Tensor::try_empty(
+        shape::binary_floating("hardswish_backward", grad_output, self_)?,
+    )?;
+    if !result.is_meta() {
+        cpu::activations::hardswish_backward(grad_output, self_, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn hardsigmoid_backward(
+    word: u32,
+    grad_output: &Tensor,
+    self_: &Tensor,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::HARDSIGMOID_BACKWARD,
+                &[grad_output.into(), self_.into()],
+            )?,
+        );
+    }
+    let result = Tensor::try_empty(
+        shape::binary_floating("hardsigmoid_backward", grad_output, self_)?,
+    )?;
+    if !result.is_meta() {
+        cpu::activations::hardsigmoid_backward(grad_output, self_, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn gelu_backward(
+    word: u32,
+    grad_output: &Tensor,
+    self_: &Tensor,
+    approximate: &str,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::GELU_BACKWARD,
+                &[grad_output.into(), self_.into(), approximate.into()],
+            )?,
+        );
+    }
+    let result = Tensor::try_empty(
+        shape::gelu_backward("gelu_backward", grad_output, self_, approximate)?,
+    )?;
+    if !result.is_meta() {
+        cpu::activations::gelu_backward(grad_output, self_, approximate, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn elu_backward(
+    word: u32,
+    grad_output: &Tensor,
+    alpha: Scalar,
+    scale: Scalar,
+    input_scale: Scalar,
+    is_result: bool,
+    self_or_result: &Tensor,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::ELU_BACKWARD,
+                &[
+                    grad_output.into(),
+                    alpha.into(),
+                    scale.into(),
+                    input_scale.into(),
+                    is_result.into(),
+                    self_or_result.into(),
+                ],
+            )?,
+        );
+    }
+    let result = Tensor::try_empty(
+        shape::elu_backward(
+            "elu_backward",
+            grad_output,
+            alpha,
+            scale,
+            input_scale,
+            is_result,
+            self_or_result,
+        )?,
+    )?;
+    if !result.is_meta() {
+        cpu::activations::elu_backward(
+            grad_output,
+            alpha,
+            scale,
+            input_scale,
+            is_result,
+            self_or_result,
+            &result,
+        )?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn leaky_relu_backward(
+    word: u32,
+    grad_output: &Tensor,
+    self_: &Tensor,
+    negative_slope: Scalar,
+    self_is_result: bool,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::LEAKY_RELU_BACKWARD,
+                &[
+                    grad_output.into(),
+                    self_.into(),
+                    negative_slope.into(),
+                    self_is_result.into(),
+                ],
+            )?,
+        );
+    }
+    let result = Tensor::try_empty(
+        shape::leaky_relu_backward(
+            "leaky_relu_backward",
+            grad_output,
+            self_,
+            negative_slope,
+            self_is_result,
+        )?,
+    )?;
+    if !result.is_meta() {
+        cpu::activations::leaky_relu_backward(
+            grad_output,
+            self_,
+            negative_slope,
+            self_is_result,
+            &result,
+        )?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn hardtanh_backward(
+    word: u32,
+    grad_output: &Tensor,
+    self_: &Tensor,
+    min_val: Scalar,
+    max_val: Scalar,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::HARDTANH_BACKWARD,
+                &[grad_output.into(), self_.into(), min_val.into(), max_val.into()],
+            )?,
+        );
+    }
+    let result = Tensor::try_empty(
+        shape::backward2("hardtanh_backward", grad_output, self_, min_val, max_val)?,
+    )?;
+    if !result.is_meta() {
+        cpu::activations::hardtanh_backward(
+            grad_output,
+            self_,
+            min_val,
+            max_val,
+            &result,
+        )?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn softplus_backward(
+    word: u32,
+    grad_output: &Tensor,
+    self_: &Tensor,
+    beta: Scalar,
+    threshold: Scalar,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::SOFTPLUS_BACKWARD,
+                &[grad_output.into(), self_.into(), beta.into(), threshold.into()],
+            )?,
+        );
+    }
+    let result = Tensor::try_empty(
+        shape::backward2("softplus_backward", grad_output, self_, beta, threshold)?,
+    )?;
+    if !result.is_meta() {
+        cpu::activations::softplus_backward(
+            grad_output,
+            self_,
+            beta,
+            threshold,
+            &result,
+        )?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn hardshrink_backward(
+    word: u32,
+    grad_out: &Tensor,
+    self_: &Tensor,
+    lambd: Scalar,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::HARDSHRINK_BACKWARD,
+                &[grad_out.into(), self_.into(), lambd.into()],
+            )?,
+        );
+    }
+    let result = Tensor::try_empty(
+        shape::backward1("hardshrink_backward", grad_out, self_, lambd)?,
+    )?;
+    if !result.is_meta() {
+        cpu::activations::shrink_backward(grad_out, self_, lambd, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn softshrink_backward(
+    word: u32,
+    grad_output: &Tensor,
+    self_: &Tensor,
+    lambd: Scalar,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::SOFTSHRINK_BACKWARD,
+                &[grad_output.into(), self_.into(), lambd.into()],
+            )?,
+        );
+    }
+    let result = Tensor::try_empty(
+        shape::backward1("softshrink_backward", grad_output, self_, lambd)?,
+    )?;
+    if !result.is_meta() {
+        cpu::activations::shrink_backward(grad_output, self_, lambd, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn log_sigmoid_backward(
+    word: u32,
+    grad_output: &Tensor,
+    self_: &Tensor,
+    buffer: &Tensor,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::LOG_SIGMOID_BACKWARD,
+                &[grad_output.into(), self_.into(), buffer.into()],
+            )?,
+        );
+    }
+    let result = Tensor::try_empty(
+        shape::log_sigmoid_backward("log_sigmoid_backward", grad_output, self_, buffer)?,
+    )?;
+    if !result.is_meta() {
+        cpu::activations::log_sigmoid_backward(grad_output, self_, buffer, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn glu_backward(
+    word: u32,
+    grad_output: &Tensor,
+    self_: &Tensor,
+    dim: i64,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::GLU_BACKWARD,
+                &[grad_output.into(), self_.into(), dim.into()],
+            )?,
+        );
+    }
+    let result = Tensor::try_empty(
+        shape::glu_backward("glu_backward", grad_output, self_, dim)?,
+    )?;
+    if !result.is_meta() {
+        cpu::activations::glu_backward(grad_output, self_, dim, &result)?;
     }
     Ok(result)
 }

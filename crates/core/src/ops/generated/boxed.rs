@@ -265,6 +265,105 @@ pub(super) fn div_scalar_(a: &Args<'_>, below: bool) -> Result<Outputs> {
     Ok(smallvec![self_.into()])
 }
 
+pub(super) fn div_mode(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let other = a.tensor(1, "other")?;
+    let rounding_mode = a.opt_str(2, "rounding_mode")?;
+    let result = if below {
+        inner::div_mode(0, self_, other, rounding_mode)?
+    } else {
+        functions::div_mode(self_, other, rounding_mode)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn div_mode_(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let other = a.tensor(1, "other")?;
+    let rounding_mode = a.opt_str(2, "rounding_mode")?;
+    if below {
+        inner::div_mode_(0, self_, other, rounding_mode)?
+    } else {
+        functions::div_mode_(self_, other, rounding_mode)?;
+    }
+    Ok(smallvec![self_.into()])
+}
+
+pub(super) fn div_scalar_mode(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let other = a.scalar(1, "other")?;
+    let rounding_mode = a.opt_str(2, "rounding_mode")?;
+    let result = if below {
+        inner::div_scalar_mode(0, self_, other, rounding_mode)?
+    } else {
+        functions::div_scalar_mode(self_, other, rounding_mode)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn div_scalar_mode_(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let other = a.scalar(1, "other")?;
+    let rounding_mode = a.opt_str(2, "rounding_mode")?;
+    if below {
+        inner::div_scalar_mode_(0, self_, other, rounding_mode)?
+    } else {
+        functions::div_scalar_mode_(self_, other, rounding_mode)?;
+    }
+    Ok(smallvec![self_.into()])
+}
+
+pub(super) fn true_divide(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let other = a.tensor(1, "other")?;
+    let result = functions::true_divide(self_, other)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn floor_divide(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let other = a.tensor(1, "other")?;
+    let result = if below {
+        inner::floor_divide(0, self_, other)?
+    } else {
+        functions::floor_divide(self_, other)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn floor_divide_(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let other = a.tensor(1, "other")?;
+    if below {
+        inner::floor_divide_(0, self_, other)?
+    } else {
+        functions::floor_divide_(self_, other)?;
+    }
+    Ok(smallvec![self_.into()])
+}
+
+pub(super) fn floor_divide_scalar(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let other = a.scalar(1, "other")?;
+    let result = if below {
+        inner::floor_divide_scalar(0, self_, other)?
+    } else {
+        functions::floor_divide_scalar(self_, other)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn floor_divide_scalar_(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let other = a.scalar(1, "other")?;
+    if below {
+        inner::floor_divide_scalar_(0, self_, other)?
+    } else {
+        functions::floor_divide_scalar_(self_, other)?;
+    }
+    Ok(smallvec![self_.into()])
+}
+
 pub(super) fn remainder(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let other = a.tensor(1, "other")?;
@@ -283,6 +382,530 @@ pub(super) fn remainder_(a: &Args<'_>, below: bool) -> Result<Outputs> {
         inner::remainder_(0, self_, other)?
     } else {
         functions::remainder_(self_, other)?;
+    }
+    Ok(smallvec![self_.into()])
+}
+
+pub(super) fn remainder_scalar(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let other = a.scalar(1, "other")?;
+    let result = if below {
+        inner::remainder_scalar(0, self_, other)?
+    } else {
+        functions::remainder_scalar(self_, other)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn remainder_scalar_(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let other = a.scalar(1, "other")?;
+    if below {
+        inner::remainder_scalar_(0, self_, other)?
+    } else {
+        functions::remainder_scalar_(self_, other)?;
+    }
+    Ok(smallvec![self_.into()])
+}
+
+pub(super) fn scalar_remainder(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.scalar(0, "self")?;
+    let other = a.tensor(1, "other")?;
+    let result = if below {
+        inner::scalar_remainder(0, self_, other)?
+    } else {
+        functions::scalar_remainder(self_, other)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn fmod(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let other = a.tensor(1, "other")?;
+    let result = if below {
+        inner::fmod(0, self_, other)?
+    } else {
+        functions::fmod(self_, other)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn fmod_(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let other = a.tensor(1, "other")?;
+    if below {
+        inner::fmod_(0, self_, other)?
+    } else {
+        functions::fmod_(self_, other)?;
+    }
+    Ok(smallvec![self_.into()])
+}
+
+pub(super) fn fmod_scalar(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let other = a.scalar(1, "other")?;
+    let result = if below {
+        inner::fmod_scalar(0, self_, other)?
+    } else {
+        functions::fmod_scalar(self_, other)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn fmod_scalar_(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let other = a.scalar(1, "other")?;
+    if below {
+        inner::fmod_scalar_(0, self_, other)?
+    } else {
+        functions::fmod_scalar_(self_, other)?;
+    }
+    Ok(smallvec![self_.into()])
+}
+
+pub(super) fn pow(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let exponent = a.tensor(1, "exponent")?;
+    let result = if below {
+        inner::pow(0, self_, exponent)?
+    } else {
+        functions::pow(self_, exponent)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn pow_(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let exponent = a.tensor(1, "exponent")?;
+    if below {
+        inner::pow_(0, self_, exponent)?
+    } else {
+        functions::pow_(self_, exponent)?;
+    }
+    Ok(smallvec![self_.into()])
+}
+
+pub(super) fn pow_scalar(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let exponent = a.scalar(1, "exponent")?;
+    let result = if below {
+        inner::pow_scalar(0, self_, exponent)?
+    } else {
+        functions::pow_scalar(self_, exponent)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn pow_scalar_(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let exponent = a.scalar(1, "exponent")?;
+    if below {
+        inner::pow_scalar_(0, self_, exponent)?
+    } else {
+        functions::pow_scalar_(self_, exponent)?;
+    }
+    Ok(smallvec![self_.into()])
+}
+
+pub(super) fn scalar_pow(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.scalar(0, "self")?;
+    let exponent = a.tensor(1, "exponent")?;
+    let result = if below {
+        inner::scalar_pow(0, self_, exponent)?
+    } else {
+        functions::scalar_pow(self_, exponent)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn square(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let result = functions::square(self_)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn square_(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    functions::square_(self_)?;
+    Ok(smallvec![self_.into()])
+}
+
+pub(super) fn addcmul(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let tensor1 = a.tensor(1, "tensor1")?;
+    let tensor2 = a.tensor(2, "tensor2")?;
+    let value = if a.is_none(3) { Scalar::Int(1) } else { a.scalar(3, "value")? };
+    let result = if below {
+        inner::addcmul(0, self_, tensor1, tensor2, value)?
+    } else {
+        functions::addcmul(self_, tensor1, tensor2, value)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn addcmul_(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let tensor1 = a.tensor(1, "tensor1")?;
+    let tensor2 = a.tensor(2, "tensor2")?;
+    let value = if a.is_none(3) { Scalar::Int(1) } else { a.scalar(3, "value")? };
+    if below {
+        inner::addcmul_(0, self_, tensor1, tensor2, value)?
+    } else {
+        functions::addcmul_(self_, tensor1, tensor2, value)?;
+    }
+    Ok(smallvec![self_.into()])
+}
+
+pub(super) fn addcdiv(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let tensor1 = a.tensor(1, "tensor1")?;
+    let tensor2 = a.tensor(2, "tensor2")?;
+    let value = if a.is_none(3) { Scalar::Int(1) } else { a.scalar(3, "value")? };
+    let result = if below {
+        inner::addcdiv(0, self_, tensor1, tensor2, value)?
+    } else {
+        functions::addcdiv(self_, tensor1, tensor2, value)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn addcdiv_(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let tensor1 = a.tensor(1, "tensor1")?;
+    let tensor2 = a.tensor(2, "tensor2")?;
+    let value = if a.is_none(3) { Scalar::Int(1) } else { a.scalar(3, "value")? };
+    if below {
+        inner::addcdiv_(0, self_, tensor1, tensor2, value)?
+    } else {
+        functions::addcdiv_(self_, tensor1, tensor2, value)?;
+    }
+    Ok(smallvec![self_.into()])
+}
+
+pub(super) fn lerp_scalar(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let end = a.tensor(1, "end")?;
+    let weight = a.scalar(2, "weight")?;
+    let result = if below {
+        inner::lerp_scalar(0, self_, end, weight)?
+    } else {
+        functions::lerp_scalar(self_, end, weight)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn lerp_scalar_(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let end = a.tensor(1, "end")?;
+    let weight = a.scalar(2, "weight")?;
+    if below {
+        inner::lerp_scalar_(0, self_, end, weight)?
+    } else {
+        functions::lerp_scalar_(self_, end, weight)?;
+    }
+    Ok(smallvec![self_.into()])
+}
+
+pub(super) fn lerp(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let end = a.tensor(1, "end")?;
+    let weight = a.tensor(2, "weight")?;
+    let result = if below {
+        inner::lerp(0, self_, end, weight)?
+    } else {
+        functions::lerp(self_, end, weight)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn lerp_(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let end = a.tensor(1, "end")?;
+    let weight = a.tensor(2, "weight")?;
+    if below {
+        inner::lerp_(0, self_, end, weight)?
+    } else {
+        functions::lerp_(self_, end, weight)?;
+    }
+    Ok(smallvec![self_.into()])
+}
+
+pub(super) fn ldexp(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let other = a.tensor(1, "other")?;
+    let result = if below {
+        inner::ldexp(0, self_, other)?
+    } else {
+        functions::ldexp(self_, other)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn maximum(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let other = a.tensor(1, "other")?;
+    let result = if below {
+        inner::maximum(0, self_, other)?
+    } else {
+        functions::maximum(self_, other)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn maximum_out(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let other = a.tensor(1, "other")?;
+    let out = a.tensor(2, "out")?;
+    if below {
+        inner::maximum_out(0, self_, other, out)?
+    } else {
+        functions::maximum_out(self_, other, out)?;
+    }
+    Ok(smallvec![out.into()])
+}
+
+pub(super) fn minimum(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let other = a.tensor(1, "other")?;
+    let result = if below {
+        inner::minimum(0, self_, other)?
+    } else {
+        functions::minimum(self_, other)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn minimum_out(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let other = a.tensor(1, "other")?;
+    let out = a.tensor(2, "out")?;
+    if below {
+        inner::minimum_out(0, self_, other, out)?
+    } else {
+        functions::minimum_out(self_, other, out)?;
+    }
+    Ok(smallvec![out.into()])
+}
+
+pub(super) fn fmax(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let other = a.tensor(1, "other")?;
+    let result = if below {
+        inner::fmax(0, self_, other)?
+    } else {
+        functions::fmax(self_, other)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn fmin(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let other = a.tensor(1, "other")?;
+    let result = if below {
+        inner::fmin(0, self_, other)?
+    } else {
+        functions::fmin(self_, other)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn max_other(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let other = a.tensor(1, "other")?;
+    let result = functions::max_other(self_, other)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn min_other(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let other = a.tensor(1, "other")?;
+    let result = functions::min_other(self_, other)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn hypot(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let other = a.tensor(1, "other")?;
+    let result = if below {
+        inner::hypot(0, self_, other)?
+    } else {
+        functions::hypot(self_, other)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn hypot_(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let other = a.tensor(1, "other")?;
+    if below {
+        inner::hypot_(0, self_, other)?
+    } else {
+        functions::hypot_(self_, other)?;
+    }
+    Ok(smallvec![self_.into()])
+}
+
+pub(super) fn logaddexp(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let other = a.tensor(1, "other")?;
+    let result = if below {
+        inner::logaddexp(0, self_, other)?
+    } else {
+        functions::logaddexp(self_, other)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn logaddexp2(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let other = a.tensor(1, "other")?;
+    let result = if below {
+        inner::logaddexp2(0, self_, other)?
+    } else {
+        functions::logaddexp2(self_, other)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn atan2(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let other = a.tensor(1, "other")?;
+    let result = if below {
+        inner::atan2(0, self_, other)?
+    } else {
+        functions::atan2(self_, other)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn atan2_(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let other = a.tensor(1, "other")?;
+    if below {
+        inner::atan2_(0, self_, other)?
+    } else {
+        functions::atan2_(self_, other)?;
+    }
+    Ok(smallvec![self_.into()])
+}
+
+pub(super) fn copysign(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let other = a.tensor(1, "other")?;
+    let result = if below {
+        inner::copysign(0, self_, other)?
+    } else {
+        functions::copysign(self_, other)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn copysign_(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let other = a.tensor(1, "other")?;
+    if below {
+        inner::copysign_(0, self_, other)?
+    } else {
+        functions::copysign_(self_, other)?;
+    }
+    Ok(smallvec![self_.into()])
+}
+
+pub(super) fn copysign_scalar(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let other = a.scalar(1, "other")?;
+    let result = if below {
+        inner::copysign_scalar(0, self_, other)?
+    } else {
+        functions::copysign_scalar(self_, other)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn copysign_scalar_(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let other = a.scalar(1, "other")?;
+    if below {
+        inner::copysign_scalar_(0, self_, other)?
+    } else {
+        functions::copysign_scalar_(self_, other)?;
+    }
+    Ok(smallvec![self_.into()])
+}
+
+pub(super) fn xlogy(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let other = a.tensor(1, "other")?;
+    let result = if below {
+        inner::xlogy(0, self_, other)?
+    } else {
+        functions::xlogy(self_, other)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn xlogy_(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let other = a.tensor(1, "other")?;
+    if below {
+        inner::xlogy_(0, self_, other)?
+    } else {
+        functions::xlogy_(self_, other)?;
+    }
+    Ok(smallvec![self_.into()])
+}
+
+pub(super) fn xlogy_scalar(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let other = a.scalar(1, "other")?;
+    let result = if below {
+        inner::xlogy_scalar(0, self_, other)?
+    } else {
+        functions::xlogy_scalar(self_, other)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn xlogy_scalar_(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let other = a.scalar(1, "other")?;
+    if below {
+        inner::xlogy_scalar_(0, self_, other)?
+    } else {
+        functions::xlogy_scalar_(self_, other)?;
+    }
+    Ok(smallvec![self_.into()])
+}
+
+pub(super) fn scalar_xlogy(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.scalar(0, "self")?;
+    let other = a.tensor(1, "other")?;
+    let result = if below {
+        inner::scalar_xlogy(0, self_, other)?
+    } else {
+        functions::scalar_xlogy(self_, other)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn heaviside(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let values = a.tensor(1, "values")?;
+    let result = if below {
+        inner::heaviside(0, self_, values)?
+    } else {
+        functions::heaviside(self_, values)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn heaviside_(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let values = a.tensor(1, "values")?;
+    if below {
+        inner::heaviside_(0, self_, values)?
+    } else {
+        functions::heaviside_(self_, values)?;
     }
     Ok(smallvec![self_.into()])
 }
@@ -312,6 +935,167 @@ pub(super) fn neg_out(a: &Args<'_>, below: bool) -> Result<Outputs> {
         functions::neg_out(self_, out)?;
     }
     Ok(smallvec![out.into()])
+}
+
+pub(super) fn abs(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let result = if below { inner::abs(0, self_)? } else { functions::abs(self_)? };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn abs_(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    if below {
+        inner::abs_(0, self_)?
+    } else {
+        functions::abs_(self_)?;
+    }
+    Ok(smallvec![self_.into()])
+}
+
+pub(super) fn abs_out(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let out = a.tensor(1, "out")?;
+    if below {
+        inner::abs_out(0, self_, out)?
+    } else {
+        functions::abs_out(self_, out)?;
+    }
+    Ok(smallvec![out.into()])
+}
+
+pub(super) fn floor(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let result = if below { inner::floor(0, self_)? } else { functions::floor(self_)? };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn floor_(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    if below {
+        inner::floor_(0, self_)?
+    } else {
+        functions::floor_(self_)?;
+    }
+    Ok(smallvec![self_.into()])
+}
+
+pub(super) fn ceil(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let result = if below { inner::ceil(0, self_)? } else { functions::ceil(self_)? };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn ceil_(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    if below {
+        inner::ceil_(0, self_)?
+    } else {
+        functions::ceil_(self_)?;
+    }
+    Ok(smallvec![self_.into()])
+}
+
+pub(super) fn round(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let result = if below { inner::round(0, self_)? } else { functions::round(self_)? };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn round_(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    if below {
+        inner::round_(0, self_)?
+    } else {
+        functions::round_(self_)?;
+    }
+    Ok(smallvec![self_.into()])
+}
+
+pub(super) fn trunc(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let result = if below { inner::trunc(0, self_)? } else { functions::trunc(self_)? };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn trunc_(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    if below {
+        inner::trunc_(0, self_)?
+    } else {
+        functions::trunc_(self_)?;
+    }
+    Ok(smallvec![self_.into()])
+}
+
+pub(super) fn round_decimals(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let decimals = a.int(1, "decimals")?;
+    let result = if below {
+        inner::round_decimals(0, self_, decimals)?
+    } else {
+        functions::round_decimals(self_, decimals)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn round_decimals_(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let decimals = a.int(1, "decimals")?;
+    if below {
+        inner::round_decimals_(0, self_, decimals)?
+    } else {
+        functions::round_decimals_(self_, decimals)?;
+    }
+    Ok(smallvec![self_.into()])
+}
+
+pub(super) fn sgn(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let result = if below { inner::sgn(0, self_)? } else { functions::sgn(self_)? };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn sgn_(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    if below {
+        inner::sgn_(0, self_)?
+    } else {
+        functions::sgn_(self_)?;
+    }
+    Ok(smallvec![self_.into()])
+}
+
+pub(super) fn sign(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let result = if below { inner::sign(0, self_)? } else { functions::sign(self_)? };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn sign_(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    if below {
+        inner::sign_(0, self_)?
+    } else {
+        functions::sign_(self_)?;
+    }
+    Ok(smallvec![self_.into()])
+}
+
+pub(super) fn frac(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let result = if below { inner::frac(0, self_)? } else { functions::frac(self_)? };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn frac_(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    if below {
+        inner::frac_(0, self_)?
+    } else {
+        functions::frac_(self_)?;
+    }
+    Ok(smallvec![self_.into()])
 }
 
 pub(super) fn reciprocal(a: &Args<'_>, below: bool) -> Result<Outputs> {
@@ -345,59 +1129,47 @@ pub(super) fn reciprocal_out(a: &Args<'_>, below: bool) -> Result<Outputs> {
     Ok(smallvec![out.into()])
 }
 
-pub(super) fn pow_scalar(a: &Args<'_>, below: bool) -> Result<Outputs> {
+pub(super) fn sqrt(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
-    let exponent = a.scalar(1, "exponent")?;
-    let result = if below {
-        inner::pow_scalar(0, self_, exponent)?
-    } else {
-        functions::pow_scalar(self_, exponent)?
-    };
+    let result = if below { inner::sqrt(0, self_)? } else { functions::sqrt(self_)? };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn pow_scalar_(a: &Args<'_>, below: bool) -> Result<Outputs> {
+pub(super) fn sqrt_(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
-    let exponent = a.scalar(1, "exponent")?;
     if below {
-        inner::pow_scalar_(0, self_, exponent)?
+        inner::sqrt_(0, self_)?
     } else {
-        functions::pow_scalar_(self_, exponent)?;
+        functions::sqrt_(self_)?;
     }
     Ok(smallvec![self_.into()])
 }
 
-pub(super) fn pow(a: &Args<'_>, below: bool) -> Result<Outputs> {
+pub(super) fn sqrt_out(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
-    let exponent = a.tensor(1, "exponent")?;
-    let result = if below {
-        inner::pow(0, self_, exponent)?
+    let out = a.tensor(1, "out")?;
+    if below {
+        inner::sqrt_out(0, self_, out)?
     } else {
-        functions::pow(self_, exponent)?
-    };
+        functions::sqrt_out(self_, out)?;
+    }
+    Ok(smallvec![out.into()])
+}
+
+pub(super) fn rsqrt(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let result = if below { inner::rsqrt(0, self_)? } else { functions::rsqrt(self_)? };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn pow_(a: &Args<'_>, below: bool) -> Result<Outputs> {
+pub(super) fn rsqrt_(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
-    let exponent = a.tensor(1, "exponent")?;
     if below {
-        inner::pow_(0, self_, exponent)?
+        inner::rsqrt_(0, self_)?
     } else {
-        functions::pow_(self_, exponent)?;
+        functions::rsqrt_(self_)?;
     }
     Ok(smallvec![self_.into()])
-}
-
-pub(super) fn scalar_pow(a: &Args<'_>, below: bool) -> Result<Outputs> {
-    let self_ = a.scalar(0, "self")?;
-    let exponent = a.tensor(1, "exponent")?;
-    let result = if below {
-        inner::scalar_pow(0, self_, exponent)?
-    } else {
-        functions::scalar_pow(self_, exponent)?
-    };
-    Ok(smallvec![result.into()])
 }
 
 pub(super) fn exp(a: &Args<'_>, below: bool) -> Result<Outputs> {
@@ -427,6 +1199,38 @@ pub(super) fn exp_out(a: &Args<'_>, below: bool) -> Result<Outputs> {
     Ok(smallvec![out.into()])
 }
 
+pub(super) fn exp2(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let result = if below { inner::exp2(0, self_)? } else { functions::exp2(self_)? };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn exp2_(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    if below {
+        inner::exp2_(0, self_)?
+    } else {
+        functions::exp2_(self_)?;
+    }
+    Ok(smallvec![self_.into()])
+}
+
+pub(super) fn expm1(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let result = if below { inner::expm1(0, self_)? } else { functions::expm1(self_)? };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn expm1_(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    if below {
+        inner::expm1_(0, self_)?
+    } else {
+        functions::expm1_(self_)?;
+    }
+    Ok(smallvec![self_.into()])
+}
+
 pub(super) fn log(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let result = if below { inner::log(0, self_)? } else { functions::log(self_)? };
@@ -452,6 +1256,54 @@ pub(super) fn log_out(a: &Args<'_>, below: bool) -> Result<Outputs> {
         functions::log_out(self_, out)?;
     }
     Ok(smallvec![out.into()])
+}
+
+pub(super) fn log2(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let result = if below { inner::log2(0, self_)? } else { functions::log2(self_)? };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn log2_(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    if below {
+        inner::log2_(0, self_)?
+    } else {
+        functions::log2_(self_)?;
+    }
+    Ok(smallvec![self_.into()])
+}
+
+pub(super) fn log10(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let result = if below { inner::log10(0, self_)? } else { functions::log10(self_)? };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn log10_(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    if below {
+        inner::log10_(0, self_)?
+    } else {
+        functions::log10_(self_)?;
+    }
+    Ok(smallvec![self_.into()])
+}
+
+pub(super) fn log1p(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let result = if below { inner::log1p(0, self_)? } else { functions::log1p(self_)? };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn log1p_(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    if below {
+        inner::log1p_(0, self_)?
+    } else {
+        functions::log1p_(self_)?;
+    }
+    Ok(smallvec![self_.into()])
 }
 
 pub(super) fn sin(a: &Args<'_>, below: bool) -> Result<Outputs> {
@@ -508,6 +1360,102 @@ pub(super) fn cos_out(a: &Args<'_>, below: bool) -> Result<Outputs> {
     Ok(smallvec![out.into()])
 }
 
+pub(super) fn tan(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let result = if below { inner::tan(0, self_)? } else { functions::tan(self_)? };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn tan_(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    if below {
+        inner::tan_(0, self_)?
+    } else {
+        functions::tan_(self_)?;
+    }
+    Ok(smallvec![self_.into()])
+}
+
+pub(super) fn asin(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let result = if below { inner::asin(0, self_)? } else { functions::asin(self_)? };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn asin_(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    if below {
+        inner::asin_(0, self_)?
+    } else {
+        functions::asin_(self_)?;
+    }
+    Ok(smallvec![self_.into()])
+}
+
+pub(super) fn acos(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let result = if below { inner::acos(0, self_)? } else { functions::acos(self_)? };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn acos_(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    if below {
+        inner::acos_(0, self_)?
+    } else {
+        functions::acos_(self_)?;
+    }
+    Ok(smallvec![self_.into()])
+}
+
+pub(super) fn atan(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let result = if below { inner::atan(0, self_)? } else { functions::atan(self_)? };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn atan_(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    if below {
+        inner::atan_(0, self_)?
+    } else {
+        functions::atan_(self_)?;
+    }
+    Ok(smallvec![self_.into()])
+}
+
+pub(super) fn sinh(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let result = if below { inner::sinh(0, self_)? } else { functions::sinh(self_)? };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn sinh_(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    if below {
+        inner::sinh_(0, self_)?
+    } else {
+        functions::sinh_(self_)?;
+    }
+    Ok(smallvec![self_.into()])
+}
+
+pub(super) fn cosh(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let result = if below { inner::cosh(0, self_)? } else { functions::cosh(self_)? };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn cosh_(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    if below {
+        inner::cosh_(0, self_)?
+    } else {
+        functions::cosh_(self_)?;
+    }
+    Ok(smallvec![self_.into()])
+}
+
 pub(super) fn tanh(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let result = if below { inner::tanh(0, self_)? } else { functions::tanh(self_)? };
@@ -535,31 +1483,1225 @@ pub(super) fn tanh_out(a: &Args<'_>, below: bool) -> Result<Outputs> {
     Ok(smallvec![out.into()])
 }
 
-pub(super) fn sqrt(a: &Args<'_>, below: bool) -> Result<Outputs> {
+pub(super) fn asinh(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
-    let result = if below { inner::sqrt(0, self_)? } else { functions::sqrt(self_)? };
+    let result = if below { inner::asinh(0, self_)? } else { functions::asinh(self_)? };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn sqrt_(a: &Args<'_>, below: bool) -> Result<Outputs> {
+pub(super) fn asinh_(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     if below {
-        inner::sqrt_(0, self_)?
+        inner::asinh_(0, self_)?
     } else {
-        functions::sqrt_(self_)?;
+        functions::asinh_(self_)?;
     }
     Ok(smallvec![self_.into()])
 }
 
-pub(super) fn sqrt_out(a: &Args<'_>, below: bool) -> Result<Outputs> {
+pub(super) fn acosh(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let result = if below { inner::acosh(0, self_)? } else { functions::acosh(self_)? };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn acosh_(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    if below {
+        inner::acosh_(0, self_)?
+    } else {
+        functions::acosh_(self_)?;
+    }
+    Ok(smallvec![self_.into()])
+}
+
+pub(super) fn atanh(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let result = if below { inner::atanh(0, self_)? } else { functions::atanh(self_)? };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn atanh_(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    if below {
+        inner::atanh_(0, self_)?
+    } else {
+        functions::atanh_(self_)?;
+    }
+    Ok(smallvec![self_.into()])
+}
+
+pub(super) fn sigmoid(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let result = if below {
+        inner::sigmoid(0, self_)?
+    } else {
+        functions::sigmoid(self_)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn sigmoid_(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    if below {
+        inner::sigmoid_(0, self_)?
+    } else {
+        functions::sigmoid_(self_)?;
+    }
+    Ok(smallvec![self_.into()])
+}
+
+pub(super) fn sigmoid_out(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let out = a.tensor(1, "out")?;
     if below {
-        inner::sqrt_out(0, self_, out)?
+        inner::sigmoid_out(0, self_, out)?
     } else {
-        functions::sqrt_out(self_, out)?;
+        functions::sigmoid_out(self_, out)?;
     }
     Ok(smallvec![out.into()])
+}
+
+pub(super) fn erf(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let result = if below { inner::erf(0, self_)? } else { functions::erf(self_)? };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn erf_(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    if below {
+        inner::erf_(0, self_)?
+    } else {
+        functions::erf_(self_)?;
+    }
+    Ok(smallvec![self_.into()])
+}
+
+pub(super) fn erfc(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let result = if below { inner::erfc(0, self_)? } else { functions::erfc(self_)? };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn erfc_(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    if below {
+        inner::erfc_(0, self_)?
+    } else {
+        functions::erfc_(self_)?;
+    }
+    Ok(smallvec![self_.into()])
+}
+
+pub(super) fn erfinv(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let result = if below {
+        inner::erfinv(0, self_)?
+    } else {
+        functions::erfinv(self_)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn erfinv_(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    if below {
+        inner::erfinv_(0, self_)?
+    } else {
+        functions::erfinv_(self_)?;
+    }
+    Ok(smallvec![self_.into()])
+}
+
+pub(super) fn lgamma(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let result = if below {
+        inner::lgamma(0, self_)?
+    } else {
+        functions::lgamma(self_)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn lgamma_(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    if below {
+        inner::lgamma_(0, self_)?
+    } else {
+        functions::lgamma_(self_)?;
+    }
+    Ok(smallvec![self_.into()])
+}
+
+pub(super) fn digamma(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let result = if below {
+        inner::digamma(0, self_)?
+    } else {
+        functions::digamma(self_)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn digamma_(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    if below {
+        inner::digamma_(0, self_)?
+    } else {
+        functions::digamma_(self_)?;
+    }
+    Ok(smallvec![self_.into()])
+}
+
+pub(super) fn sinc(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let result = if below { inner::sinc(0, self_)? } else { functions::sinc(self_)? };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn sinc_(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    if below {
+        inner::sinc_(0, self_)?
+    } else {
+        functions::sinc_(self_)?;
+    }
+    Ok(smallvec![self_.into()])
+}
+
+pub(super) fn deg2rad(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let result = if below {
+        inner::deg2rad(0, self_)?
+    } else {
+        functions::deg2rad(self_)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn deg2rad_(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    if below {
+        inner::deg2rad_(0, self_)?
+    } else {
+        functions::deg2rad_(self_)?;
+    }
+    Ok(smallvec![self_.into()])
+}
+
+pub(super) fn rad2deg(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let result = if below {
+        inner::rad2deg(0, self_)?
+    } else {
+        functions::rad2deg(self_)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn rad2deg_(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    if below {
+        inner::rad2deg_(0, self_)?
+    } else {
+        functions::rad2deg_(self_)?;
+    }
+    Ok(smallvec![self_.into()])
+}
+
+pub(super) fn polygamma(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let n = a.int(0, "n")?;
+    let self_ = a.tensor(1, "self")?;
+    let result = if below {
+        inner::polygamma(0, n, self_)?
+    } else {
+        functions::polygamma(n, self_)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn logit(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let eps = a.opt_float(1, "eps")?;
+    let result = if below {
+        inner::logit(0, self_, eps)?
+    } else {
+        functions::logit(self_, eps)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn logit_(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let eps = a.opt_float(1, "eps")?;
+    if below {
+        inner::logit_(0, self_, eps)?
+    } else {
+        functions::logit_(self_, eps)?;
+    }
+    Ok(smallvec![self_.into()])
+}
+
+pub(super) fn nan_to_num(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let nan = a.opt_float(1, "nan")?;
+    let posinf = a.opt_float(2, "posinf")?;
+    let neginf = a.opt_float(3, "neginf")?;
+    let result = if below {
+        inner::nan_to_num(0, self_, nan, posinf, neginf)?
+    } else {
+        functions::nan_to_num(self_, nan, posinf, neginf)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn nan_to_num_(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let nan = a.opt_float(1, "nan")?;
+    let posinf = a.opt_float(2, "posinf")?;
+    let neginf = a.opt_float(3, "neginf")?;
+    if below {
+        inner::nan_to_num_(0, self_, nan, posinf, neginf)?
+    } else {
+        functions::nan_to_num_(self_, nan, posinf, neginf)?;
+    }
+    Ok(smallvec![self_.into()])
+}
+
+pub(super) fn positive(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let result = functions::positive(self_)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn fix(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let result = functions::fix(self_)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn fix_(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    functions::fix_(self_)?;
+    Ok(smallvec![self_.into()])
+}
+
+pub(super) fn absolute(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let result = functions::absolute(self_)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn absolute_(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    functions::absolute_(self_)?;
+    Ok(smallvec![self_.into()])
+}
+
+pub(super) fn isnan(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let result = if below { inner::isnan(0, self_)? } else { functions::isnan(self_)? };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn isinf(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let result = if below { inner::isinf(0, self_)? } else { functions::isinf(self_)? };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn isposinf(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let result = if below {
+        inner::isposinf(0, self_)?
+    } else {
+        functions::isposinf(self_)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn isneginf(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let result = if below {
+        inner::isneginf(0, self_)?
+    } else {
+        functions::isneginf(self_)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn signbit(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let result = if below {
+        inner::signbit(0, self_)?
+    } else {
+        functions::signbit(self_)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn isfinite(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let result = if below {
+        inner::isfinite(0, self_)?
+    } else {
+        functions::isfinite(self_)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn logical_not(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let result = if below {
+        inner::logical_not(0, self_)?
+    } else {
+        functions::logical_not(self_)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn logical_not_(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    if below {
+        inner::logical_not_(0, self_)?
+    } else {
+        functions::logical_not_(self_)?;
+    }
+    Ok(smallvec![self_.into()])
+}
+
+pub(super) fn eq(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let other = a.tensor(1, "other")?;
+    let result = if below {
+        inner::eq(0, self_, other)?
+    } else {
+        functions::eq(self_, other)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn eq_(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let other = a.tensor(1, "other")?;
+    if below {
+        inner::eq_(0, self_, other)?
+    } else {
+        functions::eq_(self_, other)?;
+    }
+    Ok(smallvec![self_.into()])
+}
+
+pub(super) fn eq_scalar(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let other = a.scalar(1, "other")?;
+    let result = if below {
+        inner::eq_scalar(0, self_, other)?
+    } else {
+        functions::eq_scalar(self_, other)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn eq_scalar_(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let other = a.scalar(1, "other")?;
+    if below {
+        inner::eq_scalar_(0, self_, other)?
+    } else {
+        functions::eq_scalar_(self_, other)?;
+    }
+    Ok(smallvec![self_.into()])
+}
+
+pub(super) fn ne(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let other = a.tensor(1, "other")?;
+    let result = if below {
+        inner::ne(0, self_, other)?
+    } else {
+        functions::ne(self_, other)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn ne_(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let other = a.tensor(1, "other")?;
+    if below {
+        inner::ne_(0, self_, other)?
+    } else {
+        functions::ne_(self_, other)?;
+    }
+    Ok(smallvec![self_.into()])
+}
+
+pub(super) fn ne_scalar(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let other = a.scalar(1, "other")?;
+    let result = if below {
+        inner::ne_scalar(0, self_, other)?
+    } else {
+        functions::ne_scalar(self_, other)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn ne_scalar_(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let other = a.scalar(1, "other")?;
+    if below {
+        inner::ne_scalar_(0, self_, other)?
+    } else {
+        functions::ne_scalar_(self_, other)?;
+    }
+    Ok(smallvec![self_.into()])
+}
+
+pub(super) fn lt(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let other = a.tensor(1, "other")?;
+    let result = if below {
+        inner::lt(0, self_, other)?
+    } else {
+        functions::lt(self_, other)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn lt_(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let other = a.tensor(1, "other")?;
+    if below {
+        inner::lt_(0, self_, other)?
+    } else {
+        functions::lt_(self_, other)?;
+    }
+    Ok(smallvec![self_.into()])
+}
+
+pub(super) fn lt_scalar(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let other = a.scalar(1, "other")?;
+    let result = if below {
+        inner::lt_scalar(0, self_, other)?
+    } else {
+        functions::lt_scalar(self_, other)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn lt_scalar_(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let other = a.scalar(1, "other")?;
+    if below {
+        inner::lt_scalar_(0, self_, other)?
+    } else {
+        functions::lt_scalar_(self_, other)?;
+    }
+    Ok(smallvec![self_.into()])
+}
+
+pub(super) fn le(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let other = a.tensor(1, "other")?;
+    let result = if below {
+        inner::le(0, self_, other)?
+    } else {
+        functions::le(self_, other)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn le_(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let other = a.tensor(1, "other")?;
+    if below {
+        inner::le_(0, self_, other)?
+    } else {
+        functions::le_(self_, other)?;
+    }
+    Ok(smallvec![self_.into()])
+}
+
+pub(super) fn le_scalar(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let other = a.scalar(1, "other")?;
+    let result = if below {
+        inner::le_scalar(0, self_, other)?
+    } else {
+        functions::le_scalar(self_, other)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn le_scalar_(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let other = a.scalar(1, "other")?;
+    if below {
+        inner::le_scalar_(0, self_, other)?
+    } else {
+        functions::le_scalar_(self_, other)?;
+    }
+    Ok(smallvec![self_.into()])
+}
+
+pub(super) fn gt(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let other = a.tensor(1, "other")?;
+    let result = if below {
+        inner::gt(0, self_, other)?
+    } else {
+        functions::gt(self_, other)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn gt_(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let other = a.tensor(1, "other")?;
+    if below {
+        inner::gt_(0, self_, other)?
+    } else {
+        functions::gt_(self_, other)?;
+    }
+    Ok(smallvec![self_.into()])
+}
+
+pub(super) fn gt_scalar(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let other = a.scalar(1, "other")?;
+    let result = if below {
+        inner::gt_scalar(0, self_, other)?
+    } else {
+        functions::gt_scalar(self_, other)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn gt_scalar_(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let other = a.scalar(1, "other")?;
+    if below {
+        inner::gt_scalar_(0, self_, other)?
+    } else {
+        functions::gt_scalar_(self_, other)?;
+    }
+    Ok(smallvec![self_.into()])
+}
+
+pub(super) fn ge(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let other = a.tensor(1, "other")?;
+    let result = if below {
+        inner::ge(0, self_, other)?
+    } else {
+        functions::ge(self_, other)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn ge_(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let other = a.tensor(1, "other")?;
+    if below {
+        inner::ge_(0, self_, other)?
+    } else {
+        functions::ge_(self_, other)?;
+    }
+    Ok(smallvec![self_.into()])
+}
+
+pub(super) fn ge_scalar(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let other = a.scalar(1, "other")?;
+    let result = if below {
+        inner::ge_scalar(0, self_, other)?
+    } else {
+        functions::ge_scalar(self_, other)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn ge_scalar_(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let other = a.scalar(1, "other")?;
+    if below {
+        inner::ge_scalar_(0, self_, other)?
+    } else {
+        functions::ge_scalar_(self_, other)?;
+    }
+    Ok(smallvec![self_.into()])
+}
+
+pub(super) fn logical_and(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let other = a.tensor(1, "other")?;
+    let result = if below {
+        inner::logical_and(0, self_, other)?
+    } else {
+        functions::logical_and(self_, other)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn logical_and_(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let other = a.tensor(1, "other")?;
+    if below {
+        inner::logical_and_(0, self_, other)?
+    } else {
+        functions::logical_and_(self_, other)?;
+    }
+    Ok(smallvec![self_.into()])
+}
+
+pub(super) fn logical_or(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let other = a.tensor(1, "other")?;
+    let result = if below {
+        inner::logical_or(0, self_, other)?
+    } else {
+        functions::logical_or(self_, other)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn logical_or_(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let other = a.tensor(1, "other")?;
+    if below {
+        inner::logical_or_(0, self_, other)?
+    } else {
+        functions::logical_or_(self_, other)?;
+    }
+    Ok(smallvec![self_.into()])
+}
+
+pub(super) fn logical_xor(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let other = a.tensor(1, "other")?;
+    let result = if below {
+        inner::logical_xor(0, self_, other)?
+    } else {
+        functions::logical_xor(self_, other)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn logical_xor_(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let other = a.tensor(1, "other")?;
+    if below {
+        inner::logical_xor_(0, self_, other)?
+    } else {
+        functions::logical_xor_(self_, other)?;
+    }
+    Ok(smallvec![self_.into()])
+}
+
+pub(super) fn isclose(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let other = a.tensor(1, "other")?;
+    let rtol = if a.is_none(2) { 1e-05 } else { a.float(2, "rtol")? };
+    let atol = if a.is_none(3) { 1e-08 } else { a.float(3, "atol")? };
+    let equal_nan = if a.is_none(4) { false } else { a.bool(4, "equal_nan")? };
+    let result = functions::isclose(self_, other, rtol, atol, equal_nan)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn allclose(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let other = a.tensor(1, "other")?;
+    let rtol = if a.is_none(2) { 1e-05 } else { a.float(2, "rtol")? };
+    let atol = if a.is_none(3) { 1e-08 } else { a.float(3, "atol")? };
+    let equal_nan = if a.is_none(4) { false } else { a.bool(4, "equal_nan")? };
+    let result = functions::allclose(self_, other, rtol, atol, equal_nan)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn bitwise_not(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let result = if below {
+        inner::bitwise_not(0, self_)?
+    } else {
+        functions::bitwise_not(self_)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn bitwise_not_(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    if below {
+        inner::bitwise_not_(0, self_)?
+    } else {
+        functions::bitwise_not_(self_)?;
+    }
+    Ok(smallvec![self_.into()])
+}
+
+pub(super) fn bitwise_and(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let other = a.tensor(1, "other")?;
+    let result = if below {
+        inner::bitwise_and(0, self_, other)?
+    } else {
+        functions::bitwise_and(self_, other)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn bitwise_and_(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let other = a.tensor(1, "other")?;
+    if below {
+        inner::bitwise_and_(0, self_, other)?
+    } else {
+        functions::bitwise_and_(self_, other)?;
+    }
+    Ok(smallvec![self_.into()])
+}
+
+pub(super) fn bitwise_and_scalar(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let other = a.scalar(1, "other")?;
+    let result = if below {
+        inner::bitwise_and_scalar(0, self_, other)?
+    } else {
+        functions::bitwise_and_scalar(self_, other)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn bitwise_and_scalar_(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let other = a.scalar(1, "other")?;
+    if below {
+        inner::bitwise_and_scalar_(0, self_, other)?
+    } else {
+        functions::bitwise_and_scalar_(self_, other)?;
+    }
+    Ok(smallvec![self_.into()])
+}
+
+pub(super) fn and_tensor(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let other = a.tensor(1, "other")?;
+    let result = functions::and_tensor(self_, other)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn and_scalar(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let other = a.scalar(1, "other")?;
+    let result = functions::and_scalar(self_, other)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn bitwise_or(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let other = a.tensor(1, "other")?;
+    let result = if below {
+        inner::bitwise_or(0, self_, other)?
+    } else {
+        functions::bitwise_or(self_, other)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn bitwise_or_(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let other = a.tensor(1, "other")?;
+    if below {
+        inner::bitwise_or_(0, self_, other)?
+    } else {
+        functions::bitwise_or_(self_, other)?;
+    }
+    Ok(smallvec![self_.into()])
+}
+
+pub(super) fn bitwise_or_scalar(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let other = a.scalar(1, "other")?;
+    let result = if below {
+        inner::bitwise_or_scalar(0, self_, other)?
+    } else {
+        functions::bitwise_or_scalar(self_, other)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn bitwise_or_scalar_(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let other = a.scalar(1, "other")?;
+    if below {
+        inner::bitwise_or_scalar_(0, self_, other)?
+    } else {
+        functions::bitwise_or_scalar_(self_, other)?;
+    }
+    Ok(smallvec![self_.into()])
+}
+
+pub(super) fn or_tensor(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let other = a.tensor(1, "other")?;
+    let result = functions::or_tensor(self_, other)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn or_scalar(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let other = a.scalar(1, "other")?;
+    let result = functions::or_scalar(self_, other)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn bitwise_xor(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let other = a.tensor(1, "other")?;
+    let result = if below {
+        inner::bitwise_xor(0, self_, other)?
+    } else {
+        functions::bitwise_xor(self_, other)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn bitwise_xor_(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let other = a.tensor(1, "other")?;
+    if below {
+        inner::bitwise_xor_(0, self_, other)?
+    } else {
+        functions::bitwise_xor_(self_, other)?;
+    }
+    Ok(smallvec![self_.into()])
+}
+
+pub(super) fn bitwise_xor_scalar(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let other = a.scalar(1, "other")?;
+    let result = if below {
+        inner::bitwise_xor_scalar(0, self_, other)?
+    } else {
+        functions::bitwise_xor_scalar(self_, other)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn bitwise_xor_scalar_(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let other = a.scalar(1, "other")?;
+    if below {
+        inner::bitwise_xor_scalar_(0, self_, other)?
+    } else {
+        functions::bitwise_xor_scalar_(self_, other)?;
+    }
+    Ok(smallvec![self_.into()])
+}
+
+pub(super) fn xor_tensor(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let other = a.tensor(1, "other")?;
+    let result = functions::xor_tensor(self_, other)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn xor_scalar(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let other = a.scalar(1, "other")?;
+    let result = functions::xor_scalar(self_, other)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn bitwise_left_shift(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let other = a.tensor(1, "other")?;
+    let result = if below {
+        inner::bitwise_left_shift(0, self_, other)?
+    } else {
+        functions::bitwise_left_shift(self_, other)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn bitwise_left_shift_(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let other = a.tensor(1, "other")?;
+    if below {
+        inner::bitwise_left_shift_(0, self_, other)?
+    } else {
+        functions::bitwise_left_shift_(self_, other)?;
+    }
+    Ok(smallvec![self_.into()])
+}
+
+pub(super) fn bitwise_left_shift_scalar(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let other = a.scalar(1, "other")?;
+    let result = if below {
+        inner::bitwise_left_shift_scalar(0, self_, other)?
+    } else {
+        functions::bitwise_left_shift_scalar(self_, other)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn bitwise_left_shift_scalar_(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let other = a.scalar(1, "other")?;
+    if below {
+        inner::bitwise_left_shift_scalar_(0, self_, other)?
+    } else {
+        functions::bitwise_left_shift_scalar_(self_, other)?;
+    }
+    Ok(smallvec![self_.into()])
+}
+
+pub(super) fn bitwise_right_shift(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let other = a.tensor(1, "other")?;
+    let result = if below {
+        inner::bitwise_right_shift(0, self_, other)?
+    } else {
+        functions::bitwise_right_shift(self_, other)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn bitwise_right_shift_(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let other = a.tensor(1, "other")?;
+    if below {
+        inner::bitwise_right_shift_(0, self_, other)?
+    } else {
+        functions::bitwise_right_shift_(self_, other)?;
+    }
+    Ok(smallvec![self_.into()])
+}
+
+pub(super) fn bitwise_right_shift_scalar(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let other = a.scalar(1, "other")?;
+    let result = if below {
+        inner::bitwise_right_shift_scalar(0, self_, other)?
+    } else {
+        functions::bitwise_right_shift_scalar(self_, other)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn bitwise_right_shift_scalar_(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let other = a.scalar(1, "other")?;
+    if below {
+        inner::bitwise_right_shift_scalar_(0, self_, other)?
+    } else {
+        functions::bitwise_right_shift_scalar_(self_, other)?;
+    }
+    Ok(smallvec![self_.into()])
+}
+
+pub(super) fn where_self(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let condition = a.tensor(0, "condition")?;
+    let self_ = a.tensor(1, "self")?;
+    let other = a.tensor(2, "other")?;
+    let result = if below {
+        inner::where_self(0, condition, self_, other)?
+    } else {
+        functions::where_self(condition, self_, other)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn where_self_out(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let condition = a.tensor(0, "condition")?;
+    let self_ = a.tensor(1, "self")?;
+    let other = a.tensor(2, "other")?;
+    let out = a.tensor(3, "out")?;
+    if below {
+        inner::where_self_out(0, condition, self_, other, out)?
+    } else {
+        functions::where_self_out(condition, self_, other, out)?;
+    }
+    Ok(smallvec![out.into()])
+}
+
+pub(super) fn where_scalar_other(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let condition = a.tensor(0, "condition")?;
+    let self_ = a.tensor(1, "self")?;
+    let other = a.scalar(2, "other")?;
+    let result = functions::where_scalar_other(condition, self_, other)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn where_scalar_self(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let condition = a.tensor(0, "condition")?;
+    let self_ = a.scalar(1, "self")?;
+    let other = a.tensor(2, "other")?;
+    let result = functions::where_scalar_self(condition, self_, other)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn where_scalar(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let condition = a.tensor(0, "condition")?;
+    let self_ = a.scalar(1, "self")?;
+    let other = a.scalar(2, "other")?;
+    let result = functions::where_scalar(condition, self_, other)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn clamp(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let min = a.opt_scalar(1, "min")?;
+    let max = a.opt_scalar(2, "max")?;
+    let result = if below {
+        inner::clamp(0, self_, min, max)?
+    } else {
+        functions::clamp(self_, min, max)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn clamp_(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let min = a.opt_scalar(1, "min")?;
+    let max = a.opt_scalar(2, "max")?;
+    if below {
+        inner::clamp_(0, self_, min, max)?
+    } else {
+        functions::clamp_(self_, min, max)?;
+    }
+    Ok(smallvec![self_.into()])
+}
+
+pub(super) fn clamp_tensor(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let min = a.opt_tensor(1, "min")?;
+    let max = a.opt_tensor(2, "max")?;
+    let result = if below {
+        inner::clamp_tensor(0, self_, min, max)?
+    } else {
+        functions::clamp_tensor(self_, min, max)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn clamp_tensor_(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let min = a.opt_tensor(1, "min")?;
+    let max = a.opt_tensor(2, "max")?;
+    if below {
+        inner::clamp_tensor_(0, self_, min, max)?
+    } else {
+        functions::clamp_tensor_(self_, min, max)?;
+    }
+    Ok(smallvec![self_.into()])
+}
+
+pub(super) fn clamp_min(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let min = a.scalar(1, "min")?;
+    let result = if below {
+        inner::clamp_min(0, self_, min)?
+    } else {
+        functions::clamp_min(self_, min)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn clamp_min_(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let min = a.scalar(1, "min")?;
+    if below {
+        inner::clamp_min_(0, self_, min)?
+    } else {
+        functions::clamp_min_(self_, min)?;
+    }
+    Ok(smallvec![self_.into()])
+}
+
+pub(super) fn clamp_max(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let max = a.scalar(1, "max")?;
+    let result = if below {
+        inner::clamp_max(0, self_, max)?
+    } else {
+        functions::clamp_max(self_, max)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn clamp_max_(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let max = a.scalar(1, "max")?;
+    if below {
+        inner::clamp_max_(0, self_, max)?
+    } else {
+        functions::clamp_max_(self_, max)?;
+    }
+    Ok(smallvec![self_.into()])
+}
+
+pub(super) fn clamp_min_tensor(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let min = a.tensor(1, "min")?;
+    let result = if below {
+        inner::clamp_min_tensor(0, self_, min)?
+    } else {
+        functions::clamp_min_tensor(self_, min)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn clamp_min_tensor_(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let min = a.tensor(1, "min")?;
+    if below {
+        inner::clamp_min_tensor_(0, self_, min)?
+    } else {
+        functions::clamp_min_tensor_(self_, min)?;
+    }
+    Ok(smallvec![self_.into()])
+}
+
+pub(super) fn clamp_max_tensor(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let max = a.tensor(1, "max")?;
+    let result = if below {
+        inner::clamp_max_tensor(0, self_, max)?
+    } else {
+        functions::clamp_max_tensor(self_, max)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn clamp_max_tensor_(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let max = a.tensor(1, "max")?;
+    if below {
+        inner::clamp_max_tensor_(0, self_, max)?
+    } else {
+        functions::clamp_max_tensor_(self_, max)?;
+    }
+    Ok(smallvec![self_.into()])
+}
+
+pub(super) fn clip(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let min = a.opt_scalar(1, "min")?;
+    let max = a.opt_scalar(2, "max")?;
+    let result = functions::clip(self_, min, max)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn clip_(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let min = a.opt_scalar(1, "min")?;
+    let max = a.opt_scalar(2, "max")?;
+    functions::clip_(self_, min, max)?;
+    Ok(smallvec![self_.into()])
 }
 
 pub(super) fn relu(a: &Args<'_>, below: bool) -> Result<Outputs> {
@@ -578,146 +2720,555 @@ pub(super) fn relu_(a: &Args<'_>, below: bool) -> Result<Outputs> {
     Ok(smallvec![self_.into()])
 }
 
-pub(super) fn eq(a: &Args<'_>, below: bool) -> Result<Outputs> {
+pub(super) fn relu6(a: &Args<'_>, _below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
-    let other = a.tensor(1, "other")?;
-    let result = if below {
-        inner::eq(0, self_, other)?
+    let result = functions::relu6(self_)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn relu6_(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    functions::relu6_(self_)?;
+    Ok(smallvec![self_.into()])
+}
+
+pub(super) fn silu(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let result = if below { inner::silu(0, self_)? } else { functions::silu(self_)? };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn silu_(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    if below {
+        inner::silu_(0, self_)?
     } else {
-        functions::eq(self_, other)?
+        functions::silu_(self_)?;
+    }
+    Ok(smallvec![self_.into()])
+}
+
+pub(super) fn mish(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let result = if below { inner::mish(0, self_)? } else { functions::mish(self_)? };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn mish_(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    if below {
+        inner::mish_(0, self_)?
+    } else {
+        functions::mish_(self_)?;
+    }
+    Ok(smallvec![self_.into()])
+}
+
+pub(super) fn hardsigmoid(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let result = if below {
+        inner::hardsigmoid(0, self_)?
+    } else {
+        functions::hardsigmoid(self_)?
     };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn eq_scalar(a: &Args<'_>, below: bool) -> Result<Outputs> {
+pub(super) fn hardsigmoid_(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
-    let other = a.scalar(1, "other")?;
-    let result = if below {
-        inner::eq_scalar(0, self_, other)?
+    if below {
+        inner::hardsigmoid_(0, self_)?
     } else {
-        functions::eq_scalar(self_, other)?
+        functions::hardsigmoid_(self_)?;
+    }
+    Ok(smallvec![self_.into()])
+}
+
+pub(super) fn hardswish(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let result = if below {
+        inner::hardswish(0, self_)?
+    } else {
+        functions::hardswish(self_)?
     };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn ne(a: &Args<'_>, below: bool) -> Result<Outputs> {
+pub(super) fn hardswish_(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
-    let other = a.tensor(1, "other")?;
-    let result = if below {
-        inner::ne(0, self_, other)?
+    if below {
+        inner::hardswish_(0, self_)?
     } else {
-        functions::ne(self_, other)?
+        functions::hardswish_(self_)?;
+    }
+    Ok(smallvec![self_.into()])
+}
+
+pub(super) fn gelu(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let approximate = if a.is_none(1) { "none" } else { a.str(1, "approximate")? };
+    let result = if below {
+        inner::gelu(0, self_, approximate)?
+    } else {
+        functions::gelu(self_, approximate)?
     };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn ne_scalar(a: &Args<'_>, below: bool) -> Result<Outputs> {
+pub(super) fn gelu_(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
-    let other = a.scalar(1, "other")?;
-    let result = if below {
-        inner::ne_scalar(0, self_, other)?
+    let approximate = if a.is_none(1) { "none" } else { a.str(1, "approximate")? };
+    if below {
+        inner::gelu_(0, self_, approximate)?
     } else {
-        functions::ne_scalar(self_, other)?
+        functions::gelu_(self_, approximate)?;
+    }
+    Ok(smallvec![self_.into()])
+}
+
+pub(super) fn log_sigmoid_forward(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let (output, buffer) = if below {
+        inner::log_sigmoid_forward(0, self_)?
+    } else {
+        functions::log_sigmoid_forward(self_)?
+    };
+    Ok(smallvec![output.into(), buffer.into()])
+}
+
+pub(super) fn log_sigmoid(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let result = functions::log_sigmoid(self_)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn softplus(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let beta = if a.is_none(1) { Scalar::Int(1) } else { a.scalar(1, "beta")? };
+    let threshold = if a.is_none(2) {
+        Scalar::Int(20)
+    } else {
+        a.scalar(2, "threshold")?
+    };
+    let result = if below {
+        inner::softplus(0, self_, beta, threshold)?
+    } else {
+        functions::softplus(self_, beta, threshold)?
     };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn lt(a: &Args<'_>, below: bool) -> Result<Outputs> {
+pub(super) fn elu(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
-    let other = a.tensor(1, "other")?;
-    let result = if below {
-        inner::lt(0, self_, other)?
+    let alpha = if a.is_none(1) { Scalar::Int(1) } else { a.scalar(1, "alpha")? };
+    let scale = if a.is_none(2) { Scalar::Int(1) } else { a.scalar(2, "scale")? };
+    let input_scale = if a.is_none(3) {
+        Scalar::Int(1)
     } else {
-        functions::lt(self_, other)?
+        a.scalar(3, "input_scale")?
+    };
+    let result = if below {
+        inner::elu(0, self_, alpha, scale, input_scale)?
+    } else {
+        functions::elu(self_, alpha, scale, input_scale)?
     };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn lt_scalar(a: &Args<'_>, below: bool) -> Result<Outputs> {
+pub(super) fn elu_(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
-    let other = a.scalar(1, "other")?;
-    let result = if below {
-        inner::lt_scalar(0, self_, other)?
+    let alpha = if a.is_none(1) { Scalar::Int(1) } else { a.scalar(1, "alpha")? };
+    let scale = if a.is_none(2) { Scalar::Int(1) } else { a.scalar(2, "scale")? };
+    let input_scale = if a.is_none(3) {
+        Scalar::Int(1)
     } else {
-        functions::lt_scalar(self_, other)?
+        a.scalar(3, "input_scale")?
+    };
+    if below {
+        inner::elu_(0, self_, alpha, scale, input_scale)?
+    } else {
+        functions::elu_(self_, alpha, scale, input_scale)?;
+    }
+    Ok(smallvec![self_.into()])
+}
+
+pub(super) fn celu(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let alpha = if a.is_none(1) { Scalar::Float(1.0) } else { a.scalar(1, "alpha")? };
+    let result = if below {
+        inner::celu(0, self_, alpha)?
+    } else {
+        functions::celu(self_, alpha)?
     };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn le(a: &Args<'_>, below: bool) -> Result<Outputs> {
+pub(super) fn celu_(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
-    let other = a.tensor(1, "other")?;
-    let result = if below {
-        inner::le(0, self_, other)?
+    let alpha = if a.is_none(1) { Scalar::Float(1.0) } else { a.scalar(1, "alpha")? };
+    if below {
+        inner::celu_(0, self_, alpha)?
     } else {
-        functions::le(self_, other)?
+        functions::celu_(self_, alpha)?;
+    }
+    Ok(smallvec![self_.into()])
+}
+
+pub(super) fn selu(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let result = functions::selu(self_)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn selu_(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    functions::selu_(self_)?;
+    Ok(smallvec![self_.into()])
+}
+
+pub(super) fn leaky_relu(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let negative_slope = if a.is_none(1) {
+        Scalar::Float(0.01)
+    } else {
+        a.scalar(1, "negative_slope")?
+    };
+    let result = if below {
+        inner::leaky_relu(0, self_, negative_slope)?
+    } else {
+        functions::leaky_relu(self_, negative_slope)?
     };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn le_scalar(a: &Args<'_>, below: bool) -> Result<Outputs> {
+pub(super) fn leaky_relu_(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
-    let other = a.scalar(1, "other")?;
-    let result = if below {
-        inner::le_scalar(0, self_, other)?
+    let negative_slope = if a.is_none(1) {
+        Scalar::Float(0.01)
     } else {
-        functions::le_scalar(self_, other)?
+        a.scalar(1, "negative_slope")?
+    };
+    if below {
+        inner::leaky_relu_(0, self_, negative_slope)?
+    } else {
+        functions::leaky_relu_(self_, negative_slope)?;
+    }
+    Ok(smallvec![self_.into()])
+}
+
+pub(super) fn hardtanh(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let min_val = if a.is_none(1) { Scalar::Int(-1) } else { a.scalar(1, "min_val")? };
+    let max_val = if a.is_none(2) { Scalar::Int(1) } else { a.scalar(2, "max_val")? };
+    let result = if below {
+        inner::hardtanh(0, self_, min_val, max_val)?
+    } else {
+        functions::hardtanh(self_, min_val, max_val)?
     };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn gt(a: &Args<'_>, below: bool) -> Result<Outputs> {
+pub(super) fn hardtanh_(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
-    let other = a.tensor(1, "other")?;
-    let result = if below {
-        inner::gt(0, self_, other)?
+    let min_val = if a.is_none(1) { Scalar::Int(-1) } else { a.scalar(1, "min_val")? };
+    let max_val = if a.is_none(2) { Scalar::Int(1) } else { a.scalar(2, "max_val")? };
+    if below {
+        inner::hardtanh_(0, self_, min_val, max_val)?
     } else {
-        functions::gt(self_, other)?
+        functions::hardtanh_(self_, min_val, max_val)?;
+    }
+    Ok(smallvec![self_.into()])
+}
+
+pub(super) fn hardshrink(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let lambd = if a.is_none(1) { Scalar::Float(0.5) } else { a.scalar(1, "lambd")? };
+    let result = if below {
+        inner::hardshrink(0, self_, lambd)?
+    } else {
+        functions::hardshrink(self_, lambd)?
     };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn gt_scalar(a: &Args<'_>, below: bool) -> Result<Outputs> {
+pub(super) fn softshrink(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
-    let other = a.scalar(1, "other")?;
+    let lambd = if a.is_none(1) { Scalar::Float(0.5) } else { a.scalar(1, "lambd")? };
     let result = if below {
-        inner::gt_scalar(0, self_, other)?
+        inner::softshrink(0, self_, lambd)?
     } else {
-        functions::gt_scalar(self_, other)?
+        functions::softshrink(self_, lambd)?
     };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn ge(a: &Args<'_>, below: bool) -> Result<Outputs> {
+pub(super) fn threshold(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
-    let other = a.tensor(1, "other")?;
+    let threshold = a.scalar(1, "threshold")?;
+    let value = a.scalar(2, "value")?;
     let result = if below {
-        inner::ge(0, self_, other)?
+        inner::threshold(0, self_, threshold, value)?
     } else {
-        functions::ge(self_, other)?
+        functions::threshold(self_, threshold, value)?
     };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn ge_scalar(a: &Args<'_>, below: bool) -> Result<Outputs> {
+pub(super) fn threshold_(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
-    let other = a.scalar(1, "other")?;
-    let result = if below {
-        inner::ge_scalar(0, self_, other)?
+    let threshold = a.scalar(1, "threshold")?;
+    let value = a.scalar(2, "value")?;
+    if below {
+        inner::threshold_(0, self_, threshold, value)?
     } else {
-        functions::ge_scalar(self_, other)?
+        functions::threshold_(self_, threshold, value)?;
+    }
+    Ok(smallvec![self_.into()])
+}
+
+pub(super) fn prelu(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let weight = a.tensor(1, "weight")?;
+    let result = functions::prelu(self_, weight)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn prelu_kernel(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let weight = a.tensor(1, "weight")?;
+    let result = if below {
+        inner::prelu_kernel(0, self_, weight)?
+    } else {
+        functions::prelu_kernel(self_, weight)?
     };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn where_self(a: &Args<'_>, below: bool) -> Result<Outputs> {
-    let condition = a.tensor(0, "condition")?;
+pub(super) fn glu(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let dim = if a.is_none(1) { -1 } else { a.int(1, "dim")? };
+    let result = if below {
+        inner::glu(0, self_, dim)?
+    } else {
+        functions::glu(self_, dim)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn threshold_backward(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let grad_output = a.tensor(0, "grad_output")?;
     let self_ = a.tensor(1, "self")?;
-    let other = a.tensor(2, "other")?;
+    let threshold = a.scalar(2, "threshold")?;
     let result = if below {
-        inner::where_self(0, condition, self_, other)?
+        inner::threshold_backward(0, grad_output, self_, threshold)?
     } else {
-        functions::where_self(condition, self_, other)?
+        functions::threshold_backward(grad_output, self_, threshold)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn tanh_backward(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let grad_output = a.tensor(0, "grad_output")?;
+    let output = a.tensor(1, "output")?;
+    let result = if below {
+        inner::tanh_backward(0, grad_output, output)?
+    } else {
+        functions::tanh_backward(grad_output, output)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn sigmoid_backward(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let grad_output = a.tensor(0, "grad_output")?;
+    let output = a.tensor(1, "output")?;
+    let result = if below {
+        inner::sigmoid_backward(0, grad_output, output)?
+    } else {
+        functions::sigmoid_backward(grad_output, output)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn silu_backward(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let grad_output = a.tensor(0, "grad_output")?;
+    let self_ = a.tensor(1, "self")?;
+    let result = if below {
+        inner::silu_backward(0, grad_output, self_)?
+    } else {
+        functions::silu_backward(grad_output, self_)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn mish_backward(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let grad_output = a.tensor(0, "grad_output")?;
+    let self_ = a.tensor(1, "self")?;
+    let result = if below {
+        inner::mish_backward(0, grad_output, self_)?
+    } else {
+        functions::mish_backward(grad_output, self_)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn hardswish_backward(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let grad_output = a.tensor(0, "grad_output")?;
+    let self_ = a.tensor(1, "self")?;
+    let result = if below {
+        inner::hardswish_backward(0, grad_output, self_)?
+    } else {
+        functions::hardswish_backward(grad_output, self_)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn hardsigmoid_backward(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let grad_output = a.tensor(0, "grad_output")?;
+    let self_ = a.tensor(1, "self")?;
+    let result = if below {
+        inner::hardsigmoid_backward(0, grad_output, self_)?
+    } else {
+        functions::hardsigmoid_backward(grad_output, self_)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn gelu_backward(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let grad_output = a.tensor(0, "grad_output")?;
+    let self_ = a.tensor(1, "self")?;
+    let approximate = if a.is_none(2) { "none" } else { a.str(2, "approximate")? };
+    let result = if below {
+        inner::gelu_backward(0, grad_output, self_, approximate)?
+    } else {
+        functions::gelu_backward(grad_output, self_, approximate)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn elu_backward(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let grad_output = a.tensor(0, "grad_output")?;
+    let alpha = a.scalar(1, "alpha")?;
+    let scale = a.scalar(2, "scale")?;
+    let input_scale = a.scalar(3, "input_scale")?;
+    let is_result = a.bool(4, "is_result")?;
+    let self_or_result = a.tensor(5, "self_or_result")?;
+    let result = if below {
+        inner::elu_backward(
+            0,
+            grad_output,
+            alpha,
+            scale,
+            input_scale,
+            is_result,
+            self_or_result,
+        )?
+    } else {
+        functions::elu_backward(
+            grad_output,
+            alpha,
+            scale,
+            input_scale,
+            is_result,
+            self_or_result,
+        )?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn leaky_relu_backward(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let grad_output = a.tensor(0, "grad_output")?;
+    let self_ = a.tensor(1, "self")?;
+    let negative_slope = a.scalar(2, "negative_slope")?;
+    let self_is_result = a.bool(3, "self_is_result")?;
+    let result = if below {
+        inner::leaky_relu_backward(
+            0,
+            grad_output,
+            self_,
+            negative_slope,
+            self_is_result,
+        )?
+    } else {
+        functions::leaky_relu_backward(
+            grad_output,
+            self_,
+            negative_slope,
+            self_is_result,
+        )?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn hardtanh_backward(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let grad_output = a.tensor(0, "grad_output")?;
+    let self_ = a.tensor(1, "self")?;
+    let min_val = a.scalar(2, "min_val")?;
+    let max_val = a.scalar(3, "max_val")?;
+    let result = if below {
+        inner::hardtanh_backward(0, grad_output, self_, min_val, max_val)?
+    } else {
+        functions::hardtanh_backward(grad_output, self_, min_val, max_val)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn softplus_backward(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let grad_output = a.tensor(0, "grad_output")?;
+    let self_ = a.tensor(1, "self")?;
+    let beta = a.scalar(2, "beta")?;
+    let threshold = a.scalar(3, "threshold")?;
+    let result = if below {
+        inner::softplus_backward(0, grad_output, self_, beta, threshold)?
+    } else {
+        functions::softplus_backward(grad_output, self_, beta, threshold)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn hardshrink_backward(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let grad_out = a.tensor(0, "grad_out")?;
+    let self_ = a.tensor(1, "self")?;
+    let lambd = a.scalar(2, "lambd")?;
+    let result = if below {
+        inner::hardshrink_backward(0, grad_out, self_, lambd)?
+    } else {
+        functions::hardshrink_backward(grad_out, self_, lambd)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn softshrink_backward(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let grad_output = a.tensor(0, "grad_output")?;
+    let self_ = a.tensor(1, "self")?;
+    let lambd = a.scalar(2, "lambd")?;
+    let result = if below {
+        inner::softshrink_backward(0, grad_output, self_, lambd)?
+    } else {
+        functions::softshrink_backward(grad_output, self_, lambd)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn log_sigmoid_backward(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let grad_output = a.tensor(0, "grad_output")?;
+    let self_ = a.tensor(1, "self")?;
+    let buffer = a.tensor(2, "buffer")?;
+    let result = if below {
+        inner::log_sigmoid_backward(0, grad_output, self_, buffer)?
+    } else {
+        functions::log_sigmoid_backward(grad_output, self_, buffer)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn glu_backward(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let grad_output = a.tensor(0, "grad_output")?;
+    let self_ = a.tensor(1, "self")?;
+    let dim = a.int(2, "dim")?;
+    let result = if below {
+        inner::glu_backward(0, grad_output, self_, dim)?
+    } else {
+        functions::glu_backward(grad_output, self_, dim)?
     };
     Ok(smallvec![result.into()])
 }

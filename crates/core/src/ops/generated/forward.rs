@@ -154,6 +154,63 @@ pub(crate) fn div_scalar(
     Ok(Some(ops::div_scalar(self_t, other)?))
 }
 
+pub(crate) fn div_mode(
+    self_: &Tensor,
+    other: &Tensor,
+    rounding_mode: Option<&str>,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_, other]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    let other_t = &tangent_or_zeros(other)?;
+    let other_p = other;
+    Ok(Some(formulas::div_mode_jvp(self_t, other_t, other_p, result, rounding_mode)?))
+}
+
+pub(crate) fn div_scalar_mode(
+    self_: &Tensor,
+    other: Scalar,
+    rounding_mode: Option<&str>,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    Ok(Some(formulas::div_scalar_mode_backward(self_t, other, rounding_mode)?))
+}
+
+pub(crate) fn floor_divide(
+    self_: &Tensor,
+    other: &Tensor,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_, other]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    let other_t = &tangent_or_zeros(other)?;
+    Ok(Some(ops::zeros_like(&arith::add(self_t, other_t)?, None, None, None)?))
+}
+
+pub(crate) fn floor_divide_scalar(
+    self_: &Tensor,
+    other: Scalar,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    Ok(Some(ops::zeros_like(self_t, None, None, None)?))
+}
+
 pub(crate) fn remainder(
     self_: &Tensor,
     other: &Tensor,
@@ -171,42 +228,15 @@ pub(crate) fn remainder(
         Some(
             arith::sub(
                 self_t,
-                &arith::mul(other_t, &formulas::div_floor(self_p, other_p)?)?,
+                &arith::mul(other_t, &ops::div_mode(self_p, other_p, Some("floor"))?)?,
             )?,
         ),
     )
 }
 
-pub(crate) fn neg(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> {
-    if !any_tangent(&[self_]) {
-        return Ok(None);
-    }
-    let _off = ModeGuard::new(0, state::DUAL);
-    let self_t = &tangent_or_zeros(self_)?;
-    Ok(Some(ops::neg(self_t)?))
-}
-
-pub(crate) fn reciprocal(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> {
-    if !any_tangent(&[self_]) {
-        return Ok(None);
-    }
-    let _off = ModeGuard::new(0, state::DUAL);
-    let self_t = &tangent_or_zeros(self_)?;
-    Ok(
-        Some(
-            formulas::conj(
-                &arith::mul(
-                    &arith::neg(&formulas::conj(self_t)?)?,
-                    &formulas::conj(&arith::mul(result, result)?)?,
-                )?,
-            )?,
-        ),
-    )
-}
-
-pub(crate) fn pow_scalar(
+pub(crate) fn remainder_scalar(
     self_: &Tensor,
-    exponent: Scalar,
+    other: Scalar,
     result: &Tensor,
 ) -> Result<Option<Tensor>> {
     if !any_tangent(&[self_]) {
@@ -214,8 +244,57 @@ pub(crate) fn pow_scalar(
     }
     let _off = ModeGuard::new(0, state::DUAL);
     let self_t = &tangent_or_zeros(self_)?;
+    Ok(Some(self_t.clone()))
+}
+
+pub(crate) fn scalar_remainder(
+    self_: Scalar,
+    other: &Tensor,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[other]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let other_t = &tangent_or_zeros(other)?;
+    let other_p = other;
+    Ok(Some(formulas::scalar_remainder_backward(other_t, self_, other_p)?))
+}
+
+pub(crate) fn fmod(
+    self_: &Tensor,
+    other: &Tensor,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_, other]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
     let self_p = self_;
-    Ok(Some(formulas::pow_backward(self_t, self_p, exponent)?))
+    let other_t = &tangent_or_zeros(other)?;
+    let other_p = other;
+    Ok(
+        Some(
+            arith::sub(
+                self_t,
+                &arith::mul(other_t, &ops::div_mode(self_p, other_p, Some("trunc"))?)?,
+            )?,
+        ),
+    )
+}
+
+pub(crate) fn fmod_scalar(
+    self_: &Tensor,
+    other: Scalar,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    Ok(Some(self_t.clone()))
 }
 
 pub(crate) fn pow(
@@ -241,6 +320,20 @@ pub(crate) fn pow(
     )
 }
 
+pub(crate) fn pow_scalar(
+    self_: &Tensor,
+    exponent: Scalar,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    let self_p = self_;
+    Ok(Some(formulas::pow_backward(self_t, self_p, exponent)?))
+}
+
 pub(crate) fn scalar_pow(
     self_: Scalar,
     exponent: &Tensor,
@@ -255,7 +348,553 @@ pub(crate) fn scalar_pow(
     Ok(Some(formulas::scalar_pow_backward(exponent_t, self_, exponent_p, result)?))
 }
 
-pub(crate) fn exp(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> {
+pub(crate) fn addcmul(
+    self_: &Tensor,
+    tensor1: &Tensor,
+    tensor2: &Tensor,
+    value: Scalar,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_, tensor1, tensor2]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    let tensor1_t = &tangent_or_zeros(tensor1)?;
+    let tensor1_p = tensor1;
+    let tensor2_t = &tangent_or_zeros(tensor2)?;
+    let tensor2_p = tensor2;
+    Ok(
+        Some(
+            arith::add(
+                &arith::add(
+                    self_t,
+                    &formulas::maybe_multiply(&arith::mul(tensor1_t, tensor2_p)?, value)?,
+                )?,
+                &formulas::maybe_multiply(&arith::mul(tensor2_t, tensor1_p)?, value)?,
+            )?,
+        ),
+    )
+}
+
+pub(crate) fn addcdiv(
+    self_: &Tensor,
+    tensor1: &Tensor,
+    tensor2: &Tensor,
+    value: Scalar,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_, tensor1, tensor2]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    let tensor1_t = &tangent_or_zeros(tensor1)?;
+    let tensor1_p = tensor1;
+    let tensor2_t = &tangent_or_zeros(tensor2)?;
+    let tensor2_p = tensor2;
+    Ok(
+        Some(
+            arith::sub(
+                &arith::add(
+                    self_t,
+                    &formulas::maybe_multiply(&arith::div(tensor1_t, tensor2_p)?, value)?,
+                )?,
+                &formulas::maybe_multiply(
+                    &arith::div(
+                        &arith::mul(tensor2_t, &arith::div(tensor1_p, tensor2_p)?)?,
+                        tensor2_p,
+                    )?,
+                    value,
+                )?,
+            )?,
+        ),
+    )
+}
+
+pub(crate) fn lerp_scalar(
+    self_: &Tensor,
+    end: &Tensor,
+    weight: Scalar,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_, end]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    let end_t = &tangent_or_zeros(end)?;
+    Ok(Some(ops::lerp_scalar(self_t, end_t, weight)?))
+}
+
+pub(crate) fn lerp(
+    self_: &Tensor,
+    end: &Tensor,
+    weight: &Tensor,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_, end, weight]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    let self_p = self_;
+    let end_t = &tangent_or_zeros(end)?;
+    let end_p = end;
+    let weight_t = &tangent_or_zeros(weight)?;
+    let weight_p = weight;
+    Ok(
+        Some(
+            arith::add(
+                &ops::lerp(self_t, end_t, weight_p)?,
+                &arith::mul(weight_t, &arith::sub(end_p, self_p)?)?,
+            )?,
+        ),
+    )
+}
+
+pub(crate) fn ldexp(
+    self_: &Tensor,
+    other: &Tensor,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_, other]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    let other_t = &tangent_or_zeros(other)?;
+    let other_p = other;
+    Ok(
+        Some(
+            arith::add(
+                &arith::mul(self_t, &ops::exp2(other_p)?)?,
+                &arith::mul(&arith::mul(other_t, result)?, &std::f64::consts::LN_2)?,
+            )?,
+        ),
+    )
+}
+
+pub(crate) fn maximum(
+    self_: &Tensor,
+    other: &Tensor,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_, other]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    let self_p = self_;
+    let other_t = &tangent_or_zeros(other)?;
+    let other_p = other;
+    Ok(
+        Some(
+            arith::add(
+                &formulas::larger_backward(self_t, self_p, other_p)?,
+                &formulas::larger_backward(other_t, other_p, self_p)?,
+            )?,
+        ),
+    )
+}
+
+pub(crate) fn minimum(
+    self_: &Tensor,
+    other: &Tensor,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_, other]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    let self_p = self_;
+    let other_t = &tangent_or_zeros(other)?;
+    let other_p = other;
+    Ok(
+        Some(
+            arith::add(
+                &formulas::smaller_backward(self_t, self_p, other_p)?,
+                &formulas::smaller_backward(other_t, other_p, self_p)?,
+            )?,
+        ),
+    )
+}
+
+pub(crate) fn fmax(
+    self_: &Tensor,
+    other: &Tensor,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_, other]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    let self_p = self_;
+    let other_t = &tangent_or_zeros(other)?;
+    let other_p = other;
+    Ok(
+        Some(
+            arith::add(
+                &formulas::fmax_backward(self_t, self_p, other_p, true)?,
+                &formulas::fmax_backward(other_t, other_p, self_p, false)?,
+            )?,
+        ),
+    )
+}
+
+pub(crate) fn fmin(
+    self_: &Tensor,
+    other: &Tensor,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_, other]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    let self_p = self_;
+    let other_t = &tangent_or_zeros(other)?;
+    let other_p = other;
+    Ok(
+        Some(
+            arith::add(
+                &formulas::fmin_backward(self_t, self_p, other_p, true)?,
+                &formulas::fmin_backward(other_t, other_p, self_p, false)?,
+            )?,
+        ),
+    )
+}
+
+pub(crate) fn hypot(
+    self_: &Tensor,
+    other: &Tensor,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_, other]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    let self_p = self_;
+    let other_t = &tangent_or_zeros(other)?;
+    let other_p = other;
+    Ok(
+        Some(
+            arith::div(
+                &arith::add(
+                    &arith::mul(self_t, self_p)?,
+                    &arith::mul(other_t, other_p)?,
+                )?,
+                result,
+            )?,
+        ),
+    )
+}
+
+pub(crate) fn logaddexp(
+    self_: &Tensor,
+    other: &Tensor,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_, other]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    let self_p = self_;
+    let other_t = &tangent_or_zeros(other)?;
+    let other_p = other;
+    Ok(
+        Some(
+            arith::add(
+                &arith::div(
+                    self_t,
+                    &arith::add(&1.0, &ops::exp(&arith::sub(other_p, self_p)?)?)?,
+                )?,
+                &arith::div(
+                    other_t,
+                    &arith::add(&1.0, &ops::exp(&arith::sub(self_p, other_p)?)?)?,
+                )?,
+            )?,
+        ),
+    )
+}
+
+pub(crate) fn logaddexp2(
+    self_: &Tensor,
+    other: &Tensor,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_, other]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    let self_p = self_;
+    let other_t = &tangent_or_zeros(other)?;
+    let other_p = other;
+    Ok(
+        Some(
+            arith::add(
+                &arith::div(
+                    self_t,
+                    &arith::add(&1.0, &ops::exp2(&arith::sub(other_p, self_p)?)?)?,
+                )?,
+                &arith::div(
+                    other_t,
+                    &arith::add(&1.0, &ops::exp2(&arith::sub(self_p, other_p)?)?)?,
+                )?,
+            )?,
+        ),
+    )
+}
+
+pub(crate) fn atan2(
+    self_: &Tensor,
+    other: &Tensor,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_, other]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    let self_p = self_;
+    let other_t = &tangent_or_zeros(other)?;
+    let other_p = other;
+    Ok(
+        Some(
+            arith::div(
+                &arith::sub(
+                    &arith::mul(self_t, other_p)?,
+                    &arith::mul(other_t, self_p)?,
+                )?,
+                &arith::add(
+                    &arith::mul(self_p, self_p)?,
+                    &arith::mul(other_p, other_p)?,
+                )?,
+            )?,
+        ),
+    )
+}
+
+pub(crate) fn copysign(
+    self_: &Tensor,
+    other: &Tensor,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_, other]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    let self_p = self_;
+    let other_t = &tangent_or_zeros(other)?;
+    Ok(
+        Some(
+            formulas::copysign_backward(
+                &arith::add(self_t, &ops::zeros_like(other_t, None, None, None)?)?,
+                self_p,
+                result,
+            )?,
+        ),
+    )
+}
+
+pub(crate) fn copysign_scalar(
+    self_: &Tensor,
+    other: Scalar,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    let self_p = self_;
+    Ok(Some(formulas::copysign_backward(self_t, self_p, result)?))
+}
+
+pub(crate) fn xlogy(
+    self_: &Tensor,
+    other: &Tensor,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_, other]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    let self_p = self_;
+    let other_t = &tangent_or_zeros(other)?;
+    let other_p = other;
+    Ok(
+        Some(
+            arith::add(
+                &formulas::xlogy_backward(self_t, self_p, other_p)?,
+                &arith::div(&arith::mul(other_t, self_p)?, other_p)?,
+            )?,
+        ),
+    )
+}
+
+pub(crate) fn xlogy_scalar(
+    self_: &Tensor,
+    other: Scalar,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    let self_p = self_;
+    Ok(Some(formulas::xlogy_scalar_backward(self_t, self_p, other)?))
+}
+
+pub(crate) fn scalar_xlogy(
+    self_: Scalar,
+    other: &Tensor,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[other]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let other_t = &tangent_or_zeros(other)?;
+    let other_p = other;
+    Ok(Some(arith::div(&arith::mul(other_t, &self_)?, other_p)?))
+}
+
+pub(crate) fn heaviside_(
+    self_: &Tensor,
+    values: &Tensor,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_, values]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    Ok(Some(ops::zeros_like(self_t, None, None, None)?))
+}
+
+pub(crate) fn neg(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    Ok(Some(ops::neg(self_t)?))
+}
+
+pub(crate) fn abs(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    let self_p = self_;
+    Ok(Some(arith::mul(self_t, &ops::sgn(self_p)?)?))
+}
+
+pub(crate) fn floor(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    Ok(Some(ops::zeros_like(self_t, None, None, None)?))
+}
+
+pub(crate) fn ceil(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    Ok(Some(ops::zeros_like(self_t, None, None, None)?))
+}
+
+pub(crate) fn round(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    Ok(Some(ops::zeros_like(self_t, None, None, None)?))
+}
+
+pub(crate) fn trunc(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    Ok(Some(ops::zeros_like(self_t, None, None, None)?))
+}
+
+pub(crate) fn round_decimals(
+    self_: &Tensor,
+    decimals: i64,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    Ok(Some(ops::zeros_like(self_t, None, None, None)?))
+}
+
+pub(crate) fn sgn(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    Ok(Some(ops::zeros_like(self_t, None, None, None)?))
+}
+
+pub(crate) fn sign(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    Ok(Some(ops::zeros_like(self_t, None, None, None)?))
+}
+
+pub(crate) fn frac(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    Ok(Some(self_t.clone()))
+}
+
+pub(crate) fn reciprocal(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    Ok(Some(arith::mul(&arith::neg(self_t)?, &arith::mul(result, result)?)?))
+}
+
+pub(crate) fn sqrt(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    Ok(Some(arith::div(self_t, &arith::mul(&2.0, result)?)?))
+}
+
+pub(crate) fn rsqrt(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> {
     if !any_tangent(&[self_]) {
         return Ok(None);
     }
@@ -263,11 +902,39 @@ pub(crate) fn exp(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> {
     let self_t = &tangent_or_zeros(self_)?;
     Ok(
         Some(
-            formulas::conj(
-                &arith::mul(&formulas::conj(self_t)?, &formulas::conj(result)?)?,
+            arith::mul(
+                &arith::mul(&-0.5, self_t)?,
+                &ops::pow_scalar(result, Scalar::from(3))?,
             )?,
         ),
     )
+}
+
+pub(crate) fn exp(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    Ok(Some(arith::mul(self_t, result)?))
+}
+
+pub(crate) fn exp2(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    Ok(Some(arith::mul(&arith::mul(self_t, result)?, &std::f64::consts::LN_2)?))
+}
+
+pub(crate) fn expm1(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    Ok(Some(arith::mul(self_t, &arith::add(result, &1.0)?)?))
 }
 
 pub(crate) fn log(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> {
@@ -277,13 +944,37 @@ pub(crate) fn log(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> {
     let _off = ModeGuard::new(0, state::DUAL);
     let self_t = &tangent_or_zeros(self_)?;
     let self_p = self_;
-    Ok(
-        Some(
-            formulas::conj(
-                &arith::div(&formulas::conj(self_t)?, &formulas::conj(self_p)?)?,
-            )?,
-        ),
-    )
+    Ok(Some(arith::div(self_t, self_p)?))
+}
+
+pub(crate) fn log2(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    let self_p = self_;
+    Ok(Some(arith::div(self_t, &arith::mul(self_p, &std::f64::consts::LN_2)?)?))
+}
+
+pub(crate) fn log10(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    let self_p = self_;
+    Ok(Some(arith::div(self_t, &arith::mul(self_p, &std::f64::consts::LN_10)?)?))
+}
+
+pub(crate) fn log1p(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    let self_p = self_;
+    Ok(Some(arith::div(self_t, &arith::add(self_p, &1.0)?)?))
 }
 
 pub(crate) fn sin(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> {
@@ -293,16 +984,7 @@ pub(crate) fn sin(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> {
     let _off = ModeGuard::new(0, state::DUAL);
     let self_t = &tangent_or_zeros(self_)?;
     let self_p = self_;
-    Ok(
-        Some(
-            formulas::conj(
-                &arith::mul(
-                    &formulas::conj(self_t)?,
-                    &formulas::conj(&ops::cos(self_p)?)?,
-                )?,
-            )?,
-        ),
-    )
+    Ok(Some(arith::mul(self_t, &ops::cos(self_p)?)?))
 }
 
 pub(crate) fn cos(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> {
@@ -312,16 +994,80 @@ pub(crate) fn cos(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> {
     let _off = ModeGuard::new(0, state::DUAL);
     let self_t = &tangent_or_zeros(self_)?;
     let self_p = self_;
+    Ok(Some(arith::mul(&arith::neg(self_t)?, &ops::sin(self_p)?)?))
+}
+
+pub(crate) fn tan(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    Ok(Some(arith::mul(self_t, &arith::add(&1.0, &arith::mul(result, result)?)?)?))
+}
+
+pub(crate) fn asin(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    let self_p = self_;
     Ok(
         Some(
-            formulas::conj(
-                &arith::mul(
-                    &arith::neg(&formulas::conj(self_t)?)?,
-                    &formulas::conj(&ops::sin(self_p)?)?,
-                )?,
+            arith::mul(
+                self_t,
+                &ops::rsqrt(&arith::sub(&1.0, &arith::mul(self_p, self_p)?)?)?,
             )?,
         ),
     )
+}
+
+pub(crate) fn acos(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    let self_p = self_;
+    Ok(
+        Some(
+            arith::mul(
+                &arith::neg(self_t)?,
+                &ops::rsqrt(&arith::sub(&1.0, &arith::mul(self_p, self_p)?)?)?,
+            )?,
+        ),
+    )
+}
+
+pub(crate) fn atan(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    let self_p = self_;
+    Ok(Some(arith::div(self_t, &arith::add(&arith::mul(self_p, self_p)?, &1.0)?)?))
+}
+
+pub(crate) fn sinh(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    let self_p = self_;
+    Ok(Some(arith::mul(self_t, &ops::cosh(self_p)?)?))
+}
+
+pub(crate) fn cosh(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    let self_p = self_;
+    Ok(Some(arith::mul(self_t, &ops::sinh(self_p)?)?))
 }
 
 pub(crate) fn tanh(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> {
@@ -330,51 +1076,551 @@ pub(crate) fn tanh(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> {
     }
     let _off = ModeGuard::new(0, state::DUAL);
     let self_t = &tangent_or_zeros(self_)?;
-    Ok(
-        Some(
-            formulas::conj(
-                &arith::mul(
-                    &formulas::conj(self_t)?,
-                    &formulas::conj(&arith::sub(&1, &arith::mul(result, result)?)?)?,
-                )?,
-            )?,
-        ),
-    )
+    Ok(Some(ops::tanh_backward(self_t, result)?))
 }
 
-pub(crate) fn sqrt(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> {
+pub(crate) fn asinh(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> {
     if !any_tangent(&[self_]) {
         return Ok(None);
     }
     let _off = ModeGuard::new(0, state::DUAL);
     let self_t = &tangent_or_zeros(self_)?;
+    let self_p = self_;
     Ok(
         Some(
-            formulas::conj(
-                &arith::div(
-                    &formulas::conj(self_t)?,
-                    &arith::mul(&2.0, &formulas::conj(result)?)?,
-                )?,
-            )?,
-        ),
-    )
-}
-
-pub(crate) fn relu(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> {
-    if !any_tangent(&[self_]) {
-        return Ok(None);
-    }
-    let _off = ModeGuard::new(0, state::DUAL);
-    let self_t = &tangent_or_zeros(self_)?;
-    Ok(
-        Some(
-            ops::where_self(
-                &ops::gt_scalar(result, Scalar::from(0))?,
+            arith::mul(
                 self_t,
-                &ops::zeros_like(self_t, None, None, None)?,
+                &ops::rsqrt(&arith::add(&arith::mul(self_p, self_p)?, &1.0)?)?,
             )?,
         ),
     )
+}
+
+pub(crate) fn acosh(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    let self_p = self_;
+    Ok(
+        Some(
+            arith::mul(
+                self_t,
+                &ops::rsqrt(&arith::sub(&arith::mul(self_p, self_p)?, &1.0)?)?,
+            )?,
+        ),
+    )
+}
+
+pub(crate) fn atanh(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    let self_p = self_;
+    Ok(Some(arith::div(self_t, &arith::sub(&1.0, &arith::mul(self_p, self_p)?)?)?))
+}
+
+pub(crate) fn sigmoid(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    Ok(Some(ops::sigmoid_backward(self_t, result)?))
+}
+
+pub(crate) fn erf(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    let self_p = self_;
+    Ok(
+        Some(
+            arith::mul(
+                &arith::mul(
+                    self_t,
+                    &ops::exp(&arith::neg(&arith::mul(self_p, self_p)?)?)?,
+                )?,
+                &std::f64::consts::FRAC_2_SQRT_PI,
+            )?,
+        ),
+    )
+}
+
+pub(crate) fn erfc(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    let self_p = self_;
+    Ok(
+        Some(
+            arith::mul(
+                &arith::mul(
+                    &arith::neg(self_t)?,
+                    &ops::exp(&arith::neg(&arith::mul(self_p, self_p)?)?)?,
+                )?,
+                &std::f64::consts::FRAC_2_SQRT_PI,
+            )?,
+        ),
+    )
+}
+
+pub(crate) fn erfinv(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    Ok(
+        Some(
+            arith::div(
+                &arith::mul(self_t, &ops::exp(&arith::mul(result, result)?)?)?,
+                &std::f64::consts::FRAC_2_SQRT_PI,
+            )?,
+        ),
+    )
+}
+
+pub(crate) fn lgamma(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    let self_p = self_;
+    Ok(Some(arith::mul(self_t, &ops::digamma(self_p)?)?))
+}
+
+pub(crate) fn digamma(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    let self_p = self_;
+    Ok(Some(arith::mul(self_t, &ops::polygamma(1, self_p)?)?))
+}
+
+pub(crate) fn sinc(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    let self_p = self_;
+    Ok(Some(formulas::sinc_backward(self_t, self_p)?))
+}
+
+pub(crate) fn deg2rad(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    Ok(Some(ops::deg2rad(self_t)?))
+}
+
+pub(crate) fn rad2deg(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    Ok(Some(ops::rad2deg(self_t)?))
+}
+
+pub(crate) fn polygamma(
+    n: i64,
+    self_: &Tensor,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    let self_p = self_;
+    Ok(Some(arith::mul(self_t, &ops::polygamma(n + 1, self_p)?)?))
+}
+
+pub(crate) fn logit(
+    self_: &Tensor,
+    eps: Option<f64>,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    let self_p = self_;
+    Ok(Some(formulas::logit_backward(self_t, self_p, eps)?))
+}
+
+pub(crate) fn nan_to_num(
+    self_: &Tensor,
+    nan: Option<f64>,
+    posinf: Option<f64>,
+    neginf: Option<f64>,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    let self_p = self_;
+    Ok(Some(arith::mul(self_t, &ops::isfinite(self_p)?)?))
+}
+
+pub(crate) fn logical_not_(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    Ok(Some(ops::zeros_like(self_t, None, None, None)?))
+}
+
+pub(crate) fn eq_(
+    self_: &Tensor,
+    other: &Tensor,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_, other]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    Ok(Some(ops::zeros_like(self_t, None, None, None)?))
+}
+
+pub(crate) fn eq_scalar_(
+    self_: &Tensor,
+    other: Scalar,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    Ok(Some(ops::zeros_like(self_t, None, None, None)?))
+}
+
+pub(crate) fn ne_(
+    self_: &Tensor,
+    other: &Tensor,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_, other]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    Ok(Some(ops::zeros_like(self_t, None, None, None)?))
+}
+
+pub(crate) fn ne_scalar_(
+    self_: &Tensor,
+    other: Scalar,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    Ok(Some(ops::zeros_like(self_t, None, None, None)?))
+}
+
+pub(crate) fn lt_(
+    self_: &Tensor,
+    other: &Tensor,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_, other]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    Ok(Some(ops::zeros_like(self_t, None, None, None)?))
+}
+
+pub(crate) fn lt_scalar_(
+    self_: &Tensor,
+    other: Scalar,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    Ok(Some(ops::zeros_like(self_t, None, None, None)?))
+}
+
+pub(crate) fn le_(
+    self_: &Tensor,
+    other: &Tensor,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_, other]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    Ok(Some(ops::zeros_like(self_t, None, None, None)?))
+}
+
+pub(crate) fn le_scalar_(
+    self_: &Tensor,
+    other: Scalar,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    Ok(Some(ops::zeros_like(self_t, None, None, None)?))
+}
+
+pub(crate) fn gt_(
+    self_: &Tensor,
+    other: &Tensor,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_, other]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    Ok(Some(ops::zeros_like(self_t, None, None, None)?))
+}
+
+pub(crate) fn gt_scalar_(
+    self_: &Tensor,
+    other: Scalar,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    Ok(Some(ops::zeros_like(self_t, None, None, None)?))
+}
+
+pub(crate) fn ge_(
+    self_: &Tensor,
+    other: &Tensor,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_, other]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    Ok(Some(ops::zeros_like(self_t, None, None, None)?))
+}
+
+pub(crate) fn ge_scalar_(
+    self_: &Tensor,
+    other: Scalar,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    Ok(Some(ops::zeros_like(self_t, None, None, None)?))
+}
+
+pub(crate) fn logical_and_(
+    self_: &Tensor,
+    other: &Tensor,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_, other]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    Ok(Some(ops::zeros_like(self_t, None, None, None)?))
+}
+
+pub(crate) fn logical_or_(
+    self_: &Tensor,
+    other: &Tensor,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_, other]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    Ok(Some(ops::zeros_like(self_t, None, None, None)?))
+}
+
+pub(crate) fn logical_xor_(
+    self_: &Tensor,
+    other: &Tensor,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_, other]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    Ok(Some(ops::zeros_like(self_t, None, None, None)?))
+}
+
+pub(crate) fn bitwise_not_(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    Ok(Some(ops::zeros_like(self_t, None, None, None)?))
+}
+
+pub(crate) fn bitwise_and_(
+    self_: &Tensor,
+    other: &Tensor,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_, other]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    Ok(Some(ops::zeros_like(self_t, None, None, None)?))
+}
+
+pub(crate) fn bitwise_and_scalar_(
+    self_: &Tensor,
+    other: Scalar,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    Ok(Some(ops::zeros_like(self_t, None, None, None)?))
+}
+
+pub(crate) fn bitwise_or_(
+    self_: &Tensor,
+    other: &Tensor,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_, other]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    Ok(Some(ops::zeros_like(self_t, None, None, None)?))
+}
+
+pub(crate) fn bitwise_or_scalar_(
+    self_: &Tensor,
+    other: Scalar,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    Ok(Some(ops::zeros_like(self_t, None, None, None)?))
+}
+
+pub(crate) fn bitwise_xor_(
+    self_: &Tensor,
+    other: &Tensor,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_, other]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    Ok(Some(ops::zeros_like(self_t, None, None, None)?))
+}
+
+pub(crate) fn bitwise_xor_scalar_(
+    self_: &Tensor,
+    other: Scalar,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    Ok(Some(ops::zeros_like(self_t, None, None, None)?))
+}
+
+pub(crate) fn bitwise_left_shift_(
+    self_: &Tensor,
+    other: &Tensor,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_, other]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    Ok(Some(ops::zeros_like(self_t, None, None, None)?))
+}
+
+pub(crate) fn bitwise_left_shift_scalar_(
+    self_: &Tensor,
+    other: Scalar,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    Ok(Some(ops::zeros_like(self_t, None, None, None)?))
+}
+
+pub(crate) fn bitwise_right_shift_(
+    self_: &Tensor,
+    other: &Tensor,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_, other]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    Ok(Some(ops::zeros_like(self_t, None, None, None)?))
+}
+
+pub(crate) fn bitwise_right_shift_scalar_(
+    self_: &Tensor,
+    other: Scalar,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    Ok(Some(ops::zeros_like(self_t, None, None, None)?))
 }
 
 pub(crate) fn where_self(
@@ -390,6 +1636,795 @@ pub(crate) fn where_self(
     let self_t = &tangent_or_zeros(self_)?;
     let other_t = &tangent_or_zeros(other)?;
     Ok(Some(ops::where_self(condition, self_t, other_t)?))
+}
+
+pub(crate) fn clamp(
+    self_: &Tensor,
+    min: Option<Scalar>,
+    max: Option<Scalar>,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    let self_p = self_;
+    Ok(Some(formulas::clamp_backward(self_t, self_p, min, max)?))
+}
+
+pub(crate) fn clamp_tensor(
+    self_: &Tensor,
+    min: Option<&Tensor>,
+    max: Option<&Tensor>,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(
+        &std::iter::empty::<&Tensor>()
+            .chain([self_])
+            .chain(min)
+            .chain(max)
+            .collect::<Vec<_>>(),
+    ) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    let self_p = self_;
+    let min_t = opt_tangent_or_zeros(min)?;
+    let min_t = min_t.as_ref();
+    let min_p = min;
+    let max_t = opt_tangent_or_zeros(max)?;
+    let max_t = max_t.as_ref();
+    let max_p = max;
+    Ok(Some(formulas::clamp_tensor_jvp(self_p, self_t, min_p, min_t, max_p, max_t)?))
+}
+
+pub(crate) fn clamp_min(
+    self_: &Tensor,
+    min: Scalar,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    let self_p = self_;
+    Ok(
+        Some(
+            ops::where_scalar_other(
+                &ops::gt_scalar(self_p, min)?,
+                self_t,
+                Scalar::from(0),
+            )?,
+        ),
+    )
+}
+
+pub(crate) fn clamp_max(
+    self_: &Tensor,
+    max: Scalar,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    let self_p = self_;
+    Ok(
+        Some(
+            ops::where_scalar_other(
+                &ops::lt_scalar(self_p, max)?,
+                self_t,
+                Scalar::from(0),
+            )?,
+        ),
+    )
+}
+
+pub(crate) fn clamp_min_tensor(
+    self_: &Tensor,
+    min: &Tensor,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_, min]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    let self_p = self_;
+    let min_t = &tangent_or_zeros(min)?;
+    let min_p = min;
+    Ok(
+        Some(
+            arith::add(
+                &formulas::larger_backward(self_t, self_p, min_p)?,
+                &formulas::larger_backward(min_t, min_p, self_p)?,
+            )?,
+        ),
+    )
+}
+
+pub(crate) fn clamp_max_tensor(
+    self_: &Tensor,
+    max: &Tensor,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_, max]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    let self_p = self_;
+    let max_t = &tangent_or_zeros(max)?;
+    let max_p = max;
+    Ok(
+        Some(
+            arith::add(
+                &formulas::smaller_backward(self_t, self_p, max_p)?,
+                &formulas::smaller_backward(max_t, max_p, self_p)?,
+            )?,
+        ),
+    )
+}
+
+pub(crate) fn relu(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    Ok(Some(ops::threshold_backward(self_t, result, Scalar::from(0))?))
+}
+
+pub(crate) fn silu(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    let self_p = self_;
+    Ok(Some(ops::silu_backward(self_t, self_p)?))
+}
+
+pub(crate) fn mish(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    let self_p = self_;
+    Ok(Some(ops::mish_backward(self_t, self_p)?))
+}
+
+pub(crate) fn hardsigmoid(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    let self_p = self_;
+    Ok(Some(ops::hardsigmoid_backward(self_t, self_p)?))
+}
+
+pub(crate) fn hardswish(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    let self_p = self_;
+    Ok(Some(ops::hardswish_backward(self_t, self_p)?))
+}
+
+pub(crate) fn gelu(
+    self_: &Tensor,
+    approximate: &str,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    let self_p = self_;
+    Ok(Some(ops::gelu_backward(self_t, self_p, approximate)?))
+}
+
+pub(crate) fn log_sigmoid_forward(
+    self_: &Tensor,
+    output: &Tensor,
+    buffer: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    let self_p = self_;
+    Ok(Some(ops::log_sigmoid_backward(self_t, self_p, buffer)?))
+}
+
+pub(crate) fn softplus(
+    self_: &Tensor,
+    beta: Scalar,
+    threshold: Scalar,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    let self_p = self_;
+    Ok(Some(ops::softplus_backward(self_t, self_p, beta, threshold)?))
+}
+
+pub(crate) fn elu(
+    self_: &Tensor,
+    alpha: Scalar,
+    scale: Scalar,
+    input_scale: Scalar,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    let self_p = self_;
+    Ok(Some(ops::elu_backward(self_t, alpha, scale, input_scale, false, self_p)?))
+}
+
+pub(crate) fn celu(
+    self_: &Tensor,
+    alpha: Scalar,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    let self_p = self_;
+    Ok(Some(formulas::celu_backward(self_t, alpha, self_p)?))
+}
+
+pub(crate) fn leaky_relu(
+    self_: &Tensor,
+    negative_slope: Scalar,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    let self_p = self_;
+    Ok(Some(ops::leaky_relu_backward(self_t, self_p, negative_slope, false)?))
+}
+
+pub(crate) fn hardtanh(
+    self_: &Tensor,
+    min_val: Scalar,
+    max_val: Scalar,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    let self_p = self_;
+    Ok(Some(ops::hardtanh_backward(self_t, self_p, min_val, max_val)?))
+}
+
+pub(crate) fn hardshrink(
+    self_: &Tensor,
+    lambd: Scalar,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    let self_p = self_;
+    Ok(Some(ops::hardshrink_backward(self_t, self_p, lambd)?))
+}
+
+pub(crate) fn softshrink(
+    self_: &Tensor,
+    lambd: Scalar,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    let self_p = self_;
+    Ok(Some(ops::softshrink_backward(self_t, self_p, lambd)?))
+}
+
+pub(crate) fn threshold(
+    self_: &Tensor,
+    threshold: Scalar,
+    value: Scalar,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    let self_p = self_;
+    Ok(Some(ops::threshold_backward(self_t, self_p, threshold)?))
+}
+
+pub(crate) fn prelu_kernel(
+    self_: &Tensor,
+    weight: &Tensor,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_, weight]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    let self_p = self_;
+    let weight_t = &tangent_or_zeros(weight)?;
+    let weight_p = weight;
+    Ok(
+        Some(
+            ops::where_self(
+                &ops::gt_scalar(self_p, Scalar::from(0))?,
+                self_t,
+                &arith::add(
+                    &arith::mul(weight_p, self_t)?,
+                    &arith::mul(weight_t, self_p)?,
+                )?,
+            )?,
+        ),
+    )
+}
+
+pub(crate) fn glu(self_: &Tensor, dim: i64, result: &Tensor) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    let self_p = self_;
+    Ok(Some(formulas::glu_jvp(self_p, self_t, dim)?))
+}
+
+pub(crate) fn threshold_backward(
+    grad_output: &Tensor,
+    self_: &Tensor,
+    threshold: Scalar,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[grad_output, self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let grad_output_t = &tangent_or_zeros(grad_output)?;
+    let self_t = &tangent_or_zeros(self_)?;
+    let self_p = self_;
+    Ok(
+        Some(
+            arith::add(
+                &ops::threshold_backward(grad_output_t, self_p, threshold)?,
+                &ops::zeros_like(self_t, None, None, None)?,
+            )?,
+        ),
+    )
+}
+
+pub(crate) fn tanh_backward(
+    grad_output: &Tensor,
+    output: &Tensor,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[grad_output, output]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let grad_output_t = &tangent_or_zeros(grad_output)?;
+    let grad_output_p = grad_output;
+    let output_t = &tangent_or_zeros(output)?;
+    let output_p = output;
+    Ok(
+        Some(
+            arith::add(
+                &ops::tanh_backward(grad_output_t, output_p)?,
+                &arith::mul(
+                    output_t,
+                    &arith::mul(&arith::mul(&-2.0, output_p)?, grad_output_p)?,
+                )?,
+            )?,
+        ),
+    )
+}
+
+pub(crate) fn sigmoid_backward(
+    grad_output: &Tensor,
+    output: &Tensor,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[grad_output, output]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let grad_output_t = &tangent_or_zeros(grad_output)?;
+    let grad_output_p = grad_output;
+    let output_t = &tangent_or_zeros(output)?;
+    let output_p = output;
+    Ok(
+        Some(
+            arith::add(
+                &ops::sigmoid_backward(grad_output_t, output_p)?,
+                &arith::mul(
+                    &arith::mul(output_t, grad_output_p)?,
+                    &arith::sub(&1.0, &arith::mul(&2.0, output_p)?)?,
+                )?,
+            )?,
+        ),
+    )
+}
+
+pub(crate) fn silu_backward(
+    grad_output: &Tensor,
+    self_: &Tensor,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[grad_output, self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let grad_output_t = &tangent_or_zeros(grad_output)?;
+    let grad_output_p = grad_output;
+    let self_t = &tangent_or_zeros(self_)?;
+    let self_p = self_;
+    Ok(
+        Some(
+            arith::add(
+                &ops::silu_backward(grad_output_t, self_p)?,
+                &formulas::silu_double_backward(
+                    &arith::mul(self_t, grad_output_p)?,
+                    self_p,
+                )?,
+            )?,
+        ),
+    )
+}
+
+pub(crate) fn mish_backward(
+    grad_output: &Tensor,
+    self_: &Tensor,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[grad_output, self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let grad_output_t = &tangent_or_zeros(grad_output)?;
+    let grad_output_p = grad_output;
+    let self_t = &tangent_or_zeros(self_)?;
+    let self_p = self_;
+    Ok(
+        Some(
+            arith::add(
+                &ops::mish_backward(grad_output_t, self_p)?,
+                &formulas::mish_double_backward(
+                    &arith::mul(self_t, grad_output_p)?,
+                    self_p,
+                )?,
+            )?,
+        ),
+    )
+}
+
+pub(crate) fn hardswish_backward(
+    grad_output: &Tensor,
+    self_: &Tensor,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[grad_output, self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let grad_output_t = &tangent_or_zeros(grad_output)?;
+    let grad_output_p = grad_output;
+    let self_t = &tangent_or_zeros(self_)?;
+    let self_p = self_;
+    Ok(
+        Some(
+            arith::add(
+                &ops::hardswish_backward(grad_output_t, self_p)?,
+                &formulas::hardswish_double_backward(
+                    &arith::mul(self_t, grad_output_p)?,
+                    self_p,
+                )?,
+            )?,
+        ),
+    )
+}
+
+pub(crate) fn hardsigmoid_backward(
+    grad_output: &Tensor,
+    self_: &Tensor,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[grad_output, self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let grad_output_t = &tangent_or_zeros(grad_output)?;
+    let self_t = &tangent_or_zeros(self_)?;
+    let self_p = self_;
+    Ok(
+        Some(
+            arith::add(
+                &ops::hardsigmoid_backward(grad_output_t, self_p)?,
+                &ops::zeros_like(self_t, None, None, None)?,
+            )?,
+        ),
+    )
+}
+
+pub(crate) fn gelu_backward(
+    grad_output: &Tensor,
+    self_: &Tensor,
+    approximate: &str,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[grad_output, self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let grad_output_t = &tangent_or_zeros(grad_output)?;
+    let grad_output_p = grad_output;
+    let self_t = &tangent_or_zeros(self_)?;
+    let self_p = self_;
+    Ok(
+        Some(
+            arith::add(
+                &ops::gelu_backward(grad_output_t, self_p, approximate)?,
+                &formulas::gelu_double_backward(
+                    self_t,
+                    grad_output_p,
+                    self_p,
+                    approximate,
+                )?,
+            )?,
+        ),
+    )
+}
+
+pub(crate) fn elu_backward(
+    grad_output: &Tensor,
+    alpha: Scalar,
+    scale: Scalar,
+    input_scale: Scalar,
+    is_result: bool,
+    self_or_result: &Tensor,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[grad_output, self_or_result]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let grad_output_t = &tangent_or_zeros(grad_output)?;
+    let grad_output_p = grad_output;
+    let self_or_result_t = &tangent_or_zeros(self_or_result)?;
+    let self_or_result_p = self_or_result;
+    Ok(
+        Some(
+            arith::add(
+                &ops::elu_backward(
+                    grad_output_t,
+                    alpha,
+                    scale,
+                    input_scale,
+                    is_result,
+                    self_or_result_p,
+                )?,
+                &formulas::elu_double_backward(
+                    self_or_result_t,
+                    grad_output_p,
+                    alpha,
+                    scale,
+                    input_scale,
+                    is_result,
+                    self_or_result_p,
+                )?,
+            )?,
+        ),
+    )
+}
+
+pub(crate) fn leaky_relu_backward(
+    grad_output: &Tensor,
+    self_: &Tensor,
+    negative_slope: Scalar,
+    self_is_result: bool,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[grad_output, self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let grad_output_t = &tangent_or_zeros(grad_output)?;
+    let self_t = &tangent_or_zeros(self_)?;
+    let self_p = self_;
+    Ok(
+        Some(
+            arith::add(
+                &ops::leaky_relu_backward(
+                    grad_output_t,
+                    self_p,
+                    negative_slope,
+                    self_is_result,
+                )?,
+                &ops::zeros_like(self_t, None, None, None)?,
+            )?,
+        ),
+    )
+}
+
+pub(crate) fn hardtanh_backward(
+    grad_output: &Tensor,
+    self_: &Tensor,
+    min_val: Scalar,
+    max_val: Scalar,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[grad_output, self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let grad_output_t = &tangent_or_zeros(grad_output)?;
+    let self_t = &tangent_or_zeros(self_)?;
+    let self_p = self_;
+    Ok(
+        Some(
+            arith::add(
+                &ops::hardtanh_backward(grad_output_t, self_p, min_val, max_val)?,
+                &ops::zeros_like(self_t, None, None, None)?,
+            )?,
+        ),
+    )
+}
+
+pub(crate) fn softplus_backward(
+    grad_output: &Tensor,
+    self_: &Tensor,
+    beta: Scalar,
+    threshold: Scalar,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[grad_output, self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let grad_output_t = &tangent_or_zeros(grad_output)?;
+    let grad_output_p = grad_output;
+    let self_t = &tangent_or_zeros(self_)?;
+    let self_p = self_;
+    Ok(
+        Some(
+            arith::add(
+                &ops::softplus_backward(grad_output_t, self_p, beta, threshold)?,
+                &formulas::softplus_double_backward(
+                    &arith::mul(self_t, grad_output_p)?,
+                    self_p,
+                    beta,
+                    threshold,
+                )?,
+            )?,
+        ),
+    )
+}
+
+pub(crate) fn hardshrink_backward(
+    grad_out: &Tensor,
+    self_: &Tensor,
+    lambd: Scalar,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[grad_out, self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let grad_out_t = &tangent_or_zeros(grad_out)?;
+    let self_t = &tangent_or_zeros(self_)?;
+    let self_p = self_;
+    Ok(
+        Some(
+            arith::add(
+                &ops::hardshrink_backward(grad_out_t, self_p, lambd)?,
+                &ops::zeros_like(self_t, None, None, None)?,
+            )?,
+        ),
+    )
+}
+
+pub(crate) fn softshrink_backward(
+    grad_output: &Tensor,
+    self_: &Tensor,
+    lambd: Scalar,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[grad_output, self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let grad_output_t = &tangent_or_zeros(grad_output)?;
+    let self_t = &tangent_or_zeros(self_)?;
+    let self_p = self_;
+    Ok(
+        Some(
+            arith::add(
+                &ops::softshrink_backward(grad_output_t, self_p, lambd)?,
+                &ops::zeros_like(self_t, None, None, None)?,
+            )?,
+        ),
+    )
+}
+
+pub(crate) fn log_sigmoid_backward(
+    grad_output: &Tensor,
+    self_: &Tensor,
+    buffer: &Tensor,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[grad_output, self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let grad_output_t = &tangent_or_zeros(grad_output)?;
+    let grad_output_p = grad_output;
+    let self_t = &tangent_or_zeros(self_)?;
+    let self_p = self_;
+    Ok(
+        Some(
+            arith::add(
+                &ops::log_sigmoid_backward(grad_output_t, self_p, buffer)?,
+                &formulas::log_sigmoid_double_backward(
+                    &arith::mul(self_t, grad_output_p)?,
+                    self_p,
+                )?,
+            )?,
+        ),
+    )
+}
+
+pub(crate) fn glu_backward(
+    grad_output: &Tensor,
+    self_: &Tensor,
+    dim: i64,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[grad_output, self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let grad_output_t = &tangent_or_zeros(grad_output)?;
+    let grad_output_p = grad_output;
+    let self_t = &tangent_or_zeros(self_)?;
+    let self_p = self_;
+    Ok(
+        Some(
+            arith::add(
+                &ops::glu_backward(grad_output_t, self_p, dim)?,
+                &formulas::glu_double_backward(self_t, grad_output_p, self_p, dim)?,
+            )?,
+        ),
+    )
 }
 
 pub(crate) fn sum(

@@ -676,6 +676,297 @@ pub fn div_scalar_<'a>(self_: &'a Tensor, other: Scalar) -> Result<&'a Tensor> {
     Ok(self_)
 }
 
+/// `aten::div.Tensor_mode(Tensor self, Tensor other, *, str? rounding_mode) -> Tensor`
+pub fn div_mode(
+    self_: &Tensor,
+    other: &Tensor,
+    rounding_mode: Option<&str>,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::DIV_TENSOR_MODE,
+                &[self_.into(), other.into(), rounding_mode.into()],
+            )?,
+        );
+    }
+    let mut result = below::div_mode(word, self_, other, rounding_mode)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_, other])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?, record::edge(other)?];
+        let saved = nodes::DivBackward2Saved {
+            other: SavedTensor::input(other)?,
+            rounding_mode: rounding_mode.map(str::to_string),
+            self_: if edges[1].is_some() {
+                SavedTensor::input(self_)?
+            } else {
+                SavedTensor::NONE
+            },
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::DivBackward2(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::div_mode(self_, other, rounding_mode, &result)?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::div_.Tensor_mode(Tensor(a!) self, Tensor other, *, str? rounding_mode) -> Tensor(a!)`
+pub fn div_mode_<'a>(
+    self_: &'a Tensor,
+    other: &Tensor,
+    rounding_mode: Option<&str>,
+) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(
+            Op::DIV__TENSOR_MODE,
+            &[self_.into(), other.into(), rounding_mode.into()],
+        )?;
+        return Ok(self_);
+    }
+    self_.check_writable("div_")?;
+    let recorded = if word & state::GRAD != 0
+        && record::any_requires_grad(&[self_, other])
+        && self_.dtype().is_differentiable()
+    {
+        self_.check_inplace("div_")?;
+        let edges: Edges = smallvec![record::edge(self_)?, record::edge(other)?];
+        let original = if edges[1].is_some() { Some(clone(self_, None)?) } else { None };
+        let saved = nodes::DivBackward2Saved {
+            other: SavedTensor::input(other)?,
+            rounding_mode: rounding_mode.map(str::to_string),
+            self_: SavedTensor::optional(original.as_ref())?,
+        };
+        Some((edges, saved))
+    } else {
+        None
+    };
+    below::div_mode_(word, self_, other, rounding_mode)?;
+    if let Some((edges, saved)) = recorded {
+        record::finish_inplace(
+            self_,
+            edges,
+            Box::new(nodes::DivBackward2(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::div_mode(self_, other, rounding_mode, self_)?
+    {
+        set_tangent_inplace(self_, t)?;
+    }
+    Ok(self_)
+}
+
+/// `aten::div.Scalar_mode(Tensor self, Scalar other, *, str? rounding_mode) -> Tensor`
+pub fn div_scalar_mode(
+    self_: &Tensor,
+    other: Scalar,
+    rounding_mode: Option<&str>,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::DIV_SCALAR_MODE,
+                &[self_.into(), other.into(), rounding_mode.into()],
+            )?,
+        );
+    }
+    let mut result = below::div_scalar_mode(word, self_, other, rounding_mode)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let saved = nodes::DivBackward3Saved {
+            other,
+            rounding_mode: rounding_mode.map(str::to_string),
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::DivBackward3(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::div_scalar_mode(self_, other, rounding_mode, &result)?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::div_.Scalar_mode(Tensor(a!) self, Scalar other, *, str? rounding_mode) -> Tensor(a!)`
+pub fn div_scalar_mode_<'a>(
+    self_: &'a Tensor,
+    other: Scalar,
+    rounding_mode: Option<&str>,
+) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(
+            Op::DIV__SCALAR_MODE,
+            &[self_.into(), other.into(), rounding_mode.into()],
+        )?;
+        return Ok(self_);
+    }
+    self_.check_writable("div_")?;
+    let recorded = if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && self_.dtype().is_differentiable()
+    {
+        self_.check_inplace("div_")?;
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let saved = nodes::DivBackward3Saved {
+            other,
+            rounding_mode: rounding_mode.map(str::to_string),
+        };
+        Some((edges, saved))
+    } else {
+        None
+    };
+    below::div_scalar_mode_(word, self_, other, rounding_mode)?;
+    if let Some((edges, saved)) = recorded {
+        record::finish_inplace(
+            self_,
+            edges,
+            Box::new(nodes::DivBackward3(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::div_scalar_mode(self_, other, rounding_mode, self_)?
+    {
+        set_tangent_inplace(self_, t)?;
+    }
+    Ok(self_)
+}
+
+/// `aten::true_divide.Tensor(Tensor self, Tensor other) -> Tensor`
+pub fn true_divide(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::TRUE_DIVIDE_TENSOR, &[self_.into(), other.into()])?,
+        );
+    }
+    composite::true_divide(self_, other)
+}
+
+/// `aten::floor_divide(Tensor self, Tensor other) -> Tensor`
+pub fn floor_divide(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::FLOOR_DIVIDE, &[self_.into(), other.into()])?,
+        );
+    }
+    let mut result = below::floor_divide(word, self_, other)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_, other])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?, record::edge(other)?];
+        record::finish(&mut result, edges, Box::new(nodes::FloorDivideBackward0))?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::floor_divide(self_, other, &result)?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::floor_divide_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)`
+pub fn floor_divide_<'a>(self_: &'a Tensor, other: &Tensor) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(Op::FLOOR_DIVIDE__TENSOR, &[self_.into(), other.into()])?;
+        return Ok(self_);
+    }
+    self_.check_writable("floor_divide_")?;
+    let recorded = if word & state::GRAD != 0
+        && record::any_requires_grad(&[self_, other])
+        && self_.dtype().is_differentiable()
+    {
+        self_.check_inplace("floor_divide_")?;
+        let edges: Edges = smallvec![record::edge(self_)?, record::edge(other)?];
+        Some(edges)
+    } else {
+        None
+    };
+    below::floor_divide_(word, self_, other)?;
+    if let Some(edges) = recorded {
+        record::finish_inplace(self_, edges, Box::new(nodes::FloorDivideBackward0))?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::floor_divide(self_, other, self_)?
+    {
+        set_tangent_inplace(self_, t)?;
+    }
+    Ok(self_)
+}
+
+/// `aten::floor_divide.Scalar(Tensor self, Scalar other) -> Tensor`
+pub fn floor_divide_scalar(self_: &Tensor, other: Scalar) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::FLOOR_DIVIDE_SCALAR,
+                &[self_.into(), other.into()],
+            )?,
+        );
+    }
+    let mut result = below::floor_divide_scalar(word, self_, other)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        record::finish(&mut result, edges, Box::new(nodes::FloorDivideBackward1))?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::floor_divide_scalar(self_, other, &result)?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::floor_divide_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)`
+pub fn floor_divide_scalar_<'a>(self_: &'a Tensor, other: Scalar) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(Op::FLOOR_DIVIDE__SCALAR, &[self_.into(), other.into()])?;
+        return Ok(self_);
+    }
+    self_.check_writable("floor_divide_")?;
+    let recorded = if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && self_.dtype().is_differentiable()
+    {
+        self_.check_inplace("floor_divide_")?;
+        let edges: Edges = smallvec![record::edge(self_)?];
+        Some(edges)
+    } else {
+        None
+    };
+    below::floor_divide_scalar_(word, self_, other)?;
+    if let Some(edges) = recorded {
+        record::finish_inplace(self_, edges, Box::new(nodes::FloorDivideBackward1))?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::floor_divide_scalar(self_, other, self_)?
+    {
+        set_tangent_inplace(self_, t)?;
+    }
+    Ok(self_)
+}
+
 /// `aten::remainder.Tensor(Tensor self, Tensor other) -> Tensor`
 pub fn remainder(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -689,7 +980,7 @@ pub fn remainder(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
         && result.dtype().is_differentiable()
     {
         let edges: Edges = smallvec![record::edge(self_)?, record::edge(other)?];
-        let saved = nodes::RemainderBackward0Saved {
+        let saved = nodes::RemainderBackward1Saved {
             other: if edges[1].is_some() {
                 SavedTensor::input(other)?
             } else {
@@ -704,7 +995,7 @@ pub fn remainder(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
         record::finish(
             &mut result,
             edges,
-            Box::new(nodes::RemainderBackward0(SavedSlot::new(saved))),
+            Box::new(nodes::RemainderBackward1(SavedSlot::new(saved))),
         )?;
     }
     if word & state::DUAL != 0
@@ -730,7 +1021,7 @@ pub fn remainder_<'a>(self_: &'a Tensor, other: &Tensor) -> Result<&'a Tensor> {
         self_.check_inplace("remainder_")?;
         let edges: Edges = smallvec![record::edge(self_)?, record::edge(other)?];
         let original = if edges[1].is_some() { Some(clone(self_, None)?) } else { None };
-        let saved = nodes::RemainderBackward0Saved {
+        let saved = nodes::RemainderBackward1Saved {
             other: if edges[1].is_some() {
                 SavedTensor::input(other)?
             } else {
@@ -748,7 +1039,7 @@ pub fn remainder_<'a>(self_: &'a Tensor, other: &Tensor) -> Result<&'a Tensor> {
         record::finish_inplace(
             self_,
             edges,
-            Box::new(nodes::RemainderBackward0(SavedSlot::new(saved))),
+            Box::new(nodes::RemainderBackward1(SavedSlot::new(saved))),
         )?;
     }
     if word & state::DUAL != 0
@@ -763,208 +1054,219 @@ pub fn remainder_<'a>(self_: &'a Tensor, other: &Tensor) -> Result<&'a Tensor> {
     Ok(self_)
 }
 
-/// `aten::neg(Tensor self) -> Tensor`
-pub fn neg(self_: &Tensor) -> Result<Tensor> {
+/// `aten::remainder.Scalar(Tensor self, Scalar other) -> Tensor`
+pub fn remainder_scalar(self_: &Tensor, other: Scalar) -> Result<Tensor> {
     let word = state::word();
     if word & state::LAYERS != 0 {
-        return dispatch::one_tensor(dispatch::call_layers(Op::NEG, &[self_.into()])?);
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::REMAINDER_SCALAR, &[self_.into(), other.into()])?,
+        );
     }
-    let mut result = below::neg(word, self_)?;
+    let mut result = below::remainder_scalar(word, self_, other)?;
     if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
         && result.dtype().is_differentiable()
     {
         let edges: Edges = smallvec![record::edge(self_)?];
-        record::finish(&mut result, edges, Box::new(nodes::NegBackward0))?;
+        record::finish(&mut result, edges, Box::new(nodes::RemainderBackward0))?;
     }
-    if word & state::DUAL != 0 && let Some(t) = forward::neg(self_, &result)? {
+    if word & state::DUAL != 0
+        && let Some(t) = forward::remainder_scalar(self_, other, &result)?
+    {
         set_tangent(&result, t)?;
     }
     Ok(result)
 }
 
-/// `aten::neg_(Tensor(a!) self) -> Tensor(a!)`
-pub fn neg_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
+/// `aten::remainder_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)`
+pub fn remainder_scalar_<'a>(self_: &'a Tensor, other: Scalar) -> Result<&'a Tensor> {
     let word = state::word();
     if word & state::LAYERS != 0 {
-        dispatch::call_layers(Op::NEG_, &[self_.into()])?;
+        dispatch::call_layers(Op::REMAINDER__SCALAR, &[self_.into(), other.into()])?;
         return Ok(self_);
     }
-    self_.check_writable("neg_")?;
+    self_.check_writable("remainder_")?;
     let recorded = if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
         && self_.dtype().is_differentiable()
     {
-        self_.check_inplace("neg_")?;
+        self_.check_inplace("remainder_")?;
         let edges: Edges = smallvec![record::edge(self_)?];
         Some(edges)
     } else {
         None
     };
-    below::neg_(word, self_)?;
+    below::remainder_scalar_(word, self_, other)?;
     if let Some(edges) = recorded {
-        record::finish_inplace(self_, edges, Box::new(nodes::NegBackward0))?;
+        record::finish_inplace(self_, edges, Box::new(nodes::RemainderBackward0))?;
     }
-    if word & state::DUAL != 0 && let Some(t) = forward::neg(self_, self_)? {
+    if word & state::DUAL != 0
+        && let Some(t) = forward::remainder_scalar(self_, other, self_)?
+    {
         set_tangent_inplace(self_, t)?;
     }
     Ok(self_)
 }
 
-/// `aten::neg.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)`
-pub fn neg_out<'a>(self_: &Tensor, out: &'a Tensor) -> Result<&'a Tensor> {
-    let word = state::word();
-    if word & state::LAYERS != 0 {
-        dispatch::call_layers(Op::NEG_OUT, &[self_.into(), out.into()])?;
-        return Ok(out);
-    }
-    below::neg_out(word, self_, out)?;
-    Ok(out)
-}
-
-/// `aten::reciprocal(Tensor self) -> Tensor`
-pub fn reciprocal(self_: &Tensor) -> Result<Tensor> {
-    let word = state::word();
-    if word & state::LAYERS != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_layers(Op::RECIPROCAL, &[self_.into()])?,
-        );
-    }
-    let mut result = below::reciprocal(word, self_)?;
-    if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
-        && result.dtype().is_differentiable()
-    {
-        let edges: Edges = smallvec![record::edge(self_)?];
-        let saved = nodes::ReciprocalBackward0Saved {
-            result: SavedTensor::output(&result, 0)?,
-        };
-        record::finish(
-            &mut result,
-            edges,
-            Box::new(nodes::ReciprocalBackward0(SavedSlot::new(saved))),
-        )?;
-    }
-    if word & state::DUAL != 0 && let Some(t) = forward::reciprocal(self_, &result)? {
-        set_tangent(&result, t)?;
-    }
-    Ok(result)
-}
-
-/// `aten::reciprocal_(Tensor(a!) self) -> Tensor(a!)`
-pub fn reciprocal_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
-    let word = state::word();
-    if word & state::LAYERS != 0 {
-        dispatch::call_layers(Op::RECIPROCAL_, &[self_.into()])?;
-        return Ok(self_);
-    }
-    self_.check_writable("reciprocal_")?;
-    let recorded = if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
-        && self_.dtype().is_differentiable()
-    {
-        self_.check_inplace("reciprocal_")?;
-        let edges: Edges = smallvec![record::edge(self_)?];
-        let saved = nodes::ReciprocalBackward0Saved {
-            result: SavedTensor::NONE,
-        };
-        Some((edges, saved))
-    } else {
-        None
-    };
-    below::reciprocal_(word, self_)?;
-    if let Some((edges, mut saved)) = recorded {
-        saved.result = SavedTensor::output(self_, 0)?;
-        record::finish_inplace(
-            self_,
-            edges,
-            Box::new(nodes::ReciprocalBackward0(SavedSlot::new(saved))),
-        )?;
-    }
-    if word & state::DUAL != 0 && let Some(t) = forward::reciprocal(self_, self_)? {
-        set_tangent_inplace(self_, t)?;
-    }
-    Ok(self_)
-}
-
-/// `aten::reciprocal.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)`
-pub fn reciprocal_out<'a>(self_: &Tensor, out: &'a Tensor) -> Result<&'a Tensor> {
-    let word = state::word();
-    if word & state::LAYERS != 0 {
-        dispatch::call_layers(Op::RECIPROCAL_OUT, &[self_.into(), out.into()])?;
-        return Ok(out);
-    }
-    below::reciprocal_out(word, self_, out)?;
-    Ok(out)
-}
-
-/// `aten::pow.Tensor_Scalar(Tensor self, Scalar exponent) -> Tensor`
-pub fn pow_scalar(self_: &Tensor, exponent: Scalar) -> Result<Tensor> {
+/// `aten::remainder.Scalar_Tensor(Scalar self, Tensor other) -> Tensor`
+pub fn scalar_remainder(self_: Scalar, other: &Tensor) -> Result<Tensor> {
     let word = state::word();
     if word & state::LAYERS != 0 {
         return dispatch::one_tensor(
             dispatch::call_layers(
-                Op::POW_TENSOR_SCALAR,
-                &[self_.into(), exponent.into()],
+                Op::REMAINDER_SCALAR_TENSOR,
+                &[self_.into(), other.into()],
             )?,
         );
     }
-    let mut result = below::pow_scalar(word, self_, exponent)?;
-    if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+    let mut result = below::scalar_remainder(word, self_, other)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[other])
         && result.dtype().is_differentiable()
     {
-        let edges: Edges = smallvec![record::edge(self_)?];
-        let saved = nodes::PowBackward0Saved {
-            exponent,
-            self_: SavedTensor::input(self_)?,
+        let edges: Edges = smallvec![record::edge(other)?];
+        let saved = nodes::RemainderBackward2Saved {
+            other: SavedTensor::input(other)?,
+            self_,
         };
         record::finish(
             &mut result,
             edges,
-            Box::new(nodes::PowBackward0(SavedSlot::new(saved))),
+            Box::new(nodes::RemainderBackward2(SavedSlot::new(saved))),
         )?;
     }
     if word & state::DUAL != 0
-        && let Some(t) = forward::pow_scalar(self_, exponent, &result)?
+        && let Some(t) = forward::scalar_remainder(self_, other, &result)?
     {
         set_tangent(&result, t)?;
     }
     Ok(result)
 }
 
-/// `aten::pow_.Scalar(Tensor(a!) self, Scalar exponent) -> Tensor(a!)`
-pub fn pow_scalar_<'a>(self_: &'a Tensor, exponent: Scalar) -> Result<&'a Tensor> {
+/// `aten::fmod.Tensor(Tensor self, Tensor other) -> Tensor`
+pub fn fmod(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
     let word = state::word();
     if word & state::LAYERS != 0 {
-        dispatch::call_layers(Op::POW__SCALAR, &[self_.into(), exponent.into()])?;
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::FMOD_TENSOR, &[self_.into(), other.into()])?,
+        );
+    }
+    let mut result = below::fmod(word, self_, other)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_, other])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?, record::edge(other)?];
+        let saved = nodes::FmodBackward1Saved {
+            other: if edges[1].is_some() {
+                SavedTensor::input(other)?
+            } else {
+                SavedTensor::NONE
+            },
+            self_: if edges[1].is_some() {
+                SavedTensor::input(self_)?
+            } else {
+                SavedTensor::NONE
+            },
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::FmodBackward1(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0 && let Some(t) = forward::fmod(self_, other, &result)? {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::fmod_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)`
+pub fn fmod_<'a>(self_: &'a Tensor, other: &Tensor) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(Op::FMOD__TENSOR, &[self_.into(), other.into()])?;
         return Ok(self_);
     }
-    self_.check_writable("pow_")?;
-    let recorded = if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+    self_.check_writable("fmod_")?;
+    let recorded = if word & state::GRAD != 0
+        && record::any_requires_grad(&[self_, other])
         && self_.dtype().is_differentiable()
     {
-        self_.check_inplace("pow_")?;
-        let edges: Edges = smallvec![record::edge(self_)?];
-        let original = clone(self_, None)?;
-        let saved = nodes::PowBackward0Saved {
-            exponent,
-            self_: SavedTensor::input(&original)?,
+        self_.check_inplace("fmod_")?;
+        let edges: Edges = smallvec![record::edge(self_)?, record::edge(other)?];
+        let original = if edges[1].is_some() { Some(clone(self_, None)?) } else { None };
+        let saved = nodes::FmodBackward1Saved {
+            other: if edges[1].is_some() {
+                SavedTensor::input(other)?
+            } else {
+                SavedTensor::NONE
+            },
+            self_: SavedTensor::optional(original.as_ref())?,
         };
         Some((edges, saved))
     } else {
         None
     };
     let primal = if word & state::DUAL != 0 { Some(clone(self_, None)?) } else { None };
-    below::pow_scalar_(word, self_, exponent)?;
+    below::fmod_(word, self_, other)?;
     if let Some((edges, saved)) = recorded {
         record::finish_inplace(
             self_,
             edges,
-            Box::new(nodes::PowBackward0(SavedSlot::new(saved))),
+            Box::new(nodes::FmodBackward1(SavedSlot::new(saved))),
         )?;
     }
     if word & state::DUAL != 0
-        && let Some(t) = forward::pow_scalar(
-            primal.as_ref().unwrap_or(self_),
-            exponent,
-            self_,
-        )?
+        && let Some(t) = forward::fmod(primal.as_ref().unwrap_or(self_), other, self_)?
+    {
+        set_tangent_inplace(self_, t)?;
+    }
+    Ok(self_)
+}
+
+/// `aten::fmod.Scalar(Tensor self, Scalar other) -> Tensor`
+pub fn fmod_scalar(self_: &Tensor, other: Scalar) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::FMOD_SCALAR, &[self_.into(), other.into()])?,
+        );
+    }
+    let mut result = below::fmod_scalar(word, self_, other)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        record::finish(&mut result, edges, Box::new(nodes::FmodBackward0))?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::fmod_scalar(self_, other, &result)?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::fmod_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)`
+pub fn fmod_scalar_<'a>(self_: &'a Tensor, other: Scalar) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(Op::FMOD__SCALAR, &[self_.into(), other.into()])?;
+        return Ok(self_);
+    }
+    self_.check_writable("fmod_")?;
+    let recorded = if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && self_.dtype().is_differentiable()
+    {
+        self_.check_inplace("fmod_")?;
+        let edges: Edges = smallvec![record::edge(self_)?];
+        Some(edges)
+    } else {
+        None
+    };
+    below::fmod_scalar_(word, self_, other)?;
+    if let Some(edges) = recorded {
+        record::finish_inplace(self_, edges, Box::new(nodes::FmodBackward0))?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::fmod_scalar(self_, other, self_)?
     {
         set_tangent_inplace(self_, t)?;
     }
@@ -1046,6 +1348,83 @@ pub fn pow_<'a>(self_: &'a Tensor, exponent: &Tensor) -> Result<&'a Tensor> {
     Ok(self_)
 }
 
+/// `aten::pow.Tensor_Scalar(Tensor self, Scalar exponent) -> Tensor`
+pub fn pow_scalar(self_: &Tensor, exponent: Scalar) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::POW_TENSOR_SCALAR,
+                &[self_.into(), exponent.into()],
+            )?,
+        );
+    }
+    let mut result = below::pow_scalar(word, self_, exponent)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let saved = nodes::PowBackward0Saved {
+            exponent,
+            self_: SavedTensor::input(self_)?,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::PowBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::pow_scalar(self_, exponent, &result)?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::pow_.Scalar(Tensor(a!) self, Scalar exponent) -> Tensor(a!)`
+pub fn pow_scalar_<'a>(self_: &'a Tensor, exponent: Scalar) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(Op::POW__SCALAR, &[self_.into(), exponent.into()])?;
+        return Ok(self_);
+    }
+    self_.check_writable("pow_")?;
+    let recorded = if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && self_.dtype().is_differentiable()
+    {
+        self_.check_inplace("pow_")?;
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let original = clone(self_, None)?;
+        let saved = nodes::PowBackward0Saved {
+            exponent,
+            self_: SavedTensor::input(&original)?,
+        };
+        Some((edges, saved))
+    } else {
+        None
+    };
+    let primal = if word & state::DUAL != 0 { Some(clone(self_, None)?) } else { None };
+    below::pow_scalar_(word, self_, exponent)?;
+    if let Some((edges, saved)) = recorded {
+        record::finish_inplace(
+            self_,
+            edges,
+            Box::new(nodes::PowBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::pow_scalar(
+            primal.as_ref().unwrap_or(self_),
+            exponent,
+            self_,
+        )?
+    {
+        set_tangent_inplace(self_, t)?;
+    }
+    Ok(self_)
+}
+
 /// `aten::pow.Scalar(Scalar self, Tensor exponent) -> Tensor`
 pub fn scalar_pow(self_: Scalar, exponent: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -1076,6 +1455,1927 @@ pub fn scalar_pow(self_: Scalar, exponent: &Tensor) -> Result<Tensor> {
         set_tangent(&result, t)?;
     }
     Ok(result)
+}
+
+/// `aten::square(Tensor self) -> Tensor`
+pub fn square(self_: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(dispatch::call_layers(Op::SQUARE, &[self_.into()])?);
+    }
+    composite::square(self_)
+}
+
+/// `aten::square_(Tensor(a!) self) -> Tensor(a!)`
+pub fn square_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(Op::SQUARE_, &[self_.into()])?;
+        return Ok(self_);
+    }
+    composite::square_(self_)?;
+    Ok(self_)
+}
+
+/// `aten::addcmul(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor`
+pub fn addcmul(
+    self_: &Tensor,
+    tensor1: &Tensor,
+    tensor2: &Tensor,
+    value: Scalar,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::ADDCMUL,
+                &[self_.into(), tensor1.into(), tensor2.into(), value.into()],
+            )?,
+        );
+    }
+    let mut result = below::addcmul(word, self_, tensor1, tensor2, value)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_, tensor1, tensor2])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![
+            record::edge(self_)?, record::edge(tensor1)?, record::edge(tensor2)?
+        ];
+        let saved = nodes::AddcmulBackward0Saved {
+            tensor1: if edges[2].is_some() {
+                SavedTensor::input(tensor1)?
+            } else {
+                SavedTensor::NONE
+            },
+            tensor2: if edges[1].is_some() {
+                SavedTensor::input(tensor2)?
+            } else {
+                SavedTensor::NONE
+            },
+            value,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::AddcmulBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::addcmul(self_, tensor1, tensor2, value, &result)?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::addcmul_(Tensor(a!) self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor(a!)`
+pub fn addcmul_<'a>(
+    self_: &'a Tensor,
+    tensor1: &Tensor,
+    tensor2: &Tensor,
+    value: Scalar,
+) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(
+            Op::ADDCMUL_,
+            &[self_.into(), tensor1.into(), tensor2.into(), value.into()],
+        )?;
+        return Ok(self_);
+    }
+    self_.check_writable("addcmul_")?;
+    let recorded = if word & state::GRAD != 0
+        && record::any_requires_grad(&[self_, tensor1, tensor2])
+        && self_.dtype().is_differentiable()
+    {
+        self_.check_inplace("addcmul_")?;
+        let edges: Edges = smallvec![
+            record::edge(self_)?, record::edge(tensor1)?, record::edge(tensor2)?
+        ];
+        let saved = nodes::AddcmulBackward0Saved {
+            tensor1: if edges[2].is_some() {
+                SavedTensor::input(tensor1)?
+            } else {
+                SavedTensor::NONE
+            },
+            tensor2: if edges[1].is_some() {
+                SavedTensor::input(tensor2)?
+            } else {
+                SavedTensor::NONE
+            },
+            value,
+        };
+        Some((edges, saved))
+    } else {
+        None
+    };
+    below::addcmul_(word, self_, tensor1, tensor2, value)?;
+    if let Some((edges, saved)) = recorded {
+        record::finish_inplace(
+            self_,
+            edges,
+            Box::new(nodes::AddcmulBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::addcmul(self_, tensor1, tensor2, value, self_)?
+    {
+        set_tangent_inplace(self_, t)?;
+    }
+    Ok(self_)
+}
+
+/// `aten::addcdiv(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor`
+pub fn addcdiv(
+    self_: &Tensor,
+    tensor1: &Tensor,
+    tensor2: &Tensor,
+    value: Scalar,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::ADDCDIV,
+                &[self_.into(), tensor1.into(), tensor2.into(), value.into()],
+            )?,
+        );
+    }
+    let mut result = below::addcdiv(word, self_, tensor1, tensor2, value)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_, tensor1, tensor2])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![
+            record::edge(self_)?, record::edge(tensor1)?, record::edge(tensor2)?
+        ];
+        let saved = nodes::AddcdivBackward0Saved {
+            tensor1: if edges[2].is_some() {
+                SavedTensor::input(tensor1)?
+            } else {
+                SavedTensor::NONE
+            },
+            tensor2: SavedTensor::input(tensor2)?,
+            value,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::AddcdivBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::addcdiv(self_, tensor1, tensor2, value, &result)?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::addcdiv_(Tensor(a!) self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor(a!)`
+pub fn addcdiv_<'a>(
+    self_: &'a Tensor,
+    tensor1: &Tensor,
+    tensor2: &Tensor,
+    value: Scalar,
+) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(
+            Op::ADDCDIV_,
+            &[self_.into(), tensor1.into(), tensor2.into(), value.into()],
+        )?;
+        return Ok(self_);
+    }
+    self_.check_writable("addcdiv_")?;
+    let recorded = if word & state::GRAD != 0
+        && record::any_requires_grad(&[self_, tensor1, tensor2])
+        && self_.dtype().is_differentiable()
+    {
+        self_.check_inplace("addcdiv_")?;
+        let edges: Edges = smallvec![
+            record::edge(self_)?, record::edge(tensor1)?, record::edge(tensor2)?
+        ];
+        let saved = nodes::AddcdivBackward0Saved {
+            tensor1: if edges[2].is_some() {
+                SavedTensor::input(tensor1)?
+            } else {
+                SavedTensor::NONE
+            },
+            tensor2: SavedTensor::input(tensor2)?,
+            value,
+        };
+        Some((edges, saved))
+    } else {
+        None
+    };
+    below::addcdiv_(word, self_, tensor1, tensor2, value)?;
+    if let Some((edges, saved)) = recorded {
+        record::finish_inplace(
+            self_,
+            edges,
+            Box::new(nodes::AddcdivBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::addcdiv(self_, tensor1, tensor2, value, self_)?
+    {
+        set_tangent_inplace(self_, t)?;
+    }
+    Ok(self_)
+}
+
+/// `aten::lerp.Scalar(Tensor self, Tensor end, Scalar weight) -> Tensor`
+pub fn lerp_scalar(self_: &Tensor, end: &Tensor, weight: Scalar) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::LERP_SCALAR,
+                &[self_.into(), end.into(), weight.into()],
+            )?,
+        );
+    }
+    let mut result = below::lerp_scalar(word, self_, end, weight)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_, end])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?, record::edge(end)?];
+        let saved = nodes::LerpBackward0Saved {
+            weight,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::LerpBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::lerp_scalar(self_, end, weight, &result)?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::lerp_.Scalar(Tensor(a!) self, Tensor end, Scalar weight) -> Tensor(a!)`
+pub fn lerp_scalar_<'a>(
+    self_: &'a Tensor,
+    end: &Tensor,
+    weight: Scalar,
+) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(
+            Op::LERP__SCALAR,
+            &[self_.into(), end.into(), weight.into()],
+        )?;
+        return Ok(self_);
+    }
+    self_.check_writable("lerp_")?;
+    let recorded = if word & state::GRAD != 0 && record::any_requires_grad(&[self_, end])
+        && self_.dtype().is_differentiable()
+    {
+        self_.check_inplace("lerp_")?;
+        let edges: Edges = smallvec![record::edge(self_)?, record::edge(end)?];
+        let saved = nodes::LerpBackward0Saved {
+            weight,
+        };
+        Some((edges, saved))
+    } else {
+        None
+    };
+    below::lerp_scalar_(word, self_, end, weight)?;
+    if let Some((edges, saved)) = recorded {
+        record::finish_inplace(
+            self_,
+            edges,
+            Box::new(nodes::LerpBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::lerp_scalar(self_, end, weight, self_)?
+    {
+        set_tangent_inplace(self_, t)?;
+    }
+    Ok(self_)
+}
+
+/// `aten::lerp.Tensor(Tensor self, Tensor end, Tensor weight) -> Tensor`
+pub fn lerp(self_: &Tensor, end: &Tensor, weight: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::LERP_TENSOR,
+                &[self_.into(), end.into(), weight.into()],
+            )?,
+        );
+    }
+    let mut result = below::lerp(word, self_, end, weight)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_, end, weight])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![
+            record::edge(self_)?, record::edge(end)?, record::edge(weight)?
+        ];
+        let saved = nodes::LerpBackward1Saved {
+            end: if edges[2].is_some() {
+                SavedTensor::input(end)?
+            } else {
+                SavedTensor::NONE
+            },
+            self_: if edges[2].is_some() {
+                SavedTensor::input(self_)?
+            } else {
+                SavedTensor::NONE
+            },
+            weight: SavedTensor::input(weight)?,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::LerpBackward1(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::lerp(self_, end, weight, &result)?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::lerp_.Tensor(Tensor(a!) self, Tensor end, Tensor weight) -> Tensor(a!)`
+pub fn lerp_<'a>(
+    self_: &'a Tensor,
+    end: &Tensor,
+    weight: &Tensor,
+) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(
+            Op::LERP__TENSOR,
+            &[self_.into(), end.into(), weight.into()],
+        )?;
+        return Ok(self_);
+    }
+    self_.check_writable("lerp_")?;
+    let recorded = if word & state::GRAD != 0
+        && record::any_requires_grad(&[self_, end, weight])
+        && self_.dtype().is_differentiable()
+    {
+        self_.check_inplace("lerp_")?;
+        let edges: Edges = smallvec![
+            record::edge(self_)?, record::edge(end)?, record::edge(weight)?
+        ];
+        let original = if edges[2].is_some() { Some(clone(self_, None)?) } else { None };
+        let saved = nodes::LerpBackward1Saved {
+            end: if edges[2].is_some() {
+                SavedTensor::input(end)?
+            } else {
+                SavedTensor::NONE
+            },
+            self_: SavedTensor::optional(original.as_ref())?,
+            weight: SavedTensor::input(weight)?,
+        };
+        Some((edges, saved))
+    } else {
+        None
+    };
+    let primal = if word & state::DUAL != 0 { Some(clone(self_, None)?) } else { None };
+    below::lerp_(word, self_, end, weight)?;
+    if let Some((edges, saved)) = recorded {
+        record::finish_inplace(
+            self_,
+            edges,
+            Box::new(nodes::LerpBackward1(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::lerp(
+            primal.as_ref().unwrap_or(self_),
+            end,
+            weight,
+            self_,
+        )?
+    {
+        set_tangent_inplace(self_, t)?;
+    }
+    Ok(self_)
+}
+
+/// `aten::ldexp.Tensor(Tensor self, Tensor other) -> Tensor`
+pub fn ldexp(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::LDEXP_TENSOR, &[self_.into(), other.into()])?,
+        );
+    }
+    let mut result = below::ldexp(word, self_, other)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_, other])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?, record::edge(other)?];
+        let saved = nodes::LdexpBackward0Saved {
+            other: if edges[0].is_some() {
+                SavedTensor::input(other)?
+            } else {
+                SavedTensor::NONE
+            },
+            result: SavedTensor::output(&result, 0)?,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::LdexpBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0 && let Some(t) = forward::ldexp(self_, other, &result)? {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::maximum(Tensor self, Tensor other) -> Tensor`
+pub fn maximum(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::MAXIMUM, &[self_.into(), other.into()])?,
+        );
+    }
+    let mut result = below::maximum(word, self_, other)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_, other])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?, record::edge(other)?];
+        let saved = nodes::MaximumBackward0Saved {
+            other: SavedTensor::input(other)?,
+            self_: SavedTensor::input(self_)?,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::MaximumBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0 && let Some(t) = forward::maximum(self_, other, &result)?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::maximum.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)`
+pub fn maximum_out<'a>(
+    self_: &Tensor,
+    other: &Tensor,
+    out: &'a Tensor,
+) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(
+            Op::MAXIMUM_OUT,
+            &[self_.into(), other.into(), out.into()],
+        )?;
+        return Ok(out);
+    }
+    below::maximum_out(word, self_, other, out)?;
+    Ok(out)
+}
+
+/// `aten::minimum(Tensor self, Tensor other) -> Tensor`
+pub fn minimum(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::MINIMUM, &[self_.into(), other.into()])?,
+        );
+    }
+    let mut result = below::minimum(word, self_, other)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_, other])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?, record::edge(other)?];
+        let saved = nodes::MinimumBackward0Saved {
+            other: SavedTensor::input(other)?,
+            self_: SavedTensor::input(self_)?,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::MinimumBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0 && let Some(t) = forward::minimum(self_, other, &result)?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::minimum.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)`
+pub fn minimum_out<'a>(
+    self_: &Tensor,
+    other: &Tensor,
+    out: &'a Tensor,
+) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(
+            Op::MINIMUM_OUT,
+            &[self_.into(), other.into(), out.into()],
+        )?;
+        return Ok(out);
+    }
+    below::minimum_out(word, self_, other, out)?;
+    Ok(out)
+}
+
+/// `aten::fmax(Tensor self, Tensor other) -> Tensor`
+pub fn fmax(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::FMAX, &[self_.into(), other.into()])?,
+        );
+    }
+    let mut result = below::fmax(word, self_, other)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_, other])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?, record::edge(other)?];
+        let saved = nodes::FmaxBackward0Saved {
+            other: SavedTensor::input(other)?,
+            self_: SavedTensor::input(self_)?,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::FmaxBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0 && let Some(t) = forward::fmax(self_, other, &result)? {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::fmin(Tensor self, Tensor other) -> Tensor`
+pub fn fmin(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::FMIN, &[self_.into(), other.into()])?,
+        );
+    }
+    let mut result = below::fmin(word, self_, other)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_, other])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?, record::edge(other)?];
+        let saved = nodes::FminBackward0Saved {
+            other: SavedTensor::input(other)?,
+            self_: SavedTensor::input(self_)?,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::FminBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0 && let Some(t) = forward::fmin(self_, other, &result)? {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::max.other(Tensor self, Tensor other) -> Tensor`
+pub fn max_other(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::MAX_OTHER, &[self_.into(), other.into()])?,
+        );
+    }
+    composite::max_other(self_, other)
+}
+
+/// `aten::min.other(Tensor self, Tensor other) -> Tensor`
+pub fn min_other(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::MIN_OTHER, &[self_.into(), other.into()])?,
+        );
+    }
+    composite::min_other(self_, other)
+}
+
+/// `aten::hypot(Tensor self, Tensor other) -> Tensor`
+pub fn hypot(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::HYPOT, &[self_.into(), other.into()])?,
+        );
+    }
+    let mut result = below::hypot(word, self_, other)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_, other])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?, record::edge(other)?];
+        let saved = nodes::HypotBackward0Saved {
+            other: if edges[1].is_some() {
+                SavedTensor::input(other)?
+            } else {
+                SavedTensor::NONE
+            },
+            self_: if edges[0].is_some() {
+                SavedTensor::input(self_)?
+            } else {
+                SavedTensor::NONE
+            },
+            result: SavedTensor::output(&result, 0)?,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::HypotBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0 && let Some(t) = forward::hypot(self_, other, &result)? {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::hypot_(Tensor(a!) self, Tensor other) -> Tensor(a!)`
+pub fn hypot_<'a>(self_: &'a Tensor, other: &Tensor) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(Op::HYPOT_, &[self_.into(), other.into()])?;
+        return Ok(self_);
+    }
+    self_.check_writable("hypot_")?;
+    let recorded = if word & state::GRAD != 0
+        && record::any_requires_grad(&[self_, other])
+        && self_.dtype().is_differentiable()
+    {
+        self_.check_inplace("hypot_")?;
+        let edges: Edges = smallvec![record::edge(self_)?, record::edge(other)?];
+        let original = if edges[0].is_some() { Some(clone(self_, None)?) } else { None };
+        let saved = nodes::HypotBackward0Saved {
+            other: if edges[1].is_some() {
+                SavedTensor::input(other)?
+            } else {
+                SavedTensor::NONE
+            },
+            self_: SavedTensor::optional(original.as_ref())?,
+            result: SavedTensor::NONE,
+        };
+        Some((edges, saved))
+    } else {
+        None
+    };
+    let primal = if word & state::DUAL != 0 { Some(clone(self_, None)?) } else { None };
+    below::hypot_(word, self_, other)?;
+    if let Some((edges, mut saved)) = recorded {
+        saved.result = SavedTensor::output(self_, 0)?;
+        record::finish_inplace(
+            self_,
+            edges,
+            Box::new(nodes::HypotBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::hypot(primal.as_ref().unwrap_or(self_), other, self_)?
+    {
+        set_tangent_inplace(self_, t)?;
+    }
+    Ok(self_)
+}
+
+/// `aten::logaddexp(Tensor self, Tensor other) -> Tensor`
+pub fn logaddexp(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::LOGADDEXP, &[self_.into(), other.into()])?,
+        );
+    }
+    let mut result = below::logaddexp(word, self_, other)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_, other])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?, record::edge(other)?];
+        let saved = nodes::LogaddexpBackward0Saved {
+            other: SavedTensor::input(other)?,
+            self_: SavedTensor::input(self_)?,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::LogaddexpBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::logaddexp(self_, other, &result)?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::logaddexp2(Tensor self, Tensor other) -> Tensor`
+pub fn logaddexp2(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::LOGADDEXP2, &[self_.into(), other.into()])?,
+        );
+    }
+    let mut result = below::logaddexp2(word, self_, other)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_, other])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?, record::edge(other)?];
+        let saved = nodes::Logaddexp2Backward0Saved {
+            other: SavedTensor::input(other)?,
+            self_: SavedTensor::input(self_)?,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::Logaddexp2Backward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::logaddexp2(self_, other, &result)?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::atan2(Tensor self, Tensor other) -> Tensor`
+pub fn atan2(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::ATAN2, &[self_.into(), other.into()])?,
+        );
+    }
+    let mut result = below::atan2(word, self_, other)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_, other])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?, record::edge(other)?];
+        let saved = nodes::Atan2Backward0Saved {
+            other: SavedTensor::input(other)?,
+            self_: SavedTensor::input(self_)?,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::Atan2Backward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0 && let Some(t) = forward::atan2(self_, other, &result)? {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::atan2_(Tensor(a!) self, Tensor other) -> Tensor(a!)`
+pub fn atan2_<'a>(self_: &'a Tensor, other: &Tensor) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(Op::ATAN2_, &[self_.into(), other.into()])?;
+        return Ok(self_);
+    }
+    self_.check_writable("atan2_")?;
+    let recorded = if word & state::GRAD != 0
+        && record::any_requires_grad(&[self_, other])
+        && self_.dtype().is_differentiable()
+    {
+        self_.check_inplace("atan2_")?;
+        let edges: Edges = smallvec![record::edge(self_)?, record::edge(other)?];
+        let original = clone(self_, None)?;
+        let saved = nodes::Atan2Backward0Saved {
+            other: SavedTensor::input(other)?,
+            self_: SavedTensor::input(&original)?,
+        };
+        Some((edges, saved))
+    } else {
+        None
+    };
+    let primal = if word & state::DUAL != 0 { Some(clone(self_, None)?) } else { None };
+    below::atan2_(word, self_, other)?;
+    if let Some((edges, saved)) = recorded {
+        record::finish_inplace(
+            self_,
+            edges,
+            Box::new(nodes::Atan2Backward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::atan2(primal.as_ref().unwrap_or(self_), other, self_)?
+    {
+        set_tangent_inplace(self_, t)?;
+    }
+    Ok(self_)
+}
+
+/// `aten::copysign.Tensor(Tensor self, Tensor other) -> Tensor`
+pub fn copysign(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::COPYSIGN_TENSOR, &[self_.into(), other.into()])?,
+        );
+    }
+    let mut result = below::copysign(word, self_, other)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_, other])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?, record::edge(other)?];
+        let saved = nodes::CopysignBackward0Saved {
+            other_info: other.spec().clone(),
+            self_: if edges[0].is_some() {
+                SavedTensor::input(self_)?
+            } else {
+                SavedTensor::NONE
+            },
+            result: SavedTensor::output(&result, 0)?,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::CopysignBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0 && let Some(t) = forward::copysign(self_, other, &result)?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::copysign_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)`
+pub fn copysign_<'a>(self_: &'a Tensor, other: &Tensor) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(Op::COPYSIGN__TENSOR, &[self_.into(), other.into()])?;
+        return Ok(self_);
+    }
+    self_.check_writable("copysign_")?;
+    let recorded = if word & state::GRAD != 0
+        && record::any_requires_grad(&[self_, other])
+        && self_.dtype().is_differentiable()
+    {
+        self_.check_inplace("copysign_")?;
+        let edges: Edges = smallvec![record::edge(self_)?, record::edge(other)?];
+        let original = if edges[0].is_some() { Some(clone(self_, None)?) } else { None };
+        let saved = nodes::CopysignBackward0Saved {
+            other_info: other.spec().clone(),
+            self_: SavedTensor::optional(original.as_ref())?,
+            result: SavedTensor::NONE,
+        };
+        Some((edges, saved))
+    } else {
+        None
+    };
+    let primal = if word & state::DUAL != 0 { Some(clone(self_, None)?) } else { None };
+    below::copysign_(word, self_, other)?;
+    if let Some((edges, mut saved)) = recorded {
+        saved.result = SavedTensor::output(self_, 0)?;
+        record::finish_inplace(
+            self_,
+            edges,
+            Box::new(nodes::CopysignBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::copysign(
+            primal.as_ref().unwrap_or(self_),
+            other,
+            self_,
+        )?
+    {
+        set_tangent_inplace(self_, t)?;
+    }
+    Ok(self_)
+}
+
+/// `aten::copysign.Scalar(Tensor self, Scalar other) -> Tensor`
+pub fn copysign_scalar(self_: &Tensor, other: Scalar) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::COPYSIGN_SCALAR, &[self_.into(), other.into()])?,
+        );
+    }
+    let mut result = below::copysign_scalar(word, self_, other)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let saved = nodes::CopysignBackward1Saved {
+            self_: SavedTensor::input(self_)?,
+            result: SavedTensor::output(&result, 0)?,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::CopysignBackward1(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::copysign_scalar(self_, other, &result)?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::copysign_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)`
+pub fn copysign_scalar_<'a>(self_: &'a Tensor, other: Scalar) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(Op::COPYSIGN__SCALAR, &[self_.into(), other.into()])?;
+        return Ok(self_);
+    }
+    self_.check_writable("copysign_")?;
+    let recorded = if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && self_.dtype().is_differentiable()
+    {
+        self_.check_inplace("copysign_")?;
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let original = clone(self_, None)?;
+        let saved = nodes::CopysignBackward1Saved {
+            self_: SavedTensor::input(&original)?,
+            result: SavedTensor::NONE,
+        };
+        Some((edges, saved))
+    } else {
+        None
+    };
+    let primal = if word & state::DUAL != 0 { Some(clone(self_, None)?) } else { None };
+    below::copysign_scalar_(word, self_, other)?;
+    if let Some((edges, mut saved)) = recorded {
+        saved.result = SavedTensor::output(self_, 0)?;
+        record::finish_inplace(
+            self_,
+            edges,
+            Box::new(nodes::CopysignBackward1(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::copysign_scalar(
+            primal.as_ref().unwrap_or(self_),
+            other,
+            self_,
+        )?
+    {
+        set_tangent_inplace(self_, t)?;
+    }
+    Ok(self_)
+}
+
+/// `aten::xlogy.Tensor(Tensor self, Tensor other) -> Tensor`
+pub fn xlogy(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::XLOGY_TENSOR, &[self_.into(), other.into()])?,
+        );
+    }
+    let mut result = below::xlogy(word, self_, other)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_, other])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?, record::edge(other)?];
+        let saved = nodes::XlogyBackward0Saved {
+            other: SavedTensor::input(other)?,
+            self_: SavedTensor::input(self_)?,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::XlogyBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0 && let Some(t) = forward::xlogy(self_, other, &result)? {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::xlogy_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)`
+pub fn xlogy_<'a>(self_: &'a Tensor, other: &Tensor) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(Op::XLOGY__TENSOR, &[self_.into(), other.into()])?;
+        return Ok(self_);
+    }
+    self_.check_writable("xlogy_")?;
+    let recorded = if word & state::GRAD != 0
+        && record::any_requires_grad(&[self_, other])
+        && self_.dtype().is_differentiable()
+    {
+        self_.check_inplace("xlogy_")?;
+        let edges: Edges = smallvec![record::edge(self_)?, record::edge(other)?];
+        let original = clone(self_, None)?;
+        let saved = nodes::XlogyBackward0Saved {
+            other: SavedTensor::input(other)?,
+            self_: SavedTensor::input(&original)?,
+        };
+        Some((edges, saved))
+    } else {
+        None
+    };
+    let primal = if word & state::DUAL != 0 { Some(clone(self_, None)?) } else { None };
+    below::xlogy_(word, self_, other)?;
+    if let Some((edges, saved)) = recorded {
+        record::finish_inplace(
+            self_,
+            edges,
+            Box::new(nodes::XlogyBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::xlogy(primal.as_ref().unwrap_or(self_), other, self_)?
+    {
+        set_tangent_inplace(self_, t)?;
+    }
+    Ok(self_)
+}
+
+/// `aten::xlogy.Scalar_Other(Tensor self, Scalar other) -> Tensor`
+pub fn xlogy_scalar(self_: &Tensor, other: Scalar) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::XLOGY_SCALAR_OTHER, &[self_.into(), other.into()])?,
+        );
+    }
+    let mut result = below::xlogy_scalar(word, self_, other)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let saved = nodes::XlogyBackward2Saved {
+            other,
+            self_: SavedTensor::input(self_)?,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::XlogyBackward2(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::xlogy_scalar(self_, other, &result)?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::xlogy_.Scalar_Other(Tensor(a!) self, Scalar other) -> Tensor(a!)`
+pub fn xlogy_scalar_<'a>(self_: &'a Tensor, other: Scalar) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(Op::XLOGY__SCALAR_OTHER, &[self_.into(), other.into()])?;
+        return Ok(self_);
+    }
+    self_.check_writable("xlogy_")?;
+    let recorded = if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && self_.dtype().is_differentiable()
+    {
+        self_.check_inplace("xlogy_")?;
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let original = clone(self_, None)?;
+        let saved = nodes::XlogyBackward2Saved {
+            other,
+            self_: SavedTensor::input(&original)?,
+        };
+        Some((edges, saved))
+    } else {
+        None
+    };
+    let primal = if word & state::DUAL != 0 { Some(clone(self_, None)?) } else { None };
+    below::xlogy_scalar_(word, self_, other)?;
+    if let Some((edges, saved)) = recorded {
+        record::finish_inplace(
+            self_,
+            edges,
+            Box::new(nodes::XlogyBackward2(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::xlogy_scalar(
+            primal.as_ref().unwrap_or(self_),
+            other,
+            self_,
+        )?
+    {
+        set_tangent_inplace(self_, t)?;
+    }
+    Ok(self_)
+}
+
+/// `aten::xlogy.Scalar_Self(Scalar self, Tensor other) -> Tensor`
+pub fn scalar_xlogy(self_: Scalar, other: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::XLOGY_SCALAR_SELF, &[self_.into(), other.into()])?,
+        );
+    }
+    let mut result = below::scalar_xlogy(word, self_, other)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[other])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(other)?];
+        let saved = nodes::XlogyBackward1Saved {
+            other: SavedTensor::input(other)?,
+            self_,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::XlogyBackward1(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::scalar_xlogy(self_, other, &result)?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::heaviside(Tensor self, Tensor values) -> Tensor`
+pub fn heaviside(self_: &Tensor, values: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::HEAVISIDE, &[self_.into(), values.into()])?,
+        );
+    }
+    below::heaviside(word, self_, values)
+}
+
+/// `aten::heaviside_(Tensor(a!) self, Tensor values) -> Tensor(a!)`
+pub fn heaviside_<'a>(self_: &'a Tensor, values: &Tensor) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(Op::HEAVISIDE_, &[self_.into(), values.into()])?;
+        return Ok(self_);
+    }
+    self_.check_writable("heaviside_")?;
+    let recorded = if word & state::GRAD != 0
+        && record::any_requires_grad(&[self_, values])
+        && self_.dtype().is_differentiable()
+    {
+        self_.check_inplace("heaviside_")?;
+        let edges: Edges = smallvec![record::edge(self_)?, record::edge(values)?];
+        let saved = nodes::HeavisideBackward0Saved {
+            values_info: values.spec().clone(),
+        };
+        Some((edges, saved))
+    } else {
+        None
+    };
+    below::heaviside_(word, self_, values)?;
+    if let Some((edges, saved)) = recorded {
+        record::finish_inplace(
+            self_,
+            edges,
+            Box::new(nodes::HeavisideBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::heaviside_(self_, values, self_)?
+    {
+        set_tangent_inplace(self_, t)?;
+    }
+    Ok(self_)
+}
+
+/// `aten::neg(Tensor self) -> Tensor`
+pub fn neg(self_: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(dispatch::call_layers(Op::NEG, &[self_.into()])?);
+    }
+    let mut result = below::neg(word, self_)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        record::finish(&mut result, edges, Box::new(nodes::NegBackward0))?;
+    }
+    if word & state::DUAL != 0 && let Some(t) = forward::neg(self_, &result)? {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::neg_(Tensor(a!) self) -> Tensor(a!)`
+pub fn neg_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(Op::NEG_, &[self_.into()])?;
+        return Ok(self_);
+    }
+    self_.check_writable("neg_")?;
+    let recorded = if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && self_.dtype().is_differentiable()
+    {
+        self_.check_inplace("neg_")?;
+        let edges: Edges = smallvec![record::edge(self_)?];
+        Some(edges)
+    } else {
+        None
+    };
+    below::neg_(word, self_)?;
+    if let Some(edges) = recorded {
+        record::finish_inplace(self_, edges, Box::new(nodes::NegBackward0))?;
+    }
+    if word & state::DUAL != 0 && let Some(t) = forward::neg(self_, self_)? {
+        set_tangent_inplace(self_, t)?;
+    }
+    Ok(self_)
+}
+
+/// `aten::neg.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)`
+pub fn neg_out<'a>(self_: &Tensor, out: &'a Tensor) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(Op::NEG_OUT, &[self_.into(), out.into()])?;
+        return Ok(out);
+    }
+    below::neg_out(word, self_, out)?;
+    Ok(out)
+}
+
+/// `aten::abs(Tensor self) -> Tensor`
+pub fn abs(self_: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(dispatch::call_layers(Op::ABS, &[self_.into()])?);
+    }
+    let mut result = below::abs(word, self_)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let saved = nodes::AbsBackward0Saved {
+            self_: SavedTensor::input(self_)?,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::AbsBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0 && let Some(t) = forward::abs(self_, &result)? {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::abs_(Tensor(a!) self) -> Tensor(a!)`
+pub fn abs_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(Op::ABS_, &[self_.into()])?;
+        return Ok(self_);
+    }
+    self_.check_writable("abs_")?;
+    let recorded = if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && self_.dtype().is_differentiable()
+    {
+        self_.check_inplace("abs_")?;
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let original = clone(self_, None)?;
+        let saved = nodes::AbsBackward0Saved {
+            self_: SavedTensor::input(&original)?,
+        };
+        Some((edges, saved))
+    } else {
+        None
+    };
+    let primal = if word & state::DUAL != 0 { Some(clone(self_, None)?) } else { None };
+    below::abs_(word, self_)?;
+    if let Some((edges, saved)) = recorded {
+        record::finish_inplace(
+            self_,
+            edges,
+            Box::new(nodes::AbsBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::abs(primal.as_ref().unwrap_or(self_), self_)?
+    {
+        set_tangent_inplace(self_, t)?;
+    }
+    Ok(self_)
+}
+
+/// `aten::abs.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)`
+pub fn abs_out<'a>(self_: &Tensor, out: &'a Tensor) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(Op::ABS_OUT, &[self_.into(), out.into()])?;
+        return Ok(out);
+    }
+    below::abs_out(word, self_, out)?;
+    Ok(out)
+}
+
+/// `aten::floor(Tensor self) -> Tensor`
+pub fn floor(self_: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(dispatch::call_layers(Op::FLOOR, &[self_.into()])?);
+    }
+    let mut result = below::floor(word, self_)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        record::finish(&mut result, edges, Box::new(nodes::FloorBackward0))?;
+    }
+    if word & state::DUAL != 0 && let Some(t) = forward::floor(self_, &result)? {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::floor_(Tensor(a!) self) -> Tensor(a!)`
+pub fn floor_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(Op::FLOOR_, &[self_.into()])?;
+        return Ok(self_);
+    }
+    self_.check_writable("floor_")?;
+    let recorded = if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && self_.dtype().is_differentiable()
+    {
+        self_.check_inplace("floor_")?;
+        let edges: Edges = smallvec![record::edge(self_)?];
+        Some(edges)
+    } else {
+        None
+    };
+    below::floor_(word, self_)?;
+    if let Some(edges) = recorded {
+        record::finish_inplace(self_, edges, Box::new(nodes::FloorBackward0))?;
+    }
+    if word & state::DUAL != 0 && let Some(t) = forward::floor(self_, self_)? {
+        set_tangent_inplace(self_, t)?;
+    }
+    Ok(self_)
+}
+
+/// `aten::ceil(Tensor self) -> Tensor`
+pub fn ceil(self_: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(dispatch::call_layers(Op::CEIL, &[self_.into()])?);
+    }
+    let mut result = below::ceil(word, self_)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        record::finish(&mut result, edges, Box::new(nodes::CeilBackward0))?;
+    }
+    if word & state::DUAL != 0 && let Some(t) = forward::ceil(self_, &result)? {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::ceil_(Tensor(a!) self) -> Tensor(a!)`
+pub fn ceil_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(Op::CEIL_, &[self_.into()])?;
+        return Ok(self_);
+    }
+    self_.check_writable("ceil_")?;
+    let recorded = if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && self_.dtype().is_differentiable()
+    {
+        self_.check_inplace("ceil_")?;
+        let edges: Edges = smallvec![record::edge(self_)?];
+        Some(edges)
+    } else {
+        None
+    };
+    below::ceil_(word, self_)?;
+    if let Some(edges) = recorded {
+        record::finish_inplace(self_, edges, Box::new(nodes::CeilBackward0))?;
+    }
+    if word & state::DUAL != 0 && let Some(t) = forward::ceil(self_, self_)? {
+        set_tangent_inplace(self_, t)?;
+    }
+    Ok(self_)
+}
+
+/// `aten::round(Tensor self) -> Tensor`
+pub fn round(self_: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(dispatch::call_layers(Op::ROUND, &[self_.into()])?);
+    }
+    let mut result = below::round(word, self_)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        record::finish(&mut result, edges, Box::new(nodes::RoundBackward0))?;
+    }
+    if word & state::DUAL != 0 && let Some(t) = forward::round(self_, &result)? {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::round_(Tensor(a!) self) -> Tensor(a!)`
+pub fn round_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(Op::ROUND_, &[self_.into()])?;
+        return Ok(self_);
+    }
+    self_.check_writable("round_")?;
+    let recorded = if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && self_.dtype().is_differentiable()
+    {
+        self_.check_inplace("round_")?;
+        let edges: Edges = smallvec![record::edge(self_)?];
+        Some(edges)
+    } else {
+        None
+    };
+    below::round_(word, self_)?;
+    if let Some(edges) = recorded {
+        record::finish_inplace(self_, edges, Box::new(nodes::RoundBackward0))?;
+    }
+    if word & state::DUAL != 0 && let Some(t) = forward::round(self_, self_)? {
+        set_tangent_inplace(self_, t)?;
+    }
+    Ok(self_)
+}
+
+/// `aten::trunc(Tensor self) -> Tensor`
+pub fn trunc(self_: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(dispatch::call_layers(Op::TRUNC, &[self_.into()])?);
+    }
+    let mut result = below::trunc(word, self_)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        record::finish(&mut result, edges, Box::new(nodes::TruncBackward0))?;
+    }
+    if word & state::DUAL != 0 && let Some(t) = forward::trunc(self_, &result)? {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::trunc_(Tensor(a!) self) -> Tensor(a!)`
+pub fn trunc_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(Op::TRUNC_, &[self_.into()])?;
+        return Ok(self_);
+    }
+    self_.check_writable("trunc_")?;
+    let recorded = if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && self_.dtype().is_differentiable()
+    {
+        self_.check_inplace("trunc_")?;
+        let edges: Edges = smallvec![record::edge(self_)?];
+        Some(edges)
+    } else {
+        None
+    };
+    below::trunc_(word, self_)?;
+    if let Some(edges) = recorded {
+        record::finish_inplace(self_, edges, Box::new(nodes::TruncBackward0))?;
+    }
+    if word & state::DUAL != 0 && let Some(t) = forward::trunc(self_, self_)? {
+        set_tangent_inplace(self_, t)?;
+    }
+    Ok(self_)
+}
+
+/// `aten::round.decimals(Tensor self, *, int decimals) -> Tensor`
+pub fn round_decimals(self_: &Tensor, decimals: i64) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::ROUND_DECIMALS, &[self_.into(), decimals.into()])?,
+        );
+    }
+    let mut result = below::round_decimals(word, self_, decimals)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        record::finish(&mut result, edges, Box::new(nodes::RoundBackward1))?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::round_decimals(self_, decimals, &result)?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::round_.decimals(Tensor(a!) self, *, int decimals) -> Tensor(a!)`
+pub fn round_decimals_<'a>(self_: &'a Tensor, decimals: i64) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(Op::ROUND__DECIMALS, &[self_.into(), decimals.into()])?;
+        return Ok(self_);
+    }
+    self_.check_writable("round_")?;
+    let recorded = if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && self_.dtype().is_differentiable()
+    {
+        self_.check_inplace("round_")?;
+        let edges: Edges = smallvec![record::edge(self_)?];
+        Some(edges)
+    } else {
+        None
+    };
+    below::round_decimals_(word, self_, decimals)?;
+    if let Some(edges) = recorded {
+        record::finish_inplace(self_, edges, Box::new(nodes::RoundBackward1))?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::round_decimals(self_, decimals, self_)?
+    {
+        set_tangent_inplace(self_, t)?;
+    }
+    Ok(self_)
+}
+
+/// `aten::sgn(Tensor self) -> Tensor`
+pub fn sgn(self_: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(dispatch::call_layers(Op::SGN, &[self_.into()])?);
+    }
+    let mut result = below::sgn(word, self_)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        record::finish(&mut result, edges, Box::new(nodes::SgnBackward0))?;
+    }
+    if word & state::DUAL != 0 && let Some(t) = forward::sgn(self_, &result)? {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::sgn_(Tensor(a!) self) -> Tensor(a!)`
+pub fn sgn_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(Op::SGN_, &[self_.into()])?;
+        return Ok(self_);
+    }
+    self_.check_writable("sgn_")?;
+    let recorded = if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && self_.dtype().is_differentiable()
+    {
+        self_.check_inplace("sgn_")?;
+        let edges: Edges = smallvec![record::edge(self_)?];
+        Some(edges)
+    } else {
+        None
+    };
+    below::sgn_(word, self_)?;
+    if let Some(edges) = recorded {
+        record::finish_inplace(self_, edges, Box::new(nodes::SgnBackward0))?;
+    }
+    if word & state::DUAL != 0 && let Some(t) = forward::sgn(self_, self_)? {
+        set_tangent_inplace(self_, t)?;
+    }
+    Ok(self_)
+}
+
+/// `aten::sign(Tensor self) -> Tensor`
+pub fn sign(self_: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(dispatch::call_layers(Op::SIGN, &[self_.into()])?);
+    }
+    let mut result = below::sign(word, self_)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        record::finish(&mut result, edges, Box::new(nodes::SignBackward0))?;
+    }
+    if word & state::DUAL != 0 && let Some(t) = forward::sign(self_, &result)? {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::sign_(Tensor(a!) self) -> Tensor(a!)`
+pub fn sign_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(Op::SIGN_, &[self_.into()])?;
+        return Ok(self_);
+    }
+    self_.check_writable("sign_")?;
+    let recorded = if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && self_.dtype().is_differentiable()
+    {
+        self_.check_inplace("sign_")?;
+        let edges: Edges = smallvec![record::edge(self_)?];
+        Some(edges)
+    } else {
+        None
+    };
+    below::sign_(word, self_)?;
+    if let Some(edges) = recorded {
+        record::finish_inplace(self_, edges, Box::new(nodes::SignBackward0))?;
+    }
+    if word & state::DUAL != 0 && let Some(t) = forward::sign(self_, self_)? {
+        set_tangent_inplace(self_, t)?;
+    }
+    Ok(self_)
+}
+
+/// `aten::frac(Tensor self) -> Tensor`
+pub fn frac(self_: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(dispatch::call_layers(Op::FRAC, &[self_.into()])?);
+    }
+    let mut result = below::frac(word, self_)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        record::finish(&mut result, edges, Box::new(nodes::FracBackward0))?;
+    }
+    if word & state::DUAL != 0 && let Some(t) = forward::frac(self_, &result)? {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::frac_(Tensor(a!) self) -> Tensor(a!)`
+pub fn frac_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(Op::FRAC_, &[self_.into()])?;
+        return Ok(self_);
+    }
+    self_.check_writable("frac_")?;
+    let recorded = if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && self_.dtype().is_differentiable()
+    {
+        self_.check_inplace("frac_")?;
+        let edges: Edges = smallvec![record::edge(self_)?];
+        Some(edges)
+    } else {
+        None
+    };
+    below::frac_(word, self_)?;
+    if let Some(edges) = recorded {
+        record::finish_inplace(self_, edges, Box::new(nodes::FracBackward0))?;
+    }
+    if word & state::DUAL != 0 && let Some(t) = forward::frac(self_, self_)? {
+        set_tangent_inplace(self_, t)?;
+    }
+    Ok(self_)
+}
+
+/// `aten::reciprocal(Tensor self) -> Tensor`
+pub fn reciprocal(self_: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::RECIPROCAL, &[self_.into()])?,
+        );
+    }
+    let mut result = below::reciprocal(word, self_)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let saved = nodes::ReciprocalBackward0Saved {
+            result: SavedTensor::output(&result, 0)?,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::ReciprocalBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0 && let Some(t) = forward::reciprocal(self_, &result)? {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::reciprocal_(Tensor(a!) self) -> Tensor(a!)`
+pub fn reciprocal_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(Op::RECIPROCAL_, &[self_.into()])?;
+        return Ok(self_);
+    }
+    self_.check_writable("reciprocal_")?;
+    let recorded = if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && self_.dtype().is_differentiable()
+    {
+        self_.check_inplace("reciprocal_")?;
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let saved = nodes::ReciprocalBackward0Saved {
+            result: SavedTensor::NONE,
+        };
+        Some((edges, saved))
+    } else {
+        None
+    };
+    below::reciprocal_(word, self_)?;
+    if let Some((edges, mut saved)) = recorded {
+        saved.result = SavedTensor::output(self_, 0)?;
+        record::finish_inplace(
+            self_,
+            edges,
+            Box::new(nodes::ReciprocalBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0 && let Some(t) = forward::reciprocal(self_, self_)? {
+        set_tangent_inplace(self_, t)?;
+    }
+    Ok(self_)
+}
+
+/// `aten::reciprocal.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)`
+pub fn reciprocal_out<'a>(self_: &Tensor, out: &'a Tensor) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(Op::RECIPROCAL_OUT, &[self_.into(), out.into()])?;
+        return Ok(out);
+    }
+    below::reciprocal_out(word, self_, out)?;
+    Ok(out)
+}
+
+/// `aten::sqrt(Tensor self) -> Tensor`
+pub fn sqrt(self_: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(dispatch::call_layers(Op::SQRT, &[self_.into()])?);
+    }
+    let mut result = below::sqrt(word, self_)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let saved = nodes::SqrtBackward0Saved {
+            result: SavedTensor::output(&result, 0)?,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::SqrtBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0 && let Some(t) = forward::sqrt(self_, &result)? {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::sqrt_(Tensor(a!) self) -> Tensor(a!)`
+pub fn sqrt_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(Op::SQRT_, &[self_.into()])?;
+        return Ok(self_);
+    }
+    self_.check_writable("sqrt_")?;
+    let recorded = if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && self_.dtype().is_differentiable()
+    {
+        self_.check_inplace("sqrt_")?;
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let saved = nodes::SqrtBackward0Saved {
+            result: SavedTensor::NONE,
+        };
+        Some((edges, saved))
+    } else {
+        None
+    };
+    below::sqrt_(word, self_)?;
+    if let Some((edges, mut saved)) = recorded {
+        saved.result = SavedTensor::output(self_, 0)?;
+        record::finish_inplace(
+            self_,
+            edges,
+            Box::new(nodes::SqrtBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0 && let Some(t) = forward::sqrt(self_, self_)? {
+        set_tangent_inplace(self_, t)?;
+    }
+    Ok(self_)
+}
+
+/// `aten::sqrt.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)`
+pub fn sqrt_out<'a>(self_: &Tensor, out: &'a Tensor) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(Op::SQRT_OUT, &[self_.into(), out.into()])?;
+        return Ok(out);
+    }
+    below::sqrt_out(word, self_, out)?;
+    Ok(out)
+}
+
+/// `aten::rsqrt(Tensor self) -> Tensor`
+pub fn rsqrt(self_: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(dispatch::call_layers(Op::RSQRT, &[self_.into()])?);
+    }
+    let mut result = below::rsqrt(word, self_)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let saved = nodes::RsqrtBackward0Saved {
+            result: SavedTensor::output(&result, 0)?,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::RsqrtBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0 && let Some(t) = forward::rsqrt(self_, &result)? {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::rsqrt_(Tensor(a!) self) -> Tensor(a!)`
+pub fn rsqrt_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(Op::RSQRT_, &[self_.into()])?;
+        return Ok(self_);
+    }
+    self_.check_writable("rsqrt_")?;
+    let recorded = if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && self_.dtype().is_differentiable()
+    {
+        self_.check_inplace("rsqrt_")?;
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let saved = nodes::RsqrtBackward0Saved {
+            result: SavedTensor::NONE,
+        };
+        Some((edges, saved))
+    } else {
+        None
+    };
+    below::rsqrt_(word, self_)?;
+    if let Some((edges, mut saved)) = recorded {
+        saved.result = SavedTensor::output(self_, 0)?;
+        record::finish_inplace(
+            self_,
+            edges,
+            Box::new(nodes::RsqrtBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0 && let Some(t) = forward::rsqrt(self_, self_)? {
+        set_tangent_inplace(self_, t)?;
+    }
+    Ok(self_)
 }
 
 /// `aten::exp(Tensor self) -> Tensor`
@@ -1148,6 +3448,128 @@ pub fn exp_out<'a>(self_: &Tensor, out: &'a Tensor) -> Result<&'a Tensor> {
     }
     below::exp_out(word, self_, out)?;
     Ok(out)
+}
+
+/// `aten::exp2(Tensor self) -> Tensor`
+pub fn exp2(self_: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(dispatch::call_layers(Op::EXP2, &[self_.into()])?);
+    }
+    let mut result = below::exp2(word, self_)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let saved = nodes::Exp2Backward0Saved {
+            result: SavedTensor::output(&result, 0)?,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::Exp2Backward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0 && let Some(t) = forward::exp2(self_, &result)? {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::exp2_(Tensor(a!) self) -> Tensor(a!)`
+pub fn exp2_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(Op::EXP2_, &[self_.into()])?;
+        return Ok(self_);
+    }
+    self_.check_writable("exp2_")?;
+    let recorded = if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && self_.dtype().is_differentiable()
+    {
+        self_.check_inplace("exp2_")?;
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let saved = nodes::Exp2Backward0Saved {
+            result: SavedTensor::NONE,
+        };
+        Some((edges, saved))
+    } else {
+        None
+    };
+    below::exp2_(word, self_)?;
+    if let Some((edges, mut saved)) = recorded {
+        saved.result = SavedTensor::output(self_, 0)?;
+        record::finish_inplace(
+            self_,
+            edges,
+            Box::new(nodes::Exp2Backward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0 && let Some(t) = forward::exp2(self_, self_)? {
+        set_tangent_inplace(self_, t)?;
+    }
+    Ok(self_)
+}
+
+/// `aten::expm1(Tensor self) -> Tensor`
+pub fn expm1(self_: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(dispatch::call_layers(Op::EXPM1, &[self_.into()])?);
+    }
+    let mut result = below::expm1(word, self_)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let saved = nodes::Expm1Backward0Saved {
+            result: SavedTensor::output(&result, 0)?,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::Expm1Backward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0 && let Some(t) = forward::expm1(self_, &result)? {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::expm1_(Tensor(a!) self) -> Tensor(a!)`
+pub fn expm1_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(Op::EXPM1_, &[self_.into()])?;
+        return Ok(self_);
+    }
+    self_.check_writable("expm1_")?;
+    let recorded = if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && self_.dtype().is_differentiable()
+    {
+        self_.check_inplace("expm1_")?;
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let saved = nodes::Expm1Backward0Saved {
+            result: SavedTensor::NONE,
+        };
+        Some((edges, saved))
+    } else {
+        None
+    };
+    below::expm1_(word, self_)?;
+    if let Some((edges, mut saved)) = recorded {
+        saved.result = SavedTensor::output(self_, 0)?;
+        record::finish_inplace(
+            self_,
+            edges,
+            Box::new(nodes::Expm1Backward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0 && let Some(t) = forward::expm1(self_, self_)? {
+        set_tangent_inplace(self_, t)?;
+    }
+    Ok(self_)
 }
 
 /// `aten::log(Tensor self) -> Tensor`
@@ -1223,6 +3645,198 @@ pub fn log_out<'a>(self_: &Tensor, out: &'a Tensor) -> Result<&'a Tensor> {
     }
     below::log_out(word, self_, out)?;
     Ok(out)
+}
+
+/// `aten::log2(Tensor self) -> Tensor`
+pub fn log2(self_: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(dispatch::call_layers(Op::LOG2, &[self_.into()])?);
+    }
+    let mut result = below::log2(word, self_)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let saved = nodes::Log2Backward0Saved {
+            self_: SavedTensor::input(self_)?,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::Log2Backward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0 && let Some(t) = forward::log2(self_, &result)? {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::log2_(Tensor(a!) self) -> Tensor(a!)`
+pub fn log2_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(Op::LOG2_, &[self_.into()])?;
+        return Ok(self_);
+    }
+    self_.check_writable("log2_")?;
+    let recorded = if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && self_.dtype().is_differentiable()
+    {
+        self_.check_inplace("log2_")?;
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let original = clone(self_, None)?;
+        let saved = nodes::Log2Backward0Saved {
+            self_: SavedTensor::input(&original)?,
+        };
+        Some((edges, saved))
+    } else {
+        None
+    };
+    let primal = if word & state::DUAL != 0 { Some(clone(self_, None)?) } else { None };
+    below::log2_(word, self_)?;
+    if let Some((edges, saved)) = recorded {
+        record::finish_inplace(
+            self_,
+            edges,
+            Box::new(nodes::Log2Backward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::log2(primal.as_ref().unwrap_or(self_), self_)?
+    {
+        set_tangent_inplace(self_, t)?;
+    }
+    Ok(self_)
+}
+
+/// `aten::log10(Tensor self) -> Tensor`
+pub fn log10(self_: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(dispatch::call_layers(Op::LOG10, &[self_.into()])?);
+    }
+    let mut result = below::log10(word, self_)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let saved = nodes::Log10Backward0Saved {
+            self_: SavedTensor::input(self_)?,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::Log10Backward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0 && let Some(t) = forward::log10(self_, &result)? {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::log10_(Tensor(a!) self) -> Tensor(a!)`
+pub fn log10_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(Op::LOG10_, &[self_.into()])?;
+        return Ok(self_);
+    }
+    self_.check_writable("log10_")?;
+    let recorded = if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && self_.dtype().is_differentiable()
+    {
+        self_.check_inplace("log10_")?;
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let original = clone(self_, None)?;
+        let saved = nodes::Log10Backward0Saved {
+            self_: SavedTensor::input(&original)?,
+        };
+        Some((edges, saved))
+    } else {
+        None
+    };
+    let primal = if word & state::DUAL != 0 { Some(clone(self_, None)?) } else { None };
+    below::log10_(word, self_)?;
+    if let Some((edges, saved)) = recorded {
+        record::finish_inplace(
+            self_,
+            edges,
+            Box::new(nodes::Log10Backward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::log10(primal.as_ref().unwrap_or(self_), self_)?
+    {
+        set_tangent_inplace(self_, t)?;
+    }
+    Ok(self_)
+}
+
+/// `aten::log1p(Tensor self) -> Tensor`
+pub fn log1p(self_: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(dispatch::call_layers(Op::LOG1P, &[self_.into()])?);
+    }
+    let mut result = below::log1p(word, self_)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let saved = nodes::Log1PBackward0Saved {
+            self_: SavedTensor::input(self_)?,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::Log1PBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0 && let Some(t) = forward::log1p(self_, &result)? {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::log1p_(Tensor(a!) self) -> Tensor(a!)`
+pub fn log1p_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(Op::LOG1P_, &[self_.into()])?;
+        return Ok(self_);
+    }
+    self_.check_writable("log1p_")?;
+    let recorded = if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && self_.dtype().is_differentiable()
+    {
+        self_.check_inplace("log1p_")?;
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let original = clone(self_, None)?;
+        let saved = nodes::Log1PBackward0Saved {
+            self_: SavedTensor::input(&original)?,
+        };
+        Some((edges, saved))
+    } else {
+        None
+    };
+    let primal = if word & state::DUAL != 0 { Some(clone(self_, None)?) } else { None };
+    below::log1p_(word, self_)?;
+    if let Some((edges, saved)) = recorded {
+        record::finish_inplace(
+            self_,
+            edges,
+            Box::new(nodes::Log1PBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::log1p(primal.as_ref().unwrap_or(self_), self_)?
+    {
+        set_tangent_inplace(self_, t)?;
+    }
+    Ok(self_)
 }
 
 /// `aten::sin(Tensor self) -> Tensor`
@@ -1375,6 +3989,387 @@ pub fn cos_out<'a>(self_: &Tensor, out: &'a Tensor) -> Result<&'a Tensor> {
     Ok(out)
 }
 
+/// `aten::tan(Tensor self) -> Tensor`
+pub fn tan(self_: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(dispatch::call_layers(Op::TAN, &[self_.into()])?);
+    }
+    let mut result = below::tan(word, self_)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let saved = nodes::TanBackward0Saved {
+            result: SavedTensor::output(&result, 0)?,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::TanBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0 && let Some(t) = forward::tan(self_, &result)? {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::tan_(Tensor(a!) self) -> Tensor(a!)`
+pub fn tan_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(Op::TAN_, &[self_.into()])?;
+        return Ok(self_);
+    }
+    self_.check_writable("tan_")?;
+    let recorded = if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && self_.dtype().is_differentiable()
+    {
+        self_.check_inplace("tan_")?;
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let saved = nodes::TanBackward0Saved {
+            result: SavedTensor::NONE,
+        };
+        Some((edges, saved))
+    } else {
+        None
+    };
+    below::tan_(word, self_)?;
+    if let Some((edges, mut saved)) = recorded {
+        saved.result = SavedTensor::output(self_, 0)?;
+        record::finish_inplace(
+            self_,
+            edges,
+            Box::new(nodes::TanBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0 && let Some(t) = forward::tan(self_, self_)? {
+        set_tangent_inplace(self_, t)?;
+    }
+    Ok(self_)
+}
+
+/// `aten::asin(Tensor self) -> Tensor`
+pub fn asin(self_: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(dispatch::call_layers(Op::ASIN, &[self_.into()])?);
+    }
+    let mut result = below::asin(word, self_)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let saved = nodes::AsinBackward0Saved {
+            self_: SavedTensor::input(self_)?,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::AsinBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0 && let Some(t) = forward::asin(self_, &result)? {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::asin_(Tensor(a!) self) -> Tensor(a!)`
+pub fn asin_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(Op::ASIN_, &[self_.into()])?;
+        return Ok(self_);
+    }
+    self_.check_writable("asin_")?;
+    let recorded = if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && self_.dtype().is_differentiable()
+    {
+        self_.check_inplace("asin_")?;
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let original = clone(self_, None)?;
+        let saved = nodes::AsinBackward0Saved {
+            self_: SavedTensor::input(&original)?,
+        };
+        Some((edges, saved))
+    } else {
+        None
+    };
+    let primal = if word & state::DUAL != 0 { Some(clone(self_, None)?) } else { None };
+    below::asin_(word, self_)?;
+    if let Some((edges, saved)) = recorded {
+        record::finish_inplace(
+            self_,
+            edges,
+            Box::new(nodes::AsinBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::asin(primal.as_ref().unwrap_or(self_), self_)?
+    {
+        set_tangent_inplace(self_, t)?;
+    }
+    Ok(self_)
+}
+
+/// `aten::acos(Tensor self) -> Tensor`
+pub fn acos(self_: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(dispatch::call_layers(Op::ACOS, &[self_.into()])?);
+    }
+    let mut result = below::acos(word, self_)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let saved = nodes::AcosBackward0Saved {
+            self_: SavedTensor::input(self_)?,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::AcosBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0 && let Some(t) = forward::acos(self_, &result)? {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::acos_(Tensor(a!) self) -> Tensor(a!)`
+pub fn acos_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(Op::ACOS_, &[self_.into()])?;
+        return Ok(self_);
+    }
+    self_.check_writable("acos_")?;
+    let recorded = if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && self_.dtype().is_differentiable()
+    {
+        self_.check_inplace("acos_")?;
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let original = clone(self_, None)?;
+        let saved = nodes::AcosBackward0Saved {
+            self_: SavedTensor::input(&original)?,
+        };
+        Some((edges, saved))
+    } else {
+        None
+    };
+    let primal = if word & state::DUAL != 0 { Some(clone(self_, None)?) } else { None };
+    below::acos_(word, self_)?;
+    if let Some((edges, saved)) = recorded {
+        record::finish_inplace(
+            self_,
+            edges,
+            Box::new(nodes::AcosBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::acos(primal.as_ref().unwrap_or(self_), self_)?
+    {
+        set_tangent_inplace(self_, t)?;
+    }
+    Ok(self_)
+}
+
+/// `aten::atan(Tensor self) -> Tensor`
+pub fn atan(self_: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(dispatch::call_layers(Op::ATAN, &[self_.into()])?);
+    }
+    let mut result = below::atan(word, self_)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let saved = nodes::AtanBackward0Saved {
+            self_: SavedTensor::input(self_)?,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::AtanBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0 && let Some(t) = forward::atan(self_, &result)? {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::atan_(Tensor(a!) self) -> Tensor(a!)`
+pub fn atan_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(Op::ATAN_, &[self_.into()])?;
+        return Ok(self_);
+    }
+    self_.check_writable("atan_")?;
+    let recorded = if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && self_.dtype().is_differentiable()
+    {
+        self_.check_inplace("atan_")?;
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let original = clone(self_, None)?;
+        let saved = nodes::AtanBackward0Saved {
+            self_: SavedTensor::input(&original)?,
+        };
+        Some((edges, saved))
+    } else {
+        None
+    };
+    let primal = if word & state::DUAL != 0 { Some(clone(self_, None)?) } else { None };
+    below::atan_(word, self_)?;
+    if let Some((edges, saved)) = recorded {
+        record::finish_inplace(
+            self_,
+            edges,
+            Box::new(nodes::AtanBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::atan(primal.as_ref().unwrap_or(self_), self_)?
+    {
+        set_tangent_inplace(self_, t)?;
+    }
+    Ok(self_)
+}
+
+/// `aten::sinh(Tensor self) -> Tensor`
+pub fn sinh(self_: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(dispatch::call_layers(Op::SINH, &[self_.into()])?);
+    }
+    let mut result = below::sinh(word, self_)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let saved = nodes::SinhBackward0Saved {
+            self_: SavedTensor::input(self_)?,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::SinhBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0 && let Some(t) = forward::sinh(self_, &result)? {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::sinh_(Tensor(a!) self) -> Tensor(a!)`
+pub fn sinh_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(Op::SINH_, &[self_.into()])?;
+        return Ok(self_);
+    }
+    self_.check_writable("sinh_")?;
+    let recorded = if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && self_.dtype().is_differentiable()
+    {
+        self_.check_inplace("sinh_")?;
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let original = clone(self_, None)?;
+        let saved = nodes::SinhBackward0Saved {
+            self_: SavedTensor::input(&original)?,
+        };
+        Some((edges, saved))
+    } else {
+        None
+    };
+    let primal = if word & state::DUAL != 0 { Some(clone(self_, None)?) } else { None };
+    below::sinh_(word, self_)?;
+    if let Some((edges, saved)) = recorded {
+        record::finish_inplace(
+            self_,
+            edges,
+            Box::new(nodes::SinhBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::sinh(primal.as_ref().unwrap_or(self_), self_)?
+    {
+        set_tangent_inplace(self_, t)?;
+    }
+    Ok(self_)
+}
+
+/// `aten::cosh(Tensor self) -> Tensor`
+pub fn cosh(self_: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(dispatch::call_layers(Op::COSH, &[self_.into()])?);
+    }
+    let mut result = below::cosh(word, self_)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let saved = nodes::CoshBackward0Saved {
+            self_: SavedTensor::input(self_)?,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::CoshBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0 && let Some(t) = forward::cosh(self_, &result)? {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::cosh_(Tensor(a!) self) -> Tensor(a!)`
+pub fn cosh_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(Op::COSH_, &[self_.into()])?;
+        return Ok(self_);
+    }
+    self_.check_writable("cosh_")?;
+    let recorded = if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && self_.dtype().is_differentiable()
+    {
+        self_.check_inplace("cosh_")?;
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let original = clone(self_, None)?;
+        let saved = nodes::CoshBackward0Saved {
+            self_: SavedTensor::input(&original)?,
+        };
+        Some((edges, saved))
+    } else {
+        None
+    };
+    let primal = if word & state::DUAL != 0 { Some(clone(self_, None)?) } else { None };
+    below::cosh_(word, self_)?;
+    if let Some((edges, saved)) = recorded {
+        record::finish_inplace(
+            self_,
+            edges,
+            Box::new(nodes::CoshBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::cosh(primal.as_ref().unwrap_or(self_), self_)?
+    {
+        set_tangent_inplace(self_, t)?;
+    }
+    Ok(self_)
+}
+
 /// `aten::tanh(Tensor self) -> Tensor`
 pub fn tanh(self_: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -1447,76 +4442,2971 @@ pub fn tanh_out<'a>(self_: &Tensor, out: &'a Tensor) -> Result<&'a Tensor> {
     Ok(out)
 }
 
-/// `aten::sqrt(Tensor self) -> Tensor`
-pub fn sqrt(self_: &Tensor) -> Result<Tensor> {
+/// `aten::asinh(Tensor self) -> Tensor`
+pub fn asinh(self_: &Tensor) -> Result<Tensor> {
     let word = state::word();
     if word & state::LAYERS != 0 {
-        return dispatch::one_tensor(dispatch::call_layers(Op::SQRT, &[self_.into()])?);
+        return dispatch::one_tensor(dispatch::call_layers(Op::ASINH, &[self_.into()])?);
     }
-    let mut result = below::sqrt(word, self_)?;
+    let mut result = below::asinh(word, self_)?;
     if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
         && result.dtype().is_differentiable()
     {
         let edges: Edges = smallvec![record::edge(self_)?];
-        let saved = nodes::SqrtBackward0Saved {
-            result: SavedTensor::output(&result, 0)?,
+        let saved = nodes::AsinhBackward0Saved {
+            self_: SavedTensor::input(self_)?,
         };
         record::finish(
             &mut result,
             edges,
-            Box::new(nodes::SqrtBackward0(SavedSlot::new(saved))),
+            Box::new(nodes::AsinhBackward0(SavedSlot::new(saved))),
         )?;
     }
-    if word & state::DUAL != 0 && let Some(t) = forward::sqrt(self_, &result)? {
+    if word & state::DUAL != 0 && let Some(t) = forward::asinh(self_, &result)? {
         set_tangent(&result, t)?;
     }
     Ok(result)
 }
 
-/// `aten::sqrt_(Tensor(a!) self) -> Tensor(a!)`
-pub fn sqrt_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
+/// `aten::asinh_(Tensor(a!) self) -> Tensor(a!)`
+pub fn asinh_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
     let word = state::word();
     if word & state::LAYERS != 0 {
-        dispatch::call_layers(Op::SQRT_, &[self_.into()])?;
+        dispatch::call_layers(Op::ASINH_, &[self_.into()])?;
         return Ok(self_);
     }
-    self_.check_writable("sqrt_")?;
+    self_.check_writable("asinh_")?;
     let recorded = if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
         && self_.dtype().is_differentiable()
     {
-        self_.check_inplace("sqrt_")?;
+        self_.check_inplace("asinh_")?;
         let edges: Edges = smallvec![record::edge(self_)?];
-        let saved = nodes::SqrtBackward0Saved {
+        let original = clone(self_, None)?;
+        let saved = nodes::AsinhBackward0Saved {
+            self_: SavedTensor::input(&original)?,
+        };
+        Some((edges, saved))
+    } else {
+        None
+    };
+    let primal = if word & state::DUAL != 0 { Some(clone(self_, None)?) } else { None };
+    below::asinh_(word, self_)?;
+    if let Some((edges, saved)) = recorded {
+        record::finish_inplace(
+            self_,
+            edges,
+            Box::new(nodes::AsinhBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::asinh(primal.as_ref().unwrap_or(self_), self_)?
+    {
+        set_tangent_inplace(self_, t)?;
+    }
+    Ok(self_)
+}
+
+/// `aten::acosh(Tensor self) -> Tensor`
+pub fn acosh(self_: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(dispatch::call_layers(Op::ACOSH, &[self_.into()])?);
+    }
+    let mut result = below::acosh(word, self_)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let saved = nodes::AcoshBackward0Saved {
+            self_: SavedTensor::input(self_)?,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::AcoshBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0 && let Some(t) = forward::acosh(self_, &result)? {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::acosh_(Tensor(a!) self) -> Tensor(a!)`
+pub fn acosh_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(Op::ACOSH_, &[self_.into()])?;
+        return Ok(self_);
+    }
+    self_.check_writable("acosh_")?;
+    let recorded = if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && self_.dtype().is_differentiable()
+    {
+        self_.check_inplace("acosh_")?;
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let original = clone(self_, None)?;
+        let saved = nodes::AcoshBackward0Saved {
+            self_: SavedTensor::input(&original)?,
+        };
+        Some((edges, saved))
+    } else {
+        None
+    };
+    let primal = if word & state::DUAL != 0 { Some(clone(self_, None)?) } else { None };
+    below::acosh_(word, self_)?;
+    if let Some((edges, saved)) = recorded {
+        record::finish_inplace(
+            self_,
+            edges,
+            Box::new(nodes::AcoshBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::acosh(primal.as_ref().unwrap_or(self_), self_)?
+    {
+        set_tangent_inplace(self_, t)?;
+    }
+    Ok(self_)
+}
+
+/// `aten::atanh(Tensor self) -> Tensor`
+pub fn atanh(self_: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(dispatch::call_layers(Op::ATANH, &[self_.into()])?);
+    }
+    let mut result = below::atanh(word, self_)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let saved = nodes::AtanhBackward0Saved {
+            self_: SavedTensor::input(self_)?,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::AtanhBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0 && let Some(t) = forward::atanh(self_, &result)? {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::atanh_(Tensor(a!) self) -> Tensor(a!)`
+pub fn atanh_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(Op::ATANH_, &[self_.into()])?;
+        return Ok(self_);
+    }
+    self_.check_writable("atanh_")?;
+    let recorded = if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && self_.dtype().is_differentiable()
+    {
+        self_.check_inplace("atanh_")?;
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let original = clone(self_, None)?;
+        let saved = nodes::AtanhBackward0Saved {
+            self_: SavedTensor::input(&original)?,
+        };
+        Some((edges, saved))
+    } else {
+        None
+    };
+    let primal = if word & state::DUAL != 0 { Some(clone(self_, None)?) } else { None };
+    below::atanh_(word, self_)?;
+    if let Some((edges, saved)) = recorded {
+        record::finish_inplace(
+            self_,
+            edges,
+            Box::new(nodes::AtanhBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::atanh(primal.as_ref().unwrap_or(self_), self_)?
+    {
+        set_tangent_inplace(self_, t)?;
+    }
+    Ok(self_)
+}
+
+/// `aten::sigmoid(Tensor self) -> Tensor`
+pub fn sigmoid(self_: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::SIGMOID, &[self_.into()])?,
+        );
+    }
+    let mut result = below::sigmoid(word, self_)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let saved = nodes::SigmoidBackward0Saved {
+            result: SavedTensor::output(&result, 0)?,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::SigmoidBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0 && let Some(t) = forward::sigmoid(self_, &result)? {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::sigmoid_(Tensor(a!) self) -> Tensor(a!)`
+pub fn sigmoid_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(Op::SIGMOID_, &[self_.into()])?;
+        return Ok(self_);
+    }
+    self_.check_writable("sigmoid_")?;
+    let recorded = if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && self_.dtype().is_differentiable()
+    {
+        self_.check_inplace("sigmoid_")?;
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let saved = nodes::SigmoidBackward0Saved {
             result: SavedTensor::NONE,
         };
         Some((edges, saved))
     } else {
         None
     };
-    below::sqrt_(word, self_)?;
+    below::sigmoid_(word, self_)?;
     if let Some((edges, mut saved)) = recorded {
         saved.result = SavedTensor::output(self_, 0)?;
         record::finish_inplace(
             self_,
             edges,
-            Box::new(nodes::SqrtBackward0(SavedSlot::new(saved))),
+            Box::new(nodes::SigmoidBackward0(SavedSlot::new(saved))),
         )?;
     }
-    if word & state::DUAL != 0 && let Some(t) = forward::sqrt(self_, self_)? {
+    if word & state::DUAL != 0 && let Some(t) = forward::sigmoid(self_, self_)? {
         set_tangent_inplace(self_, t)?;
     }
     Ok(self_)
 }
 
-/// `aten::sqrt.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)`
-pub fn sqrt_out<'a>(self_: &Tensor, out: &'a Tensor) -> Result<&'a Tensor> {
+/// `aten::sigmoid.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)`
+pub fn sigmoid_out<'a>(self_: &Tensor, out: &'a Tensor) -> Result<&'a Tensor> {
     let word = state::word();
     if word & state::LAYERS != 0 {
-        dispatch::call_layers(Op::SQRT_OUT, &[self_.into(), out.into()])?;
+        dispatch::call_layers(Op::SIGMOID_OUT, &[self_.into(), out.into()])?;
         return Ok(out);
     }
-    below::sqrt_out(word, self_, out)?;
+    below::sigmoid_out(word, self_, out)?;
     Ok(out)
+}
+
+/// `aten::erf(Tensor self) -> Tensor`
+pub fn erf(self_: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(dispatch::call_layers(Op::ERF, &[self_.into()])?);
+    }
+    let mut result = below::erf(word, self_)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let saved = nodes::ErfBackward0Saved {
+            self_: SavedTensor::input(self_)?,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::ErfBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0 && let Some(t) = forward::erf(self_, &result)? {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::erf_(Tensor(a!) self) -> Tensor(a!)`
+pub fn erf_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(Op::ERF_, &[self_.into()])?;
+        return Ok(self_);
+    }
+    self_.check_writable("erf_")?;
+    let recorded = if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && self_.dtype().is_differentiable()
+    {
+        self_.check_inplace("erf_")?;
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let original = clone(self_, None)?;
+        let saved = nodes::ErfBackward0Saved {
+            self_: SavedTensor::input(&original)?,
+        };
+        Some((edges, saved))
+    } else {
+        None
+    };
+    let primal = if word & state::DUAL != 0 { Some(clone(self_, None)?) } else { None };
+    below::erf_(word, self_)?;
+    if let Some((edges, saved)) = recorded {
+        record::finish_inplace(
+            self_,
+            edges,
+            Box::new(nodes::ErfBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::erf(primal.as_ref().unwrap_or(self_), self_)?
+    {
+        set_tangent_inplace(self_, t)?;
+    }
+    Ok(self_)
+}
+
+/// `aten::erfc(Tensor self) -> Tensor`
+pub fn erfc(self_: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(dispatch::call_layers(Op::ERFC, &[self_.into()])?);
+    }
+    let mut result = below::erfc(word, self_)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let saved = nodes::ErfcBackward0Saved {
+            self_: SavedTensor::input(self_)?,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::ErfcBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0 && let Some(t) = forward::erfc(self_, &result)? {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::erfc_(Tensor(a!) self) -> Tensor(a!)`
+pub fn erfc_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(Op::ERFC_, &[self_.into()])?;
+        return Ok(self_);
+    }
+    self_.check_writable("erfc_")?;
+    let recorded = if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && self_.dtype().is_differentiable()
+    {
+        self_.check_inplace("erfc_")?;
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let original = clone(self_, None)?;
+        let saved = nodes::ErfcBackward0Saved {
+            self_: SavedTensor::input(&original)?,
+        };
+        Some((edges, saved))
+    } else {
+        None
+    };
+    let primal = if word & state::DUAL != 0 { Some(clone(self_, None)?) } else { None };
+    below::erfc_(word, self_)?;
+    if let Some((edges, saved)) = recorded {
+        record::finish_inplace(
+            self_,
+            edges,
+            Box::new(nodes::ErfcBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::erfc(primal.as_ref().unwrap_or(self_), self_)?
+    {
+        set_tangent_inplace(self_, t)?;
+    }
+    Ok(self_)
+}
+
+/// `aten::erfinv(Tensor self) -> Tensor`
+pub fn erfinv(self_: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(dispatch::call_layers(Op::ERFINV, &[self_.into()])?);
+    }
+    let mut result = below::erfinv(word, self_)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let saved = nodes::ErfinvBackward0Saved {
+            result: SavedTensor::output(&result, 0)?,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::ErfinvBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0 && let Some(t) = forward::erfinv(self_, &result)? {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::erfinv_(Tensor(a!) self) -> Tensor(a!)`
+pub fn erfinv_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(Op::ERFINV_, &[self_.into()])?;
+        return Ok(self_);
+    }
+    self_.check_writable("erfinv_")?;
+    let recorded = if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && self_.dtype().is_differentiable()
+    {
+        self_.check_inplace("erfinv_")?;
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let saved = nodes::ErfinvBackward0Saved {
+            result: SavedTensor::NONE,
+        };
+        Some((edges, saved))
+    } else {
+        None
+    };
+    below::erfinv_(word, self_)?;
+    if let Some((edges, mut saved)) = recorded {
+        saved.result = SavedTensor::output(self_, 0)?;
+        record::finish_inplace(
+            self_,
+            edges,
+            Box::new(nodes::ErfinvBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0 && let Some(t) = forward::erfinv(self_, self_)? {
+        set_tangent_inplace(self_, t)?;
+    }
+    Ok(self_)
+}
+
+/// `aten::lgamma(Tensor self) -> Tensor`
+pub fn lgamma(self_: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(dispatch::call_layers(Op::LGAMMA, &[self_.into()])?);
+    }
+    let mut result = below::lgamma(word, self_)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let saved = nodes::LgammaBackward0Saved {
+            self_: SavedTensor::input(self_)?,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::LgammaBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0 && let Some(t) = forward::lgamma(self_, &result)? {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::lgamma_(Tensor(a!) self) -> Tensor(a!)`
+pub fn lgamma_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(Op::LGAMMA_, &[self_.into()])?;
+        return Ok(self_);
+    }
+    self_.check_writable("lgamma_")?;
+    let recorded = if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && self_.dtype().is_differentiable()
+    {
+        self_.check_inplace("lgamma_")?;
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let original = clone(self_, None)?;
+        let saved = nodes::LgammaBackward0Saved {
+            self_: SavedTensor::input(&original)?,
+        };
+        Some((edges, saved))
+    } else {
+        None
+    };
+    let primal = if word & state::DUAL != 0 { Some(clone(self_, None)?) } else { None };
+    below::lgamma_(word, self_)?;
+    if let Some((edges, saved)) = recorded {
+        record::finish_inplace(
+            self_,
+            edges,
+            Box::new(nodes::LgammaBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::lgamma(primal.as_ref().unwrap_or(self_), self_)?
+    {
+        set_tangent_inplace(self_, t)?;
+    }
+    Ok(self_)
+}
+
+/// `aten::digamma(Tensor self) -> Tensor`
+pub fn digamma(self_: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::DIGAMMA, &[self_.into()])?,
+        );
+    }
+    let mut result = below::digamma(word, self_)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let saved = nodes::DigammaBackward0Saved {
+            self_: SavedTensor::input(self_)?,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::DigammaBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0 && let Some(t) = forward::digamma(self_, &result)? {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::digamma_(Tensor(a!) self) -> Tensor(a!)`
+pub fn digamma_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(Op::DIGAMMA_, &[self_.into()])?;
+        return Ok(self_);
+    }
+    self_.check_writable("digamma_")?;
+    let recorded = if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && self_.dtype().is_differentiable()
+    {
+        self_.check_inplace("digamma_")?;
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let original = clone(self_, None)?;
+        let saved = nodes::DigammaBackward0Saved {
+            self_: SavedTensor::input(&original)?,
+        };
+        Some((edges, saved))
+    } else {
+        None
+    };
+    let primal = if word & state::DUAL != 0 { Some(clone(self_, None)?) } else { None };
+    below::digamma_(word, self_)?;
+    if let Some((edges, saved)) = recorded {
+        record::finish_inplace(
+            self_,
+            edges,
+            Box::new(nodes::DigammaBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::digamma(primal.as_ref().unwrap_or(self_), self_)?
+    {
+        set_tangent_inplace(self_, t)?;
+    }
+    Ok(self_)
+}
+
+/// `aten::sinc(Tensor self) -> Tensor`
+pub fn sinc(self_: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(dispatch::call_layers(Op::SINC, &[self_.into()])?);
+    }
+    let mut result = below::sinc(word, self_)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let saved = nodes::SincBackward0Saved {
+            self_: SavedTensor::input(self_)?,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::SincBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0 && let Some(t) = forward::sinc(self_, &result)? {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::sinc_(Tensor(a!) self) -> Tensor(a!)`
+pub fn sinc_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(Op::SINC_, &[self_.into()])?;
+        return Ok(self_);
+    }
+    self_.check_writable("sinc_")?;
+    let recorded = if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && self_.dtype().is_differentiable()
+    {
+        self_.check_inplace("sinc_")?;
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let original = clone(self_, None)?;
+        let saved = nodes::SincBackward0Saved {
+            self_: SavedTensor::input(&original)?,
+        };
+        Some((edges, saved))
+    } else {
+        None
+    };
+    let primal = if word & state::DUAL != 0 { Some(clone(self_, None)?) } else { None };
+    below::sinc_(word, self_)?;
+    if let Some((edges, saved)) = recorded {
+        record::finish_inplace(
+            self_,
+            edges,
+            Box::new(nodes::SincBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::sinc(primal.as_ref().unwrap_or(self_), self_)?
+    {
+        set_tangent_inplace(self_, t)?;
+    }
+    Ok(self_)
+}
+
+/// `aten::deg2rad(Tensor self) -> Tensor`
+pub fn deg2rad(self_: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::DEG2RAD, &[self_.into()])?,
+        );
+    }
+    let mut result = below::deg2rad(word, self_)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        record::finish(&mut result, edges, Box::new(nodes::Deg2RadBackward0))?;
+    }
+    if word & state::DUAL != 0 && let Some(t) = forward::deg2rad(self_, &result)? {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::deg2rad_(Tensor(a!) self) -> Tensor(a!)`
+pub fn deg2rad_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(Op::DEG2RAD_, &[self_.into()])?;
+        return Ok(self_);
+    }
+    self_.check_writable("deg2rad_")?;
+    let recorded = if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && self_.dtype().is_differentiable()
+    {
+        self_.check_inplace("deg2rad_")?;
+        let edges: Edges = smallvec![record::edge(self_)?];
+        Some(edges)
+    } else {
+        None
+    };
+    below::deg2rad_(word, self_)?;
+    if let Some(edges) = recorded {
+        record::finish_inplace(self_, edges, Box::new(nodes::Deg2RadBackward0))?;
+    }
+    if word & state::DUAL != 0 && let Some(t) = forward::deg2rad(self_, self_)? {
+        set_tangent_inplace(self_, t)?;
+    }
+    Ok(self_)
+}
+
+/// `aten::rad2deg(Tensor self) -> Tensor`
+pub fn rad2deg(self_: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::RAD2DEG, &[self_.into()])?,
+        );
+    }
+    let mut result = below::rad2deg(word, self_)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        record::finish(&mut result, edges, Box::new(nodes::Rad2DegBackward0))?;
+    }
+    if word & state::DUAL != 0 && let Some(t) = forward::rad2deg(self_, &result)? {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::rad2deg_(Tensor(a!) self) -> Tensor(a!)`
+pub fn rad2deg_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(Op::RAD2DEG_, &[self_.into()])?;
+        return Ok(self_);
+    }
+    self_.check_writable("rad2deg_")?;
+    let recorded = if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && self_.dtype().is_differentiable()
+    {
+        self_.check_inplace("rad2deg_")?;
+        let edges: Edges = smallvec![record::edge(self_)?];
+        Some(edges)
+    } else {
+        None
+    };
+    below::rad2deg_(word, self_)?;
+    if let Some(edges) = recorded {
+        record::finish_inplace(self_, edges, Box::new(nodes::Rad2DegBackward0))?;
+    }
+    if word & state::DUAL != 0 && let Some(t) = forward::rad2deg(self_, self_)? {
+        set_tangent_inplace(self_, t)?;
+    }
+    Ok(self_)
+}
+
+/// `aten::polygamma(int n, Tensor self) -> Tensor`
+pub fn polygamma(n: i64, self_: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::POLYGAMMA, &[n.into(), self_.into()])?,
+        );
+    }
+    let mut result = below::polygamma(word, n, self_)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let saved = nodes::PolygammaBackward0Saved {
+            n,
+            self_: SavedTensor::input(self_)?,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::PolygammaBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0 && let Some(t) = forward::polygamma(n, self_, &result)? {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::logit(Tensor self, float? eps=None) -> Tensor`
+pub fn logit(self_: &Tensor, eps: Option<f64>) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::LOGIT, &[self_.into(), eps.into()])?,
+        );
+    }
+    let mut result = below::logit(word, self_, eps)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let saved = nodes::LogitBackward0Saved {
+            eps,
+            self_: SavedTensor::input(self_)?,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::LogitBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0 && let Some(t) = forward::logit(self_, eps, &result)? {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::logit_(Tensor(a!) self, float? eps=None) -> Tensor(a!)`
+pub fn logit_<'a>(self_: &'a Tensor, eps: Option<f64>) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(Op::LOGIT_, &[self_.into(), eps.into()])?;
+        return Ok(self_);
+    }
+    self_.check_writable("logit_")?;
+    let recorded = if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && self_.dtype().is_differentiable()
+    {
+        self_.check_inplace("logit_")?;
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let original = clone(self_, None)?;
+        let saved = nodes::LogitBackward0Saved {
+            eps,
+            self_: SavedTensor::input(&original)?,
+        };
+        Some((edges, saved))
+    } else {
+        None
+    };
+    let primal = if word & state::DUAL != 0 { Some(clone(self_, None)?) } else { None };
+    below::logit_(word, self_, eps)?;
+    if let Some((edges, saved)) = recorded {
+        record::finish_inplace(
+            self_,
+            edges,
+            Box::new(nodes::LogitBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::logit(primal.as_ref().unwrap_or(self_), eps, self_)?
+    {
+        set_tangent_inplace(self_, t)?;
+    }
+    Ok(self_)
+}
+
+/// `aten::nan_to_num(Tensor self, float? nan=None, float? posinf=None, float? neginf=None) -> Tensor`
+pub fn nan_to_num(
+    self_: &Tensor,
+    nan: Option<f64>,
+    posinf: Option<f64>,
+    neginf: Option<f64>,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::NAN_TO_NUM,
+                &[self_.into(), nan.into(), posinf.into(), neginf.into()],
+            )?,
+        );
+    }
+    let mut result = below::nan_to_num(word, self_, nan, posinf, neginf)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let saved = nodes::NanToNumBackward0Saved {
+            self_: SavedTensor::input(self_)?,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::NanToNumBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::nan_to_num(self_, nan, posinf, neginf, &result)?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::nan_to_num_(Tensor(a!) self, float? nan=None, float? posinf=None, float? neginf=None) -> Tensor(a!)`
+pub fn nan_to_num_<'a>(
+    self_: &'a Tensor,
+    nan: Option<f64>,
+    posinf: Option<f64>,
+    neginf: Option<f64>,
+) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(
+            Op::NAN_TO_NUM_,
+            &[self_.into(), nan.into(), posinf.into(), neginf.into()],
+        )?;
+        return Ok(self_);
+    }
+    self_.check_writable("nan_to_num_")?;
+    let recorded = if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && self_.dtype().is_differentiable()
+    {
+        self_.check_inplace("nan_to_num_")?;
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let original = clone(self_, None)?;
+        let saved = nodes::NanToNumBackward0Saved {
+            self_: SavedTensor::input(&original)?,
+        };
+        Some((edges, saved))
+    } else {
+        None
+    };
+    let primal = if word & state::DUAL != 0 { Some(clone(self_, None)?) } else { None };
+    below::nan_to_num_(word, self_, nan, posinf, neginf)?;
+    if let Some((edges, saved)) = recorded {
+        record::finish_inplace(
+            self_,
+            edges,
+            Box::new(nodes::NanToNumBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::nan_to_num(
+            primal.as_ref().unwrap_or(self_),
+            nan,
+            posinf,
+            neginf,
+            self_,
+        )?
+    {
+        set_tangent_inplace(self_, t)?;
+    }
+    Ok(self_)
+}
+
+/// `aten::positive(Tensor(a) self) -> Tensor(a)`
+pub fn positive(self_: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::POSITIVE, &[self_.into()])?,
+        );
+    }
+    composite::positive(self_)
+}
+
+/// `aten::fix(Tensor self) -> Tensor`
+pub fn fix(self_: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(dispatch::call_layers(Op::FIX, &[self_.into()])?);
+    }
+    composite::fix(self_)
+}
+
+/// `aten::fix_(Tensor(a!) self) -> Tensor(a!)`
+pub fn fix_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(Op::FIX_, &[self_.into()])?;
+        return Ok(self_);
+    }
+    composite::fix_(self_)?;
+    Ok(self_)
+}
+
+/// `aten::absolute(Tensor self) -> Tensor`
+pub fn absolute(self_: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::ABSOLUTE, &[self_.into()])?,
+        );
+    }
+    composite::absolute(self_)
+}
+
+/// `aten::absolute_(Tensor(a!) self) -> Tensor(a!)`
+pub fn absolute_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(Op::ABSOLUTE_, &[self_.into()])?;
+        return Ok(self_);
+    }
+    composite::absolute_(self_)?;
+    Ok(self_)
+}
+
+/// `aten::isnan(Tensor self) -> Tensor`
+pub fn isnan(self_: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(dispatch::call_layers(Op::ISNAN, &[self_.into()])?);
+    }
+    below::isnan(word, self_)
+}
+
+/// `aten::isinf(Tensor self) -> Tensor`
+pub fn isinf(self_: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(dispatch::call_layers(Op::ISINF, &[self_.into()])?);
+    }
+    below::isinf(word, self_)
+}
+
+/// `aten::isposinf(Tensor self) -> Tensor`
+pub fn isposinf(self_: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::ISPOSINF, &[self_.into()])?,
+        );
+    }
+    below::isposinf(word, self_)
+}
+
+/// `aten::isneginf(Tensor self) -> Tensor`
+pub fn isneginf(self_: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::ISNEGINF, &[self_.into()])?,
+        );
+    }
+    below::isneginf(word, self_)
+}
+
+/// `aten::signbit(Tensor self) -> Tensor`
+pub fn signbit(self_: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::SIGNBIT, &[self_.into()])?,
+        );
+    }
+    below::signbit(word, self_)
+}
+
+/// `aten::isfinite(Tensor self) -> Tensor`
+pub fn isfinite(self_: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::ISFINITE, &[self_.into()])?,
+        );
+    }
+    below::isfinite(word, self_)
+}
+
+/// `aten::logical_not(Tensor self) -> Tensor`
+pub fn logical_not(self_: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::LOGICAL_NOT, &[self_.into()])?,
+        );
+    }
+    below::logical_not(word, self_)
+}
+
+/// `aten::logical_not_(Tensor(a!) self) -> Tensor(a!)`
+pub fn logical_not_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(Op::LOGICAL_NOT_, &[self_.into()])?;
+        return Ok(self_);
+    }
+    self_.check_writable("logical_not_")?;
+    let recorded = if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && self_.dtype().is_differentiable()
+    {
+        self_.check_inplace("logical_not_")?;
+        let edges: Edges = smallvec![record::edge(self_)?];
+        Some(edges)
+    } else {
+        None
+    };
+    below::logical_not_(word, self_)?;
+    if let Some(edges) = recorded {
+        record::finish_inplace(self_, edges, Box::new(nodes::LogicalNotBackward0))?;
+    }
+    if word & state::DUAL != 0 && let Some(t) = forward::logical_not_(self_, self_)? {
+        set_tangent_inplace(self_, t)?;
+    }
+    Ok(self_)
+}
+
+/// `aten::eq.Tensor(Tensor self, Tensor other) -> Tensor`
+pub fn eq(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::EQ_TENSOR, &[self_.into(), other.into()])?,
+        );
+    }
+    below::eq(word, self_, other)
+}
+
+/// `aten::eq_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)`
+pub fn eq_<'a>(self_: &'a Tensor, other: &Tensor) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(Op::EQ__TENSOR, &[self_.into(), other.into()])?;
+        return Ok(self_);
+    }
+    self_.check_writable("eq_")?;
+    let recorded = if word & state::GRAD != 0
+        && record::any_requires_grad(&[self_, other])
+        && self_.dtype().is_differentiable()
+    {
+        self_.check_inplace("eq_")?;
+        let edges: Edges = smallvec![record::edge(self_)?, record::edge(other)?];
+        let saved = nodes::EqBackward0Saved {
+            other_info: other.spec().clone(),
+        };
+        Some((edges, saved))
+    } else {
+        None
+    };
+    below::eq_(word, self_, other)?;
+    if let Some((edges, saved)) = recorded {
+        record::finish_inplace(
+            self_,
+            edges,
+            Box::new(nodes::EqBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0 && let Some(t) = forward::eq_(self_, other, self_)? {
+        set_tangent_inplace(self_, t)?;
+    }
+    Ok(self_)
+}
+
+/// `aten::eq.Scalar(Tensor self, Scalar other) -> Tensor`
+pub fn eq_scalar(self_: &Tensor, other: Scalar) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::EQ_SCALAR, &[self_.into(), other.into()])?,
+        );
+    }
+    below::eq_scalar(word, self_, other)
+}
+
+/// `aten::eq_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)`
+pub fn eq_scalar_<'a>(self_: &'a Tensor, other: Scalar) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(Op::EQ__SCALAR, &[self_.into(), other.into()])?;
+        return Ok(self_);
+    }
+    self_.check_writable("eq_")?;
+    let recorded = if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && self_.dtype().is_differentiable()
+    {
+        self_.check_inplace("eq_")?;
+        let edges: Edges = smallvec![record::edge(self_)?];
+        Some(edges)
+    } else {
+        None
+    };
+    below::eq_scalar_(word, self_, other)?;
+    if let Some(edges) = recorded {
+        record::finish_inplace(self_, edges, Box::new(nodes::EqBackward1))?;
+    }
+    if word & state::DUAL != 0 && let Some(t) = forward::eq_scalar_(self_, other, self_)?
+    {
+        set_tangent_inplace(self_, t)?;
+    }
+    Ok(self_)
+}
+
+/// `aten::ne.Tensor(Tensor self, Tensor other) -> Tensor`
+pub fn ne(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::NE_TENSOR, &[self_.into(), other.into()])?,
+        );
+    }
+    below::ne(word, self_, other)
+}
+
+/// `aten::ne_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)`
+pub fn ne_<'a>(self_: &'a Tensor, other: &Tensor) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(Op::NE__TENSOR, &[self_.into(), other.into()])?;
+        return Ok(self_);
+    }
+    self_.check_writable("ne_")?;
+    let recorded = if word & state::GRAD != 0
+        && record::any_requires_grad(&[self_, other])
+        && self_.dtype().is_differentiable()
+    {
+        self_.check_inplace("ne_")?;
+        let edges: Edges = smallvec![record::edge(self_)?, record::edge(other)?];
+        let saved = nodes::NeBackward0Saved {
+            other_info: other.spec().clone(),
+        };
+        Some((edges, saved))
+    } else {
+        None
+    };
+    below::ne_(word, self_, other)?;
+    if let Some((edges, saved)) = recorded {
+        record::finish_inplace(
+            self_,
+            edges,
+            Box::new(nodes::NeBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0 && let Some(t) = forward::ne_(self_, other, self_)? {
+        set_tangent_inplace(self_, t)?;
+    }
+    Ok(self_)
+}
+
+/// `aten::ne.Scalar(Tensor self, Scalar other) -> Tensor`
+pub fn ne_scalar(self_: &Tensor, other: Scalar) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::NE_SCALAR, &[self_.into(), other.into()])?,
+        );
+    }
+    below::ne_scalar(word, self_, other)
+}
+
+/// `aten::ne_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)`
+pub fn ne_scalar_<'a>(self_: &'a Tensor, other: Scalar) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(Op::NE__SCALAR, &[self_.into(), other.into()])?;
+        return Ok(self_);
+    }
+    self_.check_writable("ne_")?;
+    let recorded = if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && self_.dtype().is_differentiable()
+    {
+        self_.check_inplace("ne_")?;
+        let edges: Edges = smallvec![record::edge(self_)?];
+        Some(edges)
+    } else {
+        None
+    };
+    below::ne_scalar_(word, self_, other)?;
+    if let Some(edges) = recorded {
+        record::finish_inplace(self_, edges, Box::new(nodes::NeBackward1))?;
+    }
+    if word & state::DUAL != 0 && let Some(t) = forward::ne_scalar_(self_, other, self_)?
+    {
+        set_tangent_inplace(self_, t)?;
+    }
+    Ok(self_)
+}
+
+/// `aten::lt.Tensor(Tensor self, Tensor other) -> Tensor`
+pub fn lt(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::LT_TENSOR, &[self_.into(), other.into()])?,
+        );
+    }
+    below::lt(word, self_, other)
+}
+
+/// `aten::lt_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)`
+pub fn lt_<'a>(self_: &'a Tensor, other: &Tensor) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(Op::LT__TENSOR, &[self_.into(), other.into()])?;
+        return Ok(self_);
+    }
+    self_.check_writable("lt_")?;
+    let recorded = if word & state::GRAD != 0
+        && record::any_requires_grad(&[self_, other])
+        && self_.dtype().is_differentiable()
+    {
+        self_.check_inplace("lt_")?;
+        let edges: Edges = smallvec![record::edge(self_)?, record::edge(other)?];
+        let saved = nodes::LtBackward0Saved {
+            other_info: other.spec().clone(),
+        };
+        Some((edges, saved))
+    } else {
+        None
+    };
+    below::lt_(word, self_, other)?;
+    if let Some((edges, saved)) = recorded {
+        record::finish_inplace(
+            self_,
+            edges,
+            Box::new(nodes::LtBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0 && let Some(t) = forward::lt_(self_, other, self_)? {
+        set_tangent_inplace(self_, t)?;
+    }
+    Ok(self_)
+}
+
+/// `aten::lt.Scalar(Tensor self, Scalar other) -> Tensor`
+pub fn lt_scalar(self_: &Tensor, other: Scalar) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::LT_SCALAR, &[self_.into(), other.into()])?,
+        );
+    }
+    below::lt_scalar(word, self_, other)
+}
+
+/// `aten::lt_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)`
+pub fn lt_scalar_<'a>(self_: &'a Tensor, other: Scalar) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(Op::LT__SCALAR, &[self_.into(), other.into()])?;
+        return Ok(self_);
+    }
+    self_.check_writable("lt_")?;
+    let recorded = if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && self_.dtype().is_differentiable()
+    {
+        self_.check_inplace("lt_")?;
+        let edges: Edges = smallvec![record::edge(self_)?];
+        Some(edges)
+    } else {
+        None
+    };
+    below::lt_scalar_(word, self_, other)?;
+    if let Some(edges) = recorded {
+        record::finish_inplace(self_, edges, Box::new(nodes::LtBackward1))?;
+    }
+    if word & state::DUAL != 0 && let Some(t) = forward::lt_scalar_(self_, other, self_)?
+    {
+        set_tangent_inplace(self_, t)?;
+    }
+    Ok(self_)
+}
+
+/// `aten::le.Tensor(Tensor self, Tensor other) -> Tensor`
+pub fn le(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::LE_TENSOR, &[self_.into(), other.into()])?,
+        );
+    }
+    below::le(word, self_, other)
+}
+
+/// `aten::le_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)`
+pub fn le_<'a>(self_: &'a Tensor, other: &Tensor) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(Op::LE__TENSOR, &[self_.into(), other.into()])?;
+        return Ok(self_);
+    }
+    self_.check_writable("le_")?;
+    let recorded = if word & state::GRAD != 0
+        && record::any_requires_grad(&[self_, other])
+        && self_.dtype().is_differentiable()
+    {
+        self_.check_inplace("le_")?;
+        let edges: Edges = smallvec![record::edge(self_)?, record::edge(other)?];
+        let saved = nodes::LeBackward0Saved {
+            other_info: other.spec().clone(),
+        };
+        Some((edges, saved))
+    } else {
+        None
+    };
+    below::le_(word, self_, other)?;
+    if let Some((edges, saved)) = recorded {
+        record::finish_inplace(
+            self_,
+            edges,
+            Box::new(nodes::LeBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0 && let Some(t) = forward::le_(self_, other, self_)? {
+        set_tangent_inplace(self_, t)?;
+    }
+    Ok(self_)
+}
+
+/// `aten::le.Scalar(Tensor self, Scalar other) -> Tensor`
+pub fn le_scalar(self_: &Tensor, other: Scalar) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::LE_SCALAR, &[self_.into(), other.into()])?,
+        );
+    }
+    below::le_scalar(word, self_, other)
+}
+
+/// `aten::le_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)`
+pub fn le_scalar_<'a>(self_: &'a Tensor, other: Scalar) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(Op::LE__SCALAR, &[self_.into(), other.into()])?;
+        return Ok(self_);
+    }
+    self_.check_writable("le_")?;
+    let recorded = if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && self_.dtype().is_differentiable()
+    {
+        self_.check_inplace("le_")?;
+        let edges: Edges = smallvec![record::edge(self_)?];
+        Some(edges)
+    } else {
+        None
+    };
+    below::le_scalar_(word, self_, other)?;
+    if let Some(edges) = recorded {
+        record::finish_inplace(self_, edges, Box::new(nodes::LeBackward1))?;
+    }
+    if word & state::DUAL != 0 && let Some(t) = forward::le_scalar_(self_, other, self_)?
+    {
+        set_tangent_inplace(self_, t)?;
+    }
+    Ok(self_)
+}
+
+/// `aten::gt.Tensor(Tensor self, Tensor other) -> Tensor`
+pub fn gt(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::GT_TENSOR, &[self_.into(), other.into()])?,
+        );
+    }
+    below::gt(word, self_, other)
+}
+
+/// `aten::gt_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)`
+pub fn gt_<'a>(self_: &'a Tensor, other: &Tensor) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(Op::GT__TENSOR, &[self_.into(), other.into()])?;
+        return Ok(self_);
+    }
+    self_.check_writable("gt_")?;
+    let recorded = if word & state::GRAD != 0
+        && record::any_requires_grad(&[self_, other])
+        && self_.dtype().is_differentiable()
+    {
+        self_.check_inplace("gt_")?;
+        let edges: Edges = smallvec![record::edge(self_)?, record::edge(other)?];
+        let saved = nodes::GtBackward0Saved {
+            other_info: other.spec().clone(),
+        };
+        Some((edges, saved))
+    } else {
+        None
+    };
+    below::gt_(word, self_, other)?;
+    if let Some((edges, saved)) = recorded {
+        record::finish_inplace(
+            self_,
+            edges,
+            Box::new(nodes::GtBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0 && let Some(t) = forward::gt_(self_, other, self_)? {
+        set_tangent_inplace(self_, t)?;
+    }
+    Ok(self_)
+}
+
+/// `aten::gt.Scalar(Tensor self, Scalar other) -> Tensor`
+pub fn gt_scalar(self_: &Tensor, other: Scalar) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::GT_SCALAR, &[self_.into(), other.into()])?,
+        );
+    }
+    below::gt_scalar(word, self_, other)
+}
+
+/// `aten::gt_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)`
+pub fn gt_scalar_<'a>(self_: &'a Tensor, other: Scalar) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(Op::GT__SCALAR, &[self_.into(), other.into()])?;
+        return Ok(self_);
+    }
+    self_.check_writable("gt_")?;
+    let recorded = if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && self_.dtype().is_differentiable()
+    {
+        self_.check_inplace("gt_")?;
+        let edges: Edges = smallvec![record::edge(self_)?];
+        Some(edges)
+    } else {
+        None
+    };
+    below::gt_scalar_(word, self_, other)?;
+    if let Some(edges) = recorded {
+        record::finish_inplace(self_, edges, Box::new(nodes::GtBackward1))?;
+    }
+    if word & state::DUAL != 0 && let Some(t) = forward::gt_scalar_(self_, other, self_)?
+    {
+        set_tangent_inplace(self_, t)?;
+    }
+    Ok(self_)
+}
+
+/// `aten::ge.Tensor(Tensor self, Tensor other) -> Tensor`
+pub fn ge(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::GE_TENSOR, &[self_.into(), other.into()])?,
+        );
+    }
+    below::ge(word, self_, other)
+}
+
+/// `aten::ge_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)`
+pub fn ge_<'a>(self_: &'a Tensor, other: &Tensor) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(Op::GE__TENSOR, &[self_.into(), other.into()])?;
+        return Ok(self_);
+    }
+    self_.check_writable("ge_")?;
+    let recorded = if word & state::GRAD != 0
+        && record::any_requires_grad(&[self_, other])
+        && self_.dtype().is_differentiable()
+    {
+        self_.check_inplace("ge_")?;
+        let edges: Edges = smallvec![record::edge(self_)?, record::edge(other)?];
+        let saved = nodes::GeBackward0Saved {
+            other_info: other.spec().clone(),
+        };
+        Some((edges, saved))
+    } else {
+        None
+    };
+    below::ge_(word, self_, other)?;
+    if let Some((edges, saved)) = recorded {
+        record::finish_inplace(
+            self_,
+            edges,
+            Box::new(nodes::GeBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0 && let Some(t) = forward::ge_(self_, other, self_)? {
+        set_tangent_inplace(self_, t)?;
+    }
+    Ok(self_)
+}
+
+/// `aten::ge.Scalar(Tensor self, Scalar other) -> Tensor`
+pub fn ge_scalar(self_: &Tensor, other: Scalar) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::GE_SCALAR, &[self_.into(), other.into()])?,
+        );
+    }
+    below::ge_scalar(word, self_, other)
+}
+
+/// `aten::ge_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)`
+pub fn ge_scalar_<'a>(self_: &'a Tensor, other: Scalar) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(Op::GE__SCALAR, &[self_.into(), other.into()])?;
+        return Ok(self_);
+    }
+    self_.check_writable("ge_")?;
+    let recorded = if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && self_.dtype().is_differentiable()
+    {
+        self_.check_inplace("ge_")?;
+        let edges: Edges = smallvec![record::edge(self_)?];
+        Some(edges)
+    } else {
+        None
+    };
+    below::ge_scalar_(word, self_, other)?;
+    if let Some(edges) = recorded {
+        record::finish_inplace(self_, edges, Box::new(nodes::GeBackward1))?;
+    }
+    if word & state::DUAL != 0 && let Some(t) = forward::ge_scalar_(self_, other, self_)?
+    {
+        set_tangent_inplace(self_, t)?;
+    }
+    Ok(self_)
+}
+
+/// `aten::logical_and(Tensor self, Tensor other) -> Tensor`
+pub fn logical_and(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::LOGICAL_AND, &[self_.into(), other.into()])?,
+        );
+    }
+    below::logical_and(word, self_, other)
+}
+
+/// `aten::logical_and_(Tensor(a!) self, Tensor other) -> Tensor(a!)`
+pub fn logical_and_<'a>(self_: &'a Tensor, other: &Tensor) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(Op::LOGICAL_AND_, &[self_.into(), other.into()])?;
+        return Ok(self_);
+    }
+    self_.check_writable("logical_and_")?;
+    let recorded = if word & state::GRAD != 0
+        && record::any_requires_grad(&[self_, other])
+        && self_.dtype().is_differentiable()
+    {
+        self_.check_inplace("logical_and_")?;
+        let edges: Edges = smallvec![record::edge(self_)?, record::edge(other)?];
+        let saved = nodes::LogicalAndBackward0Saved {
+            other_info: other.spec().clone(),
+        };
+        Some((edges, saved))
+    } else {
+        None
+    };
+    below::logical_and_(word, self_, other)?;
+    if let Some((edges, saved)) = recorded {
+        record::finish_inplace(
+            self_,
+            edges,
+            Box::new(nodes::LogicalAndBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::logical_and_(self_, other, self_)?
+    {
+        set_tangent_inplace(self_, t)?;
+    }
+    Ok(self_)
+}
+
+/// `aten::logical_or(Tensor self, Tensor other) -> Tensor`
+pub fn logical_or(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::LOGICAL_OR, &[self_.into(), other.into()])?,
+        );
+    }
+    below::logical_or(word, self_, other)
+}
+
+/// `aten::logical_or_(Tensor(a!) self, Tensor other) -> Tensor(a!)`
+pub fn logical_or_<'a>(self_: &'a Tensor, other: &Tensor) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(Op::LOGICAL_OR_, &[self_.into(), other.into()])?;
+        return Ok(self_);
+    }
+    self_.check_writable("logical_or_")?;
+    let recorded = if word & state::GRAD != 0
+        && record::any_requires_grad(&[self_, other])
+        && self_.dtype().is_differentiable()
+    {
+        self_.check_inplace("logical_or_")?;
+        let edges: Edges = smallvec![record::edge(self_)?, record::edge(other)?];
+        let saved = nodes::LogicalOrBackward0Saved {
+            other_info: other.spec().clone(),
+        };
+        Some((edges, saved))
+    } else {
+        None
+    };
+    below::logical_or_(word, self_, other)?;
+    if let Some((edges, saved)) = recorded {
+        record::finish_inplace(
+            self_,
+            edges,
+            Box::new(nodes::LogicalOrBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::logical_or_(self_, other, self_)?
+    {
+        set_tangent_inplace(self_, t)?;
+    }
+    Ok(self_)
+}
+
+/// `aten::logical_xor(Tensor self, Tensor other) -> Tensor`
+pub fn logical_xor(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::LOGICAL_XOR, &[self_.into(), other.into()])?,
+        );
+    }
+    below::logical_xor(word, self_, other)
+}
+
+/// `aten::logical_xor_(Tensor(a!) self, Tensor other) -> Tensor(a!)`
+pub fn logical_xor_<'a>(self_: &'a Tensor, other: &Tensor) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(Op::LOGICAL_XOR_, &[self_.into(), other.into()])?;
+        return Ok(self_);
+    }
+    self_.check_writable("logical_xor_")?;
+    let recorded = if word & state::GRAD != 0
+        && record::any_requires_grad(&[self_, other])
+        && self_.dtype().is_differentiable()
+    {
+        self_.check_inplace("logical_xor_")?;
+        let edges: Edges = smallvec![record::edge(self_)?, record::edge(other)?];
+        let saved = nodes::LogicalXorBackward0Saved {
+            other_info: other.spec().clone(),
+        };
+        Some((edges, saved))
+    } else {
+        None
+    };
+    below::logical_xor_(word, self_, other)?;
+    if let Some((edges, saved)) = recorded {
+        record::finish_inplace(
+            self_,
+            edges,
+            Box::new(nodes::LogicalXorBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::logical_xor_(self_, other, self_)?
+    {
+        set_tangent_inplace(self_, t)?;
+    }
+    Ok(self_)
+}
+
+/// `aten::isclose(Tensor self, Tensor other, float rtol=1e-05, float atol=1e-08, bool equal_nan=False) -> Tensor`
+pub fn isclose(
+    self_: &Tensor,
+    other: &Tensor,
+    rtol: f64,
+    atol: f64,
+    equal_nan: bool,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::ISCLOSE,
+                &[self_.into(), other.into(), rtol.into(), atol.into(), equal_nan.into()],
+            )?,
+        );
+    }
+    composite::isclose(self_, other, rtol, atol, equal_nan)
+}
+
+/// `aten::allclose(Tensor self, Tensor other, float rtol=1e-05, float atol=1e-08, bool equal_nan=False) -> bool`
+pub fn allclose(
+    self_: &Tensor,
+    other: &Tensor,
+    rtol: f64,
+    atol: f64,
+    equal_nan: bool,
+) -> Result<bool> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_bool(
+            dispatch::call_layers(
+                Op::ALLCLOSE,
+                &[self_.into(), other.into(), rtol.into(), atol.into(), equal_nan.into()],
+            )?,
+        );
+    }
+    composite::allclose(self_, other, rtol, atol, equal_nan)
+}
+
+/// `aten::bitwise_not(Tensor self) -> Tensor`
+pub fn bitwise_not(self_: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::BITWISE_NOT, &[self_.into()])?,
+        );
+    }
+    below::bitwise_not(word, self_)
+}
+
+/// `aten::bitwise_not_(Tensor(a!) self) -> Tensor(a!)`
+pub fn bitwise_not_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(Op::BITWISE_NOT_, &[self_.into()])?;
+        return Ok(self_);
+    }
+    self_.check_writable("bitwise_not_")?;
+    let recorded = if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && self_.dtype().is_differentiable()
+    {
+        self_.check_inplace("bitwise_not_")?;
+        let edges: Edges = smallvec![record::edge(self_)?];
+        Some(edges)
+    } else {
+        None
+    };
+    below::bitwise_not_(word, self_)?;
+    if let Some(edges) = recorded {
+        record::finish_inplace(self_, edges, Box::new(nodes::BitwiseNotBackward0))?;
+    }
+    if word & state::DUAL != 0 && let Some(t) = forward::bitwise_not_(self_, self_)? {
+        set_tangent_inplace(self_, t)?;
+    }
+    Ok(self_)
+}
+
+/// `aten::bitwise_and.Tensor(Tensor self, Tensor other) -> Tensor`
+pub fn bitwise_and(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::BITWISE_AND_TENSOR, &[self_.into(), other.into()])?,
+        );
+    }
+    below::bitwise_and(word, self_, other)
+}
+
+/// `aten::bitwise_and_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)`
+pub fn bitwise_and_<'a>(self_: &'a Tensor, other: &Tensor) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(Op::BITWISE_AND__TENSOR, &[self_.into(), other.into()])?;
+        return Ok(self_);
+    }
+    self_.check_writable("bitwise_and_")?;
+    let recorded = if word & state::GRAD != 0
+        && record::any_requires_grad(&[self_, other])
+        && self_.dtype().is_differentiable()
+    {
+        self_.check_inplace("bitwise_and_")?;
+        let edges: Edges = smallvec![record::edge(self_)?, record::edge(other)?];
+        let saved = nodes::BitwiseAndBackward0Saved {
+            other_info: other.spec().clone(),
+        };
+        Some((edges, saved))
+    } else {
+        None
+    };
+    below::bitwise_and_(word, self_, other)?;
+    if let Some((edges, saved)) = recorded {
+        record::finish_inplace(
+            self_,
+            edges,
+            Box::new(nodes::BitwiseAndBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::bitwise_and_(self_, other, self_)?
+    {
+        set_tangent_inplace(self_, t)?;
+    }
+    Ok(self_)
+}
+
+/// `aten::bitwise_and.Scalar(Tensor self, Scalar other) -> Tensor`
+pub fn bitwise_and_scalar(self_: &Tensor, other: Scalar) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::BITWISE_AND_SCALAR, &[self_.into(), other.into()])?,
+        );
+    }
+    below::bitwise_and_scalar(word, self_, other)
+}
+
+/// `aten::bitwise_and_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)`
+pub fn bitwise_and_scalar_<'a>(self_: &'a Tensor, other: Scalar) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(Op::BITWISE_AND__SCALAR, &[self_.into(), other.into()])?;
+        return Ok(self_);
+    }
+    self_.check_writable("bitwise_and_")?;
+    let recorded = if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && self_.dtype().is_differentiable()
+    {
+        self_.check_inplace("bitwise_and_")?;
+        let edges: Edges = smallvec![record::edge(self_)?];
+        Some(edges)
+    } else {
+        None
+    };
+    below::bitwise_and_scalar_(word, self_, other)?;
+    if let Some(edges) = recorded {
+        record::finish_inplace(self_, edges, Box::new(nodes::BitwiseAndBackward1))?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::bitwise_and_scalar_(self_, other, self_)?
+    {
+        set_tangent_inplace(self_, t)?;
+    }
+    Ok(self_)
+}
+
+/// `aten::__and__.Tensor(Tensor self, Tensor other) -> Tensor`
+pub fn and_tensor(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::__AND___TENSOR, &[self_.into(), other.into()])?,
+        );
+    }
+    composite::bitwise_and(self_, other)
+}
+
+/// `aten::__and__.Scalar(Tensor self, Scalar other) -> Tensor`
+pub fn and_scalar(self_: &Tensor, other: Scalar) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::__AND___SCALAR, &[self_.into(), other.into()])?,
+        );
+    }
+    composite::bitwise_and_scalar(self_, other)
+}
+
+/// `aten::bitwise_or.Tensor(Tensor self, Tensor other) -> Tensor`
+pub fn bitwise_or(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::BITWISE_OR_TENSOR, &[self_.into(), other.into()])?,
+        );
+    }
+    below::bitwise_or(word, self_, other)
+}
+
+/// `aten::bitwise_or_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)`
+pub fn bitwise_or_<'a>(self_: &'a Tensor, other: &Tensor) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(Op::BITWISE_OR__TENSOR, &[self_.into(), other.into()])?;
+        return Ok(self_);
+    }
+    self_.check_writable("bitwise_or_")?;
+    let recorded = if word & state::GRAD != 0
+        && record::any_requires_grad(&[self_, other])
+        && self_.dtype().is_differentiable()
+    {
+        self_.check_inplace("bitwise_or_")?;
+        let edges: Edges = smallvec![record::edge(self_)?, record::edge(other)?];
+        let saved = nodes::BitwiseOrBackward0Saved {
+            other_info: other.spec().clone(),
+        };
+        Some((edges, saved))
+    } else {
+        None
+    };
+    below::bitwise_or_(word, self_, other)?;
+    if let Some((edges, saved)) = recorded {
+        record::finish_inplace(
+            self_,
+            edges,
+            Box::new(nodes::BitwiseOrBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::bitwise_or_(self_, other, self_)?
+    {
+        set_tangent_inplace(self_, t)?;
+    }
+    Ok(self_)
+}
+
+/// `aten::bitwise_or.Scalar(Tensor self, Scalar other) -> Tensor`
+pub fn bitwise_or_scalar(self_: &Tensor, other: Scalar) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::BITWISE_OR_SCALAR, &[self_.into(), other.into()])?,
+        );
+    }
+    below::bitwise_or_scalar(word, self_, other)
+}
+
+/// `aten::bitwise_or_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)`
+pub fn bitwise_or_scalar_<'a>(self_: &'a Tensor, other: Scalar) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(Op::BITWISE_OR__SCALAR, &[self_.into(), other.into()])?;
+        return Ok(self_);
+    }
+    self_.check_writable("bitwise_or_")?;
+    let recorded = if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && self_.dtype().is_differentiable()
+    {
+        self_.check_inplace("bitwise_or_")?;
+        let edges: Edges = smallvec![record::edge(self_)?];
+        Some(edges)
+    } else {
+        None
+    };
+    below::bitwise_or_scalar_(word, self_, other)?;
+    if let Some(edges) = recorded {
+        record::finish_inplace(self_, edges, Box::new(nodes::BitwiseOrBackward1))?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::bitwise_or_scalar_(self_, other, self_)?
+    {
+        set_tangent_inplace(self_, t)?;
+    }
+    Ok(self_)
+}
+
+/// `aten::__or__.Tensor(Tensor self, Tensor other) -> Tensor`
+pub fn or_tensor(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::__OR___TENSOR, &[self_.into(), other.into()])?,
+        );
+    }
+    composite::bitwise_or(self_, other)
+}
+
+/// `aten::__or__.Scalar(Tensor self, Scalar other) -> Tensor`
+pub fn or_scalar(self_: &Tensor, other: Scalar) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::__OR___SCALAR, &[self_.into(), other.into()])?,
+        );
+    }
+    composite::bitwise_or_scalar(self_, other)
+}
+
+/// `aten::bitwise_xor.Tensor(Tensor self, Tensor other) -> Tensor`
+pub fn bitwise_xor(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::BITWISE_XOR_TENSOR, &[self_.into(), other.into()])?,
+        );
+    }
+    below::bitwise_xor(word, self_, other)
+}
+
+/// `aten::bitwise_xor_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)`
+pub fn bitwise_xor_<'a>(self_: &'a Tensor, other: &Tensor) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(Op::BITWISE_XOR__TENSOR, &[self_.into(), other.into()])?;
+        return Ok(self_);
+    }
+    self_.check_writable("bitwise_xor_")?;
+    let recorded = if word & state::GRAD != 0
+        && record::any_requires_grad(&[self_, other])
+        && self_.dtype().is_differentiable()
+    {
+        self_.check_inplace("bitwise_xor_")?;
+        let edges: Edges = smallvec![record::edge(self_)?, record::edge(other)?];
+        let saved = nodes::BitwiseXorBackward0Saved {
+            other_info: other.spec().clone(),
+        };
+        Some((edges, saved))
+    } else {
+        None
+    };
+    below::bitwise_xor_(word, self_, other)?;
+    if let Some((edges, saved)) = recorded {
+        record::finish_inplace(
+            self_,
+            edges,
+            Box::new(nodes::BitwiseXorBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::bitwise_xor_(self_, other, self_)?
+    {
+        set_tangent_inplace(self_, t)?;
+    }
+    Ok(self_)
+}
+
+/// `aten::bitwise_xor.Scalar(Tensor self, Scalar other) -> Tensor`
+pub fn bitwise_xor_scalar(self_: &Tensor, other: Scalar) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::BITWISE_XOR_SCALAR, &[self_.into(), other.into()])?,
+        );
+    }
+    below::bitwise_xor_scalar(word, self_, other)
+}
+
+/// `aten::bitwise_xor_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)`
+pub fn bitwise_xor_scalar_<'a>(self_: &'a Tensor, other: Scalar) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(Op::BITWISE_XOR__SCALAR, &[self_.into(), other.into()])?;
+        return Ok(self_);
+    }
+    self_.check_writable("bitwise_xor_")?;
+    let recorded = if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && self_.dtype().is_differentiable()
+    {
+        self_.check_inplace("bitwise_xor_")?;
+        let edges: Edges = smallvec![record::edge(self_)?];
+        Some(edges)
+    } else {
+        None
+    };
+    below::bitwise_xor_scalar_(word, self_, other)?;
+    if let Some(edges) = recorded {
+        record::finish_inplace(self_, edges, Box::new(nodes::BitwiseXorBackward1))?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::bitwise_xor_scalar_(self_, other, self_)?
+    {
+        set_tangent_inplace(self_, t)?;
+    }
+    Ok(self_)
+}
+
+/// `aten::__xor__.Tensor(Tensor self, Tensor other) -> Tensor`
+pub fn xor_tensor(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::__XOR___TENSOR, &[self_.into(), other.into()])?,
+        );
+    }
+    composite::bitwise_xor(self_, other)
+}
+
+/// `aten::__xor__.Scalar(Tensor self, Scalar other) -> Tensor`
+pub fn xor_scalar(self_: &Tensor, other: Scalar) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::__XOR___SCALAR, &[self_.into(), other.into()])?,
+        );
+    }
+    composite::bitwise_xor_scalar(self_, other)
+}
+
+/// `aten::bitwise_left_shift.Tensor(Tensor self, Tensor other) -> Tensor`
+pub fn bitwise_left_shift(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::BITWISE_LEFT_SHIFT_TENSOR,
+                &[self_.into(), other.into()],
+            )?,
+        );
+    }
+    below::bitwise_left_shift(word, self_, other)
+}
+
+/// `aten::bitwise_left_shift_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)`
+pub fn bitwise_left_shift_<'a>(self_: &'a Tensor, other: &Tensor) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(
+            Op::BITWISE_LEFT_SHIFT__TENSOR,
+            &[self_.into(), other.into()],
+        )?;
+        return Ok(self_);
+    }
+    self_.check_writable("bitwise_left_shift_")?;
+    let recorded = if word & state::GRAD != 0
+        && record::any_requires_grad(&[self_, other])
+        && self_.dtype().is_differentiable()
+    {
+        self_.check_inplace("bitwise_left_shift_")?;
+        let edges: Edges = smallvec![record::edge(self_)?, record::edge(other)?];
+        let saved = nodes::BitwiseLeftShiftBackward0Saved {
+            other_info: other.spec().clone(),
+        };
+        Some((edges, saved))
+    } else {
+        None
+    };
+    below::bitwise_left_shift_(word, self_, other)?;
+    if let Some((edges, saved)) = recorded {
+        record::finish_inplace(
+            self_,
+            edges,
+            Box::new(nodes::BitwiseLeftShiftBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::bitwise_left_shift_(self_, other, self_)?
+    {
+        set_tangent_inplace(self_, t)?;
+    }
+    Ok(self_)
+}
+
+/// `aten::bitwise_left_shift.Tensor_Scalar(Tensor self, Scalar other) -> Tensor`
+pub fn bitwise_left_shift_scalar(self_: &Tensor, other: Scalar) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::BITWISE_LEFT_SHIFT_TENSOR_SCALAR,
+                &[self_.into(), other.into()],
+            )?,
+        );
+    }
+    below::bitwise_left_shift_scalar(word, self_, other)
+}
+
+/// `aten::bitwise_left_shift_.Tensor_Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)`
+pub fn bitwise_left_shift_scalar_<'a>(
+    self_: &'a Tensor,
+    other: Scalar,
+) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(
+            Op::BITWISE_LEFT_SHIFT__TENSOR_SCALAR,
+            &[self_.into(), other.into()],
+        )?;
+        return Ok(self_);
+    }
+    self_.check_writable("bitwise_left_shift_")?;
+    let recorded = if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && self_.dtype().is_differentiable()
+    {
+        self_.check_inplace("bitwise_left_shift_")?;
+        let edges: Edges = smallvec![record::edge(self_)?];
+        Some(edges)
+    } else {
+        None
+    };
+    below::bitwise_left_shift_scalar_(word, self_, other)?;
+    if let Some(edges) = recorded {
+        record::finish_inplace(
+            self_,
+            edges,
+            Box::new(nodes::BitwiseLeftShiftBackward1),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::bitwise_left_shift_scalar_(self_, other, self_)?
+    {
+        set_tangent_inplace(self_, t)?;
+    }
+    Ok(self_)
+}
+
+/// `aten::bitwise_right_shift.Tensor(Tensor self, Tensor other) -> Tensor`
+pub fn bitwise_right_shift(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::BITWISE_RIGHT_SHIFT_TENSOR,
+                &[self_.into(), other.into()],
+            )?,
+        );
+    }
+    below::bitwise_right_shift(word, self_, other)
+}
+
+/// `aten::bitwise_right_shift_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)`
+pub fn bitwise_right_shift_<'a>(
+    self_: &'a Tensor,
+    other: &Tensor,
+) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(
+            Op::BITWISE_RIGHT_SHIFT__TENSOR,
+            &[self_.into(), other.into()],
+        )?;
+        return Ok(self_);
+    }
+    self_.check_writable("bitwise_right_shift_")?;
+    let recorded = if word & state::GRAD != 0
+        && record::any_requires_grad(&[self_, other])
+        && self_.dtype().is_differentiable()
+    {
+        self_.check_inplace("bitwise_right_shift_")?;
+        let edges: Edges = smallvec![record::edge(self_)?, record::edge(other)?];
+        let saved = nodes::BitwiseRightShiftBackward0Saved {
+            other_info: other.spec().clone(),
+        };
+        Some((edges, saved))
+    } else {
+        None
+    };
+    below::bitwise_right_shift_(word, self_, other)?;
+    if let Some((edges, saved)) = recorded {
+        record::finish_inplace(
+            self_,
+            edges,
+            Box::new(nodes::BitwiseRightShiftBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::bitwise_right_shift_(self_, other, self_)?
+    {
+        set_tangent_inplace(self_, t)?;
+    }
+    Ok(self_)
+}
+
+/// `aten::bitwise_right_shift.Tensor_Scalar(Tensor self, Scalar other) -> Tensor`
+pub fn bitwise_right_shift_scalar(self_: &Tensor, other: Scalar) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::BITWISE_RIGHT_SHIFT_TENSOR_SCALAR,
+                &[self_.into(), other.into()],
+            )?,
+        );
+    }
+    below::bitwise_right_shift_scalar(word, self_, other)
+}
+
+/// `aten::bitwise_right_shift_.Tensor_Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)`
+pub fn bitwise_right_shift_scalar_<'a>(
+    self_: &'a Tensor,
+    other: Scalar,
+) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(
+            Op::BITWISE_RIGHT_SHIFT__TENSOR_SCALAR,
+            &[self_.into(), other.into()],
+        )?;
+        return Ok(self_);
+    }
+    self_.check_writable("bitwise_right_shift_")?;
+    let recorded = if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && self_.dtype().is_differentiable()
+    {
+        self_.check_inplace("bitwise_right_shift_")?;
+        let edges: Edges = smallvec![record::edge(self_)?];
+        Some(edges)
+    } else {
+        None
+    };
+    below::bitwise_right_shift_scalar_(word, self_, other)?;
+    if let Some(edges) = recorded {
+        record::finish_inplace(
+            self_,
+            edges,
+            Box::new(nodes::BitwiseRightShiftBackward1),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::bitwise_right_shift_scalar_(self_, other, self_)?
+    {
+        set_tangent_inplace(self_, t)?;
+    }
+    Ok(self_)
+}
+
+/// `aten::where.self(Tensor condition, Tensor self, Tensor other) -> Tensor`
+pub fn where_self(condition: &Tensor, self_: &Tensor, other: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::WHERE_SELF,
+                &[condition.into(), self_.into(), other.into()],
+            )?,
+        );
+    }
+    let mut result = below::where_self(word, condition, self_, other)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_, other])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?, record::edge(other)?];
+        let saved = nodes::WhereBackward0Saved {
+            condition: SavedTensor::input(condition)?,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::WhereBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::where_self(condition, self_, other, &result)?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::where.self_out(Tensor condition, Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)`
+pub fn where_self_out<'a>(
+    condition: &Tensor,
+    self_: &Tensor,
+    other: &Tensor,
+    out: &'a Tensor,
+) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(
+            Op::WHERE_SELF_OUT,
+            &[condition.into(), self_.into(), other.into(), out.into()],
+        )?;
+        return Ok(out);
+    }
+    below::where_self_out(word, condition, self_, other, out)?;
+    Ok(out)
+}
+
+/// `aten::where.ScalarOther(Tensor condition, Tensor self, Scalar other) -> Tensor`
+pub fn where_scalar_other(
+    condition: &Tensor,
+    self_: &Tensor,
+    other: Scalar,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::WHERE_SCALAROTHER,
+                &[condition.into(), self_.into(), other.into()],
+            )?,
+        );
+    }
+    composite::where_scalar_other(condition, self_, other)
+}
+
+/// `aten::where.ScalarSelf(Tensor condition, Scalar self, Tensor other) -> Tensor`
+pub fn where_scalar_self(
+    condition: &Tensor,
+    self_: Scalar,
+    other: &Tensor,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::WHERE_SCALARSELF,
+                &[condition.into(), self_.into(), other.into()],
+            )?,
+        );
+    }
+    composite::where_scalar_self(condition, self_, other)
+}
+
+/// `aten::where.Scalar(Tensor condition, Scalar self, Scalar other) -> Tensor`
+pub fn where_scalar(condition: &Tensor, self_: Scalar, other: Scalar) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::WHERE_SCALAR,
+                &[condition.into(), self_.into(), other.into()],
+            )?,
+        );
+    }
+    composite::where_scalar(condition, self_, other)
+}
+
+/// `aten::clamp(Tensor self, Scalar? min=None, Scalar? max=None) -> Tensor`
+pub fn clamp(
+    self_: &Tensor,
+    min: Option<Scalar>,
+    max: Option<Scalar>,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::CLAMP, &[self_.into(), min.into(), max.into()])?,
+        );
+    }
+    let mut result = below::clamp(word, self_, min, max)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let saved = nodes::ClampBackward1Saved {
+            max,
+            min,
+            self_: SavedTensor::input(self_)?,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::ClampBackward1(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0 && let Some(t) = forward::clamp(self_, min, max, &result)?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::clamp_(Tensor(a!) self, Scalar? min=None, Scalar? max=None) -> Tensor(a!)`
+pub fn clamp_<'a>(
+    self_: &'a Tensor,
+    min: Option<Scalar>,
+    max: Option<Scalar>,
+) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(Op::CLAMP_, &[self_.into(), min.into(), max.into()])?;
+        return Ok(self_);
+    }
+    self_.check_writable("clamp_")?;
+    let recorded = if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && self_.dtype().is_differentiable()
+    {
+        self_.check_inplace("clamp_")?;
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let original = clone(self_, None)?;
+        let saved = nodes::ClampBackward1Saved {
+            max,
+            min,
+            self_: SavedTensor::input(&original)?,
+        };
+        Some((edges, saved))
+    } else {
+        None
+    };
+    let primal = if word & state::DUAL != 0 { Some(clone(self_, None)?) } else { None };
+    below::clamp_(word, self_, min, max)?;
+    if let Some((edges, saved)) = recorded {
+        record::finish_inplace(
+            self_,
+            edges,
+            Box::new(nodes::ClampBackward1(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::clamp(
+            primal.as_ref().unwrap_or(self_),
+            min,
+            max,
+            self_,
+        )?
+    {
+        set_tangent_inplace(self_, t)?;
+    }
+    Ok(self_)
+}
+
+/// `aten::clamp.Tensor(Tensor self, Tensor? min=None, Tensor? max=None) -> Tensor`
+pub fn clamp_tensor(
+    self_: &Tensor,
+    min: Option<&Tensor>,
+    max: Option<&Tensor>,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::CLAMP_TENSOR,
+                &[self_.into(), min.into(), max.into()],
+            )?,
+        );
+    }
+    let mut result = below::clamp_tensor(word, self_, min, max)?;
+    if word & state::GRAD != 0
+        && (record::any_requires_grad(&[self_]) || record::opt_requires_grad(min)
+            || record::opt_requires_grad(max)) && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![
+            record::edge(self_)?, record::edge_opt(min)?, record::edge_opt(max)?
+        ];
+        let saved = nodes::ClampBackward0Saved {
+            max: SavedTensor::optional(max)?,
+            min: SavedTensor::optional(min)?,
+            self_: SavedTensor::input(self_)?,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::ClampBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::clamp_tensor(self_, min, max, &result)?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::clamp_.Tensor(Tensor(a!) self, Tensor? min=None, Tensor? max=None) -> Tensor(a!)`
+pub fn clamp_tensor_<'a>(
+    self_: &'a Tensor,
+    min: Option<&Tensor>,
+    max: Option<&Tensor>,
+) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(
+            Op::CLAMP__TENSOR,
+            &[self_.into(), min.into(), max.into()],
+        )?;
+        return Ok(self_);
+    }
+    self_.check_writable("clamp_")?;
+    let recorded = if word & state::GRAD != 0
+        && (record::any_requires_grad(&[self_]) || record::opt_requires_grad(min)
+            || record::opt_requires_grad(max)) && self_.dtype().is_differentiable()
+    {
+        self_.check_inplace("clamp_")?;
+        let edges: Edges = smallvec![
+            record::edge(self_)?, record::edge_opt(min)?, record::edge_opt(max)?
+        ];
+        let original = clone(self_, None)?;
+        let saved = nodes::ClampBackward0Saved {
+            max: SavedTensor::optional(max)?,
+            min: SavedTensor::optional(min)?,
+            self_: SavedTensor::input(&original)?,
+        };
+        Some((edges, saved))
+    } else {
+        None
+    };
+    let primal = if word & state::DUAL != 0 { Some(clone(self_, None)?) } else { None };
+    below::clamp_tensor_(word, self_, min, max)?;
+    if let Some((edges, saved)) = recorded {
+        record::finish_inplace(
+            self_,
+            edges,
+            Box::new(nodes::ClampBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::clamp_tensor(
+            primal.as_ref().unwrap_or(self_),
+            min,
+            max,
+            self_,
+        )?
+    {
+        set_tangent_inplace(self_, t)?;
+    }
+    Ok(self_)
+}
+
+/// `aten::clamp_min(Tensor self, Scalar min) -> Tensor`
+pub fn clamp_min(self_: &Tensor, min: Scalar) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::CLAMP_MIN, &[self_.into(), min.into()])?,
+        );
+    }
+    let mut result = below::clamp_min(word, self_, min)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let saved = nodes::ClampMinBackward0Saved {
+            min,
+            self_: SavedTensor::input(self_)?,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::ClampMinBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0 && let Some(t) = forward::clamp_min(self_, min, &result)?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::clamp_min_(Tensor(a!) self, Scalar min) -> Tensor(a!)`
+pub fn clamp_min_<'a>(self_: &'a Tensor, min: Scalar) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(Op::CLAMP_MIN_, &[self_.into(), min.into()])?;
+        return Ok(self_);
+    }
+    self_.check_writable("clamp_min_")?;
+    let recorded = if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && self_.dtype().is_differentiable()
+    {
+        self_.check_inplace("clamp_min_")?;
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let original = clone(self_, None)?;
+        let saved = nodes::ClampMinBackward0Saved {
+            min,
+            self_: SavedTensor::input(&original)?,
+        };
+        Some((edges, saved))
+    } else {
+        None
+    };
+    let primal = if word & state::DUAL != 0 { Some(clone(self_, None)?) } else { None };
+    below::clamp_min_(word, self_, min)?;
+    if let Some((edges, saved)) = recorded {
+        record::finish_inplace(
+            self_,
+            edges,
+            Box::new(nodes::ClampMinBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::clamp_min(
+            primal.as_ref().unwrap_or(self_),
+            min,
+            self_,
+        )?
+    {
+        set_tangent_inplace(self_, t)?;
+    }
+    Ok(self_)
+}
+
+/// `aten::clamp_max(Tensor self, Scalar max) -> Tensor`
+pub fn clamp_max(self_: &Tensor, max: Scalar) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::CLAMP_MAX, &[self_.into(), max.into()])?,
+        );
+    }
+    let mut result = below::clamp_max(word, self_, max)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let saved = nodes::ClampMaxBackward0Saved {
+            max,
+            self_: SavedTensor::input(self_)?,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::ClampMaxBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0 && let Some(t) = forward::clamp_max(self_, max, &result)?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::clamp_max_(Tensor(a!) self, Scalar max) -> Tensor(a!)`
+pub fn clamp_max_<'a>(self_: &'a Tensor, max: Scalar) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(Op::CLAMP_MAX_, &[self_.into(), max.into()])?;
+        return Ok(self_);
+    }
+    self_.check_writable("clamp_max_")?;
+    let recorded = if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && self_.dtype().is_differentiable()
+    {
+        self_.check_inplace("clamp_max_")?;
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let original = clone(self_, None)?;
+        let saved = nodes::ClampMaxBackward0Saved {
+            max,
+            self_: SavedTensor::input(&original)?,
+        };
+        Some((edges, saved))
+    } else {
+        None
+    };
+    let primal = if word & state::DUAL != 0 { Some(clone(self_, None)?) } else { None };
+    below::clamp_max_(word, self_, max)?;
+    if let Some((edges, saved)) = recorded {
+        record::finish_inplace(
+            self_,
+            edges,
+            Box::new(nodes::ClampMaxBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::clamp_max(
+            primal.as_ref().unwrap_or(self_),
+            max,
+            self_,
+        )?
+    {
+        set_tangent_inplace(self_, t)?;
+    }
+    Ok(self_)
+}
+
+/// `aten::clamp_min.Tensor(Tensor self, Tensor min) -> Tensor`
+pub fn clamp_min_tensor(self_: &Tensor, min: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::CLAMP_MIN_TENSOR, &[self_.into(), min.into()])?,
+        );
+    }
+    let mut result = below::clamp_min_tensor(word, self_, min)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_, min])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?, record::edge(min)?];
+        let saved = nodes::ClampMinBackward1Saved {
+            min: SavedTensor::input(min)?,
+            self_: SavedTensor::input(self_)?,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::ClampMinBackward1(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::clamp_min_tensor(self_, min, &result)?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::clamp_min_.Tensor(Tensor(a!) self, Tensor min) -> Tensor(a!)`
+pub fn clamp_min_tensor_<'a>(self_: &'a Tensor, min: &Tensor) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(Op::CLAMP_MIN__TENSOR, &[self_.into(), min.into()])?;
+        return Ok(self_);
+    }
+    self_.check_writable("clamp_min_")?;
+    let recorded = if word & state::GRAD != 0 && record::any_requires_grad(&[self_, min])
+        && self_.dtype().is_differentiable()
+    {
+        self_.check_inplace("clamp_min_")?;
+        let edges: Edges = smallvec![record::edge(self_)?, record::edge(min)?];
+        let original = clone(self_, None)?;
+        let saved = nodes::ClampMinBackward1Saved {
+            min: SavedTensor::input(min)?,
+            self_: SavedTensor::input(&original)?,
+        };
+        Some((edges, saved))
+    } else {
+        None
+    };
+    let primal = if word & state::DUAL != 0 { Some(clone(self_, None)?) } else { None };
+    below::clamp_min_tensor_(word, self_, min)?;
+    if let Some((edges, saved)) = recorded {
+        record::finish_inplace(
+            self_,
+            edges,
+            Box::new(nodes::ClampMinBackward1(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::clamp_min_tensor(
+            primal.as_ref().unwrap_or(self_),
+            min,
+            self_,
+        )?
+    {
+        set_tangent_inplace(self_, t)?;
+    }
+    Ok(self_)
+}
+
+/// `aten::clamp_max.Tensor(Tensor self, Tensor max) -> Tensor`
+pub fn clamp_max_tensor(self_: &Tensor, max: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::CLAMP_MAX_TENSOR, &[self_.into(), max.into()])?,
+        );
+    }
+    let mut result = below::clamp_max_tensor(word, self_, max)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_, max])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?, record::edge(max)?];
+        let saved = nodes::ClampMaxBackward1Saved {
+            max: SavedTensor::input(max)?,
+            self_: SavedTensor::input(self_)?,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::ClampMaxBackward1(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::clamp_max_tensor(self_, max, &result)?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::clamp_max_.Tensor(Tensor(a!) self, Tensor max) -> Tensor(a!)`
+pub fn clamp_max_tensor_<'a>(self_: &'a Tensor, max: &Tensor) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(Op::CLAMP_MAX__TENSOR, &[self_.into(), max.into()])?;
+        return Ok(self_);
+    }
+    self_.check_writable("clamp_max_")?;
+    let recorded = if word & state::GRAD != 0 && record::any_requires_grad(&[self_, max])
+        && self_.dtype().is_differentiable()
+    {
+        self_.check_inplace("clamp_max_")?;
+        let edges: Edges = smallvec![record::edge(self_)?, record::edge(max)?];
+        let original = clone(self_, None)?;
+        let saved = nodes::ClampMaxBackward1Saved {
+            max: SavedTensor::input(max)?,
+            self_: SavedTensor::input(&original)?,
+        };
+        Some((edges, saved))
+    } else {
+        None
+    };
+    let primal = if word & state::DUAL != 0 { Some(clone(self_, None)?) } else { None };
+    below::clamp_max_tensor_(word, self_, max)?;
+    if let Some((edges, saved)) = recorded {
+        record::finish_inplace(
+            self_,
+            edges,
+            Box::new(nodes::ClampMaxBackward1(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::clamp_max_tensor(
+            primal.as_ref().unwrap_or(self_),
+            max,
+            self_,
+        )?
+    {
+        set_tangent_inplace(self_, t)?;
+    }
+    Ok(self_)
+}
+
+/// `aten::clip(Tensor self, Scalar? min=None, Scalar? max=None) -> Tensor`
+pub fn clip(self_: &Tensor, min: Option<Scalar>, max: Option<Scalar>) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::CLIP, &[self_.into(), min.into(), max.into()])?,
+        );
+    }
+    composite::clip(self_, min, max)
+}
+
+/// `aten::clip_(Tensor(a!) self, Scalar? min=None, Scalar? max=None) -> Tensor(a!)`
+pub fn clip_<'a>(
+    self_: &'a Tensor,
+    min: Option<Scalar>,
+    max: Option<Scalar>,
+) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(Op::CLIP_, &[self_.into(), min.into(), max.into()])?;
+        return Ok(self_);
+    }
+    composite::clip_(self_, min, max)?;
+    Ok(self_)
 }
 
 /// `aten::relu(Tensor self) -> Tensor`
@@ -1580,165 +7470,1687 @@ pub fn relu_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
     Ok(self_)
 }
 
-/// `aten::eq.Tensor(Tensor self, Tensor other) -> Tensor`
-pub fn eq(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
+/// `aten::relu6(Tensor self) -> Tensor`
+pub fn relu6(self_: &Tensor) -> Result<Tensor> {
     let word = state::word();
     if word & state::LAYERS != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_layers(Op::EQ_TENSOR, &[self_.into(), other.into()])?,
-        );
+        return dispatch::one_tensor(dispatch::call_layers(Op::RELU6, &[self_.into()])?);
     }
-    below::eq(word, self_, other)
+    composite::relu6(self_)
 }
 
-/// `aten::eq.Scalar(Tensor self, Scalar other) -> Tensor`
-pub fn eq_scalar(self_: &Tensor, other: Scalar) -> Result<Tensor> {
+/// `aten::relu6_(Tensor(a!) self) -> Tensor(a!)`
+pub fn relu6_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
     let word = state::word();
     if word & state::LAYERS != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_layers(Op::EQ_SCALAR, &[self_.into(), other.into()])?,
-        );
+        dispatch::call_layers(Op::RELU6_, &[self_.into()])?;
+        return Ok(self_);
     }
-    below::eq_scalar(word, self_, other)
+    composite::relu6_(self_)?;
+    Ok(self_)
 }
 
-/// `aten::ne.Tensor(Tensor self, Tensor other) -> Tensor`
-pub fn ne(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
+/// `aten::silu(Tensor self) -> Tensor`
+pub fn silu(self_: &Tensor) -> Result<Tensor> {
     let word = state::word();
     if word & state::LAYERS != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_layers(Op::NE_TENSOR, &[self_.into(), other.into()])?,
-        );
+        return dispatch::one_tensor(dispatch::call_layers(Op::SILU, &[self_.into()])?);
     }
-    below::ne(word, self_, other)
-}
-
-/// `aten::ne.Scalar(Tensor self, Scalar other) -> Tensor`
-pub fn ne_scalar(self_: &Tensor, other: Scalar) -> Result<Tensor> {
-    let word = state::word();
-    if word & state::LAYERS != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_layers(Op::NE_SCALAR, &[self_.into(), other.into()])?,
-        );
-    }
-    below::ne_scalar(word, self_, other)
-}
-
-/// `aten::lt.Tensor(Tensor self, Tensor other) -> Tensor`
-pub fn lt(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
-    let word = state::word();
-    if word & state::LAYERS != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_layers(Op::LT_TENSOR, &[self_.into(), other.into()])?,
-        );
-    }
-    below::lt(word, self_, other)
-}
-
-/// `aten::lt.Scalar(Tensor self, Scalar other) -> Tensor`
-pub fn lt_scalar(self_: &Tensor, other: Scalar) -> Result<Tensor> {
-    let word = state::word();
-    if word & state::LAYERS != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_layers(Op::LT_SCALAR, &[self_.into(), other.into()])?,
-        );
-    }
-    below::lt_scalar(word, self_, other)
-}
-
-/// `aten::le.Tensor(Tensor self, Tensor other) -> Tensor`
-pub fn le(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
-    let word = state::word();
-    if word & state::LAYERS != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_layers(Op::LE_TENSOR, &[self_.into(), other.into()])?,
-        );
-    }
-    below::le(word, self_, other)
-}
-
-/// `aten::le.Scalar(Tensor self, Scalar other) -> Tensor`
-pub fn le_scalar(self_: &Tensor, other: Scalar) -> Result<Tensor> {
-    let word = state::word();
-    if word & state::LAYERS != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_layers(Op::LE_SCALAR, &[self_.into(), other.into()])?,
-        );
-    }
-    below::le_scalar(word, self_, other)
-}
-
-/// `aten::gt.Tensor(Tensor self, Tensor other) -> Tensor`
-pub fn gt(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
-    let word = state::word();
-    if word & state::LAYERS != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_layers(Op::GT_TENSOR, &[self_.into(), other.into()])?,
-        );
-    }
-    below::gt(word, self_, other)
-}
-
-/// `aten::gt.Scalar(Tensor self, Scalar other) -> Tensor`
-pub fn gt_scalar(self_: &Tensor, other: Scalar) -> Result<Tensor> {
-    let word = state::word();
-    if word & state::LAYERS != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_layers(Op::GT_SCALAR, &[self_.into(), other.into()])?,
-        );
-    }
-    below::gt_scalar(word, self_, other)
-}
-
-/// `aten::ge.Tensor(Tensor self, Tensor other) -> Tensor`
-pub fn ge(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
-    let word = state::word();
-    if word & state::LAYERS != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_layers(Op::GE_TENSOR, &[self_.into(), other.into()])?,
-        );
-    }
-    below::ge(word, self_, other)
-}
-
-/// `aten::ge.Scalar(Tensor self, Scalar other) -> Tensor`
-pub fn ge_scalar(self_: &Tensor, other: Scalar) -> Result<Tensor> {
-    let word = state::word();
-    if word & state::LAYERS != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_layers(Op::GE_SCALAR, &[self_.into(), other.into()])?,
-        );
-    }
-    below::ge_scalar(word, self_, other)
-}
-
-/// `aten::where.self(Tensor condition, Tensor self, Tensor other) -> Tensor`
-pub fn where_self(condition: &Tensor, self_: &Tensor, other: &Tensor) -> Result<Tensor> {
-    let word = state::word();
-    if word & state::LAYERS != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_layers(
-                Op::WHERE_SELF,
-                &[condition.into(), self_.into(), other.into()],
-            )?,
-        );
-    }
-    let mut result = below::where_self(word, condition, self_, other)?;
-    if word & state::GRAD != 0 && record::any_requires_grad(&[self_, other])
+    let mut result = below::silu(word, self_)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
         && result.dtype().is_differentiable()
     {
-        let edges: Edges = smallvec![record::edge(self_)?, record::edge(other)?];
-        let saved = nodes::WhereBackward0Saved {
-            condition: SavedTensor::input(condition)?,
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let saved = nodes::SiluBackward0Saved {
+            self_: SavedTensor::input(self_)?,
         };
         record::finish(
             &mut result,
             edges,
-            Box::new(nodes::WhereBackward0(SavedSlot::new(saved))),
+            Box::new(nodes::SiluBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0 && let Some(t) = forward::silu(self_, &result)? {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::silu_(Tensor(a!) self) -> Tensor(a!)`
+pub fn silu_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(Op::SILU_, &[self_.into()])?;
+        return Ok(self_);
+    }
+    self_.check_writable("silu_")?;
+    let recorded = if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && self_.dtype().is_differentiable()
+    {
+        self_.check_inplace("silu_")?;
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let original = clone(self_, None)?;
+        let saved = nodes::SiluBackward0Saved {
+            self_: SavedTensor::input(&original)?,
+        };
+        Some((edges, saved))
+    } else {
+        None
+    };
+    let primal = if word & state::DUAL != 0 { Some(clone(self_, None)?) } else { None };
+    below::silu_(word, self_)?;
+    if let Some((edges, saved)) = recorded {
+        record::finish_inplace(
+            self_,
+            edges,
+            Box::new(nodes::SiluBackward0(SavedSlot::new(saved))),
         )?;
     }
     if word & state::DUAL != 0
-        && let Some(t) = forward::where_self(condition, self_, other, &result)?
+        && let Some(t) = forward::silu(primal.as_ref().unwrap_or(self_), self_)?
+    {
+        set_tangent_inplace(self_, t)?;
+    }
+    Ok(self_)
+}
+
+/// `aten::mish(Tensor self) -> Tensor`
+pub fn mish(self_: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(dispatch::call_layers(Op::MISH, &[self_.into()])?);
+    }
+    let mut result = below::mish(word, self_)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let saved = nodes::MishBackward0Saved {
+            self_: SavedTensor::input(self_)?,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::MishBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0 && let Some(t) = forward::mish(self_, &result)? {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::mish_(Tensor(a!) self) -> Tensor(a!)`
+pub fn mish_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(Op::MISH_, &[self_.into()])?;
+        return Ok(self_);
+    }
+    self_.check_writable("mish_")?;
+    let recorded = if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && self_.dtype().is_differentiable()
+    {
+        self_.check_inplace("mish_")?;
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let original = clone(self_, None)?;
+        let saved = nodes::MishBackward0Saved {
+            self_: SavedTensor::input(&original)?,
+        };
+        Some((edges, saved))
+    } else {
+        None
+    };
+    let primal = if word & state::DUAL != 0 { Some(clone(self_, None)?) } else { None };
+    below::mish_(word, self_)?;
+    if let Some((edges, saved)) = recorded {
+        record::finish_inplace(
+            self_,
+            edges,
+            Box::new(nodes::MishBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::mish(primal.as_ref().unwrap_or(self_), self_)?
+    {
+        set_tangent_inplace(self_, t)?;
+    }
+    Ok(self_)
+}
+
+/// `aten::hardsigmoid(Tensor self) -> Tensor`
+pub fn hardsigmoid(self_: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::HARDSIGMOID, &[self_.into()])?,
+        );
+    }
+    let mut result = below::hardsigmoid(word, self_)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let saved = nodes::HardsigmoidBackward0Saved {
+            self_: SavedTensor::input(self_)?,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::HardsigmoidBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0 && let Some(t) = forward::hardsigmoid(self_, &result)? {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::hardsigmoid_(Tensor(a!) self) -> Tensor(a!)`
+pub fn hardsigmoid_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(Op::HARDSIGMOID_, &[self_.into()])?;
+        return Ok(self_);
+    }
+    self_.check_writable("hardsigmoid_")?;
+    let recorded = if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && self_.dtype().is_differentiable()
+    {
+        self_.check_inplace("hardsigmoid_")?;
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let original = clone(self_, None)?;
+        let saved = nodes::HardsigmoidBackward0Saved {
+            self_: SavedTensor::input(&original)?,
+        };
+        Some((edges, saved))
+    } else {
+        None
+    };
+    let primal = if word & state::DUAL != 0 { Some(clone(self_, None)?) } else { None };
+    below::hardsigmoid_(word, self_)?;
+    if let Some((edges, saved)) = recorded {
+        record::finish_inplace(
+            self_,
+            edges,
+            Box::new(nodes::HardsigmoidBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::hardsigmoid(primal.as_ref().unwrap_or(self_), self_)?
+    {
+        set_tangent_inplace(self_, t)?;
+    }
+    Ok(self_)
+}
+
+/// `aten::hardswish(Tensor self) -> Tensor`
+pub fn hardswish(self_: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::HARDSWISH, &[self_.into()])?,
+        );
+    }
+    let mut result = below::hardswish(word, self_)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let saved = nodes::HardswishBackward0Saved {
+            self_: SavedTensor::input(self_)?,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::HardswishBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0 && let Some(t) = forward::hardswish(self_, &result)? {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::hardswish_(Tensor(a!) self) -> Tensor(a!)`
+pub fn hardswish_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(Op::HARDSWISH_, &[self_.into()])?;
+        return Ok(self_);
+    }
+    self_.check_writable("hardswish_")?;
+    let recorded = if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && self_.dtype().is_differentiable()
+    {
+        self_.check_inplace("hardswish_")?;
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let original = clone(self_, None)?;
+        let saved = nodes::HardswishBackward0Saved {
+            self_: SavedTensor::input(&original)?,
+        };
+        Some((edges, saved))
+    } else {
+        None
+    };
+    let primal = if word & state::DUAL != 0 { Some(clone(self_, None)?) } else { None };
+    below::hardswish_(word, self_)?;
+    if let Some((edges, saved)) = recorded {
+        record::finish_inplace(
+            self_,
+            edges,
+            Box::new(nodes::HardswishBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::hardswish(primal.as_ref().unwrap_or(self_), self_)?
+    {
+        set_tangent_inplace(self_, t)?;
+    }
+    Ok(self_)
+}
+
+/// `aten::gelu(Tensor self, *, str approximate='none') -> Tensor`
+pub fn gelu(self_: &Tensor, approximate: &str) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::GELU, &[self_.into(), approximate.into()])?,
+        );
+    }
+    let mut result = below::gelu(word, self_, approximate)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let saved = nodes::GeluBackward0Saved {
+            approximate: approximate.to_string(),
+            self_: SavedTensor::input(self_)?,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::GeluBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::gelu(self_, approximate, &result)?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::gelu_(Tensor(a!) self, *, str approximate='none') -> Tensor(a!)`
+pub fn gelu_<'a>(self_: &'a Tensor, approximate: &str) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(Op::GELU_, &[self_.into(), approximate.into()])?;
+        return Ok(self_);
+    }
+    self_.check_writable("gelu_")?;
+    let recorded = if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && self_.dtype().is_differentiable()
+    {
+        self_.check_inplace("gelu_")?;
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let original = clone(self_, None)?;
+        let saved = nodes::GeluBackward0Saved {
+            approximate: approximate.to_string(),
+            self_: SavedTensor::input(&original)?,
+        };
+        Some((edges, saved))
+    } else {
+        None
+    };
+    let primal = if word & state::DUAL != 0 { Some(clone(self_, None)?) } else { None };
+    below::gelu_(word, self_, approximate)?;
+    if let Some((edges, saved)) = recorded {
+        record::finish_inplace(
+            self_,
+            edges,
+            Box::new(nodes::GeluBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::gelu(
+            primal.as_ref().unwrap_or(self_),
+            approximate,
+            self_,
+        )?
+    {
+        set_tangent_inplace(self_, t)?;
+    }
+    Ok(self_)
+}
+
+/// `aten::log_sigmoid_forward(Tensor self) -> (Tensor output, Tensor buffer)`
+pub fn log_sigmoid_forward(self_: &Tensor) -> Result<(Tensor, Tensor)> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::tensors(
+                dispatch::call_layers(Op::LOG_SIGMOID_FORWARD, &[self_.into()])?,
+            )
+            .map(|[output, buffer]| (output, buffer));
+    }
+    let (mut output, buffer) = below::log_sigmoid_forward(word, self_)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_]) {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let saved = nodes::LogSigmoidBackward0Saved {
+            self_: SavedTensor::input(self_)?,
+            buffer: SavedTensor::input(&buffer)?,
+        };
+        record::finish(
+            &mut output,
+            edges,
+            Box::new(nodes::LogSigmoidBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::log_sigmoid_forward(self_, &output, &buffer)?
+    {
+        set_tangent(&output, t)?;
+    }
+    Ok((output, buffer))
+}
+
+/// `aten::log_sigmoid(Tensor self) -> Tensor`
+pub fn log_sigmoid(self_: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::LOG_SIGMOID, &[self_.into()])?,
+        );
+    }
+    composite::log_sigmoid(self_)
+}
+
+/// `aten::softplus(Tensor self, Scalar beta=1, Scalar threshold=20) -> Tensor`
+pub fn softplus(self_: &Tensor, beta: Scalar, threshold: Scalar) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::SOFTPLUS,
+                &[self_.into(), beta.into(), threshold.into()],
+            )?,
+        );
+    }
+    let mut result = below::softplus(word, self_, beta, threshold)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let saved = nodes::SoftplusBackward0Saved {
+            beta,
+            self_: SavedTensor::input(self_)?,
+            threshold,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::SoftplusBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::softplus(self_, beta, threshold, &result)?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::elu(Tensor self, Scalar alpha=1, Scalar scale=1, Scalar input_scale=1) -> Tensor`
+pub fn elu(
+    self_: &Tensor,
+    alpha: Scalar,
+    scale: Scalar,
+    input_scale: Scalar,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::ELU,
+                &[self_.into(), alpha.into(), scale.into(), input_scale.into()],
+            )?,
+        );
+    }
+    let mut result = below::elu(word, self_, alpha, scale, input_scale)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let saved = nodes::EluBackward0Saved {
+            alpha,
+            input_scale,
+            scale,
+            self_: SavedTensor::input(self_)?,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::EluBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::elu(self_, alpha, scale, input_scale, &result)?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::elu_(Tensor(a!) self, Scalar alpha=1, Scalar scale=1, Scalar input_scale=1) -> Tensor(a!)`
+pub fn elu_<'a>(
+    self_: &'a Tensor,
+    alpha: Scalar,
+    scale: Scalar,
+    input_scale: Scalar,
+) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(
+            Op::ELU_,
+            &[self_.into(), alpha.into(), scale.into(), input_scale.into()],
+        )?;
+        return Ok(self_);
+    }
+    self_.check_writable("elu_")?;
+    let recorded = if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && self_.dtype().is_differentiable()
+    {
+        self_.check_inplace("elu_")?;
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let original = clone(self_, None)?;
+        let saved = nodes::EluBackward0Saved {
+            alpha,
+            input_scale,
+            scale,
+            self_: SavedTensor::input(&original)?,
+        };
+        Some((edges, saved))
+    } else {
+        None
+    };
+    let primal = if word & state::DUAL != 0 { Some(clone(self_, None)?) } else { None };
+    below::elu_(word, self_, alpha, scale, input_scale)?;
+    if let Some((edges, saved)) = recorded {
+        record::finish_inplace(
+            self_,
+            edges,
+            Box::new(nodes::EluBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::elu(
+            primal.as_ref().unwrap_or(self_),
+            alpha,
+            scale,
+            input_scale,
+            self_,
+        )?
+    {
+        set_tangent_inplace(self_, t)?;
+    }
+    Ok(self_)
+}
+
+/// `aten::celu(Tensor self, Scalar alpha=1.0) -> Tensor`
+pub fn celu(self_: &Tensor, alpha: Scalar) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::CELU, &[self_.into(), alpha.into()])?,
+        );
+    }
+    let mut result = below::celu(word, self_, alpha)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let saved = nodes::CeluBackward0Saved {
+            alpha,
+            self_: SavedTensor::input(self_)?,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::CeluBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0 && let Some(t) = forward::celu(self_, alpha, &result)? {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::celu_(Tensor(a!) self, Scalar alpha=1.0) -> Tensor(a!)`
+pub fn celu_<'a>(self_: &'a Tensor, alpha: Scalar) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(Op::CELU_, &[self_.into(), alpha.into()])?;
+        return Ok(self_);
+    }
+    self_.check_writable("celu_")?;
+    let recorded = if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && self_.dtype().is_differentiable()
+    {
+        self_.check_inplace("celu_")?;
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let original = clone(self_, None)?;
+        let saved = nodes::CeluBackward0Saved {
+            alpha,
+            self_: SavedTensor::input(&original)?,
+        };
+        Some((edges, saved))
+    } else {
+        None
+    };
+    let primal = if word & state::DUAL != 0 { Some(clone(self_, None)?) } else { None };
+    below::celu_(word, self_, alpha)?;
+    if let Some((edges, saved)) = recorded {
+        record::finish_inplace(
+            self_,
+            edges,
+            Box::new(nodes::CeluBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::celu(primal.as_ref().unwrap_or(self_), alpha, self_)?
+    {
+        set_tangent_inplace(self_, t)?;
+    }
+    Ok(self_)
+}
+
+/// `aten::selu(Tensor self) -> Tensor`
+pub fn selu(self_: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(dispatch::call_layers(Op::SELU, &[self_.into()])?);
+    }
+    composite::selu(self_)
+}
+
+/// `aten::selu_(Tensor(a!) self) -> Tensor(a!)`
+pub fn selu_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(Op::SELU_, &[self_.into()])?;
+        return Ok(self_);
+    }
+    composite::selu_(self_)?;
+    Ok(self_)
+}
+
+/// `aten::leaky_relu(Tensor self, Scalar negative_slope=0.01) -> Tensor`
+pub fn leaky_relu(self_: &Tensor, negative_slope: Scalar) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::LEAKY_RELU,
+                &[self_.into(), negative_slope.into()],
+            )?,
+        );
+    }
+    let mut result = below::leaky_relu(word, self_, negative_slope)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let saved = nodes::LeakyReluBackward0Saved {
+            negative_slope,
+            self_: SavedTensor::input(self_)?,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::LeakyReluBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::leaky_relu(self_, negative_slope, &result)?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::leaky_relu_(Tensor(a!) self, Scalar negative_slope=0.01) -> Tensor(a!)`
+pub fn leaky_relu_<'a>(self_: &'a Tensor, negative_slope: Scalar) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(Op::LEAKY_RELU_, &[self_.into(), negative_slope.into()])?;
+        return Ok(self_);
+    }
+    self_.check_writable("leaky_relu_")?;
+    let recorded = if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && self_.dtype().is_differentiable()
+    {
+        self_.check_inplace("leaky_relu_")?;
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let original = clone(self_, None)?;
+        let saved = nodes::LeakyReluBackward0Saved {
+            negative_slope,
+            self_: SavedTensor::input(&original)?,
+        };
+        Some((edges, saved))
+    } else {
+        None
+    };
+    let primal = if word & state::DUAL != 0 { Some(clone(self_, None)?) } else { None };
+    below::leaky_relu_(word, self_, negative_slope)?;
+    if let Some((edges, saved)) = recorded {
+        record::finish_inplace(
+            self_,
+            edges,
+            Box::new(nodes::LeakyReluBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::leaky_relu(
+            primal.as_ref().unwrap_or(self_),
+            negative_slope,
+            self_,
+        )?
+    {
+        set_tangent_inplace(self_, t)?;
+    }
+    Ok(self_)
+}
+
+/// `aten::hardtanh(Tensor self, Scalar min_val=-1, Scalar max_val=1) -> Tensor`
+pub fn hardtanh(self_: &Tensor, min_val: Scalar, max_val: Scalar) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::HARDTANH,
+                &[self_.into(), min_val.into(), max_val.into()],
+            )?,
+        );
+    }
+    let mut result = below::hardtanh(word, self_, min_val, max_val)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let saved = nodes::HardtanhBackward0Saved {
+            max_val,
+            min_val,
+            self_: SavedTensor::input(self_)?,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::HardtanhBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::hardtanh(self_, min_val, max_val, &result)?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::hardtanh_(Tensor(a!) self, Scalar min_val=-1, Scalar max_val=1) -> Tensor(a!)`
+pub fn hardtanh_<'a>(
+    self_: &'a Tensor,
+    min_val: Scalar,
+    max_val: Scalar,
+) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(
+            Op::HARDTANH_,
+            &[self_.into(), min_val.into(), max_val.into()],
+        )?;
+        return Ok(self_);
+    }
+    self_.check_writable("hardtanh_")?;
+    let recorded = if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && self_.dtype().is_differentiable()
+    {
+        self_.check_inplace("hardtanh_")?;
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let original = clone(self_, None)?;
+        let saved = nodes::HardtanhBackward0Saved {
+            max_val,
+            min_val,
+            self_: SavedTensor::input(&original)?,
+        };
+        Some((edges, saved))
+    } else {
+        None
+    };
+    let primal = if word & state::DUAL != 0 { Some(clone(self_, None)?) } else { None };
+    below::hardtanh_(word, self_, min_val, max_val)?;
+    if let Some((edges, saved)) = recorded {
+        record::finish_inplace(
+            self_,
+            edges,
+            Box::new(nodes::HardtanhBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::hardtanh(
+            primal.as_ref().unwrap_or(self_),
+            min_val,
+            max_val,
+            self_,
+        )?
+    {
+        set_tangent_inplace(self_, t)?;
+    }
+    Ok(self_)
+}
+
+/// `aten::hardshrink(Tensor self, Scalar lambd=0.5) -> Tensor`
+pub fn hardshrink(self_: &Tensor, lambd: Scalar) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::HARDSHRINK, &[self_.into(), lambd.into()])?,
+        );
+    }
+    let mut result = below::hardshrink(word, self_, lambd)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let saved = nodes::HardshrinkBackward0Saved {
+            lambd,
+            self_: SavedTensor::input(self_)?,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::HardshrinkBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::hardshrink(self_, lambd, &result)?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::softshrink(Tensor self, Scalar lambd=0.5) -> Tensor`
+pub fn softshrink(self_: &Tensor, lambd: Scalar) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::SOFTSHRINK, &[self_.into(), lambd.into()])?,
+        );
+    }
+    let mut result = below::softshrink(word, self_, lambd)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let saved = nodes::SoftshrinkBackward0Saved {
+            lambd,
+            self_: SavedTensor::input(self_)?,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::SoftshrinkBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::softshrink(self_, lambd, &result)?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::threshold(Tensor self, Scalar threshold, Scalar value) -> Tensor`
+pub fn threshold(self_: &Tensor, threshold: Scalar, value: Scalar) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::THRESHOLD,
+                &[self_.into(), threshold.into(), value.into()],
+            )?,
+        );
+    }
+    let mut result = below::threshold(word, self_, threshold, value)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let saved = nodes::ThresholdBackward0Saved {
+            self_: SavedTensor::input(self_)?,
+            threshold,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::ThresholdBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::threshold(self_, threshold, value, &result)?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::threshold_(Tensor(a!) self, Scalar threshold, Scalar value) -> Tensor(a!)`
+pub fn threshold_<'a>(
+    self_: &'a Tensor,
+    threshold: Scalar,
+    value: Scalar,
+) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(
+            Op::THRESHOLD_,
+            &[self_.into(), threshold.into(), value.into()],
+        )?;
+        return Ok(self_);
+    }
+    self_.check_writable("threshold_")?;
+    let recorded = if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && self_.dtype().is_differentiable()
+    {
+        self_.check_inplace("threshold_")?;
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let original = clone(self_, None)?;
+        let saved = nodes::ThresholdBackward0Saved {
+            self_: SavedTensor::input(&original)?,
+            threshold,
+        };
+        Some((edges, saved))
+    } else {
+        None
+    };
+    let primal = if word & state::DUAL != 0 { Some(clone(self_, None)?) } else { None };
+    below::threshold_(word, self_, threshold, value)?;
+    if let Some((edges, saved)) = recorded {
+        record::finish_inplace(
+            self_,
+            edges,
+            Box::new(nodes::ThresholdBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::threshold(
+            primal.as_ref().unwrap_or(self_),
+            threshold,
+            value,
+            self_,
+        )?
+    {
+        set_tangent_inplace(self_, t)?;
+    }
+    Ok(self_)
+}
+
+/// `aten::prelu(Tensor self, Tensor weight) -> Tensor`
+pub fn prelu(self_: &Tensor, weight: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::PRELU, &[self_.into(), weight.into()])?,
+        );
+    }
+    composite::prelu(self_, weight)
+}
+
+/// `aten::_prelu_kernel(Tensor self, Tensor weight) -> Tensor`
+pub fn prelu_kernel(self_: &Tensor, weight: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::_PRELU_KERNEL, &[self_.into(), weight.into()])?,
+        );
+    }
+    let mut result = below::prelu_kernel(word, self_, weight)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_, weight])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?, record::edge(weight)?];
+        let saved = nodes::PreluKernelBackward0Saved {
+            self_: SavedTensor::input(self_)?,
+            weight: if edges[0].is_some() {
+                SavedTensor::input(weight)?
+            } else {
+                SavedTensor::NONE
+            },
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::PreluKernelBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::prelu_kernel(self_, weight, &result)?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::glu(Tensor self, int dim=-1) -> Tensor`
+pub fn glu(self_: &Tensor, dim: i64) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::GLU, &[self_.into(), dim.into()])?,
+        );
+    }
+    let mut result = below::glu(word, self_, dim)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let saved = nodes::GluBackward0Saved {
+            dim,
+            self_: SavedTensor::input(self_)?,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::GluBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0 && let Some(t) = forward::glu(self_, dim, &result)? {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::threshold_backward(Tensor grad_output, Tensor self, Scalar threshold) -> Tensor`
+pub fn threshold_backward(
+    grad_output: &Tensor,
+    self_: &Tensor,
+    threshold: Scalar,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::THRESHOLD_BACKWARD,
+                &[grad_output.into(), self_.into(), threshold.into()],
+            )?,
+        );
+    }
+    let mut result = below::threshold_backward(word, grad_output, self_, threshold)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[grad_output, self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(grad_output)?, record::edge(self_)?];
+        let saved = nodes::ThresholdBackwardBackward0Saved {
+            self_: SavedTensor::input(self_)?,
+            threshold,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::ThresholdBackwardBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::threshold_backward(
+            grad_output,
+            self_,
+            threshold,
+            &result,
+        )?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::tanh_backward(Tensor grad_output, Tensor output) -> Tensor`
+pub fn tanh_backward(grad_output: &Tensor, output: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::TANH_BACKWARD,
+                &[grad_output.into(), output.into()],
+            )?,
+        );
+    }
+    let mut result = below::tanh_backward(word, grad_output, output)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[grad_output, output])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![
+            record::edge(grad_output)?, record::edge(output)?
+        ];
+        let saved = nodes::TanhBackwardBackward0Saved {
+            grad_output: SavedTensor::input(grad_output)?,
+            output: SavedTensor::input(output)?,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::TanhBackwardBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::tanh_backward(grad_output, output, &result)?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::sigmoid_backward(Tensor grad_output, Tensor output) -> Tensor`
+pub fn sigmoid_backward(grad_output: &Tensor, output: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::SIGMOID_BACKWARD,
+                &[grad_output.into(), output.into()],
+            )?,
+        );
+    }
+    let mut result = below::sigmoid_backward(word, grad_output, output)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[grad_output, output])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![
+            record::edge(grad_output)?, record::edge(output)?
+        ];
+        let saved = nodes::SigmoidBackwardBackward0Saved {
+            grad_output: SavedTensor::input(grad_output)?,
+            output: SavedTensor::input(output)?,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::SigmoidBackwardBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::sigmoid_backward(grad_output, output, &result)?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::silu_backward(Tensor grad_output, Tensor self) -> Tensor`
+pub fn silu_backward(grad_output: &Tensor, self_: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::SILU_BACKWARD,
+                &[grad_output.into(), self_.into()],
+            )?,
+        );
+    }
+    let mut result = below::silu_backward(word, grad_output, self_)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[grad_output, self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(grad_output)?, record::edge(self_)?];
+        let saved = nodes::SiluBackwardBackward0Saved {
+            grad_output: SavedTensor::input(grad_output)?,
+            self_: SavedTensor::input(self_)?,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::SiluBackwardBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::silu_backward(grad_output, self_, &result)?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::mish_backward(Tensor grad_output, Tensor self) -> Tensor`
+pub fn mish_backward(grad_output: &Tensor, self_: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::MISH_BACKWARD,
+                &[grad_output.into(), self_.into()],
+            )?,
+        );
+    }
+    let mut result = below::mish_backward(word, grad_output, self_)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[grad_output, self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(grad_output)?, record::edge(self_)?];
+        let saved = nodes::MishBackwardBackward0Saved {
+            grad_output: SavedTensor::input(grad_output)?,
+            self_: SavedTensor::input(self_)?,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::MishBackwardBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::mish_backward(grad_output, self_, &result)?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::hardswish_backward(Tensor grad_output, Tensor self) -> Tensor`
+pub fn hardswish_backward(grad_output: &Tensor, self_: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::HARDSWISH_BACKWARD,
+                &[grad_output.into(), self_.into()],
+            )?,
+        );
+    }
+    let mut result = below::hardswish_backward(word, grad_output, self_)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[grad_output, self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(grad_output)?, record::edge(self_)?];
+        let saved = nodes::HardswishBackwardBackward0Saved {
+            grad_output: SavedTensor::input(grad_output)?,
+            self_: SavedTensor::input(self_)?,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::HardswishBackwardBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::hardswish_backward(grad_output, self_, &result)?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::hardsigmoid_backward(Tensor grad_output, Tensor self) -> Tensor`
+pub fn hardsigmoid_backward(grad_output: &Tensor, self_: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::HARDSIGMOID_BACKWARD,
+                &[grad_output.into(), self_.into()],
+            )?,
+        );
+    }
+    let mut result = below::hardsigmoid_backward(word, grad_output, self_)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[grad_output, self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(grad_output)?, record::edge(self_)?];
+        let saved = nodes::HardsigmoidBackwardBackward0Saved {
+            self_: SavedTensor::input(self_)?,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::HardsigmoidBackwardBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::hardsigmoid_backward(grad_output, self_, &result)?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::gelu_backward(Tensor grad_output, Tensor self, *, str approximate='none') -> Tensor`
+pub fn gelu_backward(
+    grad_output: &Tensor,
+    self_: &Tensor,
+    approximate: &str,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::GELU_BACKWARD,
+                &[grad_output.into(), self_.into(), approximate.into()],
+            )?,
+        );
+    }
+    let mut result = below::gelu_backward(word, grad_output, self_, approximate)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[grad_output, self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(grad_output)?, record::edge(self_)?];
+        let saved = nodes::GeluBackwardBackward0Saved {
+            approximate: approximate.to_string(),
+            grad_output: SavedTensor::input(grad_output)?,
+            self_: SavedTensor::input(self_)?,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::GeluBackwardBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::gelu_backward(
+            grad_output,
+            self_,
+            approximate,
+            &result,
+        )?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::elu_backward(Tensor grad_output, Scalar alpha, Scalar scale, Scalar input_scale, bool is_result, Tensor self_or_result) -> Tensor`
+pub fn elu_backward(
+    grad_output: &Tensor,
+    alpha: Scalar,
+    scale: Scalar,
+    input_scale: Scalar,
+    is_result: bool,
+    self_or_result: &Tensor,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::ELU_BACKWARD,
+                &[
+                    grad_output.into(),
+                    alpha.into(),
+                    scale.into(),
+                    input_scale.into(),
+                    is_result.into(),
+                    self_or_result.into(),
+                ],
+            )?,
+        );
+    }
+    let mut result = below::elu_backward(
+        word,
+        grad_output,
+        alpha,
+        scale,
+        input_scale,
+        is_result,
+        self_or_result,
+    )?;
+    if word & state::GRAD != 0
+        && record::any_requires_grad(&[grad_output, self_or_result])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![
+            record::edge(grad_output)?, record::edge(self_or_result)?
+        ];
+        let saved = nodes::EluBackwardBackward0Saved {
+            alpha,
+            grad_output: SavedTensor::input(grad_output)?,
+            input_scale,
+            is_result,
+            scale,
+            self_or_result: SavedTensor::input(self_or_result)?,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::EluBackwardBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::elu_backward(
+            grad_output,
+            alpha,
+            scale,
+            input_scale,
+            is_result,
+            self_or_result,
+            &result,
+        )?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::leaky_relu_backward(Tensor grad_output, Tensor self, Scalar negative_slope, bool self_is_result) -> Tensor`
+pub fn leaky_relu_backward(
+    grad_output: &Tensor,
+    self_: &Tensor,
+    negative_slope: Scalar,
+    self_is_result: bool,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::LEAKY_RELU_BACKWARD,
+                &[
+                    grad_output.into(),
+                    self_.into(),
+                    negative_slope.into(),
+                    self_is_result.into(),
+                ],
+            )?,
+        );
+    }
+    let mut result = below::leaky_relu_backward(
+        word,
+        grad_output,
+        self_,
+        negative_slope,
+        self_is_result,
+    )?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[grad_output, self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(grad_output)?, record::edge(self_)?];
+        let saved = nodes::LeakyReluBackwardBackward0Saved {
+            negative_slope,
+            self_: SavedTensor::input(self_)?,
+            self_is_result,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::LeakyReluBackwardBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::leaky_relu_backward(
+            grad_output,
+            self_,
+            negative_slope,
+            self_is_result,
+            &result,
+        )?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::hardtanh_backward(Tensor grad_output, Tensor self, Scalar min_val, Scalar max_val) -> Tensor`
+pub fn hardtanh_backward(
+    grad_output: &Tensor,
+    self_: &Tensor,
+    min_val: Scalar,
+    max_val: Scalar,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::HARDTANH_BACKWARD,
+                &[grad_output.into(), self_.into(), min_val.into(), max_val.into()],
+            )?,
+        );
+    }
+    let mut result = below::hardtanh_backward(
+        word,
+        grad_output,
+        self_,
+        min_val,
+        max_val,
+    )?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[grad_output, self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(grad_output)?, record::edge(self_)?];
+        let saved = nodes::HardtanhBackwardBackward0Saved {
+            max_val,
+            min_val,
+            self_: SavedTensor::input(self_)?,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::HardtanhBackwardBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::hardtanh_backward(
+            grad_output,
+            self_,
+            min_val,
+            max_val,
+            &result,
+        )?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::softplus_backward(Tensor grad_output, Tensor self, Scalar beta, Scalar threshold) -> Tensor`
+pub fn softplus_backward(
+    grad_output: &Tensor,
+    self_: &Tensor,
+    beta: Scalar,
+    threshold: Scalar,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::SOFTPLUS_BACKWARD,
+                &[grad_output.into(), self_.into(), beta.into(), threshold.into()],
+            )?,
+        );
+    }
+    let mut result = below::softplus_backward(
+        word,
+        grad_output,
+        self_,
+        beta,
+        threshold,
+    )?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[grad_output, self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(grad_output)?, record::edge(self_)?];
+        let saved = nodes::SoftplusBackwardBackward0Saved {
+            beta,
+            grad_output: SavedTensor::input(grad_output)?,
+            self_: SavedTensor::input(self_)?,
+            threshold,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::SoftplusBackwardBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::softplus_backward(
+            grad_output,
+            self_,
+            beta,
+            threshold,
+            &result,
+        )?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::hardshrink_backward(Tensor grad_out, Tensor self, Scalar lambd) -> Tensor`
+pub fn hardshrink_backward(
+    grad_out: &Tensor,
+    self_: &Tensor,
+    lambd: Scalar,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::HARDSHRINK_BACKWARD,
+                &[grad_out.into(), self_.into(), lambd.into()],
+            )?,
+        );
+    }
+    let mut result = below::hardshrink_backward(word, grad_out, self_, lambd)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[grad_out, self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(grad_out)?, record::edge(self_)?];
+        let saved = nodes::HardshrinkBackwardBackward0Saved {
+            lambd,
+            self_: SavedTensor::input(self_)?,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::HardshrinkBackwardBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::hardshrink_backward(grad_out, self_, lambd, &result)?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::softshrink_backward(Tensor grad_output, Tensor self, Scalar lambd) -> Tensor`
+pub fn softshrink_backward(
+    grad_output: &Tensor,
+    self_: &Tensor,
+    lambd: Scalar,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::SOFTSHRINK_BACKWARD,
+                &[grad_output.into(), self_.into(), lambd.into()],
+            )?,
+        );
+    }
+    let mut result = below::softshrink_backward(word, grad_output, self_, lambd)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[grad_output, self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(grad_output)?, record::edge(self_)?];
+        let saved = nodes::SoftshrinkBackwardBackward0Saved {
+            lambd,
+            self_: SavedTensor::input(self_)?,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::SoftshrinkBackwardBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::softshrink_backward(
+            grad_output,
+            self_,
+            lambd,
+            &result,
+        )?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::log_sigmoid_backward(Tensor grad_output, Tensor self, Tensor buffer) -> Tensor`
+pub fn log_sigmoid_backward(
+    grad_output: &Tensor,
+    self_: &Tensor,
+    buffer: &Tensor,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::LOG_SIGMOID_BACKWARD,
+                &[grad_output.into(), self_.into(), buffer.into()],
+            )?,
+        );
+    }
+    let mut result = below::log_sigmoid_backward(word, grad_output, self_, buffer)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[grad_output, self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(grad_output)?, record::edge(self_)?];
+        let saved = nodes::LogSigmoidBackwardBackward0Saved {
+            buffer: SavedTensor::input(buffer)?,
+            grad_output: SavedTensor::input(grad_output)?,
+            self_: SavedTensor::input(self_)?,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::LogSigmoidBackwardBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::log_sigmoid_backward(
+            grad_output,
+            self_,
+            buffer,
+            &result,
+        )?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::glu_backward(Tensor grad_output, Tensor self, int dim) -> Tensor`
+pub fn glu_backward(grad_output: &Tensor, self_: &Tensor, dim: i64) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::GLU_BACKWARD,
+                &[grad_output.into(), self_.into(), dim.into()],
+            )?,
+        );
+    }
+    let mut result = below::glu_backward(word, grad_output, self_, dim)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[grad_output, self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(grad_output)?, record::edge(self_)?];
+        let saved = nodes::GluBackwardBackward0Saved {
+            dim,
+            grad_output: SavedTensor::input(grad_output)?,
+            self_: SavedTensor::input(self_)?,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::GluBackwardBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::glu_backward(grad_output, self_, dim, &result)?
     {
         set_tangent(&result, t)?;
     }

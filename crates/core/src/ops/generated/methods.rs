@@ -264,6 +264,138 @@ impl Tensor {
     pub fn try_div_scalar_(&self, other: impl Into<Scalar>) -> Result<&Tensor> {
         ops::div_scalar_(self, other.into())
     }
+    /// `aten::div.Tensor_mode(Tensor self, Tensor other, *, str? rounding_mode) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_div_mode`].
+    #[track_caller]
+    pub fn div_mode(&self, other: &Tensor, rounding_mode: Option<&str>) -> Tensor {
+        expect_ok(self.try_div_mode(other, rounding_mode))
+    }
+    /// `aten::div.Tensor_mode(Tensor self, Tensor other, *, str? rounding_mode) -> Tensor`
+    pub fn try_div_mode(
+        &self,
+        other: &Tensor,
+        rounding_mode: Option<&str>,
+    ) -> Result<Tensor> {
+        ops::div_mode(self, other, rounding_mode)
+    }
+    /// `aten::div_.Tensor_mode(Tensor(a!) self, Tensor other, *, str? rounding_mode) -> Tensor(a!)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_div_mode_`].
+    #[track_caller]
+    pub fn div_mode_(&self, other: &Tensor, rounding_mode: Option<&str>) -> &Tensor {
+        expect_ok(self.try_div_mode_(other, rounding_mode))
+    }
+    /// `aten::div_.Tensor_mode(Tensor(a!) self, Tensor other, *, str? rounding_mode) -> Tensor(a!)`
+    pub fn try_div_mode_(
+        &self,
+        other: &Tensor,
+        rounding_mode: Option<&str>,
+    ) -> Result<&Tensor> {
+        ops::div_mode_(self, other, rounding_mode)
+    }
+    /// `aten::div.Scalar_mode(Tensor self, Scalar other, *, str? rounding_mode) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_div_scalar_mode`].
+    #[track_caller]
+    pub fn div_scalar_mode(
+        &self,
+        other: impl Into<Scalar>,
+        rounding_mode: Option<&str>,
+    ) -> Tensor {
+        expect_ok(self.try_div_scalar_mode(other, rounding_mode))
+    }
+    /// `aten::div.Scalar_mode(Tensor self, Scalar other, *, str? rounding_mode) -> Tensor`
+    pub fn try_div_scalar_mode(
+        &self,
+        other: impl Into<Scalar>,
+        rounding_mode: Option<&str>,
+    ) -> Result<Tensor> {
+        ops::div_scalar_mode(self, other.into(), rounding_mode)
+    }
+    /// `aten::div_.Scalar_mode(Tensor(a!) self, Scalar other, *, str? rounding_mode) -> Tensor(a!)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_div_scalar_mode_`].
+    #[track_caller]
+    pub fn div_scalar_mode_(
+        &self,
+        other: impl Into<Scalar>,
+        rounding_mode: Option<&str>,
+    ) -> &Tensor {
+        expect_ok(self.try_div_scalar_mode_(other, rounding_mode))
+    }
+    /// `aten::div_.Scalar_mode(Tensor(a!) self, Scalar other, *, str? rounding_mode) -> Tensor(a!)`
+    pub fn try_div_scalar_mode_(
+        &self,
+        other: impl Into<Scalar>,
+        rounding_mode: Option<&str>,
+    ) -> Result<&Tensor> {
+        ops::div_scalar_mode_(self, other.into(), rounding_mode)
+    }
+    /// `aten::true_divide.Tensor(Tensor self, Tensor other) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_true_divide`].
+    #[track_caller]
+    pub fn true_divide(&self, other: &Tensor) -> Tensor {
+        expect_ok(self.try_true_divide(other))
+    }
+    /// `aten::true_divide.Tensor(Tensor self, Tensor other) -> Tensor`
+    pub fn try_true_divide(&self, other: &Tensor) -> Result<Tensor> {
+        ops::true_divide(self, other)
+    }
+    /// `aten::floor_divide(Tensor self, Tensor other) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_floor_divide`].
+    #[track_caller]
+    pub fn floor_divide(&self, other: &Tensor) -> Tensor {
+        expect_ok(self.try_floor_divide(other))
+    }
+    /// `aten::floor_divide(Tensor self, Tensor other) -> Tensor`
+    pub fn try_floor_divide(&self, other: &Tensor) -> Result<Tensor> {
+        ops::floor_divide(self, other)
+    }
+    /// `aten::floor_divide_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_floor_divide_`].
+    #[track_caller]
+    pub fn floor_divide_(&self, other: &Tensor) -> &Tensor {
+        expect_ok(self.try_floor_divide_(other))
+    }
+    /// `aten::floor_divide_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)`
+    pub fn try_floor_divide_(&self, other: &Tensor) -> Result<&Tensor> {
+        ops::floor_divide_(self, other)
+    }
+    /// `aten::floor_divide.Scalar(Tensor self, Scalar other) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_floor_divide_scalar`].
+    #[track_caller]
+    pub fn floor_divide_scalar(&self, other: impl Into<Scalar>) -> Tensor {
+        expect_ok(self.try_floor_divide_scalar(other))
+    }
+    /// `aten::floor_divide.Scalar(Tensor self, Scalar other) -> Tensor`
+    pub fn try_floor_divide_scalar(&self, other: impl Into<Scalar>) -> Result<Tensor> {
+        ops::floor_divide_scalar(self, other.into())
+    }
+    /// `aten::floor_divide_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_floor_divide_scalar_`].
+    #[track_caller]
+    pub fn floor_divide_scalar_(&self, other: impl Into<Scalar>) -> &Tensor {
+        expect_ok(self.try_floor_divide_scalar_(other))
+    }
+    /// `aten::floor_divide_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)`
+    pub fn try_floor_divide_scalar_(&self, other: impl Into<Scalar>) -> Result<&Tensor> {
+        ops::floor_divide_scalar_(self, other.into())
+    }
     /// `aten::remainder.Tensor(Tensor self, Tensor other) -> Tensor`
     ///
     /// # Panics
@@ -288,77 +420,77 @@ impl Tensor {
     pub fn try_remainder_(&self, other: &Tensor) -> Result<&Tensor> {
         ops::remainder_(self, other)
     }
-    /// `aten::neg(Tensor self) -> Tensor`
+    /// `aten::remainder.Scalar(Tensor self, Scalar other) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_neg`].
+    /// With the error of [`Tensor::try_remainder_scalar`].
     #[track_caller]
-    pub fn neg(&self) -> Tensor {
-        expect_ok(self.try_neg())
+    pub fn remainder_scalar(&self, other: impl Into<Scalar>) -> Tensor {
+        expect_ok(self.try_remainder_scalar(other))
     }
-    /// `aten::neg(Tensor self) -> Tensor`
-    pub fn try_neg(&self) -> Result<Tensor> {
-        ops::neg(self)
+    /// `aten::remainder.Scalar(Tensor self, Scalar other) -> Tensor`
+    pub fn try_remainder_scalar(&self, other: impl Into<Scalar>) -> Result<Tensor> {
+        ops::remainder_scalar(self, other.into())
     }
-    /// `aten::neg_(Tensor(a!) self) -> Tensor(a!)`
+    /// `aten::remainder_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_neg_`].
+    /// With the error of [`Tensor::try_remainder_scalar_`].
     #[track_caller]
-    pub fn neg_(&self) -> &Tensor {
-        expect_ok(self.try_neg_())
+    pub fn remainder_scalar_(&self, other: impl Into<Scalar>) -> &Tensor {
+        expect_ok(self.try_remainder_scalar_(other))
     }
-    /// `aten::neg_(Tensor(a!) self) -> Tensor(a!)`
-    pub fn try_neg_(&self) -> Result<&Tensor> {
-        ops::neg_(self)
+    /// `aten::remainder_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)`
+    pub fn try_remainder_scalar_(&self, other: impl Into<Scalar>) -> Result<&Tensor> {
+        ops::remainder_scalar_(self, other.into())
     }
-    /// `aten::reciprocal(Tensor self) -> Tensor`
+    /// `aten::fmod.Tensor(Tensor self, Tensor other) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_reciprocal`].
+    /// With the error of [`Tensor::try_fmod`].
     #[track_caller]
-    pub fn reciprocal(&self) -> Tensor {
-        expect_ok(self.try_reciprocal())
+    pub fn fmod(&self, other: &Tensor) -> Tensor {
+        expect_ok(self.try_fmod(other))
     }
-    /// `aten::reciprocal(Tensor self) -> Tensor`
-    pub fn try_reciprocal(&self) -> Result<Tensor> {
-        ops::reciprocal(self)
+    /// `aten::fmod.Tensor(Tensor self, Tensor other) -> Tensor`
+    pub fn try_fmod(&self, other: &Tensor) -> Result<Tensor> {
+        ops::fmod(self, other)
     }
-    /// `aten::reciprocal_(Tensor(a!) self) -> Tensor(a!)`
+    /// `aten::fmod_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_reciprocal_`].
+    /// With the error of [`Tensor::try_fmod_`].
     #[track_caller]
-    pub fn reciprocal_(&self) -> &Tensor {
-        expect_ok(self.try_reciprocal_())
+    pub fn fmod_(&self, other: &Tensor) -> &Tensor {
+        expect_ok(self.try_fmod_(other))
     }
-    /// `aten::reciprocal_(Tensor(a!) self) -> Tensor(a!)`
-    pub fn try_reciprocal_(&self) -> Result<&Tensor> {
-        ops::reciprocal_(self)
+    /// `aten::fmod_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)`
+    pub fn try_fmod_(&self, other: &Tensor) -> Result<&Tensor> {
+        ops::fmod_(self, other)
     }
-    /// `aten::pow.Tensor_Scalar(Tensor self, Scalar exponent) -> Tensor`
+    /// `aten::fmod.Scalar(Tensor self, Scalar other) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_pow_scalar`].
+    /// With the error of [`Tensor::try_fmod_scalar`].
     #[track_caller]
-    pub fn pow_scalar(&self, exponent: impl Into<Scalar>) -> Tensor {
-        expect_ok(self.try_pow_scalar(exponent))
+    pub fn fmod_scalar(&self, other: impl Into<Scalar>) -> Tensor {
+        expect_ok(self.try_fmod_scalar(other))
     }
-    /// `aten::pow.Tensor_Scalar(Tensor self, Scalar exponent) -> Tensor`
-    pub fn try_pow_scalar(&self, exponent: impl Into<Scalar>) -> Result<Tensor> {
-        ops::pow_scalar(self, exponent.into())
+    /// `aten::fmod.Scalar(Tensor self, Scalar other) -> Tensor`
+    pub fn try_fmod_scalar(&self, other: impl Into<Scalar>) -> Result<Tensor> {
+        ops::fmod_scalar(self, other.into())
     }
-    /// `aten::pow_.Scalar(Tensor(a!) self, Scalar exponent) -> Tensor(a!)`
+    /// `aten::fmod_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_pow_scalar_`].
+    /// With the error of [`Tensor::try_fmod_scalar_`].
     #[track_caller]
-    pub fn pow_scalar_(&self, exponent: impl Into<Scalar>) -> &Tensor {
-        expect_ok(self.try_pow_scalar_(exponent))
+    pub fn fmod_scalar_(&self, other: impl Into<Scalar>) -> &Tensor {
+        expect_ok(self.try_fmod_scalar_(other))
     }
-    /// `aten::pow_.Scalar(Tensor(a!) self, Scalar exponent) -> Tensor(a!)`
-    pub fn try_pow_scalar_(&self, exponent: impl Into<Scalar>) -> Result<&Tensor> {
-        ops::pow_scalar_(self, exponent.into())
+    /// `aten::fmod_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)`
+    pub fn try_fmod_scalar_(&self, other: impl Into<Scalar>) -> Result<&Tensor> {
+        ops::fmod_scalar_(self, other.into())
     }
     /// `aten::pow.Tensor_Tensor(Tensor self, Tensor exponent) -> Tensor`
     ///
@@ -384,6 +516,746 @@ impl Tensor {
     pub fn try_pow_(&self, exponent: &Tensor) -> Result<&Tensor> {
         ops::pow_(self, exponent)
     }
+    /// `aten::pow.Tensor_Scalar(Tensor self, Scalar exponent) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_pow_scalar`].
+    #[track_caller]
+    pub fn pow_scalar(&self, exponent: impl Into<Scalar>) -> Tensor {
+        expect_ok(self.try_pow_scalar(exponent))
+    }
+    /// `aten::pow.Tensor_Scalar(Tensor self, Scalar exponent) -> Tensor`
+    pub fn try_pow_scalar(&self, exponent: impl Into<Scalar>) -> Result<Tensor> {
+        ops::pow_scalar(self, exponent.into())
+    }
+    /// `aten::pow_.Scalar(Tensor(a!) self, Scalar exponent) -> Tensor(a!)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_pow_scalar_`].
+    #[track_caller]
+    pub fn pow_scalar_(&self, exponent: impl Into<Scalar>) -> &Tensor {
+        expect_ok(self.try_pow_scalar_(exponent))
+    }
+    /// `aten::pow_.Scalar(Tensor(a!) self, Scalar exponent) -> Tensor(a!)`
+    pub fn try_pow_scalar_(&self, exponent: impl Into<Scalar>) -> Result<&Tensor> {
+        ops::pow_scalar_(self, exponent.into())
+    }
+    /// `aten::square(Tensor self) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_square`].
+    #[track_caller]
+    pub fn square(&self) -> Tensor {
+        expect_ok(self.try_square())
+    }
+    /// `aten::square(Tensor self) -> Tensor`
+    pub fn try_square(&self) -> Result<Tensor> {
+        ops::square(self)
+    }
+    /// `aten::square_(Tensor(a!) self) -> Tensor(a!)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_square_`].
+    #[track_caller]
+    pub fn square_(&self) -> &Tensor {
+        expect_ok(self.try_square_())
+    }
+    /// `aten::square_(Tensor(a!) self) -> Tensor(a!)`
+    pub fn try_square_(&self) -> Result<&Tensor> {
+        ops::square_(self)
+    }
+    /// `aten::addcmul(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_addcmul`].
+    #[track_caller]
+    pub fn addcmul(&self, tensor1: &Tensor, tensor2: &Tensor) -> Tensor {
+        expect_ok(self.try_addcmul(tensor1, tensor2))
+    }
+    /// `aten::addcmul(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor`
+    pub fn try_addcmul(&self, tensor1: &Tensor, tensor2: &Tensor) -> Result<Tensor> {
+        ops::addcmul(self, tensor1, tensor2, Scalar::Int(1))
+    }
+    /// `aten::addcmul_(Tensor(a!) self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor(a!)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_addcmul_`].
+    #[track_caller]
+    pub fn addcmul_(&self, tensor1: &Tensor, tensor2: &Tensor) -> &Tensor {
+        expect_ok(self.try_addcmul_(tensor1, tensor2))
+    }
+    /// `aten::addcmul_(Tensor(a!) self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor(a!)`
+    pub fn try_addcmul_(&self, tensor1: &Tensor, tensor2: &Tensor) -> Result<&Tensor> {
+        ops::addcmul_(self, tensor1, tensor2, Scalar::Int(1))
+    }
+    /// `aten::addcdiv(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_addcdiv`].
+    #[track_caller]
+    pub fn addcdiv(&self, tensor1: &Tensor, tensor2: &Tensor) -> Tensor {
+        expect_ok(self.try_addcdiv(tensor1, tensor2))
+    }
+    /// `aten::addcdiv(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor`
+    pub fn try_addcdiv(&self, tensor1: &Tensor, tensor2: &Tensor) -> Result<Tensor> {
+        ops::addcdiv(self, tensor1, tensor2, Scalar::Int(1))
+    }
+    /// `aten::addcdiv_(Tensor(a!) self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor(a!)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_addcdiv_`].
+    #[track_caller]
+    pub fn addcdiv_(&self, tensor1: &Tensor, tensor2: &Tensor) -> &Tensor {
+        expect_ok(self.try_addcdiv_(tensor1, tensor2))
+    }
+    /// `aten::addcdiv_(Tensor(a!) self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor(a!)`
+    pub fn try_addcdiv_(&self, tensor1: &Tensor, tensor2: &Tensor) -> Result<&Tensor> {
+        ops::addcdiv_(self, tensor1, tensor2, Scalar::Int(1))
+    }
+    /// `aten::lerp.Scalar(Tensor self, Tensor end, Scalar weight) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_lerp_scalar`].
+    #[track_caller]
+    pub fn lerp_scalar(&self, end: &Tensor, weight: impl Into<Scalar>) -> Tensor {
+        expect_ok(self.try_lerp_scalar(end, weight))
+    }
+    /// `aten::lerp.Scalar(Tensor self, Tensor end, Scalar weight) -> Tensor`
+    pub fn try_lerp_scalar(
+        &self,
+        end: &Tensor,
+        weight: impl Into<Scalar>,
+    ) -> Result<Tensor> {
+        ops::lerp_scalar(self, end, weight.into())
+    }
+    /// `aten::lerp_.Scalar(Tensor(a!) self, Tensor end, Scalar weight) -> Tensor(a!)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_lerp_scalar_`].
+    #[track_caller]
+    pub fn lerp_scalar_(&self, end: &Tensor, weight: impl Into<Scalar>) -> &Tensor {
+        expect_ok(self.try_lerp_scalar_(end, weight))
+    }
+    /// `aten::lerp_.Scalar(Tensor(a!) self, Tensor end, Scalar weight) -> Tensor(a!)`
+    pub fn try_lerp_scalar_(
+        &self,
+        end: &Tensor,
+        weight: impl Into<Scalar>,
+    ) -> Result<&Tensor> {
+        ops::lerp_scalar_(self, end, weight.into())
+    }
+    /// `aten::lerp.Tensor(Tensor self, Tensor end, Tensor weight) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_lerp`].
+    #[track_caller]
+    pub fn lerp(&self, end: &Tensor, weight: &Tensor) -> Tensor {
+        expect_ok(self.try_lerp(end, weight))
+    }
+    /// `aten::lerp.Tensor(Tensor self, Tensor end, Tensor weight) -> Tensor`
+    pub fn try_lerp(&self, end: &Tensor, weight: &Tensor) -> Result<Tensor> {
+        ops::lerp(self, end, weight)
+    }
+    /// `aten::lerp_.Tensor(Tensor(a!) self, Tensor end, Tensor weight) -> Tensor(a!)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_lerp_`].
+    #[track_caller]
+    pub fn lerp_(&self, end: &Tensor, weight: &Tensor) -> &Tensor {
+        expect_ok(self.try_lerp_(end, weight))
+    }
+    /// `aten::lerp_.Tensor(Tensor(a!) self, Tensor end, Tensor weight) -> Tensor(a!)`
+    pub fn try_lerp_(&self, end: &Tensor, weight: &Tensor) -> Result<&Tensor> {
+        ops::lerp_(self, end, weight)
+    }
+    /// `aten::ldexp.Tensor(Tensor self, Tensor other) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_ldexp`].
+    #[track_caller]
+    pub fn ldexp(&self, other: &Tensor) -> Tensor {
+        expect_ok(self.try_ldexp(other))
+    }
+    /// `aten::ldexp.Tensor(Tensor self, Tensor other) -> Tensor`
+    pub fn try_ldexp(&self, other: &Tensor) -> Result<Tensor> {
+        ops::ldexp(self, other)
+    }
+    /// `aten::maximum(Tensor self, Tensor other) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_maximum`].
+    #[track_caller]
+    pub fn maximum(&self, other: &Tensor) -> Tensor {
+        expect_ok(self.try_maximum(other))
+    }
+    /// `aten::maximum(Tensor self, Tensor other) -> Tensor`
+    pub fn try_maximum(&self, other: &Tensor) -> Result<Tensor> {
+        ops::maximum(self, other)
+    }
+    /// `aten::minimum(Tensor self, Tensor other) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_minimum`].
+    #[track_caller]
+    pub fn minimum(&self, other: &Tensor) -> Tensor {
+        expect_ok(self.try_minimum(other))
+    }
+    /// `aten::minimum(Tensor self, Tensor other) -> Tensor`
+    pub fn try_minimum(&self, other: &Tensor) -> Result<Tensor> {
+        ops::minimum(self, other)
+    }
+    /// `aten::fmax(Tensor self, Tensor other) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_fmax`].
+    #[track_caller]
+    pub fn fmax(&self, other: &Tensor) -> Tensor {
+        expect_ok(self.try_fmax(other))
+    }
+    /// `aten::fmax(Tensor self, Tensor other) -> Tensor`
+    pub fn try_fmax(&self, other: &Tensor) -> Result<Tensor> {
+        ops::fmax(self, other)
+    }
+    /// `aten::fmin(Tensor self, Tensor other) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_fmin`].
+    #[track_caller]
+    pub fn fmin(&self, other: &Tensor) -> Tensor {
+        expect_ok(self.try_fmin(other))
+    }
+    /// `aten::fmin(Tensor self, Tensor other) -> Tensor`
+    pub fn try_fmin(&self, other: &Tensor) -> Result<Tensor> {
+        ops::fmin(self, other)
+    }
+    /// `aten::max.other(Tensor self, Tensor other) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_max_other`].
+    #[track_caller]
+    pub fn max_other(&self, other: &Tensor) -> Tensor {
+        expect_ok(self.try_max_other(other))
+    }
+    /// `aten::max.other(Tensor self, Tensor other) -> Tensor`
+    pub fn try_max_other(&self, other: &Tensor) -> Result<Tensor> {
+        ops::max_other(self, other)
+    }
+    /// `aten::min.other(Tensor self, Tensor other) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_min_other`].
+    #[track_caller]
+    pub fn min_other(&self, other: &Tensor) -> Tensor {
+        expect_ok(self.try_min_other(other))
+    }
+    /// `aten::min.other(Tensor self, Tensor other) -> Tensor`
+    pub fn try_min_other(&self, other: &Tensor) -> Result<Tensor> {
+        ops::min_other(self, other)
+    }
+    /// `aten::hypot(Tensor self, Tensor other) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_hypot`].
+    #[track_caller]
+    pub fn hypot(&self, other: &Tensor) -> Tensor {
+        expect_ok(self.try_hypot(other))
+    }
+    /// `aten::hypot(Tensor self, Tensor other) -> Tensor`
+    pub fn try_hypot(&self, other: &Tensor) -> Result<Tensor> {
+        ops::hypot(self, other)
+    }
+    /// `aten::hypot_(Tensor(a!) self, Tensor other) -> Tensor(a!)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_hypot_`].
+    #[track_caller]
+    pub fn hypot_(&self, other: &Tensor) -> &Tensor {
+        expect_ok(self.try_hypot_(other))
+    }
+    /// `aten::hypot_(Tensor(a!) self, Tensor other) -> Tensor(a!)`
+    pub fn try_hypot_(&self, other: &Tensor) -> Result<&Tensor> {
+        ops::hypot_(self, other)
+    }
+    /// `aten::logaddexp(Tensor self, Tensor other) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_logaddexp`].
+    #[track_caller]
+    pub fn logaddexp(&self, other: &Tensor) -> Tensor {
+        expect_ok(self.try_logaddexp(other))
+    }
+    /// `aten::logaddexp(Tensor self, Tensor other) -> Tensor`
+    pub fn try_logaddexp(&self, other: &Tensor) -> Result<Tensor> {
+        ops::logaddexp(self, other)
+    }
+    /// `aten::logaddexp2(Tensor self, Tensor other) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_logaddexp2`].
+    #[track_caller]
+    pub fn logaddexp2(&self, other: &Tensor) -> Tensor {
+        expect_ok(self.try_logaddexp2(other))
+    }
+    /// `aten::logaddexp2(Tensor self, Tensor other) -> Tensor`
+    pub fn try_logaddexp2(&self, other: &Tensor) -> Result<Tensor> {
+        ops::logaddexp2(self, other)
+    }
+    /// `aten::atan2(Tensor self, Tensor other) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_atan2`].
+    #[track_caller]
+    pub fn atan2(&self, other: &Tensor) -> Tensor {
+        expect_ok(self.try_atan2(other))
+    }
+    /// `aten::atan2(Tensor self, Tensor other) -> Tensor`
+    pub fn try_atan2(&self, other: &Tensor) -> Result<Tensor> {
+        ops::atan2(self, other)
+    }
+    /// `aten::atan2_(Tensor(a!) self, Tensor other) -> Tensor(a!)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_atan2_`].
+    #[track_caller]
+    pub fn atan2_(&self, other: &Tensor) -> &Tensor {
+        expect_ok(self.try_atan2_(other))
+    }
+    /// `aten::atan2_(Tensor(a!) self, Tensor other) -> Tensor(a!)`
+    pub fn try_atan2_(&self, other: &Tensor) -> Result<&Tensor> {
+        ops::atan2_(self, other)
+    }
+    /// `aten::copysign.Tensor(Tensor self, Tensor other) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_copysign`].
+    #[track_caller]
+    pub fn copysign(&self, other: &Tensor) -> Tensor {
+        expect_ok(self.try_copysign(other))
+    }
+    /// `aten::copysign.Tensor(Tensor self, Tensor other) -> Tensor`
+    pub fn try_copysign(&self, other: &Tensor) -> Result<Tensor> {
+        ops::copysign(self, other)
+    }
+    /// `aten::copysign_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_copysign_`].
+    #[track_caller]
+    pub fn copysign_(&self, other: &Tensor) -> &Tensor {
+        expect_ok(self.try_copysign_(other))
+    }
+    /// `aten::copysign_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)`
+    pub fn try_copysign_(&self, other: &Tensor) -> Result<&Tensor> {
+        ops::copysign_(self, other)
+    }
+    /// `aten::copysign.Scalar(Tensor self, Scalar other) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_copysign_scalar`].
+    #[track_caller]
+    pub fn copysign_scalar(&self, other: impl Into<Scalar>) -> Tensor {
+        expect_ok(self.try_copysign_scalar(other))
+    }
+    /// `aten::copysign.Scalar(Tensor self, Scalar other) -> Tensor`
+    pub fn try_copysign_scalar(&self, other: impl Into<Scalar>) -> Result<Tensor> {
+        ops::copysign_scalar(self, other.into())
+    }
+    /// `aten::copysign_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_copysign_scalar_`].
+    #[track_caller]
+    pub fn copysign_scalar_(&self, other: impl Into<Scalar>) -> &Tensor {
+        expect_ok(self.try_copysign_scalar_(other))
+    }
+    /// `aten::copysign_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)`
+    pub fn try_copysign_scalar_(&self, other: impl Into<Scalar>) -> Result<&Tensor> {
+        ops::copysign_scalar_(self, other.into())
+    }
+    /// `aten::xlogy.Tensor(Tensor self, Tensor other) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_xlogy`].
+    #[track_caller]
+    pub fn xlogy(&self, other: &Tensor) -> Tensor {
+        expect_ok(self.try_xlogy(other))
+    }
+    /// `aten::xlogy.Tensor(Tensor self, Tensor other) -> Tensor`
+    pub fn try_xlogy(&self, other: &Tensor) -> Result<Tensor> {
+        ops::xlogy(self, other)
+    }
+    /// `aten::xlogy_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_xlogy_`].
+    #[track_caller]
+    pub fn xlogy_(&self, other: &Tensor) -> &Tensor {
+        expect_ok(self.try_xlogy_(other))
+    }
+    /// `aten::xlogy_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)`
+    pub fn try_xlogy_(&self, other: &Tensor) -> Result<&Tensor> {
+        ops::xlogy_(self, other)
+    }
+    /// `aten::xlogy.Scalar_Other(Tensor self, Scalar other) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_xlogy_scalar`].
+    #[track_caller]
+    pub fn xlogy_scalar(&self, other: impl Into<Scalar>) -> Tensor {
+        expect_ok(self.try_xlogy_scalar(other))
+    }
+    /// `aten::xlogy.Scalar_Other(Tensor self, Scalar other) -> Tensor`
+    pub fn try_xlogy_scalar(&self, other: impl Into<Scalar>) -> Result<Tensor> {
+        ops::xlogy_scalar(self, other.into())
+    }
+    /// `aten::xlogy_.Scalar_Other(Tensor(a!) self, Scalar other) -> Tensor(a!)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_xlogy_scalar_`].
+    #[track_caller]
+    pub fn xlogy_scalar_(&self, other: impl Into<Scalar>) -> &Tensor {
+        expect_ok(self.try_xlogy_scalar_(other))
+    }
+    /// `aten::xlogy_.Scalar_Other(Tensor(a!) self, Scalar other) -> Tensor(a!)`
+    pub fn try_xlogy_scalar_(&self, other: impl Into<Scalar>) -> Result<&Tensor> {
+        ops::xlogy_scalar_(self, other.into())
+    }
+    /// `aten::heaviside(Tensor self, Tensor values) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_heaviside`].
+    #[track_caller]
+    pub fn heaviside(&self, values: &Tensor) -> Tensor {
+        expect_ok(self.try_heaviside(values))
+    }
+    /// `aten::heaviside(Tensor self, Tensor values) -> Tensor`
+    pub fn try_heaviside(&self, values: &Tensor) -> Result<Tensor> {
+        ops::heaviside(self, values)
+    }
+    /// `aten::heaviside_(Tensor(a!) self, Tensor values) -> Tensor(a!)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_heaviside_`].
+    #[track_caller]
+    pub fn heaviside_(&self, values: &Tensor) -> &Tensor {
+        expect_ok(self.try_heaviside_(values))
+    }
+    /// `aten::heaviside_(Tensor(a!) self, Tensor values) -> Tensor(a!)`
+    pub fn try_heaviside_(&self, values: &Tensor) -> Result<&Tensor> {
+        ops::heaviside_(self, values)
+    }
+    /// `aten::neg(Tensor self) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_neg`].
+    #[track_caller]
+    pub fn neg(&self) -> Tensor {
+        expect_ok(self.try_neg())
+    }
+    /// `aten::neg(Tensor self) -> Tensor`
+    pub fn try_neg(&self) -> Result<Tensor> {
+        ops::neg(self)
+    }
+    /// `aten::neg_(Tensor(a!) self) -> Tensor(a!)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_neg_`].
+    #[track_caller]
+    pub fn neg_(&self) -> &Tensor {
+        expect_ok(self.try_neg_())
+    }
+    /// `aten::neg_(Tensor(a!) self) -> Tensor(a!)`
+    pub fn try_neg_(&self) -> Result<&Tensor> {
+        ops::neg_(self)
+    }
+    /// `aten::abs(Tensor self) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_abs`].
+    #[track_caller]
+    pub fn abs(&self) -> Tensor {
+        expect_ok(self.try_abs())
+    }
+    /// `aten::abs(Tensor self) -> Tensor`
+    pub fn try_abs(&self) -> Result<Tensor> {
+        ops::abs(self)
+    }
+    /// `aten::abs_(Tensor(a!) self) -> Tensor(a!)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_abs_`].
+    #[track_caller]
+    pub fn abs_(&self) -> &Tensor {
+        expect_ok(self.try_abs_())
+    }
+    /// `aten::abs_(Tensor(a!) self) -> Tensor(a!)`
+    pub fn try_abs_(&self) -> Result<&Tensor> {
+        ops::abs_(self)
+    }
+    /// `aten::floor(Tensor self) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_floor`].
+    #[track_caller]
+    pub fn floor(&self) -> Tensor {
+        expect_ok(self.try_floor())
+    }
+    /// `aten::floor(Tensor self) -> Tensor`
+    pub fn try_floor(&self) -> Result<Tensor> {
+        ops::floor(self)
+    }
+    /// `aten::floor_(Tensor(a!) self) -> Tensor(a!)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_floor_`].
+    #[track_caller]
+    pub fn floor_(&self) -> &Tensor {
+        expect_ok(self.try_floor_())
+    }
+    /// `aten::floor_(Tensor(a!) self) -> Tensor(a!)`
+    pub fn try_floor_(&self) -> Result<&Tensor> {
+        ops::floor_(self)
+    }
+    /// `aten::ceil(Tensor self) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_ceil`].
+    #[track_caller]
+    pub fn ceil(&self) -> Tensor {
+        expect_ok(self.try_ceil())
+    }
+    /// `aten::ceil(Tensor self) -> Tensor`
+    pub fn try_ceil(&self) -> Result<Tensor> {
+        ops::ceil(self)
+    }
+    /// `aten::ceil_(Tensor(a!) self) -> Tensor(a!)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_ceil_`].
+    #[track_caller]
+    pub fn ceil_(&self) -> &Tensor {
+        expect_ok(self.try_ceil_())
+    }
+    /// `aten::ceil_(Tensor(a!) self) -> Tensor(a!)`
+    pub fn try_ceil_(&self) -> Result<&Tensor> {
+        ops::ceil_(self)
+    }
+    /// `aten::round(Tensor self) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_round`].
+    #[track_caller]
+    pub fn round(&self) -> Tensor {
+        expect_ok(self.try_round())
+    }
+    /// `aten::round(Tensor self) -> Tensor`
+    pub fn try_round(&self) -> Result<Tensor> {
+        ops::round(self)
+    }
+    /// `aten::round_(Tensor(a!) self) -> Tensor(a!)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_round_`].
+    #[track_caller]
+    pub fn round_(&self) -> &Tensor {
+        expect_ok(self.try_round_())
+    }
+    /// `aten::round_(Tensor(a!) self) -> Tensor(a!)`
+    pub fn try_round_(&self) -> Result<&Tensor> {
+        ops::round_(self)
+    }
+    /// `aten::trunc(Tensor self) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_trunc`].
+    #[track_caller]
+    pub fn trunc(&self) -> Tensor {
+        expect_ok(self.try_trunc())
+    }
+    /// `aten::trunc(Tensor self) -> Tensor`
+    pub fn try_trunc(&self) -> Result<Tensor> {
+        ops::trunc(self)
+    }
+    /// `aten::trunc_(Tensor(a!) self) -> Tensor(a!)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_trunc_`].
+    #[track_caller]
+    pub fn trunc_(&self) -> &Tensor {
+        expect_ok(self.try_trunc_())
+    }
+    /// `aten::trunc_(Tensor(a!) self) -> Tensor(a!)`
+    pub fn try_trunc_(&self) -> Result<&Tensor> {
+        ops::trunc_(self)
+    }
+    /// `aten::round.decimals(Tensor self, *, int decimals) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_round_decimals`].
+    #[track_caller]
+    pub fn round_decimals(&self, decimals: i64) -> Tensor {
+        expect_ok(self.try_round_decimals(decimals))
+    }
+    /// `aten::round.decimals(Tensor self, *, int decimals) -> Tensor`
+    pub fn try_round_decimals(&self, decimals: i64) -> Result<Tensor> {
+        ops::round_decimals(self, decimals)
+    }
+    /// `aten::round_.decimals(Tensor(a!) self, *, int decimals) -> Tensor(a!)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_round_decimals_`].
+    #[track_caller]
+    pub fn round_decimals_(&self, decimals: i64) -> &Tensor {
+        expect_ok(self.try_round_decimals_(decimals))
+    }
+    /// `aten::round_.decimals(Tensor(a!) self, *, int decimals) -> Tensor(a!)`
+    pub fn try_round_decimals_(&self, decimals: i64) -> Result<&Tensor> {
+        ops::round_decimals_(self, decimals)
+    }
+    /// `aten::sgn(Tensor self) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_sgn`].
+    #[track_caller]
+    pub fn sgn(&self) -> Tensor {
+        expect_ok(self.try_sgn())
+    }
+    /// `aten::sgn(Tensor self) -> Tensor`
+    pub fn try_sgn(&self) -> Result<Tensor> {
+        ops::sgn(self)
+    }
+    /// `aten::sgn_(Tensor(a!) self) -> Tensor(a!)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_sgn_`].
+    #[track_caller]
+    pub fn sgn_(&self) -> &Tensor {
+        expect_ok(self.try_sgn_())
+    }
+    /// `aten::sgn_(Tensor(a!) self) -> Tensor(a!)`
+    pub fn try_sgn_(&self) -> Result<&Tensor> {
+        ops::sgn_(self)
+    }
+    /// `aten::sign(Tensor self) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_sign`].
+    #[track_caller]
+    pub fn sign(&self) -> Tensor {
+        expect_ok(self.try_sign())
+    }
+    /// `aten::sign(Tensor self) -> Tensor`
+    pub fn try_sign(&self) -> Result<Tensor> {
+        ops::sign(self)
+    }
+    /// `aten::sign_(Tensor(a!) self) -> Tensor(a!)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_sign_`].
+    #[track_caller]
+    pub fn sign_(&self) -> &Tensor {
+        expect_ok(self.try_sign_())
+    }
+    /// `aten::sign_(Tensor(a!) self) -> Tensor(a!)`
+    pub fn try_sign_(&self) -> Result<&Tensor> {
+        ops::sign_(self)
+    }
+    /// `aten::frac(Tensor self) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_frac`].
+    #[track_caller]
+    pub fn frac(&self) -> Tensor {
+        expect_ok(self.try_frac())
+    }
+    /// `aten::frac(Tensor self) -> Tensor`
+    pub fn try_frac(&self) -> Result<Tensor> {
+        ops::frac(self)
+    }
+    /// `aten::frac_(Tensor(a!) self) -> Tensor(a!)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_frac_`].
+    #[track_caller]
+    pub fn frac_(&self) -> &Tensor {
+        expect_ok(self.try_frac_())
+    }
+    /// `aten::frac_(Tensor(a!) self) -> Tensor(a!)`
+    pub fn try_frac_(&self) -> Result<&Tensor> {
+        ops::frac_(self)
+    }
+    /// `aten::reciprocal(Tensor self) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_reciprocal`].
+    #[track_caller]
+    pub fn reciprocal(&self) -> Tensor {
+        expect_ok(self.try_reciprocal())
+    }
+    /// `aten::reciprocal(Tensor self) -> Tensor`
+    pub fn try_reciprocal(&self) -> Result<Tensor> {
+        ops::reciprocal(self)
+    }
+    /// `aten::reciprocal_(Tensor(a!) self) -> Tensor(a!)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_reciprocal_`].
+    #[track_caller]
+    pub fn reciprocal_(&self) -> &Tensor {
+        expect_ok(self.try_reciprocal_())
+    }
+    /// `aten::reciprocal_(Tensor(a!) self) -> Tensor(a!)`
+    pub fn try_reciprocal_(&self) -> Result<&Tensor> {
+        ops::reciprocal_(self)
+    }
+    /// `aten::sqrt(Tensor self) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_sqrt`].
+    #[track_caller]
+    pub fn sqrt(&self) -> Tensor {
+        expect_ok(self.try_sqrt())
+    }
+    /// `aten::sqrt(Tensor self) -> Tensor`
+    pub fn try_sqrt(&self) -> Result<Tensor> {
+        ops::sqrt(self)
+    }
+    /// `aten::sqrt_(Tensor(a!) self) -> Tensor(a!)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_sqrt_`].
+    #[track_caller]
+    pub fn sqrt_(&self) -> &Tensor {
+        expect_ok(self.try_sqrt_())
+    }
+    /// `aten::sqrt_(Tensor(a!) self) -> Tensor(a!)`
+    pub fn try_sqrt_(&self) -> Result<&Tensor> {
+        ops::sqrt_(self)
+    }
+    /// `aten::rsqrt(Tensor self) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_rsqrt`].
+    #[track_caller]
+    pub fn rsqrt(&self) -> Tensor {
+        expect_ok(self.try_rsqrt())
+    }
+    /// `aten::rsqrt(Tensor self) -> Tensor`
+    pub fn try_rsqrt(&self) -> Result<Tensor> {
+        ops::rsqrt(self)
+    }
+    /// `aten::rsqrt_(Tensor(a!) self) -> Tensor(a!)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_rsqrt_`].
+    #[track_caller]
+    pub fn rsqrt_(&self) -> &Tensor {
+        expect_ok(self.try_rsqrt_())
+    }
+    /// `aten::rsqrt_(Tensor(a!) self) -> Tensor(a!)`
+    pub fn try_rsqrt_(&self) -> Result<&Tensor> {
+        ops::rsqrt_(self)
+    }
     /// `aten::exp(Tensor self) -> Tensor`
     ///
     /// # Panics
@@ -408,6 +1280,54 @@ impl Tensor {
     pub fn try_exp_(&self) -> Result<&Tensor> {
         ops::exp_(self)
     }
+    /// `aten::exp2(Tensor self) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_exp2`].
+    #[track_caller]
+    pub fn exp2(&self) -> Tensor {
+        expect_ok(self.try_exp2())
+    }
+    /// `aten::exp2(Tensor self) -> Tensor`
+    pub fn try_exp2(&self) -> Result<Tensor> {
+        ops::exp2(self)
+    }
+    /// `aten::exp2_(Tensor(a!) self) -> Tensor(a!)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_exp2_`].
+    #[track_caller]
+    pub fn exp2_(&self) -> &Tensor {
+        expect_ok(self.try_exp2_())
+    }
+    /// `aten::exp2_(Tensor(a!) self) -> Tensor(a!)`
+    pub fn try_exp2_(&self) -> Result<&Tensor> {
+        ops::exp2_(self)
+    }
+    /// `aten::expm1(Tensor self) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_expm1`].
+    #[track_caller]
+    pub fn expm1(&self) -> Tensor {
+        expect_ok(self.try_expm1())
+    }
+    /// `aten::expm1(Tensor self) -> Tensor`
+    pub fn try_expm1(&self) -> Result<Tensor> {
+        ops::expm1(self)
+    }
+    /// `aten::expm1_(Tensor(a!) self) -> Tensor(a!)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_expm1_`].
+    #[track_caller]
+    pub fn expm1_(&self) -> &Tensor {
+        expect_ok(self.try_expm1_())
+    }
+    /// `aten::expm1_(Tensor(a!) self) -> Tensor(a!)`
+    pub fn try_expm1_(&self) -> Result<&Tensor> {
+        ops::expm1_(self)
+    }
     /// `aten::log(Tensor self) -> Tensor`
     ///
     /// # Panics
@@ -431,6 +1351,78 @@ impl Tensor {
     /// `aten::log_(Tensor(a!) self) -> Tensor(a!)`
     pub fn try_log_(&self) -> Result<&Tensor> {
         ops::log_(self)
+    }
+    /// `aten::log2(Tensor self) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_log2`].
+    #[track_caller]
+    pub fn log2(&self) -> Tensor {
+        expect_ok(self.try_log2())
+    }
+    /// `aten::log2(Tensor self) -> Tensor`
+    pub fn try_log2(&self) -> Result<Tensor> {
+        ops::log2(self)
+    }
+    /// `aten::log2_(Tensor(a!) self) -> Tensor(a!)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_log2_`].
+    #[track_caller]
+    pub fn log2_(&self) -> &Tensor {
+        expect_ok(self.try_log2_())
+    }
+    /// `aten::log2_(Tensor(a!) self) -> Tensor(a!)`
+    pub fn try_log2_(&self) -> Result<&Tensor> {
+        ops::log2_(self)
+    }
+    /// `aten::log10(Tensor self) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_log10`].
+    #[track_caller]
+    pub fn log10(&self) -> Tensor {
+        expect_ok(self.try_log10())
+    }
+    /// `aten::log10(Tensor self) -> Tensor`
+    pub fn try_log10(&self) -> Result<Tensor> {
+        ops::log10(self)
+    }
+    /// `aten::log10_(Tensor(a!) self) -> Tensor(a!)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_log10_`].
+    #[track_caller]
+    pub fn log10_(&self) -> &Tensor {
+        expect_ok(self.try_log10_())
+    }
+    /// `aten::log10_(Tensor(a!) self) -> Tensor(a!)`
+    pub fn try_log10_(&self) -> Result<&Tensor> {
+        ops::log10_(self)
+    }
+    /// `aten::log1p(Tensor self) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_log1p`].
+    #[track_caller]
+    pub fn log1p(&self) -> Tensor {
+        expect_ok(self.try_log1p())
+    }
+    /// `aten::log1p(Tensor self) -> Tensor`
+    pub fn try_log1p(&self) -> Result<Tensor> {
+        ops::log1p(self)
+    }
+    /// `aten::log1p_(Tensor(a!) self) -> Tensor(a!)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_log1p_`].
+    #[track_caller]
+    pub fn log1p_(&self) -> &Tensor {
+        expect_ok(self.try_log1p_())
+    }
+    /// `aten::log1p_(Tensor(a!) self) -> Tensor(a!)`
+    pub fn try_log1p_(&self) -> Result<&Tensor> {
+        ops::log1p_(self)
     }
     /// `aten::sin(Tensor self) -> Tensor`
     ///
@@ -480,6 +1472,150 @@ impl Tensor {
     pub fn try_cos_(&self) -> Result<&Tensor> {
         ops::cos_(self)
     }
+    /// `aten::tan(Tensor self) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_tan`].
+    #[track_caller]
+    pub fn tan(&self) -> Tensor {
+        expect_ok(self.try_tan())
+    }
+    /// `aten::tan(Tensor self) -> Tensor`
+    pub fn try_tan(&self) -> Result<Tensor> {
+        ops::tan(self)
+    }
+    /// `aten::tan_(Tensor(a!) self) -> Tensor(a!)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_tan_`].
+    #[track_caller]
+    pub fn tan_(&self) -> &Tensor {
+        expect_ok(self.try_tan_())
+    }
+    /// `aten::tan_(Tensor(a!) self) -> Tensor(a!)`
+    pub fn try_tan_(&self) -> Result<&Tensor> {
+        ops::tan_(self)
+    }
+    /// `aten::asin(Tensor self) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_asin`].
+    #[track_caller]
+    pub fn asin(&self) -> Tensor {
+        expect_ok(self.try_asin())
+    }
+    /// `aten::asin(Tensor self) -> Tensor`
+    pub fn try_asin(&self) -> Result<Tensor> {
+        ops::asin(self)
+    }
+    /// `aten::asin_(Tensor(a!) self) -> Tensor(a!)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_asin_`].
+    #[track_caller]
+    pub fn asin_(&self) -> &Tensor {
+        expect_ok(self.try_asin_())
+    }
+    /// `aten::asin_(Tensor(a!) self) -> Tensor(a!)`
+    pub fn try_asin_(&self) -> Result<&Tensor> {
+        ops::asin_(self)
+    }
+    /// `aten::acos(Tensor self) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_acos`].
+    #[track_caller]
+    pub fn acos(&self) -> Tensor {
+        expect_ok(self.try_acos())
+    }
+    /// `aten::acos(Tensor self) -> Tensor`
+    pub fn try_acos(&self) -> Result<Tensor> {
+        ops::acos(self)
+    }
+    /// `aten::acos_(Tensor(a!) self) -> Tensor(a!)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_acos_`].
+    #[track_caller]
+    pub fn acos_(&self) -> &Tensor {
+        expect_ok(self.try_acos_())
+    }
+    /// `aten::acos_(Tensor(a!) self) -> Tensor(a!)`
+    pub fn try_acos_(&self) -> Result<&Tensor> {
+        ops::acos_(self)
+    }
+    /// `aten::atan(Tensor self) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_atan`].
+    #[track_caller]
+    pub fn atan(&self) -> Tensor {
+        expect_ok(self.try_atan())
+    }
+    /// `aten::atan(Tensor self) -> Tensor`
+    pub fn try_atan(&self) -> Result<Tensor> {
+        ops::atan(self)
+    }
+    /// `aten::atan_(Tensor(a!) self) -> Tensor(a!)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_atan_`].
+    #[track_caller]
+    pub fn atan_(&self) -> &Tensor {
+        expect_ok(self.try_atan_())
+    }
+    /// `aten::atan_(Tensor(a!) self) -> Tensor(a!)`
+    pub fn try_atan_(&self) -> Result<&Tensor> {
+        ops::atan_(self)
+    }
+    /// `aten::sinh(Tensor self) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_sinh`].
+    #[track_caller]
+    pub fn sinh(&self) -> Tensor {
+        expect_ok(self.try_sinh())
+    }
+    /// `aten::sinh(Tensor self) -> Tensor`
+    pub fn try_sinh(&self) -> Result<Tensor> {
+        ops::sinh(self)
+    }
+    /// `aten::sinh_(Tensor(a!) self) -> Tensor(a!)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_sinh_`].
+    #[track_caller]
+    pub fn sinh_(&self) -> &Tensor {
+        expect_ok(self.try_sinh_())
+    }
+    /// `aten::sinh_(Tensor(a!) self) -> Tensor(a!)`
+    pub fn try_sinh_(&self) -> Result<&Tensor> {
+        ops::sinh_(self)
+    }
+    /// `aten::cosh(Tensor self) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_cosh`].
+    #[track_caller]
+    pub fn cosh(&self) -> Tensor {
+        expect_ok(self.try_cosh())
+    }
+    /// `aten::cosh(Tensor self) -> Tensor`
+    pub fn try_cosh(&self) -> Result<Tensor> {
+        ops::cosh(self)
+    }
+    /// `aten::cosh_(Tensor(a!) self) -> Tensor(a!)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_cosh_`].
+    #[track_caller]
+    pub fn cosh_(&self) -> &Tensor {
+        expect_ok(self.try_cosh_())
+    }
+    /// `aten::cosh_(Tensor(a!) self) -> Tensor(a!)`
+    pub fn try_cosh_(&self) -> Result<&Tensor> {
+        ops::cosh_(self)
+    }
     /// `aten::tanh(Tensor self) -> Tensor`
     ///
     /// # Panics
@@ -504,29 +1640,1457 @@ impl Tensor {
     pub fn try_tanh_(&self) -> Result<&Tensor> {
         ops::tanh_(self)
     }
-    /// `aten::sqrt(Tensor self) -> Tensor`
+    /// `aten::asinh(Tensor self) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_sqrt`].
+    /// With the error of [`Tensor::try_asinh`].
     #[track_caller]
-    pub fn sqrt(&self) -> Tensor {
-        expect_ok(self.try_sqrt())
+    pub fn asinh(&self) -> Tensor {
+        expect_ok(self.try_asinh())
     }
-    /// `aten::sqrt(Tensor self) -> Tensor`
-    pub fn try_sqrt(&self) -> Result<Tensor> {
-        ops::sqrt(self)
+    /// `aten::asinh(Tensor self) -> Tensor`
+    pub fn try_asinh(&self) -> Result<Tensor> {
+        ops::asinh(self)
     }
-    /// `aten::sqrt_(Tensor(a!) self) -> Tensor(a!)`
+    /// `aten::asinh_(Tensor(a!) self) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_sqrt_`].
+    /// With the error of [`Tensor::try_asinh_`].
     #[track_caller]
-    pub fn sqrt_(&self) -> &Tensor {
-        expect_ok(self.try_sqrt_())
+    pub fn asinh_(&self) -> &Tensor {
+        expect_ok(self.try_asinh_())
     }
-    /// `aten::sqrt_(Tensor(a!) self) -> Tensor(a!)`
-    pub fn try_sqrt_(&self) -> Result<&Tensor> {
-        ops::sqrt_(self)
+    /// `aten::asinh_(Tensor(a!) self) -> Tensor(a!)`
+    pub fn try_asinh_(&self) -> Result<&Tensor> {
+        ops::asinh_(self)
+    }
+    /// `aten::acosh(Tensor self) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_acosh`].
+    #[track_caller]
+    pub fn acosh(&self) -> Tensor {
+        expect_ok(self.try_acosh())
+    }
+    /// `aten::acosh(Tensor self) -> Tensor`
+    pub fn try_acosh(&self) -> Result<Tensor> {
+        ops::acosh(self)
+    }
+    /// `aten::acosh_(Tensor(a!) self) -> Tensor(a!)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_acosh_`].
+    #[track_caller]
+    pub fn acosh_(&self) -> &Tensor {
+        expect_ok(self.try_acosh_())
+    }
+    /// `aten::acosh_(Tensor(a!) self) -> Tensor(a!)`
+    pub fn try_acosh_(&self) -> Result<&Tensor> {
+        ops::acosh_(self)
+    }
+    /// `aten::atanh(Tensor self) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_atanh`].
+    #[track_caller]
+    pub fn atanh(&self) -> Tensor {
+        expect_ok(self.try_atanh())
+    }
+    /// `aten::atanh(Tensor self) -> Tensor`
+    pub fn try_atanh(&self) -> Result<Tensor> {
+        ops::atanh(self)
+    }
+    /// `aten::atanh_(Tensor(a!) self) -> Tensor(a!)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_atanh_`].
+    #[track_caller]
+    pub fn atanh_(&self) -> &Tensor {
+        expect_ok(self.try_atanh_())
+    }
+    /// `aten::atanh_(Tensor(a!) self) -> Tensor(a!)`
+    pub fn try_atanh_(&self) -> Result<&Tensor> {
+        ops::atanh_(self)
+    }
+    /// `aten::sigmoid(Tensor self) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_sigmoid`].
+    #[track_caller]
+    pub fn sigmoid(&self) -> Tensor {
+        expect_ok(self.try_sigmoid())
+    }
+    /// `aten::sigmoid(Tensor self) -> Tensor`
+    pub fn try_sigmoid(&self) -> Result<Tensor> {
+        ops::sigmoid(self)
+    }
+    /// `aten::sigmoid_(Tensor(a!) self) -> Tensor(a!)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_sigmoid_`].
+    #[track_caller]
+    pub fn sigmoid_(&self) -> &Tensor {
+        expect_ok(self.try_sigmoid_())
+    }
+    /// `aten::sigmoid_(Tensor(a!) self) -> Tensor(a!)`
+    pub fn try_sigmoid_(&self) -> Result<&Tensor> {
+        ops::sigmoid_(self)
+    }
+    /// `aten::erf(Tensor self) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_erf`].
+    #[track_caller]
+    pub fn erf(&self) -> Tensor {
+        expect_ok(self.try_erf())
+    }
+    /// `aten::erf(Tensor self) -> Tensor`
+    pub fn try_erf(&self) -> Result<Tensor> {
+        ops::erf(self)
+    }
+    /// `aten::erf_(Tensor(a!) self) -> Tensor(a!)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_erf_`].
+    #[track_caller]
+    pub fn erf_(&self) -> &Tensor {
+        expect_ok(self.try_erf_())
+    }
+    /// `aten::erf_(Tensor(a!) self) -> Tensor(a!)`
+    pub fn try_erf_(&self) -> Result<&Tensor> {
+        ops::erf_(self)
+    }
+    /// `aten::erfc(Tensor self) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_erfc`].
+    #[track_caller]
+    pub fn erfc(&self) -> Tensor {
+        expect_ok(self.try_erfc())
+    }
+    /// `aten::erfc(Tensor self) -> Tensor`
+    pub fn try_erfc(&self) -> Result<Tensor> {
+        ops::erfc(self)
+    }
+    /// `aten::erfc_(Tensor(a!) self) -> Tensor(a!)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_erfc_`].
+    #[track_caller]
+    pub fn erfc_(&self) -> &Tensor {
+        expect_ok(self.try_erfc_())
+    }
+    /// `aten::erfc_(Tensor(a!) self) -> Tensor(a!)`
+    pub fn try_erfc_(&self) -> Result<&Tensor> {
+        ops::erfc_(self)
+    }
+    /// `aten::erfinv(Tensor self) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_erfinv`].
+    #[track_caller]
+    pub fn erfinv(&self) -> Tensor {
+        expect_ok(self.try_erfinv())
+    }
+    /// `aten::erfinv(Tensor self) -> Tensor`
+    pub fn try_erfinv(&self) -> Result<Tensor> {
+        ops::erfinv(self)
+    }
+    /// `aten::erfinv_(Tensor(a!) self) -> Tensor(a!)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_erfinv_`].
+    #[track_caller]
+    pub fn erfinv_(&self) -> &Tensor {
+        expect_ok(self.try_erfinv_())
+    }
+    /// `aten::erfinv_(Tensor(a!) self) -> Tensor(a!)`
+    pub fn try_erfinv_(&self) -> Result<&Tensor> {
+        ops::erfinv_(self)
+    }
+    /// `aten::lgamma(Tensor self) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_lgamma`].
+    #[track_caller]
+    pub fn lgamma(&self) -> Tensor {
+        expect_ok(self.try_lgamma())
+    }
+    /// `aten::lgamma(Tensor self) -> Tensor`
+    pub fn try_lgamma(&self) -> Result<Tensor> {
+        ops::lgamma(self)
+    }
+    /// `aten::lgamma_(Tensor(a!) self) -> Tensor(a!)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_lgamma_`].
+    #[track_caller]
+    pub fn lgamma_(&self) -> &Tensor {
+        expect_ok(self.try_lgamma_())
+    }
+    /// `aten::lgamma_(Tensor(a!) self) -> Tensor(a!)`
+    pub fn try_lgamma_(&self) -> Result<&Tensor> {
+        ops::lgamma_(self)
+    }
+    /// `aten::digamma(Tensor self) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_digamma`].
+    #[track_caller]
+    pub fn digamma(&self) -> Tensor {
+        expect_ok(self.try_digamma())
+    }
+    /// `aten::digamma(Tensor self) -> Tensor`
+    pub fn try_digamma(&self) -> Result<Tensor> {
+        ops::digamma(self)
+    }
+    /// `aten::digamma_(Tensor(a!) self) -> Tensor(a!)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_digamma_`].
+    #[track_caller]
+    pub fn digamma_(&self) -> &Tensor {
+        expect_ok(self.try_digamma_())
+    }
+    /// `aten::digamma_(Tensor(a!) self) -> Tensor(a!)`
+    pub fn try_digamma_(&self) -> Result<&Tensor> {
+        ops::digamma_(self)
+    }
+    /// `aten::sinc(Tensor self) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_sinc`].
+    #[track_caller]
+    pub fn sinc(&self) -> Tensor {
+        expect_ok(self.try_sinc())
+    }
+    /// `aten::sinc(Tensor self) -> Tensor`
+    pub fn try_sinc(&self) -> Result<Tensor> {
+        ops::sinc(self)
+    }
+    /// `aten::sinc_(Tensor(a!) self) -> Tensor(a!)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_sinc_`].
+    #[track_caller]
+    pub fn sinc_(&self) -> &Tensor {
+        expect_ok(self.try_sinc_())
+    }
+    /// `aten::sinc_(Tensor(a!) self) -> Tensor(a!)`
+    pub fn try_sinc_(&self) -> Result<&Tensor> {
+        ops::sinc_(self)
+    }
+    /// `aten::deg2rad(Tensor self) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_deg2rad`].
+    #[track_caller]
+    pub fn deg2rad(&self) -> Tensor {
+        expect_ok(self.try_deg2rad())
+    }
+    /// `aten::deg2rad(Tensor self) -> Tensor`
+    pub fn try_deg2rad(&self) -> Result<Tensor> {
+        ops::deg2rad(self)
+    }
+    /// `aten::deg2rad_(Tensor(a!) self) -> Tensor(a!)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_deg2rad_`].
+    #[track_caller]
+    pub fn deg2rad_(&self) -> &Tensor {
+        expect_ok(self.try_deg2rad_())
+    }
+    /// `aten::deg2rad_(Tensor(a!) self) -> Tensor(a!)`
+    pub fn try_deg2rad_(&self) -> Result<&Tensor> {
+        ops::deg2rad_(self)
+    }
+    /// `aten::rad2deg(Tensor self) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_rad2deg`].
+    #[track_caller]
+    pub fn rad2deg(&self) -> Tensor {
+        expect_ok(self.try_rad2deg())
+    }
+    /// `aten::rad2deg(Tensor self) -> Tensor`
+    pub fn try_rad2deg(&self) -> Result<Tensor> {
+        ops::rad2deg(self)
+    }
+    /// `aten::rad2deg_(Tensor(a!) self) -> Tensor(a!)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_rad2deg_`].
+    #[track_caller]
+    pub fn rad2deg_(&self) -> &Tensor {
+        expect_ok(self.try_rad2deg_())
+    }
+    /// `aten::rad2deg_(Tensor(a!) self) -> Tensor(a!)`
+    pub fn try_rad2deg_(&self) -> Result<&Tensor> {
+        ops::rad2deg_(self)
+    }
+    /// `aten::logit(Tensor self, float? eps=None) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_logit`].
+    #[track_caller]
+    pub fn logit(&self, eps: Option<f64>) -> Tensor {
+        expect_ok(self.try_logit(eps))
+    }
+    /// `aten::logit(Tensor self, float? eps=None) -> Tensor`
+    pub fn try_logit(&self, eps: Option<f64>) -> Result<Tensor> {
+        ops::logit(self, eps)
+    }
+    /// `aten::logit_(Tensor(a!) self, float? eps=None) -> Tensor(a!)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_logit_`].
+    #[track_caller]
+    pub fn logit_(&self, eps: Option<f64>) -> &Tensor {
+        expect_ok(self.try_logit_(eps))
+    }
+    /// `aten::logit_(Tensor(a!) self, float? eps=None) -> Tensor(a!)`
+    pub fn try_logit_(&self, eps: Option<f64>) -> Result<&Tensor> {
+        ops::logit_(self, eps)
+    }
+    /// `aten::nan_to_num(Tensor self, float? nan=None, float? posinf=None, float? neginf=None) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_nan_to_num`].
+    #[track_caller]
+    pub fn nan_to_num(
+        &self,
+        nan: Option<f64>,
+        posinf: Option<f64>,
+        neginf: Option<f64>,
+    ) -> Tensor {
+        expect_ok(self.try_nan_to_num(nan, posinf, neginf))
+    }
+    /// `aten::nan_to_num(Tensor self, float? nan=None, float? posinf=None, float? neginf=None) -> Tensor`
+    pub fn try_nan_to_num(
+        &self,
+        nan: Option<f64>,
+        posinf: Option<f64>,
+        neginf: Option<f64>,
+    ) -> Result<Tensor> {
+        ops::nan_to_num(self, nan, posinf, neginf)
+    }
+    /// `aten::nan_to_num_(Tensor(a!) self, float? nan=None, float? posinf=None, float? neginf=None) -> Tensor(a!)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_nan_to_num_`].
+    #[track_caller]
+    pub fn nan_to_num_(
+        &self,
+        nan: Option<f64>,
+        posinf: Option<f64>,
+        neginf: Option<f64>,
+    ) -> &Tensor {
+        expect_ok(self.try_nan_to_num_(nan, posinf, neginf))
+    }
+    /// `aten::nan_to_num_(Tensor(a!) self, float? nan=None, float? posinf=None, float? neginf=None) -> Tensor(a!)`
+    pub fn try_nan_to_num_(
+        &self,
+        nan: Option<f64>,
+        posinf: Option<f64>,
+        neginf: Option<f64>,
+    ) -> Result<&Tensor> {
+        ops::nan_to_num_(self, nan, posinf, neginf)
+    }
+    /// `aten::positive(Tensor(a) self) -> Tensor(a)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_positive`].
+    #[track_caller]
+    pub fn positive(&self) -> Tensor {
+        expect_ok(self.try_positive())
+    }
+    /// `aten::positive(Tensor(a) self) -> Tensor(a)`
+    pub fn try_positive(&self) -> Result<Tensor> {
+        ops::positive(self)
+    }
+    /// `aten::fix(Tensor self) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_fix`].
+    #[track_caller]
+    pub fn fix(&self) -> Tensor {
+        expect_ok(self.try_fix())
+    }
+    /// `aten::fix(Tensor self) -> Tensor`
+    pub fn try_fix(&self) -> Result<Tensor> {
+        ops::fix(self)
+    }
+    /// `aten::fix_(Tensor(a!) self) -> Tensor(a!)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_fix_`].
+    #[track_caller]
+    pub fn fix_(&self) -> &Tensor {
+        expect_ok(self.try_fix_())
+    }
+    /// `aten::fix_(Tensor(a!) self) -> Tensor(a!)`
+    pub fn try_fix_(&self) -> Result<&Tensor> {
+        ops::fix_(self)
+    }
+    /// `aten::absolute(Tensor self) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_absolute`].
+    #[track_caller]
+    pub fn absolute(&self) -> Tensor {
+        expect_ok(self.try_absolute())
+    }
+    /// `aten::absolute(Tensor self) -> Tensor`
+    pub fn try_absolute(&self) -> Result<Tensor> {
+        ops::absolute(self)
+    }
+    /// `aten::absolute_(Tensor(a!) self) -> Tensor(a!)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_absolute_`].
+    #[track_caller]
+    pub fn absolute_(&self) -> &Tensor {
+        expect_ok(self.try_absolute_())
+    }
+    /// `aten::absolute_(Tensor(a!) self) -> Tensor(a!)`
+    pub fn try_absolute_(&self) -> Result<&Tensor> {
+        ops::absolute_(self)
+    }
+    /// `aten::isnan(Tensor self) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_isnan`].
+    #[track_caller]
+    pub fn isnan(&self) -> Tensor {
+        expect_ok(self.try_isnan())
+    }
+    /// `aten::isnan(Tensor self) -> Tensor`
+    pub fn try_isnan(&self) -> Result<Tensor> {
+        ops::isnan(self)
+    }
+    /// `aten::isinf(Tensor self) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_isinf`].
+    #[track_caller]
+    pub fn isinf(&self) -> Tensor {
+        expect_ok(self.try_isinf())
+    }
+    /// `aten::isinf(Tensor self) -> Tensor`
+    pub fn try_isinf(&self) -> Result<Tensor> {
+        ops::isinf(self)
+    }
+    /// `aten::isposinf(Tensor self) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_isposinf`].
+    #[track_caller]
+    pub fn isposinf(&self) -> Tensor {
+        expect_ok(self.try_isposinf())
+    }
+    /// `aten::isposinf(Tensor self) -> Tensor`
+    pub fn try_isposinf(&self) -> Result<Tensor> {
+        ops::isposinf(self)
+    }
+    /// `aten::isneginf(Tensor self) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_isneginf`].
+    #[track_caller]
+    pub fn isneginf(&self) -> Tensor {
+        expect_ok(self.try_isneginf())
+    }
+    /// `aten::isneginf(Tensor self) -> Tensor`
+    pub fn try_isneginf(&self) -> Result<Tensor> {
+        ops::isneginf(self)
+    }
+    /// `aten::signbit(Tensor self) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_signbit`].
+    #[track_caller]
+    pub fn signbit(&self) -> Tensor {
+        expect_ok(self.try_signbit())
+    }
+    /// `aten::signbit(Tensor self) -> Tensor`
+    pub fn try_signbit(&self) -> Result<Tensor> {
+        ops::signbit(self)
+    }
+    /// `aten::isfinite(Tensor self) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_isfinite`].
+    #[track_caller]
+    pub fn isfinite(&self) -> Tensor {
+        expect_ok(self.try_isfinite())
+    }
+    /// `aten::isfinite(Tensor self) -> Tensor`
+    pub fn try_isfinite(&self) -> Result<Tensor> {
+        ops::isfinite(self)
+    }
+    /// `aten::logical_not(Tensor self) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_logical_not`].
+    #[track_caller]
+    pub fn logical_not(&self) -> Tensor {
+        expect_ok(self.try_logical_not())
+    }
+    /// `aten::logical_not(Tensor self) -> Tensor`
+    pub fn try_logical_not(&self) -> Result<Tensor> {
+        ops::logical_not(self)
+    }
+    /// `aten::logical_not_(Tensor(a!) self) -> Tensor(a!)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_logical_not_`].
+    #[track_caller]
+    pub fn logical_not_(&self) -> &Tensor {
+        expect_ok(self.try_logical_not_())
+    }
+    /// `aten::logical_not_(Tensor(a!) self) -> Tensor(a!)`
+    pub fn try_logical_not_(&self) -> Result<&Tensor> {
+        ops::logical_not_(self)
+    }
+    /// `aten::eq.Tensor(Tensor self, Tensor other) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_eq`].
+    #[track_caller]
+    pub fn eq(&self, other: &Tensor) -> Tensor {
+        expect_ok(self.try_eq(other))
+    }
+    /// `aten::eq.Tensor(Tensor self, Tensor other) -> Tensor`
+    pub fn try_eq(&self, other: &Tensor) -> Result<Tensor> {
+        ops::eq(self, other)
+    }
+    /// `aten::eq_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_eq_`].
+    #[track_caller]
+    pub fn eq_(&self, other: &Tensor) -> &Tensor {
+        expect_ok(self.try_eq_(other))
+    }
+    /// `aten::eq_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)`
+    pub fn try_eq_(&self, other: &Tensor) -> Result<&Tensor> {
+        ops::eq_(self, other)
+    }
+    /// `aten::eq.Scalar(Tensor self, Scalar other) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_eq_scalar`].
+    #[track_caller]
+    pub fn eq_scalar(&self, other: impl Into<Scalar>) -> Tensor {
+        expect_ok(self.try_eq_scalar(other))
+    }
+    /// `aten::eq.Scalar(Tensor self, Scalar other) -> Tensor`
+    pub fn try_eq_scalar(&self, other: impl Into<Scalar>) -> Result<Tensor> {
+        ops::eq_scalar(self, other.into())
+    }
+    /// `aten::eq_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_eq_scalar_`].
+    #[track_caller]
+    pub fn eq_scalar_(&self, other: impl Into<Scalar>) -> &Tensor {
+        expect_ok(self.try_eq_scalar_(other))
+    }
+    /// `aten::eq_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)`
+    pub fn try_eq_scalar_(&self, other: impl Into<Scalar>) -> Result<&Tensor> {
+        ops::eq_scalar_(self, other.into())
+    }
+    /// `aten::ne.Tensor(Tensor self, Tensor other) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_ne`].
+    #[track_caller]
+    pub fn ne(&self, other: &Tensor) -> Tensor {
+        expect_ok(self.try_ne(other))
+    }
+    /// `aten::ne.Tensor(Tensor self, Tensor other) -> Tensor`
+    pub fn try_ne(&self, other: &Tensor) -> Result<Tensor> {
+        ops::ne(self, other)
+    }
+    /// `aten::ne_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_ne_`].
+    #[track_caller]
+    pub fn ne_(&self, other: &Tensor) -> &Tensor {
+        expect_ok(self.try_ne_(other))
+    }
+    /// `aten::ne_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)`
+    pub fn try_ne_(&self, other: &Tensor) -> Result<&Tensor> {
+        ops::ne_(self, other)
+    }
+    /// `aten::ne.Scalar(Tensor self, Scalar other) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_ne_scalar`].
+    #[track_caller]
+    pub fn ne_scalar(&self, other: impl Into<Scalar>) -> Tensor {
+        expect_ok(self.try_ne_scalar(other))
+    }
+    /// `aten::ne.Scalar(Tensor self, Scalar other) -> Tensor`
+    pub fn try_ne_scalar(&self, other: impl Into<Scalar>) -> Result<Tensor> {
+        ops::ne_scalar(self, other.into())
+    }
+    /// `aten::ne_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_ne_scalar_`].
+    #[track_caller]
+    pub fn ne_scalar_(&self, other: impl Into<Scalar>) -> &Tensor {
+        expect_ok(self.try_ne_scalar_(other))
+    }
+    /// `aten::ne_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)`
+    pub fn try_ne_scalar_(&self, other: impl Into<Scalar>) -> Result<&Tensor> {
+        ops::ne_scalar_(self, other.into())
+    }
+    /// `aten::lt.Tensor(Tensor self, Tensor other) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_lt`].
+    #[track_caller]
+    pub fn lt(&self, other: &Tensor) -> Tensor {
+        expect_ok(self.try_lt(other))
+    }
+    /// `aten::lt.Tensor(Tensor self, Tensor other) -> Tensor`
+    pub fn try_lt(&self, other: &Tensor) -> Result<Tensor> {
+        ops::lt(self, other)
+    }
+    /// `aten::lt_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_lt_`].
+    #[track_caller]
+    pub fn lt_(&self, other: &Tensor) -> &Tensor {
+        expect_ok(self.try_lt_(other))
+    }
+    /// `aten::lt_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)`
+    pub fn try_lt_(&self, other: &Tensor) -> Result<&Tensor> {
+        ops::lt_(self, other)
+    }
+    /// `aten::lt.Scalar(Tensor self, Scalar other) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_lt_scalar`].
+    #[track_caller]
+    pub fn lt_scalar(&self, other: impl Into<Scalar>) -> Tensor {
+        expect_ok(self.try_lt_scalar(other))
+    }
+    /// `aten::lt.Scalar(Tensor self, Scalar other) -> Tensor`
+    pub fn try_lt_scalar(&self, other: impl Into<Scalar>) -> Result<Tensor> {
+        ops::lt_scalar(self, other.into())
+    }
+    /// `aten::lt_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_lt_scalar_`].
+    #[track_caller]
+    pub fn lt_scalar_(&self, other: impl Into<Scalar>) -> &Tensor {
+        expect_ok(self.try_lt_scalar_(other))
+    }
+    /// `aten::lt_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)`
+    pub fn try_lt_scalar_(&self, other: impl Into<Scalar>) -> Result<&Tensor> {
+        ops::lt_scalar_(self, other.into())
+    }
+    /// `aten::le.Tensor(Tensor self, Tensor other) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_le`].
+    #[track_caller]
+    pub fn le(&self, other: &Tensor) -> Tensor {
+        expect_ok(self.try_le(other))
+    }
+    /// `aten::le.Tensor(Tensor self, Tensor other) -> Tensor`
+    pub fn try_le(&self, other: &Tensor) -> Result<Tensor> {
+        ops::le(self, other)
+    }
+    /// `aten::le_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_le_`].
+    #[track_caller]
+    pub fn le_(&self, other: &Tensor) -> &Tensor {
+        expect_ok(self.try_le_(other))
+    }
+    /// `aten::le_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)`
+    pub fn try_le_(&self, other: &Tensor) -> Result<&Tensor> {
+        ops::le_(self, other)
+    }
+    /// `aten::le.Scalar(Tensor self, Scalar other) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_le_scalar`].
+    #[track_caller]
+    pub fn le_scalar(&self, other: impl Into<Scalar>) -> Tensor {
+        expect_ok(self.try_le_scalar(other))
+    }
+    /// `aten::le.Scalar(Tensor self, Scalar other) -> Tensor`
+    pub fn try_le_scalar(&self, other: impl Into<Scalar>) -> Result<Tensor> {
+        ops::le_scalar(self, other.into())
+    }
+    /// `aten::le_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_le_scalar_`].
+    #[track_caller]
+    pub fn le_scalar_(&self, other: impl Into<Scalar>) -> &Tensor {
+        expect_ok(self.try_le_scalar_(other))
+    }
+    /// `aten::le_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)`
+    pub fn try_le_scalar_(&self, other: impl Into<Scalar>) -> Result<&Tensor> {
+        ops::le_scalar_(self, other.into())
+    }
+    /// `aten::gt.Tensor(Tensor self, Tensor other) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_gt`].
+    #[track_caller]
+    pub fn gt(&self, other: &Tensor) -> Tensor {
+        expect_ok(self.try_gt(other))
+    }
+    /// `aten::gt.Tensor(Tensor self, Tensor other) -> Tensor`
+    pub fn try_gt(&self, other: &Tensor) -> Result<Tensor> {
+        ops::gt(self, other)
+    }
+    /// `aten::gt_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_gt_`].
+    #[track_caller]
+    pub fn gt_(&self, other: &Tensor) -> &Tensor {
+        expect_ok(self.try_gt_(other))
+    }
+    /// `aten::gt_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)`
+    pub fn try_gt_(&self, other: &Tensor) -> Result<&Tensor> {
+        ops::gt_(self, other)
+    }
+    /// `aten::gt.Scalar(Tensor self, Scalar other) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_gt_scalar`].
+    #[track_caller]
+    pub fn gt_scalar(&self, other: impl Into<Scalar>) -> Tensor {
+        expect_ok(self.try_gt_scalar(other))
+    }
+    /// `aten::gt.Scalar(Tensor self, Scalar other) -> Tensor`
+    pub fn try_gt_scalar(&self, other: impl Into<Scalar>) -> Result<Tensor> {
+        ops::gt_scalar(self, other.into())
+    }
+    /// `aten::gt_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_gt_scalar_`].
+    #[track_caller]
+    pub fn gt_scalar_(&self, other: impl Into<Scalar>) -> &Tensor {
+        expect_ok(self.try_gt_scalar_(other))
+    }
+    /// `aten::gt_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)`
+    pub fn try_gt_scalar_(&self, other: impl Into<Scalar>) -> Result<&Tensor> {
+        ops::gt_scalar_(self, other.into())
+    }
+    /// `aten::ge.Tensor(Tensor self, Tensor other) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_ge`].
+    #[track_caller]
+    pub fn ge(&self, other: &Tensor) -> Tensor {
+        expect_ok(self.try_ge(other))
+    }
+    /// `aten::ge.Tensor(Tensor self, Tensor other) -> Tensor`
+    pub fn try_ge(&self, other: &Tensor) -> Result<Tensor> {
+        ops::ge(self, other)
+    }
+    /// `aten::ge_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_ge_`].
+    #[track_caller]
+    pub fn ge_(&self, other: &Tensor) -> &Tensor {
+        expect_ok(self.try_ge_(other))
+    }
+    /// `aten::ge_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)`
+    pub fn try_ge_(&self, other: &Tensor) -> Result<&Tensor> {
+        ops::ge_(self, other)
+    }
+    /// `aten::ge.Scalar(Tensor self, Scalar other) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_ge_scalar`].
+    #[track_caller]
+    pub fn ge_scalar(&self, other: impl Into<Scalar>) -> Tensor {
+        expect_ok(self.try_ge_scalar(other))
+    }
+    /// `aten::ge.Scalar(Tensor self, Scalar other) -> Tensor`
+    pub fn try_ge_scalar(&self, other: impl Into<Scalar>) -> Result<Tensor> {
+        ops::ge_scalar(self, other.into())
+    }
+    /// `aten::ge_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_ge_scalar_`].
+    #[track_caller]
+    pub fn ge_scalar_(&self, other: impl Into<Scalar>) -> &Tensor {
+        expect_ok(self.try_ge_scalar_(other))
+    }
+    /// `aten::ge_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)`
+    pub fn try_ge_scalar_(&self, other: impl Into<Scalar>) -> Result<&Tensor> {
+        ops::ge_scalar_(self, other.into())
+    }
+    /// `aten::logical_and(Tensor self, Tensor other) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_logical_and`].
+    #[track_caller]
+    pub fn logical_and(&self, other: &Tensor) -> Tensor {
+        expect_ok(self.try_logical_and(other))
+    }
+    /// `aten::logical_and(Tensor self, Tensor other) -> Tensor`
+    pub fn try_logical_and(&self, other: &Tensor) -> Result<Tensor> {
+        ops::logical_and(self, other)
+    }
+    /// `aten::logical_and_(Tensor(a!) self, Tensor other) -> Tensor(a!)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_logical_and_`].
+    #[track_caller]
+    pub fn logical_and_(&self, other: &Tensor) -> &Tensor {
+        expect_ok(self.try_logical_and_(other))
+    }
+    /// `aten::logical_and_(Tensor(a!) self, Tensor other) -> Tensor(a!)`
+    pub fn try_logical_and_(&self, other: &Tensor) -> Result<&Tensor> {
+        ops::logical_and_(self, other)
+    }
+    /// `aten::logical_or(Tensor self, Tensor other) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_logical_or`].
+    #[track_caller]
+    pub fn logical_or(&self, other: &Tensor) -> Tensor {
+        expect_ok(self.try_logical_or(other))
+    }
+    /// `aten::logical_or(Tensor self, Tensor other) -> Tensor`
+    pub fn try_logical_or(&self, other: &Tensor) -> Result<Tensor> {
+        ops::logical_or(self, other)
+    }
+    /// `aten::logical_or_(Tensor(a!) self, Tensor other) -> Tensor(a!)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_logical_or_`].
+    #[track_caller]
+    pub fn logical_or_(&self, other: &Tensor) -> &Tensor {
+        expect_ok(self.try_logical_or_(other))
+    }
+    /// `aten::logical_or_(Tensor(a!) self, Tensor other) -> Tensor(a!)`
+    pub fn try_logical_or_(&self, other: &Tensor) -> Result<&Tensor> {
+        ops::logical_or_(self, other)
+    }
+    /// `aten::logical_xor(Tensor self, Tensor other) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_logical_xor`].
+    #[track_caller]
+    pub fn logical_xor(&self, other: &Tensor) -> Tensor {
+        expect_ok(self.try_logical_xor(other))
+    }
+    /// `aten::logical_xor(Tensor self, Tensor other) -> Tensor`
+    pub fn try_logical_xor(&self, other: &Tensor) -> Result<Tensor> {
+        ops::logical_xor(self, other)
+    }
+    /// `aten::logical_xor_(Tensor(a!) self, Tensor other) -> Tensor(a!)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_logical_xor_`].
+    #[track_caller]
+    pub fn logical_xor_(&self, other: &Tensor) -> &Tensor {
+        expect_ok(self.try_logical_xor_(other))
+    }
+    /// `aten::logical_xor_(Tensor(a!) self, Tensor other) -> Tensor(a!)`
+    pub fn try_logical_xor_(&self, other: &Tensor) -> Result<&Tensor> {
+        ops::logical_xor_(self, other)
+    }
+    /// `aten::isclose(Tensor self, Tensor other, float rtol=1e-05, float atol=1e-08, bool equal_nan=False) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_isclose`].
+    #[track_caller]
+    pub fn isclose(
+        &self,
+        other: &Tensor,
+        rtol: f64,
+        atol: f64,
+        equal_nan: bool,
+    ) -> Tensor {
+        expect_ok(self.try_isclose(other, rtol, atol, equal_nan))
+    }
+    /// `aten::isclose(Tensor self, Tensor other, float rtol=1e-05, float atol=1e-08, bool equal_nan=False) -> Tensor`
+    pub fn try_isclose(
+        &self,
+        other: &Tensor,
+        rtol: f64,
+        atol: f64,
+        equal_nan: bool,
+    ) -> Result<Tensor> {
+        ops::isclose(self, other, rtol, atol, equal_nan)
+    }
+    /// `aten::allclose(Tensor self, Tensor other, float rtol=1e-05, float atol=1e-08, bool equal_nan=False) -> bool`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_allclose`].
+    #[track_caller]
+    pub fn allclose(
+        &self,
+        other: &Tensor,
+        rtol: f64,
+        atol: f64,
+        equal_nan: bool,
+    ) -> bool {
+        expect_ok(self.try_allclose(other, rtol, atol, equal_nan))
+    }
+    /// `aten::allclose(Tensor self, Tensor other, float rtol=1e-05, float atol=1e-08, bool equal_nan=False) -> bool`
+    pub fn try_allclose(
+        &self,
+        other: &Tensor,
+        rtol: f64,
+        atol: f64,
+        equal_nan: bool,
+    ) -> Result<bool> {
+        ops::allclose(self, other, rtol, atol, equal_nan)
+    }
+    /// `aten::bitwise_not(Tensor self) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_bitwise_not`].
+    #[track_caller]
+    pub fn bitwise_not(&self) -> Tensor {
+        expect_ok(self.try_bitwise_not())
+    }
+    /// `aten::bitwise_not(Tensor self) -> Tensor`
+    pub fn try_bitwise_not(&self) -> Result<Tensor> {
+        ops::bitwise_not(self)
+    }
+    /// `aten::bitwise_not_(Tensor(a!) self) -> Tensor(a!)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_bitwise_not_`].
+    #[track_caller]
+    pub fn bitwise_not_(&self) -> &Tensor {
+        expect_ok(self.try_bitwise_not_())
+    }
+    /// `aten::bitwise_not_(Tensor(a!) self) -> Tensor(a!)`
+    pub fn try_bitwise_not_(&self) -> Result<&Tensor> {
+        ops::bitwise_not_(self)
+    }
+    /// `aten::bitwise_and.Tensor(Tensor self, Tensor other) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_bitwise_and`].
+    #[track_caller]
+    pub fn bitwise_and(&self, other: &Tensor) -> Tensor {
+        expect_ok(self.try_bitwise_and(other))
+    }
+    /// `aten::bitwise_and.Tensor(Tensor self, Tensor other) -> Tensor`
+    pub fn try_bitwise_and(&self, other: &Tensor) -> Result<Tensor> {
+        ops::bitwise_and(self, other)
+    }
+    /// `aten::bitwise_and_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_bitwise_and_`].
+    #[track_caller]
+    pub fn bitwise_and_(&self, other: &Tensor) -> &Tensor {
+        expect_ok(self.try_bitwise_and_(other))
+    }
+    /// `aten::bitwise_and_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)`
+    pub fn try_bitwise_and_(&self, other: &Tensor) -> Result<&Tensor> {
+        ops::bitwise_and_(self, other)
+    }
+    /// `aten::bitwise_and.Scalar(Tensor self, Scalar other) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_bitwise_and_scalar`].
+    #[track_caller]
+    pub fn bitwise_and_scalar(&self, other: impl Into<Scalar>) -> Tensor {
+        expect_ok(self.try_bitwise_and_scalar(other))
+    }
+    /// `aten::bitwise_and.Scalar(Tensor self, Scalar other) -> Tensor`
+    pub fn try_bitwise_and_scalar(&self, other: impl Into<Scalar>) -> Result<Tensor> {
+        ops::bitwise_and_scalar(self, other.into())
+    }
+    /// `aten::bitwise_and_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_bitwise_and_scalar_`].
+    #[track_caller]
+    pub fn bitwise_and_scalar_(&self, other: impl Into<Scalar>) -> &Tensor {
+        expect_ok(self.try_bitwise_and_scalar_(other))
+    }
+    /// `aten::bitwise_and_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)`
+    pub fn try_bitwise_and_scalar_(&self, other: impl Into<Scalar>) -> Result<&Tensor> {
+        ops::bitwise_and_scalar_(self, other.into())
+    }
+    /// `aten::__and__.Tensor(Tensor self, Tensor other) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_and_tensor`].
+    #[track_caller]
+    pub fn and_tensor(&self, other: &Tensor) -> Tensor {
+        expect_ok(self.try_and_tensor(other))
+    }
+    /// `aten::__and__.Tensor(Tensor self, Tensor other) -> Tensor`
+    pub fn try_and_tensor(&self, other: &Tensor) -> Result<Tensor> {
+        ops::and_tensor(self, other)
+    }
+    /// `aten::__and__.Scalar(Tensor self, Scalar other) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_and_scalar`].
+    #[track_caller]
+    pub fn and_scalar(&self, other: impl Into<Scalar>) -> Tensor {
+        expect_ok(self.try_and_scalar(other))
+    }
+    /// `aten::__and__.Scalar(Tensor self, Scalar other) -> Tensor`
+    pub fn try_and_scalar(&self, other: impl Into<Scalar>) -> Result<Tensor> {
+        ops::and_scalar(self, other.into())
+    }
+    /// `aten::bitwise_or.Tensor(Tensor self, Tensor other) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_bitwise_or`].
+    #[track_caller]
+    pub fn bitwise_or(&self, other: &Tensor) -> Tensor {
+        expect_ok(self.try_bitwise_or(other))
+    }
+    /// `aten::bitwise_or.Tensor(Tensor self, Tensor other) -> Tensor`
+    pub fn try_bitwise_or(&self, other: &Tensor) -> Result<Tensor> {
+        ops::bitwise_or(self, other)
+    }
+    /// `aten::bitwise_or_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_bitwise_or_`].
+    #[track_caller]
+    pub fn bitwise_or_(&self, other: &Tensor) -> &Tensor {
+        expect_ok(self.try_bitwise_or_(other))
+    }
+    /// `aten::bitwise_or_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)`
+    pub fn try_bitwise_or_(&self, other: &Tensor) -> Result<&Tensor> {
+        ops::bitwise_or_(self, other)
+    }
+    /// `aten::bitwise_or.Scalar(Tensor self, Scalar other) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_bitwise_or_scalar`].
+    #[track_caller]
+    pub fn bitwise_or_scalar(&self, other: impl Into<Scalar>) -> Tensor {
+        expect_ok(self.try_bitwise_or_scalar(other))
+    }
+    /// `aten::bitwise_or.Scalar(Tensor self, Scalar other) -> Tensor`
+    pub fn try_bitwise_or_scalar(&self, other: impl Into<Scalar>) -> Result<Tensor> {
+        ops::bitwise_or_scalar(self, other.into())
+    }
+    /// `aten::bitwise_or_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_bitwise_or_scalar_`].
+    #[track_caller]
+    pub fn bitwise_or_scalar_(&self, other: impl Into<Scalar>) -> &Tensor {
+        expect_ok(self.try_bitwise_or_scalar_(other))
+    }
+    /// `aten::bitwise_or_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)`
+    pub fn try_bitwise_or_scalar_(&self, other: impl Into<Scalar>) -> Result<&Tensor> {
+        ops::bitwise_or_scalar_(self, other.into())
+    }
+    /// `aten::__or__.Tensor(Tensor self, Tensor other) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_or_tensor`].
+    #[track_caller]
+    pub fn or_tensor(&self, other: &Tensor) -> Tensor {
+        expect_ok(self.try_or_tensor(other))
+    }
+    /// `aten::__or__.Tensor(Tensor self, Tensor other) -> Tensor`
+    pub fn try_or_tensor(&self, other: &Tensor) -> Result<Tensor> {
+        ops::or_tensor(self, other)
+    }
+    /// `aten::__or__.Scalar(Tensor self, Scalar other) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_or_scalar`].
+    #[track_caller]
+    pub fn or_scalar(&self, other: impl Into<Scalar>) -> Tensor {
+        expect_ok(self.try_or_scalar(other))
+    }
+    /// `aten::__or__.Scalar(Tensor self, Scalar other) -> Tensor`
+    pub fn try_or_scalar(&self, other: impl Into<Scalar>) -> Result<Tensor> {
+        ops::or_scalar(self, other.into())
+    }
+    /// `aten::bitwise_xor.Tensor(Tensor self, Tensor other) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_bitwise_xor`].
+    #[track_caller]
+    pub fn bitwise_xor(&self, other: &Tensor) -> Tensor {
+        expect_ok(self.try_bitwise_xor(other))
+    }
+    /// `aten::bitwise_xor.Tensor(Tensor self, Tensor other) -> Tensor`
+    pub fn try_bitwise_xor(&self, other: &Tensor) -> Result<Tensor> {
+        ops::bitwise_xor(self, other)
+    }
+    /// `aten::bitwise_xor_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_bitwise_xor_`].
+    #[track_caller]
+    pub fn bitwise_xor_(&self, other: &Tensor) -> &Tensor {
+        expect_ok(self.try_bitwise_xor_(other))
+    }
+    /// `aten::bitwise_xor_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)`
+    pub fn try_bitwise_xor_(&self, other: &Tensor) -> Result<&Tensor> {
+        ops::bitwise_xor_(self, other)
+    }
+    /// `aten::bitwise_xor.Scalar(Tensor self, Scalar other) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_bitwise_xor_scalar`].
+    #[track_caller]
+    pub fn bitwise_xor_scalar(&self, other: impl Into<Scalar>) -> Tensor {
+        expect_ok(self.try_bitwise_xor_scalar(other))
+    }
+    /// `aten::bitwise_xor.Scalar(Tensor self, Scalar other) -> Tensor`
+    pub fn try_bitwise_xor_scalar(&self, other: impl Into<Scalar>) -> Result<Tensor> {
+        ops::bitwise_xor_scalar(self, other.into())
+    }
+    /// `aten::bitwise_xor_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_bitwise_xor_scalar_`].
+    #[track_caller]
+    pub fn bitwise_xor_scalar_(&self, other: impl Into<Scalar>) -> &Tensor {
+        expect_ok(self.try_bitwise_xor_scalar_(other))
+    }
+    /// `aten::bitwise_xor_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)`
+    pub fn try_bitwise_xor_scalar_(&self, other: impl Into<Scalar>) -> Result<&Tensor> {
+        ops::bitwise_xor_scalar_(self, other.into())
+    }
+    /// `aten::__xor__.Tensor(Tensor self, Tensor other) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_xor_tensor`].
+    #[track_caller]
+    pub fn xor_tensor(&self, other: &Tensor) -> Tensor {
+        expect_ok(self.try_xor_tensor(other))
+    }
+    /// `aten::__xor__.Tensor(Tensor self, Tensor other) -> Tensor`
+    pub fn try_xor_tensor(&self, other: &Tensor) -> Result<Tensor> {
+        ops::xor_tensor(self, other)
+    }
+    /// `aten::__xor__.Scalar(Tensor self, Scalar other) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_xor_scalar`].
+    #[track_caller]
+    pub fn xor_scalar(&self, other: impl Into<Scalar>) -> Tensor {
+        expect_ok(self.try_xor_scalar(other))
+    }
+    /// `aten::__xor__.Scalar(Tensor self, Scalar other) -> Tensor`
+    pub fn try_xor_scalar(&self, other: impl Into<Scalar>) -> Result<Tensor> {
+        ops::xor_scalar(self, other.into())
+    }
+    /// `aten::bitwise_left_shift.Tensor(Tensor self, Tensor other) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_bitwise_left_shift`].
+    #[track_caller]
+    pub fn bitwise_left_shift(&self, other: &Tensor) -> Tensor {
+        expect_ok(self.try_bitwise_left_shift(other))
+    }
+    /// `aten::bitwise_left_shift.Tensor(Tensor self, Tensor other) -> Tensor`
+    pub fn try_bitwise_left_shift(&self, other: &Tensor) -> Result<Tensor> {
+        ops::bitwise_left_shift(self, other)
+    }
+    /// `aten::bitwise_left_shift_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_bitwise_left_shift_`].
+    #[track_caller]
+    pub fn bitwise_left_shift_(&self, other: &Tensor) -> &Tensor {
+        expect_ok(self.try_bitwise_left_shift_(other))
+    }
+    /// `aten::bitwise_left_shift_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)`
+    pub fn try_bitwise_left_shift_(&self, other: &Tensor) -> Result<&Tensor> {
+        ops::bitwise_left_shift_(self, other)
+    }
+    /// `aten::bitwise_left_shift.Tensor_Scalar(Tensor self, Scalar other) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_bitwise_left_shift_scalar`].
+    #[track_caller]
+    pub fn bitwise_left_shift_scalar(&self, other: impl Into<Scalar>) -> Tensor {
+        expect_ok(self.try_bitwise_left_shift_scalar(other))
+    }
+    /// `aten::bitwise_left_shift.Tensor_Scalar(Tensor self, Scalar other) -> Tensor`
+    pub fn try_bitwise_left_shift_scalar(
+        &self,
+        other: impl Into<Scalar>,
+    ) -> Result<Tensor> {
+        ops::bitwise_left_shift_scalar(self, other.into())
+    }
+    /// `aten::bitwise_left_shift_.Tensor_Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_bitwise_left_shift_scalar_`].
+    #[track_caller]
+    pub fn bitwise_left_shift_scalar_(&self, other: impl Into<Scalar>) -> &Tensor {
+        expect_ok(self.try_bitwise_left_shift_scalar_(other))
+    }
+    /// `aten::bitwise_left_shift_.Tensor_Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)`
+    pub fn try_bitwise_left_shift_scalar_(
+        &self,
+        other: impl Into<Scalar>,
+    ) -> Result<&Tensor> {
+        ops::bitwise_left_shift_scalar_(self, other.into())
+    }
+    /// `aten::bitwise_right_shift.Tensor(Tensor self, Tensor other) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_bitwise_right_shift`].
+    #[track_caller]
+    pub fn bitwise_right_shift(&self, other: &Tensor) -> Tensor {
+        expect_ok(self.try_bitwise_right_shift(other))
+    }
+    /// `aten::bitwise_right_shift.Tensor(Tensor self, Tensor other) -> Tensor`
+    pub fn try_bitwise_right_shift(&self, other: &Tensor) -> Result<Tensor> {
+        ops::bitwise_right_shift(self, other)
+    }
+    /// `aten::bitwise_right_shift_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_bitwise_right_shift_`].
+    #[track_caller]
+    pub fn bitwise_right_shift_(&self, other: &Tensor) -> &Tensor {
+        expect_ok(self.try_bitwise_right_shift_(other))
+    }
+    /// `aten::bitwise_right_shift_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)`
+    pub fn try_bitwise_right_shift_(&self, other: &Tensor) -> Result<&Tensor> {
+        ops::bitwise_right_shift_(self, other)
+    }
+    /// `aten::bitwise_right_shift.Tensor_Scalar(Tensor self, Scalar other) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_bitwise_right_shift_scalar`].
+    #[track_caller]
+    pub fn bitwise_right_shift_scalar(&self, other: impl Into<Scalar>) -> Tensor {
+        expect_ok(self.try_bitwise_right_shift_scalar(other))
+    }
+    /// `aten::bitwise_right_shift.Tensor_Scalar(Tensor self, Scalar other) -> Tensor`
+    pub fn try_bitwise_right_shift_scalar(
+        &self,
+        other: impl Into<Scalar>,
+    ) -> Result<Tensor> {
+        ops::bitwise_right_shift_scalar(self, other.into())
+    }
+    /// `aten::bitwise_right_shift_.Tensor_Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_bitwise_right_shift_scalar_`].
+    #[track_caller]
+    pub fn bitwise_right_shift_scalar_(&self, other: impl Into<Scalar>) -> &Tensor {
+        expect_ok(self.try_bitwise_right_shift_scalar_(other))
+    }
+    /// `aten::bitwise_right_shift_.Tensor_Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)`
+    pub fn try_bitwise_right_shift_scalar_(
+        &self,
+        other: impl Into<Scalar>,
+    ) -> Result<&Tensor> {
+        ops::bitwise_right_shift_scalar_(self, other.into())
+    }
+    /// `aten::clamp(Tensor self, Scalar? min=None, Scalar? max=None) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_clamp`].
+    #[track_caller]
+    pub fn clamp(&self, min: Option<Scalar>, max: Option<Scalar>) -> Tensor {
+        expect_ok(self.try_clamp(min, max))
+    }
+    /// `aten::clamp(Tensor self, Scalar? min=None, Scalar? max=None) -> Tensor`
+    pub fn try_clamp(&self, min: Option<Scalar>, max: Option<Scalar>) -> Result<Tensor> {
+        ops::clamp(self, min, max)
+    }
+    /// `aten::clamp_(Tensor(a!) self, Scalar? min=None, Scalar? max=None) -> Tensor(a!)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_clamp_`].
+    #[track_caller]
+    pub fn clamp_(&self, min: Option<Scalar>, max: Option<Scalar>) -> &Tensor {
+        expect_ok(self.try_clamp_(min, max))
+    }
+    /// `aten::clamp_(Tensor(a!) self, Scalar? min=None, Scalar? max=None) -> Tensor(a!)`
+    pub fn try_clamp_(
+        &self,
+        min: Option<Scalar>,
+        max: Option<Scalar>,
+    ) -> Result<&Tensor> {
+        ops::clamp_(self, min, max)
+    }
+    /// `aten::clamp.Tensor(Tensor self, Tensor? min=None, Tensor? max=None) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_clamp_tensor`].
+    #[track_caller]
+    pub fn clamp_tensor(&self, min: Option<&Tensor>, max: Option<&Tensor>) -> Tensor {
+        expect_ok(self.try_clamp_tensor(min, max))
+    }
+    /// `aten::clamp.Tensor(Tensor self, Tensor? min=None, Tensor? max=None) -> Tensor`
+    pub fn try_clamp_tensor(
+        &self,
+        min: Option<&Tensor>,
+        max: Option<&Tensor>,
+    ) -> Result<Tensor> {
+        ops::clamp_tensor(self, min, max)
+    }
+    /// `aten::clamp_.Tensor(Tensor(a!) self, Tensor? min=None, Tensor? max=None) -> Tensor(a!)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_clamp_tensor_`].
+    #[track_caller]
+    pub fn clamp_tensor_(&self, min: Option<&Tensor>, max: Option<&Tensor>) -> &Tensor {
+        expect_ok(self.try_clamp_tensor_(min, max))
+    }
+    /// `aten::clamp_.Tensor(Tensor(a!) self, Tensor? min=None, Tensor? max=None) -> Tensor(a!)`
+    pub fn try_clamp_tensor_(
+        &self,
+        min: Option<&Tensor>,
+        max: Option<&Tensor>,
+    ) -> Result<&Tensor> {
+        ops::clamp_tensor_(self, min, max)
+    }
+    /// `aten::clamp_min(Tensor self, Scalar min) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_clamp_min`].
+    #[track_caller]
+    pub fn clamp_min(&self, min: impl Into<Scalar>) -> Tensor {
+        expect_ok(self.try_clamp_min(min))
+    }
+    /// `aten::clamp_min(Tensor self, Scalar min) -> Tensor`
+    pub fn try_clamp_min(&self, min: impl Into<Scalar>) -> Result<Tensor> {
+        ops::clamp_min(self, min.into())
+    }
+    /// `aten::clamp_min_(Tensor(a!) self, Scalar min) -> Tensor(a!)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_clamp_min_`].
+    #[track_caller]
+    pub fn clamp_min_(&self, min: impl Into<Scalar>) -> &Tensor {
+        expect_ok(self.try_clamp_min_(min))
+    }
+    /// `aten::clamp_min_(Tensor(a!) self, Scalar min) -> Tensor(a!)`
+    pub fn try_clamp_min_(&self, min: impl Into<Scalar>) -> Result<&Tensor> {
+        ops::clamp_min_(self, min.into())
+    }
+    /// `aten::clamp_max(Tensor self, Scalar max) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_clamp_max`].
+    #[track_caller]
+    pub fn clamp_max(&self, max: impl Into<Scalar>) -> Tensor {
+        expect_ok(self.try_clamp_max(max))
+    }
+    /// `aten::clamp_max(Tensor self, Scalar max) -> Tensor`
+    pub fn try_clamp_max(&self, max: impl Into<Scalar>) -> Result<Tensor> {
+        ops::clamp_max(self, max.into())
+    }
+    /// `aten::clamp_max_(Tensor(a!) self, Scalar max) -> Tensor(a!)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_clamp_max_`].
+    #[track_caller]
+    pub fn clamp_max_(&self, max: impl Into<Scalar>) -> &Tensor {
+        expect_ok(self.try_clamp_max_(max))
+    }
+    /// `aten::clamp_max_(Tensor(a!) self, Scalar max) -> Tensor(a!)`
+    pub fn try_clamp_max_(&self, max: impl Into<Scalar>) -> Result<&Tensor> {
+        ops::clamp_max_(self, max.into())
+    }
+    /// `aten::clamp_min.Tensor(Tensor self, Tensor min) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_clamp_min_tensor`].
+    #[track_caller]
+    pub fn clamp_min_tensor(&self, min: &Tensor) -> Tensor {
+        expect_ok(self.try_clamp_min_tensor(min))
+    }
+    /// `aten::clamp_min.Tensor(Tensor self, Tensor min) -> Tensor`
+    pub fn try_clamp_min_tensor(&self, min: &Tensor) -> Result<Tensor> {
+        ops::clamp_min_tensor(self, min)
+    }
+    /// `aten::clamp_min_.Tensor(Tensor(a!) self, Tensor min) -> Tensor(a!)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_clamp_min_tensor_`].
+    #[track_caller]
+    pub fn clamp_min_tensor_(&self, min: &Tensor) -> &Tensor {
+        expect_ok(self.try_clamp_min_tensor_(min))
+    }
+    /// `aten::clamp_min_.Tensor(Tensor(a!) self, Tensor min) -> Tensor(a!)`
+    pub fn try_clamp_min_tensor_(&self, min: &Tensor) -> Result<&Tensor> {
+        ops::clamp_min_tensor_(self, min)
+    }
+    /// `aten::clamp_max.Tensor(Tensor self, Tensor max) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_clamp_max_tensor`].
+    #[track_caller]
+    pub fn clamp_max_tensor(&self, max: &Tensor) -> Tensor {
+        expect_ok(self.try_clamp_max_tensor(max))
+    }
+    /// `aten::clamp_max.Tensor(Tensor self, Tensor max) -> Tensor`
+    pub fn try_clamp_max_tensor(&self, max: &Tensor) -> Result<Tensor> {
+        ops::clamp_max_tensor(self, max)
+    }
+    /// `aten::clamp_max_.Tensor(Tensor(a!) self, Tensor max) -> Tensor(a!)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_clamp_max_tensor_`].
+    #[track_caller]
+    pub fn clamp_max_tensor_(&self, max: &Tensor) -> &Tensor {
+        expect_ok(self.try_clamp_max_tensor_(max))
+    }
+    /// `aten::clamp_max_.Tensor(Tensor(a!) self, Tensor max) -> Tensor(a!)`
+    pub fn try_clamp_max_tensor_(&self, max: &Tensor) -> Result<&Tensor> {
+        ops::clamp_max_tensor_(self, max)
+    }
+    /// `aten::clip(Tensor self, Scalar? min=None, Scalar? max=None) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_clip`].
+    #[track_caller]
+    pub fn clip(&self, min: Option<Scalar>, max: Option<Scalar>) -> Tensor {
+        expect_ok(self.try_clip(min, max))
+    }
+    /// `aten::clip(Tensor self, Scalar? min=None, Scalar? max=None) -> Tensor`
+    pub fn try_clip(&self, min: Option<Scalar>, max: Option<Scalar>) -> Result<Tensor> {
+        ops::clip(self, min, max)
+    }
+    /// `aten::clip_(Tensor(a!) self, Scalar? min=None, Scalar? max=None) -> Tensor(a!)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_clip_`].
+    #[track_caller]
+    pub fn clip_(&self, min: Option<Scalar>, max: Option<Scalar>) -> &Tensor {
+        expect_ok(self.try_clip_(min, max))
+    }
+    /// `aten::clip_(Tensor(a!) self, Scalar? min=None, Scalar? max=None) -> Tensor(a!)`
+    pub fn try_clip_(
+        &self,
+        min: Option<Scalar>,
+        max: Option<Scalar>,
+    ) -> Result<&Tensor> {
+        ops::clip_(self, min, max)
     }
     /// `aten::relu(Tensor self) -> Tensor`
     ///
@@ -552,149 +3116,449 @@ impl Tensor {
     pub fn try_relu_(&self) -> Result<&Tensor> {
         ops::relu_(self)
     }
-    /// `aten::eq.Tensor(Tensor self, Tensor other) -> Tensor`
+    /// `aten::relu6(Tensor self) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_eq`].
+    /// With the error of [`Tensor::try_relu6`].
     #[track_caller]
-    pub fn eq(&self, other: &Tensor) -> Tensor {
-        expect_ok(self.try_eq(other))
+    pub fn relu6(&self) -> Tensor {
+        expect_ok(self.try_relu6())
     }
-    /// `aten::eq.Tensor(Tensor self, Tensor other) -> Tensor`
-    pub fn try_eq(&self, other: &Tensor) -> Result<Tensor> {
-        ops::eq(self, other)
+    /// `aten::relu6(Tensor self) -> Tensor`
+    pub fn try_relu6(&self) -> Result<Tensor> {
+        ops::relu6(self)
     }
-    /// `aten::eq.Scalar(Tensor self, Scalar other) -> Tensor`
+    /// `aten::relu6_(Tensor(a!) self) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_eq_scalar`].
+    /// With the error of [`Tensor::try_relu6_`].
     #[track_caller]
-    pub fn eq_scalar(&self, other: impl Into<Scalar>) -> Tensor {
-        expect_ok(self.try_eq_scalar(other))
+    pub fn relu6_(&self) -> &Tensor {
+        expect_ok(self.try_relu6_())
     }
-    /// `aten::eq.Scalar(Tensor self, Scalar other) -> Tensor`
-    pub fn try_eq_scalar(&self, other: impl Into<Scalar>) -> Result<Tensor> {
-        ops::eq_scalar(self, other.into())
+    /// `aten::relu6_(Tensor(a!) self) -> Tensor(a!)`
+    pub fn try_relu6_(&self) -> Result<&Tensor> {
+        ops::relu6_(self)
     }
-    /// `aten::ne.Tensor(Tensor self, Tensor other) -> Tensor`
+    /// `aten::silu(Tensor self) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_ne`].
+    /// With the error of [`Tensor::try_silu`].
     #[track_caller]
-    pub fn ne(&self, other: &Tensor) -> Tensor {
-        expect_ok(self.try_ne(other))
+    pub fn silu(&self) -> Tensor {
+        expect_ok(self.try_silu())
     }
-    /// `aten::ne.Tensor(Tensor self, Tensor other) -> Tensor`
-    pub fn try_ne(&self, other: &Tensor) -> Result<Tensor> {
-        ops::ne(self, other)
+    /// `aten::silu(Tensor self) -> Tensor`
+    pub fn try_silu(&self) -> Result<Tensor> {
+        ops::silu(self)
     }
-    /// `aten::ne.Scalar(Tensor self, Scalar other) -> Tensor`
+    /// `aten::silu_(Tensor(a!) self) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_ne_scalar`].
+    /// With the error of [`Tensor::try_silu_`].
     #[track_caller]
-    pub fn ne_scalar(&self, other: impl Into<Scalar>) -> Tensor {
-        expect_ok(self.try_ne_scalar(other))
+    pub fn silu_(&self) -> &Tensor {
+        expect_ok(self.try_silu_())
     }
-    /// `aten::ne.Scalar(Tensor self, Scalar other) -> Tensor`
-    pub fn try_ne_scalar(&self, other: impl Into<Scalar>) -> Result<Tensor> {
-        ops::ne_scalar(self, other.into())
+    /// `aten::silu_(Tensor(a!) self) -> Tensor(a!)`
+    pub fn try_silu_(&self) -> Result<&Tensor> {
+        ops::silu_(self)
     }
-    /// `aten::lt.Tensor(Tensor self, Tensor other) -> Tensor`
+    /// `aten::mish(Tensor self) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_lt`].
+    /// With the error of [`Tensor::try_mish`].
     #[track_caller]
-    pub fn lt(&self, other: &Tensor) -> Tensor {
-        expect_ok(self.try_lt(other))
+    pub fn mish(&self) -> Tensor {
+        expect_ok(self.try_mish())
     }
-    /// `aten::lt.Tensor(Tensor self, Tensor other) -> Tensor`
-    pub fn try_lt(&self, other: &Tensor) -> Result<Tensor> {
-        ops::lt(self, other)
+    /// `aten::mish(Tensor self) -> Tensor`
+    pub fn try_mish(&self) -> Result<Tensor> {
+        ops::mish(self)
     }
-    /// `aten::lt.Scalar(Tensor self, Scalar other) -> Tensor`
+    /// `aten::mish_(Tensor(a!) self) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_lt_scalar`].
+    /// With the error of [`Tensor::try_mish_`].
     #[track_caller]
-    pub fn lt_scalar(&self, other: impl Into<Scalar>) -> Tensor {
-        expect_ok(self.try_lt_scalar(other))
+    pub fn mish_(&self) -> &Tensor {
+        expect_ok(self.try_mish_())
     }
-    /// `aten::lt.Scalar(Tensor self, Scalar other) -> Tensor`
-    pub fn try_lt_scalar(&self, other: impl Into<Scalar>) -> Result<Tensor> {
-        ops::lt_scalar(self, other.into())
+    /// `aten::mish_(Tensor(a!) self) -> Tensor(a!)`
+    pub fn try_mish_(&self) -> Result<&Tensor> {
+        ops::mish_(self)
     }
-    /// `aten::le.Tensor(Tensor self, Tensor other) -> Tensor`
+    /// `aten::hardsigmoid(Tensor self) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_le`].
+    /// With the error of [`Tensor::try_hardsigmoid`].
     #[track_caller]
-    pub fn le(&self, other: &Tensor) -> Tensor {
-        expect_ok(self.try_le(other))
+    pub fn hardsigmoid(&self) -> Tensor {
+        expect_ok(self.try_hardsigmoid())
     }
-    /// `aten::le.Tensor(Tensor self, Tensor other) -> Tensor`
-    pub fn try_le(&self, other: &Tensor) -> Result<Tensor> {
-        ops::le(self, other)
+    /// `aten::hardsigmoid(Tensor self) -> Tensor`
+    pub fn try_hardsigmoid(&self) -> Result<Tensor> {
+        ops::hardsigmoid(self)
     }
-    /// `aten::le.Scalar(Tensor self, Scalar other) -> Tensor`
+    /// `aten::hardsigmoid_(Tensor(a!) self) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_le_scalar`].
+    /// With the error of [`Tensor::try_hardsigmoid_`].
     #[track_caller]
-    pub fn le_scalar(&self, other: impl Into<Scalar>) -> Tensor {
-        expect_ok(self.try_le_scalar(other))
+    pub fn hardsigmoid_(&self) -> &Tensor {
+        expect_ok(self.try_hardsigmoid_())
     }
-    /// `aten::le.Scalar(Tensor self, Scalar other) -> Tensor`
-    pub fn try_le_scalar(&self, other: impl Into<Scalar>) -> Result<Tensor> {
-        ops::le_scalar(self, other.into())
+    /// `aten::hardsigmoid_(Tensor(a!) self) -> Tensor(a!)`
+    pub fn try_hardsigmoid_(&self) -> Result<&Tensor> {
+        ops::hardsigmoid_(self)
     }
-    /// `aten::gt.Tensor(Tensor self, Tensor other) -> Tensor`
+    /// `aten::hardswish(Tensor self) -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_gt`].
+    /// With the error of [`Tensor::try_hardswish`].
     #[track_caller]
-    pub fn gt(&self, other: &Tensor) -> Tensor {
-        expect_ok(self.try_gt(other))
+    pub fn hardswish(&self) -> Tensor {
+        expect_ok(self.try_hardswish())
     }
-    /// `aten::gt.Tensor(Tensor self, Tensor other) -> Tensor`
-    pub fn try_gt(&self, other: &Tensor) -> Result<Tensor> {
-        ops::gt(self, other)
+    /// `aten::hardswish(Tensor self) -> Tensor`
+    pub fn try_hardswish(&self) -> Result<Tensor> {
+        ops::hardswish(self)
     }
-    /// `aten::gt.Scalar(Tensor self, Scalar other) -> Tensor`
+    /// `aten::hardswish_(Tensor(a!) self) -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_gt_scalar`].
+    /// With the error of [`Tensor::try_hardswish_`].
     #[track_caller]
-    pub fn gt_scalar(&self, other: impl Into<Scalar>) -> Tensor {
-        expect_ok(self.try_gt_scalar(other))
+    pub fn hardswish_(&self) -> &Tensor {
+        expect_ok(self.try_hardswish_())
     }
-    /// `aten::gt.Scalar(Tensor self, Scalar other) -> Tensor`
-    pub fn try_gt_scalar(&self, other: impl Into<Scalar>) -> Result<Tensor> {
-        ops::gt_scalar(self, other.into())
+    /// `aten::hardswish_(Tensor(a!) self) -> Tensor(a!)`
+    pub fn try_hardswish_(&self) -> Result<&Tensor> {
+        ops::hardswish_(self)
     }
-    /// `aten::ge.Tensor(Tensor self, Tensor other) -> Tensor`
+    /// `aten::gelu(Tensor self, *, str approximate='none') -> Tensor`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_ge`].
+    /// With the error of [`Tensor::try_gelu`].
     #[track_caller]
-    pub fn ge(&self, other: &Tensor) -> Tensor {
-        expect_ok(self.try_ge(other))
+    pub fn gelu(&self) -> Tensor {
+        expect_ok(self.try_gelu())
     }
-    /// `aten::ge.Tensor(Tensor self, Tensor other) -> Tensor`
-    pub fn try_ge(&self, other: &Tensor) -> Result<Tensor> {
-        ops::ge(self, other)
+    /// `aten::gelu(Tensor self, *, str approximate='none') -> Tensor`
+    pub fn try_gelu(&self) -> Result<Tensor> {
+        ops::gelu(self, "none")
     }
-    /// `aten::ge.Scalar(Tensor self, Scalar other) -> Tensor`
+    /// `aten::gelu_(Tensor(a!) self, *, str approximate='none') -> Tensor(a!)`
     ///
     /// # Panics
-    /// With the error of [`Tensor::try_ge_scalar`].
+    /// With the error of [`Tensor::try_gelu_`].
     #[track_caller]
-    pub fn ge_scalar(&self, other: impl Into<Scalar>) -> Tensor {
-        expect_ok(self.try_ge_scalar(other))
+    pub fn gelu_(&self) -> &Tensor {
+        expect_ok(self.try_gelu_())
     }
-    /// `aten::ge.Scalar(Tensor self, Scalar other) -> Tensor`
-    pub fn try_ge_scalar(&self, other: impl Into<Scalar>) -> Result<Tensor> {
-        ops::ge_scalar(self, other.into())
+    /// `aten::gelu_(Tensor(a!) self, *, str approximate='none') -> Tensor(a!)`
+    pub fn try_gelu_(&self) -> Result<&Tensor> {
+        ops::gelu_(self, "none")
+    }
+    /// `aten::log_sigmoid_forward(Tensor self) -> (Tensor output, Tensor buffer)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_log_sigmoid_forward`].
+    #[track_caller]
+    pub fn log_sigmoid_forward(&self) -> (Tensor, Tensor) {
+        expect_ok(self.try_log_sigmoid_forward())
+    }
+    /// `aten::log_sigmoid_forward(Tensor self) -> (Tensor output, Tensor buffer)`
+    pub fn try_log_sigmoid_forward(&self) -> Result<(Tensor, Tensor)> {
+        ops::log_sigmoid_forward(self)
+    }
+    /// `aten::log_sigmoid(Tensor self) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_log_sigmoid`].
+    #[track_caller]
+    pub fn log_sigmoid(&self) -> Tensor {
+        expect_ok(self.try_log_sigmoid())
+    }
+    /// `aten::log_sigmoid(Tensor self) -> Tensor`
+    pub fn try_log_sigmoid(&self) -> Result<Tensor> {
+        ops::log_sigmoid(self)
+    }
+    /// `aten::softplus(Tensor self, Scalar beta=1, Scalar threshold=20) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_softplus`].
+    #[track_caller]
+    pub fn softplus(
+        &self,
+        beta: impl Into<Scalar>,
+        threshold: impl Into<Scalar>,
+    ) -> Tensor {
+        expect_ok(self.try_softplus(beta, threshold))
+    }
+    /// `aten::softplus(Tensor self, Scalar beta=1, Scalar threshold=20) -> Tensor`
+    pub fn try_softplus(
+        &self,
+        beta: impl Into<Scalar>,
+        threshold: impl Into<Scalar>,
+    ) -> Result<Tensor> {
+        ops::softplus(self, beta.into(), threshold.into())
+    }
+    /// `aten::elu(Tensor self, Scalar alpha=1, Scalar scale=1, Scalar input_scale=1) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_elu`].
+    #[track_caller]
+    pub fn elu(
+        &self,
+        alpha: impl Into<Scalar>,
+        scale: impl Into<Scalar>,
+        input_scale: impl Into<Scalar>,
+    ) -> Tensor {
+        expect_ok(self.try_elu(alpha, scale, input_scale))
+    }
+    /// `aten::elu(Tensor self, Scalar alpha=1, Scalar scale=1, Scalar input_scale=1) -> Tensor`
+    pub fn try_elu(
+        &self,
+        alpha: impl Into<Scalar>,
+        scale: impl Into<Scalar>,
+        input_scale: impl Into<Scalar>,
+    ) -> Result<Tensor> {
+        ops::elu(self, alpha.into(), scale.into(), input_scale.into())
+    }
+    /// `aten::elu_(Tensor(a!) self, Scalar alpha=1, Scalar scale=1, Scalar input_scale=1) -> Tensor(a!)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_elu_`].
+    #[track_caller]
+    pub fn elu_(
+        &self,
+        alpha: impl Into<Scalar>,
+        scale: impl Into<Scalar>,
+        input_scale: impl Into<Scalar>,
+    ) -> &Tensor {
+        expect_ok(self.try_elu_(alpha, scale, input_scale))
+    }
+    /// `aten::elu_(Tensor(a!) self, Scalar alpha=1, Scalar scale=1, Scalar input_scale=1) -> Tensor(a!)`
+    pub fn try_elu_(
+        &self,
+        alpha: impl Into<Scalar>,
+        scale: impl Into<Scalar>,
+        input_scale: impl Into<Scalar>,
+    ) -> Result<&Tensor> {
+        ops::elu_(self, alpha.into(), scale.into(), input_scale.into())
+    }
+    /// `aten::celu(Tensor self, Scalar alpha=1.0) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_celu`].
+    #[track_caller]
+    pub fn celu(&self, alpha: impl Into<Scalar>) -> Tensor {
+        expect_ok(self.try_celu(alpha))
+    }
+    /// `aten::celu(Tensor self, Scalar alpha=1.0) -> Tensor`
+    pub fn try_celu(&self, alpha: impl Into<Scalar>) -> Result<Tensor> {
+        ops::celu(self, alpha.into())
+    }
+    /// `aten::celu_(Tensor(a!) self, Scalar alpha=1.0) -> Tensor(a!)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_celu_`].
+    #[track_caller]
+    pub fn celu_(&self, alpha: impl Into<Scalar>) -> &Tensor {
+        expect_ok(self.try_celu_(alpha))
+    }
+    /// `aten::celu_(Tensor(a!) self, Scalar alpha=1.0) -> Tensor(a!)`
+    pub fn try_celu_(&self, alpha: impl Into<Scalar>) -> Result<&Tensor> {
+        ops::celu_(self, alpha.into())
+    }
+    /// `aten::selu(Tensor self) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_selu`].
+    #[track_caller]
+    pub fn selu(&self) -> Tensor {
+        expect_ok(self.try_selu())
+    }
+    /// `aten::selu(Tensor self) -> Tensor`
+    pub fn try_selu(&self) -> Result<Tensor> {
+        ops::selu(self)
+    }
+    /// `aten::selu_(Tensor(a!) self) -> Tensor(a!)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_selu_`].
+    #[track_caller]
+    pub fn selu_(&self) -> &Tensor {
+        expect_ok(self.try_selu_())
+    }
+    /// `aten::selu_(Tensor(a!) self) -> Tensor(a!)`
+    pub fn try_selu_(&self) -> Result<&Tensor> {
+        ops::selu_(self)
+    }
+    /// `aten::leaky_relu(Tensor self, Scalar negative_slope=0.01) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_leaky_relu`].
+    #[track_caller]
+    pub fn leaky_relu(&self, negative_slope: impl Into<Scalar>) -> Tensor {
+        expect_ok(self.try_leaky_relu(negative_slope))
+    }
+    /// `aten::leaky_relu(Tensor self, Scalar negative_slope=0.01) -> Tensor`
+    pub fn try_leaky_relu(&self, negative_slope: impl Into<Scalar>) -> Result<Tensor> {
+        ops::leaky_relu(self, negative_slope.into())
+    }
+    /// `aten::leaky_relu_(Tensor(a!) self, Scalar negative_slope=0.01) -> Tensor(a!)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_leaky_relu_`].
+    #[track_caller]
+    pub fn leaky_relu_(&self, negative_slope: impl Into<Scalar>) -> &Tensor {
+        expect_ok(self.try_leaky_relu_(negative_slope))
+    }
+    /// `aten::leaky_relu_(Tensor(a!) self, Scalar negative_slope=0.01) -> Tensor(a!)`
+    pub fn try_leaky_relu_(&self, negative_slope: impl Into<Scalar>) -> Result<&Tensor> {
+        ops::leaky_relu_(self, negative_slope.into())
+    }
+    /// `aten::hardtanh(Tensor self, Scalar min_val=-1, Scalar max_val=1) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_hardtanh`].
+    #[track_caller]
+    pub fn hardtanh(
+        &self,
+        min_val: impl Into<Scalar>,
+        max_val: impl Into<Scalar>,
+    ) -> Tensor {
+        expect_ok(self.try_hardtanh(min_val, max_val))
+    }
+    /// `aten::hardtanh(Tensor self, Scalar min_val=-1, Scalar max_val=1) -> Tensor`
+    pub fn try_hardtanh(
+        &self,
+        min_val: impl Into<Scalar>,
+        max_val: impl Into<Scalar>,
+    ) -> Result<Tensor> {
+        ops::hardtanh(self, min_val.into(), max_val.into())
+    }
+    /// `aten::hardtanh_(Tensor(a!) self, Scalar min_val=-1, Scalar max_val=1) -> Tensor(a!)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_hardtanh_`].
+    #[track_caller]
+    pub fn hardtanh_(
+        &self,
+        min_val: impl Into<Scalar>,
+        max_val: impl Into<Scalar>,
+    ) -> &Tensor {
+        expect_ok(self.try_hardtanh_(min_val, max_val))
+    }
+    /// `aten::hardtanh_(Tensor(a!) self, Scalar min_val=-1, Scalar max_val=1) -> Tensor(a!)`
+    pub fn try_hardtanh_(
+        &self,
+        min_val: impl Into<Scalar>,
+        max_val: impl Into<Scalar>,
+    ) -> Result<&Tensor> {
+        ops::hardtanh_(self, min_val.into(), max_val.into())
+    }
+    /// `aten::hardshrink(Tensor self, Scalar lambd=0.5) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_hardshrink`].
+    #[track_caller]
+    pub fn hardshrink(&self, lambd: impl Into<Scalar>) -> Tensor {
+        expect_ok(self.try_hardshrink(lambd))
+    }
+    /// `aten::hardshrink(Tensor self, Scalar lambd=0.5) -> Tensor`
+    pub fn try_hardshrink(&self, lambd: impl Into<Scalar>) -> Result<Tensor> {
+        ops::hardshrink(self, lambd.into())
+    }
+    /// `aten::softshrink(Tensor self, Scalar lambd=0.5) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_softshrink`].
+    #[track_caller]
+    pub fn softshrink(&self, lambd: impl Into<Scalar>) -> Tensor {
+        expect_ok(self.try_softshrink(lambd))
+    }
+    /// `aten::softshrink(Tensor self, Scalar lambd=0.5) -> Tensor`
+    pub fn try_softshrink(&self, lambd: impl Into<Scalar>) -> Result<Tensor> {
+        ops::softshrink(self, lambd.into())
+    }
+    /// `aten::threshold(Tensor self, Scalar threshold, Scalar value) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_threshold`].
+    #[track_caller]
+    pub fn threshold(
+        &self,
+        threshold: impl Into<Scalar>,
+        value: impl Into<Scalar>,
+    ) -> Tensor {
+        expect_ok(self.try_threshold(threshold, value))
+    }
+    /// `aten::threshold(Tensor self, Scalar threshold, Scalar value) -> Tensor`
+    pub fn try_threshold(
+        &self,
+        threshold: impl Into<Scalar>,
+        value: impl Into<Scalar>,
+    ) -> Result<Tensor> {
+        ops::threshold(self, threshold.into(), value.into())
+    }
+    /// `aten::threshold_(Tensor(a!) self, Scalar threshold, Scalar value) -> Tensor(a!)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_threshold_`].
+    #[track_caller]
+    pub fn threshold_(
+        &self,
+        threshold: impl Into<Scalar>,
+        value: impl Into<Scalar>,
+    ) -> &Tensor {
+        expect_ok(self.try_threshold_(threshold, value))
+    }
+    /// `aten::threshold_(Tensor(a!) self, Scalar threshold, Scalar value) -> Tensor(a!)`
+    pub fn try_threshold_(
+        &self,
+        threshold: impl Into<Scalar>,
+        value: impl Into<Scalar>,
+    ) -> Result<&Tensor> {
+        ops::threshold_(self, threshold.into(), value.into())
+    }
+    /// `aten::prelu(Tensor self, Tensor weight) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_prelu`].
+    #[track_caller]
+    pub fn prelu(&self, weight: &Tensor) -> Tensor {
+        expect_ok(self.try_prelu(weight))
+    }
+    /// `aten::prelu(Tensor self, Tensor weight) -> Tensor`
+    pub fn try_prelu(&self, weight: &Tensor) -> Result<Tensor> {
+        ops::prelu(self, weight)
+    }
+    /// `aten::_prelu_kernel(Tensor self, Tensor weight) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_prelu_kernel`].
+    #[track_caller]
+    pub fn prelu_kernel(&self, weight: &Tensor) -> Tensor {
+        expect_ok(self.try_prelu_kernel(weight))
+    }
+    /// `aten::_prelu_kernel(Tensor self, Tensor weight) -> Tensor`
+    pub fn try_prelu_kernel(&self, weight: &Tensor) -> Result<Tensor> {
+        ops::prelu_kernel(self, weight)
+    }
+    /// `aten::glu(Tensor self, int dim=-1) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_glu`].
+    #[track_caller]
+    pub fn glu(&self, dim: i64) -> Tensor {
+        expect_ok(self.try_glu(dim))
+    }
+    /// `aten::glu(Tensor self, int dim=-1) -> Tensor`
+    pub fn try_glu(&self, dim: i64) -> Result<Tensor> {
+        ops::glu(self, dim)
     }
     /// `aten::sum(Tensor self, *, ScalarType? dtype=None) -> Tensor`
     ///

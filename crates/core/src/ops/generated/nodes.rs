@@ -221,11 +221,11 @@ impl Backward for MulBackward0 {
         let saved = self.0.read(node, Clone::clone)?;
         if needs.get(0) {
             let other = &saved.other.unpack_some(node)?;
-            gradients[0] = arith::mul(grad, &formulas::conj(other)?)?.into_grad();
+            gradients[0] = arith::mul(grad, other)?.into_grad();
         }
         if needs.get(1) {
             let self_ = &saved.self_.unpack_some(node)?;
-            gradients[1] = arith::mul(grad, &formulas::conj(self_)?)?.into_grad();
+            gradients[1] = arith::mul(grad, self_)?.into_grad();
         }
         Ok(gradients)
     }
@@ -309,13 +309,13 @@ impl Backward for DivBackward0 {
         let saved = self.0.read(node, Clone::clone)?;
         let other = &saved.other.unpack_some(node)?;
         if needs.get(0) {
-            gradients[0] = arith::div(grad, &formulas::conj(other)?)?.into_grad();
+            gradients[0] = arith::div(grad, other)?.into_grad();
         }
         if needs.get(1) {
             let self_ = &saved.self_.unpack_some(node)?;
             gradients[1] = arith::mul(
                     &arith::neg(grad)?,
-                    &formulas::conj(&arith::div(&arith::div(self_, other)?, other)?)?,
+                    &arith::div(&arith::div(self_, other)?, other)?,
                 )?
                 .into_grad();
         }
@@ -379,14 +379,161 @@ impl Backward for DivBackward1 {
 }
 
 #[derive(Clone)]
-pub(crate) struct RemainderBackward0Saved {
+pub(crate) struct DivBackward2Saved {
+    pub(crate) other: SavedTensor,
+    pub(crate) rounding_mode: Option<String>,
+    pub(crate) self_: SavedTensor,
+}
+pub(crate) struct DivBackward2(pub(crate) SavedSlot<DivBackward2Saved>);
+impl Backward for DivBackward2 {
+    fn name(&self) -> &str {
+        "DivBackward2"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let other = &saved.other.unpack_some(node)?;
+        let rounding_mode = saved.rounding_mode.as_deref();
+        if needs.get(0) {
+            gradients[0] = formulas::div_mode_self_backward(grad, other, rounding_mode)?
+                .into_grad();
+        }
+        if needs.get(1) {
+            let self_ = &saved.self_.unpack_some(node)?;
+            gradients[1] = formulas::div_mode_other_backward(
+                    grad,
+                    self_,
+                    other,
+                    rounding_mode,
+                )?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("other", saved.other.unpack(node)?.into()),
+                ("rounding_mode", saved.rounding_mode.into()),
+                ("self", saved.self_.unpack(node)?.into()),
+            ]),
+        )
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "other" => s.other.register_hooks(hooks).map(|()| true),
+                "self" => s.self_.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct DivBackward3Saved {
+    pub(crate) other: Scalar,
+    pub(crate) rounding_mode: Option<String>,
+}
+pub(crate) struct DivBackward3(pub(crate) SavedSlot<DivBackward3Saved>);
+impl Backward for DivBackward3 {
+    fn name(&self) -> &str {
+        "DivBackward3"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let other = saved.other;
+        let rounding_mode = saved.rounding_mode.as_deref();
+        if needs.get(0) {
+            gradients[0] = formulas::div_scalar_mode_backward(
+                    grad,
+                    other,
+                    rounding_mode,
+                )?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("other", saved.other.into()),
+                ("rounding_mode", saved.rounding_mode.into()),
+            ]),
+        )
+    }
+}
+
+pub(crate) struct FloorDivideBackward0;
+impl Backward for FloorDivideBackward0 {
+    fn name(&self) -> &str {
+        "FloorDivideBackward0"
+    }
+    fn apply(&self, _: &Node, grads: Gradients, needs: &Needs<'_>) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        if needs.get(0) {
+            gradients[0] = ops::zeros_like(grad, None, None, None)?.into_grad();
+        }
+        if needs.get(1) {
+            gradients[1] = ops::zeros_like(grad, None, None, None)?.into_grad();
+        }
+        Ok(gradients)
+    }
+}
+
+pub(crate) struct FloorDivideBackward1;
+impl Backward for FloorDivideBackward1 {
+    fn name(&self) -> &str {
+        "FloorDivideBackward1"
+    }
+    fn apply(&self, _: &Node, grads: Gradients, needs: &Needs<'_>) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        if needs.get(0) {
+            gradients[0] = ops::zeros_like(grad, None, None, None)?.into_grad();
+        }
+        Ok(gradients)
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct RemainderBackward1Saved {
     pub(crate) other: SavedTensor,
     pub(crate) self_: SavedTensor,
 }
-pub(crate) struct RemainderBackward0(pub(crate) SavedSlot<RemainderBackward0Saved>);
-impl Backward for RemainderBackward0 {
+pub(crate) struct RemainderBackward1(pub(crate) SavedSlot<RemainderBackward1Saved>);
+impl Backward for RemainderBackward1 {
     fn name(&self) -> &str {
-        "RemainderBackward0"
+        "RemainderBackward1"
     }
     fn apply(
         &self,
@@ -407,7 +554,7 @@ impl Backward for RemainderBackward0 {
             let self_ = &saved.self_.unpack_some(node)?;
             gradients[1] = arith::mul(
                     &arith::neg(grad)?,
-                    &formulas::div_floor(self_, other)?,
+                    &ops::div_mode(self_, other, Some("floor"))?,
                 )?
                 .into_grad();
         }
@@ -435,10 +582,10 @@ impl Backward for RemainderBackward0 {
     }
 }
 
-pub(crate) struct NegBackward0;
-impl Backward for NegBackward0 {
+pub(crate) struct RemainderBackward0;
+impl Backward for RemainderBackward0 {
     fn name(&self) -> &str {
-        "NegBackward0"
+        "RemainderBackward0"
     }
     fn apply(&self, _: &Node, grads: Gradients, needs: &Needs<'_>) -> Result<Gradients> {
         let mut gradients: Gradients = smallvec![None; needs.len()];
@@ -446,20 +593,21 @@ impl Backward for NegBackward0 {
             return Ok(gradients)
         };
         if needs.get(0) {
-            gradients[0] = arith::neg(grad)?.into_grad();
+            gradients[0] = grad.into_grad();
         }
         Ok(gradients)
     }
 }
 
 #[derive(Clone)]
-pub(crate) struct ReciprocalBackward0Saved {
-    pub(crate) result: SavedTensor,
+pub(crate) struct RemainderBackward2Saved {
+    pub(crate) other: SavedTensor,
+    pub(crate) self_: Scalar,
 }
-pub(crate) struct ReciprocalBackward0(pub(crate) SavedSlot<ReciprocalBackward0Saved>);
-impl Backward for ReciprocalBackward0 {
+pub(crate) struct RemainderBackward2(pub(crate) SavedSlot<RemainderBackward2Saved>);
+impl Backward for RemainderBackward2 {
     fn name(&self) -> &str {
-        "ReciprocalBackward0"
+        "RemainderBackward2"
     }
     fn apply(
         &self,
@@ -472,57 +620,11 @@ impl Backward for ReciprocalBackward0 {
             return Ok(gradients)
         };
         let saved = self.0.read(node, Clone::clone)?;
-        let result = &saved.result.unpack_some(node)?;
+        let other = &saved.other.unpack_some(node)?;
+        let self_ = saved.self_;
         if needs.get(0) {
-            gradients[0] = arith::mul(
-                    &arith::neg(grad)?,
-                    &formulas::conj(&arith::mul(result, result)?)?,
-                )?
+            gradients[0] = formulas::scalar_remainder_backward(grad, self_, other)?
                 .into_grad();
-        }
-        Ok(gradients)
-    }
-    fn release(&self) {
-        self.0.release()
-    }
-    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
-        let saved = self.0.read(node, Clone::clone)?;
-        Ok(Vec::from([("result", saved.result.unpack(node)?.into())]))
-    }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
-        self.0
-            .change(|s| match name {
-                "result" => s.result.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
-    }
-}
-
-#[derive(Clone)]
-pub(crate) struct PowBackward0Saved {
-    pub(crate) exponent: Scalar,
-    pub(crate) self_: SavedTensor,
-}
-pub(crate) struct PowBackward0(pub(crate) SavedSlot<PowBackward0Saved>);
-impl Backward for PowBackward0 {
-    fn name(&self) -> &str {
-        "PowBackward0"
-    }
-    fn apply(
-        &self,
-        node: &Node,
-        grads: Gradients,
-        needs: &Needs<'_>,
-    ) -> Result<Gradients> {
-        let mut gradients: Gradients = smallvec![None; needs.len()];
-        let Some(grad) = grads.first().and_then(Option::as_ref) else {
-            return Ok(gradients)
-        };
-        let saved = self.0.read(node, Clone::clone)?;
-        let exponent = saved.exponent;
-        let self_ = &saved.self_.unpack_some(node)?;
-        if needs.get(0) {
-            gradients[0] = formulas::pow_backward(grad, self_, exponent)?.into_grad();
         }
         Ok(gradients)
     }
@@ -533,7 +635,63 @@ impl Backward for PowBackward0 {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(
             Vec::from([
-                ("exponent", saved.exponent.into()),
+                ("other", saved.other.unpack(node)?.into()),
+                ("self", saved.self_.into()),
+            ]),
+        )
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "other" => s.other.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct FmodBackward1Saved {
+    pub(crate) other: SavedTensor,
+    pub(crate) self_: SavedTensor,
+}
+pub(crate) struct FmodBackward1(pub(crate) SavedSlot<FmodBackward1Saved>);
+impl Backward for FmodBackward1 {
+    fn name(&self) -> &str {
+        "FmodBackward1"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        if needs.get(0) {
+            gradients[0] = grad.into_grad();
+        }
+        if needs.get(1) {
+            let other = &saved.other.unpack_some(node)?;
+            let self_ = &saved.self_.unpack_some(node)?;
+            gradients[1] = arith::mul(
+                    &arith::neg(grad)?,
+                    &ops::div_mode(self_, other, Some("trunc"))?,
+                )?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("other", saved.other.unpack(node)?.into()),
                 ("self", saved.self_.unpack(node)?.into()),
             ]),
         )
@@ -541,9 +699,27 @@ impl Backward for PowBackward0 {
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
             .change(|s| match name {
+                "other" => s.other.register_hooks(hooks).map(|()| true),
                 "self" => s.self_.register_hooks(hooks).map(|()| true),
                 _ => Ok(false),
             })
+    }
+}
+
+pub(crate) struct FmodBackward0;
+impl Backward for FmodBackward0 {
+    fn name(&self) -> &str {
+        "FmodBackward0"
+    }
+    fn apply(&self, _: &Node, grads: Gradients, needs: &Needs<'_>) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        if needs.get(0) {
+            gradients[0] = grad.into_grad();
+        }
+        Ok(gradients)
     }
 }
 
@@ -612,6 +788,55 @@ impl Backward for PowBackward1 {
 }
 
 #[derive(Clone)]
+pub(crate) struct PowBackward0Saved {
+    pub(crate) exponent: Scalar,
+    pub(crate) self_: SavedTensor,
+}
+pub(crate) struct PowBackward0(pub(crate) SavedSlot<PowBackward0Saved>);
+impl Backward for PowBackward0 {
+    fn name(&self) -> &str {
+        "PowBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let exponent = saved.exponent;
+        let self_ = &saved.self_.unpack_some(node)?;
+        if needs.get(0) {
+            gradients[0] = formulas::pow_backward(grad, self_, exponent)?.into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("exponent", saved.exponent.into()),
+                ("self", saved.self_.unpack(node)?.into()),
+            ]),
+        )
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "self" => s.self_.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
 pub(crate) struct PowBackward2Saved {
     pub(crate) exponent: SavedTensor,
     pub(crate) self_: Scalar,
@@ -666,13 +891,239 @@ impl Backward for PowBackward2 {
 }
 
 #[derive(Clone)]
-pub(crate) struct ExpBackward0Saved {
+pub(crate) struct AddcmulBackward0Saved {
+    pub(crate) tensor1: SavedTensor,
+    pub(crate) tensor2: SavedTensor,
+    pub(crate) value: Scalar,
+}
+pub(crate) struct AddcmulBackward0(pub(crate) SavedSlot<AddcmulBackward0Saved>);
+impl Backward for AddcmulBackward0 {
+    fn name(&self) -> &str {
+        "AddcmulBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let value = saved.value;
+        if needs.get(0) {
+            gradients[0] = grad.into_grad();
+        }
+        if needs.get(1) {
+            let tensor2 = &saved.tensor2.unpack_some(node)?;
+            gradients[1] = arith::mul(grad, &formulas::maybe_multiply(tensor2, value)?)?
+                .into_grad();
+        }
+        if needs.get(2) {
+            let tensor1 = &saved.tensor1.unpack_some(node)?;
+            gradients[2] = arith::mul(grad, &formulas::maybe_multiply(tensor1, value)?)?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("tensor1", saved.tensor1.unpack(node)?.into()),
+                ("tensor2", saved.tensor2.unpack(node)?.into()),
+                ("value", saved.value.into()),
+            ]),
+        )
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "tensor1" => s.tensor1.register_hooks(hooks).map(|()| true),
+                "tensor2" => s.tensor2.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct AddcdivBackward0Saved {
+    pub(crate) tensor1: SavedTensor,
+    pub(crate) tensor2: SavedTensor,
+    pub(crate) value: Scalar,
+}
+pub(crate) struct AddcdivBackward0(pub(crate) SavedSlot<AddcdivBackward0Saved>);
+impl Backward for AddcdivBackward0 {
+    fn name(&self) -> &str {
+        "AddcdivBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let tensor2 = &saved.tensor2.unpack_some(node)?;
+        let value = saved.value;
+        if needs.get(0) {
+            gradients[0] = grad.into_grad();
+        }
+        if needs.get(1) {
+            gradients[1] = arith::mul(grad, &arith::div(&value, tensor2)?)?.into_grad();
+        }
+        if needs.get(2) {
+            let tensor1 = &saved.tensor1.unpack_some(node)?;
+            gradients[2] = arith::mul(
+                    &arith::neg(grad)?,
+                    &arith::div(
+                        &arith::mul(&value, tensor1)?,
+                        &arith::mul(tensor2, tensor2)?,
+                    )?,
+                )?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("tensor1", saved.tensor1.unpack(node)?.into()),
+                ("tensor2", saved.tensor2.unpack(node)?.into()),
+                ("value", saved.value.into()),
+            ]),
+        )
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "tensor1" => s.tensor1.register_hooks(hooks).map(|()| true),
+                "tensor2" => s.tensor2.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct LerpBackward0Saved {
+    pub(crate) weight: Scalar,
+}
+pub(crate) struct LerpBackward0(pub(crate) SavedSlot<LerpBackward0Saved>);
+impl Backward for LerpBackward0 {
+    fn name(&self) -> &str {
+        "LerpBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let weight = saved.weight;
+        if needs.get(0) {
+            gradients[0] = arith::mul(grad, &formulas::one_minus(weight)?)?.into_grad();
+        }
+        if needs.get(1) {
+            gradients[1] = arith::mul(grad, &weight)?.into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(Vec::from([("weight", saved.weight.into())]))
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct LerpBackward1Saved {
+    pub(crate) end: SavedTensor,
+    pub(crate) self_: SavedTensor,
+    pub(crate) weight: SavedTensor,
+}
+pub(crate) struct LerpBackward1(pub(crate) SavedSlot<LerpBackward1Saved>);
+impl Backward for LerpBackward1 {
+    fn name(&self) -> &str {
+        "LerpBackward1"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let weight = &saved.weight.unpack_some(node)?;
+        if needs.get(0) {
+            gradients[0] = arith::mul(grad, &arith::sub(&1.0, weight)?)?.into_grad();
+        }
+        if needs.get(1) {
+            gradients[1] = arith::mul(grad, weight)?.into_grad();
+        }
+        if needs.get(2) {
+            let end = &saved.end.unpack_some(node)?;
+            let self_ = &saved.self_.unpack_some(node)?;
+            gradients[2] = arith::mul(grad, &arith::sub(end, self_)?)?.into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("end", saved.end.unpack(node)?.into()),
+                ("self", saved.self_.unpack(node)?.into()),
+                ("weight", saved.weight.unpack(node)?.into()),
+            ]),
+        )
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "end" => s.end.register_hooks(hooks).map(|()| true),
+                "self" => s.self_.register_hooks(hooks).map(|()| true),
+                "weight" => s.weight.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct LdexpBackward0Saved {
+    pub(crate) other: SavedTensor,
     pub(crate) result: SavedTensor,
 }
-pub(crate) struct ExpBackward0(pub(crate) SavedSlot<ExpBackward0Saved>);
-impl Backward for ExpBackward0 {
+pub(crate) struct LdexpBackward0(pub(crate) SavedSlot<LdexpBackward0Saved>);
+impl Backward for LdexpBackward0 {
     fn name(&self) -> &str {
-        "ExpBackward0"
+        "LdexpBackward0"
     }
     fn apply(
         &self,
@@ -687,7 +1138,15 @@ impl Backward for ExpBackward0 {
         let saved = self.0.read(node, Clone::clone)?;
         let result = &saved.result.unpack_some(node)?;
         if needs.get(0) {
-            gradients[0] = arith::mul(grad, &formulas::conj(result)?)?.into_grad();
+            let other = &saved.other.unpack_some(node)?;
+            gradients[0] = arith::mul(grad, &ops::exp2(other)?)?.into_grad();
+        }
+        if needs.get(1) {
+            gradients[1] = arith::mul(
+                    &arith::mul(grad, result)?,
+                    &std::f64::consts::LN_2,
+                )?
+                .into_grad();
         }
         Ok(gradients)
     }
@@ -696,11 +1155,17 @@ impl Backward for ExpBackward0 {
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
-        Ok(Vec::from([("result", saved.result.unpack(node)?.into())]))
+        Ok(
+            Vec::from([
+                ("other", saved.other.unpack(node)?.into()),
+                ("result", saved.result.unpack(node)?.into()),
+            ]),
+        )
     }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
             .change(|s| match name {
+                "other" => s.other.register_hooks(hooks).map(|()| true),
                 "result" => s.result.register_hooks(hooks).map(|()| true),
                 _ => Ok(false),
             })
@@ -708,13 +1173,14 @@ impl Backward for ExpBackward0 {
 }
 
 #[derive(Clone)]
-pub(crate) struct LogBackward0Saved {
+pub(crate) struct MaximumBackward0Saved {
+    pub(crate) other: SavedTensor,
     pub(crate) self_: SavedTensor,
 }
-pub(crate) struct LogBackward0(pub(crate) SavedSlot<LogBackward0Saved>);
-impl Backward for LogBackward0 {
+pub(crate) struct MaximumBackward0(pub(crate) SavedSlot<MaximumBackward0Saved>);
+impl Backward for MaximumBackward0 {
     fn name(&self) -> &str {
-        "LogBackward0"
+        "MaximumBackward0"
     }
     fn apply(
         &self,
@@ -727,9 +1193,13 @@ impl Backward for LogBackward0 {
             return Ok(gradients)
         };
         let saved = self.0.read(node, Clone::clone)?;
+        let other = &saved.other.unpack_some(node)?;
         let self_ = &saved.self_.unpack_some(node)?;
         if needs.get(0) {
-            gradients[0] = arith::div(grad, &formulas::conj(self_)?)?.into_grad();
+            gradients[0] = formulas::larger_backward(grad, self_, other)?.into_grad();
+        }
+        if needs.get(1) {
+            gradients[1] = formulas::larger_backward(grad, other, self_)?.into_grad();
         }
         Ok(gradients)
     }
@@ -738,11 +1208,17 @@ impl Backward for LogBackward0 {
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
-        Ok(Vec::from([("self", saved.self_.unpack(node)?.into())]))
+        Ok(
+            Vec::from([
+                ("other", saved.other.unpack(node)?.into()),
+                ("self", saved.self_.unpack(node)?.into()),
+            ]),
+        )
     }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
             .change(|s| match name {
+                "other" => s.other.register_hooks(hooks).map(|()| true),
                 "self" => s.self_.register_hooks(hooks).map(|()| true),
                 _ => Ok(false),
             })
@@ -750,13 +1226,14 @@ impl Backward for LogBackward0 {
 }
 
 #[derive(Clone)]
-pub(crate) struct SinBackward0Saved {
+pub(crate) struct MinimumBackward0Saved {
+    pub(crate) other: SavedTensor,
     pub(crate) self_: SavedTensor,
 }
-pub(crate) struct SinBackward0(pub(crate) SavedSlot<SinBackward0Saved>);
-impl Backward for SinBackward0 {
+pub(crate) struct MinimumBackward0(pub(crate) SavedSlot<MinimumBackward0Saved>);
+impl Backward for MinimumBackward0 {
     fn name(&self) -> &str {
-        "SinBackward0"
+        "MinimumBackward0"
     }
     fn apply(
         &self,
@@ -769,9 +1246,67 @@ impl Backward for SinBackward0 {
             return Ok(gradients)
         };
         let saved = self.0.read(node, Clone::clone)?;
+        let other = &saved.other.unpack_some(node)?;
         let self_ = &saved.self_.unpack_some(node)?;
         if needs.get(0) {
-            gradients[0] = arith::mul(grad, &formulas::conj(&ops::cos(self_)?)?)?
+            gradients[0] = formulas::smaller_backward(grad, self_, other)?.into_grad();
+        }
+        if needs.get(1) {
+            gradients[1] = formulas::smaller_backward(grad, other, self_)?.into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("other", saved.other.unpack(node)?.into()),
+                ("self", saved.self_.unpack(node)?.into()),
+            ]),
+        )
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "other" => s.other.register_hooks(hooks).map(|()| true),
+                "self" => s.self_.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct FmaxBackward0Saved {
+    pub(crate) other: SavedTensor,
+    pub(crate) self_: SavedTensor,
+}
+pub(crate) struct FmaxBackward0(pub(crate) SavedSlot<FmaxBackward0Saved>);
+impl Backward for FmaxBackward0 {
+    fn name(&self) -> &str {
+        "FmaxBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let other = &saved.other.unpack_some(node)?;
+        let self_ = &saved.self_.unpack_some(node)?;
+        if needs.get(0) {
+            gradients[0] = formulas::fmax_backward(grad, self_, other, true)?
+                .into_grad();
+        }
+        if needs.get(1) {
+            gradients[1] = formulas::fmax_backward(grad, other, self_, false)?
                 .into_grad();
         }
         Ok(gradients)
@@ -781,11 +1316,17 @@ impl Backward for SinBackward0 {
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
-        Ok(Vec::from([("self", saved.self_.unpack(node)?.into())]))
+        Ok(
+            Vec::from([
+                ("other", saved.other.unpack(node)?.into()),
+                ("self", saved.self_.unpack(node)?.into()),
+            ]),
+        )
     }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
             .change(|s| match name {
+                "other" => s.other.register_hooks(hooks).map(|()| true),
                 "self" => s.self_.register_hooks(hooks).map(|()| true),
                 _ => Ok(false),
             })
@@ -793,13 +1334,14 @@ impl Backward for SinBackward0 {
 }
 
 #[derive(Clone)]
-pub(crate) struct CosBackward0Saved {
+pub(crate) struct FminBackward0Saved {
+    pub(crate) other: SavedTensor,
     pub(crate) self_: SavedTensor,
 }
-pub(crate) struct CosBackward0(pub(crate) SavedSlot<CosBackward0Saved>);
-impl Backward for CosBackward0 {
+pub(crate) struct FminBackward0(pub(crate) SavedSlot<FminBackward0Saved>);
+impl Backward for FminBackward0 {
     fn name(&self) -> &str {
-        "CosBackward0"
+        "FminBackward0"
     }
     fn apply(
         &self,
@@ -812,12 +1354,14 @@ impl Backward for CosBackward0 {
             return Ok(gradients)
         };
         let saved = self.0.read(node, Clone::clone)?;
+        let other = &saved.other.unpack_some(node)?;
         let self_ = &saved.self_.unpack_some(node)?;
         if needs.get(0) {
-            gradients[0] = arith::mul(
-                    &arith::neg(grad)?,
-                    &formulas::conj(&ops::sin(self_)?)?,
-                )?
+            gradients[0] = formulas::fmin_backward(grad, self_, other, true)?
+                .into_grad();
+        }
+        if needs.get(1) {
+            gradients[1] = formulas::fmin_backward(grad, other, self_, false)?
                 .into_grad();
         }
         Ok(gradients)
@@ -827,11 +1371,17 @@ impl Backward for CosBackward0 {
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
-        Ok(Vec::from([("self", saved.self_.unpack(node)?.into())]))
+        Ok(
+            Vec::from([
+                ("other", saved.other.unpack(node)?.into()),
+                ("self", saved.self_.unpack(node)?.into()),
+            ]),
+        )
     }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
             .change(|s| match name {
+                "other" => s.other.register_hooks(hooks).map(|()| true),
                 "self" => s.self_.register_hooks(hooks).map(|()| true),
                 _ => Ok(false),
             })
@@ -839,13 +1389,15 @@ impl Backward for CosBackward0 {
 }
 
 #[derive(Clone)]
-pub(crate) struct TanhBackward0Saved {
+pub(crate) struct HypotBackward0Saved {
+    pub(crate) other: SavedTensor,
+    pub(crate) self_: SavedTensor,
     pub(crate) result: SavedTensor,
 }
-pub(crate) struct TanhBackward0(pub(crate) SavedSlot<TanhBackward0Saved>);
-impl Backward for TanhBackward0 {
+pub(crate) struct HypotBackward0(pub(crate) SavedSlot<HypotBackward0Saved>);
+impl Backward for HypotBackward0 {
     fn name(&self) -> &str {
-        "TanhBackward0"
+        "HypotBackward0"
     }
     fn apply(
         &self,
@@ -860,10 +1412,736 @@ impl Backward for TanhBackward0 {
         let saved = self.0.read(node, Clone::clone)?;
         let result = &saved.result.unpack_some(node)?;
         if needs.get(0) {
-            gradients[0] = arith::mul(
+            let self_ = &saved.self_.unpack_some(node)?;
+            gradients[0] = arith::div(&arith::mul(grad, self_)?, result)?.into_grad();
+        }
+        if needs.get(1) {
+            let other = &saved.other.unpack_some(node)?;
+            gradients[1] = arith::div(&arith::mul(grad, other)?, result)?.into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("other", saved.other.unpack(node)?.into()),
+                ("self", saved.self_.unpack(node)?.into()),
+                ("result", saved.result.unpack(node)?.into()),
+            ]),
+        )
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "other" => s.other.register_hooks(hooks).map(|()| true),
+                "self" => s.self_.register_hooks(hooks).map(|()| true),
+                "result" => s.result.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct LogaddexpBackward0Saved {
+    pub(crate) other: SavedTensor,
+    pub(crate) self_: SavedTensor,
+}
+pub(crate) struct LogaddexpBackward0(pub(crate) SavedSlot<LogaddexpBackward0Saved>);
+impl Backward for LogaddexpBackward0 {
+    fn name(&self) -> &str {
+        "LogaddexpBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let other = &saved.other.unpack_some(node)?;
+        let self_ = &saved.self_.unpack_some(node)?;
+        if needs.get(0) {
+            gradients[0] = arith::div(
                     grad,
-                    &formulas::conj(&arith::sub(&1, &arith::mul(result, result)?)?)?,
+                    &arith::add(&1.0, &ops::exp(&arith::sub(other, self_)?)?)?,
                 )?
+                .into_grad();
+        }
+        if needs.get(1) {
+            gradients[1] = arith::div(
+                    grad,
+                    &arith::add(&1.0, &ops::exp(&arith::sub(self_, other)?)?)?,
+                )?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("other", saved.other.unpack(node)?.into()),
+                ("self", saved.self_.unpack(node)?.into()),
+            ]),
+        )
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "other" => s.other.register_hooks(hooks).map(|()| true),
+                "self" => s.self_.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct Logaddexp2Backward0Saved {
+    pub(crate) other: SavedTensor,
+    pub(crate) self_: SavedTensor,
+}
+pub(crate) struct Logaddexp2Backward0(pub(crate) SavedSlot<Logaddexp2Backward0Saved>);
+impl Backward for Logaddexp2Backward0 {
+    fn name(&self) -> &str {
+        "Logaddexp2Backward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let other = &saved.other.unpack_some(node)?;
+        let self_ = &saved.self_.unpack_some(node)?;
+        if needs.get(0) {
+            gradients[0] = arith::div(
+                    grad,
+                    &arith::add(&1.0, &ops::exp2(&arith::sub(other, self_)?)?)?,
+                )?
+                .into_grad();
+        }
+        if needs.get(1) {
+            gradients[1] = arith::div(
+                    grad,
+                    &arith::add(&1.0, &ops::exp2(&arith::sub(self_, other)?)?)?,
+                )?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("other", saved.other.unpack(node)?.into()),
+                ("self", saved.self_.unpack(node)?.into()),
+            ]),
+        )
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "other" => s.other.register_hooks(hooks).map(|()| true),
+                "self" => s.self_.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct Atan2Backward0Saved {
+    pub(crate) other: SavedTensor,
+    pub(crate) self_: SavedTensor,
+}
+pub(crate) struct Atan2Backward0(pub(crate) SavedSlot<Atan2Backward0Saved>);
+impl Backward for Atan2Backward0 {
+    fn name(&self) -> &str {
+        "Atan2Backward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let other = &saved.other.unpack_some(node)?;
+        let self_ = &saved.self_.unpack_some(node)?;
+        if needs.get(0) || needs.get(1) {
+            let grad_input_mask = [needs.get(0), needs.get(1)];
+            let (g0, g1) = formulas::atan2_backward(
+                grad,
+                self_,
+                other,
+                grad_input_mask,
+            )?;
+            if needs.get(0) {
+                gradients[0] = g0.into_grad();
+            }
+            if needs.get(1) {
+                gradients[1] = g1.into_grad();
+            }
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("other", saved.other.unpack(node)?.into()),
+                ("self", saved.self_.unpack(node)?.into()),
+            ]),
+        )
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "other" => s.other.register_hooks(hooks).map(|()| true),
+                "self" => s.self_.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct CopysignBackward0Saved {
+    pub(crate) other_info: Spec,
+    pub(crate) self_: SavedTensor,
+    pub(crate) result: SavedTensor,
+}
+pub(crate) struct CopysignBackward0(pub(crate) SavedSlot<CopysignBackward0Saved>);
+impl Backward for CopysignBackward0 {
+    fn name(&self) -> &str {
+        "CopysignBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let other_info = &saved.other_info;
+        let result = &saved.result.unpack_some(node)?;
+        if needs.get(0) {
+            let self_ = &saved.self_.unpack_some(node)?;
+            gradients[0] = formulas::copysign_backward(grad, self_, result)?.into_grad();
+        }
+        if needs.get(1) {
+            gradients[1] = formulas::zeros_of(other_info)?.into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("self", saved.self_.unpack(node)?.into()),
+                ("result", saved.result.unpack(node)?.into()),
+            ]),
+        )
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "self" => s.self_.register_hooks(hooks).map(|()| true),
+                "result" => s.result.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct CopysignBackward1Saved {
+    pub(crate) self_: SavedTensor,
+    pub(crate) result: SavedTensor,
+}
+pub(crate) struct CopysignBackward1(pub(crate) SavedSlot<CopysignBackward1Saved>);
+impl Backward for CopysignBackward1 {
+    fn name(&self) -> &str {
+        "CopysignBackward1"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let self_ = &saved.self_.unpack_some(node)?;
+        let result = &saved.result.unpack_some(node)?;
+        if needs.get(0) {
+            gradients[0] = formulas::copysign_backward(grad, self_, result)?.into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("self", saved.self_.unpack(node)?.into()),
+                ("result", saved.result.unpack(node)?.into()),
+            ]),
+        )
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "self" => s.self_.register_hooks(hooks).map(|()| true),
+                "result" => s.result.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct XlogyBackward0Saved {
+    pub(crate) other: SavedTensor,
+    pub(crate) self_: SavedTensor,
+}
+pub(crate) struct XlogyBackward0(pub(crate) SavedSlot<XlogyBackward0Saved>);
+impl Backward for XlogyBackward0 {
+    fn name(&self) -> &str {
+        "XlogyBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let other = &saved.other.unpack_some(node)?;
+        let self_ = &saved.self_.unpack_some(node)?;
+        if needs.get(0) {
+            gradients[0] = formulas::xlogy_backward(grad, self_, other)?.into_grad();
+        }
+        if needs.get(1) {
+            gradients[1] = arith::div(&arith::mul(grad, self_)?, other)?.into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("other", saved.other.unpack(node)?.into()),
+                ("self", saved.self_.unpack(node)?.into()),
+            ]),
+        )
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "other" => s.other.register_hooks(hooks).map(|()| true),
+                "self" => s.self_.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct XlogyBackward2Saved {
+    pub(crate) other: Scalar,
+    pub(crate) self_: SavedTensor,
+}
+pub(crate) struct XlogyBackward2(pub(crate) SavedSlot<XlogyBackward2Saved>);
+impl Backward for XlogyBackward2 {
+    fn name(&self) -> &str {
+        "XlogyBackward2"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let other = saved.other;
+        let self_ = &saved.self_.unpack_some(node)?;
+        if needs.get(0) {
+            gradients[0] = formulas::xlogy_scalar_backward(grad, self_, other)?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("other", saved.other.into()),
+                ("self", saved.self_.unpack(node)?.into()),
+            ]),
+        )
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "self" => s.self_.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct XlogyBackward1Saved {
+    pub(crate) other: SavedTensor,
+    pub(crate) self_: Scalar,
+}
+pub(crate) struct XlogyBackward1(pub(crate) SavedSlot<XlogyBackward1Saved>);
+impl Backward for XlogyBackward1 {
+    fn name(&self) -> &str {
+        "XlogyBackward1"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let other = &saved.other.unpack_some(node)?;
+        let self_ = saved.self_;
+        if needs.get(0) {
+            gradients[0] = arith::div(&arith::mul(grad, &self_)?, other)?.into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("other", saved.other.unpack(node)?.into()),
+                ("self", saved.self_.into()),
+            ]),
+        )
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "other" => s.other.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct HeavisideBackward0Saved {
+    pub(crate) values_info: Spec,
+}
+pub(crate) struct HeavisideBackward0(pub(crate) SavedSlot<HeavisideBackward0Saved>);
+impl Backward for HeavisideBackward0 {
+    fn name(&self) -> &str {
+        "HeavisideBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let values_info = &saved.values_info;
+        if needs.get(0) {
+            gradients[0] = ops::zeros_like(grad, None, None, None)?.into_grad();
+        }
+        if needs.get(1) {
+            gradients[1] = formulas::zeros_of(values_info)?.into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(Vec::from([]))
+    }
+}
+
+pub(crate) struct NegBackward0;
+impl Backward for NegBackward0 {
+    fn name(&self) -> &str {
+        "NegBackward0"
+    }
+    fn apply(&self, _: &Node, grads: Gradients, needs: &Needs<'_>) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        if needs.get(0) {
+            gradients[0] = arith::neg(grad)?.into_grad();
+        }
+        Ok(gradients)
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct AbsBackward0Saved {
+    pub(crate) self_: SavedTensor,
+}
+pub(crate) struct AbsBackward0(pub(crate) SavedSlot<AbsBackward0Saved>);
+impl Backward for AbsBackward0 {
+    fn name(&self) -> &str {
+        "AbsBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let self_ = &saved.self_.unpack_some(node)?;
+        if needs.get(0) {
+            gradients[0] = arith::mul(grad, &ops::sgn(self_)?)?.into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(Vec::from([("self", saved.self_.unpack(node)?.into())]))
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "self" => s.self_.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+pub(crate) struct FloorBackward0;
+impl Backward for FloorBackward0 {
+    fn name(&self) -> &str {
+        "FloorBackward0"
+    }
+    fn apply(&self, _: &Node, grads: Gradients, needs: &Needs<'_>) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        if needs.get(0) {
+            gradients[0] = ops::zeros_like(grad, None, None, None)?.into_grad();
+        }
+        Ok(gradients)
+    }
+}
+
+pub(crate) struct CeilBackward0;
+impl Backward for CeilBackward0 {
+    fn name(&self) -> &str {
+        "CeilBackward0"
+    }
+    fn apply(&self, _: &Node, grads: Gradients, needs: &Needs<'_>) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        if needs.get(0) {
+            gradients[0] = ops::zeros_like(grad, None, None, None)?.into_grad();
+        }
+        Ok(gradients)
+    }
+}
+
+pub(crate) struct RoundBackward0;
+impl Backward for RoundBackward0 {
+    fn name(&self) -> &str {
+        "RoundBackward0"
+    }
+    fn apply(&self, _: &Node, grads: Gradients, needs: &Needs<'_>) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        if needs.get(0) {
+            gradients[0] = ops::zeros_like(grad, None, None, None)?.into_grad();
+        }
+        Ok(gradients)
+    }
+}
+
+pub(crate) struct TruncBackward0;
+impl Backward for TruncBackward0 {
+    fn name(&self) -> &str {
+        "TruncBackward0"
+    }
+    fn apply(&self, _: &Node, grads: Gradients, needs: &Needs<'_>) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        if needs.get(0) {
+            gradients[0] = ops::zeros_like(grad, None, None, None)?.into_grad();
+        }
+        Ok(gradients)
+    }
+}
+
+pub(crate) struct RoundBackward1;
+impl Backward for RoundBackward1 {
+    fn name(&self) -> &str {
+        "RoundBackward1"
+    }
+    fn apply(&self, _: &Node, grads: Gradients, needs: &Needs<'_>) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        if needs.get(0) {
+            gradients[0] = ops::zeros_like(grad, None, None, None)?.into_grad();
+        }
+        Ok(gradients)
+    }
+}
+
+pub(crate) struct SgnBackward0;
+impl Backward for SgnBackward0 {
+    fn name(&self) -> &str {
+        "SgnBackward0"
+    }
+    fn apply(&self, _: &Node, grads: Gradients, needs: &Needs<'_>) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        if needs.get(0) {
+            gradients[0] = ops::zeros_like(grad, None, None, None)?.into_grad();
+        }
+        Ok(gradients)
+    }
+}
+
+pub(crate) struct SignBackward0;
+impl Backward for SignBackward0 {
+    fn name(&self) -> &str {
+        "SignBackward0"
+    }
+    fn apply(&self, _: &Node, grads: Gradients, needs: &Needs<'_>) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        if needs.get(0) {
+            gradients[0] = ops::zeros_like(grad, None, None, None)?.into_grad();
+        }
+        Ok(gradients)
+    }
+}
+
+pub(crate) struct FracBackward0;
+impl Backward for FracBackward0 {
+    fn name(&self) -> &str {
+        "FracBackward0"
+    }
+    fn apply(&self, _: &Node, grads: Gradients, needs: &Needs<'_>) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        if needs.get(0) {
+            gradients[0] = grad.into_grad();
+        }
+        Ok(gradients)
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct ReciprocalBackward0Saved {
+    pub(crate) result: SavedTensor,
+}
+pub(crate) struct ReciprocalBackward0(pub(crate) SavedSlot<ReciprocalBackward0Saved>);
+impl Backward for ReciprocalBackward0 {
+    fn name(&self) -> &str {
+        "ReciprocalBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let result = &saved.result.unpack_some(node)?;
+        if needs.get(0) {
+            gradients[0] = arith::mul(&arith::neg(grad)?, &arith::mul(result, result)?)?
                 .into_grad();
         }
         Ok(gradients)
@@ -906,9 +2184,51 @@ impl Backward for SqrtBackward0 {
         let saved = self.0.read(node, Clone::clone)?;
         let result = &saved.result.unpack_some(node)?;
         if needs.get(0) {
-            gradients[0] = arith::div(
-                    grad,
-                    &arith::mul(&2.0, &formulas::conj(result)?)?,
+            gradients[0] = arith::div(grad, &arith::mul(&2.0, result)?)?.into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(Vec::from([("result", saved.result.unpack(node)?.into())]))
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "result" => s.result.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct RsqrtBackward0Saved {
+    pub(crate) result: SavedTensor,
+}
+pub(crate) struct RsqrtBackward0(pub(crate) SavedSlot<RsqrtBackward0Saved>);
+impl Backward for RsqrtBackward0 {
+    fn name(&self) -> &str {
+        "RsqrtBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let result = &saved.result.unpack_some(node)?;
+        if needs.get(0) {
+            gradients[0] = arith::mul(
+                    &arith::mul(&-0.5, grad)?,
+                    &ops::pow_scalar(result, Scalar::from(3))?,
                 )?
                 .into_grad();
         }
@@ -925,6 +2245,2474 @@ impl Backward for SqrtBackward0 {
         self.0
             .change(|s| match name {
                 "result" => s.result.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct ExpBackward0Saved {
+    pub(crate) result: SavedTensor,
+}
+pub(crate) struct ExpBackward0(pub(crate) SavedSlot<ExpBackward0Saved>);
+impl Backward for ExpBackward0 {
+    fn name(&self) -> &str {
+        "ExpBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let result = &saved.result.unpack_some(node)?;
+        if needs.get(0) {
+            gradients[0] = arith::mul(grad, result)?.into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(Vec::from([("result", saved.result.unpack(node)?.into())]))
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "result" => s.result.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct Exp2Backward0Saved {
+    pub(crate) result: SavedTensor,
+}
+pub(crate) struct Exp2Backward0(pub(crate) SavedSlot<Exp2Backward0Saved>);
+impl Backward for Exp2Backward0 {
+    fn name(&self) -> &str {
+        "Exp2Backward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let result = &saved.result.unpack_some(node)?;
+        if needs.get(0) {
+            gradients[0] = arith::mul(
+                    &arith::mul(grad, result)?,
+                    &std::f64::consts::LN_2,
+                )?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(Vec::from([("result", saved.result.unpack(node)?.into())]))
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "result" => s.result.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct Expm1Backward0Saved {
+    pub(crate) result: SavedTensor,
+}
+pub(crate) struct Expm1Backward0(pub(crate) SavedSlot<Expm1Backward0Saved>);
+impl Backward for Expm1Backward0 {
+    fn name(&self) -> &str {
+        "Expm1Backward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let result = &saved.result.unpack_some(node)?;
+        if needs.get(0) {
+            gradients[0] = arith::mul(grad, &arith::add(result, &1.0)?)?.into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(Vec::from([("result", saved.result.unpack(node)?.into())]))
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "result" => s.result.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct LogBackward0Saved {
+    pub(crate) self_: SavedTensor,
+}
+pub(crate) struct LogBackward0(pub(crate) SavedSlot<LogBackward0Saved>);
+impl Backward for LogBackward0 {
+    fn name(&self) -> &str {
+        "LogBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let self_ = &saved.self_.unpack_some(node)?;
+        if needs.get(0) {
+            gradients[0] = arith::div(grad, self_)?.into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(Vec::from([("self", saved.self_.unpack(node)?.into())]))
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "self" => s.self_.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct Log2Backward0Saved {
+    pub(crate) self_: SavedTensor,
+}
+pub(crate) struct Log2Backward0(pub(crate) SavedSlot<Log2Backward0Saved>);
+impl Backward for Log2Backward0 {
+    fn name(&self) -> &str {
+        "Log2Backward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let self_ = &saved.self_.unpack_some(node)?;
+        if needs.get(0) {
+            gradients[0] = arith::div(
+                    grad,
+                    &arith::mul(self_, &std::f64::consts::LN_2)?,
+                )?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(Vec::from([("self", saved.self_.unpack(node)?.into())]))
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "self" => s.self_.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct Log10Backward0Saved {
+    pub(crate) self_: SavedTensor,
+}
+pub(crate) struct Log10Backward0(pub(crate) SavedSlot<Log10Backward0Saved>);
+impl Backward for Log10Backward0 {
+    fn name(&self) -> &str {
+        "Log10Backward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let self_ = &saved.self_.unpack_some(node)?;
+        if needs.get(0) {
+            gradients[0] = arith::div(
+                    grad,
+                    &arith::mul(self_, &std::f64::consts::LN_10)?,
+                )?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(Vec::from([("self", saved.self_.unpack(node)?.into())]))
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "self" => s.self_.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct Log1PBackward0Saved {
+    pub(crate) self_: SavedTensor,
+}
+pub(crate) struct Log1PBackward0(pub(crate) SavedSlot<Log1PBackward0Saved>);
+impl Backward for Log1PBackward0 {
+    fn name(&self) -> &str {
+        "Log1PBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let self_ = &saved.self_.unpack_some(node)?;
+        if needs.get(0) {
+            gradients[0] = arith::div(grad, &arith::add(self_, &1.0)?)?.into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(Vec::from([("self", saved.self_.unpack(node)?.into())]))
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "self" => s.self_.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct SinBackward0Saved {
+    pub(crate) self_: SavedTensor,
+}
+pub(crate) struct SinBackward0(pub(crate) SavedSlot<SinBackward0Saved>);
+impl Backward for SinBackward0 {
+    fn name(&self) -> &str {
+        "SinBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let self_ = &saved.self_.unpack_some(node)?;
+        if needs.get(0) {
+            gradients[0] = arith::mul(grad, &ops::cos(self_)?)?.into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(Vec::from([("self", saved.self_.unpack(node)?.into())]))
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "self" => s.self_.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct CosBackward0Saved {
+    pub(crate) self_: SavedTensor,
+}
+pub(crate) struct CosBackward0(pub(crate) SavedSlot<CosBackward0Saved>);
+impl Backward for CosBackward0 {
+    fn name(&self) -> &str {
+        "CosBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let self_ = &saved.self_.unpack_some(node)?;
+        if needs.get(0) {
+            gradients[0] = arith::mul(&arith::neg(grad)?, &ops::sin(self_)?)?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(Vec::from([("self", saved.self_.unpack(node)?.into())]))
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "self" => s.self_.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct TanBackward0Saved {
+    pub(crate) result: SavedTensor,
+}
+pub(crate) struct TanBackward0(pub(crate) SavedSlot<TanBackward0Saved>);
+impl Backward for TanBackward0 {
+    fn name(&self) -> &str {
+        "TanBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let result = &saved.result.unpack_some(node)?;
+        if needs.get(0) {
+            gradients[0] = arith::mul(
+                    grad,
+                    &arith::add(&1.0, &arith::mul(result, result)?)?,
+                )?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(Vec::from([("result", saved.result.unpack(node)?.into())]))
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "result" => s.result.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct AsinBackward0Saved {
+    pub(crate) self_: SavedTensor,
+}
+pub(crate) struct AsinBackward0(pub(crate) SavedSlot<AsinBackward0Saved>);
+impl Backward for AsinBackward0 {
+    fn name(&self) -> &str {
+        "AsinBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let self_ = &saved.self_.unpack_some(node)?;
+        if needs.get(0) {
+            gradients[0] = arith::mul(
+                    grad,
+                    &ops::rsqrt(&arith::sub(&1.0, &arith::mul(self_, self_)?)?)?,
+                )?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(Vec::from([("self", saved.self_.unpack(node)?.into())]))
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "self" => s.self_.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct AcosBackward0Saved {
+    pub(crate) self_: SavedTensor,
+}
+pub(crate) struct AcosBackward0(pub(crate) SavedSlot<AcosBackward0Saved>);
+impl Backward for AcosBackward0 {
+    fn name(&self) -> &str {
+        "AcosBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let self_ = &saved.self_.unpack_some(node)?;
+        if needs.get(0) {
+            gradients[0] = arith::mul(
+                    &arith::neg(grad)?,
+                    &ops::rsqrt(&arith::sub(&1.0, &arith::mul(self_, self_)?)?)?,
+                )?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(Vec::from([("self", saved.self_.unpack(node)?.into())]))
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "self" => s.self_.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct AtanBackward0Saved {
+    pub(crate) self_: SavedTensor,
+}
+pub(crate) struct AtanBackward0(pub(crate) SavedSlot<AtanBackward0Saved>);
+impl Backward for AtanBackward0 {
+    fn name(&self) -> &str {
+        "AtanBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let self_ = &saved.self_.unpack_some(node)?;
+        if needs.get(0) {
+            gradients[0] = arith::div(
+                    grad,
+                    &arith::add(&arith::mul(self_, self_)?, &1.0)?,
+                )?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(Vec::from([("self", saved.self_.unpack(node)?.into())]))
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "self" => s.self_.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct SinhBackward0Saved {
+    pub(crate) self_: SavedTensor,
+}
+pub(crate) struct SinhBackward0(pub(crate) SavedSlot<SinhBackward0Saved>);
+impl Backward for SinhBackward0 {
+    fn name(&self) -> &str {
+        "SinhBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let self_ = &saved.self_.unpack_some(node)?;
+        if needs.get(0) {
+            gradients[0] = arith::mul(grad, &ops::cosh(self_)?)?.into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(Vec::from([("self", saved.self_.unpack(node)?.into())]))
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "self" => s.self_.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct CoshBackward0Saved {
+    pub(crate) self_: SavedTensor,
+}
+pub(crate) struct CoshBackward0(pub(crate) SavedSlot<CoshBackward0Saved>);
+impl Backward for CoshBackward0 {
+    fn name(&self) -> &str {
+        "CoshBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let self_ = &saved.self_.unpack_some(node)?;
+        if needs.get(0) {
+            gradients[0] = arith::mul(grad, &ops::sinh(self_)?)?.into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(Vec::from([("self", saved.self_.unpack(node)?.into())]))
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "self" => s.self_.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct TanhBackward0Saved {
+    pub(crate) result: SavedTensor,
+}
+pub(crate) struct TanhBackward0(pub(crate) SavedSlot<TanhBackward0Saved>);
+impl Backward for TanhBackward0 {
+    fn name(&self) -> &str {
+        "TanhBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let result = &saved.result.unpack_some(node)?;
+        if needs.get(0) {
+            gradients[0] = ops::tanh_backward(grad, result)?.into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(Vec::from([("result", saved.result.unpack(node)?.into())]))
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "result" => s.result.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct AsinhBackward0Saved {
+    pub(crate) self_: SavedTensor,
+}
+pub(crate) struct AsinhBackward0(pub(crate) SavedSlot<AsinhBackward0Saved>);
+impl Backward for AsinhBackward0 {
+    fn name(&self) -> &str {
+        "AsinhBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let self_ = &saved.self_.unpack_some(node)?;
+        if needs.get(0) {
+            gradients[0] = arith::mul(
+                    grad,
+                    &ops::rsqrt(&arith::add(&arith::mul(self_, self_)?, &1.0)?)?,
+                )?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(Vec::from([("self", saved.self_.unpack(node)?.into())]))
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "self" => s.self_.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct AcoshBackward0Saved {
+    pub(crate) self_: SavedTensor,
+}
+pub(crate) struct AcoshBackward0(pub(crate) SavedSlot<AcoshBackward0Saved>);
+impl Backward for AcoshBackward0 {
+    fn name(&self) -> &str {
+        "AcoshBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let self_ = &saved.self_.unpack_some(node)?;
+        if needs.get(0) {
+            gradients[0] = arith::mul(
+                    grad,
+                    &ops::rsqrt(&arith::sub(&arith::mul(self_, self_)?, &1.0)?)?,
+                )?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(Vec::from([("self", saved.self_.unpack(node)?.into())]))
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "self" => s.self_.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct AtanhBackward0Saved {
+    pub(crate) self_: SavedTensor,
+}
+pub(crate) struct AtanhBackward0(pub(crate) SavedSlot<AtanhBackward0Saved>);
+impl Backward for AtanhBackward0 {
+    fn name(&self) -> &str {
+        "AtanhBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let self_ = &saved.self_.unpack_some(node)?;
+        if needs.get(0) {
+            gradients[0] = arith::div(
+                    grad,
+                    &arith::sub(&1.0, &arith::mul(self_, self_)?)?,
+                )?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(Vec::from([("self", saved.self_.unpack(node)?.into())]))
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "self" => s.self_.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct SigmoidBackward0Saved {
+    pub(crate) result: SavedTensor,
+}
+pub(crate) struct SigmoidBackward0(pub(crate) SavedSlot<SigmoidBackward0Saved>);
+impl Backward for SigmoidBackward0 {
+    fn name(&self) -> &str {
+        "SigmoidBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let result = &saved.result.unpack_some(node)?;
+        if needs.get(0) {
+            gradients[0] = ops::sigmoid_backward(grad, result)?.into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(Vec::from([("result", saved.result.unpack(node)?.into())]))
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "result" => s.result.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct ErfBackward0Saved {
+    pub(crate) self_: SavedTensor,
+}
+pub(crate) struct ErfBackward0(pub(crate) SavedSlot<ErfBackward0Saved>);
+impl Backward for ErfBackward0 {
+    fn name(&self) -> &str {
+        "ErfBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let self_ = &saved.self_.unpack_some(node)?;
+        if needs.get(0) {
+            gradients[0] = arith::mul(
+                    &arith::mul(
+                        grad,
+                        &ops::exp(&arith::neg(&arith::mul(self_, self_)?)?)?,
+                    )?,
+                    &std::f64::consts::FRAC_2_SQRT_PI,
+                )?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(Vec::from([("self", saved.self_.unpack(node)?.into())]))
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "self" => s.self_.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct ErfcBackward0Saved {
+    pub(crate) self_: SavedTensor,
+}
+pub(crate) struct ErfcBackward0(pub(crate) SavedSlot<ErfcBackward0Saved>);
+impl Backward for ErfcBackward0 {
+    fn name(&self) -> &str {
+        "ErfcBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let self_ = &saved.self_.unpack_some(node)?;
+        if needs.get(0) {
+            gradients[0] = arith::mul(
+                    &arith::mul(
+                        &arith::neg(grad)?,
+                        &ops::exp(&arith::neg(&arith::mul(self_, self_)?)?)?,
+                    )?,
+                    &std::f64::consts::FRAC_2_SQRT_PI,
+                )?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(Vec::from([("self", saved.self_.unpack(node)?.into())]))
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "self" => s.self_.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct ErfinvBackward0Saved {
+    pub(crate) result: SavedTensor,
+}
+pub(crate) struct ErfinvBackward0(pub(crate) SavedSlot<ErfinvBackward0Saved>);
+impl Backward for ErfinvBackward0 {
+    fn name(&self) -> &str {
+        "ErfinvBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let result = &saved.result.unpack_some(node)?;
+        if needs.get(0) {
+            gradients[0] = arith::div(
+                    &arith::mul(grad, &ops::exp(&arith::mul(result, result)?)?)?,
+                    &std::f64::consts::FRAC_2_SQRT_PI,
+                )?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(Vec::from([("result", saved.result.unpack(node)?.into())]))
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "result" => s.result.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct LgammaBackward0Saved {
+    pub(crate) self_: SavedTensor,
+}
+pub(crate) struct LgammaBackward0(pub(crate) SavedSlot<LgammaBackward0Saved>);
+impl Backward for LgammaBackward0 {
+    fn name(&self) -> &str {
+        "LgammaBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let self_ = &saved.self_.unpack_some(node)?;
+        if needs.get(0) {
+            gradients[0] = arith::mul(grad, &ops::digamma(self_)?)?.into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(Vec::from([("self", saved.self_.unpack(node)?.into())]))
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "self" => s.self_.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct DigammaBackward0Saved {
+    pub(crate) self_: SavedTensor,
+}
+pub(crate) struct DigammaBackward0(pub(crate) SavedSlot<DigammaBackward0Saved>);
+impl Backward for DigammaBackward0 {
+    fn name(&self) -> &str {
+        "DigammaBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let self_ = &saved.self_.unpack_some(node)?;
+        if needs.get(0) {
+            gradients[0] = arith::mul(grad, &ops::polygamma(1, self_)?)?.into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(Vec::from([("self", saved.self_.unpack(node)?.into())]))
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "self" => s.self_.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct SincBackward0Saved {
+    pub(crate) self_: SavedTensor,
+}
+pub(crate) struct SincBackward0(pub(crate) SavedSlot<SincBackward0Saved>);
+impl Backward for SincBackward0 {
+    fn name(&self) -> &str {
+        "SincBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let self_ = &saved.self_.unpack_some(node)?;
+        if needs.get(0) {
+            gradients[0] = formulas::sinc_backward(grad, self_)?.into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(Vec::from([("self", saved.self_.unpack(node)?.into())]))
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "self" => s.self_.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+pub(crate) struct Deg2RadBackward0;
+impl Backward for Deg2RadBackward0 {
+    fn name(&self) -> &str {
+        "Deg2RadBackward0"
+    }
+    fn apply(&self, _: &Node, grads: Gradients, needs: &Needs<'_>) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        if needs.get(0) {
+            gradients[0] = ops::deg2rad(grad)?.into_grad();
+        }
+        Ok(gradients)
+    }
+}
+
+pub(crate) struct Rad2DegBackward0;
+impl Backward for Rad2DegBackward0 {
+    fn name(&self) -> &str {
+        "Rad2DegBackward0"
+    }
+    fn apply(&self, _: &Node, grads: Gradients, needs: &Needs<'_>) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        if needs.get(0) {
+            gradients[0] = ops::rad2deg(grad)?.into_grad();
+        }
+        Ok(gradients)
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct PolygammaBackward0Saved {
+    pub(crate) n: i64,
+    pub(crate) self_: SavedTensor,
+}
+pub(crate) struct PolygammaBackward0(pub(crate) SavedSlot<PolygammaBackward0Saved>);
+impl Backward for PolygammaBackward0 {
+    fn name(&self) -> &str {
+        "PolygammaBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let n = saved.n;
+        let self_ = &saved.self_.unpack_some(node)?;
+        if needs.get(0) {
+            gradients[0] = arith::mul(grad, &ops::polygamma(n + 1, self_)?)?.into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("n", saved.n.into()),
+                ("self", saved.self_.unpack(node)?.into()),
+            ]),
+        )
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "self" => s.self_.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct LogitBackward0Saved {
+    pub(crate) eps: Option<f64>,
+    pub(crate) self_: SavedTensor,
+}
+pub(crate) struct LogitBackward0(pub(crate) SavedSlot<LogitBackward0Saved>);
+impl Backward for LogitBackward0 {
+    fn name(&self) -> &str {
+        "LogitBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let eps = saved.eps;
+        let self_ = &saved.self_.unpack_some(node)?;
+        if needs.get(0) {
+            gradients[0] = formulas::logit_backward(grad, self_, eps)?.into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("eps", saved.eps.into()),
+                ("self", saved.self_.unpack(node)?.into()),
+            ]),
+        )
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "self" => s.self_.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct NanToNumBackward0Saved {
+    pub(crate) self_: SavedTensor,
+}
+pub(crate) struct NanToNumBackward0(pub(crate) SavedSlot<NanToNumBackward0Saved>);
+impl Backward for NanToNumBackward0 {
+    fn name(&self) -> &str {
+        "NanToNumBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let self_ = &saved.self_.unpack_some(node)?;
+        if needs.get(0) {
+            gradients[0] = arith::mul(grad, &ops::isfinite(self_)?)?.into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(Vec::from([("self", saved.self_.unpack(node)?.into())]))
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "self" => s.self_.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+pub(crate) struct LogicalNotBackward0;
+impl Backward for LogicalNotBackward0 {
+    fn name(&self) -> &str {
+        "LogicalNotBackward0"
+    }
+    fn apply(&self, _: &Node, grads: Gradients, needs: &Needs<'_>) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        if needs.get(0) {
+            gradients[0] = ops::zeros_like(grad, None, None, None)?.into_grad();
+        }
+        Ok(gradients)
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct EqBackward0Saved {
+    pub(crate) other_info: Spec,
+}
+pub(crate) struct EqBackward0(pub(crate) SavedSlot<EqBackward0Saved>);
+impl Backward for EqBackward0 {
+    fn name(&self) -> &str {
+        "EqBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let other_info = &saved.other_info;
+        if needs.get(0) {
+            gradients[0] = ops::zeros_like(grad, None, None, None)?.into_grad();
+        }
+        if needs.get(1) {
+            gradients[1] = formulas::zeros_of(other_info)?.into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(Vec::from([]))
+    }
+}
+
+pub(crate) struct EqBackward1;
+impl Backward for EqBackward1 {
+    fn name(&self) -> &str {
+        "EqBackward1"
+    }
+    fn apply(&self, _: &Node, grads: Gradients, needs: &Needs<'_>) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        if needs.get(0) {
+            gradients[0] = ops::zeros_like(grad, None, None, None)?.into_grad();
+        }
+        Ok(gradients)
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct NeBackward0Saved {
+    pub(crate) other_info: Spec,
+}
+pub(crate) struct NeBackward0(pub(crate) SavedSlot<NeBackward0Saved>);
+impl Backward for NeBackward0 {
+    fn name(&self) -> &str {
+        "NeBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let other_info = &saved.other_info;
+        if needs.get(0) {
+            gradients[0] = ops::zeros_like(grad, None, None, None)?.into_grad();
+        }
+        if needs.get(1) {
+            gradients[1] = formulas::zeros_of(other_info)?.into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(Vec::from([]))
+    }
+}
+
+pub(crate) struct NeBackward1;
+impl Backward for NeBackward1 {
+    fn name(&self) -> &str {
+        "NeBackward1"
+    }
+    fn apply(&self, _: &Node, grads: Gradients, needs: &Needs<'_>) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        if needs.get(0) {
+            gradients[0] = ops::zeros_like(grad, None, None, None)?.into_grad();
+        }
+        Ok(gradients)
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct LtBackward0Saved {
+    pub(crate) other_info: Spec,
+}
+pub(crate) struct LtBackward0(pub(crate) SavedSlot<LtBackward0Saved>);
+impl Backward for LtBackward0 {
+    fn name(&self) -> &str {
+        "LtBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let other_info = &saved.other_info;
+        if needs.get(0) {
+            gradients[0] = ops::zeros_like(grad, None, None, None)?.into_grad();
+        }
+        if needs.get(1) {
+            gradients[1] = formulas::zeros_of(other_info)?.into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(Vec::from([]))
+    }
+}
+
+pub(crate) struct LtBackward1;
+impl Backward for LtBackward1 {
+    fn name(&self) -> &str {
+        "LtBackward1"
+    }
+    fn apply(&self, _: &Node, grads: Gradients, needs: &Needs<'_>) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        if needs.get(0) {
+            gradients[0] = ops::zeros_like(grad, None, None, None)?.into_grad();
+        }
+        Ok(gradients)
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct LeBackward0Saved {
+    pub(crate) other_info: Spec,
+}
+pub(crate) struct LeBackward0(pub(crate) SavedSlot<LeBackward0Saved>);
+impl Backward for LeBackward0 {
+    fn name(&self) -> &str {
+        "LeBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let other_info = &saved.other_info;
+        if needs.get(0) {
+            gradients[0] = ops::zeros_like(grad, None, None, None)?.into_grad();
+        }
+        if needs.get(1) {
+            gradients[1] = formulas::zeros_of(other_info)?.into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(Vec::from([]))
+    }
+}
+
+pub(crate) struct LeBackward1;
+impl Backward for LeBackward1 {
+    fn name(&self) -> &str {
+        "LeBackward1"
+    }
+    fn apply(&self, _: &Node, grads: Gradients, needs: &Needs<'_>) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        if needs.get(0) {
+            gradients[0] = ops::zeros_like(grad, None, None, None)?.into_grad();
+        }
+        Ok(gradients)
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct GtBackward0Saved {
+    pub(crate) other_info: Spec,
+}
+pub(crate) struct GtBackward0(pub(crate) SavedSlot<GtBackward0Saved>);
+impl Backward for GtBackward0 {
+    fn name(&self) -> &str {
+        "GtBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let other_info = &saved.other_info;
+        if needs.get(0) {
+            gradients[0] = ops::zeros_like(grad, None, None, None)?.into_grad();
+        }
+        if needs.get(1) {
+            gradients[1] = formulas::zeros_of(other_info)?.into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(Vec::from([]))
+    }
+}
+
+pub(crate) struct GtBackward1;
+impl Backward for GtBackward1 {
+    fn name(&self) -> &str {
+        "GtBackward1"
+    }
+    fn apply(&self, _: &Node, grads: Gradients, needs: &Needs<'_>) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        if needs.get(0) {
+            gradients[0] = ops::zeros_like(grad, None, None, None)?.into_grad();
+        }
+        Ok(gradients)
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct GeBackward0Saved {
+    pub(crate) other_info: Spec,
+}
+pub(crate) struct GeBackward0(pub(crate) SavedSlot<GeBackward0Saved>);
+impl Backward for GeBackward0 {
+    fn name(&self) -> &str {
+        "GeBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let other_info = &saved.other_info;
+        if needs.get(0) {
+            gradients[0] = ops::zeros_like(grad, None, None, None)?.into_grad();
+        }
+        if needs.get(1) {
+            gradients[1] = formulas::zeros_of(other_info)?.into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(Vec::from([]))
+    }
+}
+
+pub(crate) struct GeBackward1;
+impl Backward for GeBackward1 {
+    fn name(&self) -> &str {
+        "GeBackward1"
+    }
+    fn apply(&self, _: &Node, grads: Gradients, needs: &Needs<'_>) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        if needs.get(0) {
+            gradients[0] = ops::zeros_like(grad, None, None, None)?.into_grad();
+        }
+        Ok(gradients)
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct LogicalAndBackward0Saved {
+    pub(crate) other_info: Spec,
+}
+pub(crate) struct LogicalAndBackward0(pub(crate) SavedSlot<LogicalAndBackward0Saved>);
+impl Backward for LogicalAndBackward0 {
+    fn name(&self) -> &str {
+        "LogicalAndBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let other_info = &saved.other_info;
+        if needs.get(0) {
+            gradients[0] = ops::zeros_like(grad, None, None, None)?.into_grad();
+        }
+        if needs.get(1) {
+            gradients[1] = formulas::zeros_of(other_info)?.into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(Vec::from([]))
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct LogicalOrBackward0Saved {
+    pub(crate) other_info: Spec,
+}
+pub(crate) struct LogicalOrBackward0(pub(crate) SavedSlot<LogicalOrBackward0Saved>);
+impl Backward for LogicalOrBackward0 {
+    fn name(&self) -> &str {
+        "LogicalOrBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let other_info = &saved.other_info;
+        if needs.get(0) {
+            gradients[0] = ops::zeros_like(grad, None, None, None)?.into_grad();
+        }
+        if needs.get(1) {
+            gradients[1] = formulas::zeros_of(other_info)?.into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(Vec::from([]))
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct LogicalXorBackward0Saved {
+    pub(crate) other_info: Spec,
+}
+pub(crate) struct LogicalXorBackward0(pub(crate) SavedSlot<LogicalXorBackward0Saved>);
+impl Backward for LogicalXorBackward0 {
+    fn name(&self) -> &str {
+        "LogicalXorBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let other_info = &saved.other_info;
+        if needs.get(0) {
+            gradients[0] = ops::zeros_like(grad, None, None, None)?.into_grad();
+        }
+        if needs.get(1) {
+            gradients[1] = formulas::zeros_of(other_info)?.into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(Vec::from([]))
+    }
+}
+
+pub(crate) struct BitwiseNotBackward0;
+impl Backward for BitwiseNotBackward0 {
+    fn name(&self) -> &str {
+        "BitwiseNotBackward0"
+    }
+    fn apply(&self, _: &Node, grads: Gradients, needs: &Needs<'_>) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        if needs.get(0) {
+            gradients[0] = ops::zeros_like(grad, None, None, None)?.into_grad();
+        }
+        Ok(gradients)
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct BitwiseAndBackward0Saved {
+    pub(crate) other_info: Spec,
+}
+pub(crate) struct BitwiseAndBackward0(pub(crate) SavedSlot<BitwiseAndBackward0Saved>);
+impl Backward for BitwiseAndBackward0 {
+    fn name(&self) -> &str {
+        "BitwiseAndBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let other_info = &saved.other_info;
+        if needs.get(0) {
+            gradients[0] = ops::zeros_like(grad, None, None, None)?.into_grad();
+        }
+        if needs.get(1) {
+            gradients[1] = formulas::zeros_of(other_info)?.into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(Vec::from([]))
+    }
+}
+
+pub(crate) struct BitwiseAndBackward1;
+impl Backward for BitwiseAndBackward1 {
+    fn name(&self) -> &str {
+        "BitwiseAndBackward1"
+    }
+    fn apply(&self, _: &Node, grads: Gradients, needs: &Needs<'_>) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        if needs.get(0) {
+            gradients[0] = ops::zeros_like(grad, None, None, None)?.into_grad();
+        }
+        Ok(gradients)
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct BitwiseOrBackward0Saved {
+    pub(crate) other_info: Spec,
+}
+pub(crate) struct BitwiseOrBackward0(pub(crate) SavedSlot<BitwiseOrBackward0Saved>);
+impl Backward for BitwiseOrBackward0 {
+    fn name(&self) -> &str {
+        "BitwiseOrBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let other_info = &saved.other_info;
+        if needs.get(0) {
+            gradients[0] = ops::zeros_like(grad, None, None, None)?.into_grad();
+        }
+        if needs.get(1) {
+            gradients[1] = formulas::zeros_of(other_info)?.into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(Vec::from([]))
+    }
+}
+
+pub(crate) struct BitwiseOrBackward1;
+impl Backward for BitwiseOrBackward1 {
+    fn name(&self) -> &str {
+        "BitwiseOrBackward1"
+    }
+    fn apply(&self, _: &Node, grads: Gradients, needs: &Needs<'_>) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        if needs.get(0) {
+            gradients[0] = ops::zeros_like(grad, None, None, None)?.into_grad();
+        }
+        Ok(gradients)
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct BitwiseXorBackward0Saved {
+    pub(crate) other_info: Spec,
+}
+pub(crate) struct BitwiseXorBackward0(pub(crate) SavedSlot<BitwiseXorBackward0Saved>);
+impl Backward for BitwiseXorBackward0 {
+    fn name(&self) -> &str {
+        "BitwiseXorBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let other_info = &saved.other_info;
+        if needs.get(0) {
+            gradients[0] = ops::zeros_like(grad, None, None, None)?.into_grad();
+        }
+        if needs.get(1) {
+            gradients[1] = formulas::zeros_of(other_info)?.into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(Vec::from([]))
+    }
+}
+
+pub(crate) struct BitwiseXorBackward1;
+impl Backward for BitwiseXorBackward1 {
+    fn name(&self) -> &str {
+        "BitwiseXorBackward1"
+    }
+    fn apply(&self, _: &Node, grads: Gradients, needs: &Needs<'_>) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        if needs.get(0) {
+            gradients[0] = ops::zeros_like(grad, None, None, None)?.into_grad();
+        }
+        Ok(gradients)
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct BitwiseLeftShiftBackward0Saved {
+    pub(crate) other_info: Spec,
+}
+pub(crate) struct BitwiseLeftShiftBackward0(
+    pub(crate) SavedSlot<BitwiseLeftShiftBackward0Saved>,
+);
+impl Backward for BitwiseLeftShiftBackward0 {
+    fn name(&self) -> &str {
+        "BitwiseLeftShiftBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let other_info = &saved.other_info;
+        if needs.get(0) {
+            gradients[0] = ops::zeros_like(grad, None, None, None)?.into_grad();
+        }
+        if needs.get(1) {
+            gradients[1] = formulas::zeros_of(other_info)?.into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(Vec::from([]))
+    }
+}
+
+pub(crate) struct BitwiseLeftShiftBackward1;
+impl Backward for BitwiseLeftShiftBackward1 {
+    fn name(&self) -> &str {
+        "BitwiseLeftShiftBackward1"
+    }
+    fn apply(&self, _: &Node, grads: Gradients, needs: &Needs<'_>) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        if needs.get(0) {
+            gradients[0] = ops::zeros_like(grad, None, None, None)?.into_grad();
+        }
+        Ok(gradients)
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct BitwiseRightShiftBackward0Saved {
+    pub(crate) other_info: Spec,
+}
+pub(crate) struct BitwiseRightShiftBackward0(
+    pub(crate) SavedSlot<BitwiseRightShiftBackward0Saved>,
+);
+impl Backward for BitwiseRightShiftBackward0 {
+    fn name(&self) -> &str {
+        "BitwiseRightShiftBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let other_info = &saved.other_info;
+        if needs.get(0) {
+            gradients[0] = ops::zeros_like(grad, None, None, None)?.into_grad();
+        }
+        if needs.get(1) {
+            gradients[1] = formulas::zeros_of(other_info)?.into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(Vec::from([]))
+    }
+}
+
+pub(crate) struct BitwiseRightShiftBackward1;
+impl Backward for BitwiseRightShiftBackward1 {
+    fn name(&self) -> &str {
+        "BitwiseRightShiftBackward1"
+    }
+    fn apply(&self, _: &Node, grads: Gradients, needs: &Needs<'_>) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        if needs.get(0) {
+            gradients[0] = ops::zeros_like(grad, None, None, None)?.into_grad();
+        }
+        Ok(gradients)
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct WhereBackward0Saved {
+    pub(crate) condition: SavedTensor,
+}
+pub(crate) struct WhereBackward0(pub(crate) SavedSlot<WhereBackward0Saved>);
+impl Backward for WhereBackward0 {
+    fn name(&self) -> &str {
+        "WhereBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let condition = &saved.condition.unpack_some(node)?;
+        if needs.get(0) {
+            gradients[0] = ops::where_scalar_other(condition, grad, Scalar::from(0))?
+                .into_grad();
+        }
+        if needs.get(1) {
+            gradients[1] = ops::where_scalar_self(condition, Scalar::from(0), grad)?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(Vec::from([("condition", saved.condition.unpack(node)?.into())]))
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "condition" => s.condition.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct ClampBackward1Saved {
+    pub(crate) max: Option<Scalar>,
+    pub(crate) min: Option<Scalar>,
+    pub(crate) self_: SavedTensor,
+}
+pub(crate) struct ClampBackward1(pub(crate) SavedSlot<ClampBackward1Saved>);
+impl Backward for ClampBackward1 {
+    fn name(&self) -> &str {
+        "ClampBackward1"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let max = saved.max;
+        let min = saved.min;
+        let self_ = &saved.self_.unpack_some(node)?;
+        if needs.get(0) {
+            gradients[0] = formulas::clamp_backward(grad, self_, min, max)?.into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("max", saved.max.into()),
+                ("min", saved.min.into()),
+                ("self", saved.self_.unpack(node)?.into()),
+            ]),
+        )
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "self" => s.self_.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct ClampBackward0Saved {
+    pub(crate) max: SavedTensor,
+    pub(crate) min: SavedTensor,
+    pub(crate) self_: SavedTensor,
+}
+pub(crate) struct ClampBackward0(pub(crate) SavedSlot<ClampBackward0Saved>);
+impl Backward for ClampBackward0 {
+    fn name(&self) -> &str {
+        "ClampBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let max = saved.max.unpack(node)?;
+        let max = max.as_ref();
+        let min = saved.min.unpack(node)?;
+        let min = min.as_ref();
+        let self_ = &saved.self_.unpack_some(node)?;
+        if needs.get(0) {
+            gradients[0] = formulas::clamp_tensor_backward(grad, self_, min, max)?
+                .into_grad();
+        }
+        if needs.get(1) || needs.get(2) {
+            let grad_input_mask = [needs.get(1), needs.get(2)];
+            let (g0, g1) = formulas::clamp_bounds_backward(
+                grad,
+                self_,
+                min,
+                max,
+                grad_input_mask,
+            )?;
+            if needs.get(1) {
+                gradients[1] = g0.into_grad();
+            }
+            if needs.get(2) {
+                gradients[2] = g1.into_grad();
+            }
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("max", saved.max.unpack(node)?.into()),
+                ("min", saved.min.unpack(node)?.into()),
+                ("self", saved.self_.unpack(node)?.into()),
+            ]),
+        )
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "max" => s.max.register_hooks(hooks).map(|()| true),
+                "min" => s.min.register_hooks(hooks).map(|()| true),
+                "self" => s.self_.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct ClampMinBackward0Saved {
+    pub(crate) min: Scalar,
+    pub(crate) self_: SavedTensor,
+}
+pub(crate) struct ClampMinBackward0(pub(crate) SavedSlot<ClampMinBackward0Saved>);
+impl Backward for ClampMinBackward0 {
+    fn name(&self) -> &str {
+        "ClampMinBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let min = saved.min;
+        let self_ = &saved.self_.unpack_some(node)?;
+        if needs.get(0) {
+            gradients[0] = ops::where_scalar_other(
+                    &ops::gt_scalar(self_, min)?,
+                    grad,
+                    Scalar::from(0),
+                )?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("min", saved.min.into()),
+                ("self", saved.self_.unpack(node)?.into()),
+            ]),
+        )
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "self" => s.self_.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct ClampMaxBackward0Saved {
+    pub(crate) max: Scalar,
+    pub(crate) self_: SavedTensor,
+}
+pub(crate) struct ClampMaxBackward0(pub(crate) SavedSlot<ClampMaxBackward0Saved>);
+impl Backward for ClampMaxBackward0 {
+    fn name(&self) -> &str {
+        "ClampMaxBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let max = saved.max;
+        let self_ = &saved.self_.unpack_some(node)?;
+        if needs.get(0) {
+            gradients[0] = ops::where_scalar_other(
+                    &ops::lt_scalar(self_, max)?,
+                    grad,
+                    Scalar::from(0),
+                )?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("max", saved.max.into()),
+                ("self", saved.self_.unpack(node)?.into()),
+            ]),
+        )
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "self" => s.self_.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct ClampMinBackward1Saved {
+    pub(crate) min: SavedTensor,
+    pub(crate) self_: SavedTensor,
+}
+pub(crate) struct ClampMinBackward1(pub(crate) SavedSlot<ClampMinBackward1Saved>);
+impl Backward for ClampMinBackward1 {
+    fn name(&self) -> &str {
+        "ClampMinBackward1"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let min = &saved.min.unpack_some(node)?;
+        let self_ = &saved.self_.unpack_some(node)?;
+        if needs.get(0) {
+            gradients[0] = formulas::larger_backward(grad, self_, min)?.into_grad();
+        }
+        if needs.get(1) {
+            gradients[1] = formulas::larger_backward(grad, min, self_)?.into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("min", saved.min.unpack(node)?.into()),
+                ("self", saved.self_.unpack(node)?.into()),
+            ]),
+        )
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "min" => s.min.register_hooks(hooks).map(|()| true),
+                "self" => s.self_.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct ClampMaxBackward1Saved {
+    pub(crate) max: SavedTensor,
+    pub(crate) self_: SavedTensor,
+}
+pub(crate) struct ClampMaxBackward1(pub(crate) SavedSlot<ClampMaxBackward1Saved>);
+impl Backward for ClampMaxBackward1 {
+    fn name(&self) -> &str {
+        "ClampMaxBackward1"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let max = &saved.max.unpack_some(node)?;
+        let self_ = &saved.self_.unpack_some(node)?;
+        if needs.get(0) {
+            gradients[0] = formulas::smaller_backward(grad, self_, max)?.into_grad();
+        }
+        if needs.get(1) {
+            gradients[1] = formulas::smaller_backward(grad, max, self_)?.into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("max", saved.max.unpack(node)?.into()),
+                ("self", saved.self_.unpack(node)?.into()),
+            ]),
+        )
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "max" => s.max.register_hooks(hooks).map(|()| true),
+                "self" => s.self_.register_hooks(hooks).map(|()| true),
                 _ => Ok(false),
             })
     }
@@ -952,11 +4740,7 @@ impl Backward for ReluBackward0 {
         let saved = self.0.read(node, Clone::clone)?;
         let result = &saved.result.unpack_some(node)?;
         if needs.get(0) {
-            gradients[0] = ops::where_self(
-                    &ops::gt_scalar(result, Scalar::from(0))?,
-                    grad,
-                    &ops::zeros_like(grad, None, None, None)?,
-                )?
+            gradients[0] = ops::threshold_backward(grad, result, Scalar::from(0))?
                 .into_grad();
         }
         Ok(gradients)
@@ -978,13 +4762,13 @@ impl Backward for ReluBackward0 {
 }
 
 #[derive(Clone)]
-pub(crate) struct WhereBackward0Saved {
-    pub(crate) condition: SavedTensor,
+pub(crate) struct SiluBackward0Saved {
+    pub(crate) self_: SavedTensor,
 }
-pub(crate) struct WhereBackward0(pub(crate) SavedSlot<WhereBackward0Saved>);
-impl Backward for WhereBackward0 {
+pub(crate) struct SiluBackward0(pub(crate) SavedSlot<SiluBackward0Saved>);
+impl Backward for SiluBackward0 {
     fn name(&self) -> &str {
-        "WhereBackward0"
+        "SiluBackward0"
     }
     fn apply(
         &self,
@@ -997,20 +4781,341 @@ impl Backward for WhereBackward0 {
             return Ok(gradients)
         };
         let saved = self.0.read(node, Clone::clone)?;
-        let condition = &saved.condition.unpack_some(node)?;
+        let self_ = &saved.self_.unpack_some(node)?;
         if needs.get(0) {
-            gradients[0] = ops::where_self(
-                    condition,
-                    grad,
-                    &ops::zeros_like(grad, None, None, None)?,
-                )?
+            gradients[0] = ops::silu_backward(grad, self_)?.into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(Vec::from([("self", saved.self_.unpack(node)?.into())]))
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "self" => s.self_.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct MishBackward0Saved {
+    pub(crate) self_: SavedTensor,
+}
+pub(crate) struct MishBackward0(pub(crate) SavedSlot<MishBackward0Saved>);
+impl Backward for MishBackward0 {
+    fn name(&self) -> &str {
+        "MishBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let self_ = &saved.self_.unpack_some(node)?;
+        if needs.get(0) {
+            gradients[0] = ops::mish_backward(grad, self_)?.into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(Vec::from([("self", saved.self_.unpack(node)?.into())]))
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "self" => s.self_.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct HardsigmoidBackward0Saved {
+    pub(crate) self_: SavedTensor,
+}
+pub(crate) struct HardsigmoidBackward0(pub(crate) SavedSlot<HardsigmoidBackward0Saved>);
+impl Backward for HardsigmoidBackward0 {
+    fn name(&self) -> &str {
+        "HardsigmoidBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let self_ = &saved.self_.unpack_some(node)?;
+        if needs.get(0) {
+            gradients[0] = ops::hardsigmoid_backward(grad, self_)?.into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(Vec::from([("self", saved.self_.unpack(node)?.into())]))
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "self" => s.self_.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct HardswishBackward0Saved {
+    pub(crate) self_: SavedTensor,
+}
+pub(crate) struct HardswishBackward0(pub(crate) SavedSlot<HardswishBackward0Saved>);
+impl Backward for HardswishBackward0 {
+    fn name(&self) -> &str {
+        "HardswishBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let self_ = &saved.self_.unpack_some(node)?;
+        if needs.get(0) {
+            gradients[0] = ops::hardswish_backward(grad, self_)?.into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(Vec::from([("self", saved.self_.unpack(node)?.into())]))
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "self" => s.self_.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct GeluBackward0Saved {
+    pub(crate) approximate: String,
+    pub(crate) self_: SavedTensor,
+}
+pub(crate) struct GeluBackward0(pub(crate) SavedSlot<GeluBackward0Saved>);
+impl Backward for GeluBackward0 {
+    fn name(&self) -> &str {
+        "GeluBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let approximate = &saved.approximate[..];
+        let self_ = &saved.self_.unpack_some(node)?;
+        if needs.get(0) {
+            gradients[0] = ops::gelu_backward(grad, self_, approximate)?.into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("approximate", saved.approximate.into()),
+                ("self", saved.self_.unpack(node)?.into()),
+            ]),
+        )
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "self" => s.self_.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct LogSigmoidBackward0Saved {
+    pub(crate) self_: SavedTensor,
+    pub(crate) buffer: SavedTensor,
+}
+pub(crate) struct LogSigmoidBackward0(pub(crate) SavedSlot<LogSigmoidBackward0Saved>);
+impl Backward for LogSigmoidBackward0 {
+    fn name(&self) -> &str {
+        "LogSigmoidBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let self_ = &saved.self_.unpack_some(node)?;
+        let buffer = &saved.buffer.unpack_some(node)?;
+        if needs.get(0) {
+            gradients[0] = ops::log_sigmoid_backward(grad, self_, buffer)?.into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("self", saved.self_.unpack(node)?.into()),
+                ("buffer", saved.buffer.unpack(node)?.into()),
+            ]),
+        )
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "self" => s.self_.register_hooks(hooks).map(|()| true),
+                "buffer" => s.buffer.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct SoftplusBackward0Saved {
+    pub(crate) beta: Scalar,
+    pub(crate) self_: SavedTensor,
+    pub(crate) threshold: Scalar,
+}
+pub(crate) struct SoftplusBackward0(pub(crate) SavedSlot<SoftplusBackward0Saved>);
+impl Backward for SoftplusBackward0 {
+    fn name(&self) -> &str {
+        "SoftplusBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let beta = saved.beta;
+        let self_ = &saved.self_.unpack_some(node)?;
+        let threshold = saved.threshold;
+        if needs.get(0) {
+            gradients[0] = ops::softplus_backward(grad, self_, beta, threshold)?
                 .into_grad();
         }
-        if needs.get(1) {
-            gradients[1] = ops::where_self(
-                    condition,
-                    &ops::zeros_like(grad, None, None, None)?,
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("beta", saved.beta.into()),
+                ("self", saved.self_.unpack(node)?.into()),
+                ("threshold", saved.threshold.into()),
+            ]),
+        )
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "self" => s.self_.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct EluBackward0Saved {
+    pub(crate) alpha: Scalar,
+    pub(crate) input_scale: Scalar,
+    pub(crate) scale: Scalar,
+    pub(crate) self_: SavedTensor,
+}
+pub(crate) struct EluBackward0(pub(crate) SavedSlot<EluBackward0Saved>);
+impl Backward for EluBackward0 {
+    fn name(&self) -> &str {
+        "EluBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let alpha = saved.alpha;
+        let input_scale = saved.input_scale;
+        let scale = saved.scale;
+        let self_ = &saved.self_.unpack_some(node)?;
+        if needs.get(0) {
+            gradients[0] = ops::elu_backward(
                     grad,
+                    alpha,
+                    scale,
+                    input_scale,
+                    false,
+                    self_,
                 )?
                 .into_grad();
         }
@@ -1021,12 +5126,1389 @@ impl Backward for WhereBackward0 {
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
-        Ok(Vec::from([("condition", saved.condition.unpack(node)?.into())]))
+        Ok(
+            Vec::from([
+                ("alpha", saved.alpha.into()),
+                ("input_scale", saved.input_scale.into()),
+                ("scale", saved.scale.into()),
+                ("self", saved.self_.unpack(node)?.into()),
+            ]),
+        )
     }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
             .change(|s| match name {
-                "condition" => s.condition.register_hooks(hooks).map(|()| true),
+                "self" => s.self_.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct CeluBackward0Saved {
+    pub(crate) alpha: Scalar,
+    pub(crate) self_: SavedTensor,
+}
+pub(crate) struct CeluBackward0(pub(crate) SavedSlot<CeluBackward0Saved>);
+impl Backward for CeluBackward0 {
+    fn name(&self) -> &str {
+        "CeluBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let alpha = saved.alpha;
+        let self_ = &saved.self_.unpack_some(node)?;
+        if needs.get(0) {
+            gradients[0] = formulas::celu_backward(grad, alpha, self_)?.into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("alpha", saved.alpha.into()),
+                ("self", saved.self_.unpack(node)?.into()),
+            ]),
+        )
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "self" => s.self_.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct LeakyReluBackward0Saved {
+    pub(crate) negative_slope: Scalar,
+    pub(crate) self_: SavedTensor,
+}
+pub(crate) struct LeakyReluBackward0(pub(crate) SavedSlot<LeakyReluBackward0Saved>);
+impl Backward for LeakyReluBackward0 {
+    fn name(&self) -> &str {
+        "LeakyReluBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let negative_slope = saved.negative_slope;
+        let self_ = &saved.self_.unpack_some(node)?;
+        if needs.get(0) {
+            gradients[0] = ops::leaky_relu_backward(grad, self_, negative_slope, false)?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("negative_slope", saved.negative_slope.into()),
+                ("self", saved.self_.unpack(node)?.into()),
+            ]),
+        )
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "self" => s.self_.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct HardtanhBackward0Saved {
+    pub(crate) max_val: Scalar,
+    pub(crate) min_val: Scalar,
+    pub(crate) self_: SavedTensor,
+}
+pub(crate) struct HardtanhBackward0(pub(crate) SavedSlot<HardtanhBackward0Saved>);
+impl Backward for HardtanhBackward0 {
+    fn name(&self) -> &str {
+        "HardtanhBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let max_val = saved.max_val;
+        let min_val = saved.min_val;
+        let self_ = &saved.self_.unpack_some(node)?;
+        if needs.get(0) {
+            gradients[0] = ops::hardtanh_backward(grad, self_, min_val, max_val)?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("max_val", saved.max_val.into()),
+                ("min_val", saved.min_val.into()),
+                ("self", saved.self_.unpack(node)?.into()),
+            ]),
+        )
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "self" => s.self_.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct HardshrinkBackward0Saved {
+    pub(crate) lambd: Scalar,
+    pub(crate) self_: SavedTensor,
+}
+pub(crate) struct HardshrinkBackward0(pub(crate) SavedSlot<HardshrinkBackward0Saved>);
+impl Backward for HardshrinkBackward0 {
+    fn name(&self) -> &str {
+        "HardshrinkBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let lambd = saved.lambd;
+        let self_ = &saved.self_.unpack_some(node)?;
+        if needs.get(0) {
+            gradients[0] = ops::hardshrink_backward(grad, self_, lambd)?.into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("lambd", saved.lambd.into()),
+                ("self", saved.self_.unpack(node)?.into()),
+            ]),
+        )
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "self" => s.self_.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct SoftshrinkBackward0Saved {
+    pub(crate) lambd: Scalar,
+    pub(crate) self_: SavedTensor,
+}
+pub(crate) struct SoftshrinkBackward0(pub(crate) SavedSlot<SoftshrinkBackward0Saved>);
+impl Backward for SoftshrinkBackward0 {
+    fn name(&self) -> &str {
+        "SoftshrinkBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let lambd = saved.lambd;
+        let self_ = &saved.self_.unpack_some(node)?;
+        if needs.get(0) {
+            gradients[0] = ops::softshrink_backward(grad, self_, lambd)?.into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("lambd", saved.lambd.into()),
+                ("self", saved.self_.unpack(node)?.into()),
+            ]),
+        )
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "self" => s.self_.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct ThresholdBackward0Saved {
+    pub(crate) self_: SavedTensor,
+    pub(crate) threshold: Scalar,
+}
+pub(crate) struct ThresholdBackward0(pub(crate) SavedSlot<ThresholdBackward0Saved>);
+impl Backward for ThresholdBackward0 {
+    fn name(&self) -> &str {
+        "ThresholdBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let self_ = &saved.self_.unpack_some(node)?;
+        let threshold = saved.threshold;
+        if needs.get(0) {
+            gradients[0] = ops::threshold_backward(grad, self_, threshold)?.into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("self", saved.self_.unpack(node)?.into()),
+                ("threshold", saved.threshold.into()),
+            ]),
+        )
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "self" => s.self_.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct PreluKernelBackward0Saved {
+    pub(crate) self_: SavedTensor,
+    pub(crate) weight: SavedTensor,
+}
+pub(crate) struct PreluKernelBackward0(pub(crate) SavedSlot<PreluKernelBackward0Saved>);
+impl Backward for PreluKernelBackward0 {
+    fn name(&self) -> &str {
+        "PreluKernelBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let self_ = &saved.self_.unpack_some(node)?;
+        if needs.get(0) {
+            let weight = &saved.weight.unpack_some(node)?;
+            gradients[0] = ops::where_self(
+                    &ops::gt_scalar(self_, Scalar::from(0))?,
+                    grad,
+                    &arith::mul(grad, weight)?,
+                )?
+                .into_grad();
+        }
+        if needs.get(1) {
+            gradients[1] = ops::where_scalar_self(
+                    &ops::gt_scalar(self_, Scalar::from(0))?,
+                    Scalar::from(0),
+                    &arith::mul(grad, self_)?,
+                )?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("self", saved.self_.unpack(node)?.into()),
+                ("weight", saved.weight.unpack(node)?.into()),
+            ]),
+        )
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "self" => s.self_.register_hooks(hooks).map(|()| true),
+                "weight" => s.weight.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct GluBackward0Saved {
+    pub(crate) dim: i64,
+    pub(crate) self_: SavedTensor,
+}
+pub(crate) struct GluBackward0(pub(crate) SavedSlot<GluBackward0Saved>);
+impl Backward for GluBackward0 {
+    fn name(&self) -> &str {
+        "GluBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let dim = saved.dim;
+        let self_ = &saved.self_.unpack_some(node)?;
+        if needs.get(0) {
+            gradients[0] = ops::glu_backward(grad, self_, dim)?.into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("dim", saved.dim.into()),
+                ("self", saved.self_.unpack(node)?.into()),
+            ]),
+        )
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "self" => s.self_.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct ThresholdBackwardBackward0Saved {
+    pub(crate) self_: SavedTensor,
+    pub(crate) threshold: Scalar,
+}
+pub(crate) struct ThresholdBackwardBackward0(
+    pub(crate) SavedSlot<ThresholdBackwardBackward0Saved>,
+);
+impl Backward for ThresholdBackwardBackward0 {
+    fn name(&self) -> &str {
+        "ThresholdBackwardBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let self_ = &saved.self_.unpack_some(node)?;
+        let threshold = saved.threshold;
+        if needs.get(0) {
+            gradients[0] = ops::threshold_backward(grad, self_, threshold)?.into_grad();
+        }
+        if needs.get(1) {
+            gradients[1] = ops::zeros_like(grad, None, None, None)?.into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("self", saved.self_.unpack(node)?.into()),
+                ("threshold", saved.threshold.into()),
+            ]),
+        )
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "self" => s.self_.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct TanhBackwardBackward0Saved {
+    pub(crate) grad_output: SavedTensor,
+    pub(crate) output: SavedTensor,
+}
+pub(crate) struct TanhBackwardBackward0(
+    pub(crate) SavedSlot<TanhBackwardBackward0Saved>,
+);
+impl Backward for TanhBackwardBackward0 {
+    fn name(&self) -> &str {
+        "TanhBackwardBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let grad_output = &saved.grad_output.unpack_some(node)?;
+        let output = &saved.output.unpack_some(node)?;
+        if needs.get(0) {
+            gradients[0] = ops::tanh_backward(grad, output)?.into_grad();
+        }
+        if needs.get(1) {
+            gradients[1] = arith::mul(
+                    grad,
+                    &arith::mul(&arith::mul(&-2.0, output)?, grad_output)?,
+                )?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("grad_output", saved.grad_output.unpack(node)?.into()),
+                ("output", saved.output.unpack(node)?.into()),
+            ]),
+        )
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "grad_output" => s.grad_output.register_hooks(hooks).map(|()| true),
+                "output" => s.output.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct SigmoidBackwardBackward0Saved {
+    pub(crate) grad_output: SavedTensor,
+    pub(crate) output: SavedTensor,
+}
+pub(crate) struct SigmoidBackwardBackward0(
+    pub(crate) SavedSlot<SigmoidBackwardBackward0Saved>,
+);
+impl Backward for SigmoidBackwardBackward0 {
+    fn name(&self) -> &str {
+        "SigmoidBackwardBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let grad_output = &saved.grad_output.unpack_some(node)?;
+        let output = &saved.output.unpack_some(node)?;
+        if needs.get(0) {
+            gradients[0] = ops::sigmoid_backward(grad, output)?.into_grad();
+        }
+        if needs.get(1) {
+            gradients[1] = arith::mul(
+                    &arith::mul(grad, grad_output)?,
+                    &arith::sub(&1.0, &arith::mul(&2.0, output)?)?,
+                )?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("grad_output", saved.grad_output.unpack(node)?.into()),
+                ("output", saved.output.unpack(node)?.into()),
+            ]),
+        )
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "grad_output" => s.grad_output.register_hooks(hooks).map(|()| true),
+                "output" => s.output.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct SiluBackwardBackward0Saved {
+    pub(crate) grad_output: SavedTensor,
+    pub(crate) self_: SavedTensor,
+}
+pub(crate) struct SiluBackwardBackward0(
+    pub(crate) SavedSlot<SiluBackwardBackward0Saved>,
+);
+impl Backward for SiluBackwardBackward0 {
+    fn name(&self) -> &str {
+        "SiluBackwardBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let grad_output = &saved.grad_output.unpack_some(node)?;
+        let self_ = &saved.self_.unpack_some(node)?;
+        if needs.get(0) {
+            gradients[0] = ops::silu_backward(grad, self_)?.into_grad();
+        }
+        if needs.get(1) {
+            gradients[1] = formulas::silu_double_backward(
+                    &arith::mul(grad, grad_output)?,
+                    self_,
+                )?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("grad_output", saved.grad_output.unpack(node)?.into()),
+                ("self", saved.self_.unpack(node)?.into()),
+            ]),
+        )
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "grad_output" => s.grad_output.register_hooks(hooks).map(|()| true),
+                "self" => s.self_.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct MishBackwardBackward0Saved {
+    pub(crate) grad_output: SavedTensor,
+    pub(crate) self_: SavedTensor,
+}
+pub(crate) struct MishBackwardBackward0(
+    pub(crate) SavedSlot<MishBackwardBackward0Saved>,
+);
+impl Backward for MishBackwardBackward0 {
+    fn name(&self) -> &str {
+        "MishBackwardBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let grad_output = &saved.grad_output.unpack_some(node)?;
+        let self_ = &saved.self_.unpack_some(node)?;
+        if needs.get(0) {
+            gradients[0] = ops::mish_backward(grad, self_)?.into_grad();
+        }
+        if needs.get(1) {
+            gradients[1] = formulas::mish_double_backward(
+                    &arith::mul(grad, grad_output)?,
+                    self_,
+                )?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("grad_output", saved.grad_output.unpack(node)?.into()),
+                ("self", saved.self_.unpack(node)?.into()),
+            ]),
+        )
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "grad_output" => s.grad_output.register_hooks(hooks).map(|()| true),
+                "self" => s.self_.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct HardswishBackwardBackward0Saved {
+    pub(crate) grad_output: SavedTensor,
+    pub(crate) self_: SavedTensor,
+}
+pub(crate) struct HardswishBackwardBackward0(
+    pub(crate) SavedSlot<HardswishBackwardBackward0Saved>,
+);
+impl Backward for HardswishBackwardBackward0 {
+    fn name(&self) -> &str {
+        "HardswishBackwardBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let grad_output = &saved.grad_output.unpack_some(node)?;
+        let self_ = &saved.self_.unpack_some(node)?;
+        if needs.get(0) {
+            gradients[0] = ops::hardswish_backward(grad, self_)?.into_grad();
+        }
+        if needs.get(1) {
+            gradients[1] = formulas::hardswish_double_backward(
+                    &arith::mul(grad, grad_output)?,
+                    self_,
+                )?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("grad_output", saved.grad_output.unpack(node)?.into()),
+                ("self", saved.self_.unpack(node)?.into()),
+            ]),
+        )
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "grad_output" => s.grad_output.register_hooks(hooks).map(|()| true),
+                "self" => s.self_.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct HardsigmoidBackwardBackward0Saved {
+    pub(crate) self_: SavedTensor,
+}
+pub(crate) struct HardsigmoidBackwardBackward0(
+    pub(crate) SavedSlot<HardsigmoidBackwardBackward0Saved>,
+);
+impl Backward for HardsigmoidBackwardBackward0 {
+    fn name(&self) -> &str {
+        "HardsigmoidBackwardBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let self_ = &saved.self_.unpack_some(node)?;
+        if needs.get(0) {
+            gradients[0] = ops::hardsigmoid_backward(grad, self_)?.into_grad();
+        }
+        if needs.get(1) {
+            gradients[1] = ops::zeros_like(grad, None, None, None)?.into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(Vec::from([("self", saved.self_.unpack(node)?.into())]))
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "self" => s.self_.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct GeluBackwardBackward0Saved {
+    pub(crate) approximate: String,
+    pub(crate) grad_output: SavedTensor,
+    pub(crate) self_: SavedTensor,
+}
+pub(crate) struct GeluBackwardBackward0(
+    pub(crate) SavedSlot<GeluBackwardBackward0Saved>,
+);
+impl Backward for GeluBackwardBackward0 {
+    fn name(&self) -> &str {
+        "GeluBackwardBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let approximate = &saved.approximate[..];
+        let grad_output = &saved.grad_output.unpack_some(node)?;
+        let self_ = &saved.self_.unpack_some(node)?;
+        if needs.get(0) {
+            gradients[0] = ops::gelu_backward(grad, self_, approximate)?.into_grad();
+        }
+        if needs.get(1) {
+            gradients[1] = formulas::gelu_double_backward(
+                    grad,
+                    grad_output,
+                    self_,
+                    approximate,
+                )?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("approximate", saved.approximate.into()),
+                ("grad_output", saved.grad_output.unpack(node)?.into()),
+                ("self", saved.self_.unpack(node)?.into()),
+            ]),
+        )
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "grad_output" => s.grad_output.register_hooks(hooks).map(|()| true),
+                "self" => s.self_.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct EluBackwardBackward0Saved {
+    pub(crate) alpha: Scalar,
+    pub(crate) grad_output: SavedTensor,
+    pub(crate) input_scale: Scalar,
+    pub(crate) is_result: bool,
+    pub(crate) scale: Scalar,
+    pub(crate) self_or_result: SavedTensor,
+}
+pub(crate) struct EluBackwardBackward0(pub(crate) SavedSlot<EluBackwardBackward0Saved>);
+impl Backward for EluBackwardBackward0 {
+    fn name(&self) -> &str {
+        "EluBackwardBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let alpha = saved.alpha;
+        let grad_output = &saved.grad_output.unpack_some(node)?;
+        let input_scale = saved.input_scale;
+        let is_result = saved.is_result;
+        let scale = saved.scale;
+        let self_or_result = &saved.self_or_result.unpack_some(node)?;
+        if needs.get(0) {
+            gradients[0] = ops::elu_backward(
+                    grad,
+                    alpha,
+                    scale,
+                    input_scale,
+                    is_result,
+                    self_or_result,
+                )?
+                .into_grad();
+        }
+        if needs.get(1) {
+            gradients[1] = formulas::elu_double_backward(
+                    grad,
+                    grad_output,
+                    alpha,
+                    scale,
+                    input_scale,
+                    is_result,
+                    self_or_result,
+                )?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("alpha", saved.alpha.into()),
+                ("grad_output", saved.grad_output.unpack(node)?.into()),
+                ("input_scale", saved.input_scale.into()),
+                ("is_result", saved.is_result.into()),
+                ("scale", saved.scale.into()),
+                ("self_or_result", saved.self_or_result.unpack(node)?.into()),
+            ]),
+        )
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "grad_output" => s.grad_output.register_hooks(hooks).map(|()| true),
+                "self_or_result" => s.self_or_result.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct LeakyReluBackwardBackward0Saved {
+    pub(crate) negative_slope: Scalar,
+    pub(crate) self_: SavedTensor,
+    pub(crate) self_is_result: bool,
+}
+pub(crate) struct LeakyReluBackwardBackward0(
+    pub(crate) SavedSlot<LeakyReluBackwardBackward0Saved>,
+);
+impl Backward for LeakyReluBackwardBackward0 {
+    fn name(&self) -> &str {
+        "LeakyReluBackwardBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let negative_slope = saved.negative_slope;
+        let self_ = &saved.self_.unpack_some(node)?;
+        let self_is_result = saved.self_is_result;
+        if needs.get(0) {
+            gradients[0] = ops::leaky_relu_backward(
+                    grad,
+                    self_,
+                    negative_slope,
+                    self_is_result,
+                )?
+                .into_grad();
+        }
+        if needs.get(1) {
+            gradients[1] = ops::zeros_like(grad, None, None, None)?.into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("negative_slope", saved.negative_slope.into()),
+                ("self", saved.self_.unpack(node)?.into()),
+                ("self_is_result", saved.self_is_result.into()),
+            ]),
+        )
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "self" => s.self_.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct HardtanhBackwardBackward0Saved {
+    pub(crate) max_val: Scalar,
+    pub(crate) min_val: Scalar,
+    pub(crate) self_: SavedTensor,
+}
+pub(crate) struct HardtanhBackwardBackward0(
+    pub(crate) SavedSlot<HardtanhBackwardBackward0Saved>,
+);
+impl Backward for HardtanhBackwardBackward0 {
+    fn name(&self) -> &str {
+        "HardtanhBackwardBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let max_val = saved.max_val;
+        let min_val = saved.min_val;
+        let self_ = &saved.self_.unpack_some(node)?;
+        if needs.get(0) {
+            gradients[0] = ops::hardtanh_backward(grad, self_, min_val, max_val)?
+                .into_grad();
+        }
+        if needs.get(1) {
+            gradients[1] = ops::zeros_like(grad, None, None, None)?.into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("max_val", saved.max_val.into()),
+                ("min_val", saved.min_val.into()),
+                ("self", saved.self_.unpack(node)?.into()),
+            ]),
+        )
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "self" => s.self_.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct SoftplusBackwardBackward0Saved {
+    pub(crate) beta: Scalar,
+    pub(crate) grad_output: SavedTensor,
+    pub(crate) self_: SavedTensor,
+    pub(crate) threshold: Scalar,
+}
+pub(crate) struct SoftplusBackwardBackward0(
+    pub(crate) SavedSlot<SoftplusBackwardBackward0Saved>,
+);
+impl Backward for SoftplusBackwardBackward0 {
+    fn name(&self) -> &str {
+        "SoftplusBackwardBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let beta = saved.beta;
+        let grad_output = &saved.grad_output.unpack_some(node)?;
+        let self_ = &saved.self_.unpack_some(node)?;
+        let threshold = saved.threshold;
+        if needs.get(0) {
+            gradients[0] = ops::softplus_backward(grad, self_, beta, threshold)?
+                .into_grad();
+        }
+        if needs.get(1) {
+            gradients[1] = formulas::softplus_double_backward(
+                    &arith::mul(grad, grad_output)?,
+                    self_,
+                    beta,
+                    threshold,
+                )?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("beta", saved.beta.into()),
+                ("grad_output", saved.grad_output.unpack(node)?.into()),
+                ("self", saved.self_.unpack(node)?.into()),
+                ("threshold", saved.threshold.into()),
+            ]),
+        )
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "grad_output" => s.grad_output.register_hooks(hooks).map(|()| true),
+                "self" => s.self_.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct HardshrinkBackwardBackward0Saved {
+    pub(crate) lambd: Scalar,
+    pub(crate) self_: SavedTensor,
+}
+pub(crate) struct HardshrinkBackwardBackward0(
+    pub(crate) SavedSlot<HardshrinkBackwardBackward0Saved>,
+);
+impl Backward for HardshrinkBackwardBackward0 {
+    fn name(&self) -> &str {
+        "HardshrinkBackwardBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let lambd = saved.lambd;
+        let self_ = &saved.self_.unpack_some(node)?;
+        if needs.get(0) {
+            gradients[0] = ops::hardshrink_backward(grad, self_, lambd)?.into_grad();
+        }
+        if needs.get(1) {
+            gradients[1] = ops::zeros_like(grad, None, None, None)?.into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("lambd", saved.lambd.into()),
+                ("self", saved.self_.unpack(node)?.into()),
+            ]),
+        )
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "self" => s.self_.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct SoftshrinkBackwardBackward0Saved {
+    pub(crate) lambd: Scalar,
+    pub(crate) self_: SavedTensor,
+}
+pub(crate) struct SoftshrinkBackwardBackward0(
+    pub(crate) SavedSlot<SoftshrinkBackwardBackward0Saved>,
+);
+impl Backward for SoftshrinkBackwardBackward0 {
+    fn name(&self) -> &str {
+        "SoftshrinkBackwardBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let lambd = saved.lambd;
+        let self_ = &saved.self_.unpack_some(node)?;
+        if needs.get(0) {
+            gradients[0] = ops::softshrink_backward(grad, self_, lambd)?.into_grad();
+        }
+        if needs.get(1) {
+            gradients[1] = ops::zeros_like(grad, None, None, None)?.into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("lambd", saved.lambd.into()),
+                ("self", saved.self_.unpack(node)?.into()),
+            ]),
+        )
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "self" => s.self_.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct LogSigmoidBackwardBackward0Saved {
+    pub(crate) buffer: SavedTensor,
+    pub(crate) grad_output: SavedTensor,
+    pub(crate) self_: SavedTensor,
+}
+pub(crate) struct LogSigmoidBackwardBackward0(
+    pub(crate) SavedSlot<LogSigmoidBackwardBackward0Saved>,
+);
+impl Backward for LogSigmoidBackwardBackward0 {
+    fn name(&self) -> &str {
+        "LogSigmoidBackwardBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let buffer = &saved.buffer.unpack_some(node)?;
+        let grad_output = &saved.grad_output.unpack_some(node)?;
+        let self_ = &saved.self_.unpack_some(node)?;
+        if needs.get(0) {
+            gradients[0] = ops::log_sigmoid_backward(grad, self_, buffer)?.into_grad();
+        }
+        if needs.get(1) {
+            gradients[1] = formulas::log_sigmoid_double_backward(
+                    &arith::mul(grad, grad_output)?,
+                    self_,
+                )?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("buffer", saved.buffer.unpack(node)?.into()),
+                ("grad_output", saved.grad_output.unpack(node)?.into()),
+                ("self", saved.self_.unpack(node)?.into()),
+            ]),
+        )
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "buffer" => s.buffer.register_hooks(hooks).map(|()| true),
+                "grad_output" => s.grad_output.register_hooks(hooks).map(|()| true),
+                "self" => s.self_.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct GluBackwardBackward0Saved {
+    pub(crate) dim: i64,
+    pub(crate) grad_output: SavedTensor,
+    pub(crate) self_: SavedTensor,
+}
+pub(crate) struct GluBackwardBackward0(pub(crate) SavedSlot<GluBackwardBackward0Saved>);
+impl Backward for GluBackwardBackward0 {
+    fn name(&self) -> &str {
+        "GluBackwardBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let dim = saved.dim;
+        let grad_output = &saved.grad_output.unpack_some(node)?;
+        let self_ = &saved.self_.unpack_some(node)?;
+        if needs.get(0) {
+            gradients[0] = formulas::glu_jvp(self_, grad, dim)?.into_grad();
+        }
+        if needs.get(1) {
+            gradients[1] = formulas::glu_double_backward(grad, grad_output, self_, dim)?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("dim", saved.dim.into()),
+                ("grad_output", saved.grad_output.unpack(node)?.into()),
+                ("self", saved.self_.unpack(node)?.into()),
+            ]),
+        )
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "grad_output" => s.grad_output.register_hooks(hooks).map(|()| true),
+                "self" => s.self_.register_hooks(hooks).map(|()| true),
                 _ => Ok(false),
             })
     }

@@ -54,185 +54,689 @@ impl Op {
     pub const DIV_SCALAR: Op = Op(20);
     /// `aten::div_.Scalar`
     pub const DIV__SCALAR: Op = Op(21);
+    /// `aten::div.Tensor_mode`
+    pub const DIV_TENSOR_MODE: Op = Op(22);
+    /// `aten::div_.Tensor_mode`
+    pub const DIV__TENSOR_MODE: Op = Op(23);
+    /// `aten::div.Scalar_mode`
+    pub const DIV_SCALAR_MODE: Op = Op(24);
+    /// `aten::div_.Scalar_mode`
+    pub const DIV__SCALAR_MODE: Op = Op(25);
+    /// `aten::true_divide.Tensor`
+    pub const TRUE_DIVIDE_TENSOR: Op = Op(26);
+    /// `aten::floor_divide`
+    pub const FLOOR_DIVIDE: Op = Op(27);
+    /// `aten::floor_divide_.Tensor`
+    pub const FLOOR_DIVIDE__TENSOR: Op = Op(28);
+    /// `aten::floor_divide.Scalar`
+    pub const FLOOR_DIVIDE_SCALAR: Op = Op(29);
+    /// `aten::floor_divide_.Scalar`
+    pub const FLOOR_DIVIDE__SCALAR: Op = Op(30);
     /// `aten::remainder.Tensor`
-    pub const REMAINDER_TENSOR: Op = Op(22);
+    pub const REMAINDER_TENSOR: Op = Op(31);
     /// `aten::remainder_.Tensor`
-    pub const REMAINDER__TENSOR: Op = Op(23);
-    /// `aten::neg`
-    pub const NEG: Op = Op(24);
-    /// `aten::neg_`
-    pub const NEG_: Op = Op(25);
-    /// `aten::neg.out`
-    pub const NEG_OUT: Op = Op(26);
-    /// `aten::reciprocal`
-    pub const RECIPROCAL: Op = Op(27);
-    /// `aten::reciprocal_`
-    pub const RECIPROCAL_: Op = Op(28);
-    /// `aten::reciprocal.out`
-    pub const RECIPROCAL_OUT: Op = Op(29);
-    /// `aten::pow.Tensor_Scalar`
-    pub const POW_TENSOR_SCALAR: Op = Op(30);
-    /// `aten::pow_.Scalar`
-    pub const POW__SCALAR: Op = Op(31);
+    pub const REMAINDER__TENSOR: Op = Op(32);
+    /// `aten::remainder.Scalar`
+    pub const REMAINDER_SCALAR: Op = Op(33);
+    /// `aten::remainder_.Scalar`
+    pub const REMAINDER__SCALAR: Op = Op(34);
+    /// `aten::remainder.Scalar_Tensor`
+    pub const REMAINDER_SCALAR_TENSOR: Op = Op(35);
+    /// `aten::fmod.Tensor`
+    pub const FMOD_TENSOR: Op = Op(36);
+    /// `aten::fmod_.Tensor`
+    pub const FMOD__TENSOR: Op = Op(37);
+    /// `aten::fmod.Scalar`
+    pub const FMOD_SCALAR: Op = Op(38);
+    /// `aten::fmod_.Scalar`
+    pub const FMOD__SCALAR: Op = Op(39);
     /// `aten::pow.Tensor_Tensor`
-    pub const POW_TENSOR_TENSOR: Op = Op(32);
+    pub const POW_TENSOR_TENSOR: Op = Op(40);
     /// `aten::pow_.Tensor`
-    pub const POW__TENSOR: Op = Op(33);
+    pub const POW__TENSOR: Op = Op(41);
+    /// `aten::pow.Tensor_Scalar`
+    pub const POW_TENSOR_SCALAR: Op = Op(42);
+    /// `aten::pow_.Scalar`
+    pub const POW__SCALAR: Op = Op(43);
     /// `aten::pow.Scalar`
-    pub const POW_SCALAR: Op = Op(34);
-    /// `aten::exp`
-    pub const EXP: Op = Op(35);
-    /// `aten::exp_`
-    pub const EXP_: Op = Op(36);
-    /// `aten::exp.out`
-    pub const EXP_OUT: Op = Op(37);
-    /// `aten::log`
-    pub const LOG: Op = Op(38);
-    /// `aten::log_`
-    pub const LOG_: Op = Op(39);
-    /// `aten::log.out`
-    pub const LOG_OUT: Op = Op(40);
-    /// `aten::sin`
-    pub const SIN: Op = Op(41);
-    /// `aten::sin_`
-    pub const SIN_: Op = Op(42);
-    /// `aten::sin.out`
-    pub const SIN_OUT: Op = Op(43);
-    /// `aten::cos`
-    pub const COS: Op = Op(44);
-    /// `aten::cos_`
-    pub const COS_: Op = Op(45);
-    /// `aten::cos.out`
-    pub const COS_OUT: Op = Op(46);
-    /// `aten::tanh`
-    pub const TANH: Op = Op(47);
-    /// `aten::tanh_`
-    pub const TANH_: Op = Op(48);
-    /// `aten::tanh.out`
-    pub const TANH_OUT: Op = Op(49);
+    pub const POW_SCALAR: Op = Op(44);
+    /// `aten::square`
+    pub const SQUARE: Op = Op(45);
+    /// `aten::square_`
+    pub const SQUARE_: Op = Op(46);
+    /// `aten::addcmul`
+    pub const ADDCMUL: Op = Op(47);
+    /// `aten::addcmul_`
+    pub const ADDCMUL_: Op = Op(48);
+    /// `aten::addcdiv`
+    pub const ADDCDIV: Op = Op(49);
+    /// `aten::addcdiv_`
+    pub const ADDCDIV_: Op = Op(50);
+    /// `aten::lerp.Scalar`
+    pub const LERP_SCALAR: Op = Op(51);
+    /// `aten::lerp_.Scalar`
+    pub const LERP__SCALAR: Op = Op(52);
+    /// `aten::lerp.Tensor`
+    pub const LERP_TENSOR: Op = Op(53);
+    /// `aten::lerp_.Tensor`
+    pub const LERP__TENSOR: Op = Op(54);
+    /// `aten::ldexp.Tensor`
+    pub const LDEXP_TENSOR: Op = Op(55);
+    /// `aten::maximum`
+    pub const MAXIMUM: Op = Op(56);
+    /// `aten::maximum.out`
+    pub const MAXIMUM_OUT: Op = Op(57);
+    /// `aten::minimum`
+    pub const MINIMUM: Op = Op(58);
+    /// `aten::minimum.out`
+    pub const MINIMUM_OUT: Op = Op(59);
+    /// `aten::fmax`
+    pub const FMAX: Op = Op(60);
+    /// `aten::fmin`
+    pub const FMIN: Op = Op(61);
+    /// `aten::max.other`
+    pub const MAX_OTHER: Op = Op(62);
+    /// `aten::min.other`
+    pub const MIN_OTHER: Op = Op(63);
+    /// `aten::hypot`
+    pub const HYPOT: Op = Op(64);
+    /// `aten::hypot_`
+    pub const HYPOT_: Op = Op(65);
+    /// `aten::logaddexp`
+    pub const LOGADDEXP: Op = Op(66);
+    /// `aten::logaddexp2`
+    pub const LOGADDEXP2: Op = Op(67);
+    /// `aten::atan2`
+    pub const ATAN2: Op = Op(68);
+    /// `aten::atan2_`
+    pub const ATAN2_: Op = Op(69);
+    /// `aten::copysign.Tensor`
+    pub const COPYSIGN_TENSOR: Op = Op(70);
+    /// `aten::copysign_.Tensor`
+    pub const COPYSIGN__TENSOR: Op = Op(71);
+    /// `aten::copysign.Scalar`
+    pub const COPYSIGN_SCALAR: Op = Op(72);
+    /// `aten::copysign_.Scalar`
+    pub const COPYSIGN__SCALAR: Op = Op(73);
+    /// `aten::xlogy.Tensor`
+    pub const XLOGY_TENSOR: Op = Op(74);
+    /// `aten::xlogy_.Tensor`
+    pub const XLOGY__TENSOR: Op = Op(75);
+    /// `aten::xlogy.Scalar_Other`
+    pub const XLOGY_SCALAR_OTHER: Op = Op(76);
+    /// `aten::xlogy_.Scalar_Other`
+    pub const XLOGY__SCALAR_OTHER: Op = Op(77);
+    /// `aten::xlogy.Scalar_Self`
+    pub const XLOGY_SCALAR_SELF: Op = Op(78);
+    /// `aten::heaviside`
+    pub const HEAVISIDE: Op = Op(79);
+    /// `aten::heaviside_`
+    pub const HEAVISIDE_: Op = Op(80);
+    /// `aten::neg`
+    pub const NEG: Op = Op(81);
+    /// `aten::neg_`
+    pub const NEG_: Op = Op(82);
+    /// `aten::neg.out`
+    pub const NEG_OUT: Op = Op(83);
+    /// `aten::abs`
+    pub const ABS: Op = Op(84);
+    /// `aten::abs_`
+    pub const ABS_: Op = Op(85);
+    /// `aten::abs.out`
+    pub const ABS_OUT: Op = Op(86);
+    /// `aten::floor`
+    pub const FLOOR: Op = Op(87);
+    /// `aten::floor_`
+    pub const FLOOR_: Op = Op(88);
+    /// `aten::ceil`
+    pub const CEIL: Op = Op(89);
+    /// `aten::ceil_`
+    pub const CEIL_: Op = Op(90);
+    /// `aten::round`
+    pub const ROUND: Op = Op(91);
+    /// `aten::round_`
+    pub const ROUND_: Op = Op(92);
+    /// `aten::trunc`
+    pub const TRUNC: Op = Op(93);
+    /// `aten::trunc_`
+    pub const TRUNC_: Op = Op(94);
+    /// `aten::round.decimals`
+    pub const ROUND_DECIMALS: Op = Op(95);
+    /// `aten::round_.decimals`
+    pub const ROUND__DECIMALS: Op = Op(96);
+    /// `aten::sgn`
+    pub const SGN: Op = Op(97);
+    /// `aten::sgn_`
+    pub const SGN_: Op = Op(98);
+    /// `aten::sign`
+    pub const SIGN: Op = Op(99);
+    /// `aten::sign_`
+    pub const SIGN_: Op = Op(100);
+    /// `aten::frac`
+    pub const FRAC: Op = Op(101);
+    /// `aten::frac_`
+    pub const FRAC_: Op = Op(102);
+    /// `aten::reciprocal`
+    pub const RECIPROCAL: Op = Op(103);
+    /// `aten::reciprocal_`
+    pub const RECIPROCAL_: Op = Op(104);
+    /// `aten::reciprocal.out`
+    pub const RECIPROCAL_OUT: Op = Op(105);
     /// `aten::sqrt`
-    pub const SQRT: Op = Op(50);
+    pub const SQRT: Op = Op(106);
     /// `aten::sqrt_`
-    pub const SQRT_: Op = Op(51);
+    pub const SQRT_: Op = Op(107);
     /// `aten::sqrt.out`
-    pub const SQRT_OUT: Op = Op(52);
-    /// `aten::relu`
-    pub const RELU: Op = Op(53);
-    /// `aten::relu_`
-    pub const RELU_: Op = Op(54);
+    pub const SQRT_OUT: Op = Op(108);
+    /// `aten::rsqrt`
+    pub const RSQRT: Op = Op(109);
+    /// `aten::rsqrt_`
+    pub const RSQRT_: Op = Op(110);
+    /// `aten::exp`
+    pub const EXP: Op = Op(111);
+    /// `aten::exp_`
+    pub const EXP_: Op = Op(112);
+    /// `aten::exp.out`
+    pub const EXP_OUT: Op = Op(113);
+    /// `aten::exp2`
+    pub const EXP2: Op = Op(114);
+    /// `aten::exp2_`
+    pub const EXP2_: Op = Op(115);
+    /// `aten::expm1`
+    pub const EXPM1: Op = Op(116);
+    /// `aten::expm1_`
+    pub const EXPM1_: Op = Op(117);
+    /// `aten::log`
+    pub const LOG: Op = Op(118);
+    /// `aten::log_`
+    pub const LOG_: Op = Op(119);
+    /// `aten::log.out`
+    pub const LOG_OUT: Op = Op(120);
+    /// `aten::log2`
+    pub const LOG2: Op = Op(121);
+    /// `aten::log2_`
+    pub const LOG2_: Op = Op(122);
+    /// `aten::log10`
+    pub const LOG10: Op = Op(123);
+    /// `aten::log10_`
+    pub const LOG10_: Op = Op(124);
+    /// `aten::log1p`
+    pub const LOG1P: Op = Op(125);
+    /// `aten::log1p_`
+    pub const LOG1P_: Op = Op(126);
+    /// `aten::sin`
+    pub const SIN: Op = Op(127);
+    /// `aten::sin_`
+    pub const SIN_: Op = Op(128);
+    /// `aten::sin.out`
+    pub const SIN_OUT: Op = Op(129);
+    /// `aten::cos`
+    pub const COS: Op = Op(130);
+    /// `aten::cos_`
+    pub const COS_: Op = Op(131);
+    /// `aten::cos.out`
+    pub const COS_OUT: Op = Op(132);
+    /// `aten::tan`
+    pub const TAN: Op = Op(133);
+    /// `aten::tan_`
+    pub const TAN_: Op = Op(134);
+    /// `aten::asin`
+    pub const ASIN: Op = Op(135);
+    /// `aten::asin_`
+    pub const ASIN_: Op = Op(136);
+    /// `aten::acos`
+    pub const ACOS: Op = Op(137);
+    /// `aten::acos_`
+    pub const ACOS_: Op = Op(138);
+    /// `aten::atan`
+    pub const ATAN: Op = Op(139);
+    /// `aten::atan_`
+    pub const ATAN_: Op = Op(140);
+    /// `aten::sinh`
+    pub const SINH: Op = Op(141);
+    /// `aten::sinh_`
+    pub const SINH_: Op = Op(142);
+    /// `aten::cosh`
+    pub const COSH: Op = Op(143);
+    /// `aten::cosh_`
+    pub const COSH_: Op = Op(144);
+    /// `aten::tanh`
+    pub const TANH: Op = Op(145);
+    /// `aten::tanh_`
+    pub const TANH_: Op = Op(146);
+    /// `aten::tanh.out`
+    pub const TANH_OUT: Op = Op(147);
+    /// `aten::asinh`
+    pub const ASINH: Op = Op(148);
+    /// `aten::asinh_`
+    pub const ASINH_: Op = Op(149);
+    /// `aten::acosh`
+    pub const ACOSH: Op = Op(150);
+    /// `aten::acosh_`
+    pub const ACOSH_: Op = Op(151);
+    /// `aten::atanh`
+    pub const ATANH: Op = Op(152);
+    /// `aten::atanh_`
+    pub const ATANH_: Op = Op(153);
+    /// `aten::sigmoid`
+    pub const SIGMOID: Op = Op(154);
+    /// `aten::sigmoid_`
+    pub const SIGMOID_: Op = Op(155);
+    /// `aten::sigmoid.out`
+    pub const SIGMOID_OUT: Op = Op(156);
+    /// `aten::erf`
+    pub const ERF: Op = Op(157);
+    /// `aten::erf_`
+    pub const ERF_: Op = Op(158);
+    /// `aten::erfc`
+    pub const ERFC: Op = Op(159);
+    /// `aten::erfc_`
+    pub const ERFC_: Op = Op(160);
+    /// `aten::erfinv`
+    pub const ERFINV: Op = Op(161);
+    /// `aten::erfinv_`
+    pub const ERFINV_: Op = Op(162);
+    /// `aten::lgamma`
+    pub const LGAMMA: Op = Op(163);
+    /// `aten::lgamma_`
+    pub const LGAMMA_: Op = Op(164);
+    /// `aten::digamma`
+    pub const DIGAMMA: Op = Op(165);
+    /// `aten::digamma_`
+    pub const DIGAMMA_: Op = Op(166);
+    /// `aten::sinc`
+    pub const SINC: Op = Op(167);
+    /// `aten::sinc_`
+    pub const SINC_: Op = Op(168);
+    /// `aten::deg2rad`
+    pub const DEG2RAD: Op = Op(169);
+    /// `aten::deg2rad_`
+    pub const DEG2RAD_: Op = Op(170);
+    /// `aten::rad2deg`
+    pub const RAD2DEG: Op = Op(171);
+    /// `aten::rad2deg_`
+    pub const RAD2DEG_: Op = Op(172);
+    /// `aten::polygamma`
+    pub const POLYGAMMA: Op = Op(173);
+    /// `aten::logit`
+    pub const LOGIT: Op = Op(174);
+    /// `aten::logit_`
+    pub const LOGIT_: Op = Op(175);
+    /// `aten::nan_to_num`
+    pub const NAN_TO_NUM: Op = Op(176);
+    /// `aten::nan_to_num_`
+    pub const NAN_TO_NUM_: Op = Op(177);
+    /// `aten::positive`
+    pub const POSITIVE: Op = Op(178);
+    /// `aten::fix`
+    pub const FIX: Op = Op(179);
+    /// `aten::fix_`
+    pub const FIX_: Op = Op(180);
+    /// `aten::absolute`
+    pub const ABSOLUTE: Op = Op(181);
+    /// `aten::absolute_`
+    pub const ABSOLUTE_: Op = Op(182);
+    /// `aten::isnan`
+    pub const ISNAN: Op = Op(183);
+    /// `aten::isinf`
+    pub const ISINF: Op = Op(184);
+    /// `aten::isposinf`
+    pub const ISPOSINF: Op = Op(185);
+    /// `aten::isneginf`
+    pub const ISNEGINF: Op = Op(186);
+    /// `aten::signbit`
+    pub const SIGNBIT: Op = Op(187);
+    /// `aten::isfinite`
+    pub const ISFINITE: Op = Op(188);
+    /// `aten::logical_not`
+    pub const LOGICAL_NOT: Op = Op(189);
+    /// `aten::logical_not_`
+    pub const LOGICAL_NOT_: Op = Op(190);
     /// `aten::eq.Tensor`
-    pub const EQ_TENSOR: Op = Op(55);
+    pub const EQ_TENSOR: Op = Op(191);
+    /// `aten::eq_.Tensor`
+    pub const EQ__TENSOR: Op = Op(192);
     /// `aten::eq.Scalar`
-    pub const EQ_SCALAR: Op = Op(56);
+    pub const EQ_SCALAR: Op = Op(193);
+    /// `aten::eq_.Scalar`
+    pub const EQ__SCALAR: Op = Op(194);
     /// `aten::ne.Tensor`
-    pub const NE_TENSOR: Op = Op(57);
+    pub const NE_TENSOR: Op = Op(195);
+    /// `aten::ne_.Tensor`
+    pub const NE__TENSOR: Op = Op(196);
     /// `aten::ne.Scalar`
-    pub const NE_SCALAR: Op = Op(58);
+    pub const NE_SCALAR: Op = Op(197);
+    /// `aten::ne_.Scalar`
+    pub const NE__SCALAR: Op = Op(198);
     /// `aten::lt.Tensor`
-    pub const LT_TENSOR: Op = Op(59);
+    pub const LT_TENSOR: Op = Op(199);
+    /// `aten::lt_.Tensor`
+    pub const LT__TENSOR: Op = Op(200);
     /// `aten::lt.Scalar`
-    pub const LT_SCALAR: Op = Op(60);
+    pub const LT_SCALAR: Op = Op(201);
+    /// `aten::lt_.Scalar`
+    pub const LT__SCALAR: Op = Op(202);
     /// `aten::le.Tensor`
-    pub const LE_TENSOR: Op = Op(61);
+    pub const LE_TENSOR: Op = Op(203);
+    /// `aten::le_.Tensor`
+    pub const LE__TENSOR: Op = Op(204);
     /// `aten::le.Scalar`
-    pub const LE_SCALAR: Op = Op(62);
+    pub const LE_SCALAR: Op = Op(205);
+    /// `aten::le_.Scalar`
+    pub const LE__SCALAR: Op = Op(206);
     /// `aten::gt.Tensor`
-    pub const GT_TENSOR: Op = Op(63);
+    pub const GT_TENSOR: Op = Op(207);
+    /// `aten::gt_.Tensor`
+    pub const GT__TENSOR: Op = Op(208);
     /// `aten::gt.Scalar`
-    pub const GT_SCALAR: Op = Op(64);
+    pub const GT_SCALAR: Op = Op(209);
+    /// `aten::gt_.Scalar`
+    pub const GT__SCALAR: Op = Op(210);
     /// `aten::ge.Tensor`
-    pub const GE_TENSOR: Op = Op(65);
+    pub const GE_TENSOR: Op = Op(211);
+    /// `aten::ge_.Tensor`
+    pub const GE__TENSOR: Op = Op(212);
     /// `aten::ge.Scalar`
-    pub const GE_SCALAR: Op = Op(66);
+    pub const GE_SCALAR: Op = Op(213);
+    /// `aten::ge_.Scalar`
+    pub const GE__SCALAR: Op = Op(214);
+    /// `aten::logical_and`
+    pub const LOGICAL_AND: Op = Op(215);
+    /// `aten::logical_and_`
+    pub const LOGICAL_AND_: Op = Op(216);
+    /// `aten::logical_or`
+    pub const LOGICAL_OR: Op = Op(217);
+    /// `aten::logical_or_`
+    pub const LOGICAL_OR_: Op = Op(218);
+    /// `aten::logical_xor`
+    pub const LOGICAL_XOR: Op = Op(219);
+    /// `aten::logical_xor_`
+    pub const LOGICAL_XOR_: Op = Op(220);
+    /// `aten::isclose`
+    pub const ISCLOSE: Op = Op(221);
+    /// `aten::allclose`
+    pub const ALLCLOSE: Op = Op(222);
+    /// `aten::bitwise_not`
+    pub const BITWISE_NOT: Op = Op(223);
+    /// `aten::bitwise_not_`
+    pub const BITWISE_NOT_: Op = Op(224);
+    /// `aten::bitwise_and.Tensor`
+    pub const BITWISE_AND_TENSOR: Op = Op(225);
+    /// `aten::bitwise_and_.Tensor`
+    pub const BITWISE_AND__TENSOR: Op = Op(226);
+    /// `aten::bitwise_and.Scalar`
+    pub const BITWISE_AND_SCALAR: Op = Op(227);
+    /// `aten::bitwise_and_.Scalar`
+    pub const BITWISE_AND__SCALAR: Op = Op(228);
+    /// `aten::__and__.Tensor`
+    pub const __AND___TENSOR: Op = Op(229);
+    /// `aten::__and__.Scalar`
+    pub const __AND___SCALAR: Op = Op(230);
+    /// `aten::bitwise_or.Tensor`
+    pub const BITWISE_OR_TENSOR: Op = Op(231);
+    /// `aten::bitwise_or_.Tensor`
+    pub const BITWISE_OR__TENSOR: Op = Op(232);
+    /// `aten::bitwise_or.Scalar`
+    pub const BITWISE_OR_SCALAR: Op = Op(233);
+    /// `aten::bitwise_or_.Scalar`
+    pub const BITWISE_OR__SCALAR: Op = Op(234);
+    /// `aten::__or__.Tensor`
+    pub const __OR___TENSOR: Op = Op(235);
+    /// `aten::__or__.Scalar`
+    pub const __OR___SCALAR: Op = Op(236);
+    /// `aten::bitwise_xor.Tensor`
+    pub const BITWISE_XOR_TENSOR: Op = Op(237);
+    /// `aten::bitwise_xor_.Tensor`
+    pub const BITWISE_XOR__TENSOR: Op = Op(238);
+    /// `aten::bitwise_xor.Scalar`
+    pub const BITWISE_XOR_SCALAR: Op = Op(239);
+    /// `aten::bitwise_xor_.Scalar`
+    pub const BITWISE_XOR__SCALAR: Op = Op(240);
+    /// `aten::__xor__.Tensor`
+    pub const __XOR___TENSOR: Op = Op(241);
+    /// `aten::__xor__.Scalar`
+    pub const __XOR___SCALAR: Op = Op(242);
+    /// `aten::bitwise_left_shift.Tensor`
+    pub const BITWISE_LEFT_SHIFT_TENSOR: Op = Op(243);
+    /// `aten::bitwise_left_shift_.Tensor`
+    pub const BITWISE_LEFT_SHIFT__TENSOR: Op = Op(244);
+    /// `aten::bitwise_left_shift.Tensor_Scalar`
+    pub const BITWISE_LEFT_SHIFT_TENSOR_SCALAR: Op = Op(245);
+    /// `aten::bitwise_left_shift_.Tensor_Scalar`
+    pub const BITWISE_LEFT_SHIFT__TENSOR_SCALAR: Op = Op(246);
+    /// `aten::bitwise_right_shift.Tensor`
+    pub const BITWISE_RIGHT_SHIFT_TENSOR: Op = Op(247);
+    /// `aten::bitwise_right_shift_.Tensor`
+    pub const BITWISE_RIGHT_SHIFT__TENSOR: Op = Op(248);
+    /// `aten::bitwise_right_shift.Tensor_Scalar`
+    pub const BITWISE_RIGHT_SHIFT_TENSOR_SCALAR: Op = Op(249);
+    /// `aten::bitwise_right_shift_.Tensor_Scalar`
+    pub const BITWISE_RIGHT_SHIFT__TENSOR_SCALAR: Op = Op(250);
     /// `aten::where.self`
-    pub const WHERE_SELF: Op = Op(67);
+    pub const WHERE_SELF: Op = Op(251);
+    /// `aten::where.self_out`
+    pub const WHERE_SELF_OUT: Op = Op(252);
+    /// `aten::where.ScalarOther`
+    pub const WHERE_SCALAROTHER: Op = Op(253);
+    /// `aten::where.ScalarSelf`
+    pub const WHERE_SCALARSELF: Op = Op(254);
+    /// `aten::where.Scalar`
+    pub const WHERE_SCALAR: Op = Op(255);
+    /// `aten::clamp`
+    pub const CLAMP: Op = Op(256);
+    /// `aten::clamp_`
+    pub const CLAMP_: Op = Op(257);
+    /// `aten::clamp.Tensor`
+    pub const CLAMP_TENSOR: Op = Op(258);
+    /// `aten::clamp_.Tensor`
+    pub const CLAMP__TENSOR: Op = Op(259);
+    /// `aten::clamp_min`
+    pub const CLAMP_MIN: Op = Op(260);
+    /// `aten::clamp_min_`
+    pub const CLAMP_MIN_: Op = Op(261);
+    /// `aten::clamp_max`
+    pub const CLAMP_MAX: Op = Op(262);
+    /// `aten::clamp_max_`
+    pub const CLAMP_MAX_: Op = Op(263);
+    /// `aten::clamp_min.Tensor`
+    pub const CLAMP_MIN_TENSOR: Op = Op(264);
+    /// `aten::clamp_min_.Tensor`
+    pub const CLAMP_MIN__TENSOR: Op = Op(265);
+    /// `aten::clamp_max.Tensor`
+    pub const CLAMP_MAX_TENSOR: Op = Op(266);
+    /// `aten::clamp_max_.Tensor`
+    pub const CLAMP_MAX__TENSOR: Op = Op(267);
+    /// `aten::clip`
+    pub const CLIP: Op = Op(268);
+    /// `aten::clip_`
+    pub const CLIP_: Op = Op(269);
+    /// `aten::relu`
+    pub const RELU: Op = Op(270);
+    /// `aten::relu_`
+    pub const RELU_: Op = Op(271);
+    /// `aten::relu6`
+    pub const RELU6: Op = Op(272);
+    /// `aten::relu6_`
+    pub const RELU6_: Op = Op(273);
+    /// `aten::silu`
+    pub const SILU: Op = Op(274);
+    /// `aten::silu_`
+    pub const SILU_: Op = Op(275);
+    /// `aten::mish`
+    pub const MISH: Op = Op(276);
+    /// `aten::mish_`
+    pub const MISH_: Op = Op(277);
+    /// `aten::hardsigmoid`
+    pub const HARDSIGMOID: Op = Op(278);
+    /// `aten::hardsigmoid_`
+    pub const HARDSIGMOID_: Op = Op(279);
+    /// `aten::hardswish`
+    pub const HARDSWISH: Op = Op(280);
+    /// `aten::hardswish_`
+    pub const HARDSWISH_: Op = Op(281);
+    /// `aten::gelu`
+    pub const GELU: Op = Op(282);
+    /// `aten::gelu_`
+    pub const GELU_: Op = Op(283);
+    /// `aten::log_sigmoid_forward`
+    pub const LOG_SIGMOID_FORWARD: Op = Op(284);
+    /// `aten::log_sigmoid`
+    pub const LOG_SIGMOID: Op = Op(285);
+    /// `aten::softplus`
+    pub const SOFTPLUS: Op = Op(286);
+    /// `aten::elu`
+    pub const ELU: Op = Op(287);
+    /// `aten::elu_`
+    pub const ELU_: Op = Op(288);
+    /// `aten::celu`
+    pub const CELU: Op = Op(289);
+    /// `aten::celu_`
+    pub const CELU_: Op = Op(290);
+    /// `aten::selu`
+    pub const SELU: Op = Op(291);
+    /// `aten::selu_`
+    pub const SELU_: Op = Op(292);
+    /// `aten::leaky_relu`
+    pub const LEAKY_RELU: Op = Op(293);
+    /// `aten::leaky_relu_`
+    pub const LEAKY_RELU_: Op = Op(294);
+    /// `aten::hardtanh`
+    pub const HARDTANH: Op = Op(295);
+    /// `aten::hardtanh_`
+    pub const HARDTANH_: Op = Op(296);
+    /// `aten::hardshrink`
+    pub const HARDSHRINK: Op = Op(297);
+    /// `aten::softshrink`
+    pub const SOFTSHRINK: Op = Op(298);
+    /// `aten::threshold`
+    pub const THRESHOLD: Op = Op(299);
+    /// `aten::threshold_`
+    pub const THRESHOLD_: Op = Op(300);
+    /// `aten::prelu`
+    pub const PRELU: Op = Op(301);
+    /// `aten::_prelu_kernel`
+    pub const _PRELU_KERNEL: Op = Op(302);
+    /// `aten::glu`
+    pub const GLU: Op = Op(303);
+    /// `aten::threshold_backward`
+    pub const THRESHOLD_BACKWARD: Op = Op(304);
+    /// `aten::tanh_backward`
+    pub const TANH_BACKWARD: Op = Op(305);
+    /// `aten::sigmoid_backward`
+    pub const SIGMOID_BACKWARD: Op = Op(306);
+    /// `aten::silu_backward`
+    pub const SILU_BACKWARD: Op = Op(307);
+    /// `aten::mish_backward`
+    pub const MISH_BACKWARD: Op = Op(308);
+    /// `aten::hardswish_backward`
+    pub const HARDSWISH_BACKWARD: Op = Op(309);
+    /// `aten::hardsigmoid_backward`
+    pub const HARDSIGMOID_BACKWARD: Op = Op(310);
+    /// `aten::gelu_backward`
+    pub const GELU_BACKWARD: Op = Op(311);
+    /// `aten::elu_backward`
+    pub const ELU_BACKWARD: Op = Op(312);
+    /// `aten::leaky_relu_backward`
+    pub const LEAKY_RELU_BACKWARD: Op = Op(313);
+    /// `aten::hardtanh_backward`
+    pub const HARDTANH_BACKWARD: Op = Op(314);
+    /// `aten::softplus_backward`
+    pub const SOFTPLUS_BACKWARD: Op = Op(315);
+    /// `aten::hardshrink_backward`
+    pub const HARDSHRINK_BACKWARD: Op = Op(316);
+    /// `aten::softshrink_backward`
+    pub const SOFTSHRINK_BACKWARD: Op = Op(317);
+    /// `aten::log_sigmoid_backward`
+    pub const LOG_SIGMOID_BACKWARD: Op = Op(318);
+    /// `aten::glu_backward`
+    pub const GLU_BACKWARD: Op = Op(319);
     /// `aten::sum`
-    pub const SUM: Op = Op(68);
+    pub const SUM: Op = Op(320);
     /// `aten::sum.dim_IntList`
-    pub const SUM_DIM_INTLIST: Op = Op(69);
+    pub const SUM_DIM_INTLIST: Op = Op(321);
     /// `aten::sum.IntList_out`
-    pub const SUM_INTLIST_OUT: Op = Op(70);
+    pub const SUM_INTLIST_OUT: Op = Op(322);
     /// `aten::mean`
-    pub const MEAN: Op = Op(71);
+    pub const MEAN: Op = Op(323);
     /// `aten::mean.dim`
-    pub const MEAN_DIM: Op = Op(72);
+    pub const MEAN_DIM: Op = Op(324);
     /// `aten::mean.out`
-    pub const MEAN_OUT: Op = Op(73);
+    pub const MEAN_OUT: Op = Op(325);
     /// `aten::max`
-    pub const MAX: Op = Op(74);
+    pub const MAX: Op = Op(326);
     /// `aten::any`
-    pub const ANY: Op = Op(75);
+    pub const ANY: Op = Op(327);
     /// `aten::mm`
-    pub const MM: Op = Op(76);
+    pub const MM: Op = Op(328);
     /// `aten::mm.out`
-    pub const MM_OUT: Op = Op(77);
+    pub const MM_OUT: Op = Op(329);
     /// `aten::mv`
-    pub const MV: Op = Op(78);
+    pub const MV: Op = Op(330);
     /// `aten::mv.out`
-    pub const MV_OUT: Op = Op(79);
+    pub const MV_OUT: Op = Op(331);
     /// `aten::alias`
-    pub const ALIAS: Op = Op(80);
+    pub const ALIAS: Op = Op(332);
     /// `aten::view`
-    pub const VIEW: Op = Op(81);
+    pub const VIEW: Op = Op(333);
     /// `aten::reshape`
-    pub const RESHAPE: Op = Op(82);
+    pub const RESHAPE: Op = Op(334);
     /// `aten::t`
-    pub const T: Op = Op(83);
+    pub const T: Op = Op(335);
     /// `aten::transpose.int`
-    pub const TRANSPOSE_INT: Op = Op(84);
+    pub const TRANSPOSE_INT: Op = Op(336);
     /// `aten::permute`
-    pub const PERMUTE: Op = Op(85);
+    pub const PERMUTE: Op = Op(337);
     /// `aten::expand`
-    pub const EXPAND: Op = Op(86);
+    pub const EXPAND: Op = Op(338);
     /// `aten::unsqueeze`
-    pub const UNSQUEEZE: Op = Op(87);
+    pub const UNSQUEEZE: Op = Op(339);
     /// `aten::squeeze`
-    pub const SQUEEZE: Op = Op(88);
+    pub const SQUEEZE: Op = Op(340);
     /// `aten::squeeze.dim`
-    pub const SQUEEZE_DIM: Op = Op(89);
+    pub const SQUEEZE_DIM: Op = Op(341);
     /// `aten::select.int`
-    pub const SELECT_INT: Op = Op(90);
+    pub const SELECT_INT: Op = Op(342);
     /// `aten::slice.Tensor`
-    pub const SLICE_TENSOR: Op = Op(91);
+    pub const SLICE_TENSOR: Op = Op(343);
     /// `aten::unbind.int`
-    pub const UNBIND_INT: Op = Op(92);
+    pub const UNBIND_INT: Op = Op(344);
     /// `aten::split.Tensor`
-    pub const SPLIT_TENSOR: Op = Op(93);
+    pub const SPLIT_TENSOR: Op = Op(345);
     /// `aten::as_strided`
-    pub const AS_STRIDED: Op = Op(94);
+    pub const AS_STRIDED: Op = Op(346);
     /// `aten::detach`
-    pub const DETACH: Op = Op(95);
+    pub const DETACH: Op = Op(347);
     /// `aten::clone`
-    pub const CLONE: Op = Op(96);
+    pub const CLONE: Op = Op(348);
     /// `aten::_to_copy`
-    pub const _TO_COPY: Op = Op(97);
+    pub const _TO_COPY: Op = Op(349);
     /// `aten::copy_`
-    pub const COPY_: Op = Op(98);
+    pub const COPY_: Op = Op(350);
     /// `aten::fill.Scalar`
-    pub const FILL_SCALAR: Op = Op(99);
+    pub const FILL_SCALAR: Op = Op(351);
     /// `aten::fill_.Scalar`
-    pub const FILL__SCALAR: Op = Op(100);
+    pub const FILL__SCALAR: Op = Op(352);
     /// `aten::zero`
-    pub const ZERO: Op = Op(101);
+    pub const ZERO: Op = Op(353);
     /// `aten::zero_`
-    pub const ZERO_: Op = Op(102);
+    pub const ZERO_: Op = Op(354);
     /// `aten::zeros_like`
-    pub const ZEROS_LIKE: Op = Op(103);
+    pub const ZEROS_LIKE: Op = Op(355);
     /// `aten::cat`
-    pub const CAT: Op = Op(104);
+    pub const CAT: Op = Op(356);
     /// `aten::cat.out`
-    pub const CAT_OUT: Op = Op(105);
+    pub const CAT_OUT: Op = Op(357);
     /// `aten::stack`
-    pub const STACK: Op = Op(106);
+    pub const STACK: Op = Op(358);
     /// `aten::stack.out`
-    pub const STACK_OUT: Op = Op(107);
+    pub const STACK_OUT: Op = Op(359);
     /// `aten::index_select`
-    pub const INDEX_SELECT: Op = Op(108);
+    pub const INDEX_SELECT: Op = Op(360);
     /// `aten::index_add`
-    pub const INDEX_ADD: Op = Op(109);
+    pub const INDEX_ADD: Op = Op(361);
 }
 
-pub(crate) static TABLE: [OpInfo; 110] = [
+pub(crate) static TABLE: [OpInfo; 362] = [
     OpInfo {
         name: "aten::add.Tensor",
         schema: "aten::add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor",
@@ -432,10 +936,91 @@ pub(crate) static TABLE: [OpInfo; 110] = [
         below: |a| boxed::div_scalar_(a, true),
     },
     OpInfo {
+        name: "aten::div.Tensor_mode",
+        schema: "aten::div.Tensor_mode(Tensor self, Tensor other, *, str? rounding_mode) -> Tensor",
+        tags: &["core", "pointwise"],
+        derivative: Derivative::Formula("DivBackward2"),
+        forward: true,
+        call: |a| boxed::div_mode(a, false),
+        below: |a| boxed::div_mode(a, true),
+    },
+    OpInfo {
+        name: "aten::div_.Tensor_mode",
+        schema: "aten::div_.Tensor_mode(Tensor(a!) self, Tensor other, *, str? rounding_mode) -> Tensor(a!)",
+        tags: &["core", "pointwise"],
+        derivative: Derivative::Formula("DivBackward2"),
+        forward: true,
+        call: |a| boxed::div_mode_(a, false),
+        below: |a| boxed::div_mode_(a, true),
+    },
+    OpInfo {
+        name: "aten::div.Scalar_mode",
+        schema: "aten::div.Scalar_mode(Tensor self, Scalar other, *, str? rounding_mode) -> Tensor",
+        tags: &["core", "pointwise"],
+        derivative: Derivative::Formula("DivBackward3"),
+        forward: true,
+        call: |a| boxed::div_scalar_mode(a, false),
+        below: |a| boxed::div_scalar_mode(a, true),
+    },
+    OpInfo {
+        name: "aten::div_.Scalar_mode",
+        schema: "aten::div_.Scalar_mode(Tensor(a!) self, Scalar other, *, str? rounding_mode) -> Tensor(a!)",
+        tags: &["core", "pointwise"],
+        derivative: Derivative::Formula("DivBackward3"),
+        forward: true,
+        call: |a| boxed::div_scalar_mode_(a, false),
+        below: |a| boxed::div_scalar_mode_(a, true),
+    },
+    OpInfo {
+        name: "aten::true_divide.Tensor",
+        schema: "aten::true_divide.Tensor(Tensor self, Tensor other) -> Tensor",
+        tags: &["pointwise"],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::true_divide(a, false),
+        below: |a| boxed::true_divide(a, true),
+    },
+    OpInfo {
+        name: "aten::floor_divide",
+        schema: "aten::floor_divide(Tensor self, Tensor other) -> Tensor",
+        tags: &["pointwise"],
+        derivative: Derivative::Formula("FloorDivideBackward0"),
+        forward: true,
+        call: |a| boxed::floor_divide(a, false),
+        below: |a| boxed::floor_divide(a, true),
+    },
+    OpInfo {
+        name: "aten::floor_divide_.Tensor",
+        schema: "aten::floor_divide_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
+        tags: &["pointwise"],
+        derivative: Derivative::Formula("FloorDivideBackward0"),
+        forward: true,
+        call: |a| boxed::floor_divide_(a, false),
+        below: |a| boxed::floor_divide_(a, true),
+    },
+    OpInfo {
+        name: "aten::floor_divide.Scalar",
+        schema: "aten::floor_divide.Scalar(Tensor self, Scalar other) -> Tensor",
+        tags: &["pointwise"],
+        derivative: Derivative::Formula("FloorDivideBackward1"),
+        forward: true,
+        call: |a| boxed::floor_divide_scalar(a, false),
+        below: |a| boxed::floor_divide_scalar(a, true),
+    },
+    OpInfo {
+        name: "aten::floor_divide_.Scalar",
+        schema: "aten::floor_divide_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)",
+        tags: &["pointwise"],
+        derivative: Derivative::Formula("FloorDivideBackward1"),
+        forward: true,
+        call: |a| boxed::floor_divide_scalar_(a, false),
+        below: |a| boxed::floor_divide_scalar_(a, true),
+    },
+    OpInfo {
         name: "aten::remainder.Tensor",
         schema: "aten::remainder.Tensor(Tensor self, Tensor other) -> Tensor",
         tags: &["core", "pointwise"],
-        derivative: Derivative::Formula("RemainderBackward0"),
+        derivative: Derivative::Formula("RemainderBackward1"),
         forward: true,
         call: |a| boxed::remainder(a, false),
         below: |a| boxed::remainder(a, true),
@@ -444,10 +1029,442 @@ pub(crate) static TABLE: [OpInfo; 110] = [
         name: "aten::remainder_.Tensor",
         schema: "aten::remainder_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
         tags: &["core", "pointwise"],
-        derivative: Derivative::Formula("RemainderBackward0"),
+        derivative: Derivative::Formula("RemainderBackward1"),
         forward: true,
         call: |a| boxed::remainder_(a, false),
         below: |a| boxed::remainder_(a, true),
+    },
+    OpInfo {
+        name: "aten::remainder.Scalar",
+        schema: "aten::remainder.Scalar(Tensor self, Scalar other) -> Tensor",
+        tags: &["core", "pointwise"],
+        derivative: Derivative::Formula("RemainderBackward0"),
+        forward: true,
+        call: |a| boxed::remainder_scalar(a, false),
+        below: |a| boxed::remainder_scalar(a, true),
+    },
+    OpInfo {
+        name: "aten::remainder_.Scalar",
+        schema: "aten::remainder_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)",
+        tags: &["core", "pointwise"],
+        derivative: Derivative::Formula("RemainderBackward0"),
+        forward: true,
+        call: |a| boxed::remainder_scalar_(a, false),
+        below: |a| boxed::remainder_scalar_(a, true),
+    },
+    OpInfo {
+        name: "aten::remainder.Scalar_Tensor",
+        schema: "aten::remainder.Scalar_Tensor(Scalar self, Tensor other) -> Tensor",
+        tags: &["pointwise"],
+        derivative: Derivative::Formula("RemainderBackward2"),
+        forward: true,
+        call: |a| boxed::scalar_remainder(a, false),
+        below: |a| boxed::scalar_remainder(a, true),
+    },
+    OpInfo {
+        name: "aten::fmod.Tensor",
+        schema: "aten::fmod.Tensor(Tensor self, Tensor other) -> Tensor",
+        tags: &["core", "pointwise"],
+        derivative: Derivative::Formula("FmodBackward1"),
+        forward: true,
+        call: |a| boxed::fmod(a, false),
+        below: |a| boxed::fmod(a, true),
+    },
+    OpInfo {
+        name: "aten::fmod_.Tensor",
+        schema: "aten::fmod_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
+        tags: &["core", "pointwise"],
+        derivative: Derivative::Formula("FmodBackward1"),
+        forward: true,
+        call: |a| boxed::fmod_(a, false),
+        below: |a| boxed::fmod_(a, true),
+    },
+    OpInfo {
+        name: "aten::fmod.Scalar",
+        schema: "aten::fmod.Scalar(Tensor self, Scalar other) -> Tensor",
+        tags: &["core", "pointwise"],
+        derivative: Derivative::Formula("FmodBackward0"),
+        forward: true,
+        call: |a| boxed::fmod_scalar(a, false),
+        below: |a| boxed::fmod_scalar(a, true),
+    },
+    OpInfo {
+        name: "aten::fmod_.Scalar",
+        schema: "aten::fmod_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)",
+        tags: &["core", "pointwise"],
+        derivative: Derivative::Formula("FmodBackward0"),
+        forward: true,
+        call: |a| boxed::fmod_scalar_(a, false),
+        below: |a| boxed::fmod_scalar_(a, true),
+    },
+    OpInfo {
+        name: "aten::pow.Tensor_Tensor",
+        schema: "aten::pow.Tensor_Tensor(Tensor self, Tensor exponent) -> Tensor",
+        tags: &["core", "pointwise"],
+        derivative: Derivative::Formula("PowBackward1"),
+        forward: true,
+        call: |a| boxed::pow(a, false),
+        below: |a| boxed::pow(a, true),
+    },
+    OpInfo {
+        name: "aten::pow_.Tensor",
+        schema: "aten::pow_.Tensor(Tensor(a!) self, Tensor exponent) -> Tensor(a!)",
+        tags: &["core", "pointwise"],
+        derivative: Derivative::Formula("PowBackward1"),
+        forward: true,
+        call: |a| boxed::pow_(a, false),
+        below: |a| boxed::pow_(a, true),
+    },
+    OpInfo {
+        name: "aten::pow.Tensor_Scalar",
+        schema: "aten::pow.Tensor_Scalar(Tensor self, Scalar exponent) -> Tensor",
+        tags: &["core", "pointwise"],
+        derivative: Derivative::Formula("PowBackward0"),
+        forward: true,
+        call: |a| boxed::pow_scalar(a, false),
+        below: |a| boxed::pow_scalar(a, true),
+    },
+    OpInfo {
+        name: "aten::pow_.Scalar",
+        schema: "aten::pow_.Scalar(Tensor(a!) self, Scalar exponent) -> Tensor(a!)",
+        tags: &["core", "pointwise"],
+        derivative: Derivative::Formula("PowBackward0"),
+        forward: true,
+        call: |a| boxed::pow_scalar_(a, false),
+        below: |a| boxed::pow_scalar_(a, true),
+    },
+    OpInfo {
+        name: "aten::pow.Scalar",
+        schema: "aten::pow.Scalar(Scalar self, Tensor exponent) -> Tensor",
+        tags: &["core", "pointwise"],
+        derivative: Derivative::Formula("PowBackward2"),
+        forward: true,
+        call: |a| boxed::scalar_pow(a, false),
+        below: |a| boxed::scalar_pow(a, true),
+    },
+    OpInfo {
+        name: "aten::square",
+        schema: "aten::square(Tensor self) -> Tensor",
+        tags: &["pointwise"],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::square(a, false),
+        below: |a| boxed::square(a, true),
+    },
+    OpInfo {
+        name: "aten::square_",
+        schema: "aten::square_(Tensor(a!) self) -> Tensor(a!)",
+        tags: &["pointwise"],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::square_(a, false),
+        below: |a| boxed::square_(a, true),
+    },
+    OpInfo {
+        name: "aten::addcmul",
+        schema: "aten::addcmul(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor",
+        tags: &["pointwise"],
+        derivative: Derivative::Formula("AddcmulBackward0"),
+        forward: true,
+        call: |a| boxed::addcmul(a, false),
+        below: |a| boxed::addcmul(a, true),
+    },
+    OpInfo {
+        name: "aten::addcmul_",
+        schema: "aten::addcmul_(Tensor(a!) self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor(a!)",
+        tags: &["pointwise"],
+        derivative: Derivative::Formula("AddcmulBackward0"),
+        forward: true,
+        call: |a| boxed::addcmul_(a, false),
+        below: |a| boxed::addcmul_(a, true),
+    },
+    OpInfo {
+        name: "aten::addcdiv",
+        schema: "aten::addcdiv(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor",
+        tags: &["pointwise"],
+        derivative: Derivative::Formula("AddcdivBackward0"),
+        forward: true,
+        call: |a| boxed::addcdiv(a, false),
+        below: |a| boxed::addcdiv(a, true),
+    },
+    OpInfo {
+        name: "aten::addcdiv_",
+        schema: "aten::addcdiv_(Tensor(a!) self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor(a!)",
+        tags: &["pointwise"],
+        derivative: Derivative::Formula("AddcdivBackward0"),
+        forward: true,
+        call: |a| boxed::addcdiv_(a, false),
+        below: |a| boxed::addcdiv_(a, true),
+    },
+    OpInfo {
+        name: "aten::lerp.Scalar",
+        schema: "aten::lerp.Scalar(Tensor self, Tensor end, Scalar weight) -> Tensor",
+        tags: &["pointwise"],
+        derivative: Derivative::Formula("LerpBackward0"),
+        forward: true,
+        call: |a| boxed::lerp_scalar(a, false),
+        below: |a| boxed::lerp_scalar(a, true),
+    },
+    OpInfo {
+        name: "aten::lerp_.Scalar",
+        schema: "aten::lerp_.Scalar(Tensor(a!) self, Tensor end, Scalar weight) -> Tensor(a!)",
+        tags: &["pointwise"],
+        derivative: Derivative::Formula("LerpBackward0"),
+        forward: true,
+        call: |a| boxed::lerp_scalar_(a, false),
+        below: |a| boxed::lerp_scalar_(a, true),
+    },
+    OpInfo {
+        name: "aten::lerp.Tensor",
+        schema: "aten::lerp.Tensor(Tensor self, Tensor end, Tensor weight) -> Tensor",
+        tags: &["pointwise"],
+        derivative: Derivative::Formula("LerpBackward1"),
+        forward: true,
+        call: |a| boxed::lerp(a, false),
+        below: |a| boxed::lerp(a, true),
+    },
+    OpInfo {
+        name: "aten::lerp_.Tensor",
+        schema: "aten::lerp_.Tensor(Tensor(a!) self, Tensor end, Tensor weight) -> Tensor(a!)",
+        tags: &["pointwise"],
+        derivative: Derivative::Formula("LerpBackward1"),
+        forward: true,
+        call: |a| boxed::lerp_(a, false),
+        below: |a| boxed::lerp_(a, true),
+    },
+    OpInfo {
+        name: "aten::ldexp.Tensor",
+        schema: "aten::ldexp.Tensor(Tensor self, Tensor other) -> Tensor",
+        tags: &["pointwise"],
+        derivative: Derivative::Formula("LdexpBackward0"),
+        forward: true,
+        call: |a| boxed::ldexp(a, false),
+        below: |a| boxed::ldexp(a, true),
+    },
+    OpInfo {
+        name: "aten::maximum",
+        schema: "aten::maximum(Tensor self, Tensor other) -> Tensor",
+        tags: &["core", "pointwise"],
+        derivative: Derivative::Formula("MaximumBackward0"),
+        forward: true,
+        call: |a| boxed::maximum(a, false),
+        below: |a| boxed::maximum(a, true),
+    },
+    OpInfo {
+        name: "aten::maximum.out",
+        schema: "aten::maximum.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
+        tags: &["core", "pointwise"],
+        derivative: Derivative::NonDifferentiable,
+        forward: false,
+        call: |a| boxed::maximum_out(a, false),
+        below: |a| boxed::maximum_out(a, true),
+    },
+    OpInfo {
+        name: "aten::minimum",
+        schema: "aten::minimum(Tensor self, Tensor other) -> Tensor",
+        tags: &["core", "pointwise"],
+        derivative: Derivative::Formula("MinimumBackward0"),
+        forward: true,
+        call: |a| boxed::minimum(a, false),
+        below: |a| boxed::minimum(a, true),
+    },
+    OpInfo {
+        name: "aten::minimum.out",
+        schema: "aten::minimum.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
+        tags: &["core", "pointwise"],
+        derivative: Derivative::NonDifferentiable,
+        forward: false,
+        call: |a| boxed::minimum_out(a, false),
+        below: |a| boxed::minimum_out(a, true),
+    },
+    OpInfo {
+        name: "aten::fmax",
+        schema: "aten::fmax(Tensor self, Tensor other) -> Tensor",
+        tags: &["pointwise"],
+        derivative: Derivative::Formula("FmaxBackward0"),
+        forward: true,
+        call: |a| boxed::fmax(a, false),
+        below: |a| boxed::fmax(a, true),
+    },
+    OpInfo {
+        name: "aten::fmin",
+        schema: "aten::fmin(Tensor self, Tensor other) -> Tensor",
+        tags: &["pointwise"],
+        derivative: Derivative::Formula("FminBackward0"),
+        forward: true,
+        call: |a| boxed::fmin(a, false),
+        below: |a| boxed::fmin(a, true),
+    },
+    OpInfo {
+        name: "aten::max.other",
+        schema: "aten::max.other(Tensor self, Tensor other) -> Tensor",
+        tags: &["pointwise"],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::max_other(a, false),
+        below: |a| boxed::max_other(a, true),
+    },
+    OpInfo {
+        name: "aten::min.other",
+        schema: "aten::min.other(Tensor self, Tensor other) -> Tensor",
+        tags: &["pointwise"],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::min_other(a, false),
+        below: |a| boxed::min_other(a, true),
+    },
+    OpInfo {
+        name: "aten::hypot",
+        schema: "aten::hypot(Tensor self, Tensor other) -> Tensor",
+        tags: &["pointwise"],
+        derivative: Derivative::Formula("HypotBackward0"),
+        forward: true,
+        call: |a| boxed::hypot(a, false),
+        below: |a| boxed::hypot(a, true),
+    },
+    OpInfo {
+        name: "aten::hypot_",
+        schema: "aten::hypot_(Tensor(a!) self, Tensor other) -> Tensor(a!)",
+        tags: &["pointwise"],
+        derivative: Derivative::Formula("HypotBackward0"),
+        forward: true,
+        call: |a| boxed::hypot_(a, false),
+        below: |a| boxed::hypot_(a, true),
+    },
+    OpInfo {
+        name: "aten::logaddexp",
+        schema: "aten::logaddexp(Tensor self, Tensor other) -> Tensor",
+        tags: &["pointwise"],
+        derivative: Derivative::Formula("LogaddexpBackward0"),
+        forward: true,
+        call: |a| boxed::logaddexp(a, false),
+        below: |a| boxed::logaddexp(a, true),
+    },
+    OpInfo {
+        name: "aten::logaddexp2",
+        schema: "aten::logaddexp2(Tensor self, Tensor other) -> Tensor",
+        tags: &["pointwise"],
+        derivative: Derivative::Formula("Logaddexp2Backward0"),
+        forward: true,
+        call: |a| boxed::logaddexp2(a, false),
+        below: |a| boxed::logaddexp2(a, true),
+    },
+    OpInfo {
+        name: "aten::atan2",
+        schema: "aten::atan2(Tensor self, Tensor other) -> Tensor",
+        tags: &["core", "pointwise"],
+        derivative: Derivative::Formula("Atan2Backward0"),
+        forward: true,
+        call: |a| boxed::atan2(a, false),
+        below: |a| boxed::atan2(a, true),
+    },
+    OpInfo {
+        name: "aten::atan2_",
+        schema: "aten::atan2_(Tensor(a!) self, Tensor other) -> Tensor(a!)",
+        tags: &["core", "pointwise"],
+        derivative: Derivative::Formula("Atan2Backward0"),
+        forward: true,
+        call: |a| boxed::atan2_(a, false),
+        below: |a| boxed::atan2_(a, true),
+    },
+    OpInfo {
+        name: "aten::copysign.Tensor",
+        schema: "aten::copysign.Tensor(Tensor self, Tensor other) -> Tensor",
+        tags: &["pointwise"],
+        derivative: Derivative::Formula("CopysignBackward0"),
+        forward: true,
+        call: |a| boxed::copysign(a, false),
+        below: |a| boxed::copysign(a, true),
+    },
+    OpInfo {
+        name: "aten::copysign_.Tensor",
+        schema: "aten::copysign_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
+        tags: &["pointwise"],
+        derivative: Derivative::Formula("CopysignBackward0"),
+        forward: true,
+        call: |a| boxed::copysign_(a, false),
+        below: |a| boxed::copysign_(a, true),
+    },
+    OpInfo {
+        name: "aten::copysign.Scalar",
+        schema: "aten::copysign.Scalar(Tensor self, Scalar other) -> Tensor",
+        tags: &["pointwise"],
+        derivative: Derivative::Formula("CopysignBackward1"),
+        forward: true,
+        call: |a| boxed::copysign_scalar(a, false),
+        below: |a| boxed::copysign_scalar(a, true),
+    },
+    OpInfo {
+        name: "aten::copysign_.Scalar",
+        schema: "aten::copysign_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)",
+        tags: &["pointwise"],
+        derivative: Derivative::Formula("CopysignBackward1"),
+        forward: true,
+        call: |a| boxed::copysign_scalar_(a, false),
+        below: |a| boxed::copysign_scalar_(a, true),
+    },
+    OpInfo {
+        name: "aten::xlogy.Tensor",
+        schema: "aten::xlogy.Tensor(Tensor self, Tensor other) -> Tensor",
+        tags: &["pointwise"],
+        derivative: Derivative::Formula("XlogyBackward0"),
+        forward: true,
+        call: |a| boxed::xlogy(a, false),
+        below: |a| boxed::xlogy(a, true),
+    },
+    OpInfo {
+        name: "aten::xlogy_.Tensor",
+        schema: "aten::xlogy_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
+        tags: &["pointwise"],
+        derivative: Derivative::Formula("XlogyBackward0"),
+        forward: true,
+        call: |a| boxed::xlogy_(a, false),
+        below: |a| boxed::xlogy_(a, true),
+    },
+    OpInfo {
+        name: "aten::xlogy.Scalar_Other",
+        schema: "aten::xlogy.Scalar_Other(Tensor self, Scalar other) -> Tensor",
+        tags: &["pointwise"],
+        derivative: Derivative::Formula("XlogyBackward2"),
+        forward: true,
+        call: |a| boxed::xlogy_scalar(a, false),
+        below: |a| boxed::xlogy_scalar(a, true),
+    },
+    OpInfo {
+        name: "aten::xlogy_.Scalar_Other",
+        schema: "aten::xlogy_.Scalar_Other(Tensor(a!) self, Scalar other) -> Tensor(a!)",
+        tags: &["pointwise"],
+        derivative: Derivative::Formula("XlogyBackward2"),
+        forward: true,
+        call: |a| boxed::xlogy_scalar_(a, false),
+        below: |a| boxed::xlogy_scalar_(a, true),
+    },
+    OpInfo {
+        name: "aten::xlogy.Scalar_Self",
+        schema: "aten::xlogy.Scalar_Self(Scalar self, Tensor other) -> Tensor",
+        tags: &["pointwise"],
+        derivative: Derivative::Formula("XlogyBackward1"),
+        forward: true,
+        call: |a| boxed::scalar_xlogy(a, false),
+        below: |a| boxed::scalar_xlogy(a, true),
+    },
+    OpInfo {
+        name: "aten::heaviside",
+        schema: "aten::heaviside(Tensor self, Tensor values) -> Tensor",
+        tags: &["pointwise"],
+        derivative: Derivative::NonDifferentiable,
+        forward: false,
+        call: |a| boxed::heaviside(a, false),
+        below: |a| boxed::heaviside(a, true),
+    },
+    OpInfo {
+        name: "aten::heaviside_",
+        schema: "aten::heaviside_(Tensor(a!) self, Tensor values) -> Tensor(a!)",
+        tags: &["pointwise"],
+        derivative: Derivative::Formula("HeavisideBackward0"),
+        forward: true,
+        call: |a| boxed::heaviside_(a, false),
+        below: |a| boxed::heaviside_(a, true),
     },
     OpInfo {
         name: "aten::neg",
@@ -477,6 +1494,177 @@ pub(crate) static TABLE: [OpInfo; 110] = [
         below: |a| boxed::neg_out(a, true),
     },
     OpInfo {
+        name: "aten::abs",
+        schema: "aten::abs(Tensor self) -> Tensor",
+        tags: &["core", "pointwise"],
+        derivative: Derivative::Formula("AbsBackward0"),
+        forward: true,
+        call: |a| boxed::abs(a, false),
+        below: |a| boxed::abs(a, true),
+    },
+    OpInfo {
+        name: "aten::abs_",
+        schema: "aten::abs_(Tensor(a!) self) -> Tensor(a!)",
+        tags: &["core", "pointwise"],
+        derivative: Derivative::Formula("AbsBackward0"),
+        forward: true,
+        call: |a| boxed::abs_(a, false),
+        below: |a| boxed::abs_(a, true),
+    },
+    OpInfo {
+        name: "aten::abs.out",
+        schema: "aten::abs.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
+        tags: &["core", "pointwise"],
+        derivative: Derivative::NonDifferentiable,
+        forward: false,
+        call: |a| boxed::abs_out(a, false),
+        below: |a| boxed::abs_out(a, true),
+    },
+    OpInfo {
+        name: "aten::floor",
+        schema: "aten::floor(Tensor self) -> Tensor",
+        tags: &["core", "pointwise"],
+        derivative: Derivative::Formula("FloorBackward0"),
+        forward: true,
+        call: |a| boxed::floor(a, false),
+        below: |a| boxed::floor(a, true),
+    },
+    OpInfo {
+        name: "aten::floor_",
+        schema: "aten::floor_(Tensor(a!) self) -> Tensor(a!)",
+        tags: &["core", "pointwise"],
+        derivative: Derivative::Formula("FloorBackward0"),
+        forward: true,
+        call: |a| boxed::floor_(a, false),
+        below: |a| boxed::floor_(a, true),
+    },
+    OpInfo {
+        name: "aten::ceil",
+        schema: "aten::ceil(Tensor self) -> Tensor",
+        tags: &["core", "pointwise"],
+        derivative: Derivative::Formula("CeilBackward0"),
+        forward: true,
+        call: |a| boxed::ceil(a, false),
+        below: |a| boxed::ceil(a, true),
+    },
+    OpInfo {
+        name: "aten::ceil_",
+        schema: "aten::ceil_(Tensor(a!) self) -> Tensor(a!)",
+        tags: &["core", "pointwise"],
+        derivative: Derivative::Formula("CeilBackward0"),
+        forward: true,
+        call: |a| boxed::ceil_(a, false),
+        below: |a| boxed::ceil_(a, true),
+    },
+    OpInfo {
+        name: "aten::round",
+        schema: "aten::round(Tensor self) -> Tensor",
+        tags: &["core", "pointwise"],
+        derivative: Derivative::Formula("RoundBackward0"),
+        forward: true,
+        call: |a| boxed::round(a, false),
+        below: |a| boxed::round(a, true),
+    },
+    OpInfo {
+        name: "aten::round_",
+        schema: "aten::round_(Tensor(a!) self) -> Tensor(a!)",
+        tags: &["core", "pointwise"],
+        derivative: Derivative::Formula("RoundBackward0"),
+        forward: true,
+        call: |a| boxed::round_(a, false),
+        below: |a| boxed::round_(a, true),
+    },
+    OpInfo {
+        name: "aten::trunc",
+        schema: "aten::trunc(Tensor self) -> Tensor",
+        tags: &["core", "pointwise"],
+        derivative: Derivative::Formula("TruncBackward0"),
+        forward: true,
+        call: |a| boxed::trunc(a, false),
+        below: |a| boxed::trunc(a, true),
+    },
+    OpInfo {
+        name: "aten::trunc_",
+        schema: "aten::trunc_(Tensor(a!) self) -> Tensor(a!)",
+        tags: &["core", "pointwise"],
+        derivative: Derivative::Formula("TruncBackward0"),
+        forward: true,
+        call: |a| boxed::trunc_(a, false),
+        below: |a| boxed::trunc_(a, true),
+    },
+    OpInfo {
+        name: "aten::round.decimals",
+        schema: "aten::round.decimals(Tensor self, *, int decimals) -> Tensor",
+        tags: &["pointwise"],
+        derivative: Derivative::Formula("RoundBackward1"),
+        forward: true,
+        call: |a| boxed::round_decimals(a, false),
+        below: |a| boxed::round_decimals(a, true),
+    },
+    OpInfo {
+        name: "aten::round_.decimals",
+        schema: "aten::round_.decimals(Tensor(a!) self, *, int decimals) -> Tensor(a!)",
+        tags: &["pointwise"],
+        derivative: Derivative::Formula("RoundBackward1"),
+        forward: true,
+        call: |a| boxed::round_decimals_(a, false),
+        below: |a| boxed::round_decimals_(a, true),
+    },
+    OpInfo {
+        name: "aten::sgn",
+        schema: "aten::sgn(Tensor self) -> Tensor",
+        tags: &["pointwise"],
+        derivative: Derivative::Formula("SgnBackward0"),
+        forward: true,
+        call: |a| boxed::sgn(a, false),
+        below: |a| boxed::sgn(a, true),
+    },
+    OpInfo {
+        name: "aten::sgn_",
+        schema: "aten::sgn_(Tensor(a!) self) -> Tensor(a!)",
+        tags: &["pointwise"],
+        derivative: Derivative::Formula("SgnBackward0"),
+        forward: true,
+        call: |a| boxed::sgn_(a, false),
+        below: |a| boxed::sgn_(a, true),
+    },
+    OpInfo {
+        name: "aten::sign",
+        schema: "aten::sign(Tensor self) -> Tensor",
+        tags: &["core", "pointwise"],
+        derivative: Derivative::Formula("SignBackward0"),
+        forward: true,
+        call: |a| boxed::sign(a, false),
+        below: |a| boxed::sign(a, true),
+    },
+    OpInfo {
+        name: "aten::sign_",
+        schema: "aten::sign_(Tensor(a!) self) -> Tensor(a!)",
+        tags: &["core", "pointwise"],
+        derivative: Derivative::Formula("SignBackward0"),
+        forward: true,
+        call: |a| boxed::sign_(a, false),
+        below: |a| boxed::sign_(a, true),
+    },
+    OpInfo {
+        name: "aten::frac",
+        schema: "aten::frac(Tensor self) -> Tensor",
+        tags: &["pointwise"],
+        derivative: Derivative::Formula("FracBackward0"),
+        forward: true,
+        call: |a| boxed::frac(a, false),
+        below: |a| boxed::frac(a, true),
+    },
+    OpInfo {
+        name: "aten::frac_",
+        schema: "aten::frac_(Tensor(a!) self) -> Tensor(a!)",
+        tags: &["pointwise"],
+        derivative: Derivative::Formula("FracBackward0"),
+        forward: true,
+        call: |a| boxed::frac_(a, false),
+        below: |a| boxed::frac_(a, true),
+    },
+    OpInfo {
         name: "aten::reciprocal",
         schema: "aten::reciprocal(Tensor self) -> Tensor",
         tags: &["core", "pointwise"],
@@ -504,49 +1692,49 @@ pub(crate) static TABLE: [OpInfo; 110] = [
         below: |a| boxed::reciprocal_out(a, true),
     },
     OpInfo {
-        name: "aten::pow.Tensor_Scalar",
-        schema: "aten::pow.Tensor_Scalar(Tensor self, Scalar exponent) -> Tensor",
+        name: "aten::sqrt",
+        schema: "aten::sqrt(Tensor self) -> Tensor",
         tags: &["core", "pointwise"],
-        derivative: Derivative::Formula("PowBackward0"),
+        derivative: Derivative::Formula("SqrtBackward0"),
         forward: true,
-        call: |a| boxed::pow_scalar(a, false),
-        below: |a| boxed::pow_scalar(a, true),
+        call: |a| boxed::sqrt(a, false),
+        below: |a| boxed::sqrt(a, true),
     },
     OpInfo {
-        name: "aten::pow_.Scalar",
-        schema: "aten::pow_.Scalar(Tensor(a!) self, Scalar exponent) -> Tensor(a!)",
+        name: "aten::sqrt_",
+        schema: "aten::sqrt_(Tensor(a!) self) -> Tensor(a!)",
         tags: &["core", "pointwise"],
-        derivative: Derivative::Formula("PowBackward0"),
+        derivative: Derivative::Formula("SqrtBackward0"),
         forward: true,
-        call: |a| boxed::pow_scalar_(a, false),
-        below: |a| boxed::pow_scalar_(a, true),
+        call: |a| boxed::sqrt_(a, false),
+        below: |a| boxed::sqrt_(a, true),
     },
     OpInfo {
-        name: "aten::pow.Tensor_Tensor",
-        schema: "aten::pow.Tensor_Tensor(Tensor self, Tensor exponent) -> Tensor",
+        name: "aten::sqrt.out",
+        schema: "aten::sqrt.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
         tags: &["core", "pointwise"],
-        derivative: Derivative::Formula("PowBackward1"),
-        forward: true,
-        call: |a| boxed::pow(a, false),
-        below: |a| boxed::pow(a, true),
+        derivative: Derivative::NonDifferentiable,
+        forward: false,
+        call: |a| boxed::sqrt_out(a, false),
+        below: |a| boxed::sqrt_out(a, true),
     },
     OpInfo {
-        name: "aten::pow_.Tensor",
-        schema: "aten::pow_.Tensor(Tensor(a!) self, Tensor exponent) -> Tensor(a!)",
+        name: "aten::rsqrt",
+        schema: "aten::rsqrt(Tensor self) -> Tensor",
         tags: &["core", "pointwise"],
-        derivative: Derivative::Formula("PowBackward1"),
+        derivative: Derivative::Formula("RsqrtBackward0"),
         forward: true,
-        call: |a| boxed::pow_(a, false),
-        below: |a| boxed::pow_(a, true),
+        call: |a| boxed::rsqrt(a, false),
+        below: |a| boxed::rsqrt(a, true),
     },
     OpInfo {
-        name: "aten::pow.Scalar",
-        schema: "aten::pow.Scalar(Scalar self, Tensor exponent) -> Tensor",
+        name: "aten::rsqrt_",
+        schema: "aten::rsqrt_(Tensor(a!) self) -> Tensor(a!)",
         tags: &["core", "pointwise"],
-        derivative: Derivative::Formula("PowBackward2"),
+        derivative: Derivative::Formula("RsqrtBackward0"),
         forward: true,
-        call: |a| boxed::scalar_pow(a, false),
-        below: |a| boxed::scalar_pow(a, true),
+        call: |a| boxed::rsqrt_(a, false),
+        below: |a| boxed::rsqrt_(a, true),
     },
     OpInfo {
         name: "aten::exp",
@@ -576,6 +1764,42 @@ pub(crate) static TABLE: [OpInfo; 110] = [
         below: |a| boxed::exp_out(a, true),
     },
     OpInfo {
+        name: "aten::exp2",
+        schema: "aten::exp2(Tensor self) -> Tensor",
+        tags: &["pointwise"],
+        derivative: Derivative::Formula("Exp2Backward0"),
+        forward: true,
+        call: |a| boxed::exp2(a, false),
+        below: |a| boxed::exp2(a, true),
+    },
+    OpInfo {
+        name: "aten::exp2_",
+        schema: "aten::exp2_(Tensor(a!) self) -> Tensor(a!)",
+        tags: &["pointwise"],
+        derivative: Derivative::Formula("Exp2Backward0"),
+        forward: true,
+        call: |a| boxed::exp2_(a, false),
+        below: |a| boxed::exp2_(a, true),
+    },
+    OpInfo {
+        name: "aten::expm1",
+        schema: "aten::expm1(Tensor self) -> Tensor",
+        tags: &["core", "pointwise"],
+        derivative: Derivative::Formula("Expm1Backward0"),
+        forward: true,
+        call: |a| boxed::expm1(a, false),
+        below: |a| boxed::expm1(a, true),
+    },
+    OpInfo {
+        name: "aten::expm1_",
+        schema: "aten::expm1_(Tensor(a!) self) -> Tensor(a!)",
+        tags: &["core", "pointwise"],
+        derivative: Derivative::Formula("Expm1Backward0"),
+        forward: true,
+        call: |a| boxed::expm1_(a, false),
+        below: |a| boxed::expm1_(a, true),
+    },
+    OpInfo {
         name: "aten::log",
         schema: "aten::log(Tensor self) -> Tensor",
         tags: &["core", "pointwise"],
@@ -601,6 +1825,60 @@ pub(crate) static TABLE: [OpInfo; 110] = [
         forward: false,
         call: |a| boxed::log_out(a, false),
         below: |a| boxed::log_out(a, true),
+    },
+    OpInfo {
+        name: "aten::log2",
+        schema: "aten::log2(Tensor self) -> Tensor",
+        tags: &["core", "pointwise"],
+        derivative: Derivative::Formula("Log2Backward0"),
+        forward: true,
+        call: |a| boxed::log2(a, false),
+        below: |a| boxed::log2(a, true),
+    },
+    OpInfo {
+        name: "aten::log2_",
+        schema: "aten::log2_(Tensor(a!) self) -> Tensor(a!)",
+        tags: &["core", "pointwise"],
+        derivative: Derivative::Formula("Log2Backward0"),
+        forward: true,
+        call: |a| boxed::log2_(a, false),
+        below: |a| boxed::log2_(a, true),
+    },
+    OpInfo {
+        name: "aten::log10",
+        schema: "aten::log10(Tensor self) -> Tensor",
+        tags: &["core", "pointwise"],
+        derivative: Derivative::Formula("Log10Backward0"),
+        forward: true,
+        call: |a| boxed::log10(a, false),
+        below: |a| boxed::log10(a, true),
+    },
+    OpInfo {
+        name: "aten::log10_",
+        schema: "aten::log10_(Tensor(a!) self) -> Tensor(a!)",
+        tags: &["core", "pointwise"],
+        derivative: Derivative::Formula("Log10Backward0"),
+        forward: true,
+        call: |a| boxed::log10_(a, false),
+        below: |a| boxed::log10_(a, true),
+    },
+    OpInfo {
+        name: "aten::log1p",
+        schema: "aten::log1p(Tensor self) -> Tensor",
+        tags: &["core", "pointwise"],
+        derivative: Derivative::Formula("Log1PBackward0"),
+        forward: true,
+        call: |a| boxed::log1p(a, false),
+        below: |a| boxed::log1p(a, true),
+    },
+    OpInfo {
+        name: "aten::log1p_",
+        schema: "aten::log1p_(Tensor(a!) self) -> Tensor(a!)",
+        tags: &["core", "pointwise"],
+        derivative: Derivative::Formula("Log1PBackward0"),
+        forward: true,
+        call: |a| boxed::log1p_(a, false),
+        below: |a| boxed::log1p_(a, true),
     },
     OpInfo {
         name: "aten::sin",
@@ -657,6 +1935,114 @@ pub(crate) static TABLE: [OpInfo; 110] = [
         below: |a| boxed::cos_out(a, true),
     },
     OpInfo {
+        name: "aten::tan",
+        schema: "aten::tan(Tensor self) -> Tensor",
+        tags: &["core", "pointwise"],
+        derivative: Derivative::Formula("TanBackward0"),
+        forward: true,
+        call: |a| boxed::tan(a, false),
+        below: |a| boxed::tan(a, true),
+    },
+    OpInfo {
+        name: "aten::tan_",
+        schema: "aten::tan_(Tensor(a!) self) -> Tensor(a!)",
+        tags: &["core", "pointwise"],
+        derivative: Derivative::Formula("TanBackward0"),
+        forward: true,
+        call: |a| boxed::tan_(a, false),
+        below: |a| boxed::tan_(a, true),
+    },
+    OpInfo {
+        name: "aten::asin",
+        schema: "aten::asin(Tensor self) -> Tensor",
+        tags: &["core", "pointwise"],
+        derivative: Derivative::Formula("AsinBackward0"),
+        forward: true,
+        call: |a| boxed::asin(a, false),
+        below: |a| boxed::asin(a, true),
+    },
+    OpInfo {
+        name: "aten::asin_",
+        schema: "aten::asin_(Tensor(a!) self) -> Tensor(a!)",
+        tags: &["core", "pointwise"],
+        derivative: Derivative::Formula("AsinBackward0"),
+        forward: true,
+        call: |a| boxed::asin_(a, false),
+        below: |a| boxed::asin_(a, true),
+    },
+    OpInfo {
+        name: "aten::acos",
+        schema: "aten::acos(Tensor self) -> Tensor",
+        tags: &["core", "pointwise"],
+        derivative: Derivative::Formula("AcosBackward0"),
+        forward: true,
+        call: |a| boxed::acos(a, false),
+        below: |a| boxed::acos(a, true),
+    },
+    OpInfo {
+        name: "aten::acos_",
+        schema: "aten::acos_(Tensor(a!) self) -> Tensor(a!)",
+        tags: &["core", "pointwise"],
+        derivative: Derivative::Formula("AcosBackward0"),
+        forward: true,
+        call: |a| boxed::acos_(a, false),
+        below: |a| boxed::acos_(a, true),
+    },
+    OpInfo {
+        name: "aten::atan",
+        schema: "aten::atan(Tensor self) -> Tensor",
+        tags: &["core", "pointwise"],
+        derivative: Derivative::Formula("AtanBackward0"),
+        forward: true,
+        call: |a| boxed::atan(a, false),
+        below: |a| boxed::atan(a, true),
+    },
+    OpInfo {
+        name: "aten::atan_",
+        schema: "aten::atan_(Tensor(a!) self) -> Tensor(a!)",
+        tags: &["core", "pointwise"],
+        derivative: Derivative::Formula("AtanBackward0"),
+        forward: true,
+        call: |a| boxed::atan_(a, false),
+        below: |a| boxed::atan_(a, true),
+    },
+    OpInfo {
+        name: "aten::sinh",
+        schema: "aten::sinh(Tensor self) -> Tensor",
+        tags: &["core", "pointwise"],
+        derivative: Derivative::Formula("SinhBackward0"),
+        forward: true,
+        call: |a| boxed::sinh(a, false),
+        below: |a| boxed::sinh(a, true),
+    },
+    OpInfo {
+        name: "aten::sinh_",
+        schema: "aten::sinh_(Tensor(a!) self) -> Tensor(a!)",
+        tags: &["core", "pointwise"],
+        derivative: Derivative::Formula("SinhBackward0"),
+        forward: true,
+        call: |a| boxed::sinh_(a, false),
+        below: |a| boxed::sinh_(a, true),
+    },
+    OpInfo {
+        name: "aten::cosh",
+        schema: "aten::cosh(Tensor self) -> Tensor",
+        tags: &["core", "pointwise"],
+        derivative: Derivative::Formula("CoshBackward0"),
+        forward: true,
+        call: |a| boxed::cosh(a, false),
+        below: |a| boxed::cosh(a, true),
+    },
+    OpInfo {
+        name: "aten::cosh_",
+        schema: "aten::cosh_(Tensor(a!) self) -> Tensor(a!)",
+        tags: &["core", "pointwise"],
+        derivative: Derivative::Formula("CoshBackward0"),
+        forward: true,
+        call: |a| boxed::cosh_(a, false),
+        below: |a| boxed::cosh_(a, true),
+    },
+    OpInfo {
         name: "aten::tanh",
         schema: "aten::tanh(Tensor self) -> Tensor",
         tags: &["core", "pointwise"],
@@ -684,31 +2070,1102 @@ pub(crate) static TABLE: [OpInfo; 110] = [
         below: |a| boxed::tanh_out(a, true),
     },
     OpInfo {
-        name: "aten::sqrt",
-        schema: "aten::sqrt(Tensor self) -> Tensor",
+        name: "aten::asinh",
+        schema: "aten::asinh(Tensor self) -> Tensor",
         tags: &["core", "pointwise"],
-        derivative: Derivative::Formula("SqrtBackward0"),
+        derivative: Derivative::Formula("AsinhBackward0"),
         forward: true,
-        call: |a| boxed::sqrt(a, false),
-        below: |a| boxed::sqrt(a, true),
+        call: |a| boxed::asinh(a, false),
+        below: |a| boxed::asinh(a, true),
     },
     OpInfo {
-        name: "aten::sqrt_",
-        schema: "aten::sqrt_(Tensor(a!) self) -> Tensor(a!)",
+        name: "aten::asinh_",
+        schema: "aten::asinh_(Tensor(a!) self) -> Tensor(a!)",
         tags: &["core", "pointwise"],
-        derivative: Derivative::Formula("SqrtBackward0"),
+        derivative: Derivative::Formula("AsinhBackward0"),
         forward: true,
-        call: |a| boxed::sqrt_(a, false),
-        below: |a| boxed::sqrt_(a, true),
+        call: |a| boxed::asinh_(a, false),
+        below: |a| boxed::asinh_(a, true),
     },
     OpInfo {
-        name: "aten::sqrt.out",
-        schema: "aten::sqrt.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
+        name: "aten::acosh",
+        schema: "aten::acosh(Tensor self) -> Tensor",
+        tags: &["core", "pointwise"],
+        derivative: Derivative::Formula("AcoshBackward0"),
+        forward: true,
+        call: |a| boxed::acosh(a, false),
+        below: |a| boxed::acosh(a, true),
+    },
+    OpInfo {
+        name: "aten::acosh_",
+        schema: "aten::acosh_(Tensor(a!) self) -> Tensor(a!)",
+        tags: &["core", "pointwise"],
+        derivative: Derivative::Formula("AcoshBackward0"),
+        forward: true,
+        call: |a| boxed::acosh_(a, false),
+        below: |a| boxed::acosh_(a, true),
+    },
+    OpInfo {
+        name: "aten::atanh",
+        schema: "aten::atanh(Tensor self) -> Tensor",
+        tags: &["core", "pointwise"],
+        derivative: Derivative::Formula("AtanhBackward0"),
+        forward: true,
+        call: |a| boxed::atanh(a, false),
+        below: |a| boxed::atanh(a, true),
+    },
+    OpInfo {
+        name: "aten::atanh_",
+        schema: "aten::atanh_(Tensor(a!) self) -> Tensor(a!)",
+        tags: &["core", "pointwise"],
+        derivative: Derivative::Formula("AtanhBackward0"),
+        forward: true,
+        call: |a| boxed::atanh_(a, false),
+        below: |a| boxed::atanh_(a, true),
+    },
+    OpInfo {
+        name: "aten::sigmoid",
+        schema: "aten::sigmoid(Tensor self) -> Tensor",
+        tags: &["core", "pointwise"],
+        derivative: Derivative::Formula("SigmoidBackward0"),
+        forward: true,
+        call: |a| boxed::sigmoid(a, false),
+        below: |a| boxed::sigmoid(a, true),
+    },
+    OpInfo {
+        name: "aten::sigmoid_",
+        schema: "aten::sigmoid_(Tensor(a!) self) -> Tensor(a!)",
+        tags: &["core", "pointwise"],
+        derivative: Derivative::Formula("SigmoidBackward0"),
+        forward: true,
+        call: |a| boxed::sigmoid_(a, false),
+        below: |a| boxed::sigmoid_(a, true),
+    },
+    OpInfo {
+        name: "aten::sigmoid.out",
+        schema: "aten::sigmoid.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
         tags: &["core", "pointwise"],
         derivative: Derivative::NonDifferentiable,
         forward: false,
-        call: |a| boxed::sqrt_out(a, false),
-        below: |a| boxed::sqrt_out(a, true),
+        call: |a| boxed::sigmoid_out(a, false),
+        below: |a| boxed::sigmoid_out(a, true),
+    },
+    OpInfo {
+        name: "aten::erf",
+        schema: "aten::erf(Tensor self) -> Tensor",
+        tags: &["core", "pointwise"],
+        derivative: Derivative::Formula("ErfBackward0"),
+        forward: true,
+        call: |a| boxed::erf(a, false),
+        below: |a| boxed::erf(a, true),
+    },
+    OpInfo {
+        name: "aten::erf_",
+        schema: "aten::erf_(Tensor(a!) self) -> Tensor(a!)",
+        tags: &["core", "pointwise"],
+        derivative: Derivative::Formula("ErfBackward0"),
+        forward: true,
+        call: |a| boxed::erf_(a, false),
+        below: |a| boxed::erf_(a, true),
+    },
+    OpInfo {
+        name: "aten::erfc",
+        schema: "aten::erfc(Tensor self) -> Tensor",
+        tags: &["pointwise"],
+        derivative: Derivative::Formula("ErfcBackward0"),
+        forward: true,
+        call: |a| boxed::erfc(a, false),
+        below: |a| boxed::erfc(a, true),
+    },
+    OpInfo {
+        name: "aten::erfc_",
+        schema: "aten::erfc_(Tensor(a!) self) -> Tensor(a!)",
+        tags: &["pointwise"],
+        derivative: Derivative::Formula("ErfcBackward0"),
+        forward: true,
+        call: |a| boxed::erfc_(a, false),
+        below: |a| boxed::erfc_(a, true),
+    },
+    OpInfo {
+        name: "aten::erfinv",
+        schema: "aten::erfinv(Tensor self) -> Tensor",
+        tags: &["pointwise"],
+        derivative: Derivative::Formula("ErfinvBackward0"),
+        forward: true,
+        call: |a| boxed::erfinv(a, false),
+        below: |a| boxed::erfinv(a, true),
+    },
+    OpInfo {
+        name: "aten::erfinv_",
+        schema: "aten::erfinv_(Tensor(a!) self) -> Tensor(a!)",
+        tags: &["pointwise"],
+        derivative: Derivative::Formula("ErfinvBackward0"),
+        forward: true,
+        call: |a| boxed::erfinv_(a, false),
+        below: |a| boxed::erfinv_(a, true),
+    },
+    OpInfo {
+        name: "aten::lgamma",
+        schema: "aten::lgamma(Tensor self) -> Tensor",
+        tags: &["pointwise"],
+        derivative: Derivative::Formula("LgammaBackward0"),
+        forward: true,
+        call: |a| boxed::lgamma(a, false),
+        below: |a| boxed::lgamma(a, true),
+    },
+    OpInfo {
+        name: "aten::lgamma_",
+        schema: "aten::lgamma_(Tensor(a!) self) -> Tensor(a!)",
+        tags: &["pointwise"],
+        derivative: Derivative::Formula("LgammaBackward0"),
+        forward: true,
+        call: |a| boxed::lgamma_(a, false),
+        below: |a| boxed::lgamma_(a, true),
+    },
+    OpInfo {
+        name: "aten::digamma",
+        schema: "aten::digamma(Tensor self) -> Tensor",
+        tags: &["pointwise"],
+        derivative: Derivative::Formula("DigammaBackward0"),
+        forward: true,
+        call: |a| boxed::digamma(a, false),
+        below: |a| boxed::digamma(a, true),
+    },
+    OpInfo {
+        name: "aten::digamma_",
+        schema: "aten::digamma_(Tensor(a!) self) -> Tensor(a!)",
+        tags: &["pointwise"],
+        derivative: Derivative::Formula("DigammaBackward0"),
+        forward: true,
+        call: |a| boxed::digamma_(a, false),
+        below: |a| boxed::digamma_(a, true),
+    },
+    OpInfo {
+        name: "aten::sinc",
+        schema: "aten::sinc(Tensor self) -> Tensor",
+        tags: &["pointwise"],
+        derivative: Derivative::Formula("SincBackward0"),
+        forward: true,
+        call: |a| boxed::sinc(a, false),
+        below: |a| boxed::sinc(a, true),
+    },
+    OpInfo {
+        name: "aten::sinc_",
+        schema: "aten::sinc_(Tensor(a!) self) -> Tensor(a!)",
+        tags: &["pointwise"],
+        derivative: Derivative::Formula("SincBackward0"),
+        forward: true,
+        call: |a| boxed::sinc_(a, false),
+        below: |a| boxed::sinc_(a, true),
+    },
+    OpInfo {
+        name: "aten::deg2rad",
+        schema: "aten::deg2rad(Tensor self) -> Tensor",
+        tags: &["pointwise"],
+        derivative: Derivative::Formula("Deg2RadBackward0"),
+        forward: true,
+        call: |a| boxed::deg2rad(a, false),
+        below: |a| boxed::deg2rad(a, true),
+    },
+    OpInfo {
+        name: "aten::deg2rad_",
+        schema: "aten::deg2rad_(Tensor(a!) self) -> Tensor(a!)",
+        tags: &["pointwise"],
+        derivative: Derivative::Formula("Deg2RadBackward0"),
+        forward: true,
+        call: |a| boxed::deg2rad_(a, false),
+        below: |a| boxed::deg2rad_(a, true),
+    },
+    OpInfo {
+        name: "aten::rad2deg",
+        schema: "aten::rad2deg(Tensor self) -> Tensor",
+        tags: &["pointwise"],
+        derivative: Derivative::Formula("Rad2DegBackward0"),
+        forward: true,
+        call: |a| boxed::rad2deg(a, false),
+        below: |a| boxed::rad2deg(a, true),
+    },
+    OpInfo {
+        name: "aten::rad2deg_",
+        schema: "aten::rad2deg_(Tensor(a!) self) -> Tensor(a!)",
+        tags: &["pointwise"],
+        derivative: Derivative::Formula("Rad2DegBackward0"),
+        forward: true,
+        call: |a| boxed::rad2deg_(a, false),
+        below: |a| boxed::rad2deg_(a, true),
+    },
+    OpInfo {
+        name: "aten::polygamma",
+        schema: "aten::polygamma(int n, Tensor self) -> Tensor",
+        tags: &["pointwise"],
+        derivative: Derivative::Formula("PolygammaBackward0"),
+        forward: true,
+        call: |a| boxed::polygamma(a, false),
+        below: |a| boxed::polygamma(a, true),
+    },
+    OpInfo {
+        name: "aten::logit",
+        schema: "aten::logit(Tensor self, float? eps=None) -> Tensor",
+        tags: &["pointwise"],
+        derivative: Derivative::Formula("LogitBackward0"),
+        forward: true,
+        call: |a| boxed::logit(a, false),
+        below: |a| boxed::logit(a, true),
+    },
+    OpInfo {
+        name: "aten::logit_",
+        schema: "aten::logit_(Tensor(a!) self, float? eps=None) -> Tensor(a!)",
+        tags: &["pointwise"],
+        derivative: Derivative::Formula("LogitBackward0"),
+        forward: true,
+        call: |a| boxed::logit_(a, false),
+        below: |a| boxed::logit_(a, true),
+    },
+    OpInfo {
+        name: "aten::nan_to_num",
+        schema: "aten::nan_to_num(Tensor self, float? nan=None, float? posinf=None, float? neginf=None) -> Tensor",
+        tags: &["pointwise"],
+        derivative: Derivative::Formula("NanToNumBackward0"),
+        forward: true,
+        call: |a| boxed::nan_to_num(a, false),
+        below: |a| boxed::nan_to_num(a, true),
+    },
+    OpInfo {
+        name: "aten::nan_to_num_",
+        schema: "aten::nan_to_num_(Tensor(a!) self, float? nan=None, float? posinf=None, float? neginf=None) -> Tensor(a!)",
+        tags: &["pointwise"],
+        derivative: Derivative::Formula("NanToNumBackward0"),
+        forward: true,
+        call: |a| boxed::nan_to_num_(a, false),
+        below: |a| boxed::nan_to_num_(a, true),
+    },
+    OpInfo {
+        name: "aten::positive",
+        schema: "aten::positive(Tensor(a) self) -> Tensor(a)",
+        tags: &["pointwise"],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::positive(a, false),
+        below: |a| boxed::positive(a, true),
+    },
+    OpInfo {
+        name: "aten::fix",
+        schema: "aten::fix(Tensor self) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::fix(a, false),
+        below: |a| boxed::fix(a, true),
+    },
+    OpInfo {
+        name: "aten::fix_",
+        schema: "aten::fix_(Tensor(a!) self) -> Tensor(a!)",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::fix_(a, false),
+        below: |a| boxed::fix_(a, true),
+    },
+    OpInfo {
+        name: "aten::absolute",
+        schema: "aten::absolute(Tensor self) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::absolute(a, false),
+        below: |a| boxed::absolute(a, true),
+    },
+    OpInfo {
+        name: "aten::absolute_",
+        schema: "aten::absolute_(Tensor(a!) self) -> Tensor(a!)",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::absolute_(a, false),
+        below: |a| boxed::absolute_(a, true),
+    },
+    OpInfo {
+        name: "aten::isnan",
+        schema: "aten::isnan(Tensor self) -> Tensor",
+        tags: &["core", "pointwise"],
+        derivative: Derivative::NonDifferentiable,
+        forward: false,
+        call: |a| boxed::isnan(a, false),
+        below: |a| boxed::isnan(a, true),
+    },
+    OpInfo {
+        name: "aten::isinf",
+        schema: "aten::isinf(Tensor self) -> Tensor",
+        tags: &["core", "pointwise"],
+        derivative: Derivative::NonDifferentiable,
+        forward: false,
+        call: |a| boxed::isinf(a, false),
+        below: |a| boxed::isinf(a, true),
+    },
+    OpInfo {
+        name: "aten::isposinf",
+        schema: "aten::isposinf(Tensor self) -> Tensor",
+        tags: &["pointwise"],
+        derivative: Derivative::NonDifferentiable,
+        forward: false,
+        call: |a| boxed::isposinf(a, false),
+        below: |a| boxed::isposinf(a, true),
+    },
+    OpInfo {
+        name: "aten::isneginf",
+        schema: "aten::isneginf(Tensor self) -> Tensor",
+        tags: &["pointwise"],
+        derivative: Derivative::NonDifferentiable,
+        forward: false,
+        call: |a| boxed::isneginf(a, false),
+        below: |a| boxed::isneginf(a, true),
+    },
+    OpInfo {
+        name: "aten::signbit",
+        schema: "aten::signbit(Tensor self) -> Tensor",
+        tags: &["pointwise"],
+        derivative: Derivative::NonDifferentiable,
+        forward: false,
+        call: |a| boxed::signbit(a, false),
+        below: |a| boxed::signbit(a, true),
+    },
+    OpInfo {
+        name: "aten::isfinite",
+        schema: "aten::isfinite(Tensor self) -> Tensor",
+        tags: &["pointwise"],
+        derivative: Derivative::NonDifferentiable,
+        forward: false,
+        call: |a| boxed::isfinite(a, false),
+        below: |a| boxed::isfinite(a, true),
+    },
+    OpInfo {
+        name: "aten::logical_not",
+        schema: "aten::logical_not(Tensor self) -> Tensor",
+        tags: &["core", "pointwise"],
+        derivative: Derivative::NonDifferentiable,
+        forward: false,
+        call: |a| boxed::logical_not(a, false),
+        below: |a| boxed::logical_not(a, true),
+    },
+    OpInfo {
+        name: "aten::logical_not_",
+        schema: "aten::logical_not_(Tensor(a!) self) -> Tensor(a!)",
+        tags: &["core", "pointwise"],
+        derivative: Derivative::Formula("LogicalNotBackward0"),
+        forward: true,
+        call: |a| boxed::logical_not_(a, false),
+        below: |a| boxed::logical_not_(a, true),
+    },
+    OpInfo {
+        name: "aten::eq.Tensor",
+        schema: "aten::eq.Tensor(Tensor self, Tensor other) -> Tensor",
+        tags: &["core", "pointwise"],
+        derivative: Derivative::NonDifferentiable,
+        forward: false,
+        call: |a| boxed::eq(a, false),
+        below: |a| boxed::eq(a, true),
+    },
+    OpInfo {
+        name: "aten::eq_.Tensor",
+        schema: "aten::eq_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
+        tags: &["core", "pointwise"],
+        derivative: Derivative::Formula("EqBackward0"),
+        forward: true,
+        call: |a| boxed::eq_(a, false),
+        below: |a| boxed::eq_(a, true),
+    },
+    OpInfo {
+        name: "aten::eq.Scalar",
+        schema: "aten::eq.Scalar(Tensor self, Scalar other) -> Tensor",
+        tags: &["core", "pointwise"],
+        derivative: Derivative::NonDifferentiable,
+        forward: false,
+        call: |a| boxed::eq_scalar(a, false),
+        below: |a| boxed::eq_scalar(a, true),
+    },
+    OpInfo {
+        name: "aten::eq_.Scalar",
+        schema: "aten::eq_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)",
+        tags: &["core", "pointwise"],
+        derivative: Derivative::Formula("EqBackward1"),
+        forward: true,
+        call: |a| boxed::eq_scalar_(a, false),
+        below: |a| boxed::eq_scalar_(a, true),
+    },
+    OpInfo {
+        name: "aten::ne.Tensor",
+        schema: "aten::ne.Tensor(Tensor self, Tensor other) -> Tensor",
+        tags: &["core", "pointwise"],
+        derivative: Derivative::NonDifferentiable,
+        forward: false,
+        call: |a| boxed::ne(a, false),
+        below: |a| boxed::ne(a, true),
+    },
+    OpInfo {
+        name: "aten::ne_.Tensor",
+        schema: "aten::ne_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
+        tags: &["core", "pointwise"],
+        derivative: Derivative::Formula("NeBackward0"),
+        forward: true,
+        call: |a| boxed::ne_(a, false),
+        below: |a| boxed::ne_(a, true),
+    },
+    OpInfo {
+        name: "aten::ne.Scalar",
+        schema: "aten::ne.Scalar(Tensor self, Scalar other) -> Tensor",
+        tags: &["core", "pointwise"],
+        derivative: Derivative::NonDifferentiable,
+        forward: false,
+        call: |a| boxed::ne_scalar(a, false),
+        below: |a| boxed::ne_scalar(a, true),
+    },
+    OpInfo {
+        name: "aten::ne_.Scalar",
+        schema: "aten::ne_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)",
+        tags: &["core", "pointwise"],
+        derivative: Derivative::Formula("NeBackward1"),
+        forward: true,
+        call: |a| boxed::ne_scalar_(a, false),
+        below: |a| boxed::ne_scalar_(a, true),
+    },
+    OpInfo {
+        name: "aten::lt.Tensor",
+        schema: "aten::lt.Tensor(Tensor self, Tensor other) -> Tensor",
+        tags: &["core", "pointwise"],
+        derivative: Derivative::NonDifferentiable,
+        forward: false,
+        call: |a| boxed::lt(a, false),
+        below: |a| boxed::lt(a, true),
+    },
+    OpInfo {
+        name: "aten::lt_.Tensor",
+        schema: "aten::lt_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
+        tags: &["core", "pointwise"],
+        derivative: Derivative::Formula("LtBackward0"),
+        forward: true,
+        call: |a| boxed::lt_(a, false),
+        below: |a| boxed::lt_(a, true),
+    },
+    OpInfo {
+        name: "aten::lt.Scalar",
+        schema: "aten::lt.Scalar(Tensor self, Scalar other) -> Tensor",
+        tags: &["core", "pointwise"],
+        derivative: Derivative::NonDifferentiable,
+        forward: false,
+        call: |a| boxed::lt_scalar(a, false),
+        below: |a| boxed::lt_scalar(a, true),
+    },
+    OpInfo {
+        name: "aten::lt_.Scalar",
+        schema: "aten::lt_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)",
+        tags: &["core", "pointwise"],
+        derivative: Derivative::Formula("LtBackward1"),
+        forward: true,
+        call: |a| boxed::lt_scalar_(a, false),
+        below: |a| boxed::lt_scalar_(a, true),
+    },
+    OpInfo {
+        name: "aten::le.Tensor",
+        schema: "aten::le.Tensor(Tensor self, Tensor other) -> Tensor",
+        tags: &["core", "pointwise"],
+        derivative: Derivative::NonDifferentiable,
+        forward: false,
+        call: |a| boxed::le(a, false),
+        below: |a| boxed::le(a, true),
+    },
+    OpInfo {
+        name: "aten::le_.Tensor",
+        schema: "aten::le_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
+        tags: &["core", "pointwise"],
+        derivative: Derivative::Formula("LeBackward0"),
+        forward: true,
+        call: |a| boxed::le_(a, false),
+        below: |a| boxed::le_(a, true),
+    },
+    OpInfo {
+        name: "aten::le.Scalar",
+        schema: "aten::le.Scalar(Tensor self, Scalar other) -> Tensor",
+        tags: &["core", "pointwise"],
+        derivative: Derivative::NonDifferentiable,
+        forward: false,
+        call: |a| boxed::le_scalar(a, false),
+        below: |a| boxed::le_scalar(a, true),
+    },
+    OpInfo {
+        name: "aten::le_.Scalar",
+        schema: "aten::le_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)",
+        tags: &["core", "pointwise"],
+        derivative: Derivative::Formula("LeBackward1"),
+        forward: true,
+        call: |a| boxed::le_scalar_(a, false),
+        below: |a| boxed::le_scalar_(a, true),
+    },
+    OpInfo {
+        name: "aten::gt.Tensor",
+        schema: "aten::gt.Tensor(Tensor self, Tensor other) -> Tensor",
+        tags: &["core", "pointwise"],
+        derivative: Derivative::NonDifferentiable,
+        forward: false,
+        call: |a| boxed::gt(a, false),
+        below: |a| boxed::gt(a, true),
+    },
+    OpInfo {
+        name: "aten::gt_.Tensor",
+        schema: "aten::gt_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
+        tags: &["core", "pointwise"],
+        derivative: Derivative::Formula("GtBackward0"),
+        forward: true,
+        call: |a| boxed::gt_(a, false),
+        below: |a| boxed::gt_(a, true),
+    },
+    OpInfo {
+        name: "aten::gt.Scalar",
+        schema: "aten::gt.Scalar(Tensor self, Scalar other) -> Tensor",
+        tags: &["core", "pointwise"],
+        derivative: Derivative::NonDifferentiable,
+        forward: false,
+        call: |a| boxed::gt_scalar(a, false),
+        below: |a| boxed::gt_scalar(a, true),
+    },
+    OpInfo {
+        name: "aten::gt_.Scalar",
+        schema: "aten::gt_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)",
+        tags: &["core", "pointwise"],
+        derivative: Derivative::Formula("GtBackward1"),
+        forward: true,
+        call: |a| boxed::gt_scalar_(a, false),
+        below: |a| boxed::gt_scalar_(a, true),
+    },
+    OpInfo {
+        name: "aten::ge.Tensor",
+        schema: "aten::ge.Tensor(Tensor self, Tensor other) -> Tensor",
+        tags: &["core", "pointwise"],
+        derivative: Derivative::NonDifferentiable,
+        forward: false,
+        call: |a| boxed::ge(a, false),
+        below: |a| boxed::ge(a, true),
+    },
+    OpInfo {
+        name: "aten::ge_.Tensor",
+        schema: "aten::ge_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
+        tags: &["core", "pointwise"],
+        derivative: Derivative::Formula("GeBackward0"),
+        forward: true,
+        call: |a| boxed::ge_(a, false),
+        below: |a| boxed::ge_(a, true),
+    },
+    OpInfo {
+        name: "aten::ge.Scalar",
+        schema: "aten::ge.Scalar(Tensor self, Scalar other) -> Tensor",
+        tags: &["core", "pointwise"],
+        derivative: Derivative::NonDifferentiable,
+        forward: false,
+        call: |a| boxed::ge_scalar(a, false),
+        below: |a| boxed::ge_scalar(a, true),
+    },
+    OpInfo {
+        name: "aten::ge_.Scalar",
+        schema: "aten::ge_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)",
+        tags: &["core", "pointwise"],
+        derivative: Derivative::Formula("GeBackward1"),
+        forward: true,
+        call: |a| boxed::ge_scalar_(a, false),
+        below: |a| boxed::ge_scalar_(a, true),
+    },
+    OpInfo {
+        name: "aten::logical_and",
+        schema: "aten::logical_and(Tensor self, Tensor other) -> Tensor",
+        tags: &["core", "pointwise"],
+        derivative: Derivative::NonDifferentiable,
+        forward: false,
+        call: |a| boxed::logical_and(a, false),
+        below: |a| boxed::logical_and(a, true),
+    },
+    OpInfo {
+        name: "aten::logical_and_",
+        schema: "aten::logical_and_(Tensor(a!) self, Tensor other) -> Tensor(a!)",
+        tags: &["core", "pointwise"],
+        derivative: Derivative::Formula("LogicalAndBackward0"),
+        forward: true,
+        call: |a| boxed::logical_and_(a, false),
+        below: |a| boxed::logical_and_(a, true),
+    },
+    OpInfo {
+        name: "aten::logical_or",
+        schema: "aten::logical_or(Tensor self, Tensor other) -> Tensor",
+        tags: &["core", "pointwise"],
+        derivative: Derivative::NonDifferentiable,
+        forward: false,
+        call: |a| boxed::logical_or(a, false),
+        below: |a| boxed::logical_or(a, true),
+    },
+    OpInfo {
+        name: "aten::logical_or_",
+        schema: "aten::logical_or_(Tensor(a!) self, Tensor other) -> Tensor(a!)",
+        tags: &["core", "pointwise"],
+        derivative: Derivative::Formula("LogicalOrBackward0"),
+        forward: true,
+        call: |a| boxed::logical_or_(a, false),
+        below: |a| boxed::logical_or_(a, true),
+    },
+    OpInfo {
+        name: "aten::logical_xor",
+        schema: "aten::logical_xor(Tensor self, Tensor other) -> Tensor",
+        tags: &["core", "pointwise"],
+        derivative: Derivative::NonDifferentiable,
+        forward: false,
+        call: |a| boxed::logical_xor(a, false),
+        below: |a| boxed::logical_xor(a, true),
+    },
+    OpInfo {
+        name: "aten::logical_xor_",
+        schema: "aten::logical_xor_(Tensor(a!) self, Tensor other) -> Tensor(a!)",
+        tags: &["core", "pointwise"],
+        derivative: Derivative::Formula("LogicalXorBackward0"),
+        forward: true,
+        call: |a| boxed::logical_xor_(a, false),
+        below: |a| boxed::logical_xor_(a, true),
+    },
+    OpInfo {
+        name: "aten::isclose",
+        schema: "aten::isclose(Tensor self, Tensor other, float rtol=1e-05, float atol=1e-08, bool equal_nan=False) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::isclose(a, false),
+        below: |a| boxed::isclose(a, true),
+    },
+    OpInfo {
+        name: "aten::allclose",
+        schema: "aten::allclose(Tensor self, Tensor other, float rtol=1e-05, float atol=1e-08, bool equal_nan=False) -> bool",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::allclose(a, false),
+        below: |a| boxed::allclose(a, true),
+    },
+    OpInfo {
+        name: "aten::bitwise_not",
+        schema: "aten::bitwise_not(Tensor self) -> Tensor",
+        tags: &["core", "pointwise"],
+        derivative: Derivative::NonDifferentiable,
+        forward: false,
+        call: |a| boxed::bitwise_not(a, false),
+        below: |a| boxed::bitwise_not(a, true),
+    },
+    OpInfo {
+        name: "aten::bitwise_not_",
+        schema: "aten::bitwise_not_(Tensor(a!) self) -> Tensor(a!)",
+        tags: &["core", "pointwise"],
+        derivative: Derivative::Formula("BitwiseNotBackward0"),
+        forward: true,
+        call: |a| boxed::bitwise_not_(a, false),
+        below: |a| boxed::bitwise_not_(a, true),
+    },
+    OpInfo {
+        name: "aten::bitwise_and.Tensor",
+        schema: "aten::bitwise_and.Tensor(Tensor self, Tensor other) -> Tensor",
+        tags: &["core", "pointwise"],
+        derivative: Derivative::NonDifferentiable,
+        forward: false,
+        call: |a| boxed::bitwise_and(a, false),
+        below: |a| boxed::bitwise_and(a, true),
+    },
+    OpInfo {
+        name: "aten::bitwise_and_.Tensor",
+        schema: "aten::bitwise_and_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
+        tags: &["core", "pointwise"],
+        derivative: Derivative::Formula("BitwiseAndBackward0"),
+        forward: true,
+        call: |a| boxed::bitwise_and_(a, false),
+        below: |a| boxed::bitwise_and_(a, true),
+    },
+    OpInfo {
+        name: "aten::bitwise_and.Scalar",
+        schema: "aten::bitwise_and.Scalar(Tensor self, Scalar other) -> Tensor",
+        tags: &["core", "pointwise"],
+        derivative: Derivative::NonDifferentiable,
+        forward: false,
+        call: |a| boxed::bitwise_and_scalar(a, false),
+        below: |a| boxed::bitwise_and_scalar(a, true),
+    },
+    OpInfo {
+        name: "aten::bitwise_and_.Scalar",
+        schema: "aten::bitwise_and_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)",
+        tags: &["core", "pointwise"],
+        derivative: Derivative::Formula("BitwiseAndBackward1"),
+        forward: true,
+        call: |a| boxed::bitwise_and_scalar_(a, false),
+        below: |a| boxed::bitwise_and_scalar_(a, true),
+    },
+    OpInfo {
+        name: "aten::__and__.Tensor",
+        schema: "aten::__and__.Tensor(Tensor self, Tensor other) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::and_tensor(a, false),
+        below: |a| boxed::and_tensor(a, true),
+    },
+    OpInfo {
+        name: "aten::__and__.Scalar",
+        schema: "aten::__and__.Scalar(Tensor self, Scalar other) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::and_scalar(a, false),
+        below: |a| boxed::and_scalar(a, true),
+    },
+    OpInfo {
+        name: "aten::bitwise_or.Tensor",
+        schema: "aten::bitwise_or.Tensor(Tensor self, Tensor other) -> Tensor",
+        tags: &["core", "pointwise"],
+        derivative: Derivative::NonDifferentiable,
+        forward: false,
+        call: |a| boxed::bitwise_or(a, false),
+        below: |a| boxed::bitwise_or(a, true),
+    },
+    OpInfo {
+        name: "aten::bitwise_or_.Tensor",
+        schema: "aten::bitwise_or_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
+        tags: &["core", "pointwise"],
+        derivative: Derivative::Formula("BitwiseOrBackward0"),
+        forward: true,
+        call: |a| boxed::bitwise_or_(a, false),
+        below: |a| boxed::bitwise_or_(a, true),
+    },
+    OpInfo {
+        name: "aten::bitwise_or.Scalar",
+        schema: "aten::bitwise_or.Scalar(Tensor self, Scalar other) -> Tensor",
+        tags: &["core", "pointwise"],
+        derivative: Derivative::NonDifferentiable,
+        forward: false,
+        call: |a| boxed::bitwise_or_scalar(a, false),
+        below: |a| boxed::bitwise_or_scalar(a, true),
+    },
+    OpInfo {
+        name: "aten::bitwise_or_.Scalar",
+        schema: "aten::bitwise_or_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)",
+        tags: &["core", "pointwise"],
+        derivative: Derivative::Formula("BitwiseOrBackward1"),
+        forward: true,
+        call: |a| boxed::bitwise_or_scalar_(a, false),
+        below: |a| boxed::bitwise_or_scalar_(a, true),
+    },
+    OpInfo {
+        name: "aten::__or__.Tensor",
+        schema: "aten::__or__.Tensor(Tensor self, Tensor other) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::or_tensor(a, false),
+        below: |a| boxed::or_tensor(a, true),
+    },
+    OpInfo {
+        name: "aten::__or__.Scalar",
+        schema: "aten::__or__.Scalar(Tensor self, Scalar other) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::or_scalar(a, false),
+        below: |a| boxed::or_scalar(a, true),
+    },
+    OpInfo {
+        name: "aten::bitwise_xor.Tensor",
+        schema: "aten::bitwise_xor.Tensor(Tensor self, Tensor other) -> Tensor",
+        tags: &["core", "pointwise"],
+        derivative: Derivative::NonDifferentiable,
+        forward: false,
+        call: |a| boxed::bitwise_xor(a, false),
+        below: |a| boxed::bitwise_xor(a, true),
+    },
+    OpInfo {
+        name: "aten::bitwise_xor_.Tensor",
+        schema: "aten::bitwise_xor_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
+        tags: &["core", "pointwise"],
+        derivative: Derivative::Formula("BitwiseXorBackward0"),
+        forward: true,
+        call: |a| boxed::bitwise_xor_(a, false),
+        below: |a| boxed::bitwise_xor_(a, true),
+    },
+    OpInfo {
+        name: "aten::bitwise_xor.Scalar",
+        schema: "aten::bitwise_xor.Scalar(Tensor self, Scalar other) -> Tensor",
+        tags: &["core", "pointwise"],
+        derivative: Derivative::NonDifferentiable,
+        forward: false,
+        call: |a| boxed::bitwise_xor_scalar(a, false),
+        below: |a| boxed::bitwise_xor_scalar(a, true),
+    },
+    OpInfo {
+        name: "aten::bitwise_xor_.Scalar",
+        schema: "aten::bitwise_xor_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)",
+        tags: &["core", "pointwise"],
+        derivative: Derivative::Formula("BitwiseXorBackward1"),
+        forward: true,
+        call: |a| boxed::bitwise_xor_scalar_(a, false),
+        below: |a| boxed::bitwise_xor_scalar_(a, true),
+    },
+    OpInfo {
+        name: "aten::__xor__.Tensor",
+        schema: "aten::__xor__.Tensor(Tensor self, Tensor other) -> Tensor",
+        tags: &["pointwise"],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::xor_tensor(a, false),
+        below: |a| boxed::xor_tensor(a, true),
+    },
+    OpInfo {
+        name: "aten::__xor__.Scalar",
+        schema: "aten::__xor__.Scalar(Tensor self, Scalar other) -> Tensor",
+        tags: &["pointwise"],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::xor_scalar(a, false),
+        below: |a| boxed::xor_scalar(a, true),
+    },
+    OpInfo {
+        name: "aten::bitwise_left_shift.Tensor",
+        schema: "aten::bitwise_left_shift.Tensor(Tensor self, Tensor other) -> Tensor",
+        tags: &["pointwise"],
+        derivative: Derivative::NonDifferentiable,
+        forward: false,
+        call: |a| boxed::bitwise_left_shift(a, false),
+        below: |a| boxed::bitwise_left_shift(a, true),
+    },
+    OpInfo {
+        name: "aten::bitwise_left_shift_.Tensor",
+        schema: "aten::bitwise_left_shift_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
+        tags: &["pointwise"],
+        derivative: Derivative::Formula("BitwiseLeftShiftBackward0"),
+        forward: true,
+        call: |a| boxed::bitwise_left_shift_(a, false),
+        below: |a| boxed::bitwise_left_shift_(a, true),
+    },
+    OpInfo {
+        name: "aten::bitwise_left_shift.Tensor_Scalar",
+        schema: "aten::bitwise_left_shift.Tensor_Scalar(Tensor self, Scalar other) -> Tensor",
+        tags: &["pointwise"],
+        derivative: Derivative::NonDifferentiable,
+        forward: false,
+        call: |a| boxed::bitwise_left_shift_scalar(a, false),
+        below: |a| boxed::bitwise_left_shift_scalar(a, true),
+    },
+    OpInfo {
+        name: "aten::bitwise_left_shift_.Tensor_Scalar",
+        schema: "aten::bitwise_left_shift_.Tensor_Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)",
+        tags: &["pointwise"],
+        derivative: Derivative::Formula("BitwiseLeftShiftBackward1"),
+        forward: true,
+        call: |a| boxed::bitwise_left_shift_scalar_(a, false),
+        below: |a| boxed::bitwise_left_shift_scalar_(a, true),
+    },
+    OpInfo {
+        name: "aten::bitwise_right_shift.Tensor",
+        schema: "aten::bitwise_right_shift.Tensor(Tensor self, Tensor other) -> Tensor",
+        tags: &["pointwise"],
+        derivative: Derivative::NonDifferentiable,
+        forward: false,
+        call: |a| boxed::bitwise_right_shift(a, false),
+        below: |a| boxed::bitwise_right_shift(a, true),
+    },
+    OpInfo {
+        name: "aten::bitwise_right_shift_.Tensor",
+        schema: "aten::bitwise_right_shift_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
+        tags: &["pointwise"],
+        derivative: Derivative::Formula("BitwiseRightShiftBackward0"),
+        forward: true,
+        call: |a| boxed::bitwise_right_shift_(a, false),
+        below: |a| boxed::bitwise_right_shift_(a, true),
+    },
+    OpInfo {
+        name: "aten::bitwise_right_shift.Tensor_Scalar",
+        schema: "aten::bitwise_right_shift.Tensor_Scalar(Tensor self, Scalar other) -> Tensor",
+        tags: &["pointwise"],
+        derivative: Derivative::NonDifferentiable,
+        forward: false,
+        call: |a| boxed::bitwise_right_shift_scalar(a, false),
+        below: |a| boxed::bitwise_right_shift_scalar(a, true),
+    },
+    OpInfo {
+        name: "aten::bitwise_right_shift_.Tensor_Scalar",
+        schema: "aten::bitwise_right_shift_.Tensor_Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)",
+        tags: &["pointwise"],
+        derivative: Derivative::Formula("BitwiseRightShiftBackward1"),
+        forward: true,
+        call: |a| boxed::bitwise_right_shift_scalar_(a, false),
+        below: |a| boxed::bitwise_right_shift_scalar_(a, true),
+    },
+    OpInfo {
+        name: "aten::where.self",
+        schema: "aten::where.self(Tensor condition, Tensor self, Tensor other) -> Tensor",
+        tags: &["core", "pointwise"],
+        derivative: Derivative::Formula("WhereBackward0"),
+        forward: true,
+        call: |a| boxed::where_self(a, false),
+        below: |a| boxed::where_self(a, true),
+    },
+    OpInfo {
+        name: "aten::where.self_out",
+        schema: "aten::where.self_out(Tensor condition, Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
+        tags: &["core", "pointwise"],
+        derivative: Derivative::NonDifferentiable,
+        forward: false,
+        call: |a| boxed::where_self_out(a, false),
+        below: |a| boxed::where_self_out(a, true),
+    },
+    OpInfo {
+        name: "aten::where.ScalarOther",
+        schema: "aten::where.ScalarOther(Tensor condition, Tensor self, Scalar other) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::where_scalar_other(a, false),
+        below: |a| boxed::where_scalar_other(a, true),
+    },
+    OpInfo {
+        name: "aten::where.ScalarSelf",
+        schema: "aten::where.ScalarSelf(Tensor condition, Scalar self, Tensor other) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::where_scalar_self(a, false),
+        below: |a| boxed::where_scalar_self(a, true),
+    },
+    OpInfo {
+        name: "aten::where.Scalar",
+        schema: "aten::where.Scalar(Tensor condition, Scalar self, Scalar other) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::where_scalar(a, false),
+        below: |a| boxed::where_scalar(a, true),
+    },
+    OpInfo {
+        name: "aten::clamp",
+        schema: "aten::clamp(Tensor self, Scalar? min=None, Scalar? max=None) -> Tensor",
+        tags: &["core", "pointwise"],
+        derivative: Derivative::Formula("ClampBackward1"),
+        forward: true,
+        call: |a| boxed::clamp(a, false),
+        below: |a| boxed::clamp(a, true),
+    },
+    OpInfo {
+        name: "aten::clamp_",
+        schema: "aten::clamp_(Tensor(a!) self, Scalar? min=None, Scalar? max=None) -> Tensor(a!)",
+        tags: &["core", "pointwise"],
+        derivative: Derivative::Formula("ClampBackward1"),
+        forward: true,
+        call: |a| boxed::clamp_(a, false),
+        below: |a| boxed::clamp_(a, true),
+    },
+    OpInfo {
+        name: "aten::clamp.Tensor",
+        schema: "aten::clamp.Tensor(Tensor self, Tensor? min=None, Tensor? max=None) -> Tensor",
+        tags: &["core", "pointwise"],
+        derivative: Derivative::Formula("ClampBackward0"),
+        forward: true,
+        call: |a| boxed::clamp_tensor(a, false),
+        below: |a| boxed::clamp_tensor(a, true),
+    },
+    OpInfo {
+        name: "aten::clamp_.Tensor",
+        schema: "aten::clamp_.Tensor(Tensor(a!) self, Tensor? min=None, Tensor? max=None) -> Tensor(a!)",
+        tags: &["core", "pointwise"],
+        derivative: Derivative::Formula("ClampBackward0"),
+        forward: true,
+        call: |a| boxed::clamp_tensor_(a, false),
+        below: |a| boxed::clamp_tensor_(a, true),
+    },
+    OpInfo {
+        name: "aten::clamp_min",
+        schema: "aten::clamp_min(Tensor self, Scalar min) -> Tensor",
+        tags: &["pointwise"],
+        derivative: Derivative::Formula("ClampMinBackward0"),
+        forward: true,
+        call: |a| boxed::clamp_min(a, false),
+        below: |a| boxed::clamp_min(a, true),
+    },
+    OpInfo {
+        name: "aten::clamp_min_",
+        schema: "aten::clamp_min_(Tensor(a!) self, Scalar min) -> Tensor(a!)",
+        tags: &["pointwise"],
+        derivative: Derivative::Formula("ClampMinBackward0"),
+        forward: true,
+        call: |a| boxed::clamp_min_(a, false),
+        below: |a| boxed::clamp_min_(a, true),
+    },
+    OpInfo {
+        name: "aten::clamp_max",
+        schema: "aten::clamp_max(Tensor self, Scalar max) -> Tensor",
+        tags: &["pointwise"],
+        derivative: Derivative::Formula("ClampMaxBackward0"),
+        forward: true,
+        call: |a| boxed::clamp_max(a, false),
+        below: |a| boxed::clamp_max(a, true),
+    },
+    OpInfo {
+        name: "aten::clamp_max_",
+        schema: "aten::clamp_max_(Tensor(a!) self, Scalar max) -> Tensor(a!)",
+        tags: &["pointwise"],
+        derivative: Derivative::Formula("ClampMaxBackward0"),
+        forward: true,
+        call: |a| boxed::clamp_max_(a, false),
+        below: |a| boxed::clamp_max_(a, true),
+    },
+    OpInfo {
+        name: "aten::clamp_min.Tensor",
+        schema: "aten::clamp_min.Tensor(Tensor self, Tensor min) -> Tensor",
+        tags: &["pointwise"],
+        derivative: Derivative::Formula("ClampMinBackward1"),
+        forward: true,
+        call: |a| boxed::clamp_min_tensor(a, false),
+        below: |a| boxed::clamp_min_tensor(a, true),
+    },
+    OpInfo {
+        name: "aten::clamp_min_.Tensor",
+        schema: "aten::clamp_min_.Tensor(Tensor(a!) self, Tensor min) -> Tensor(a!)",
+        tags: &["pointwise"],
+        derivative: Derivative::Formula("ClampMinBackward1"),
+        forward: true,
+        call: |a| boxed::clamp_min_tensor_(a, false),
+        below: |a| boxed::clamp_min_tensor_(a, true),
+    },
+    OpInfo {
+        name: "aten::clamp_max.Tensor",
+        schema: "aten::clamp_max.Tensor(Tensor self, Tensor max) -> Tensor",
+        tags: &["pointwise"],
+        derivative: Derivative::Formula("ClampMaxBackward1"),
+        forward: true,
+        call: |a| boxed::clamp_max_tensor(a, false),
+        below: |a| boxed::clamp_max_tensor(a, true),
+    },
+    OpInfo {
+        name: "aten::clamp_max_.Tensor",
+        schema: "aten::clamp_max_.Tensor(Tensor(a!) self, Tensor max) -> Tensor(a!)",
+        tags: &["pointwise"],
+        derivative: Derivative::Formula("ClampMaxBackward1"),
+        forward: true,
+        call: |a| boxed::clamp_max_tensor_(a, false),
+        below: |a| boxed::clamp_max_tensor_(a, true),
+    },
+    OpInfo {
+        name: "aten::clip",
+        schema: "aten::clip(Tensor self, Scalar? min=None, Scalar? max=None) -> Tensor",
+        tags: &["pointwise"],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::clip(a, false),
+        below: |a| boxed::clip(a, true),
+    },
+    OpInfo {
+        name: "aten::clip_",
+        schema: "aten::clip_(Tensor(a!) self, Scalar? min=None, Scalar? max=None) -> Tensor(a!)",
+        tags: &["pointwise"],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::clip_(a, false),
+        below: |a| boxed::clip_(a, true),
     },
     OpInfo {
         name: "aten::relu",
@@ -729,121 +3186,436 @@ pub(crate) static TABLE: [OpInfo; 110] = [
         below: |a| boxed::relu_(a, true),
     },
     OpInfo {
-        name: "aten::eq.Tensor",
-        schema: "aten::eq.Tensor(Tensor self, Tensor other) -> Tensor",
-        tags: &["core", "pointwise"],
-        derivative: Derivative::NonDifferentiable,
-        forward: false,
-        call: |a| boxed::eq(a, false),
-        below: |a| boxed::eq(a, true),
-    },
-    OpInfo {
-        name: "aten::eq.Scalar",
-        schema: "aten::eq.Scalar(Tensor self, Scalar other) -> Tensor",
-        tags: &["core", "pointwise"],
-        derivative: Derivative::NonDifferentiable,
-        forward: false,
-        call: |a| boxed::eq_scalar(a, false),
-        below: |a| boxed::eq_scalar(a, true),
-    },
-    OpInfo {
-        name: "aten::ne.Tensor",
-        schema: "aten::ne.Tensor(Tensor self, Tensor other) -> Tensor",
-        tags: &["core", "pointwise"],
-        derivative: Derivative::NonDifferentiable,
-        forward: false,
-        call: |a| boxed::ne(a, false),
-        below: |a| boxed::ne(a, true),
-    },
-    OpInfo {
-        name: "aten::ne.Scalar",
-        schema: "aten::ne.Scalar(Tensor self, Scalar other) -> Tensor",
-        tags: &["core", "pointwise"],
-        derivative: Derivative::NonDifferentiable,
-        forward: false,
-        call: |a| boxed::ne_scalar(a, false),
-        below: |a| boxed::ne_scalar(a, true),
-    },
-    OpInfo {
-        name: "aten::lt.Tensor",
-        schema: "aten::lt.Tensor(Tensor self, Tensor other) -> Tensor",
-        tags: &["core", "pointwise"],
-        derivative: Derivative::NonDifferentiable,
-        forward: false,
-        call: |a| boxed::lt(a, false),
-        below: |a| boxed::lt(a, true),
-    },
-    OpInfo {
-        name: "aten::lt.Scalar",
-        schema: "aten::lt.Scalar(Tensor self, Scalar other) -> Tensor",
-        tags: &["core", "pointwise"],
-        derivative: Derivative::NonDifferentiable,
-        forward: false,
-        call: |a| boxed::lt_scalar(a, false),
-        below: |a| boxed::lt_scalar(a, true),
-    },
-    OpInfo {
-        name: "aten::le.Tensor",
-        schema: "aten::le.Tensor(Tensor self, Tensor other) -> Tensor",
-        tags: &["core", "pointwise"],
-        derivative: Derivative::NonDifferentiable,
-        forward: false,
-        call: |a| boxed::le(a, false),
-        below: |a| boxed::le(a, true),
-    },
-    OpInfo {
-        name: "aten::le.Scalar",
-        schema: "aten::le.Scalar(Tensor self, Scalar other) -> Tensor",
-        tags: &["core", "pointwise"],
-        derivative: Derivative::NonDifferentiable,
-        forward: false,
-        call: |a| boxed::le_scalar(a, false),
-        below: |a| boxed::le_scalar(a, true),
-    },
-    OpInfo {
-        name: "aten::gt.Tensor",
-        schema: "aten::gt.Tensor(Tensor self, Tensor other) -> Tensor",
-        tags: &["core", "pointwise"],
-        derivative: Derivative::NonDifferentiable,
-        forward: false,
-        call: |a| boxed::gt(a, false),
-        below: |a| boxed::gt(a, true),
-    },
-    OpInfo {
-        name: "aten::gt.Scalar",
-        schema: "aten::gt.Scalar(Tensor self, Scalar other) -> Tensor",
-        tags: &["core", "pointwise"],
-        derivative: Derivative::NonDifferentiable,
-        forward: false,
-        call: |a| boxed::gt_scalar(a, false),
-        below: |a| boxed::gt_scalar(a, true),
-    },
-    OpInfo {
-        name: "aten::ge.Tensor",
-        schema: "aten::ge.Tensor(Tensor self, Tensor other) -> Tensor",
-        tags: &["core", "pointwise"],
-        derivative: Derivative::NonDifferentiable,
-        forward: false,
-        call: |a| boxed::ge(a, false),
-        below: |a| boxed::ge(a, true),
-    },
-    OpInfo {
-        name: "aten::ge.Scalar",
-        schema: "aten::ge.Scalar(Tensor self, Scalar other) -> Tensor",
-        tags: &["core", "pointwise"],
-        derivative: Derivative::NonDifferentiable,
-        forward: false,
-        call: |a| boxed::ge_scalar(a, false),
-        below: |a| boxed::ge_scalar(a, true),
-    },
-    OpInfo {
-        name: "aten::where.self",
-        schema: "aten::where.self(Tensor condition, Tensor self, Tensor other) -> Tensor",
-        tags: &["core", "pointwise"],
-        derivative: Derivative::Formula("WhereBackward0"),
+        name: "aten::relu6",
+        schema: "aten::relu6(Tensor self) -> Tensor",
+        tags: &["pointwise"],
+        derivative: Derivative::Composite,
         forward: true,
-        call: |a| boxed::where_self(a, false),
-        below: |a| boxed::where_self(a, true),
+        call: |a| boxed::relu6(a, false),
+        below: |a| boxed::relu6(a, true),
+    },
+    OpInfo {
+        name: "aten::relu6_",
+        schema: "aten::relu6_(Tensor(a!) self) -> Tensor(a!)",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::relu6_(a, false),
+        below: |a| boxed::relu6_(a, true),
+    },
+    OpInfo {
+        name: "aten::silu",
+        schema: "aten::silu(Tensor self) -> Tensor",
+        tags: &["pointwise"],
+        derivative: Derivative::Formula("SiluBackward0"),
+        forward: true,
+        call: |a| boxed::silu(a, false),
+        below: |a| boxed::silu(a, true),
+    },
+    OpInfo {
+        name: "aten::silu_",
+        schema: "aten::silu_(Tensor(a!) self) -> Tensor(a!)",
+        tags: &["pointwise"],
+        derivative: Derivative::Formula("SiluBackward0"),
+        forward: true,
+        call: |a| boxed::silu_(a, false),
+        below: |a| boxed::silu_(a, true),
+    },
+    OpInfo {
+        name: "aten::mish",
+        schema: "aten::mish(Tensor self) -> Tensor",
+        tags: &["pointwise"],
+        derivative: Derivative::Formula("MishBackward0"),
+        forward: true,
+        call: |a| boxed::mish(a, false),
+        below: |a| boxed::mish(a, true),
+    },
+    OpInfo {
+        name: "aten::mish_",
+        schema: "aten::mish_(Tensor(a!) self) -> Tensor(a!)",
+        tags: &["pointwise"],
+        derivative: Derivative::Formula("MishBackward0"),
+        forward: true,
+        call: |a| boxed::mish_(a, false),
+        below: |a| boxed::mish_(a, true),
+    },
+    OpInfo {
+        name: "aten::hardsigmoid",
+        schema: "aten::hardsigmoid(Tensor self) -> Tensor",
+        tags: &["pointwise"],
+        derivative: Derivative::Formula("HardsigmoidBackward0"),
+        forward: true,
+        call: |a| boxed::hardsigmoid(a, false),
+        below: |a| boxed::hardsigmoid(a, true),
+    },
+    OpInfo {
+        name: "aten::hardsigmoid_",
+        schema: "aten::hardsigmoid_(Tensor(a!) self) -> Tensor(a!)",
+        tags: &["pointwise"],
+        derivative: Derivative::Formula("HardsigmoidBackward0"),
+        forward: true,
+        call: |a| boxed::hardsigmoid_(a, false),
+        below: |a| boxed::hardsigmoid_(a, true),
+    },
+    OpInfo {
+        name: "aten::hardswish",
+        schema: "aten::hardswish(Tensor self) -> Tensor",
+        tags: &["pointwise"],
+        derivative: Derivative::Formula("HardswishBackward0"),
+        forward: true,
+        call: |a| boxed::hardswish(a, false),
+        below: |a| boxed::hardswish(a, true),
+    },
+    OpInfo {
+        name: "aten::hardswish_",
+        schema: "aten::hardswish_(Tensor(a!) self) -> Tensor(a!)",
+        tags: &["pointwise"],
+        derivative: Derivative::Formula("HardswishBackward0"),
+        forward: true,
+        call: |a| boxed::hardswish_(a, false),
+        below: |a| boxed::hardswish_(a, true),
+    },
+    OpInfo {
+        name: "aten::gelu",
+        schema: "aten::gelu(Tensor self, *, str approximate='none') -> Tensor",
+        tags: &["core", "pointwise"],
+        derivative: Derivative::Formula("GeluBackward0"),
+        forward: true,
+        call: |a| boxed::gelu(a, false),
+        below: |a| boxed::gelu(a, true),
+    },
+    OpInfo {
+        name: "aten::gelu_",
+        schema: "aten::gelu_(Tensor(a!) self, *, str approximate='none') -> Tensor(a!)",
+        tags: &["core", "pointwise"],
+        derivative: Derivative::Formula("GeluBackward0"),
+        forward: true,
+        call: |a| boxed::gelu_(a, false),
+        below: |a| boxed::gelu_(a, true),
+    },
+    OpInfo {
+        name: "aten::log_sigmoid_forward",
+        schema: "aten::log_sigmoid_forward(Tensor self) -> (Tensor output, Tensor buffer)",
+        tags: &["pointwise"],
+        derivative: Derivative::Formula("LogSigmoidBackward0"),
+        forward: true,
+        call: |a| boxed::log_sigmoid_forward(a, false),
+        below: |a| boxed::log_sigmoid_forward(a, true),
+    },
+    OpInfo {
+        name: "aten::log_sigmoid",
+        schema: "aten::log_sigmoid(Tensor self) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::log_sigmoid(a, false),
+        below: |a| boxed::log_sigmoid(a, true),
+    },
+    OpInfo {
+        name: "aten::softplus",
+        schema: "aten::softplus(Tensor self, Scalar beta=1, Scalar threshold=20) -> Tensor",
+        tags: &["pointwise"],
+        derivative: Derivative::Formula("SoftplusBackward0"),
+        forward: true,
+        call: |a| boxed::softplus(a, false),
+        below: |a| boxed::softplus(a, true),
+    },
+    OpInfo {
+        name: "aten::elu",
+        schema: "aten::elu(Tensor self, Scalar alpha=1, Scalar scale=1, Scalar input_scale=1) -> Tensor",
+        tags: &["core", "pointwise"],
+        derivative: Derivative::Formula("EluBackward0"),
+        forward: true,
+        call: |a| boxed::elu(a, false),
+        below: |a| boxed::elu(a, true),
+    },
+    OpInfo {
+        name: "aten::elu_",
+        schema: "aten::elu_(Tensor(a!) self, Scalar alpha=1, Scalar scale=1, Scalar input_scale=1) -> Tensor(a!)",
+        tags: &["core", "pointwise"],
+        derivative: Derivative::Formula("EluBackward0"),
+        forward: true,
+        call: |a| boxed::elu_(a, false),
+        below: |a| boxed::elu_(a, true),
+    },
+    OpInfo {
+        name: "aten::celu",
+        schema: "aten::celu(Tensor self, Scalar alpha=1.0) -> Tensor",
+        tags: &["pointwise"],
+        derivative: Derivative::Formula("CeluBackward0"),
+        forward: true,
+        call: |a| boxed::celu(a, false),
+        below: |a| boxed::celu(a, true),
+    },
+    OpInfo {
+        name: "aten::celu_",
+        schema: "aten::celu_(Tensor(a!) self, Scalar alpha=1.0) -> Tensor(a!)",
+        tags: &["pointwise"],
+        derivative: Derivative::Formula("CeluBackward0"),
+        forward: true,
+        call: |a| boxed::celu_(a, false),
+        below: |a| boxed::celu_(a, true),
+    },
+    OpInfo {
+        name: "aten::selu",
+        schema: "aten::selu(Tensor self) -> Tensor",
+        tags: &["pointwise"],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::selu(a, false),
+        below: |a| boxed::selu(a, true),
+    },
+    OpInfo {
+        name: "aten::selu_",
+        schema: "aten::selu_(Tensor(a!) self) -> Tensor(a!)",
+        tags: &["pointwise"],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::selu_(a, false),
+        below: |a| boxed::selu_(a, true),
+    },
+    OpInfo {
+        name: "aten::leaky_relu",
+        schema: "aten::leaky_relu(Tensor self, Scalar negative_slope=0.01) -> Tensor",
+        tags: &["core", "pointwise"],
+        derivative: Derivative::Formula("LeakyReluBackward0"),
+        forward: true,
+        call: |a| boxed::leaky_relu(a, false),
+        below: |a| boxed::leaky_relu(a, true),
+    },
+    OpInfo {
+        name: "aten::leaky_relu_",
+        schema: "aten::leaky_relu_(Tensor(a!) self, Scalar negative_slope=0.01) -> Tensor(a!)",
+        tags: &["core", "pointwise"],
+        derivative: Derivative::Formula("LeakyReluBackward0"),
+        forward: true,
+        call: |a| boxed::leaky_relu_(a, false),
+        below: |a| boxed::leaky_relu_(a, true),
+    },
+    OpInfo {
+        name: "aten::hardtanh",
+        schema: "aten::hardtanh(Tensor self, Scalar min_val=-1, Scalar max_val=1) -> Tensor",
+        tags: &["core", "pointwise"],
+        derivative: Derivative::Formula("HardtanhBackward0"),
+        forward: true,
+        call: |a| boxed::hardtanh(a, false),
+        below: |a| boxed::hardtanh(a, true),
+    },
+    OpInfo {
+        name: "aten::hardtanh_",
+        schema: "aten::hardtanh_(Tensor(a!) self, Scalar min_val=-1, Scalar max_val=1) -> Tensor(a!)",
+        tags: &["core", "pointwise"],
+        derivative: Derivative::Formula("HardtanhBackward0"),
+        forward: true,
+        call: |a| boxed::hardtanh_(a, false),
+        below: |a| boxed::hardtanh_(a, true),
+    },
+    OpInfo {
+        name: "aten::hardshrink",
+        schema: "aten::hardshrink(Tensor self, Scalar lambd=0.5) -> Tensor",
+        tags: &["pointwise"],
+        derivative: Derivative::Formula("HardshrinkBackward0"),
+        forward: true,
+        call: |a| boxed::hardshrink(a, false),
+        below: |a| boxed::hardshrink(a, true),
+    },
+    OpInfo {
+        name: "aten::softshrink",
+        schema: "aten::softshrink(Tensor self, Scalar lambd=0.5) -> Tensor",
+        tags: &["pointwise"],
+        derivative: Derivative::Formula("SoftshrinkBackward0"),
+        forward: true,
+        call: |a| boxed::softshrink(a, false),
+        below: |a| boxed::softshrink(a, true),
+    },
+    OpInfo {
+        name: "aten::threshold",
+        schema: "aten::threshold(Tensor self, Scalar threshold, Scalar value) -> Tensor",
+        tags: &["pointwise"],
+        derivative: Derivative::Formula("ThresholdBackward0"),
+        forward: true,
+        call: |a| boxed::threshold(a, false),
+        below: |a| boxed::threshold(a, true),
+    },
+    OpInfo {
+        name: "aten::threshold_",
+        schema: "aten::threshold_(Tensor(a!) self, Scalar threshold, Scalar value) -> Tensor(a!)",
+        tags: &["pointwise"],
+        derivative: Derivative::Formula("ThresholdBackward0"),
+        forward: true,
+        call: |a| boxed::threshold_(a, false),
+        below: |a| boxed::threshold_(a, true),
+    },
+    OpInfo {
+        name: "aten::prelu",
+        schema: "aten::prelu(Tensor self, Tensor weight) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::prelu(a, false),
+        below: |a| boxed::prelu(a, true),
+    },
+    OpInfo {
+        name: "aten::_prelu_kernel",
+        schema: "aten::_prelu_kernel(Tensor self, Tensor weight) -> Tensor",
+        tags: &["pointwise"],
+        derivative: Derivative::Formula("PreluKernelBackward0"),
+        forward: true,
+        call: |a| boxed::prelu_kernel(a, false),
+        below: |a| boxed::prelu_kernel(a, true),
+    },
+    OpInfo {
+        name: "aten::glu",
+        schema: "aten::glu(Tensor self, int dim=-1) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Formula("GluBackward0"),
+        forward: true,
+        call: |a| boxed::glu(a, false),
+        below: |a| boxed::glu(a, true),
+    },
+    OpInfo {
+        name: "aten::threshold_backward",
+        schema: "aten::threshold_backward(Tensor grad_output, Tensor self, Scalar threshold) -> Tensor",
+        tags: &["pointwise"],
+        derivative: Derivative::Formula("ThresholdBackwardBackward0"),
+        forward: true,
+        call: |a| boxed::threshold_backward(a, false),
+        below: |a| boxed::threshold_backward(a, true),
+    },
+    OpInfo {
+        name: "aten::tanh_backward",
+        schema: "aten::tanh_backward(Tensor grad_output, Tensor output) -> Tensor",
+        tags: &["pointwise"],
+        derivative: Derivative::Formula("TanhBackwardBackward0"),
+        forward: true,
+        call: |a| boxed::tanh_backward(a, false),
+        below: |a| boxed::tanh_backward(a, true),
+    },
+    OpInfo {
+        name: "aten::sigmoid_backward",
+        schema: "aten::sigmoid_backward(Tensor grad_output, Tensor output) -> Tensor",
+        tags: &["pointwise"],
+        derivative: Derivative::Formula("SigmoidBackwardBackward0"),
+        forward: true,
+        call: |a| boxed::sigmoid_backward(a, false),
+        below: |a| boxed::sigmoid_backward(a, true),
+    },
+    OpInfo {
+        name: "aten::silu_backward",
+        schema: "aten::silu_backward(Tensor grad_output, Tensor self) -> Tensor",
+        tags: &["pointwise"],
+        derivative: Derivative::Formula("SiluBackwardBackward0"),
+        forward: true,
+        call: |a| boxed::silu_backward(a, false),
+        below: |a| boxed::silu_backward(a, true),
+    },
+    OpInfo {
+        name: "aten::mish_backward",
+        schema: "aten::mish_backward(Tensor grad_output, Tensor self) -> Tensor",
+        tags: &["pointwise"],
+        derivative: Derivative::Formula("MishBackwardBackward0"),
+        forward: true,
+        call: |a| boxed::mish_backward(a, false),
+        below: |a| boxed::mish_backward(a, true),
+    },
+    OpInfo {
+        name: "aten::hardswish_backward",
+        schema: "aten::hardswish_backward(Tensor grad_output, Tensor self) -> Tensor",
+        tags: &["pointwise"],
+        derivative: Derivative::Formula("HardswishBackwardBackward0"),
+        forward: true,
+        call: |a| boxed::hardswish_backward(a, false),
+        below: |a| boxed::hardswish_backward(a, true),
+    },
+    OpInfo {
+        name: "aten::hardsigmoid_backward",
+        schema: "aten::hardsigmoid_backward(Tensor grad_output, Tensor self) -> Tensor",
+        tags: &["pointwise"],
+        derivative: Derivative::Formula("HardsigmoidBackwardBackward0"),
+        forward: true,
+        call: |a| boxed::hardsigmoid_backward(a, false),
+        below: |a| boxed::hardsigmoid_backward(a, true),
+    },
+    OpInfo {
+        name: "aten::gelu_backward",
+        schema: "aten::gelu_backward(Tensor grad_output, Tensor self, *, str approximate='none') -> Tensor",
+        tags: &["pointwise"],
+        derivative: Derivative::Formula("GeluBackwardBackward0"),
+        forward: true,
+        call: |a| boxed::gelu_backward(a, false),
+        below: |a| boxed::gelu_backward(a, true),
+    },
+    OpInfo {
+        name: "aten::elu_backward",
+        schema: "aten::elu_backward(Tensor grad_output, Scalar alpha, Scalar scale, Scalar input_scale, bool is_result, Tensor self_or_result) -> Tensor",
+        tags: &["pointwise"],
+        derivative: Derivative::Formula("EluBackwardBackward0"),
+        forward: true,
+        call: |a| boxed::elu_backward(a, false),
+        below: |a| boxed::elu_backward(a, true),
+    },
+    OpInfo {
+        name: "aten::leaky_relu_backward",
+        schema: "aten::leaky_relu_backward(Tensor grad_output, Tensor self, Scalar negative_slope, bool self_is_result) -> Tensor",
+        tags: &["pointwise"],
+        derivative: Derivative::Formula("LeakyReluBackwardBackward0"),
+        forward: true,
+        call: |a| boxed::leaky_relu_backward(a, false),
+        below: |a| boxed::leaky_relu_backward(a, true),
+    },
+    OpInfo {
+        name: "aten::hardtanh_backward",
+        schema: "aten::hardtanh_backward(Tensor grad_output, Tensor self, Scalar min_val, Scalar max_val) -> Tensor",
+        tags: &["pointwise"],
+        derivative: Derivative::Formula("HardtanhBackwardBackward0"),
+        forward: true,
+        call: |a| boxed::hardtanh_backward(a, false),
+        below: |a| boxed::hardtanh_backward(a, true),
+    },
+    OpInfo {
+        name: "aten::softplus_backward",
+        schema: "aten::softplus_backward(Tensor grad_output, Tensor self, Scalar beta, Scalar threshold) -> Tensor",
+        tags: &["pointwise"],
+        derivative: Derivative::Formula("SoftplusBackwardBackward0"),
+        forward: true,
+        call: |a| boxed::softplus_backward(a, false),
+        below: |a| boxed::softplus_backward(a, true),
+    },
+    OpInfo {
+        name: "aten::hardshrink_backward",
+        schema: "aten::hardshrink_backward(Tensor grad_out, Tensor self, Scalar lambd) -> Tensor",
+        tags: &["pointwise"],
+        derivative: Derivative::Formula("HardshrinkBackwardBackward0"),
+        forward: true,
+        call: |a| boxed::hardshrink_backward(a, false),
+        below: |a| boxed::hardshrink_backward(a, true),
+    },
+    OpInfo {
+        name: "aten::softshrink_backward",
+        schema: "aten::softshrink_backward(Tensor grad_output, Tensor self, Scalar lambd) -> Tensor",
+        tags: &["pointwise"],
+        derivative: Derivative::Formula("SoftshrinkBackwardBackward0"),
+        forward: true,
+        call: |a| boxed::softshrink_backward(a, false),
+        below: |a| boxed::softshrink_backward(a, true),
+    },
+    OpInfo {
+        name: "aten::log_sigmoid_backward",
+        schema: "aten::log_sigmoid_backward(Tensor grad_output, Tensor self, Tensor buffer) -> Tensor",
+        tags: &["pointwise"],
+        derivative: Derivative::Formula("LogSigmoidBackwardBackward0"),
+        forward: true,
+        call: |a| boxed::log_sigmoid_backward(a, false),
+        below: |a| boxed::log_sigmoid_backward(a, true),
+    },
+    OpInfo {
+        name: "aten::glu_backward",
+        schema: "aten::glu_backward(Tensor grad_output, Tensor self, int dim) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Formula("GluBackwardBackward0"),
+        forward: true,
+        call: |a| boxed::glu_backward(a, false),
+        below: |a| boxed::glu_backward(a, true),
     },
     OpInfo {
         name: "aten::sum",

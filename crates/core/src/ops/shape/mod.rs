@@ -3,6 +3,7 @@
 //! A shape function reads sizes, dtypes and devices, never numbers; so it serves eager tensors, the meta device and
 //! programs that are only being looked at. This file holds what all families share.
 
+pub(crate) mod activations;
 pub(crate) mod copy;
 pub(crate) mod index;
 pub(crate) mod join;
@@ -11,6 +12,7 @@ pub(crate) mod pointwise;
 pub(crate) mod reduce;
 pub(crate) mod view;
 
+pub(crate) use activations::*;
 pub(crate) use copy::*;
 pub(crate) use index::*;
 pub(crate) use join::*;

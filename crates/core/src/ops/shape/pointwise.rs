@@ -1,58 +1,399 @@
 //! Shape functions of pointwise ops: broadcasting, type promotion, memory order of the result.
+//!
+//! They also refuse dtypes that an op is not defined for, so that kernels never see them. Those of ops that mostly serve
+//! networks are in `activations`.
 
-use super::{broadcast, device};
+use super::{broadcast, device, need_float};
 use crate::dtype::{Promotion, result_type, to_float};
-use crate::layout::Layout;
+use crate::layout::{Dims, Layout};
 use crate::{DType, Error, ErrorKind, Result, Scalar, Spec, Tensor};
 
-/// The layout of a pointwise result: dense in the memory order of the first operand that has the full shape.
+/// The layout of a pointwise result: dense, in the memory order of the operands.
 #[inline]
 fn pointwise_layout(sizes: &[usize], operands: &[&Tensor]) -> Layout {
-    for t in operands {
-        if t.shape() == sizes {
-            if t.is_contiguous() {
-                return Layout::contiguous(sizes);
+    if operands.iter().all(|t| t.is_contiguous() && t.shape() == sizes) {
+        return Layout::contiguous(sizes);
+    }
+    mixed_layout(sizes, operands)
+}
+
+/// As above, if some operand is broadcast or not contiguous. The dims are sorted by stride; where operands disagree the
+/// first that has an opinion decides.
+#[inline(never)]
+fn mixed_layout(sizes: &[usize], operands: &[&Tensor]) -> Layout {
+    let first = operands[0].layout();
+    if first.is_non_overlapping_and_dense()
+        && operands.iter().all(|t| t.shape() == sizes && t.strides() == first.strides())
+    {
+        return first.dense_like();
+    }
+    let stride = |t: &Tensor, d: usize| {
+        let lead = sizes.len() - t.ndim();
+        if d < lead || (t.shape()[d - lead] == 1 && sizes[d] != 1) { 0 } else { t.strides()[d - lead] }
+    };
+    // Whether dim `a` must lie outside dim `b`: yes, no, or no opinion.
+    let outside = |a: usize, b: usize| {
+        for t in operands {
+            let (sa, sb) = (stride(t, a), stride(t, b));
+            if sa == 0 || sb == 0 {
+                continue;
             }
-            if t.layout().is_non_overlapping_and_dense() || operands.len() == 1 {
-                return t.layout().dense_like();
+            if sa != sb {
+                return Some(sa > sb);
+            }
+            if sizes[a] > sizes[b] {
+                return Some(true);
+            }
+        }
+        None
+    };
+    // Innermost first; an insertion sort, because opinions need not be transitive.
+    let n = sizes.len();
+    let mut order: Dims = (0..n).rev().collect();
+    for i in 1..n {
+        let mut at = i;
+        for j in (0..i).rev() {
+            match outside(order[j], order[at]) {
+                Some(true) => {
+                    order.swap(j, at);
+                    at = j;
+                }
+                Some(false) => break,
+                None => {}
             }
         }
     }
-    Layout::contiguous(sizes)
+    let mut strides: Dims = smallvec::smallvec![0; n];
+    let mut step = 1;
+    for &d in &order {
+        strides[d] = step;
+        step *= sizes[d].max(1);
+    }
+    Layout::strided(sizes, &strides, 0)
 }
 
-/// One operand, result of the same dtype.
+/// Fails for bool.
+pub(super) fn need_number(op: &'static str, dtype: DType) -> Result<()> {
+    if dtype != DType::Bool {
+        return Ok(());
+    }
+    Err(ErrorKind::DTypeUnsupported { op, found: dtype, expected: "an integer or floating point dtype" }.into())
+}
+
+fn need_whole(op: &'static str, dtype: DType) -> Result<()> {
+    if dtype.is_integer() || dtype == DType::Bool {
+        return Ok(());
+    }
+    Err(ErrorKind::DTypeUnsupported { op, found: dtype, expected: "an integer dtype or bool" }.into())
+}
+
+fn need_integer(op: &'static str, dtype: DType) -> Result<()> {
+    if dtype.is_integer() {
+        return Ok(());
+    }
+    Err(ErrorKind::DTypeUnsupported { op, found: dtype, expected: "an integer dtype" }.into())
+}
+
+#[inline]
+pub(super) fn like(t: &Tensor, dtype: DType) -> Spec {
+    Spec { layout: pointwise_layout(t.shape(), &[t]), dtype, device: t.device() }
+}
+
+/// The dtype of a tensor combined with a number.
+#[inline]
+fn scalar_type(t: &Tensor, s: Scalar) -> DType {
+    if t.dtype() == s.dtype() { t.dtype() } else { Promotion::default().tensor(t).scalar(s).result() }
+}
+
+// ---- one operand
+
+/// One operand of any dtype, result of the same.
 #[inline]
 pub(crate) fn unary(_op: &'static str, t: &Tensor) -> Result<Spec> {
-    Ok(Spec { layout: pointwise_layout(t.shape(), &[t]), dtype: t.dtype(), device: t.device() })
+    Ok(like(t, t.dtype()))
+}
+
+/// As [`unary`], but not for bool.
+#[inline]
+pub(crate) fn unary_no_bool(op: &'static str, t: &Tensor) -> Result<Spec> {
+    need_number(op, t.dtype())?;
+    Ok(like(t, t.dtype()))
+}
+
+/// One operand of a float dtype.
+#[inline]
+pub(crate) fn unary_floating(op: &'static str, t: &Tensor) -> Result<Spec> {
+    need_float(op, t.dtype())?;
+    Ok(like(t, t.dtype()))
+}
+
+/// One operand of an integer dtype or bool.
+pub(crate) fn unary_bits(op: &'static str, t: &Tensor) -> Result<Spec> {
+    need_whole(op, t.dtype())?;
+    Ok(like(t, t.dtype()))
 }
 
 /// One operand; integers give the default float dtype.
 #[inline]
 pub(crate) fn unary_float(_op: &'static str, t: &Tensor) -> Result<Spec> {
-    Ok(Spec { layout: pointwise_layout(t.shape(), &[t]), dtype: to_float(t.dtype()), device: t.device() })
+    Ok(like(t, to_float(t.dtype())))
 }
 
 /// One operand, result bool.
 pub(crate) fn unary_bool(_op: &'static str, t: &Tensor) -> Result<Spec> {
-    Ok(Spec { layout: pointwise_layout(t.shape(), &[t]), dtype: DType::Bool, device: t.device() })
+    Ok(like(t, DType::Bool))
 }
+
+/// `round.decimals`.
+pub(crate) fn round_decimals(op: &'static str, t: &Tensor, _decimals: i64) -> Result<Spec> {
+    unary_floating(op, t)
+}
+
+/// `polygamma`: the order is not negative.
+pub(crate) fn polygamma(op: &'static str, n: i64, t: &Tensor) -> Result<Spec> {
+    if n < 0 {
+        return Err(Error::argument(op, format!("the order n must not be negative, found {n}")));
+    }
+    unary_float(op, t)
+}
+
+/// `logit`.
+pub(crate) fn logit(op: &'static str, t: &Tensor, _eps: Option<f64>) -> Result<Spec> {
+    unary_float(op, t)
+}
+
+/// `nan_to_num`.
+pub(crate) fn nan_to_num(
+    op: &'static str,
+    t: &Tensor,
+    _nan: Option<f64>,
+    _posinf: Option<f64>,
+    _neginf: Option<f64>,
+) -> Result<Spec> {
+    unary(op, t)
+}
+
+// ---- two operands
 
 /// Two operands, promoted.
 #[inline]
-pub(crate) fn binary_of(op: &'static str, a: &Tensor, b: &Tensor) -> Result<Spec> {
-    let dtype = result_type(a, b);
-    let device = device(op, &[a, b])?;
-    if a.is_contiguous() && b.is_contiguous() && a.shape() == b.shape() {
-        return Ok(Spec { layout: Layout::contiguous(a.shape()), dtype, device });
+pub(crate) fn binary(op: &'static str, a: &Tensor, b: &Tensor) -> Result<Spec> {
+    let (x, y) = (a.spec(), b.spec());
+    if x.dtype == y.dtype
+        && x.device == y.device
+        && x.layout.is_contiguous()
+        && y.layout.is_contiguous()
+        && x.layout.sizes() == y.layout.sizes()
+    {
+        return Ok(Spec { layout: Layout::contiguous(x.layout.sizes()), dtype: x.dtype, device: x.device });
     }
-    let sizes = broadcast(op, a.shape(), b.shape())?;
-    Ok(Spec { layout: pointwise_layout(&sizes, &[a, b]), dtype, device })
+    binary_mixed(op, a, b)
 }
+
+#[inline(never)]
+fn binary_mixed(op: &'static str, a: &Tensor, b: &Tensor) -> Result<Spec> {
+    let device = device(op, &[a, b])?;
+    let sizes = broadcast(op, a.shape(), b.shape())?;
+    Ok(Spec { layout: pointwise_layout(&sizes, &[a, b]), dtype: result_type(a, b), device })
+}
+
+/// As [`binary`], but not for bool.
+pub(crate) fn binary_no_bool(op: &'static str, a: &Tensor, b: &Tensor) -> Result<Spec> {
+    let spec = binary(op, a, b)?;
+    need_number(op, spec.dtype)?;
+    Ok(spec)
+}
+
+/// Two operands; integers give the default float dtype.
+#[inline]
+pub(crate) fn binary_float(op: &'static str, a: &Tensor, b: &Tensor) -> Result<Spec> {
+    let mut spec = binary(op, a, b)?;
+    spec.dtype = to_float(spec.dtype);
+    Ok(spec)
+}
+
+/// Two operands whose promoted dtype is a float.
+#[inline]
+pub(crate) fn binary_floating(op: &'static str, a: &Tensor, b: &Tensor) -> Result<Spec> {
+    let spec = binary(op, a, b)?;
+    need_float(op, spec.dtype)?;
+    Ok(spec)
+}
+
+/// A factor of the second operand must be of the result's kind.
+#[inline]
+fn check_alpha(op: &'static str, dtype: DType, alpha: Scalar) -> Result<()> {
+    match alpha {
+        Scalar::Float(_) if !dtype.is_floating_point() => {
+            Err(Error::argument(op, format!("alpha must not be a float ({alpha}) when the result is {dtype}")))
+        }
+        Scalar::Bool(_) if dtype != DType::Bool => {
+            Err(Error::argument(op, format!("alpha may be a bool only when the result is bool, here it is {dtype}")))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn check_sub(op: &'static str, a: DType, b: DType) -> Result<()> {
+    if a != DType::Bool && b != DType::Bool {
+        return Ok(());
+    }
+    Err(Error::argument(op, "bools cannot be subtracted; use logical_xor or logical_not, or convert them to integers"))
+}
+
+/// `add.Tensor`.
+#[inline]
+pub(crate) fn binary_alpha(op: &'static str, a: &Tensor, b: &Tensor, alpha: Scalar) -> Result<Spec> {
+    let spec = binary(op, a, b)?;
+    check_alpha(op, spec.dtype, alpha)?;
+    Ok(spec)
+}
+
+/// `sub.Tensor` and `rsub.Tensor`.
+#[inline]
+pub(crate) fn sub(op: &'static str, a: &Tensor, b: &Tensor, alpha: Scalar) -> Result<Spec> {
+    check_sub(op, a.dtype(), b.dtype())?;
+    binary_alpha(op, a, b, alpha)
+}
+
+fn check_mode(op: &'static str, mode: Option<&str>) -> Result<()> {
+    match mode {
+        None | Some("trunc" | "floor") => Ok(()),
+        Some(m) => {
+            Err(Error::argument(op, format!("rounding_mode should be None, \"trunc\" or \"floor\", found {m:?}")))
+        }
+    }
+}
+
+/// `div.Tensor_mode`: without a mode a true division, with one integers stay.
+pub(crate) fn div_mode(op: &'static str, a: &Tensor, b: &Tensor, mode: Option<&str>) -> Result<Spec> {
+    check_mode(op, mode)?;
+    if mode.is_none() { binary_float(op, a, b) } else { binary_no_bool(op, a, b) }
+}
+
+/// `heaviside`: both of one dtype.
+pub(crate) fn heaviside(op: &'static str, a: &Tensor, values: &Tensor) -> Result<Spec> {
+    same_dtype(op, "self", a.dtype(), "values", values.dtype())?;
+    binary(op, a, values)
+}
+
+pub(super) fn same_dtype(op: &'static str, x: &str, a: DType, y: &str, b: DType) -> Result<()> {
+    if a == b {
+        return Ok(());
+    }
+    Err(Error::argument(op, format!("{x} is {a} and {y} is {b}; convert one of them, they must have one dtype")))
+}
+
+/// A comparison or logical op: any dtypes, result bool.
+pub(crate) fn comparison(op: &'static str, a: &Tensor, b: &Tensor) -> Result<Spec> {
+    let mut spec = binary(op, a, b)?;
+    spec.dtype = DType::Bool;
+    Ok(spec)
+}
+
+/// Bitwise ops: integers or bool.
+pub(crate) fn bits(op: &'static str, a: &Tensor, b: &Tensor) -> Result<Spec> {
+    let spec = binary(op, a, b)?;
+    need_whole(op, spec.dtype)?;
+    Ok(spec)
+}
+
+/// Shifts: integers.
+pub(crate) fn shift(op: &'static str, a: &Tensor, b: &Tensor) -> Result<Spec> {
+    let spec = binary(op, a, b)?;
+    need_integer(op, spec.dtype)?;
+    Ok(spec)
+}
+
+// ---- a tensor and a number
+
+/// A tensor and a number, promoted.
+#[inline]
+pub(crate) fn with_scalar(_op: &'static str, t: &Tensor, s: Scalar) -> Result<Spec> {
+    Ok(like(t, scalar_type(t, s)))
+}
+
+/// As [`with_scalar`], but not for bool.
+pub(crate) fn with_scalar_no_bool(op: &'static str, t: &Tensor, s: Scalar) -> Result<Spec> {
+    let spec = with_scalar(op, t, s)?;
+    need_number(op, spec.dtype)?;
+    Ok(spec)
+}
+
+/// As [`with_scalar`]; integers give the default float dtype.
+#[inline]
+pub(crate) fn with_scalar_float(_op: &'static str, t: &Tensor, s: Scalar) -> Result<Spec> {
+    Ok(like(t, to_float(scalar_type(t, s))))
+}
+
+/// `add.Scalar`.
+#[inline]
+pub(crate) fn with_scalar_alpha(op: &'static str, t: &Tensor, s: Scalar, alpha: Scalar) -> Result<Spec> {
+    let spec = with_scalar(op, t, s)?;
+    check_alpha(op, spec.dtype, alpha)?;
+    Ok(spec)
+}
+
+/// `sub.Scalar` and `rsub.Scalar`.
+pub(crate) fn sub_scalar(op: &'static str, t: &Tensor, s: Scalar, alpha: Scalar) -> Result<Spec> {
+    check_sub(op, t.dtype(), s.dtype())?;
+    with_scalar_alpha(op, t, s, alpha)
+}
+
+/// `div.Scalar_mode`.
+pub(crate) fn div_scalar_mode(op: &'static str, t: &Tensor, s: Scalar, mode: Option<&str>) -> Result<Spec> {
+    check_mode(op, mode)?;
+    if mode.is_none() { with_scalar_float(op, t, s) } else { with_scalar_no_bool(op, t, s) }
+}
+
+/// `pow.Tensor_Scalar`: integers have no negative powers among integers.
+pub(crate) fn pow_scalar(op: &'static str, t: &Tensor, exponent: Scalar) -> Result<Spec> {
+    let spec = with_scalar_no_bool(op, t, exponent)?;
+    if !spec.dtype.is_floating_point() && exponent.to_i64() < 0 {
+        return Err(Error::argument(
+            op,
+            format!(
+                "integers cannot be raised to the negative integer power {exponent}; convert the tensor to a float dtype"
+            ),
+        ));
+    }
+    Ok(spec)
+}
+
+/// A number and a tensor, promoted; not bool.
+pub(crate) fn scalar_with(op: &'static str, s: Scalar, t: &Tensor) -> Result<Spec> {
+    with_scalar_no_bool(op, t, s)
+}
+
+/// A number and a tensor; integers give the default float dtype.
+pub(crate) fn scalar_with_float(op: &'static str, s: Scalar, t: &Tensor) -> Result<Spec> {
+    with_scalar_float(op, t, s)
+}
+
+/// A comparison with a number.
+pub(crate) fn comparison_scalar(_op: &'static str, t: &Tensor, _s: Scalar) -> Result<Spec> {
+    Ok(like(t, DType::Bool))
+}
+
+/// Bitwise ops with a number.
+pub(crate) fn bits_scalar(op: &'static str, t: &Tensor, s: Scalar) -> Result<Spec> {
+    let spec = with_scalar(op, t, s)?;
+    need_whole(op, spec.dtype)?;
+    Ok(spec)
+}
+
+/// Shifts by a number.
+pub(crate) fn shift_scalar(op: &'static str, t: &Tensor, s: Scalar) -> Result<Spec> {
+    let spec = with_scalar(op, t, s)?;
+    need_integer(op, spec.dtype)?;
+    Ok(spec)
+}
+
+// ---- three operands
 
 /// Any number of operands, promoted.
 pub(crate) fn pointwise_of(op: &'static str, ts: &[&Tensor]) -> Result<Spec> {
-    let mut sizes = crate::layout::Dims::new();
+    let mut sizes = Dims::new();
     let mut promotion = Promotion::default();
     for t in ts {
         sizes = broadcast(op, &sizes, t.shape())?;
@@ -61,97 +402,74 @@ pub(crate) fn pointwise_of(op: &'static str, ts: &[&Tensor]) -> Result<Spec> {
     Ok(Spec { layout: pointwise_layout(&sizes, ts), dtype: promotion.result(), device: device(op, ts)? })
 }
 
-/// A tensor and a number, promoted.
-#[inline]
-pub(crate) fn with_scalar(_op: &'static str, t: &Tensor, s: Scalar) -> Result<Spec> {
-    let dtype = if t.dtype() == s.dtype() { t.dtype() } else { Promotion::default().tensor(t).scalar(s).result() };
-    Ok(Spec { layout: pointwise_layout(t.shape(), &[t]), dtype, device: t.device() })
-}
-
-fn refuse_bool(op: &'static str, dtype: DType) -> Result<()> {
-    match dtype {
-        DType::Bool => {
-            Err(ErrorKind::DTypeUnsupported { op, found: dtype, expected: "a dtype other than bool" }.into())
-        }
-        _ => Ok(()),
-    }
-}
-
-/// One operand that is no bool.
-pub(crate) fn unary_no_bool(op: &'static str, t: &Tensor) -> Result<Spec> {
-    refuse_bool(op, t.dtype())?;
-    unary(op, t)
-}
-
-/// Two operands, promoted.
-#[inline]
-pub(crate) fn binary(op: &'static str, a: &Tensor, b: &Tensor) -> Result<Spec> {
-    binary_of(op, a, b)
-}
-
-/// Two operands, not both bool.
-pub(crate) fn binary_no_bool(op: &'static str, a: &Tensor, b: &Tensor) -> Result<Spec> {
-    let spec = binary_of(op, a, b)?;
-    refuse_bool(op, spec.dtype)?;
-    Ok(spec)
-}
-
-/// Two operands; integers give the default float dtype.
-pub(crate) fn binary_float(op: &'static str, a: &Tensor, b: &Tensor) -> Result<Spec> {
-    let spec = binary_of(op, a, b)?;
-    Ok(Spec { dtype: to_float(spec.dtype), ..spec })
-}
-
-/// Two operands, the second times a number.
-#[inline]
-pub(crate) fn binary_alpha(op: &'static str, a: &Tensor, b: &Tensor, _alpha: Scalar) -> Result<Spec> {
-    binary_of(op, a, b)
-}
-
-/// Two operands, result bool.
-pub(crate) fn comparison(op: &'static str, a: &Tensor, b: &Tensor) -> Result<Spec> {
-    Ok(Spec { dtype: DType::Bool, ..binary_of(op, a, b)? })
-}
-
-/// A tensor and a number, result bool.
-pub(crate) fn comparison_scalar(op: &'static str, t: &Tensor, _s: Scalar) -> Result<Spec> {
-    unary_bool(op, t)
-}
-
-/// A tensor and a number; integers give the default float dtype.
-pub(crate) fn with_scalar_float(op: &'static str, t: &Tensor, s: Scalar) -> Result<Spec> {
-    let spec = with_scalar(op, t, s)?;
-    Ok(Spec { dtype: to_float(spec.dtype), ..spec })
-}
-
-/// A tensor and a number times another.
-pub(crate) fn with_scalar_alpha(op: &'static str, t: &Tensor, s: Scalar, _alpha: Scalar) -> Result<Spec> {
-    with_scalar(op, t, s)
-}
-
-/// A tensor to the power of a number; integers have no negative powers.
-pub(crate) fn pow_scalar(op: &'static str, t: &Tensor, exponent: Scalar) -> Result<Spec> {
-    let spec = with_scalar(op, t, exponent)?;
-    if !spec.dtype.is_floating_point() && exponent.to_i64() < 0 {
-        return Err(Error::argument(
-            op,
-            "integers to negative powers are not integers; convert to a float dtype first",
-        ));
-    }
-    Ok(spec)
-}
-
-/// A number and a tensor, promoted.
-pub(crate) fn scalar_with(op: &'static str, s: Scalar, t: &Tensor) -> Result<Spec> {
-    with_scalar(op, t, s)
-}
-
-/// A choice between two by a bool tensor.
+/// `where.self`: the condition is bool (or, as in old programs, u8), the choices are promoted.
 pub(crate) fn where_self(op: &'static str, condition: &Tensor, a: &Tensor, b: &Tensor) -> Result<Spec> {
-    if condition.dtype() != DType::Bool {
+    if !matches!(condition.dtype(), DType::Bool | DType::U8) {
         let found = condition.dtype();
         return Err(ErrorKind::DTypeUnsupported { op, found, expected: "a bool condition" }.into());
     }
-    let dtype = result_type(a, b);
-    Ok(Spec { dtype, ..pointwise_of(op, &[condition, a, b])? })
+    let mut spec = pointwise_of(op, &[condition, a, b])?;
+    spec.dtype = result_type(a, b);
+    Ok(spec)
+}
+
+fn no_bounds(op: &'static str) -> Error {
+    Error::argument(op, "at least one of min and max must be given")
+}
+
+/// `clamp` between numbers.
+pub(crate) fn clamp(op: &'static str, t: &Tensor, min: Option<Scalar>, max: Option<Scalar>) -> Result<Spec> {
+    if min.is_none() && max.is_none() {
+        return Err(no_bounds(op));
+    }
+    let promotion = min.into_iter().chain(max).fold(Promotion::default().tensor(t), Promotion::scalar);
+    let dtype = promotion.result();
+    need_number(op, dtype)?;
+    Ok(like(t, dtype))
+}
+
+/// `clamp` between tensors.
+pub(crate) fn clamp_tensor(op: &'static str, t: &Tensor, min: Option<&Tensor>, max: Option<&Tensor>) -> Result<Spec> {
+    let spec = match (min, max) {
+        (None, None) => return Err(no_bounds(op)),
+        (Some(b), None) | (None, Some(b)) => binary(op, t, b)?,
+        (Some(a), Some(b)) => pointwise_of(op, &[t, a, b])?,
+    };
+    need_number(op, spec.dtype)?;
+    Ok(spec)
+}
+
+/// `lerp.Scalar`.
+pub(crate) fn lerp_scalar(op: &'static str, a: &Tensor, end: &Tensor, _weight: Scalar) -> Result<Spec> {
+    same_dtype(op, "self", a.dtype(), "end", end.dtype())?;
+    binary_floating(op, a, end)
+}
+
+/// `lerp.Tensor`: of one dtype, but a 0-dim weight may have another.
+pub(crate) fn lerp(op: &'static str, a: &Tensor, end: &Tensor, weight: &Tensor) -> Result<Spec> {
+    same_dtype(op, "self", a.dtype(), "end", end.dtype())?;
+    if weight.ndim() > 0 {
+        same_dtype(op, "self", a.dtype(), "weight", weight.dtype())?;
+    }
+    need_float(op, a.dtype())?;
+    let mut spec = pointwise_of(op, &[a, end, weight])?;
+    spec.dtype = a.dtype();
+    Ok(spec)
+}
+
+/// `addcmul`.
+pub(crate) fn addcmul(op: &'static str, t: &Tensor, a: &Tensor, b: &Tensor, _value: Scalar) -> Result<Spec> {
+    let spec = pointwise_of(op, &[t, a, b])?;
+    need_number(op, spec.dtype)?;
+    Ok(spec)
+}
+
+/// `addcdiv`: not for integers, whose quotient would need a rounding mode.
+pub(crate) fn addcdiv(op: &'static str, t: &Tensor, a: &Tensor, b: &Tensor, _value: Scalar) -> Result<Spec> {
+    if !a.dtype().is_floating_point() && !b.dtype().is_floating_point() {
+        return Err(Error::argument(op, "integers are not divided here; convert tensor1 or tensor2 to a float dtype"));
+    }
+    let spec = pointwise_of(op, &[t, a, b])?;
+    need_float(op, spec.dtype)?;
+    Ok(spec)
 }

@@ -1,0 +1,122 @@
+//! Pointwise ops that are others by another name, or a short combination of them.
+
+use crate::ops;
+use crate::{Error, ErrorKind, Result, Scalar, Tensor};
+
+/// `div.Tensor`.
+pub(crate) fn true_divide(a: &Tensor, b: &Tensor) -> Result<Tensor> {
+    ops::div(a, b)
+}
+
+/// The power of two.
+pub(crate) fn square(a: &Tensor) -> Result<Tensor> {
+    ops::pow_scalar(a, Scalar::Int(2))
+}
+
+/// The power of two, in place.
+pub(crate) fn square_(a: &Tensor) -> Result<&Tensor> {
+    ops::pow_scalar_(a, Scalar::Int(2))
+}
+
+/// `maximum`.
+pub(crate) fn max_other(a: &Tensor, b: &Tensor) -> Result<Tensor> {
+    ops::maximum(a, b)
+}
+
+/// `minimum`.
+pub(crate) fn min_other(a: &Tensor, b: &Tensor) -> Result<Tensor> {
+    ops::minimum(a, b)
+}
+
+/// The tensor itself; bools have no sign.
+pub(crate) fn positive(a: &Tensor) -> Result<Tensor> {
+    if a.dtype() == crate::DType::Bool {
+        return Err(ErrorKind::DTypeUnsupported { op: "positive", found: a.dtype(), expected: "a number dtype" }.into());
+    }
+    Ok(a.clone())
+}
+
+/// `trunc`.
+pub(crate) fn fix(a: &Tensor) -> Result<Tensor> {
+    ops::trunc(a)
+}
+
+/// `trunc_`.
+pub(crate) fn fix_(a: &Tensor) -> Result<&Tensor> {
+    ops::trunc_(a)
+}
+
+/// `abs`.
+pub(crate) fn absolute(a: &Tensor) -> Result<Tensor> {
+    ops::abs(a)
+}
+
+/// `abs_`.
+pub(crate) fn absolute_(a: &Tensor) -> Result<&Tensor> {
+    ops::abs_(a)
+}
+
+/// `clamp`.
+pub(crate) fn clip(a: &Tensor, min: Option<Scalar>, max: Option<Scalar>) -> Result<Tensor> {
+    ops::clamp(a, min, max)
+}
+
+/// `clamp_`.
+pub(crate) fn clip_<'a>(a: &'a Tensor, min: Option<Scalar>, max: Option<Scalar>) -> Result<&'a Tensor> {
+    ops::clamp_(a, min, max)
+}
+
+pub(crate) use ops::{bitwise_and, bitwise_and_scalar, bitwise_or, bitwise_or_scalar, bitwise_xor, bitwise_xor_scalar};
+
+/// Whether elements are equal within `atol + rtol |b|`.
+pub(crate) fn isclose(a: &Tensor, b: &Tensor, rtol: f64, atol: f64, equal_nan: bool) -> Result<Tensor> {
+    const OP: &str = "isclose";
+    if a.dtype() != b.dtype() {
+        let m =
+            format!("the tensors are {} and {}; convert one of them, they must have one dtype", a.dtype(), b.dtype());
+        return Err(Error::argument(OP, m));
+    }
+    if rtol < 0.0 || atol < 0.0 {
+        return Err(Error::argument(OP, format!("tolerances must not be negative, found rtol {rtol} and atol {atol}")));
+    }
+    let mut close = ops::eq(a, b)?;
+    if equal_nan && a.is_floating_point() {
+        close = ops::logical_or(&close, &ops::logical_and(&ops::isnan(a)?, &ops::isnan(b)?)?)?;
+    }
+    if rtol == 0.0 && atol == 0.0 {
+        return Ok(close);
+    }
+    let float = |t: &Tensor| {
+        let dtype = if t.is_floating_point() { t.dtype() } else { crate::dtype::default_dtype() };
+        ops::formulas::cast(t, dtype)
+    };
+    let (x, y) = (float(a)?, float(b)?);
+    let one = Scalar::Int(1);
+    let allowed = ops::add_scalar(&ops::abs(&ops::mul_scalar(&y, rtol.into())?)?, atol.into(), one)?;
+    let distance = ops::abs(&ops::sub(&x, &y, one)?)?;
+    let near = ops::logical_and(&ops::isfinite(&distance)?, &ops::le(&distance, &allowed)?)?;
+    ops::logical_or(&close, &near)
+}
+
+/// Whether all elements are close.
+pub(crate) fn allclose(a: &Tensor, b: &Tensor, rtol: f64, atol: f64, equal_nan: bool) -> Result<bool> {
+    let far = ops::logical_not(&isclose(a, b, rtol, atol, equal_nan)?)?;
+    Ok(!ops::any(&far)?.try_item::<bool>()?)
+}
+
+// ---- where with numbers
+
+/// `where` with a number for the other choice.
+pub(crate) fn where_scalar_other(condition: &Tensor, a: &Tensor, other: Scalar) -> Result<Tensor> {
+    ops::where_self(condition, a, &Tensor::wrapped_number(other)?)
+}
+
+/// `where` with a number for the first choice.
+pub(crate) fn where_scalar_self(condition: &Tensor, a: Scalar, other: &Tensor) -> Result<Tensor> {
+    ops::where_self(condition, &Tensor::wrapped_number(a)?, other)
+}
+
+/// `where` between two numbers, of the dtype they have together.
+pub(crate) fn where_scalar(condition: &Tensor, a: Scalar, other: Scalar) -> Result<Tensor> {
+    ops::where_self(condition, &Tensor::try_scalar(a)?, &Tensor::try_scalar(other)?)
+}
