@@ -68,10 +68,7 @@ impl Promotion {
     #[inline]
     pub fn tensor(mut self, t: &Tensor) -> Self {
         let slot = if t.is_wrapped_number() {
-            // A float number has no precision of its own.
-            let dtype = if t.is_floating_point() { default_dtype() } else { t.dtype() };
-            self.number = Some(self.number.map_or(dtype, |d| promote(d, dtype)));
-            return self;
+            &mut self.number
         } else if t.ndim() == 0 {
             &mut self.zero_dim
         } else {
