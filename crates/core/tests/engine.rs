@@ -102,6 +102,7 @@ fn repeated_inputs_and_outputs() {
     let y = &x * 3.0;
     assert_eq!(grads([&y, &y], &x), [[6.0]]);
     assert_eq!(grads(&x, &x), [[1.0]]);
+    let y = &x * 3.0;
     assert_eq!(grads(&y, [&y, &x]), [[1.0], [3.0]]);
 }
 

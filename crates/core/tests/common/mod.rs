@@ -1,5 +1,5 @@
 //! What the tests of the numbered cases share.
-#![allow(dead_code, unused_macros)]
+#![allow(dead_code, unused_macros, unreachable_pub)]
 
 use firebrand_core::Tensor;
 
