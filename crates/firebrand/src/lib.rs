@@ -24,6 +24,8 @@ pub use firebrand_core::{
     memory_stats, num_threads, ops, random, reset_peak_memory, set_num_threads, state, sym,
 };
 
+pub use firebrand_io as io;
+
 pub mod digits;
 
 /// What most programs need.

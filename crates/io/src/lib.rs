@@ -1,0 +1,24 @@
+//! Tensors in files: NumPy's `.npy` and `.npz`, and writing files whole or not at all.
+//!
+//! Readers treat every file as hostile: they never panic, and never allocate more than the bytes in the file justify.
+//! bfloat16, which NumPy does not have, travels as `uint16` bits in both directions. Nothing here knows graphs.
+//!
+//! ```
+//! use firebrand_core::Tensor;
+//! let bytes = firebrand_io::npy::to_bytes(&Tensor::new(&[1.0f32, 2.0]))?;
+//! assert_eq!(firebrand_io::npy::from_bytes(&bytes)?.to_vec::<f32>(), [1.0, 2.0]);
+//! # Ok::<(), firebrand_io::Error>(())
+//! ```
+#![forbid(unsafe_code)]
+
+mod atomic;
+mod elements;
+mod error;
+mod header;
+pub mod npy;
+pub mod npz;
+
+pub use atomic::{write_atomic, write_text};
+pub use error::{Error, Result};
+pub use npy::{read_npy, write_npy};
+pub use npz::{read_npz, write_npz};
