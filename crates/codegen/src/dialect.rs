@@ -23,6 +23,7 @@ impl Dialect {
         if self == Dialect::Cpp {
             return Ok(());
         }
+        check_size(formula)?;
         syn::parse_str::<syn::Expr>(formula).map(|_| ()).map_err(|error| {
             let start = error.span().start();
             let place = format!("line {} column {}", start.line, start.column + 1);
@@ -80,6 +81,35 @@ impl Dialect {
             }
         }
     }
+}
+
+/// More tokens than any formula needs; the parser is recursive, so its input must be bounded.
+const MAX_TOKENS: usize = 1000;
+/// Deeper brackets than any formula needs.
+const MAX_NESTING: usize = 48;
+
+/// Refuses formulas that would cost the parser more stack than a thread may have.
+fn check_size(formula: &str) -> Result<(), Refusal> {
+    let lexed = Lexed::new(formula);
+    let mut nesting = 0usize;
+    let mut deepest = 0;
+    // Prefix operators nest without brackets.
+    let mut prefixes = 0usize;
+    for at in 0..lexed.tokens.len() {
+        let prefix = matches!(lexed.word(Some(at)), "!" | "-" | "*" | "&" | "|");
+        prefixes = if prefix { prefixes + 1 } else { 0 };
+        match lexed.word(Some(at)) {
+            "(" | "[" | "{" => nesting += 1,
+            ")" | "]" | "}" => nesting = nesting.saturating_sub(1),
+            _ => {}
+        }
+        deepest = deepest.max(nesting + prefixes);
+    }
+    if lexed.tokens.len() > MAX_TOKENS || deepest > MAX_NESTING {
+        let message = format!("a formula of {} tokens nested {deepest} deep is too large", lexed.tokens.len());
+        return Err(Refusal::new(Kind::FormulaSyntax, message));
+    }
+    Ok(())
 }
 
 /// Methods without arguments whose value is saved instead of the tensor: method, suffix, type.
