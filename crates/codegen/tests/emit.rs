@@ -421,64 +421,64 @@ fn formulas_become_calls_that_can_fail() {
         "nodes.rs",
         "pub(crate) struct BlendBackward0(",
         expect![[r#"
-        pub(crate) struct BlendBackward0(pub(crate) SavedSlot<BlendBackward0Saved>);
-        impl Backward for BlendBackward0 {
-            fn name(&self) -> &str {
-                "BlendBackward0"
-            }
-            fn apply(
-                &self,
-                node: &Node,
-                grads: Gradients,
-                needs: &Needs<'_>,
-            ) -> Result<Gradients> {
-                let mut gradients: Gradients = smallvec![None; needs.len()];
-                let Some(grad) = grads.first().and_then(Option::as_ref) else {
-                    return Ok(gradients)
-                };
-                let saved = self.0.read(node, Clone::clone)?;
-                let alpha = saved.alpha;
-                if needs.get(0) {
-                    let other = &saved.other.unpack_some(node)?;
-                    gradients[0] = arith::mul(
-                            &arith::mul(grad, &arith::sub(&1.0, &alpha)?)?,
-                            &formulas::conj(other)?,
-                        )?
-                        .into_grad();
+            pub(crate) struct BlendBackward0(pub(crate) SavedSlot<BlendBackward0Saved>);
+            impl Backward for BlendBackward0 {
+                fn name(&self) -> &str {
+                    "BlendBackward0"
                 }
-                if needs.get(1) {
-                    let self_ = &saved.self_.unpack_some(node)?;
-                    gradients[1] = arith::add(
-                            &arith::neg(&ops::best(grad, 0)?.0)?,
-                            &ops::blend(grad, self_, Scalar::Int(1))?,
-                        )?
-                        .into_grad();
+                fn apply(
+                    &self,
+                    node: &Node,
+                    grads: Gradients,
+                    needs: &Needs<'_>,
+                ) -> Result<Gradients> {
+                    let mut gradients: Gradients = smallvec![None; needs.len()];
+                    let Some(grad) = grads.first().and_then(Option::as_ref) else {
+                        return Ok(gradients)
+                    };
+                    let saved = self.0.read(node, Clone::clone)?;
+                    let alpha = saved.alpha;
+                    if needs.get(0) {
+                        let other = &saved.other.unpack_some(node)?;
+                        gradients[0] = arith::mul(
+                                &arith::mul(grad, &arith::sub(&1.0, &alpha)?)?,
+                                other,
+                            )?
+                            .into_grad();
+                    }
+                    if needs.get(1) {
+                        let self_ = &saved.self_.unpack_some(node)?;
+                        gradients[1] = arith::add(
+                                &arith::neg(&ops::best(grad, 0)?.0)?,
+                                &ops::blend(grad, self_, Scalar::Int(1))?,
+                            )?
+                            .into_grad();
+                    }
+                    Ok(gradients)
                 }
-                Ok(gradients)
+                fn release(&self) {
+                    self.0.release()
+                }
+                fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+                    let saved = self.0.read(node, Clone::clone)?;
+                    Ok(
+                        Vec::from([
+                            ("alpha", saved.alpha.into()),
+                            ("other", saved.other.unpack(node)?.into()),
+                            ("self", saved.self_.unpack(node)?.into()),
+                        ]),
+                    )
+                }
+                fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+                    self.0
+                        .change(|s| match name {
+                            "other" => s.other.register_hooks(hooks).map(|()| true),
+                            "self" => s.self_.register_hooks(hooks).map(|()| true),
+                            _ => Ok(false),
+                        })
+                }
             }
-            fn release(&self) {
-                self.0.release()
-            }
-            fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
-                let saved = self.0.read(node, Clone::clone)?;
-                Ok(
-                    Vec::from([
-                        ("alpha", saved.alpha.into()),
-                        ("other", saved.other.unpack(node)?.into()),
-                        ("self", saved.self_.unpack(node)?.into()),
-                    ]),
-                )
-            }
-            fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
-                self.0
-                    .change(|s| match name {
-                        "other" => s.other.register_hooks(hooks).map(|()| true),
-                        "self" => s.self_.register_hooks(hooks).map(|()| true),
-                        _ => Ok(false),
-                    })
-            }
-        }
-    "#]],
+        "#]],
     );
     check(
         "forward.rs",

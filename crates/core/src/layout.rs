@@ -27,6 +27,8 @@ pub struct Layout {
     rank: u8,
     contiguous: bool,
     offset: usize,
+    /// `usize::MAX` if the product overflows; no tensor is ever made of such a layout.
+    numel: usize,
     repr: Repr,
 }
 
@@ -36,16 +38,18 @@ impl Layout {
     pub fn contiguous(sizes: &[usize]) -> Layout {
         if sizes.len() <= INLINE {
             let (mut s, mut t) = ([1; INLINE], [0; INLINE]);
-            let mut step = 1;
+            let (mut step, mut numel) = (1usize, 1usize);
             for k in (0..sizes.len()).rev() {
                 s[k] = sizes[k];
                 t[k] = step;
-                step *= sizes[k].max(1);
+                numel = numel.saturating_mul(sizes[k]);
+                step = step.saturating_mul(sizes[k].max(1));
             }
             return Layout {
                 rank: sizes.len() as u8,
                 contiguous: true,
                 offset: 0,
+                numel: if step > MAX_NUMEL { usize::MAX } else { numel },
                 repr: Repr::Inline { sizes: s, strides: t },
             };
         }
@@ -65,7 +69,8 @@ impl Layout {
         } else {
             Repr::Heap(sizes.iter().chain(strides).copied().collect())
         };
-        Layout { rank: sizes.len() as u8, contiguous, offset, repr }
+        let numel = checked_numel(sizes).unwrap_or(usize::MAX);
+        Layout { rank: sizes.len() as u8, contiguous, offset, numel, repr }
     }
 
     /// Number of dimensions.
@@ -106,7 +111,7 @@ impl Layout {
     /// Number of elements.
     #[inline]
     pub fn numel(&self) -> usize {
-        self.sizes().iter().product()
+        self.numel
     }
 
     /// Row-major without gaps (the offset does not matter).
@@ -119,7 +124,7 @@ impl Layout {
     #[inline]
     pub fn same_geometry(&self, other: &Layout) -> bool {
         self.rank == other.rank
-            && self.sizes() == other.sizes()
+            && same_sizes(self.sizes(), other.sizes())
             && (self.contiguous && other.contiguous || self.strides() == other.strides())
     }
 
@@ -240,16 +245,25 @@ pub fn contiguous_strides(sizes: &[usize]) -> Dims {
     let mut step = 1;
     for k in (0..sizes.len()).rev() {
         out[k] = step;
-        step *= sizes[k].max(1);
+        step = step.saturating_mul(sizes[k].max(1));
     }
     out
+}
+
+/// More elements than any storage can hold.
+const MAX_NUMEL: usize = isize::MAX as usize / 8;
+
+/// Whether two shapes are equal. Shapes are short: a loop beats a call of `memcmp`.
+#[inline]
+pub fn same_sizes(a: &[usize], b: &[usize]) -> bool {
+    a.len() == b.len() && a.iter().zip(b).all(|(x, y)| x == y)
 }
 
 /// The number of elements, unless it overflows.
 pub fn checked_numel(sizes: &[usize]) -> Option<usize> {
     // A zero anywhere makes the tensor empty, but the strides of the others must still be representable.
     let total = sizes.iter().filter(|n| **n != 0).try_fold(1usize, |a, &n| a.checked_mul(n))?;
-    (total <= isize::MAX as usize / 8).then(|| if sizes.contains(&0) { 0 } else { total })
+    (total <= MAX_NUMEL).then(|| if sizes.contains(&0) { 0 } else { total })
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@
 use crate::autograd::hooks::{HookTable, PostAccumulateHook, TensorHook};
 use crate::autograd::node::{Edge, WeakNode, defer};
 use crate::autograd::view::ViewInfo;
-use crate::layout::{Dims, Layout, checked_numel};
+use crate::layout::{Dims, Layout};
 use crate::state;
 use crate::sym::{SymInt, SymInts};
 use crate::{DType, Device, Error, ErrorKind, Result};
@@ -190,10 +190,11 @@ impl Tensor {
     #[inline]
     pub fn try_empty(spec: Spec) -> Result<Tensor> {
         let l = &spec.layout;
-        let Some(n) = checked_numel(l.sizes()) else {
+        let n = l.numel();
+        if n == usize::MAX {
             let shape = l.sizes().iter().map(|&n| n as i64).collect();
             return Err(ErrorKind::SizeOverflow { shape, dtype: spec.dtype }.into());
-        };
+        }
         let elements = if l.is_contiguous() { n } else { l.end() };
         let bytes = elements * spec.dtype.size();
         let storage = match spec.device {
@@ -376,6 +377,15 @@ impl Tensor {
         } else {
             StorageRef::Owned(self.replaced().storage.read().unwrap_or_else(|e| e.into_inner()).clone())
         }
+    }
+
+    /// Storage and position, if the elements lie in row-major order and the data was never replaced.
+    #[inline]
+    pub(crate) fn flat(&self) -> Option<(&Storage, usize)> {
+        if self.flags() & REPLACED != 0 || !self.0.spec.layout.is_contiguous() {
+            return None;
+        }
+        Some((&self.0.storage, self.0.spec.layout.offset()))
     }
 
     /// The memory, for kernels. `view()` and `view_mut()` of the result give what kernels take.

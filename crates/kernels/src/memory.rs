@@ -337,6 +337,17 @@ impl Storage {
         unsafe { View::new(self.data().add(offset * dtype.size()), dtype, sizes, strides) }
     }
 
+    /// The address of element `offset`, from which `n` elements lie inside.
+    ///
+    /// # Panics
+    /// If they do not.
+    #[inline]
+    pub(crate) fn elements(&self, dtype: DType, offset: usize, n: usize) -> *mut u8 {
+        assert!((offset + n) * dtype.size() <= self.nbytes(), "elements outside their storage");
+        // SAFETY: inside the block, by the check.
+        unsafe { self.data().add(offset * dtype.size()) }
+    }
+
     /// As [`Storage::view`], for writing. Takes `&self`: the contract at the head of this file applies.
     #[inline]
     pub fn view_mut<'a>(

@@ -8,6 +8,7 @@
 use super::hooks;
 use super::node::{Edge, Gradients, Needs, Node};
 use super::{anomaly, mode};
+use crate::layout::same_sizes;
 use crate::{Error, ErrorKind, Result, Tensor, ops, state};
 use std::cell::{Cell, RefCell};
 use std::cmp::Reverse;
@@ -506,7 +507,7 @@ fn validate(node: &Node, outs: &mut Gradients) -> Result<()> {
             continue;
         };
         let Some(meta) = edge.node.input_metadata().get(edge.slot as usize) else { continue };
-        if g.shape() != &meta.shape[..] {
+        if !same_sizes(g.shape(), &meta.shape) {
             if !ops::shape::is_expandable_to(&meta.shape, g.shape()) {
                 return Err(ErrorKind::FnGradShape {
                     function: node.name().to_string(),

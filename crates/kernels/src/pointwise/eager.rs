@@ -9,8 +9,9 @@ use super::exec::{self, Code, STREAM_BYTES, TILE, splat};
 use super::loops::{Arg, CHUNK, Loops};
 use super::program::{Action, Instr, Place};
 use super::{Op, Operand};
-use crate::{DType, View, ViewMut, parallel};
+use crate::{DType, Storage, View, ViewMut, parallel};
 use std::mem::MaybeUninit;
+use std::slice::{from_raw_parts, from_raw_parts_mut};
 
 /// Elements below which one thread does the work.
 const GRAIN: usize = 32 * 1024;
@@ -31,6 +32,63 @@ pub fn binary(op: Op, compute: DType, a: Operand, b: Operand, out: ViewMut) {
 #[inline]
 pub fn ternary(op: Op, compute: DType, a: Operand, b: Operand, c: Operand, out: ViewMut) {
     run(op, compute, [&a, &b, &c], &out)
+}
+
+/// Elements up to which [`binary_flat`] runs its own loop: for fewer, the way to a vectorised one costs more.
+const TINY: usize = 16;
+
+/// `out = op(a, b)` on `n` elements of one dtype in row-major order, each given by its storage and first element.
+/// False, and nothing done, unless the work is small and the output's storage is neither operand's.
+#[inline]
+pub fn binary_flat(
+    op: Op,
+    dtype: DType,
+    n: usize,
+    a: (&Storage, usize),
+    b: (&Storage, usize),
+    out: (&Storage, usize),
+) -> bool {
+    if n > GRAIN || !is_native(dtype) || op.yields_bool() || out.0.ptr_eq(a.0) || out.0.ptr_eq(b.0) {
+        return false;
+    }
+    let (x, y) = (a.0.elements(dtype, a.1, n), b.0.elements(dtype, b.1, n));
+    let d = out.0.elements(dtype, out.1, n);
+    if n <= TINY && dtype == DType::F32 {
+        // SAFETY: `n` elements of both, by `elements`; the output is another storage.
+        let (x, y, d) = unsafe {
+            (
+                from_raw_parts(x.cast::<f32>(), n),
+                from_raw_parts(y.cast::<f32>(), n),
+                from_raw_parts_mut(d.cast::<f32>(), n),
+            )
+        };
+        // Exactly rounded, so the same as in any vectorised loop.
+        match op {
+            Op::Add => {
+                return {
+                    (0..n).for_each(|i| d[i] = x[i] + y[i]);
+                    true
+                };
+            }
+            Op::Sub => {
+                return {
+                    (0..n).for_each(|i| d[i] = x[i] - y[i]);
+                    true
+                };
+            }
+            Op::Mul => {
+                return {
+                    (0..n).for_each(|i| d[i] = x[i] * y[i]);
+                    true
+                };
+            }
+            _ => {}
+        }
+    }
+    let places = [Arg::tile(x), Arg::tile(y), Arg::tile(x)];
+    // SAFETY: every operand has `n` elements of its type, and none overlaps the output.
+    unsafe { Loops::get().step(op, dtype, d, &places, n) }
+    true
 }
 
 #[inline]

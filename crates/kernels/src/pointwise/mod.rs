@@ -18,7 +18,7 @@ mod op;
 mod program;
 mod value;
 
-pub use eager::{binary, ternary, unary};
+pub use eager::{binary, binary_flat, ternary, unary};
 pub use op::Op;
 pub use program::{Builder, Program, Val};
 pub use value::{Operand, Value};

@@ -6816,13 +6816,13 @@ impl Backward for MvBackward0 {
             let vec = &saved.vec.unpack_some(node)?;
             gradients[0] = arith::mul(
                     &ops::unsqueeze(grad, 1)?,
-                    &formulas::conj(&ops::unsqueeze(vec, 0)?)?,
+                    &ops::unsqueeze(vec, 0)?,
                 )?
                 .into_grad();
         }
         if needs.get(1) {
             let self_ = &saved.self_.unpack_some(node)?;
-            gradients[1] = ops::mv(&ops::t(&formulas::conj(self_)?)?, grad)?.into_grad();
+            gradients[1] = ops::mv(&ops::t(self_)?, grad)?.into_grad();
         }
         Ok(gradients)
     }

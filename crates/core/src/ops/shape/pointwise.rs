@@ -183,7 +183,7 @@ pub(crate) fn binary(op: &'static str, a: &Tensor, b: &Tensor) -> Result<Spec> {
         && x.device == y.device
         && x.layout.is_contiguous()
         && y.layout.is_contiguous()
-        && x.layout.sizes() == y.layout.sizes()
+        && crate::layout::same_sizes(x.layout.sizes(), y.layout.sizes())
     {
         return Ok(Spec { layout: Layout::contiguous(x.layout.sizes()), dtype: x.dtype, device: x.device });
     }
