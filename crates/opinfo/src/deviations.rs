@@ -1,7 +1,8 @@
 //! Where the table is not followed, and why. Every entry is a decision; an entry that matches no row is stale.
 
 use crate::Check;
-use crate::row::{Argument, Row};
+use crate::row::{Argument, Numbers, Row};
+use firebrand_core::DType;
 
 /// A known difference.
 pub struct Deviation {
@@ -17,6 +18,16 @@ pub struct Deviation {
 
 fn channels_last(row: &Row) -> bool {
     row.arguments().any(|a| matches!(a, Argument::MemoryFormat(m) if m == "channels_last"))
+}
+
+fn minus_infinity(row: &Row) -> bool {
+    row.arguments().any(|a| {
+        matches!(a, Argument::Tensor(t) if matches!(&t.data, Some(Numbers::Floats(f)) if f.contains(&f64::NEG_INFINITY)))
+    })
+}
+
+fn double(row: &Row) -> bool {
+    matches!(row.args.first(), Some(Argument::Tensor(t)) if t.dtype == DType::F64)
 }
 
 fn every(_: &Row) -> bool {
@@ -36,6 +47,24 @@ pub const DEVIATIONS: &[Deviation] = &[
         checks: &[Check::Layouts],
         rows: every,
         reason: "means something else when the input's strides change",
+    },
+    Deviation {
+        ops: &["aten::silu.", "aten::mish.", "aten::gelu."],
+        checks: &[Check::Forward, Check::Inplace, Check::Layouts],
+        rows: minus_infinity,
+        reason: "PyTorch multiplies minus infinity by zero and gets NaN; here it is the limit, zero",
+    },
+    Deviation {
+        ops: &["aten::hardsigmoid"],
+        checks: &[Check::Forward, Check::Gradients, Check::Inplace, Check::Layouts],
+        rows: |row| double(row) && (row.grads.is_some() || row.op.contains("backward")),
+        reason: "PyTorch's gradient uses one sixth rounded to f32 even in f64; finite differences check this one",
+    },
+    Deviation {
+        ops: &["aten::digamma"],
+        checks: &[Check::Gradients, Check::Inplace, Check::Layouts],
+        rows: |row| row.grads.is_some(),
+        reason: "PyTorch's trigamma is good to nine digits only; finite differences check this one",
     },
 ];
 

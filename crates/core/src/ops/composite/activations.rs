@@ -1,8 +1,9 @@
 //! Activations that are others with fixed numbers, or a preparation before one kernel.
 
-use crate::ops;
+use crate::autograd::NoGrad;
 use crate::sym::SymInts;
 use crate::{Error, Result, Scalar, Tensor};
+use crate::{ops, random};
 
 /// `hardtanh` from 0 to 6.
 pub(crate) fn relu6(a: &Tensor) -> Result<Tensor> {
@@ -52,4 +53,89 @@ pub(crate) fn prelu(a: &Tensor, weight: &Tensor) -> Result<Tensor> {
     let sizes: SymInts =
         (0..a.ndim()).map(|d| if d == 1.min(a.ndim() - 1) { weight.numel().into() } else { 1usize.into() }).collect();
     ops::prelu_kernel(a, &ops::reshape(weight, &sizes)?)
+}
+
+// ---- a random slope below zero
+
+/// The slopes of one call: drawn for each element that is not positive, one for the others.
+fn draw_slopes(op: &'static str, a: &Tensor, noise: &Tensor, lower: Scalar, upper: Scalar) -> Result<()> {
+    if noise.shape() != a.shape() || noise.dtype() != a.dtype() {
+        let m = format!(
+            "the noise is {} {:?}, expected the input's {} {:?}",
+            noise.dtype(),
+            noise.shape(),
+            a.dtype(),
+            a.shape()
+        );
+        return Err(Error::argument(op, m));
+    }
+    if a.is_meta() {
+        return Ok(());
+    }
+    let _plain = NoGrad::new();
+    let (from, width) = (lower.to_f64(), upper.to_f64() - lower.to_f64());
+    let mut slopes = a.try_to_vec::<f64>()?;
+    random::draw(|g| {
+        for x in &mut slopes {
+            *x = if *x <= 0.0 { g.uniform_f64().mul_add(width, from) } else { 1.0 };
+        }
+    });
+    ops::copy_(noise, &Tensor::try_from_vec(slopes, a.shape())?, false)?;
+    Ok(())
+}
+
+fn check_slopes(op: &'static str, a: &Tensor, lower: Scalar, upper: Scalar) -> Result<()> {
+    ops::shape::need_float(op, a.dtype())?;
+    if lower.to_f64() > upper.to_f64() {
+        return Err(Error::argument(op, format!("lower ({lower}) must not exceed upper ({upper})")));
+    }
+    Ok(())
+}
+
+fn mean(lower: Scalar, upper: Scalar) -> Scalar {
+    Scalar::Float((lower.to_f64() + upper.to_f64()) / 2.0)
+}
+
+/// In training a random slope for each element, which `noise` keeps; otherwise the mean slope.
+pub(crate) fn rrelu_with_noise(
+    a: &Tensor,
+    noise: &Tensor,
+    lower: Scalar,
+    upper: Scalar,
+    training: bool,
+) -> Result<Tensor> {
+    const OP: &str = "rrelu_with_noise";
+    check_slopes(OP, a, lower, upper)?;
+    if !training {
+        return ops::leaky_relu(a, mean(lower, upper));
+    }
+    draw_slopes(OP, a, noise, lower, upper)?;
+    ops::mul(a, noise)
+}
+
+/// As above, in place.
+pub(crate) fn rrelu_with_noise_<'a>(
+    a: &'a Tensor,
+    noise: &Tensor,
+    lower: Scalar,
+    upper: Scalar,
+    training: bool,
+) -> Result<&'a Tensor> {
+    const OP: &str = "rrelu_with_noise_";
+    check_slopes(OP, a, lower, upper)?;
+    if !training {
+        return ops::leaky_relu_(a, mean(lower, upper));
+    }
+    draw_slopes(OP, a, noise, lower, upper)?;
+    ops::mul_(a, noise)
+}
+
+/// As [`rrelu_with_noise`], forgetting the noise.
+pub(crate) fn rrelu(a: &Tensor, lower: Scalar, upper: Scalar, training: bool) -> Result<Tensor> {
+    rrelu_with_noise(a, &ops::formulas::zeros_like_primal(a)?, lower, upper, training)
+}
+
+/// As above, in place.
+pub(crate) fn rrelu_(a: &Tensor, lower: Scalar, upper: Scalar, training: bool) -> Result<&Tensor> {
+    rrelu_with_noise_(a, &ops::formulas::zeros_like_primal(a)?, lower, upper, training)
 }

@@ -313,6 +313,9 @@ pub(crate) fn pow_scalar(a: &Tensor, exponent: Scalar, out: &Tensor) -> Result<(
     if e == 1.0 {
         return unary_op(Op::Copy, dtype, a, out);
     }
+    if dtype == DType::Bool {
+        return scalar_op(Op::LogicalOr, dtype, a, Scalar::Bool(true), out);
+    }
     if e == 2.0 {
         return unary_op(Op::Square, dtype, a, out);
     }

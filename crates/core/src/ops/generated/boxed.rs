@@ -3026,6 +3026,60 @@ pub(super) fn threshold_(a: &Args<'_>, below: bool) -> Result<Outputs> {
     Ok(smallvec![self_.into()])
 }
 
+pub(super) fn rrelu_with_noise(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let noise = a.tensor(1, "noise")?;
+    let lower = if a.is_none(2) { Scalar::Float(0.125) } else { a.scalar(2, "lower")? };
+    let upper = if a.is_none(3) {
+        Scalar::Float(0.3333333333333333)
+    } else {
+        a.scalar(3, "upper")?
+    };
+    let training = if a.is_none(4) { false } else { a.bool(4, "training")? };
+    let result = functions::rrelu_with_noise(self_, noise, lower, upper, training)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn rrelu_with_noise_(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let noise = a.tensor(1, "noise")?;
+    let lower = if a.is_none(2) { Scalar::Float(0.125) } else { a.scalar(2, "lower")? };
+    let upper = if a.is_none(3) {
+        Scalar::Float(0.3333333333333333)
+    } else {
+        a.scalar(3, "upper")?
+    };
+    let training = if a.is_none(4) { false } else { a.bool(4, "training")? };
+    functions::rrelu_with_noise_(self_, noise, lower, upper, training)?;
+    Ok(smallvec![self_.into()])
+}
+
+pub(super) fn rrelu(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let lower = if a.is_none(1) { Scalar::Float(0.125) } else { a.scalar(1, "lower")? };
+    let upper = if a.is_none(2) {
+        Scalar::Float(0.3333333333333333)
+    } else {
+        a.scalar(2, "upper")?
+    };
+    let training = if a.is_none(3) { false } else { a.bool(3, "training")? };
+    let result = functions::rrelu(self_, lower, upper, training)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn rrelu_(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let lower = if a.is_none(1) { Scalar::Float(0.125) } else { a.scalar(1, "lower")? };
+    let upper = if a.is_none(2) {
+        Scalar::Float(0.3333333333333333)
+    } else {
+        a.scalar(2, "upper")?
+    };
+    let training = if a.is_none(3) { false } else { a.bool(3, "training")? };
+    functions::rrelu_(self_, lower, upper, training)?;
+    Ok(smallvec![self_.into()])
+}
+
 pub(super) fn prelu(a: &Args<'_>, _below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let weight = a.tensor(1, "weight")?;

@@ -8395,6 +8395,98 @@ pub fn threshold_<'a>(
     Ok(self_)
 }
 
+/// `aten::rrelu_with_noise(Tensor self, Tensor(b!) noise, Scalar lower=0.125, Scalar upper=0.3333333333333333, bool training=False, Generator? generator=None) -> Tensor`
+pub fn rrelu_with_noise(
+    self_: &Tensor,
+    noise: &Tensor,
+    lower: Scalar,
+    upper: Scalar,
+    training: bool,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::RRELU_WITH_NOISE,
+                &[
+                    self_.into(),
+                    noise.into(),
+                    lower.into(),
+                    upper.into(),
+                    training.into(),
+                    Value::None,
+                ],
+            )?,
+        );
+    }
+    composite::rrelu_with_noise(self_, noise, lower, upper, training)
+}
+
+/// `aten::rrelu_with_noise_(Tensor(a!) self, Tensor(b!) noise, Scalar lower=0.125, Scalar upper=0.3333333333333333, bool training=False, Generator? generator=None) -> Tensor(a!)`
+pub fn rrelu_with_noise_<'a>(
+    self_: &'a Tensor,
+    noise: &Tensor,
+    lower: Scalar,
+    upper: Scalar,
+    training: bool,
+) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(
+            Op::RRELU_WITH_NOISE_,
+            &[
+                self_.into(),
+                noise.into(),
+                lower.into(),
+                upper.into(),
+                training.into(),
+                Value::None,
+            ],
+        )?;
+        return Ok(self_);
+    }
+    composite::rrelu_with_noise_(self_, noise, lower, upper, training)?;
+    Ok(self_)
+}
+
+/// `aten::rrelu(Tensor self, Scalar lower=0.125, Scalar upper=0.3333333333333333, bool training=False, Generator? generator=None) -> Tensor`
+pub fn rrelu(
+    self_: &Tensor,
+    lower: Scalar,
+    upper: Scalar,
+    training: bool,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::RRELU,
+                &[self_.into(), lower.into(), upper.into(), training.into(), Value::None],
+            )?,
+        );
+    }
+    composite::rrelu(self_, lower, upper, training)
+}
+
+/// `aten::rrelu_(Tensor(a!) self, Scalar lower=0.125, Scalar upper=0.3333333333333333, bool training=False, Generator? generator=None) -> Tensor(a!)`
+pub fn rrelu_<'a>(
+    self_: &'a Tensor,
+    lower: Scalar,
+    upper: Scalar,
+    training: bool,
+) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(
+            Op::RRELU_,
+            &[self_.into(), lower.into(), upper.into(), training.into(), Value::None],
+        )?;
+        return Ok(self_);
+    }
+    composite::rrelu_(self_, lower, upper, training)?;
+    Ok(self_)
+}
+
 /// `aten::prelu(Tensor self, Tensor weight) -> Tensor`
 pub fn prelu(self_: &Tensor, weight: &Tensor) -> Result<Tensor> {
     let word = state::word();

@@ -3524,6 +3524,98 @@ impl Tensor {
     ) -> Result<&Tensor> {
         ops::threshold_(self, threshold.into(), value.into())
     }
+    /// `aten::rrelu_with_noise(Tensor self, Tensor(b!) noise, Scalar lower=0.125, Scalar upper=0.3333333333333333, bool training=False, Generator? generator=None) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_rrelu_with_noise`].
+    #[track_caller]
+    pub fn rrelu_with_noise(
+        &self,
+        noise: &Tensor,
+        lower: impl Into<Scalar>,
+        upper: impl Into<Scalar>,
+        training: bool,
+    ) -> Tensor {
+        expect_ok(self.try_rrelu_with_noise(noise, lower, upper, training))
+    }
+    /// `aten::rrelu_with_noise(Tensor self, Tensor(b!) noise, Scalar lower=0.125, Scalar upper=0.3333333333333333, bool training=False, Generator? generator=None) -> Tensor`
+    pub fn try_rrelu_with_noise(
+        &self,
+        noise: &Tensor,
+        lower: impl Into<Scalar>,
+        upper: impl Into<Scalar>,
+        training: bool,
+    ) -> Result<Tensor> {
+        ops::rrelu_with_noise(self, noise, lower.into(), upper.into(), training)
+    }
+    /// `aten::rrelu_with_noise_(Tensor(a!) self, Tensor(b!) noise, Scalar lower=0.125, Scalar upper=0.3333333333333333, bool training=False, Generator? generator=None) -> Tensor(a!)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_rrelu_with_noise_`].
+    #[track_caller]
+    pub fn rrelu_with_noise_(
+        &self,
+        noise: &Tensor,
+        lower: impl Into<Scalar>,
+        upper: impl Into<Scalar>,
+        training: bool,
+    ) -> &Tensor {
+        expect_ok(self.try_rrelu_with_noise_(noise, lower, upper, training))
+    }
+    /// `aten::rrelu_with_noise_(Tensor(a!) self, Tensor(b!) noise, Scalar lower=0.125, Scalar upper=0.3333333333333333, bool training=False, Generator? generator=None) -> Tensor(a!)`
+    pub fn try_rrelu_with_noise_(
+        &self,
+        noise: &Tensor,
+        lower: impl Into<Scalar>,
+        upper: impl Into<Scalar>,
+        training: bool,
+    ) -> Result<&Tensor> {
+        ops::rrelu_with_noise_(self, noise, lower.into(), upper.into(), training)
+    }
+    /// `aten::rrelu(Tensor self, Scalar lower=0.125, Scalar upper=0.3333333333333333, bool training=False, Generator? generator=None) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_rrelu`].
+    #[track_caller]
+    pub fn rrelu(
+        &self,
+        lower: impl Into<Scalar>,
+        upper: impl Into<Scalar>,
+        training: bool,
+    ) -> Tensor {
+        expect_ok(self.try_rrelu(lower, upper, training))
+    }
+    /// `aten::rrelu(Tensor self, Scalar lower=0.125, Scalar upper=0.3333333333333333, bool training=False, Generator? generator=None) -> Tensor`
+    pub fn try_rrelu(
+        &self,
+        lower: impl Into<Scalar>,
+        upper: impl Into<Scalar>,
+        training: bool,
+    ) -> Result<Tensor> {
+        ops::rrelu(self, lower.into(), upper.into(), training)
+    }
+    /// `aten::rrelu_(Tensor(a!) self, Scalar lower=0.125, Scalar upper=0.3333333333333333, bool training=False, Generator? generator=None) -> Tensor(a!)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_rrelu_`].
+    #[track_caller]
+    pub fn rrelu_(
+        &self,
+        lower: impl Into<Scalar>,
+        upper: impl Into<Scalar>,
+        training: bool,
+    ) -> &Tensor {
+        expect_ok(self.try_rrelu_(lower, upper, training))
+    }
+    /// `aten::rrelu_(Tensor(a!) self, Scalar lower=0.125, Scalar upper=0.3333333333333333, bool training=False, Generator? generator=None) -> Tensor(a!)`
+    pub fn try_rrelu_(
+        &self,
+        lower: impl Into<Scalar>,
+        upper: impl Into<Scalar>,
+        training: bool,
+    ) -> Result<&Tensor> {
+        ops::rrelu_(self, lower.into(), upper.into(), training)
+    }
     /// `aten::prelu(Tensor self, Tensor weight) -> Tensor`
     ///
     /// # Panics

@@ -612,131 +612,139 @@ impl Op {
     pub const THRESHOLD: Op = Op(299);
     /// `aten::threshold_`
     pub const THRESHOLD_: Op = Op(300);
+    /// `aten::rrelu_with_noise`
+    pub const RRELU_WITH_NOISE: Op = Op(301);
+    /// `aten::rrelu_with_noise_`
+    pub const RRELU_WITH_NOISE_: Op = Op(302);
+    /// `aten::rrelu`
+    pub const RRELU: Op = Op(303);
+    /// `aten::rrelu_`
+    pub const RRELU_: Op = Op(304);
     /// `aten::prelu`
-    pub const PRELU: Op = Op(301);
+    pub const PRELU: Op = Op(305);
     /// `aten::_prelu_kernel`
-    pub const _PRELU_KERNEL: Op = Op(302);
+    pub const _PRELU_KERNEL: Op = Op(306);
     /// `aten::glu`
-    pub const GLU: Op = Op(303);
+    pub const GLU: Op = Op(307);
     /// `aten::threshold_backward`
-    pub const THRESHOLD_BACKWARD: Op = Op(304);
+    pub const THRESHOLD_BACKWARD: Op = Op(308);
     /// `aten::tanh_backward`
-    pub const TANH_BACKWARD: Op = Op(305);
+    pub const TANH_BACKWARD: Op = Op(309);
     /// `aten::sigmoid_backward`
-    pub const SIGMOID_BACKWARD: Op = Op(306);
+    pub const SIGMOID_BACKWARD: Op = Op(310);
     /// `aten::silu_backward`
-    pub const SILU_BACKWARD: Op = Op(307);
+    pub const SILU_BACKWARD: Op = Op(311);
     /// `aten::mish_backward`
-    pub const MISH_BACKWARD: Op = Op(308);
+    pub const MISH_BACKWARD: Op = Op(312);
     /// `aten::hardswish_backward`
-    pub const HARDSWISH_BACKWARD: Op = Op(309);
+    pub const HARDSWISH_BACKWARD: Op = Op(313);
     /// `aten::hardsigmoid_backward`
-    pub const HARDSIGMOID_BACKWARD: Op = Op(310);
+    pub const HARDSIGMOID_BACKWARD: Op = Op(314);
     /// `aten::gelu_backward`
-    pub const GELU_BACKWARD: Op = Op(311);
+    pub const GELU_BACKWARD: Op = Op(315);
     /// `aten::elu_backward`
-    pub const ELU_BACKWARD: Op = Op(312);
+    pub const ELU_BACKWARD: Op = Op(316);
     /// `aten::leaky_relu_backward`
-    pub const LEAKY_RELU_BACKWARD: Op = Op(313);
+    pub const LEAKY_RELU_BACKWARD: Op = Op(317);
     /// `aten::hardtanh_backward`
-    pub const HARDTANH_BACKWARD: Op = Op(314);
+    pub const HARDTANH_BACKWARD: Op = Op(318);
     /// `aten::softplus_backward`
-    pub const SOFTPLUS_BACKWARD: Op = Op(315);
+    pub const SOFTPLUS_BACKWARD: Op = Op(319);
     /// `aten::hardshrink_backward`
-    pub const HARDSHRINK_BACKWARD: Op = Op(316);
+    pub const HARDSHRINK_BACKWARD: Op = Op(320);
     /// `aten::softshrink_backward`
-    pub const SOFTSHRINK_BACKWARD: Op = Op(317);
+    pub const SOFTSHRINK_BACKWARD: Op = Op(321);
     /// `aten::log_sigmoid_backward`
-    pub const LOG_SIGMOID_BACKWARD: Op = Op(318);
+    pub const LOG_SIGMOID_BACKWARD: Op = Op(322);
     /// `aten::glu_backward`
-    pub const GLU_BACKWARD: Op = Op(319);
+    pub const GLU_BACKWARD: Op = Op(323);
     /// `aten::sum`
-    pub const SUM: Op = Op(320);
+    pub const SUM: Op = Op(324);
     /// `aten::sum.dim_IntList`
-    pub const SUM_DIM_INTLIST: Op = Op(321);
+    pub const SUM_DIM_INTLIST: Op = Op(325);
     /// `aten::sum.IntList_out`
-    pub const SUM_INTLIST_OUT: Op = Op(322);
+    pub const SUM_INTLIST_OUT: Op = Op(326);
     /// `aten::mean`
-    pub const MEAN: Op = Op(323);
+    pub const MEAN: Op = Op(327);
     /// `aten::mean.dim`
-    pub const MEAN_DIM: Op = Op(324);
+    pub const MEAN_DIM: Op = Op(328);
     /// `aten::mean.out`
-    pub const MEAN_OUT: Op = Op(325);
+    pub const MEAN_OUT: Op = Op(329);
     /// `aten::max`
-    pub const MAX: Op = Op(326);
+    pub const MAX: Op = Op(330);
     /// `aten::any`
-    pub const ANY: Op = Op(327);
+    pub const ANY: Op = Op(331);
     /// `aten::mm`
-    pub const MM: Op = Op(328);
+    pub const MM: Op = Op(332);
     /// `aten::mm.out`
-    pub const MM_OUT: Op = Op(329);
+    pub const MM_OUT: Op = Op(333);
     /// `aten::mv`
-    pub const MV: Op = Op(330);
+    pub const MV: Op = Op(334);
     /// `aten::mv.out`
-    pub const MV_OUT: Op = Op(331);
+    pub const MV_OUT: Op = Op(335);
     /// `aten::alias`
-    pub const ALIAS: Op = Op(332);
+    pub const ALIAS: Op = Op(336);
     /// `aten::view`
-    pub const VIEW: Op = Op(333);
+    pub const VIEW: Op = Op(337);
     /// `aten::reshape`
-    pub const RESHAPE: Op = Op(334);
+    pub const RESHAPE: Op = Op(338);
     /// `aten::t`
-    pub const T: Op = Op(335);
+    pub const T: Op = Op(339);
     /// `aten::transpose.int`
-    pub const TRANSPOSE_INT: Op = Op(336);
+    pub const TRANSPOSE_INT: Op = Op(340);
     /// `aten::permute`
-    pub const PERMUTE: Op = Op(337);
+    pub const PERMUTE: Op = Op(341);
     /// `aten::expand`
-    pub const EXPAND: Op = Op(338);
+    pub const EXPAND: Op = Op(342);
     /// `aten::unsqueeze`
-    pub const UNSQUEEZE: Op = Op(339);
+    pub const UNSQUEEZE: Op = Op(343);
     /// `aten::squeeze`
-    pub const SQUEEZE: Op = Op(340);
+    pub const SQUEEZE: Op = Op(344);
     /// `aten::squeeze.dim`
-    pub const SQUEEZE_DIM: Op = Op(341);
+    pub const SQUEEZE_DIM: Op = Op(345);
     /// `aten::select.int`
-    pub const SELECT_INT: Op = Op(342);
+    pub const SELECT_INT: Op = Op(346);
     /// `aten::slice.Tensor`
-    pub const SLICE_TENSOR: Op = Op(343);
+    pub const SLICE_TENSOR: Op = Op(347);
     /// `aten::unbind.int`
-    pub const UNBIND_INT: Op = Op(344);
+    pub const UNBIND_INT: Op = Op(348);
     /// `aten::split.Tensor`
-    pub const SPLIT_TENSOR: Op = Op(345);
+    pub const SPLIT_TENSOR: Op = Op(349);
     /// `aten::as_strided`
-    pub const AS_STRIDED: Op = Op(346);
+    pub const AS_STRIDED: Op = Op(350);
     /// `aten::detach`
-    pub const DETACH: Op = Op(347);
+    pub const DETACH: Op = Op(351);
     /// `aten::clone`
-    pub const CLONE: Op = Op(348);
+    pub const CLONE: Op = Op(352);
     /// `aten::_to_copy`
-    pub const _TO_COPY: Op = Op(349);
+    pub const _TO_COPY: Op = Op(353);
     /// `aten::copy_`
-    pub const COPY_: Op = Op(350);
+    pub const COPY_: Op = Op(354);
     /// `aten::fill.Scalar`
-    pub const FILL_SCALAR: Op = Op(351);
+    pub const FILL_SCALAR: Op = Op(355);
     /// `aten::fill_.Scalar`
-    pub const FILL__SCALAR: Op = Op(352);
+    pub const FILL__SCALAR: Op = Op(356);
     /// `aten::zero`
-    pub const ZERO: Op = Op(353);
+    pub const ZERO: Op = Op(357);
     /// `aten::zero_`
-    pub const ZERO_: Op = Op(354);
+    pub const ZERO_: Op = Op(358);
     /// `aten::zeros_like`
-    pub const ZEROS_LIKE: Op = Op(355);
+    pub const ZEROS_LIKE: Op = Op(359);
     /// `aten::cat`
-    pub const CAT: Op = Op(356);
+    pub const CAT: Op = Op(360);
     /// `aten::cat.out`
-    pub const CAT_OUT: Op = Op(357);
+    pub const CAT_OUT: Op = Op(361);
     /// `aten::stack`
-    pub const STACK: Op = Op(358);
+    pub const STACK: Op = Op(362);
     /// `aten::stack.out`
-    pub const STACK_OUT: Op = Op(359);
+    pub const STACK_OUT: Op = Op(363);
     /// `aten::index_select`
-    pub const INDEX_SELECT: Op = Op(360);
+    pub const INDEX_SELECT: Op = Op(364);
     /// `aten::index_add`
-    pub const INDEX_ADD: Op = Op(361);
+    pub const INDEX_ADD: Op = Op(365);
 }
 
-pub(crate) static TABLE: [OpInfo; 362] = [
+pub(crate) static TABLE: [OpInfo; 366] = [
     OpInfo {
         name: "aten::add.Tensor",
         schema: "aten::add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor",
@@ -3445,6 +3453,42 @@ pub(crate) static TABLE: [OpInfo; 362] = [
         forward: true,
         call: |a| boxed::threshold_(a, false),
         below: |a| boxed::threshold_(a, true),
+    },
+    OpInfo {
+        name: "aten::rrelu_with_noise",
+        schema: "aten::rrelu_with_noise(Tensor self, Tensor(b!) noise, Scalar lower=0.125, Scalar upper=0.3333333333333333, bool training=False, Generator? generator=None) -> Tensor",
+        tags: &["nondeterministic_seeded"],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::rrelu_with_noise(a, false),
+        below: |a| boxed::rrelu_with_noise(a, true),
+    },
+    OpInfo {
+        name: "aten::rrelu_with_noise_",
+        schema: "aten::rrelu_with_noise_(Tensor(a!) self, Tensor(b!) noise, Scalar lower=0.125, Scalar upper=0.3333333333333333, bool training=False, Generator? generator=None) -> Tensor(a!)",
+        tags: &["nondeterministic_seeded"],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::rrelu_with_noise_(a, false),
+        below: |a| boxed::rrelu_with_noise_(a, true),
+    },
+    OpInfo {
+        name: "aten::rrelu",
+        schema: "aten::rrelu(Tensor self, Scalar lower=0.125, Scalar upper=0.3333333333333333, bool training=False, Generator? generator=None) -> Tensor",
+        tags: &["nondeterministic_seeded"],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::rrelu(a, false),
+        below: |a| boxed::rrelu(a, true),
+    },
+    OpInfo {
+        name: "aten::rrelu_",
+        schema: "aten::rrelu_(Tensor(a!) self, Scalar lower=0.125, Scalar upper=0.3333333333333333, bool training=False, Generator? generator=None) -> Tensor(a!)",
+        tags: &["nondeterministic_seeded"],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::rrelu_(a, false),
+        below: |a| boxed::rrelu_(a, true),
     },
     OpInfo {
         name: "aten::prelu",

@@ -348,7 +348,12 @@ pub(crate) fn div_scalar_mode(op: &'static str, t: &Tensor, s: Scalar, mode: Opt
 
 /// `pow.Tensor_Scalar`: integers have no negative powers among integers.
 pub(crate) fn pow_scalar(op: &'static str, t: &Tensor, exponent: Scalar) -> Result<Spec> {
-    let spec = with_scalar_no_bool(op, t, exponent)?;
+    // Of bools only the power of a bool is one.
+    let spec = if matches!(exponent, Scalar::Bool(_)) {
+        with_scalar(op, t, exponent)
+    } else {
+        with_scalar_no_bool(op, t, exponent)
+    }?;
     if !spec.dtype.is_floating_point() && exponent.to_i64() < 0 {
         return Err(Error::argument(
             op,

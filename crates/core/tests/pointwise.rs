@@ -1,0 +1,82 @@
+//! Rules of pointwise ops that one row of the op table cannot state: promotion between three ranks, refusals with their
+//! reason, what a node keeps, memory order, errors that leave their target alone.
+
+use firebrand_core::autograd::SavedValue;
+use firebrand_core::{DType, Scalar, Tensor, ops};
+
+fn message<T>(r: firebrand_core::Result<T>) -> String {
+    r.err().expect("a refusal").to_string()
+}
+
+const ONE: Scalar = Scalar::Int(1);
+
+#[test]
+fn bools_add_and_multiply_but_do_not_subtract() {
+    let (a, b) = (Tensor::new(&[true, false, false]), Tensor::new(&[true, true, false]));
+    assert_eq!(a.add(&b).to_vec::<bool>(), [true, true, false]);
+    assert_eq!(a.mul(&b).to_vec::<bool>(), [true, false, false]);
+    assert_eq!(ops::add(&a, &b, Scalar::Bool(false)).unwrap().to_vec::<bool>(), [true, false, false]);
+    let refused = message(ops::sub(&a, &b, ONE));
+    assert!(refused.contains("logical_xor"), "{refused}");
+    assert!(ops::sub(&a, &Tensor::new(&[1i64; 3]), ONE).is_err());
+    assert!(ops::neg(&a).is_err() && ops::remainder(&a, &b).is_err() && ops::abs(&a).is_err());
+}
+
+#[test]
+fn alpha_is_of_the_kind_of_the_result() {
+    let i = Tensor::new(&[1i64, 2]);
+    assert!(message(ops::add(&i, &i, Scalar::Float(1.5))).contains("alpha"));
+    assert!(ops::add(&i, &i, Scalar::Bool(true)).is_err());
+    assert_eq!(ops::add(&i, &i, Scalar::Int(3)).unwrap().to_vec::<i64>(), [4, 8]);
+    let narrow = Tensor::new(&[100i8, -100]);
+    assert_eq!(ops::add(&narrow, &narrow, Scalar::Int(2)).unwrap().to_vec::<i8>(), [44, -44]);
+}
+
+#[test]
+fn integers_divide_to_floats_and_refuse_zero_when_they_round() {
+    let (a, zero) = (Tensor::new(&[7i64, -7]), Tensor::new(&[2i64, 0]));
+    assert_eq!(a.div(&zero).dtype(), DType::F32);
+    for mode in ["floor", "trunc"] {
+        let refused = message(ops::div_mode(&a, &zero, Some(mode)));
+        assert!(refused.contains("zero"), "{refused}");
+    }
+    let target = Tensor::new(&[7i64, -7]);
+    assert!(ops::remainder_(&target, &zero).is_err());
+    assert_eq!((target.to_vec::<i64>(), target.version()), (vec![7, -7], 0), "nothing was written");
+    assert!(ops::div_(&target, &a).is_err(), "a float does not fit into an integer in place");
+    let none = Tensor::from_slice::<i64>(&[], [0]);
+    assert_eq!(ops::remainder(&none, &Tensor::new(&[0i64])).unwrap().numel(), 0);
+}
+
+#[test]
+fn negative_powers_of_integers() {
+    let a = Tensor::new(&[2i64, 3]);
+    assert!(message(ops::pow_scalar(&a, Scalar::Int(-1))).contains("negative"));
+    assert_eq!(ops::pow_scalar(&a, Scalar::Float(-1.0)).unwrap().dtype(), DType::F32);
+    assert_eq!(ops::pow_scalar(&Tensor::new(&[true]), Scalar::Int(2)).unwrap().dtype(), DType::I64);
+}
+
+#[test]
+fn results_keep_the_memory_order_of_their_operands() {
+    let t = Tensor::zeros([2, 3, 4], DType::F32).permute(&[2, 0, 1]);
+    assert_eq!(t.neg().strides(), t.strides());
+    assert_eq!(t.add(&t).strides(), t.strides());
+    assert_eq!(t.add(&Tensor::zeros([3], DType::F32)).strides(), t.strides(), "a row has no opinion");
+    let wide = Tensor::zeros([4, 6], DType::F32);
+    let gaps = ops::slice(&wide, 1, None, Some(3.into()), 1.into()).unwrap().t();
+    assert_eq!(gaps.exp().strides(), [1, 3], "dense, columns first");
+}
+
+#[test]
+fn nodes_keep_what_their_formulas_use() {
+    let (x, c) = (Tensor::new(&[1f32, 2.0]).requires_grad_(), Tensor::new(&[3f32, 4.0]));
+    let names = |t: &Tensor| -> Vec<&str> {
+        let node = t.grad_fn().expect("a node");
+        let kept = |n: &&str| matches!(node.saved(n), Ok(Some(SavedValue::Tensor(_))));
+        node.saved_names().expect("not freed").into_iter().filter(kept).collect()
+    };
+    assert_eq!(names(&x.mul(&c)), ["other"], "x is not needed for its own gradient");
+    assert_eq!(names(&x.exp()), ["result"]);
+    assert_eq!(names(&x.relu()), ["result"]);
+    assert!(names(&x.neg()).is_empty());
+}
