@@ -108,6 +108,8 @@ pub fn parse(text: &str, stage: Stage) -> Result<Node> {
 
 /// Deeper files are refused rather than risking the stack.
 const MAX_DEPTH: usize = 64;
+/// Up to this size a mapping is searched key by key.
+const SMALL: usize = 32;
 /// How many nodes aliases may add in all.
 const MAX_COPIED: usize = 100_000;
 
@@ -191,7 +193,16 @@ impl<'a> Reader<'a> {
                 return Ok(Value::Map(pairs));
             }
             let key = self.node(event, &span, depth + 1)?;
-            if !seen.insert(key.value.clone()) {
+            // Nearly all mappings are small, and looking is then cheaper than hashing.
+            let repeated = if pairs.len() < SMALL {
+                pairs.iter().any(|(known, _)| *known == key)
+            } else {
+                if seen.is_empty() {
+                    seen.extend(pairs.iter().map(|(known, _)| known.value.clone()));
+                }
+                !seen.insert(key.value.clone())
+            };
+            if repeated {
                 let name = key.as_str().unwrap_or("?");
                 return Err(self.error(Kind::YamlDuplicateKey, &span, &format!("the key `{name}` is repeated")));
             }

@@ -1,8 +1,9 @@
-//! Checks of declarations against each other.
+//! Checks of finished declarations: each on its own, then against each other.
 
 use super::NativeFunction;
+use super::read::{Check, bad_value, refuse};
 use crate::error::{CodegenError, Kind, Result, Stage};
-use crate::schema::BaseOperatorName;
+use crate::schema::{BaseOperatorName, BaseTy, SchemaKind};
 use std::collections::{HashMap, HashSet};
 
 /// Words an argument may not be called, because Python callers could not name it.
@@ -43,6 +44,46 @@ pub(super) fn cross_check(functions: &[NativeFunction]) -> Result<()> {
                 return fail(Kind::InplaceViewBad, format!("in-place view `{name}` needs the operator `{twin}`"));
             }
         }
+    }
+    Ok(())
+}
+
+/// Checks on the finished declaration; generated variants go through them too.
+pub(super) fn check_whole(f: &NativeFunction, device_guard: bool, inherits: bool) -> Check {
+    let name = f.func.name.to_string();
+    if f.func.is_out_fn() && f.variant_method {
+        return refuse(Kind::OutVariantMethod, format!("out operator `{name}` can only be a function"));
+    }
+    if f.structured && f.kind() != SchemaKind::Out {
+        return refuse(Kind::StructuredNotOut, "`structured` belongs on the out operator");
+    }
+    if f.structured_delegate.is_some() && f.kind() == SchemaKind::Out {
+        return refuse(Kind::DelegateOnOut, "`structured_delegate` does not belong on the out operator");
+    }
+    if f.part_of_structured_group() && !device_guard {
+        return Err(bad_value("device_guard", "absent on structured operators"));
+    }
+    if f.structured && f.structured_delegate.is_some() {
+        return Err(bad_value("structured", "absent on delegating operators"));
+    }
+    let has_default = |name: &String| f.func.arguments.flat_all().any(|a| a.name == *name && a.default.is_some());
+    if let Some(name) = f.cpp_no_default_args.iter().find(|name| !has_default(name)) {
+        return Err(bad_value("cpp_no_default_args", &format!("a list of defaulted arguments (not `{name}`)")));
+    }
+    if inherits && !f.structured {
+        return Err(bad_value("structured_inherits", "absent unless structured"));
+    }
+    if name.starts_with("_foreach") && f.device_check {
+        return refuse(Kind::ForeachDeviceCheck, "foreach operators need `device_check: NoCheck`");
+    }
+    let mut arguments = f.func.arguments.flat_all();
+    let says_dropout = name.contains("dropout") || arguments.any(|a| a.name.contains("dropout"));
+    let exempt = name.contains("backward") || f.func.name.name.to_string() == "_cudnn_init_dropout_state";
+    let random = name.contains("rand") && !name.contains("_philox_")
+        || says_dropout && !exempt
+        || f.func.arguments.flat_non_out().any(|a| a.ty.innermost() == Some(BaseTy::Generator));
+    if random && !f.has_tag("nondeterministic_seeded") {
+        return refuse(Kind::TagSeededMissing, format!("`{name}` is random: it needs the tag nondeterministic_seeded"));
     }
     Ok(())
 }

@@ -5,6 +5,7 @@
 
 mod check;
 pub mod dispatch;
+mod kernels;
 mod read;
 mod variants;
 mod views;

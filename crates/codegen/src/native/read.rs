@@ -3,17 +3,16 @@
 //! Fields are read in a fixed order and the first problem is reported; what is left over is unknown.
 
 use super::NativeFunction;
-use super::dispatch::{
-    COMPOSITE_EXPLICIT, COMPOSITE_EXPLICIT_NON_FUNCTIONAL, COMPOSITE_IMPLICIT, COMPOSITE_IMPLICIT_NESTED, DispatchKey,
-    STRUCTURED, parse_key,
-};
-use crate::api::{cpp, ufunc};
+use super::check::check_whole;
+use super::dispatch::{COMPOSITE_IMPLICIT, COMPOSITE_IMPLICIT_NESTED, STRUCTURED};
+use super::kernels::{check_composites, implicit_kernel, kernels};
+use crate::api::ufunc;
 use crate::error::{CodegenError, Kind, Refusal, Result, Stage};
-use crate::schema::{Argument, BaseTy, FunctionSchema, OperatorName, SchemaKind};
+use crate::schema::{Argument, FunctionSchema, OperatorName};
 use crate::yaml::{self, Node, Value};
 use std::collections::{BTreeSet, HashSet};
 
-type Check<T = ()> = std::result::Result<T, Refusal>;
+pub(super) type Check<T = ()> = std::result::Result<T, Refusal>;
 
 /// Arguments that a structured kernel receives computed.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -77,11 +76,11 @@ impl<'a> Fields<'a> {
     }
 }
 
-fn bad_value(field: &str, wanted: &str) -> Refusal {
+pub(super) fn bad_value(field: &str, wanted: &str) -> Refusal {
     Refusal::new(Kind::FieldValue, format!("the field `{field}` must be {wanted}"))
 }
 
-fn refuse<T>(kind: Kind, message: impl Into<String>) -> Check<T> {
+pub(super) fn refuse<T>(kind: Kind, message: impl Into<String>) -> Check<T> {
     Err(Refusal::new(kind, message))
 }
 
@@ -242,66 +241,6 @@ fn tags(fields: &mut Fields<'_>, func: &FunctionSchema, namespace: &str, known: 
     Ok(tags)
 }
 
-/// The dispatch section.
-fn kernels(node: &Node, func: &FunctionSchema, delegates: bool) -> Check<Vec<(DispatchKey, String)>> {
-    let pairs = node.as_map().ok_or_else(|| bad_value("dispatch", "a mapping"))?;
-    let mut kernels: Vec<(DispatchKey, String)> = Vec::new();
-    let mut count = 0;
-    let mut redundant = false;
-    for (keys, kernel) in pairs {
-        let (Some(keys), Some(kernel)) = (keys.as_str(), kernel.as_str()) else {
-            return Err(bad_value("dispatch", "a mapping from keys to kernel names"));
-        };
-        for key in keys.split(',') {
-            let key = parse_key(key.trim())?;
-            count += 1;
-            redundant |= key == COMPOSITE_IMPLICIT && kernel == cpp::name(func);
-            let name = kernel.rsplit("::").next().unwrap_or(kernel).to_owned();
-            match kernels.iter_mut().find(|(k, _)| *k == key) {
-                Some(slot) => slot.1 = name,
-                None => kernels.push((key, name)),
-            }
-        }
-    }
-    if count == 1 && redundant {
-        return refuse(Kind::DispatchRedundant, "the dispatch section says what holds without it: delete it");
-    }
-    if let [(COMPOSITE_IMPLICIT, kernel)] = kernels.as_slice()
-        && count == 1
-        && !delegates
-        && !kernel.contains("_symint")
-    {
-        let expected = cpp::name(func);
-        return refuse(
-            Kind::DispatchSingletonName,
-            format!("the kernel is called `{kernel}`: call it `{expected}` and delete the dispatch section"),
-        );
-    }
-    Ok(kernels)
-}
-
-/// What an operator without a dispatch section has.
-fn implicit_kernel(func: &FunctionSchema) -> Check<Vec<(DispatchKey, String)>> {
-    let name = func.name.name.to_string();
-    let factory = func.arguments.tensor_options.is_some() && !func.arguments.has_tensor();
-    if name.starts_with("new_") || name.ends_with("_like") || factory {
-        return refuse(Kind::FactoryNeedsDispatch, format!("factory `{name}` needs a {COMPOSITE_EXPLICIT} kernel"));
-    }
-    Ok(vec![(COMPOSITE_IMPLICIT, cpp::name(func))])
-}
-
-fn check_composites(dispatch: &[(DispatchKey, String)]) -> Check {
-    let has = |key: DispatchKey| dispatch.iter().any(|(k, _)| *k == key);
-    let composites =
-        [COMPOSITE_EXPLICIT, COMPOSITE_EXPLICIT_NON_FUNCTIONAL, COMPOSITE_IMPLICIT, COMPOSITE_IMPLICIT_NESTED];
-    let count = composites.into_iter().filter(|key| has(key)).count();
-    let pair = count == 2 && has(COMPOSITE_IMPLICIT_NESTED) && !has(COMPOSITE_EXPLICIT_NON_FUNCTIONAL);
-    if count > 1 && !pair {
-        return refuse(Kind::DispatchTwoComposites, "more than one composite kernel: each covers the other");
-    }
-    Ok(())
-}
-
 fn inner_loops(node: Option<&Node>) -> Check<Vec<(String, String)>> {
     const KEYS: [&str; 7] =
         ["CUDAFunctor", "CUDAFunctorOnOther", "CUDAFunctorOnSelf", "CPUScalar", "CPUVector", "ScalarOnly", "Generic"];
@@ -330,44 +269,4 @@ fn precompute(node: &Node) -> Check<Precompute> {
         }
     }
     Ok(precompute)
-}
-
-/// Checks on the finished declaration; generated variants go through them too.
-pub(super) fn check_whole(f: &NativeFunction, device_guard: bool, inherits: bool) -> Check {
-    let name = f.func.name.to_string();
-    if f.func.is_out_fn() && f.variant_method {
-        return refuse(Kind::OutVariantMethod, format!("out operator `{name}` can only be a function"));
-    }
-    if f.structured && f.kind() != SchemaKind::Out {
-        return refuse(Kind::StructuredNotOut, "`structured` belongs on the out operator");
-    }
-    if f.structured_delegate.is_some() && f.kind() == SchemaKind::Out {
-        return refuse(Kind::DelegateOnOut, "`structured_delegate` does not belong on the out operator");
-    }
-    if f.part_of_structured_group() && !device_guard {
-        return Err(bad_value("device_guard", "absent on structured operators"));
-    }
-    if f.structured && f.structured_delegate.is_some() {
-        return Err(bad_value("structured", "absent on delegating operators"));
-    }
-    let has_default = |name: &String| f.func.arguments.flat_all().any(|a| a.name == *name && a.default.is_some());
-    if let Some(name) = f.cpp_no_default_args.iter().find(|name| !has_default(name)) {
-        return Err(bad_value("cpp_no_default_args", &format!("a list of defaulted arguments (not `{name}`)")));
-    }
-    if inherits && !f.structured {
-        return Err(bad_value("structured_inherits", "absent unless structured"));
-    }
-    if name.starts_with("_foreach") && f.device_check {
-        return refuse(Kind::ForeachDeviceCheck, "foreach operators need `device_check: NoCheck`");
-    }
-    let mut arguments = f.func.arguments.flat_all();
-    let says_dropout = name.contains("dropout") || arguments.any(|a| a.name.contains("dropout"));
-    let exempt = name.contains("backward") || f.func.name.name.to_string() == "_cudnn_init_dropout_state";
-    let random = name.contains("rand") && !name.contains("_philox_")
-        || says_dropout && !exempt
-        || f.func.arguments.flat_non_out().any(|a| a.ty.innermost() == Some(BaseTy::Generator));
-    if random && !f.has_tag("nondeterministic_seeded") {
-        return refuse(Kind::TagSeededMissing, format!("`{name}` is random: it needs the tag nondeterministic_seeded"));
-    }
-    Ok(())
 }

@@ -3,8 +3,8 @@
 //! Guarantees the order of the reference: groups in order of first declaration, out before functional.
 
 use super::NativeFunction;
+use super::check::check_whole;
 use super::dispatch::{COMPOSITE_EXPLICIT, COMPOSITE_IMPLICIT};
-use super::read::check_whole;
 use crate::error::{CodegenError, Kind, Refusal, Result, Stage};
 use crate::names;
 use crate::schema::{

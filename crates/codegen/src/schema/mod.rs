@@ -5,71 +5,18 @@
 //! check them. The operator's namespace, its kernels and tags are not known here.
 
 mod arguments;
+mod invariants;
+mod name;
 mod parse;
 mod signature;
 mod types;
 
 pub use arguments::{Annotation, Argument, Arguments, Return, TensorOptions};
+pub use name::{BaseOperatorName, OperatorName};
 pub use signature::SignatureOptions;
 pub use types::{BaseTy, Type};
 
 use std::fmt;
-
-/// The base of an operator name, with what its spelling says about the variant.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub struct BaseOperatorName {
-    /// The bare word: `add` for `add`, `add_` and `__iadd__`.
-    pub base: String,
-    /// A final underscore, or the `i` of an in-place dunder.
-    pub inplace: bool,
-    /// Written `__word__`.
-    pub dunder_method: bool,
-    /// Ended in `_functional`: the functional twin of a mutable operator.
-    pub functional_overload: bool,
-}
-
-impl fmt::Display for BaseOperatorName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let base = &self.base;
-        match (self.dunder_method, self.inplace, self.functional_overload) {
-            (true, true, _) => write!(f, "__i{base}__"),
-            (true, false, _) => write!(f, "__{base}__"),
-            (false, true, _) => write!(f, "{base}_"),
-            (false, false, true) => write!(f, "{base}_functional"),
-            (false, false, false) => f.write_str(base),
-        }
-    }
-}
-
-/// Base name and overload.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub struct OperatorName {
-    /// The part before the first dot.
-    pub name: BaseOperatorName,
-    /// The part after the first dot; empty without one.
-    pub overload_name: String,
-}
-
-impl OperatorName {
-    /// The name with an underscore instead of the dot, as used for identifiers.
-    pub fn unambiguous_name(&self) -> String {
-        if self.overload_name.is_empty() {
-            self.name.to_string()
-        } else {
-            format!("{}_{}", self.name, self.overload_name)
-        }
-    }
-}
-
-impl fmt::Display for OperatorName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.overload_name.is_empty() {
-            write!(f, "{}", self.name)
-        } else {
-            write!(f, "{}.{}", self.name, self.overload_name)
-        }
-    }
-}
 
 /// What an operator does with its arguments.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]

@@ -5,17 +5,14 @@
 //! language. The first problem in reading order is the one reported.
 
 use super::types::CUSTOM_PREFIX;
-use super::{
-    Annotation, Argument, Arguments, BaseOperatorName, BaseTy, FunctionSchema, OperatorName, Return, SchemaKind,
-    TensorOptions, Type, is_scratch,
-};
+use super::{Annotation, Argument, Arguments, BaseTy, FunctionSchema, Return, TensorOptions, Type};
 use crate::error::{Kind, Refusal};
 use std::fmt::{self, Write};
 use std::str::FromStr;
 
-type Result<T> = std::result::Result<T, Refusal>;
+pub(super) type Result<T> = std::result::Result<T, Refusal>;
 
-fn fail<T>(kind: Kind, message: impl Into<String>) -> Result<T> {
+pub(super) fn fail<T>(kind: Kind, message: impl Into<String>) -> Result<T> {
     Err(Refusal::new(kind, message))
 }
 
@@ -32,7 +29,7 @@ impl fmt::Write for Expect<'_> {
 }
 
 /// Refuses text that the parsed value would print differently.
-fn check_roundtrip<T: fmt::Display>(value: T, text: &str) -> Result<T> {
+pub(super) fn check_roundtrip<T: fmt::Display>(value: T, text: &str) -> Result<T> {
     let mut expect = Expect { rest: text };
     if write!(expect, "{value}").is_ok() && expect.rest.is_empty() {
         return Ok(value);
@@ -294,56 +291,6 @@ fn nesting(ty: &Type) -> usize {
     }
 }
 
-/// Operators that have an in-place dunder.
-const AUGMENTED_ASSIGNMENT_NAMES: [&str; 11] =
-    ["add", "sub", "mul", "div", "mod", "pow", "lshift", "rshift", "and", "xor", "or"];
-
-impl FromStr for BaseOperatorName {
-    type Err = Refusal;
-
-    fn from_str(text: &str) -> Result<Self> {
-        if text.is_empty() {
-            return fail(Kind::NameEmpty, "an operator name cannot be empty");
-        }
-        if text.ends_with("_out") {
-            return fail(Kind::NameOutSuffix, format!("`{text}`: the ending `_out` is reserved, use an overload"));
-        }
-        let dunder = text.strip_prefix("__").and_then(|t| t.strip_suffix("__")).filter(|t| !t.is_empty());
-        let dunder = dunder.filter(|t| !t.contains('_'));
-        let (mut base, inplace) = match dunder {
-            Some(word) => match word.strip_prefix('i') {
-                Some(name) if AUGMENTED_ASSIGNMENT_NAMES.contains(&name) => (name, true),
-                Some(_) => return fail(Kind::NameDunderI, format!("`{text}` is not a known in-place dunder")),
-                None => (word, false),
-            },
-            None => match text.strip_suffix('_') {
-                Some(base) => (base, true),
-                None => (text, false),
-            },
-        };
-        let mut functional_overload = false;
-        if let Some(shorter) = base.strip_suffix("_functional") {
-            if inplace || dunder.is_some() {
-                return fail(Kind::NameFunctionalSuffix, format!("`{text}` is both `_functional` and in-place"));
-            }
-            functional_overload = true;
-            base = shorter;
-        }
-        let name =
-            BaseOperatorName { base: base.to_owned(), inplace, dunder_method: dunder.is_some(), functional_overload };
-        check_roundtrip(name, text)
-    }
-}
-
-impl FromStr for OperatorName {
-    type Err = Refusal;
-
-    fn from_str(text: &str) -> Result<Self> {
-        let (name, overload) = text.split_once('.').unwrap_or((text, ""));
-        check_roundtrip(OperatorName { name: name.parse()?, overload_name: overload.to_owned() }, text)
-    }
-}
-
 impl FromStr for FunctionSchema {
     type Err = Refusal;
 
@@ -363,61 +310,4 @@ fn split_schema(text: &str) -> Option<(&str, &str, &str)> {
     let (name, rest) = text.trim_start_matches('(').split_once('(')?;
     let (arguments, returns) = rest.rsplit_once(") -> ")?;
     (!text.contains('\n')).then_some((name, arguments, returns))
-}
-
-impl FunctionSchema {
-    /// The invariants every schema obeys.
-    pub(crate) fn check(&self) -> Result<()> {
-        let Arguments { out, self_arg, post_self_positional, .. } = &self.arguments;
-        if let Some((a, _)) = out.iter().zip(&self.returns).find(|(a, r)| a.annotation != r.annotation) {
-            return fail(Kind::OutAliasMismatch, format!("out argument `{a}` and its return disagree in annotation"));
-        }
-        let mut mutable_positional = post_self_positional.iter().filter(|a| a.is_write());
-        if let Some(a) = mutable_positional.find(|a| self.returns.iter().any(|r| r.annotation == a.annotation)) {
-            return fail(Kind::MutableArgReturned, format!("mutable positional argument `{a}` is returned"));
-        }
-        let mutable_returns = self.returns.iter().filter(|r| r.is_write()).count();
-        if mutable_returns != 0 && mutable_returns != self.returns.len() {
-            return fail(
-                Kind::ReturnsMixedMutability,
-                format!("`{self}`: returns are neither all mutable nor all new"),
-            );
-        }
-        let named_self = self.arguments.flat_positional().filter(|a| a.name == "self");
-        let targets: Vec<_> = out.iter().chain(named_self).collect();
-        if mutable_returns > 0
-            && let Some(r) = self.returns.iter().find(|r| !targets.iter().any(|a| a.annotation == r.annotation))
-        {
-            return fail(Kind::ReturnAliasUnbound, format!("mutable return `{r}` is neither an out argument nor self"));
-        }
-        if out.iter().any(|a| a.ty != Type::TENSOR) {
-            if !self.returns.is_empty() {
-                return fail(Kind::OutListReturns, format!("`{self}`: out lists are not returned"));
-            }
-        } else if !out.is_empty() && out.iter().filter(|a| !is_scratch(a)).count() != self.returns.len() {
-            return fail(Kind::OutReturnCount, format!("`{self}`: every out argument is returned, and nothing else"));
-        }
-        if self.name.name.inplace {
-            let Some(self_arg) = self_arg.as_ref().filter(|a| a.is_write()) else {
-                return fail(Kind::InplaceSelfNotMutable, format!("in-place `{}` needs a mutable self", self.name));
-            };
-            let returns_self = matches!(self.returns.as_slice(), [r] if r.annotation == self_arg.annotation);
-            if self_arg.ty == Type::TENSOR && !returns_self {
-                return fail(Kind::InplaceMustReturnSelf, format!("in-place `{}` must return self", self.name));
-            }
-            if self_arg.ty != Type::TENSOR && !self.returns.is_empty() {
-                return fail(Kind::InplaceListReturns, format!("in-place `{}` on a list returns nothing", self.name));
-            }
-            if !out.is_empty() {
-                return fail(Kind::OutAndInplace, format!("`{}` is both in-place and out", self.name));
-            }
-        }
-        if self.arguments.tensor_options.is_some() && self.kind() != SchemaKind::Functional {
-            return fail(Kind::OptionsNotFunctional, format!("`{self}`: tensor options only on functional operators"));
-        }
-        if self.is_functional_fn() && self.kind() != SchemaKind::Functional {
-            return fail(Kind::OverloadSaysFunctional, format!("`{self}`: its overload says functional, it is not"));
-        }
-        Ok(())
-    }
 }

@@ -53,6 +53,15 @@ fn repeated_keys_are_errors_with_their_line() {
 }
 
 #[test]
+fn repeated_keys_are_found_in_large_mappings_too() {
+    let large: String = (0..100).map(|i| format!("k{i}: {i}\n")).collect();
+    assert!(read(&large).is_ok());
+    for repeated in ["k0", "k31", "k32", "k99"] {
+        assert_eq!(read(&format!("{large}{repeated}: x\n")), Err(("yaml_duplicate_key", Some(101))), "{repeated}");
+    }
+}
+
+#[test]
 fn lines_are_kept() {
     let node = read("# head\n- func: f\n  tags: [a,\n    b]\n- func: g\n").expect("valid");
     let items = node.as_list().expect("list");
