@@ -16,8 +16,8 @@ pub(crate) fn relu6_(a: &Tensor) -> Result<&Tensor> {
 }
 
 /// The numbers with which activations keep mean 0 and variance 1 from layer to layer.
-const SELU_ALPHA: Scalar = Scalar::Float(1.6732632423543772848170429916717);
-const SELU_SCALE: Scalar = Scalar::Float(1.0507009873554804934193349852946);
+const SELU_ALPHA: Scalar = Scalar::Float(1.673_263_242_354_377_2);
+const SELU_SCALE: Scalar = Scalar::Float(1.050_700_987_355_480_5);
 
 /// `elu` with the self-normalising numbers.
 pub(crate) fn selu(a: &Tensor) -> Result<Tensor> {

@@ -62,7 +62,7 @@ pub(crate) fn clip(a: &Tensor, min: Option<Scalar>, max: Option<Scalar>) -> Resu
 }
 
 /// `clamp_`.
-pub(crate) fn clip_<'a>(a: &'a Tensor, min: Option<Scalar>, max: Option<Scalar>) -> Result<&'a Tensor> {
+pub(crate) fn clip_(a: &Tensor, min: Option<Scalar>, max: Option<Scalar>) -> Result<&Tensor> {
     ops::clamp_(a, min, max)
 }
 

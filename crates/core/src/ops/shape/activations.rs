@@ -76,7 +76,7 @@ pub(crate) fn glu(op: &'static str, t: &Tensor, dim: i64) -> Result<Spec> {
     }
     let d = wrap_dim(op, dim, t.ndim())?;
     let n = t.shape()[d];
-    if n % 2 != 0 {
+    if !n.is_multiple_of(2) {
         return Err(Error::argument(op, format!("dimension {d} is halved, but its size {n} is odd")));
     }
     let mut sizes = t.dims();
