@@ -162,6 +162,11 @@ impl Access<'_> {
     pub(crate) fn view_as<'b>(&'b self, sizes: &'b [usize], strides: &'b [usize]) -> View<'b> {
         self.storage.view(self.spec.dtype, self.spec.layout.offset(), sizes, strides)
     }
+    /// As [`Access::view_as`], for writing.
+    #[inline]
+    pub(crate) fn view_mut_as<'b>(&'b self, sizes: &'b [usize], strides: &'b [usize]) -> ViewMut<'b> {
+        self.storage.view_mut(self.spec.dtype, self.spec.layout.offset(), sizes, strides)
+    }
 }
 
 impl Tensor {

@@ -11,6 +11,7 @@ pub(crate) mod join;
 pub(crate) mod matmul;
 pub(crate) mod pointwise;
 pub(crate) mod reduce;
+pub(crate) mod softmax;
 
 use crate::layout::Layout;
 use crate::{Tensor, ops::shape};

@@ -7,6 +7,8 @@ mod index;
 mod matmul;
 mod pointwise;
 mod reduce;
+mod softmax;
+mod vector_norm;
 mod view;
 
 pub(crate) use activations::*;
@@ -15,4 +17,6 @@ pub(crate) use index::*;
 pub(crate) use matmul::*;
 pub(crate) use pointwise::*;
 pub(crate) use reduce::*;
+pub(crate) use softmax::*;
+pub(crate) use vector_norm::*;
 pub(crate) use view::*;

@@ -445,6 +445,29 @@ pub fn try_glu_backward(
     ops::glu_backward(grad_output, self_, dim)
 }
 
+/// `aten::linalg_vector_norm(Tensor self, Scalar ord=2, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_linalg_vector_norm`].
+#[track_caller]
+pub fn linalg_vector_norm(
+    self_: &Tensor,
+    ord: impl Into<Scalar>,
+    dim: Option<&[i64]>,
+    keepdim: bool,
+) -> Tensor {
+    expect_ok(try_linalg_vector_norm(self_, ord, dim, keepdim))
+}
+/// `aten::linalg_vector_norm(Tensor self, Scalar ord=2, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor`
+pub fn try_linalg_vector_norm(
+    self_: &Tensor,
+    ord: impl Into<Scalar>,
+    dim: Option<&[i64]>,
+    keepdim: bool,
+) -> Result<Tensor> {
+    ops::linalg_vector_norm(self_, ord.into(), dim, keepdim, None)
+}
+
 /// `aten::_to_copy(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, bool non_blocking=False, MemoryFormat? memory_format=None) -> Tensor`
 ///
 /// # Panics

@@ -4711,6 +4711,30 @@ pub(crate) fn mean_dim_out(
     )
 }
 
+pub(crate) fn nansum(
+    word: u32,
+    self_: &Tensor,
+    dim: Option<&[i64]>,
+    keepdim: bool,
+    dtype: Option<DType>,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::NANSUM,
+                &[self_.into(), dim.into(), keepdim.into(), dtype.into()],
+            )?,
+        );
+    }
+    let result = Tensor::try_empty(
+        shape::reduce("nansum", self_, dim, keepdim, dtype)?,
+    )?;
+    if !result.is_meta() {
+        cpu::reduce::nansum(self_, dim, keepdim, dtype, &result)?;
+    }
+    Ok(result)
+}
+
 pub(crate) fn max(word: u32, self_: &Tensor) -> Result<Tensor> {
     if word & state::INNER != 0 {
         return dispatch::one_tensor(dispatch::call_inner(Op::MAX, &[self_.into()])?);
@@ -4722,6 +4746,167 @@ pub(crate) fn max(word: u32, self_: &Tensor) -> Result<Tensor> {
     Ok(result)
 }
 
+pub(crate) fn min(word: u32, self_: &Tensor) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(dispatch::call_inner(Op::MIN, &[self_.into()])?);
+    }
+    let result = Tensor::try_empty(shape::reduce_all_same("min", self_)?)?;
+    if !result.is_meta() {
+        cpu::reduce::min(self_, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn amax(
+    word: u32,
+    self_: &Tensor,
+    dim: &[i64],
+    keepdim: bool,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(Op::AMAX, &[self_.into(), dim.into(), keepdim.into()])?,
+        );
+    }
+    let result = Tensor::try_empty(shape::reduce_same("amax", self_, dim, keepdim)?)?;
+    if !result.is_meta() {
+        cpu::reduce::amax(self_, dim, keepdim, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn amax_out(
+    word: u32,
+    self_: &Tensor,
+    dim: &[i64],
+    keepdim: bool,
+    out: &Tensor,
+) -> Result<()> {
+    if word & state::INNER != 0 {
+        return dispatch::call_inner(
+                Op::AMAX_OUT,
+                &[self_.into(), dim.into(), keepdim.into(), out.into()],
+            )
+            .map(drop);
+    }
+    let spec = shape::reduce_same("amax", self_, dim, keepdim)?;
+    inplace::write_out_through_copy(
+        "amax",
+        out,
+        spec,
+        &[self_],
+        |out| cpu::reduce::amax(self_, dim, keepdim, out),
+    )
+}
+
+pub(crate) fn amin(
+    word: u32,
+    self_: &Tensor,
+    dim: &[i64],
+    keepdim: bool,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(Op::AMIN, &[self_.into(), dim.into(), keepdim.into()])?,
+        );
+    }
+    let result = Tensor::try_empty(shape::reduce_same("amin", self_, dim, keepdim)?)?;
+    if !result.is_meta() {
+        cpu::reduce::amin(self_, dim, keepdim, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn amin_out(
+    word: u32,
+    self_: &Tensor,
+    dim: &[i64],
+    keepdim: bool,
+    out: &Tensor,
+) -> Result<()> {
+    if word & state::INNER != 0 {
+        return dispatch::call_inner(
+                Op::AMIN_OUT,
+                &[self_.into(), dim.into(), keepdim.into(), out.into()],
+            )
+            .map(drop);
+    }
+    let spec = shape::reduce_same("amin", self_, dim, keepdim)?;
+    inplace::write_out_through_copy(
+        "amin",
+        out,
+        spec,
+        &[self_],
+        |out| cpu::reduce::amin(self_, dim, keepdim, out),
+    )
+}
+
+pub(crate) fn aminmax(
+    word: u32,
+    self_: &Tensor,
+    dim: Option<i64>,
+    keepdim: bool,
+) -> Result<(Tensor, Tensor)> {
+    if word & state::INNER != 0 {
+        return dispatch::tensors(
+                dispatch::call_inner(
+                    Op::AMINMAX,
+                    &[self_.into(), dim.into(), keepdim.into()],
+                )?,
+            )
+            .map(|[min, max]| (min, max));
+    }
+    let (spec0, spec1) = shape::aminmax("aminmax", self_, dim, keepdim)?;
+    let min = Tensor::try_empty(spec0)?;
+    let max = Tensor::try_empty(spec1)?;
+    if !min.is_meta() {
+        cpu::reduce::aminmax(self_, dim, keepdim, &min, &max)?;
+    }
+    Ok((min, max))
+}
+
+pub(crate) fn argmax(
+    word: u32,
+    self_: &Tensor,
+    dim: Option<i64>,
+    keepdim: bool,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::ARGMAX,
+                &[self_.into(), dim.into(), keepdim.into()],
+            )?,
+        );
+    }
+    let result = Tensor::try_empty(shape::arg_reduce("argmax", self_, dim, keepdim)?)?;
+    if !result.is_meta() {
+        cpu::reduce::argmax(self_, dim, keepdim, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn argmin(
+    word: u32,
+    self_: &Tensor,
+    dim: Option<i64>,
+    keepdim: bool,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::ARGMIN,
+                &[self_.into(), dim.into(), keepdim.into()],
+            )?,
+        );
+    }
+    let result = Tensor::try_empty(shape::arg_reduce("argmin", self_, dim, keepdim)?)?;
+    if !result.is_meta() {
+        cpu::reduce::argmin(self_, dim, keepdim, &result)?;
+    }
+    Ok(result)
+}
+
 pub(crate) fn any(word: u32, self_: &Tensor) -> Result<Tensor> {
     if word & state::INNER != 0 {
         return dispatch::one_tensor(dispatch::call_inner(Op::ANY, &[self_.into()])?);
@@ -4729,6 +4914,583 @@ pub(crate) fn any(word: u32, self_: &Tensor) -> Result<Tensor> {
     let result = Tensor::try_empty(shape::reduce_all_bool("any", self_)?)?;
     if !result.is_meta() {
         cpu::reduce::any(self_, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn any_dim(
+    word: u32,
+    self_: &Tensor,
+    dim: i64,
+    keepdim: bool,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::ANY_DIM,
+                &[self_.into(), dim.into(), keepdim.into()],
+            )?,
+        );
+    }
+    let result = Tensor::try_empty(shape::reduce_bool("any", self_, dim, keepdim)?)?;
+    if !result.is_meta() {
+        cpu::reduce::any_dim(self_, dim, keepdim, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn any_dims(
+    word: u32,
+    self_: &Tensor,
+    dim: Option<&[i64]>,
+    keepdim: bool,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::ANY_DIMS,
+                &[self_.into(), dim.into(), keepdim.into()],
+            )?,
+        );
+    }
+    let result = Tensor::try_empty(
+        shape::reduce_bool_dims("any", self_, dim, keepdim)?,
+    )?;
+    if !result.is_meta() {
+        cpu::reduce::any_dims(self_, dim, keepdim, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn all(word: u32, self_: &Tensor) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(dispatch::call_inner(Op::ALL, &[self_.into()])?);
+    }
+    let result = Tensor::try_empty(shape::reduce_all_bool("all", self_)?)?;
+    if !result.is_meta() {
+        cpu::reduce::all(self_, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn all_dim(
+    word: u32,
+    self_: &Tensor,
+    dim: i64,
+    keepdim: bool,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::ALL_DIM,
+                &[self_.into(), dim.into(), keepdim.into()],
+            )?,
+        );
+    }
+    let result = Tensor::try_empty(shape::reduce_bool("all", self_, dim, keepdim)?)?;
+    if !result.is_meta() {
+        cpu::reduce::all_dim(self_, dim, keepdim, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn all_dims(
+    word: u32,
+    self_: &Tensor,
+    dim: Option<&[i64]>,
+    keepdim: bool,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::ALL_DIMS,
+                &[self_.into(), dim.into(), keepdim.into()],
+            )?,
+        );
+    }
+    let result = Tensor::try_empty(
+        shape::reduce_bool_dims("all", self_, dim, keepdim)?,
+    )?;
+    if !result.is_meta() {
+        cpu::reduce::all_dims(self_, dim, keepdim, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn count_nonzero(
+    word: u32,
+    self_: &Tensor,
+    dim: Option<i64>,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(Op::COUNT_NONZERO, &[self_.into(), dim.into()])?,
+        );
+    }
+    let result = Tensor::try_empty(shape::count_nonzero("count_nonzero", self_, dim)?)?;
+    if !result.is_meta() {
+        cpu::reduce::count_nonzero(self_, dim, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn count_nonzero_dims(
+    word: u32,
+    self_: &Tensor,
+    dim: &[i64],
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::COUNT_NONZERO_DIM_INTLIST,
+                &[self_.into(), dim.into()],
+            )?,
+        );
+    }
+    let result = Tensor::try_empty(
+        shape::count_nonzero_dims("count_nonzero", self_, dim)?,
+    )?;
+    if !result.is_meta() {
+        cpu::reduce::count_nonzero_dims(self_, dim, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn var_correction(
+    word: u32,
+    self_: &Tensor,
+    dim: Option<&[i64]>,
+    correction: Option<Scalar>,
+    keepdim: bool,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::VAR_CORRECTION,
+                &[self_.into(), dim.into(), correction.into(), keepdim.into()],
+            )?,
+        );
+    }
+    let result = Tensor::try_empty(
+        shape::variance("var", self_, dim, correction, keepdim)?,
+    )?;
+    if !result.is_meta() {
+        cpu::reduce::var(self_, dim, correction, keepdim, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn std_correction(
+    word: u32,
+    self_: &Tensor,
+    dim: Option<&[i64]>,
+    correction: Option<Scalar>,
+    keepdim: bool,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::STD_CORRECTION,
+                &[self_.into(), dim.into(), correction.into(), keepdim.into()],
+            )?,
+        );
+    }
+    let result = Tensor::try_empty(
+        shape::variance("std", self_, dim, correction, keepdim)?,
+    )?;
+    if !result.is_meta() {
+        cpu::reduce::std(self_, dim, correction, keepdim, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn var_mean_correction(
+    word: u32,
+    self_: &Tensor,
+    dim: Option<&[i64]>,
+    correction: Option<Scalar>,
+    keepdim: bool,
+) -> Result<(Tensor, Tensor)> {
+    if word & state::INNER != 0 {
+        return dispatch::tensors(
+                dispatch::call_inner(
+                    Op::VAR_MEAN_CORRECTION,
+                    &[self_.into(), dim.into(), correction.into(), keepdim.into()],
+                )?,
+            )
+            .map(|[result0, result1]| (result0, result1));
+    }
+    let (spec0, spec1) = shape::variance_mean(
+        "var_mean",
+        self_,
+        dim,
+        correction,
+        keepdim,
+    )?;
+    let result0 = Tensor::try_empty(spec0)?;
+    let result1 = Tensor::try_empty(spec1)?;
+    if !result0.is_meta() {
+        cpu::reduce::var_mean(self_, dim, correction, keepdim, &result0, &result1)?;
+    }
+    Ok((result0, result1))
+}
+
+pub(crate) fn std_mean_correction(
+    word: u32,
+    self_: &Tensor,
+    dim: Option<&[i64]>,
+    correction: Option<Scalar>,
+    keepdim: bool,
+) -> Result<(Tensor, Tensor)> {
+    if word & state::INNER != 0 {
+        return dispatch::tensors(
+                dispatch::call_inner(
+                    Op::STD_MEAN_CORRECTION,
+                    &[self_.into(), dim.into(), correction.into(), keepdim.into()],
+                )?,
+            )
+            .map(|[result0, result1]| (result0, result1));
+    }
+    let (spec0, spec1) = shape::variance_mean(
+        "std_mean",
+        self_,
+        dim,
+        correction,
+        keepdim,
+    )?;
+    let result0 = Tensor::try_empty(spec0)?;
+    let result1 = Tensor::try_empty(spec1)?;
+    if !result0.is_meta() {
+        cpu::reduce::std_mean(self_, dim, correction, keepdim, &result0, &result1)?;
+    }
+    Ok((result0, result1))
+}
+
+pub(crate) fn norm(word: u32, self_: &Tensor, p: Scalar) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(Op::NORM_SCALAR, &[self_.into(), p.into()])?,
+        );
+    }
+    let result = Tensor::try_empty(shape::norm_all("norm", self_, p)?)?;
+    if !result.is_meta() {
+        cpu::reduce::norm_all(self_, p, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn norm_dim(
+    word: u32,
+    self_: &Tensor,
+    p: Option<Scalar>,
+    dim: &[i64],
+    keepdim: bool,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::NORM_SCALAROPT_DIM,
+                &[self_.into(), p.into(), dim.into(), keepdim.into()],
+            )?,
+        );
+    }
+    let result = Tensor::try_empty(shape::norm_dim("norm", self_, p, dim, keepdim)?)?;
+    if !result.is_meta() {
+        cpu::reduce::norm_dim(self_, p, dim, keepdim, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn linalg_vector_norm(
+    word: u32,
+    self_: &Tensor,
+    ord: Scalar,
+    dim: Option<&[i64]>,
+    keepdim: bool,
+    dtype: Option<DType>,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::LINALG_VECTOR_NORM,
+                &[self_.into(), ord.into(), dim.into(), keepdim.into(), dtype.into()],
+            )?,
+        );
+    }
+    let result = Tensor::try_empty(
+        shape::vector_norm("linalg_vector_norm", self_, ord, dim, keepdim, dtype)?,
+    )?;
+    if !result.is_meta() {
+        cpu::reduce::vector_norm(self_, ord, dim, keepdim, dtype, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn logsumexp(
+    word: u32,
+    self_: &Tensor,
+    dim: &[i64],
+    keepdim: bool,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::LOGSUMEXP,
+                &[self_.into(), dim.into(), keepdim.into()],
+            )?,
+        );
+    }
+    let result = Tensor::try_empty(shape::logsumexp("logsumexp", self_, dim, keepdim)?)?;
+    if !result.is_meta() {
+        cpu::reduce::logsumexp(self_, dim, keepdim, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn trace(word: u32, self_: &Tensor) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(dispatch::call_inner(Op::TRACE, &[self_.into()])?);
+    }
+    let result = Tensor::try_empty(shape::trace("trace", self_)?)?;
+    if !result.is_meta() {
+        cpu::reduce::trace(self_, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn histc(
+    word: u32,
+    self_: &Tensor,
+    bins: i64,
+    min: Scalar,
+    max: Scalar,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::HISTC,
+                &[self_.into(), bins.into(), min.into(), max.into()],
+            )?,
+        );
+    }
+    let result = Tensor::try_empty(shape::histc("histc", self_, bins, min, max)?)?;
+    if !result.is_meta() {
+        cpu::reduce::histc(self_, bins, min, max, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn bincount(
+    word: u32,
+    self_: &Tensor,
+    weights: Option<&Tensor>,
+    minlength: SymInt,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::BINCOUNT,
+                &[self_.into(), weights.into(), minlength.into()],
+            )?,
+        );
+    }
+    cpu::reduce::bincount(self_, weights, minlength)
+}
+
+pub(crate) fn equal(word: u32, self_: &Tensor, other: &Tensor) -> Result<bool> {
+    if word & state::INNER != 0 {
+        return dispatch::one_bool(
+            dispatch::call_inner(Op::EQUAL, &[self_.into(), other.into()])?,
+        );
+    }
+    cpu::reduce::equal(self_, other)
+}
+
+pub(crate) fn _softmax(
+    word: u32,
+    self_: &Tensor,
+    dim: i64,
+    half_to_float: bool,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::_SOFTMAX,
+                &[self_.into(), dim.into(), half_to_float.into()],
+            )?,
+        );
+    }
+    let result = Tensor::try_empty(
+        shape::softmax("_softmax", self_, dim, half_to_float)?,
+    )?;
+    if !result.is_meta() {
+        cpu::softmax::softmax(self_, dim, half_to_float, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn _softmax_out(
+    word: u32,
+    self_: &Tensor,
+    dim: i64,
+    half_to_float: bool,
+    out: &Tensor,
+) -> Result<()> {
+    if word & state::INNER != 0 {
+        return dispatch::call_inner(
+                Op::_SOFTMAX_OUT,
+                &[self_.into(), dim.into(), half_to_float.into(), out.into()],
+            )
+            .map(drop);
+    }
+    let spec = shape::softmax("_softmax", self_, dim, half_to_float)?;
+    inplace::write_out_through_copy(
+        "_softmax",
+        out,
+        spec,
+        &[self_],
+        |out| cpu::softmax::softmax(self_, dim, half_to_float, out),
+    )
+}
+
+pub(crate) fn _log_softmax(
+    word: u32,
+    self_: &Tensor,
+    dim: i64,
+    half_to_float: bool,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::_LOG_SOFTMAX,
+                &[self_.into(), dim.into(), half_to_float.into()],
+            )?,
+        );
+    }
+    let result = Tensor::try_empty(
+        shape::softmax("_log_softmax", self_, dim, half_to_float)?,
+    )?;
+    if !result.is_meta() {
+        cpu::softmax::log_softmax(self_, dim, half_to_float, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn _log_softmax_out(
+    word: u32,
+    self_: &Tensor,
+    dim: i64,
+    half_to_float: bool,
+    out: &Tensor,
+) -> Result<()> {
+    if word & state::INNER != 0 {
+        return dispatch::call_inner(
+                Op::_LOG_SOFTMAX_OUT,
+                &[self_.into(), dim.into(), half_to_float.into(), out.into()],
+            )
+            .map(drop);
+    }
+    let spec = shape::softmax("_log_softmax", self_, dim, half_to_float)?;
+    inplace::write_out_through_copy(
+        "_log_softmax",
+        out,
+        spec,
+        &[self_],
+        |out| cpu::softmax::log_softmax(self_, dim, half_to_float, out),
+    )
+}
+
+pub(crate) fn _softmax_backward_data(
+    word: u32,
+    grad_output: &Tensor,
+    output: &Tensor,
+    dim: i64,
+    input_dtype: DType,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::_SOFTMAX_BACKWARD_DATA,
+                &[grad_output.into(), output.into(), dim.into(), input_dtype.into()],
+            )?,
+        );
+    }
+    let result = Tensor::try_empty(
+        shape::softmax_backward_data(
+            "_softmax_backward_data",
+            grad_output,
+            output,
+            dim,
+            input_dtype,
+        )?,
+    )?;
+    if !result.is_meta() {
+        cpu::softmax::softmax_backward_data(
+            grad_output,
+            output,
+            dim,
+            input_dtype,
+            &result,
+        )?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn _log_softmax_backward_data(
+    word: u32,
+    grad_output: &Tensor,
+    output: &Tensor,
+    dim: i64,
+    input_dtype: DType,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::_LOG_SOFTMAX_BACKWARD_DATA,
+                &[grad_output.into(), output.into(), dim.into(), input_dtype.into()],
+            )?,
+        );
+    }
+    let result = Tensor::try_empty(
+        shape::softmax_backward_data(
+            "_log_softmax_backward_data",
+            grad_output,
+            output,
+            dim,
+            input_dtype,
+        )?,
+    )?;
+    if !result.is_meta() {
+        cpu::softmax::log_softmax_backward_data(
+            grad_output,
+            output,
+            dim,
+            input_dtype,
+            &result,
+        )?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn _safe_softmax(
+    word: u32,
+    self_: &Tensor,
+    dim: i64,
+    dtype: Option<DType>,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::_SAFE_SOFTMAX,
+                &[self_.into(), dim.into(), dtype.into()],
+            )?,
+        );
+    }
+    let result = Tensor::try_empty(
+        shape::safe_softmax("_safe_softmax", self_, dim, dtype)?,
+    )?;
+    if !result.is_meta() {
+        cpu::softmax::safe_softmax(self_, dim, dtype, &result)?;
     }
     Ok(result)
 }

@@ -3403,15 +3403,576 @@ pub(super) fn mean_dim_out(a: &Args<'_>, below: bool) -> Result<Outputs> {
     Ok(smallvec![out.into()])
 }
 
+pub(super) fn nansum(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let dim = a.opt_ints(1, "dim")?;
+    let keepdim = if a.is_none(2) { false } else { a.bool(2, "keepdim")? };
+    let dtype = a.opt_dtype(3, "dtype")?;
+    let result = if below {
+        inner::nansum(0, self_, dim.as_deref(), keepdim, dtype)?
+    } else {
+        functions::nansum(self_, dim.as_deref(), keepdim, dtype)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn nanmean(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let dim = a.opt_ints(1, "dim")?;
+    let keepdim = if a.is_none(2) { false } else { a.bool(2, "keepdim")? };
+    let dtype = a.opt_dtype(3, "dtype")?;
+    let result = functions::nanmean(self_, dim.as_deref(), keepdim, dtype)?;
+    Ok(smallvec![result.into()])
+}
+
 pub(super) fn max(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let result = if below { inner::max(0, self_)? } else { functions::max(self_)? };
     Ok(smallvec![result.into()])
 }
 
+pub(super) fn min(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let result = if below { inner::min(0, self_)? } else { functions::min(self_)? };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn amax(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let dim = if a.is_none(1) { vec![] } else { a.ints(1, "dim")? };
+    let keepdim = if a.is_none(2) { false } else { a.bool(2, "keepdim")? };
+    let result = if below {
+        inner::amax(0, self_, &dim, keepdim)?
+    } else {
+        functions::amax(self_, &dim, keepdim)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn amax_out(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let dim = if a.is_none(1) { vec![] } else { a.ints(1, "dim")? };
+    let keepdim = if a.is_none(2) { false } else { a.bool(2, "keepdim")? };
+    let out = a.tensor(3, "out")?;
+    if below {
+        inner::amax_out(0, self_, &dim, keepdim, out)?
+    } else {
+        functions::amax_out(self_, &dim, keepdim, out)?;
+    }
+    Ok(smallvec![out.into()])
+}
+
+pub(super) fn amin(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let dim = if a.is_none(1) { vec![] } else { a.ints(1, "dim")? };
+    let keepdim = if a.is_none(2) { false } else { a.bool(2, "keepdim")? };
+    let result = if below {
+        inner::amin(0, self_, &dim, keepdim)?
+    } else {
+        functions::amin(self_, &dim, keepdim)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn amin_out(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let dim = if a.is_none(1) { vec![] } else { a.ints(1, "dim")? };
+    let keepdim = if a.is_none(2) { false } else { a.bool(2, "keepdim")? };
+    let out = a.tensor(3, "out")?;
+    if below {
+        inner::amin_out(0, self_, &dim, keepdim, out)?
+    } else {
+        functions::amin_out(self_, &dim, keepdim, out)?;
+    }
+    Ok(smallvec![out.into()])
+}
+
+pub(super) fn aminmax(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let dim = a.opt_int(1, "dim")?;
+    let keepdim = if a.is_none(2) { false } else { a.bool(2, "keepdim")? };
+    let (min, max) = if below {
+        inner::aminmax(0, self_, dim, keepdim)?
+    } else {
+        functions::aminmax(self_, dim, keepdim)?
+    };
+    Ok(smallvec![min.into(), max.into()])
+}
+
+pub(super) fn argmax(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let dim = a.opt_int(1, "dim")?;
+    let keepdim = if a.is_none(2) { false } else { a.bool(2, "keepdim")? };
+    let result = if below {
+        inner::argmax(0, self_, dim, keepdim)?
+    } else {
+        functions::argmax(self_, dim, keepdim)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn argmin(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let dim = a.opt_int(1, "dim")?;
+    let keepdim = if a.is_none(2) { false } else { a.bool(2, "keepdim")? };
+    let result = if below {
+        inner::argmin(0, self_, dim, keepdim)?
+    } else {
+        functions::argmin(self_, dim, keepdim)?
+    };
+    Ok(smallvec![result.into()])
+}
+
 pub(super) fn any(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let result = if below { inner::any(0, self_)? } else { functions::any(self_)? };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn any_dim(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let dim = a.int(1, "dim")?;
+    let keepdim = if a.is_none(2) { false } else { a.bool(2, "keepdim")? };
+    let result = if below {
+        inner::any_dim(0, self_, dim, keepdim)?
+    } else {
+        functions::any_dim(self_, dim, keepdim)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn any_dims(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let dim = a.opt_ints(1, "dim")?;
+    let keepdim = if a.is_none(2) { false } else { a.bool(2, "keepdim")? };
+    let result = if below {
+        inner::any_dims(0, self_, dim.as_deref(), keepdim)?
+    } else {
+        functions::any_dims(self_, dim.as_deref(), keepdim)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn all(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let result = if below { inner::all(0, self_)? } else { functions::all(self_)? };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn all_dim(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let dim = a.int(1, "dim")?;
+    let keepdim = if a.is_none(2) { false } else { a.bool(2, "keepdim")? };
+    let result = if below {
+        inner::all_dim(0, self_, dim, keepdim)?
+    } else {
+        functions::all_dim(self_, dim, keepdim)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn all_dims(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let dim = a.opt_ints(1, "dim")?;
+    let keepdim = if a.is_none(2) { false } else { a.bool(2, "keepdim")? };
+    let result = if below {
+        inner::all_dims(0, self_, dim.as_deref(), keepdim)?
+    } else {
+        functions::all_dims(self_, dim.as_deref(), keepdim)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn count_nonzero(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let dim = a.opt_int(1, "dim")?;
+    let result = if below {
+        inner::count_nonzero(0, self_, dim)?
+    } else {
+        functions::count_nonzero(self_, dim)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn count_nonzero_dims(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let dim = a.ints(1, "dim")?;
+    let result = if below {
+        inner::count_nonzero_dims(0, self_, &dim)?
+    } else {
+        functions::count_nonzero_dims(self_, &dim)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn var(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let unbiased = if a.is_none(1) { true } else { a.bool(1, "unbiased")? };
+    let result = functions::var(self_, unbiased)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn var_dim(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let dim = a.opt_ints(1, "dim")?;
+    let unbiased = if a.is_none(2) { true } else { a.bool(2, "unbiased")? };
+    let keepdim = if a.is_none(3) { false } else { a.bool(3, "keepdim")? };
+    let result = functions::var_dim(self_, dim.as_deref(), unbiased, keepdim)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn var_correction(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let dim = a.opt_ints(1, "dim")?;
+    let correction = a.opt_scalar(2, "correction")?;
+    let keepdim = if a.is_none(3) { false } else { a.bool(3, "keepdim")? };
+    let result = if below {
+        inner::var_correction(0, self_, dim.as_deref(), correction, keepdim)?
+    } else {
+        functions::var_correction(self_, dim.as_deref(), correction, keepdim)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn std(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let unbiased = if a.is_none(1) { true } else { a.bool(1, "unbiased")? };
+    let result = functions::std(self_, unbiased)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn std_dim(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let dim = a.opt_ints(1, "dim")?;
+    let unbiased = if a.is_none(2) { true } else { a.bool(2, "unbiased")? };
+    let keepdim = if a.is_none(3) { false } else { a.bool(3, "keepdim")? };
+    let result = functions::std_dim(self_, dim.as_deref(), unbiased, keepdim)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn std_correction(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let dim = a.opt_ints(1, "dim")?;
+    let correction = a.opt_scalar(2, "correction")?;
+    let keepdim = if a.is_none(3) { false } else { a.bool(3, "keepdim")? };
+    let result = if below {
+        inner::std_correction(0, self_, dim.as_deref(), correction, keepdim)?
+    } else {
+        functions::std_correction(self_, dim.as_deref(), correction, keepdim)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn var_mean(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let unbiased = if a.is_none(1) { true } else { a.bool(1, "unbiased")? };
+    let (result0, result1) = functions::var_mean(self_, unbiased)?;
+    Ok(smallvec![result0.into(), result1.into()])
+}
+
+pub(super) fn var_mean_dim(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let dim = a.opt_ints(1, "dim")?;
+    let unbiased = if a.is_none(2) { true } else { a.bool(2, "unbiased")? };
+    let keepdim = if a.is_none(3) { false } else { a.bool(3, "keepdim")? };
+    let (result0, result1) = functions::var_mean_dim(
+        self_,
+        dim.as_deref(),
+        unbiased,
+        keepdim,
+    )?;
+    Ok(smallvec![result0.into(), result1.into()])
+}
+
+pub(super) fn var_mean_correction(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let dim = a.opt_ints(1, "dim")?;
+    let correction = a.opt_scalar(2, "correction")?;
+    let keepdim = if a.is_none(3) { false } else { a.bool(3, "keepdim")? };
+    let (result0, result1) = if below {
+        inner::var_mean_correction(0, self_, dim.as_deref(), correction, keepdim)?
+    } else {
+        functions::var_mean_correction(self_, dim.as_deref(), correction, keepdim)?
+    };
+    Ok(smallvec![result0.into(), result1.into()])
+}
+
+pub(super) fn std_mean(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let unbiased = if a.is_none(1) { true } else { a.bool(1, "unbiased")? };
+    let (result0, result1) = functions::std_mean(self_, unbiased)?;
+    Ok(smallvec![result0.into(), result1.into()])
+}
+
+pub(super) fn std_mean_dim(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let dim = a.opt_ints(1, "dim")?;
+    let unbiased = if a.is_none(2) { true } else { a.bool(2, "unbiased")? };
+    let keepdim = if a.is_none(3) { false } else { a.bool(3, "keepdim")? };
+    let (result0, result1) = functions::std_mean_dim(
+        self_,
+        dim.as_deref(),
+        unbiased,
+        keepdim,
+    )?;
+    Ok(smallvec![result0.into(), result1.into()])
+}
+
+pub(super) fn std_mean_correction(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let dim = a.opt_ints(1, "dim")?;
+    let correction = a.opt_scalar(2, "correction")?;
+    let keepdim = if a.is_none(3) { false } else { a.bool(3, "keepdim")? };
+    let (result0, result1) = if below {
+        inner::std_mean_correction(0, self_, dim.as_deref(), correction, keepdim)?
+    } else {
+        functions::std_mean_correction(self_, dim.as_deref(), correction, keepdim)?
+    };
+    Ok(smallvec![result0.into(), result1.into()])
+}
+
+pub(super) fn norm(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let p = if a.is_none(1) { Scalar::Int(2) } else { a.scalar(1, "p")? };
+    let result = if below {
+        inner::norm(0, self_, p)?
+    } else {
+        functions::norm(self_, p)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn norm_dim(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let p = a.opt_scalar(1, "p")?;
+    let dim = a.ints(2, "dim")?;
+    let keepdim = if a.is_none(3) { false } else { a.bool(3, "keepdim")? };
+    let result = if below {
+        inner::norm_dim(0, self_, p, &dim, keepdim)?
+    } else {
+        functions::norm_dim(self_, p, &dim, keepdim)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn linalg_vector_norm(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let ord = if a.is_none(1) { Scalar::Int(2) } else { a.scalar(1, "ord")? };
+    let dim = a.opt_ints(2, "dim")?;
+    let keepdim = if a.is_none(3) { false } else { a.bool(3, "keepdim")? };
+    let dtype = a.opt_dtype(4, "dtype")?;
+    let result = if below {
+        inner::linalg_vector_norm(0, self_, ord, dim.as_deref(), keepdim, dtype)?
+    } else {
+        functions::linalg_vector_norm(self_, ord, dim.as_deref(), keepdim, dtype)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn logsumexp(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let dim = a.ints(1, "dim")?;
+    let keepdim = if a.is_none(2) { false } else { a.bool(2, "keepdim")? };
+    let result = if below {
+        inner::logsumexp(0, self_, &dim, keepdim)?
+    } else {
+        functions::logsumexp(self_, &dim, keepdim)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn trace(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let result = if below { inner::trace(0, self_)? } else { functions::trace(self_)? };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn histc(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let bins = if a.is_none(1) { 100 } else { a.int(1, "bins")? };
+    let min = if a.is_none(2) { Scalar::Int(0) } else { a.scalar(2, "min")? };
+    let max = if a.is_none(3) { Scalar::Int(0) } else { a.scalar(3, "max")? };
+    let result = if below {
+        inner::histc(0, self_, bins, min, max)?
+    } else {
+        functions::histc(self_, bins, min, max)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn bincount(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let weights = a.opt_tensor(1, "weights")?;
+    let minlength = if a.is_none(2) {
+        SymInt::from(0i64)
+    } else {
+        a.sym_int(2, "minlength")?
+    };
+    let result = if below {
+        inner::bincount(0, self_, weights, minlength)?
+    } else {
+        functions::bincount(self_, weights, minlength)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn equal(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let other = a.tensor(1, "other")?;
+    let result = if below {
+        inner::equal(0, self_, other)?
+    } else {
+        functions::equal(self_, other)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn diff(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let n = if a.is_none(1) { 1 } else { a.int(1, "n")? };
+    let dim = if a.is_none(2) { -1 } else { a.int(2, "dim")? };
+    let prepend = a.opt_tensor(3, "prepend")?;
+    let append = a.opt_tensor(4, "append")?;
+    let result = functions::diff(self_, n, dim, prepend, append)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn renorm(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let p = a.scalar(1, "p")?;
+    let dim = a.int(2, "dim")?;
+    let maxnorm = a.scalar(3, "maxnorm")?;
+    let result = functions::renorm(self_, p, dim, maxnorm)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn dist(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let other = a.tensor(1, "other")?;
+    let p = if a.is_none(2) { Scalar::Int(2) } else { a.scalar(2, "p")? };
+    let result = functions::dist(self_, other, p)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn _cdist_forward(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let x1 = a.tensor(0, "x1")?;
+    let x2 = a.tensor(1, "x2")?;
+    let p = a.float(2, "p")?;
+    let compute_mode = a.opt_int(3, "compute_mode")?;
+    let result = functions::_cdist_forward(x1, x2, p, compute_mode)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn cov(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let correction = if a.is_none(1) { 1 } else { a.int(1, "correction")? };
+    let fweights = a.opt_tensor(2, "fweights")?;
+    let aweights = a.opt_tensor(3, "aweights")?;
+    let result = functions::cov(self_, correction, fweights, aweights)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn softmax(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let dim = a.int(1, "dim")?;
+    let dtype = a.opt_dtype(2, "dtype")?;
+    let result = functions::softmax(self_, dim, dtype)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn log_softmax(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let dim = a.int(1, "dim")?;
+    let dtype = a.opt_dtype(2, "dtype")?;
+    let result = functions::log_softmax(self_, dim, dtype)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn _softmax(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let dim = a.int(1, "dim")?;
+    let half_to_float = a.bool(2, "half_to_float")?;
+    let result = if below {
+        inner::_softmax(0, self_, dim, half_to_float)?
+    } else {
+        functions::_softmax(self_, dim, half_to_float)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn _softmax_out(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let dim = a.int(1, "dim")?;
+    let half_to_float = a.bool(2, "half_to_float")?;
+    let out = a.tensor(3, "out")?;
+    if below {
+        inner::_softmax_out(0, self_, dim, half_to_float, out)?
+    } else {
+        functions::_softmax_out(self_, dim, half_to_float, out)?;
+    }
+    Ok(smallvec![out.into()])
+}
+
+pub(super) fn _log_softmax(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let dim = a.int(1, "dim")?;
+    let half_to_float = a.bool(2, "half_to_float")?;
+    let result = if below {
+        inner::_log_softmax(0, self_, dim, half_to_float)?
+    } else {
+        functions::_log_softmax(self_, dim, half_to_float)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn _log_softmax_out(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let dim = a.int(1, "dim")?;
+    let half_to_float = a.bool(2, "half_to_float")?;
+    let out = a.tensor(3, "out")?;
+    if below {
+        inner::_log_softmax_out(0, self_, dim, half_to_float, out)?
+    } else {
+        functions::_log_softmax_out(self_, dim, half_to_float, out)?;
+    }
+    Ok(smallvec![out.into()])
+}
+
+pub(super) fn _softmax_backward_data(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let grad_output = a.tensor(0, "grad_output")?;
+    let output = a.tensor(1, "output")?;
+    let dim = a.int(2, "dim")?;
+    let input_dtype = a.dtype(3, "input_dtype")?;
+    let result = if below {
+        inner::_softmax_backward_data(0, grad_output, output, dim, input_dtype)?
+    } else {
+        functions::_softmax_backward_data(grad_output, output, dim, input_dtype)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn _log_softmax_backward_data(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let grad_output = a.tensor(0, "grad_output")?;
+    let output = a.tensor(1, "output")?;
+    let dim = a.int(2, "dim")?;
+    let input_dtype = a.dtype(3, "input_dtype")?;
+    let result = if below {
+        inner::_log_softmax_backward_data(0, grad_output, output, dim, input_dtype)?
+    } else {
+        functions::_log_softmax_backward_data(grad_output, output, dim, input_dtype)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn _safe_softmax(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let dim = a.int(1, "dim")?;
+    let dtype = a.opt_dtype(2, "dtype")?;
+    let result = if below {
+        inner::_safe_softmax(0, self_, dim, dtype)?
+    } else {
+        functions::_safe_softmax(self_, dim, dtype)?
+    };
     Ok(smallvec![result.into()])
 }
 

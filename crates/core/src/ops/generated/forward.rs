@@ -2483,6 +2483,22 @@ pub(crate) fn mean_dim(
     Ok(Some(ops::mean_dim(self_t, dim, keepdim, dtype)?))
 }
 
+pub(crate) fn nansum(
+    self_: &Tensor,
+    dim: Option<&[i64]>,
+    keepdim: bool,
+    dtype: Option<DType>,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    let self_p = self_;
+    Ok(Some(formulas::nansum_jvp(self_t, self_p, dim, keepdim, dtype)?))
+}
+
 pub(crate) fn max(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> {
     if !any_tangent(&[self_]) {
         return Ok(None);
@@ -2491,6 +2507,315 @@ pub(crate) fn max(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> {
     let self_t = &tangent_or_zeros(self_)?;
     let self_p = self_;
     Ok(Some(formulas::evenly_read_jvp(self_t, self_p, result)?))
+}
+
+pub(crate) fn min(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    let self_p = self_;
+    Ok(Some(formulas::evenly_read_jvp(self_t, self_p, result)?))
+}
+
+pub(crate) fn amax(
+    self_: &Tensor,
+    dim: &[i64],
+    keepdim: bool,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    let self_p = self_;
+    Ok(Some(formulas::extreme_jvp(self_t, self_p, result, Some(dim), keepdim)?))
+}
+
+pub(crate) fn amin(
+    self_: &Tensor,
+    dim: &[i64],
+    keepdim: bool,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    let self_p = self_;
+    Ok(Some(formulas::extreme_jvp(self_t, self_p, result, Some(dim), keepdim)?))
+}
+
+pub(crate) fn aminmax(
+    self_: &Tensor,
+    dim: Option<i64>,
+    keepdim: bool,
+    min: &Tensor,
+    max: &Tensor,
+) -> Result<Option<(Tensor, Tensor)>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    let self_p = self_;
+    Ok(
+        Some((
+            formulas::aminmax_jvp(self_t, self_p, min, dim, keepdim)?,
+            formulas::aminmax_jvp(self_t, self_p, max, dim, keepdim)?,
+        )),
+    )
+}
+
+pub(crate) fn var_correction(
+    self_: &Tensor,
+    dim: Option<&[i64]>,
+    correction: Option<Scalar>,
+    keepdim: bool,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    let self_p = self_;
+    Ok(Some(formulas::var_jvp(self_t, self_p, dim, correction, keepdim)?))
+}
+
+pub(crate) fn std_correction(
+    self_: &Tensor,
+    dim: Option<&[i64]>,
+    correction: Option<Scalar>,
+    keepdim: bool,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    let self_p = self_;
+    Ok(Some(formulas::std_jvp(self_t, self_p, result, dim, correction, keepdim)?))
+}
+
+pub(crate) fn var_mean_correction(
+    self_: &Tensor,
+    dim: Option<&[i64]>,
+    correction: Option<Scalar>,
+    keepdim: bool,
+    result0: &Tensor,
+    result1: &Tensor,
+) -> Result<Option<(Tensor, Tensor)>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    let self_p = self_;
+    Ok(
+        Some((
+            formulas::var_jvp(self_t, self_p, dim, correction, keepdim)?,
+            ops::mean_dim(self_t, dim, keepdim, None)?,
+        )),
+    )
+}
+
+pub(crate) fn std_mean_correction(
+    self_: &Tensor,
+    dim: Option<&[i64]>,
+    correction: Option<Scalar>,
+    keepdim: bool,
+    result0: &Tensor,
+    result1: &Tensor,
+) -> Result<Option<(Tensor, Tensor)>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    let self_p = self_;
+    Ok(
+        Some((
+            formulas::std_jvp(self_t, self_p, result0, dim, correction, keepdim)?,
+            ops::mean_dim(self_t, dim, keepdim, None)?,
+        )),
+    )
+}
+
+pub(crate) fn norm(
+    self_: &Tensor,
+    p: Scalar,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    let self_p = self_;
+    Ok(Some(formulas::norm_jvp(self_t, self_p, p, result, None, false)?))
+}
+
+pub(crate) fn norm_dim(
+    self_: &Tensor,
+    p: Option<Scalar>,
+    dim: &[i64],
+    keepdim: bool,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    let self_p = self_;
+    Ok(Some(formulas::opt_norm_jvp(self_t, self_p, p, result, dim, keepdim)?))
+}
+
+pub(crate) fn linalg_vector_norm(
+    self_: &Tensor,
+    ord: Scalar,
+    dim: Option<&[i64]>,
+    keepdim: bool,
+    dtype: Option<DType>,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    let self_p = self_;
+    Ok(Some(formulas::vector_norm_jvp(self_t, self_p, ord, result, dim, keepdim)?))
+}
+
+pub(crate) fn logsumexp(
+    self_: &Tensor,
+    dim: &[i64],
+    keepdim: bool,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    let self_p = self_;
+    Ok(Some(formulas::logsumexp_jvp(self_t, self_p, result, dim, keepdim)?))
+}
+
+pub(crate) fn trace(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    Ok(Some(ops::trace(self_t)?))
+}
+
+pub(crate) fn _softmax(
+    self_: &Tensor,
+    dim: i64,
+    half_to_float: bool,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    let self_p = self_;
+    Ok(Some(ops::_softmax_backward_data(self_t, result, dim, self_p.dtype())?))
+}
+
+pub(crate) fn _log_softmax(
+    self_: &Tensor,
+    dim: i64,
+    half_to_float: bool,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    Ok(Some(formulas::log_softmax_jvp(self_t, result, dim)?))
+}
+
+pub(crate) fn _softmax_backward_data(
+    grad_output: &Tensor,
+    output: &Tensor,
+    dim: i64,
+    input_dtype: DType,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[grad_output, output]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let grad_output_t = &tangent_or_zeros(grad_output)?;
+    let grad_output_p = grad_output;
+    let output_t = &tangent_or_zeros(output)?;
+    let output_p = output;
+    Ok(
+        Some(
+            formulas::softmax_backward_jvp(
+                grad_output_t,
+                grad_output_p,
+                output_t,
+                output_p,
+                dim,
+                input_dtype,
+            )?,
+        ),
+    )
+}
+
+pub(crate) fn _log_softmax_backward_data(
+    grad_output: &Tensor,
+    output: &Tensor,
+    dim: i64,
+    input_dtype: DType,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[grad_output, output]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let grad_output_t = &tangent_or_zeros(grad_output)?;
+    let grad_output_p = grad_output;
+    let output_t = &tangent_or_zeros(output)?;
+    let output_p = output;
+    Ok(
+        Some(
+            formulas::log_softmax_backward_jvp(
+                grad_output_t,
+                grad_output_p,
+                output_t,
+                output_p,
+                dim,
+            )?,
+        ),
+    )
+}
+
+pub(crate) fn _safe_softmax(
+    self_: &Tensor,
+    dim: i64,
+    dtype: Option<DType>,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    let self_p = self_;
+    Ok(Some(ops::_softmax_backward_data(self_t, result, dim, self_p.dtype())?))
 }
 
 pub(crate) fn mm(

@@ -9426,6 +9426,65 @@ pub fn mean_dim_out<'a>(
     Ok(out)
 }
 
+/// `aten::nansum(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor`
+pub fn nansum(
+    self_: &Tensor,
+    dim: Option<&[i64]>,
+    keepdim: bool,
+    dtype: Option<DType>,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::NANSUM,
+                &[self_.into(), dim.into(), keepdim.into(), dtype.into()],
+            )?,
+        );
+    }
+    let mut result = below::nansum(word, self_, dim, keepdim, dtype)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let saved = nodes::NansumBackward0Saved {
+            dim: dim.map(|x| x.to_vec()),
+            keepdim,
+            self_: SavedTensor::input(self_)?,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::NansumBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::nansum(self_, dim, keepdim, dtype, &result)?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::nanmean(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor`
+pub fn nanmean(
+    self_: &Tensor,
+    dim: Option<&[i64]>,
+    keepdim: bool,
+    dtype: Option<DType>,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::NANMEAN,
+                &[self_.into(), dim.into(), keepdim.into(), dtype.into()],
+            )?,
+        );
+    }
+    composite::nanmean(self_, dim, keepdim, dtype)
+}
+
 /// `aten::max(Tensor self) -> Tensor`
 pub fn max(self_: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -9437,20 +9496,220 @@ pub fn max(self_: &Tensor) -> Result<Tensor> {
         && result.dtype().is_differentiable()
     {
         let edges: Edges = smallvec![record::edge(self_)?];
-        let saved = nodes::MaxBackward1Saved {
+        let saved = nodes::MaxBackward0Saved {
             self_: SavedTensor::input(self_)?,
             result: SavedTensor::output(&result, 0)?,
         };
         record::finish(
             &mut result,
             edges,
-            Box::new(nodes::MaxBackward1(SavedSlot::new(saved))),
+            Box::new(nodes::MaxBackward0(SavedSlot::new(saved))),
         )?;
     }
     if word & state::DUAL != 0 && let Some(t) = forward::max(self_, &result)? {
         set_tangent(&result, t)?;
     }
     Ok(result)
+}
+
+/// `aten::min(Tensor self) -> Tensor`
+pub fn min(self_: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(dispatch::call_layers(Op::MIN, &[self_.into()])?);
+    }
+    let mut result = below::min(word, self_)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let saved = nodes::MinBackward0Saved {
+            self_: SavedTensor::input(self_)?,
+            result: SavedTensor::output(&result, 0)?,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::MinBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0 && let Some(t) = forward::min(self_, &result)? {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::amax(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor`
+pub fn amax(self_: &Tensor, dim: &[i64], keepdim: bool) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::AMAX, &[self_.into(), dim.into(), keepdim.into()])?,
+        );
+    }
+    let mut result = below::amax(word, self_, dim, keepdim)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let saved = nodes::AmaxBackward0Saved {
+            dim: dim.to_vec(),
+            keepdim,
+            self_: SavedTensor::input(self_)?,
+            result: SavedTensor::output(&result, 0)?,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::AmaxBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::amax(self_, dim, keepdim, &result)?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::amax.out(Tensor self, int[1] dim=[], bool keepdim=False, *, Tensor(a!) out) -> Tensor(a!)`
+pub fn amax_out<'a>(
+    self_: &Tensor,
+    dim: &[i64],
+    keepdim: bool,
+    out: &'a Tensor,
+) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(
+            Op::AMAX_OUT,
+            &[self_.into(), dim.into(), keepdim.into(), out.into()],
+        )?;
+        return Ok(out);
+    }
+    below::amax_out(word, self_, dim, keepdim, out)?;
+    Ok(out)
+}
+
+/// `aten::amin(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor`
+pub fn amin(self_: &Tensor, dim: &[i64], keepdim: bool) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::AMIN, &[self_.into(), dim.into(), keepdim.into()])?,
+        );
+    }
+    let mut result = below::amin(word, self_, dim, keepdim)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let saved = nodes::AminBackward0Saved {
+            dim: dim.to_vec(),
+            keepdim,
+            self_: SavedTensor::input(self_)?,
+            result: SavedTensor::output(&result, 0)?,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::AminBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::amin(self_, dim, keepdim, &result)?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::amin.out(Tensor self, int[1] dim=[], bool keepdim=False, *, Tensor(a!) out) -> Tensor(a!)`
+pub fn amin_out<'a>(
+    self_: &Tensor,
+    dim: &[i64],
+    keepdim: bool,
+    out: &'a Tensor,
+) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(
+            Op::AMIN_OUT,
+            &[self_.into(), dim.into(), keepdim.into(), out.into()],
+        )?;
+        return Ok(out);
+    }
+    below::amin_out(word, self_, dim, keepdim, out)?;
+    Ok(out)
+}
+
+/// `aten::aminmax(Tensor self, *, int? dim=None, bool keepdim=False) -> (Tensor min, Tensor max)`
+pub fn aminmax(
+    self_: &Tensor,
+    dim: Option<i64>,
+    keepdim: bool,
+) -> Result<(Tensor, Tensor)> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::tensors(
+                dispatch::call_layers(
+                    Op::AMINMAX,
+                    &[self_.into(), dim.into(), keepdim.into()],
+                )?,
+            )
+            .map(|[min, max]| (min, max));
+    }
+    let (mut min, mut max) = below::aminmax(word, self_, dim, keepdim)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_]) {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let saved = nodes::AminmaxBackward0Saved {
+            dim,
+            keepdim,
+            self_: SavedTensor::input(self_)?,
+            max: SavedTensor::output(&max, 1)?,
+            min: SavedTensor::output(&min, 0)?,
+        };
+        record::finish_many(
+            &mut [&mut min, &mut max],
+            edges,
+            Box::new(nodes::AminmaxBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::aminmax(self_, dim, keepdim, &min, &max)?
+    {
+        set_tangent(&min, t.0)?;
+        set_tangent(&max, t.1)?;
+    }
+    Ok((min, max))
+}
+
+/// `aten::argmax(Tensor self, int? dim=None, bool keepdim=False) -> Tensor`
+pub fn argmax(self_: &Tensor, dim: Option<i64>, keepdim: bool) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::ARGMAX,
+                &[self_.into(), dim.into(), keepdim.into()],
+            )?,
+        );
+    }
+    below::argmax(word, self_, dim, keepdim)
+}
+
+/// `aten::argmin(Tensor self, int? dim=None, bool keepdim=False) -> Tensor`
+pub fn argmin(self_: &Tensor, dim: Option<i64>, keepdim: bool) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::ARGMIN,
+                &[self_.into(), dim.into(), keepdim.into()],
+            )?,
+        );
+    }
+    below::argmin(word, self_, dim, keepdim)
 }
 
 /// `aten::any(Tensor self) -> Tensor`
@@ -9460,6 +9719,1014 @@ pub fn any(self_: &Tensor) -> Result<Tensor> {
         return dispatch::one_tensor(dispatch::call_layers(Op::ANY, &[self_.into()])?);
     }
     below::any(word, self_)
+}
+
+/// `aten::any.dim(Tensor self, int dim, bool keepdim=False) -> Tensor`
+pub fn any_dim(self_: &Tensor, dim: i64, keepdim: bool) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::ANY_DIM,
+                &[self_.into(), dim.into(), keepdim.into()],
+            )?,
+        );
+    }
+    below::any_dim(word, self_, dim, keepdim)
+}
+
+/// `aten::any.dims(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor`
+pub fn any_dims(self_: &Tensor, dim: Option<&[i64]>, keepdim: bool) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::ANY_DIMS,
+                &[self_.into(), dim.into(), keepdim.into()],
+            )?,
+        );
+    }
+    below::any_dims(word, self_, dim, keepdim)
+}
+
+/// `aten::all(Tensor self) -> Tensor`
+pub fn all(self_: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(dispatch::call_layers(Op::ALL, &[self_.into()])?);
+    }
+    below::all(word, self_)
+}
+
+/// `aten::all.dim(Tensor self, int dim, bool keepdim=False) -> Tensor`
+pub fn all_dim(self_: &Tensor, dim: i64, keepdim: bool) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::ALL_DIM,
+                &[self_.into(), dim.into(), keepdim.into()],
+            )?,
+        );
+    }
+    below::all_dim(word, self_, dim, keepdim)
+}
+
+/// `aten::all.dims(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor`
+pub fn all_dims(self_: &Tensor, dim: Option<&[i64]>, keepdim: bool) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::ALL_DIMS,
+                &[self_.into(), dim.into(), keepdim.into()],
+            )?,
+        );
+    }
+    below::all_dims(word, self_, dim, keepdim)
+}
+
+/// `aten::count_nonzero(Tensor self, int? dim=None) -> Tensor`
+pub fn count_nonzero(self_: &Tensor, dim: Option<i64>) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::COUNT_NONZERO, &[self_.into(), dim.into()])?,
+        );
+    }
+    below::count_nonzero(word, self_, dim)
+}
+
+/// `aten::count_nonzero.dim_IntList(Tensor self, int[] dim) -> Tensor`
+pub fn count_nonzero_dims(self_: &Tensor, dim: &[i64]) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::COUNT_NONZERO_DIM_INTLIST,
+                &[self_.into(), dim.into()],
+            )?,
+        );
+    }
+    below::count_nonzero_dims(word, self_, dim)
+}
+
+/// `aten::var(Tensor self, bool unbiased=True) -> Tensor`
+pub fn var(self_: &Tensor, unbiased: bool) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::VAR, &[self_.into(), unbiased.into()])?,
+        );
+    }
+    composite::var(self_, unbiased)
+}
+
+/// `aten::var.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> Tensor`
+pub fn var_dim(
+    self_: &Tensor,
+    dim: Option<&[i64]>,
+    unbiased: bool,
+    keepdim: bool,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::VAR_DIM,
+                &[self_.into(), dim.into(), unbiased.into(), keepdim.into()],
+            )?,
+        );
+    }
+    composite::var_dim(self_, dim, unbiased, keepdim)
+}
+
+/// `aten::var.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> Tensor`
+pub fn var_correction(
+    self_: &Tensor,
+    dim: Option<&[i64]>,
+    correction: Option<Scalar>,
+    keepdim: bool,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::VAR_CORRECTION,
+                &[self_.into(), dim.into(), correction.into(), keepdim.into()],
+            )?,
+        );
+    }
+    let mut result = below::var_correction(word, self_, dim, correction, keepdim)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let saved = nodes::VarBackward0Saved {
+            correction,
+            dim: dim.map(|x| x.to_vec()),
+            keepdim,
+            self_: SavedTensor::input(self_)?,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::VarBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::var_correction(
+            self_,
+            dim,
+            correction,
+            keepdim,
+            &result,
+        )?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::std(Tensor self, bool unbiased=True) -> Tensor`
+pub fn std(self_: &Tensor, unbiased: bool) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::STD, &[self_.into(), unbiased.into()])?,
+        );
+    }
+    composite::std(self_, unbiased)
+}
+
+/// `aten::std.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> Tensor`
+pub fn std_dim(
+    self_: &Tensor,
+    dim: Option<&[i64]>,
+    unbiased: bool,
+    keepdim: bool,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::STD_DIM,
+                &[self_.into(), dim.into(), unbiased.into(), keepdim.into()],
+            )?,
+        );
+    }
+    composite::std_dim(self_, dim, unbiased, keepdim)
+}
+
+/// `aten::std.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> Tensor`
+pub fn std_correction(
+    self_: &Tensor,
+    dim: Option<&[i64]>,
+    correction: Option<Scalar>,
+    keepdim: bool,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::STD_CORRECTION,
+                &[self_.into(), dim.into(), correction.into(), keepdim.into()],
+            )?,
+        );
+    }
+    let mut result = below::std_correction(word, self_, dim, correction, keepdim)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let saved = nodes::StdBackward0Saved {
+            correction,
+            dim: dim.map(|x| x.to_vec()),
+            keepdim,
+            self_: SavedTensor::input(self_)?,
+            result: SavedTensor::output(&result, 0)?,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::StdBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::std_correction(
+            self_,
+            dim,
+            correction,
+            keepdim,
+            &result,
+        )?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::var_mean(Tensor self, bool unbiased=True) -> (Tensor, Tensor)`
+pub fn var_mean(self_: &Tensor, unbiased: bool) -> Result<(Tensor, Tensor)> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::tensors(
+                dispatch::call_layers(Op::VAR_MEAN, &[self_.into(), unbiased.into()])?,
+            )
+            .map(|[result0, result1]| (result0, result1));
+    }
+    composite::var_mean(self_, unbiased)
+}
+
+/// `aten::var_mean.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> (Tensor, Tensor)`
+pub fn var_mean_dim(
+    self_: &Tensor,
+    dim: Option<&[i64]>,
+    unbiased: bool,
+    keepdim: bool,
+) -> Result<(Tensor, Tensor)> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::tensors(
+                dispatch::call_layers(
+                    Op::VAR_MEAN_DIM,
+                    &[self_.into(), dim.into(), unbiased.into(), keepdim.into()],
+                )?,
+            )
+            .map(|[result0, result1]| (result0, result1));
+    }
+    composite::var_mean_dim(self_, dim, unbiased, keepdim)
+}
+
+/// `aten::var_mean.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> (Tensor, Tensor)`
+pub fn var_mean_correction(
+    self_: &Tensor,
+    dim: Option<&[i64]>,
+    correction: Option<Scalar>,
+    keepdim: bool,
+) -> Result<(Tensor, Tensor)> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::tensors(
+                dispatch::call_layers(
+                    Op::VAR_MEAN_CORRECTION,
+                    &[self_.into(), dim.into(), correction.into(), keepdim.into()],
+                )?,
+            )
+            .map(|[result0, result1]| (result0, result1));
+    }
+    let (mut result0, mut result1) = below::var_mean_correction(
+        word,
+        self_,
+        dim,
+        correction,
+        keepdim,
+    )?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_]) {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let saved = nodes::VarMeanBackward0Saved {
+            correction,
+            dim: dim.map(|x| x.to_vec()),
+            keepdim,
+            self_: SavedTensor::input(self_)?,
+        };
+        record::finish_many(
+            &mut [&mut result0, &mut result1],
+            edges,
+            Box::new(nodes::VarMeanBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::var_mean_correction(
+            self_,
+            dim,
+            correction,
+            keepdim,
+            &result0,
+            &result1,
+        )?
+    {
+        set_tangent(&result0, t.0)?;
+        set_tangent(&result1, t.1)?;
+    }
+    Ok((result0, result1))
+}
+
+/// `aten::std_mean(Tensor self, bool unbiased=True) -> (Tensor, Tensor)`
+pub fn std_mean(self_: &Tensor, unbiased: bool) -> Result<(Tensor, Tensor)> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::tensors(
+                dispatch::call_layers(Op::STD_MEAN, &[self_.into(), unbiased.into()])?,
+            )
+            .map(|[result0, result1]| (result0, result1));
+    }
+    composite::std_mean(self_, unbiased)
+}
+
+/// `aten::std_mean.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> (Tensor, Tensor)`
+pub fn std_mean_dim(
+    self_: &Tensor,
+    dim: Option<&[i64]>,
+    unbiased: bool,
+    keepdim: bool,
+) -> Result<(Tensor, Tensor)> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::tensors(
+                dispatch::call_layers(
+                    Op::STD_MEAN_DIM,
+                    &[self_.into(), dim.into(), unbiased.into(), keepdim.into()],
+                )?,
+            )
+            .map(|[result0, result1]| (result0, result1));
+    }
+    composite::std_mean_dim(self_, dim, unbiased, keepdim)
+}
+
+/// `aten::std_mean.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> (Tensor, Tensor)`
+pub fn std_mean_correction(
+    self_: &Tensor,
+    dim: Option<&[i64]>,
+    correction: Option<Scalar>,
+    keepdim: bool,
+) -> Result<(Tensor, Tensor)> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::tensors(
+                dispatch::call_layers(
+                    Op::STD_MEAN_CORRECTION,
+                    &[self_.into(), dim.into(), correction.into(), keepdim.into()],
+                )?,
+            )
+            .map(|[result0, result1]| (result0, result1));
+    }
+    let (mut result0, mut result1) = below::std_mean_correction(
+        word,
+        self_,
+        dim,
+        correction,
+        keepdim,
+    )?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_]) {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let saved = nodes::StdMeanBackward0Saved {
+            correction,
+            dim: dim.map(|x| x.to_vec()),
+            keepdim,
+            self_: SavedTensor::input(self_)?,
+            result0: SavedTensor::output(&result0, 0)?,
+        };
+        record::finish_many(
+            &mut [&mut result0, &mut result1],
+            edges,
+            Box::new(nodes::StdMeanBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::std_mean_correction(
+            self_,
+            dim,
+            correction,
+            keepdim,
+            &result0,
+            &result1,
+        )?
+    {
+        set_tangent(&result0, t.0)?;
+        set_tangent(&result1, t.1)?;
+    }
+    Ok((result0, result1))
+}
+
+/// `aten::norm.Scalar(Tensor self, Scalar p=2) -> Tensor`
+pub fn norm(self_: &Tensor, p: Scalar) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::NORM_SCALAR, &[self_.into(), p.into()])?,
+        );
+    }
+    let mut result = below::norm(word, self_, p)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let saved = nodes::NormBackward0Saved {
+            p,
+            self_: SavedTensor::input(self_)?,
+            result: SavedTensor::output(&result, 0)?,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::NormBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0 && let Some(t) = forward::norm(self_, p, &result)? {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::norm.ScalarOpt_dim(Tensor self, Scalar? p, int[1] dim, bool keepdim=False) -> Tensor`
+pub fn norm_dim(
+    self_: &Tensor,
+    p: Option<Scalar>,
+    dim: &[i64],
+    keepdim: bool,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::NORM_SCALAROPT_DIM,
+                &[self_.into(), p.into(), dim.into(), keepdim.into()],
+            )?,
+        );
+    }
+    let mut result = below::norm_dim(word, self_, p, dim, keepdim)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let saved = nodes::NormBackward1Saved {
+            dim: dim.to_vec(),
+            keepdim,
+            p,
+            self_: SavedTensor::input(self_)?,
+            result: SavedTensor::output(&result, 0)?,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::NormBackward1(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::norm_dim(self_, p, dim, keepdim, &result)?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::linalg_vector_norm(Tensor self, Scalar ord=2, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor`
+pub fn linalg_vector_norm(
+    self_: &Tensor,
+    ord: Scalar,
+    dim: Option<&[i64]>,
+    keepdim: bool,
+    dtype: Option<DType>,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::LINALG_VECTOR_NORM,
+                &[self_.into(), ord.into(), dim.into(), keepdim.into(), dtype.into()],
+            )?,
+        );
+    }
+    let mut result = below::linalg_vector_norm(word, self_, ord, dim, keepdim, dtype)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let saved = nodes::LinalgVectorNormBackward0Saved {
+            dim: dim.map(|x| x.to_vec()),
+            keepdim,
+            ord,
+            self_: SavedTensor::input(self_)?,
+            result: SavedTensor::output(&result, 0)?,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::LinalgVectorNormBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::linalg_vector_norm(
+            self_,
+            ord,
+            dim,
+            keepdim,
+            dtype,
+            &result,
+        )?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::logsumexp(Tensor self, int[1] dim, bool keepdim=False) -> Tensor`
+pub fn logsumexp(self_: &Tensor, dim: &[i64], keepdim: bool) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::LOGSUMEXP,
+                &[self_.into(), dim.into(), keepdim.into()],
+            )?,
+        );
+    }
+    let mut result = below::logsumexp(word, self_, dim, keepdim)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let saved = nodes::LogsumexpBackward0Saved {
+            dim: dim.to_vec(),
+            keepdim,
+            self_: SavedTensor::input(self_)?,
+            result: SavedTensor::output(&result, 0)?,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::LogsumexpBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::logsumexp(self_, dim, keepdim, &result)?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::trace(Tensor self) -> Tensor`
+pub fn trace(self_: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(dispatch::call_layers(Op::TRACE, &[self_.into()])?);
+    }
+    let mut result = below::trace(word, self_)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let saved = nodes::TraceBackward0Saved {
+            self_sym_sizes: self_.sym_sizes(),
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::TraceBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0 && let Some(t) = forward::trace(self_, &result)? {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::histc(Tensor self, int bins=100, Scalar min=0, Scalar max=0) -> Tensor`
+pub fn histc(self_: &Tensor, bins: i64, min: Scalar, max: Scalar) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::HISTC,
+                &[self_.into(), bins.into(), min.into(), max.into()],
+            )?,
+        );
+    }
+    below::histc(word, self_, bins, min, max)
+}
+
+/// `aten::bincount(Tensor self, Tensor? weights=None, SymInt minlength=0) -> Tensor`
+pub fn bincount(
+    self_: &Tensor,
+    weights: Option<&Tensor>,
+    minlength: SymInt,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::BINCOUNT,
+                &[self_.into(), weights.into(), minlength.into()],
+            )?,
+        );
+    }
+    below::bincount(word, self_, weights, minlength)
+}
+
+/// `aten::equal(Tensor self, Tensor other) -> bool`
+pub fn equal(self_: &Tensor, other: &Tensor) -> Result<bool> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_bool(
+            dispatch::call_layers(Op::EQUAL, &[self_.into(), other.into()])?,
+        );
+    }
+    below::equal(word, self_, other)
+}
+
+/// `aten::diff(Tensor self, int n=1, int dim=-1, Tensor? prepend=None, Tensor? append=None) -> Tensor`
+pub fn diff(
+    self_: &Tensor,
+    n: i64,
+    dim: i64,
+    prepend: Option<&Tensor>,
+    append: Option<&Tensor>,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::DIFF,
+                &[self_.into(), n.into(), dim.into(), prepend.into(), append.into()],
+            )?,
+        );
+    }
+    composite::diff(self_, n, dim, prepend, append)
+}
+
+/// `aten::renorm(Tensor self, Scalar p, int dim, Scalar maxnorm) -> Tensor`
+pub fn renorm(self_: &Tensor, p: Scalar, dim: i64, maxnorm: Scalar) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::RENORM,
+                &[self_.into(), p.into(), dim.into(), maxnorm.into()],
+            )?,
+        );
+    }
+    composite::renorm(self_, p, dim, maxnorm)
+}
+
+/// `aten::dist(Tensor self, Tensor other, Scalar p=2) -> Tensor`
+pub fn dist(self_: &Tensor, other: &Tensor, p: Scalar) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::DIST, &[self_.into(), other.into(), p.into()])?,
+        );
+    }
+    composite::dist(self_, other, p)
+}
+
+/// `aten::_cdist_forward(Tensor x1, Tensor x2, float p, int? compute_mode) -> Tensor`
+pub fn _cdist_forward(
+    x1: &Tensor,
+    x2: &Tensor,
+    p: f64,
+    compute_mode: Option<i64>,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::_CDIST_FORWARD,
+                &[x1.into(), x2.into(), p.into(), compute_mode.into()],
+            )?,
+        );
+    }
+    composite::cdist_forward(x1, x2, p, compute_mode)
+}
+
+/// `aten::cov(Tensor self, *, int correction=1, Tensor? fweights=None, Tensor? aweights=None) -> Tensor`
+pub fn cov(
+    self_: &Tensor,
+    correction: i64,
+    fweights: Option<&Tensor>,
+    aweights: Option<&Tensor>,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::COV,
+                &[self_.into(), correction.into(), fweights.into(), aweights.into()],
+            )?,
+        );
+    }
+    composite::cov(self_, correction, fweights, aweights)
+}
+
+/// `aten::softmax.int(Tensor self, int dim, ScalarType? dtype=None) -> Tensor`
+pub fn softmax(self_: &Tensor, dim: i64, dtype: Option<DType>) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::SOFTMAX_INT,
+                &[self_.into(), dim.into(), dtype.into()],
+            )?,
+        );
+    }
+    composite::softmax(self_, dim, dtype)
+}
+
+/// `aten::log_softmax.int(Tensor self, int dim, ScalarType? dtype=None) -> Tensor`
+pub fn log_softmax(self_: &Tensor, dim: i64, dtype: Option<DType>) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::LOG_SOFTMAX_INT,
+                &[self_.into(), dim.into(), dtype.into()],
+            )?,
+        );
+    }
+    composite::log_softmax(self_, dim, dtype)
+}
+
+/// `aten::_softmax(Tensor self, int dim, bool half_to_float) -> Tensor`
+pub fn _softmax(self_: &Tensor, dim: i64, half_to_float: bool) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::_SOFTMAX,
+                &[self_.into(), dim.into(), half_to_float.into()],
+            )?,
+        );
+    }
+    let mut result = below::_softmax(word, self_, dim, half_to_float)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let saved = nodes::SoftmaxBackward0Saved {
+            dim,
+            self_scalar_type: self_.dtype(),
+            result: SavedTensor::output(&result, 0)?,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::SoftmaxBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::_softmax(self_, dim, half_to_float, &result)?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::_softmax.out(Tensor self, int dim, bool half_to_float, *, Tensor(a!) out) -> Tensor(a!)`
+pub fn _softmax_out<'a>(
+    self_: &Tensor,
+    dim: i64,
+    half_to_float: bool,
+    out: &'a Tensor,
+) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(
+            Op::_SOFTMAX_OUT,
+            &[self_.into(), dim.into(), half_to_float.into(), out.into()],
+        )?;
+        return Ok(out);
+    }
+    below::_softmax_out(word, self_, dim, half_to_float, out)?;
+    Ok(out)
+}
+
+/// `aten::_log_softmax(Tensor self, int dim, bool half_to_float) -> Tensor`
+pub fn _log_softmax(self_: &Tensor, dim: i64, half_to_float: bool) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::_LOG_SOFTMAX,
+                &[self_.into(), dim.into(), half_to_float.into()],
+            )?,
+        );
+    }
+    let mut result = below::_log_softmax(word, self_, dim, half_to_float)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let saved = nodes::LogSoftmaxBackward0Saved {
+            dim,
+            self_scalar_type: self_.dtype(),
+            result: SavedTensor::output(&result, 0)?,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::LogSoftmaxBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::_log_softmax(self_, dim, half_to_float, &result)?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::_log_softmax.out(Tensor self, int dim, bool half_to_float, *, Tensor(a!) out) -> Tensor(a!)`
+pub fn _log_softmax_out<'a>(
+    self_: &Tensor,
+    dim: i64,
+    half_to_float: bool,
+    out: &'a Tensor,
+) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(
+            Op::_LOG_SOFTMAX_OUT,
+            &[self_.into(), dim.into(), half_to_float.into(), out.into()],
+        )?;
+        return Ok(out);
+    }
+    below::_log_softmax_out(word, self_, dim, half_to_float, out)?;
+    Ok(out)
+}
+
+/// `aten::_softmax_backward_data(Tensor grad_output, Tensor output, int dim, ScalarType input_dtype) -> Tensor`
+pub fn _softmax_backward_data(
+    grad_output: &Tensor,
+    output: &Tensor,
+    dim: i64,
+    input_dtype: DType,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::_SOFTMAX_BACKWARD_DATA,
+                &[grad_output.into(), output.into(), dim.into(), input_dtype.into()],
+            )?,
+        );
+    }
+    let mut result = below::_softmax_backward_data(
+        word,
+        grad_output,
+        output,
+        dim,
+        input_dtype,
+    )?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[grad_output, output])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![
+            record::edge(grad_output)?, record::edge(output)?
+        ];
+        let saved = nodes::SoftmaxBackwardDataBackward0Saved {
+            dim,
+            grad_output: SavedTensor::input(grad_output)?,
+            input_dtype,
+            output: SavedTensor::input(output)?,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::SoftmaxBackwardDataBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::_softmax_backward_data(
+            grad_output,
+            output,
+            dim,
+            input_dtype,
+            &result,
+        )?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::_log_softmax_backward_data(Tensor grad_output, Tensor output, int dim, ScalarType input_dtype) -> Tensor`
+pub fn _log_softmax_backward_data(
+    grad_output: &Tensor,
+    output: &Tensor,
+    dim: i64,
+    input_dtype: DType,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::_LOG_SOFTMAX_BACKWARD_DATA,
+                &[grad_output.into(), output.into(), dim.into(), input_dtype.into()],
+            )?,
+        );
+    }
+    let mut result = below::_log_softmax_backward_data(
+        word,
+        grad_output,
+        output,
+        dim,
+        input_dtype,
+    )?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[grad_output, output])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![
+            record::edge(grad_output)?, record::edge(output)?
+        ];
+        let saved = nodes::LogSoftmaxBackwardDataBackward0Saved {
+            dim,
+            grad_output: SavedTensor::input(grad_output)?,
+            output: SavedTensor::input(output)?,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::LogSoftmaxBackwardDataBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::_log_softmax_backward_data(
+            grad_output,
+            output,
+            dim,
+            input_dtype,
+            &result,
+        )?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::_safe_softmax(Tensor self, int dim, ScalarType? dtype=None) -> Tensor`
+pub fn _safe_softmax(self_: &Tensor, dim: i64, dtype: Option<DType>) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::_SAFE_SOFTMAX,
+                &[self_.into(), dim.into(), dtype.into()],
+            )?,
+        );
+    }
+    let mut result = below::_safe_softmax(word, self_, dim, dtype)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let saved = nodes::SafeSoftmaxBackward0Saved {
+            dim,
+            self_scalar_type: self_.dtype(),
+            result: SavedTensor::output(&result, 0)?,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::SafeSoftmaxBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::_safe_softmax(self_, dim, dtype, &result)?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
 }
 
 /// `aten::mm(Tensor self, Tensor mat2) -> Tensor`

@@ -3700,6 +3700,30 @@ impl Tensor {
     pub fn try_mean_dim(&self, dim: Option<&[i64]>, keepdim: bool) -> Result<Tensor> {
         ops::mean_dim(self, dim, keepdim, None)
     }
+    /// `aten::nansum(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_nansum`].
+    #[track_caller]
+    pub fn nansum(&self, dim: Option<&[i64]>, keepdim: bool) -> Tensor {
+        expect_ok(self.try_nansum(dim, keepdim))
+    }
+    /// `aten::nansum(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor`
+    pub fn try_nansum(&self, dim: Option<&[i64]>, keepdim: bool) -> Result<Tensor> {
+        ops::nansum(self, dim, keepdim, None)
+    }
+    /// `aten::nanmean(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_nanmean`].
+    #[track_caller]
+    pub fn nanmean(&self, dim: Option<&[i64]>, keepdim: bool) -> Tensor {
+        expect_ok(self.try_nanmean(dim, keepdim))
+    }
+    /// `aten::nanmean(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor`
+    pub fn try_nanmean(&self, dim: Option<&[i64]>, keepdim: bool) -> Result<Tensor> {
+        ops::nanmean(self, dim, keepdim, None)
+    }
     /// `aten::max(Tensor self) -> Tensor`
     ///
     /// # Panics
@@ -3712,6 +3736,78 @@ impl Tensor {
     pub fn try_max(&self) -> Result<Tensor> {
         ops::max(self)
     }
+    /// `aten::min(Tensor self) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_min`].
+    #[track_caller]
+    pub fn min(&self) -> Tensor {
+        expect_ok(self.try_min())
+    }
+    /// `aten::min(Tensor self) -> Tensor`
+    pub fn try_min(&self) -> Result<Tensor> {
+        ops::min(self)
+    }
+    /// `aten::amax(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_amax`].
+    #[track_caller]
+    pub fn amax(&self, dim: &[i64], keepdim: bool) -> Tensor {
+        expect_ok(self.try_amax(dim, keepdim))
+    }
+    /// `aten::amax(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor`
+    pub fn try_amax(&self, dim: &[i64], keepdim: bool) -> Result<Tensor> {
+        ops::amax(self, dim, keepdim)
+    }
+    /// `aten::amin(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_amin`].
+    #[track_caller]
+    pub fn amin(&self, dim: &[i64], keepdim: bool) -> Tensor {
+        expect_ok(self.try_amin(dim, keepdim))
+    }
+    /// `aten::amin(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor`
+    pub fn try_amin(&self, dim: &[i64], keepdim: bool) -> Result<Tensor> {
+        ops::amin(self, dim, keepdim)
+    }
+    /// `aten::aminmax(Tensor self, *, int? dim=None, bool keepdim=False) -> (Tensor min, Tensor max)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_aminmax`].
+    #[track_caller]
+    pub fn aminmax(&self) -> (Tensor, Tensor) {
+        expect_ok(self.try_aminmax())
+    }
+    /// `aten::aminmax(Tensor self, *, int? dim=None, bool keepdim=False) -> (Tensor min, Tensor max)`
+    pub fn try_aminmax(&self) -> Result<(Tensor, Tensor)> {
+        ops::aminmax(self, None, false)
+    }
+    /// `aten::argmax(Tensor self, int? dim=None, bool keepdim=False) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_argmax`].
+    #[track_caller]
+    pub fn argmax(&self, dim: Option<i64>, keepdim: bool) -> Tensor {
+        expect_ok(self.try_argmax(dim, keepdim))
+    }
+    /// `aten::argmax(Tensor self, int? dim=None, bool keepdim=False) -> Tensor`
+    pub fn try_argmax(&self, dim: Option<i64>, keepdim: bool) -> Result<Tensor> {
+        ops::argmax(self, dim, keepdim)
+    }
+    /// `aten::argmin(Tensor self, int? dim=None, bool keepdim=False) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_argmin`].
+    #[track_caller]
+    pub fn argmin(&self, dim: Option<i64>, keepdim: bool) -> Tensor {
+        expect_ok(self.try_argmin(dim, keepdim))
+    }
+    /// `aten::argmin(Tensor self, int? dim=None, bool keepdim=False) -> Tensor`
+    pub fn try_argmin(&self, dim: Option<i64>, keepdim: bool) -> Result<Tensor> {
+        ops::argmin(self, dim, keepdim)
+    }
     /// `aten::any(Tensor self) -> Tensor`
     ///
     /// # Panics
@@ -3723,6 +3819,529 @@ impl Tensor {
     /// `aten::any(Tensor self) -> Tensor`
     pub fn try_any(&self) -> Result<Tensor> {
         ops::any(self)
+    }
+    /// `aten::any.dim(Tensor self, int dim, bool keepdim=False) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_any_dim`].
+    #[track_caller]
+    pub fn any_dim(&self, dim: i64, keepdim: bool) -> Tensor {
+        expect_ok(self.try_any_dim(dim, keepdim))
+    }
+    /// `aten::any.dim(Tensor self, int dim, bool keepdim=False) -> Tensor`
+    pub fn try_any_dim(&self, dim: i64, keepdim: bool) -> Result<Tensor> {
+        ops::any_dim(self, dim, keepdim)
+    }
+    /// `aten::any.dims(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_any_dims`].
+    #[track_caller]
+    pub fn any_dims(&self, dim: Option<&[i64]>, keepdim: bool) -> Tensor {
+        expect_ok(self.try_any_dims(dim, keepdim))
+    }
+    /// `aten::any.dims(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor`
+    pub fn try_any_dims(&self, dim: Option<&[i64]>, keepdim: bool) -> Result<Tensor> {
+        ops::any_dims(self, dim, keepdim)
+    }
+    /// `aten::all(Tensor self) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_all`].
+    #[track_caller]
+    pub fn all(&self) -> Tensor {
+        expect_ok(self.try_all())
+    }
+    /// `aten::all(Tensor self) -> Tensor`
+    pub fn try_all(&self) -> Result<Tensor> {
+        ops::all(self)
+    }
+    /// `aten::all.dim(Tensor self, int dim, bool keepdim=False) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_all_dim`].
+    #[track_caller]
+    pub fn all_dim(&self, dim: i64, keepdim: bool) -> Tensor {
+        expect_ok(self.try_all_dim(dim, keepdim))
+    }
+    /// `aten::all.dim(Tensor self, int dim, bool keepdim=False) -> Tensor`
+    pub fn try_all_dim(&self, dim: i64, keepdim: bool) -> Result<Tensor> {
+        ops::all_dim(self, dim, keepdim)
+    }
+    /// `aten::all.dims(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_all_dims`].
+    #[track_caller]
+    pub fn all_dims(&self, dim: Option<&[i64]>, keepdim: bool) -> Tensor {
+        expect_ok(self.try_all_dims(dim, keepdim))
+    }
+    /// `aten::all.dims(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor`
+    pub fn try_all_dims(&self, dim: Option<&[i64]>, keepdim: bool) -> Result<Tensor> {
+        ops::all_dims(self, dim, keepdim)
+    }
+    /// `aten::count_nonzero(Tensor self, int? dim=None) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_count_nonzero`].
+    #[track_caller]
+    pub fn count_nonzero(&self, dim: Option<i64>) -> Tensor {
+        expect_ok(self.try_count_nonzero(dim))
+    }
+    /// `aten::count_nonzero(Tensor self, int? dim=None) -> Tensor`
+    pub fn try_count_nonzero(&self, dim: Option<i64>) -> Result<Tensor> {
+        ops::count_nonzero(self, dim)
+    }
+    /// `aten::count_nonzero.dim_IntList(Tensor self, int[] dim) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_count_nonzero_dims`].
+    #[track_caller]
+    pub fn count_nonzero_dims(&self, dim: &[i64]) -> Tensor {
+        expect_ok(self.try_count_nonzero_dims(dim))
+    }
+    /// `aten::count_nonzero.dim_IntList(Tensor self, int[] dim) -> Tensor`
+    pub fn try_count_nonzero_dims(&self, dim: &[i64]) -> Result<Tensor> {
+        ops::count_nonzero_dims(self, dim)
+    }
+    /// `aten::var(Tensor self, bool unbiased=True) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_var`].
+    #[track_caller]
+    pub fn var(&self, unbiased: bool) -> Tensor {
+        expect_ok(self.try_var(unbiased))
+    }
+    /// `aten::var(Tensor self, bool unbiased=True) -> Tensor`
+    pub fn try_var(&self, unbiased: bool) -> Result<Tensor> {
+        ops::var(self, unbiased)
+    }
+    /// `aten::var.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_var_dim`].
+    #[track_caller]
+    pub fn var_dim(&self, dim: Option<&[i64]>, unbiased: bool, keepdim: bool) -> Tensor {
+        expect_ok(self.try_var_dim(dim, unbiased, keepdim))
+    }
+    /// `aten::var.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> Tensor`
+    pub fn try_var_dim(
+        &self,
+        dim: Option<&[i64]>,
+        unbiased: bool,
+        keepdim: bool,
+    ) -> Result<Tensor> {
+        ops::var_dim(self, dim, unbiased, keepdim)
+    }
+    /// `aten::var.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_var_correction`].
+    #[track_caller]
+    pub fn var_correction(&self, dim: Option<&[i64]>) -> Tensor {
+        expect_ok(self.try_var_correction(dim))
+    }
+    /// `aten::var.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> Tensor`
+    pub fn try_var_correction(&self, dim: Option<&[i64]>) -> Result<Tensor> {
+        ops::var_correction(self, dim, None, false)
+    }
+    /// `aten::std(Tensor self, bool unbiased=True) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_std`].
+    #[track_caller]
+    pub fn std(&self, unbiased: bool) -> Tensor {
+        expect_ok(self.try_std(unbiased))
+    }
+    /// `aten::std(Tensor self, bool unbiased=True) -> Tensor`
+    pub fn try_std(&self, unbiased: bool) -> Result<Tensor> {
+        ops::std(self, unbiased)
+    }
+    /// `aten::std.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_std_dim`].
+    #[track_caller]
+    pub fn std_dim(&self, dim: Option<&[i64]>, unbiased: bool, keepdim: bool) -> Tensor {
+        expect_ok(self.try_std_dim(dim, unbiased, keepdim))
+    }
+    /// `aten::std.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> Tensor`
+    pub fn try_std_dim(
+        &self,
+        dim: Option<&[i64]>,
+        unbiased: bool,
+        keepdim: bool,
+    ) -> Result<Tensor> {
+        ops::std_dim(self, dim, unbiased, keepdim)
+    }
+    /// `aten::std.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_std_correction`].
+    #[track_caller]
+    pub fn std_correction(&self, dim: Option<&[i64]>) -> Tensor {
+        expect_ok(self.try_std_correction(dim))
+    }
+    /// `aten::std.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> Tensor`
+    pub fn try_std_correction(&self, dim: Option<&[i64]>) -> Result<Tensor> {
+        ops::std_correction(self, dim, None, false)
+    }
+    /// `aten::var_mean(Tensor self, bool unbiased=True) -> (Tensor, Tensor)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_var_mean`].
+    #[track_caller]
+    pub fn var_mean(&self, unbiased: bool) -> (Tensor, Tensor) {
+        expect_ok(self.try_var_mean(unbiased))
+    }
+    /// `aten::var_mean(Tensor self, bool unbiased=True) -> (Tensor, Tensor)`
+    pub fn try_var_mean(&self, unbiased: bool) -> Result<(Tensor, Tensor)> {
+        ops::var_mean(self, unbiased)
+    }
+    /// `aten::var_mean.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> (Tensor, Tensor)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_var_mean_dim`].
+    #[track_caller]
+    pub fn var_mean_dim(
+        &self,
+        dim: Option<&[i64]>,
+        unbiased: bool,
+        keepdim: bool,
+    ) -> (Tensor, Tensor) {
+        expect_ok(self.try_var_mean_dim(dim, unbiased, keepdim))
+    }
+    /// `aten::var_mean.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> (Tensor, Tensor)`
+    pub fn try_var_mean_dim(
+        &self,
+        dim: Option<&[i64]>,
+        unbiased: bool,
+        keepdim: bool,
+    ) -> Result<(Tensor, Tensor)> {
+        ops::var_mean_dim(self, dim, unbiased, keepdim)
+    }
+    /// `aten::var_mean.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> (Tensor, Tensor)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_var_mean_correction`].
+    #[track_caller]
+    pub fn var_mean_correction(&self, dim: Option<&[i64]>) -> (Tensor, Tensor) {
+        expect_ok(self.try_var_mean_correction(dim))
+    }
+    /// `aten::var_mean.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> (Tensor, Tensor)`
+    pub fn try_var_mean_correction(
+        &self,
+        dim: Option<&[i64]>,
+    ) -> Result<(Tensor, Tensor)> {
+        ops::var_mean_correction(self, dim, None, false)
+    }
+    /// `aten::std_mean(Tensor self, bool unbiased=True) -> (Tensor, Tensor)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_std_mean`].
+    #[track_caller]
+    pub fn std_mean(&self, unbiased: bool) -> (Tensor, Tensor) {
+        expect_ok(self.try_std_mean(unbiased))
+    }
+    /// `aten::std_mean(Tensor self, bool unbiased=True) -> (Tensor, Tensor)`
+    pub fn try_std_mean(&self, unbiased: bool) -> Result<(Tensor, Tensor)> {
+        ops::std_mean(self, unbiased)
+    }
+    /// `aten::std_mean.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> (Tensor, Tensor)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_std_mean_dim`].
+    #[track_caller]
+    pub fn std_mean_dim(
+        &self,
+        dim: Option<&[i64]>,
+        unbiased: bool,
+        keepdim: bool,
+    ) -> (Tensor, Tensor) {
+        expect_ok(self.try_std_mean_dim(dim, unbiased, keepdim))
+    }
+    /// `aten::std_mean.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> (Tensor, Tensor)`
+    pub fn try_std_mean_dim(
+        &self,
+        dim: Option<&[i64]>,
+        unbiased: bool,
+        keepdim: bool,
+    ) -> Result<(Tensor, Tensor)> {
+        ops::std_mean_dim(self, dim, unbiased, keepdim)
+    }
+    /// `aten::std_mean.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> (Tensor, Tensor)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_std_mean_correction`].
+    #[track_caller]
+    pub fn std_mean_correction(&self, dim: Option<&[i64]>) -> (Tensor, Tensor) {
+        expect_ok(self.try_std_mean_correction(dim))
+    }
+    /// `aten::std_mean.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> (Tensor, Tensor)`
+    pub fn try_std_mean_correction(
+        &self,
+        dim: Option<&[i64]>,
+    ) -> Result<(Tensor, Tensor)> {
+        ops::std_mean_correction(self, dim, None, false)
+    }
+    /// `aten::norm.Scalar(Tensor self, Scalar p=2) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_norm`].
+    #[track_caller]
+    pub fn norm(&self, p: impl Into<Scalar>) -> Tensor {
+        expect_ok(self.try_norm(p))
+    }
+    /// `aten::norm.Scalar(Tensor self, Scalar p=2) -> Tensor`
+    pub fn try_norm(&self, p: impl Into<Scalar>) -> Result<Tensor> {
+        ops::norm(self, p.into())
+    }
+    /// `aten::norm.ScalarOpt_dim(Tensor self, Scalar? p, int[1] dim, bool keepdim=False) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_norm_dim`].
+    #[track_caller]
+    pub fn norm_dim(&self, p: Option<Scalar>, dim: &[i64], keepdim: bool) -> Tensor {
+        expect_ok(self.try_norm_dim(p, dim, keepdim))
+    }
+    /// `aten::norm.ScalarOpt_dim(Tensor self, Scalar? p, int[1] dim, bool keepdim=False) -> Tensor`
+    pub fn try_norm_dim(
+        &self,
+        p: Option<Scalar>,
+        dim: &[i64],
+        keepdim: bool,
+    ) -> Result<Tensor> {
+        ops::norm_dim(self, p, dim, keepdim)
+    }
+    /// `aten::linalg_vector_norm(Tensor self, Scalar ord=2, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_linalg_vector_norm`].
+    #[track_caller]
+    pub fn linalg_vector_norm(
+        &self,
+        ord: impl Into<Scalar>,
+        dim: Option<&[i64]>,
+        keepdim: bool,
+    ) -> Tensor {
+        expect_ok(self.try_linalg_vector_norm(ord, dim, keepdim))
+    }
+    /// `aten::linalg_vector_norm(Tensor self, Scalar ord=2, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor`
+    pub fn try_linalg_vector_norm(
+        &self,
+        ord: impl Into<Scalar>,
+        dim: Option<&[i64]>,
+        keepdim: bool,
+    ) -> Result<Tensor> {
+        ops::linalg_vector_norm(self, ord.into(), dim, keepdim, None)
+    }
+    /// `aten::logsumexp(Tensor self, int[1] dim, bool keepdim=False) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_logsumexp`].
+    #[track_caller]
+    pub fn logsumexp(&self, dim: &[i64], keepdim: bool) -> Tensor {
+        expect_ok(self.try_logsumexp(dim, keepdim))
+    }
+    /// `aten::logsumexp(Tensor self, int[1] dim, bool keepdim=False) -> Tensor`
+    pub fn try_logsumexp(&self, dim: &[i64], keepdim: bool) -> Result<Tensor> {
+        ops::logsumexp(self, dim, keepdim)
+    }
+    /// `aten::trace(Tensor self) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_trace`].
+    #[track_caller]
+    pub fn trace(&self) -> Tensor {
+        expect_ok(self.try_trace())
+    }
+    /// `aten::trace(Tensor self) -> Tensor`
+    pub fn try_trace(&self) -> Result<Tensor> {
+        ops::trace(self)
+    }
+    /// `aten::histc(Tensor self, int bins=100, Scalar min=0, Scalar max=0) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_histc`].
+    #[track_caller]
+    pub fn histc(
+        &self,
+        bins: i64,
+        min: impl Into<Scalar>,
+        max: impl Into<Scalar>,
+    ) -> Tensor {
+        expect_ok(self.try_histc(bins, min, max))
+    }
+    /// `aten::histc(Tensor self, int bins=100, Scalar min=0, Scalar max=0) -> Tensor`
+    pub fn try_histc(
+        &self,
+        bins: i64,
+        min: impl Into<Scalar>,
+        max: impl Into<Scalar>,
+    ) -> Result<Tensor> {
+        ops::histc(self, bins, min.into(), max.into())
+    }
+    /// `aten::bincount(Tensor self, Tensor? weights=None, SymInt minlength=0) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_bincount`].
+    #[track_caller]
+    pub fn bincount(
+        &self,
+        weights: Option<&Tensor>,
+        minlength: impl Into<SymInt>,
+    ) -> Tensor {
+        expect_ok(self.try_bincount(weights, minlength))
+    }
+    /// `aten::bincount(Tensor self, Tensor? weights=None, SymInt minlength=0) -> Tensor`
+    pub fn try_bincount(
+        &self,
+        weights: Option<&Tensor>,
+        minlength: impl Into<SymInt>,
+    ) -> Result<Tensor> {
+        ops::bincount(self, weights, minlength.into())
+    }
+    /// `aten::equal(Tensor self, Tensor other) -> bool`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_equal`].
+    #[track_caller]
+    pub fn equal(&self, other: &Tensor) -> bool {
+        expect_ok(self.try_equal(other))
+    }
+    /// `aten::equal(Tensor self, Tensor other) -> bool`
+    pub fn try_equal(&self, other: &Tensor) -> Result<bool> {
+        ops::equal(self, other)
+    }
+    /// `aten::diff(Tensor self, int n=1, int dim=-1, Tensor? prepend=None, Tensor? append=None) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_diff`].
+    #[track_caller]
+    pub fn diff(
+        &self,
+        n: i64,
+        dim: i64,
+        prepend: Option<&Tensor>,
+        append: Option<&Tensor>,
+    ) -> Tensor {
+        expect_ok(self.try_diff(n, dim, prepend, append))
+    }
+    /// `aten::diff(Tensor self, int n=1, int dim=-1, Tensor? prepend=None, Tensor? append=None) -> Tensor`
+    pub fn try_diff(
+        &self,
+        n: i64,
+        dim: i64,
+        prepend: Option<&Tensor>,
+        append: Option<&Tensor>,
+    ) -> Result<Tensor> {
+        ops::diff(self, n, dim, prepend, append)
+    }
+    /// `aten::renorm(Tensor self, Scalar p, int dim, Scalar maxnorm) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_renorm`].
+    #[track_caller]
+    pub fn renorm(
+        &self,
+        p: impl Into<Scalar>,
+        dim: i64,
+        maxnorm: impl Into<Scalar>,
+    ) -> Tensor {
+        expect_ok(self.try_renorm(p, dim, maxnorm))
+    }
+    /// `aten::renorm(Tensor self, Scalar p, int dim, Scalar maxnorm) -> Tensor`
+    pub fn try_renorm(
+        &self,
+        p: impl Into<Scalar>,
+        dim: i64,
+        maxnorm: impl Into<Scalar>,
+    ) -> Result<Tensor> {
+        ops::renorm(self, p.into(), dim, maxnorm.into())
+    }
+    /// `aten::dist(Tensor self, Tensor other, Scalar p=2) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_dist`].
+    #[track_caller]
+    pub fn dist(&self, other: &Tensor, p: impl Into<Scalar>) -> Tensor {
+        expect_ok(self.try_dist(other, p))
+    }
+    /// `aten::dist(Tensor self, Tensor other, Scalar p=2) -> Tensor`
+    pub fn try_dist(&self, other: &Tensor, p: impl Into<Scalar>) -> Result<Tensor> {
+        ops::dist(self, other, p.into())
+    }
+    /// `aten::cov(Tensor self, *, int correction=1, Tensor? fweights=None, Tensor? aweights=None) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_cov`].
+    #[track_caller]
+    pub fn cov(&self) -> Tensor {
+        expect_ok(self.try_cov())
+    }
+    /// `aten::cov(Tensor self, *, int correction=1, Tensor? fweights=None, Tensor? aweights=None) -> Tensor`
+    pub fn try_cov(&self) -> Result<Tensor> {
+        ops::cov(self, 1, None, None)
+    }
+    /// `aten::softmax.int(Tensor self, int dim, ScalarType? dtype=None) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_softmax`].
+    #[track_caller]
+    pub fn softmax(&self, dim: i64) -> Tensor {
+        expect_ok(self.try_softmax(dim))
+    }
+    /// `aten::softmax.int(Tensor self, int dim, ScalarType? dtype=None) -> Tensor`
+    pub fn try_softmax(&self, dim: i64) -> Result<Tensor> {
+        ops::softmax(self, dim, None)
+    }
+    /// `aten::log_softmax.int(Tensor self, int dim, ScalarType? dtype=None) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_log_softmax`].
+    #[track_caller]
+    pub fn log_softmax(&self, dim: i64) -> Tensor {
+        expect_ok(self.try_log_softmax(dim))
+    }
+    /// `aten::log_softmax.int(Tensor self, int dim, ScalarType? dtype=None) -> Tensor`
+    pub fn try_log_softmax(&self, dim: i64) -> Result<Tensor> {
+        ops::log_softmax(self, dim, None)
+    }
+    /// `aten::_softmax(Tensor self, int dim, bool half_to_float) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::_try_softmax`].
+    #[track_caller]
+    pub fn _softmax(&self, dim: i64, half_to_float: bool) -> Tensor {
+        expect_ok(self._try_softmax(dim, half_to_float))
+    }
+    /// `aten::_softmax(Tensor self, int dim, bool half_to_float) -> Tensor`
+    pub fn _try_softmax(&self, dim: i64, half_to_float: bool) -> Result<Tensor> {
+        ops::_softmax(self, dim, half_to_float)
+    }
+    /// `aten::_log_softmax(Tensor self, int dim, bool half_to_float) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::_try_log_softmax`].
+    #[track_caller]
+    pub fn _log_softmax(&self, dim: i64, half_to_float: bool) -> Tensor {
+        expect_ok(self._try_log_softmax(dim, half_to_float))
+    }
+    /// `aten::_log_softmax(Tensor self, int dim, bool half_to_float) -> Tensor`
+    pub fn _try_log_softmax(&self, dim: i64, half_to_float: bool) -> Result<Tensor> {
+        ops::_log_softmax(self, dim, half_to_float)
+    }
+    /// `aten::_safe_softmax(Tensor self, int dim, ScalarType? dtype=None) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::_try_safe_softmax`].
+    #[track_caller]
+    pub fn _safe_softmax(&self, dim: i64) -> Tensor {
+        expect_ok(self._try_safe_softmax(dim))
+    }
+    /// `aten::_safe_softmax(Tensor self, int dim, ScalarType? dtype=None) -> Tensor`
+    pub fn _try_safe_softmax(&self, dim: i64) -> Result<Tensor> {
+        ops::_safe_softmax(self, dim, None)
     }
     /// `aten::mm(Tensor self, Tensor mat2) -> Tensor`
     ///

@@ -6688,14 +6688,67 @@ impl Backward for MeanBackward1 {
 }
 
 #[derive(Clone)]
-pub(crate) struct MaxBackward1Saved {
+pub(crate) struct NansumBackward0Saved {
+    pub(crate) dim: Option<Vec<i64>>,
+    pub(crate) keepdim: bool,
+    pub(crate) self_: SavedTensor,
+}
+pub(crate) struct NansumBackward0(pub(crate) SavedSlot<NansumBackward0Saved>);
+impl Backward for NansumBackward0 {
+    fn name(&self) -> &str {
+        "NansumBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let dim = saved.dim.as_deref();
+        let keepdim = saved.keepdim;
+        let self_ = &saved.self_.unpack_some(node)?;
+        if needs.get(0) {
+            gradients[0] = formulas::nansum_backward(grad, self_, dim, keepdim)?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("dim", saved.dim.into()),
+                ("keepdim", saved.keepdim.into()),
+                ("self", saved.self_.unpack(node)?.into()),
+            ]),
+        )
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "self" => s.self_.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct MaxBackward0Saved {
     pub(crate) self_: SavedTensor,
     pub(crate) result: SavedTensor,
 }
-pub(crate) struct MaxBackward1(pub(crate) SavedSlot<MaxBackward1Saved>);
-impl Backward for MaxBackward1 {
+pub(crate) struct MaxBackward0(pub(crate) SavedSlot<MaxBackward0Saved>);
+impl Backward for MaxBackward0 {
     fn name(&self) -> &str {
-        "MaxBackward1"
+        "MaxBackward0"
     }
     fn apply(
         &self,
@@ -6732,6 +6785,1110 @@ impl Backward for MaxBackward1 {
         self.0
             .change(|s| match name {
                 "self" => s.self_.register_hooks(hooks).map(|()| true),
+                "result" => s.result.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct MinBackward0Saved {
+    pub(crate) self_: SavedTensor,
+    pub(crate) result: SavedTensor,
+}
+pub(crate) struct MinBackward0(pub(crate) SavedSlot<MinBackward0Saved>);
+impl Backward for MinBackward0 {
+    fn name(&self) -> &str {
+        "MinBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let self_ = &saved.self_.unpack_some(node)?;
+        let result = &saved.result.unpack_some(node)?;
+        if needs.get(0) {
+            gradients[0] = formulas::evenly_distribute_backward(grad, self_, result)?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("self", saved.self_.unpack(node)?.into()),
+                ("result", saved.result.unpack(node)?.into()),
+            ]),
+        )
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "self" => s.self_.register_hooks(hooks).map(|()| true),
+                "result" => s.result.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct AmaxBackward0Saved {
+    pub(crate) dim: Vec<i64>,
+    pub(crate) keepdim: bool,
+    pub(crate) self_: SavedTensor,
+    pub(crate) result: SavedTensor,
+}
+pub(crate) struct AmaxBackward0(pub(crate) SavedSlot<AmaxBackward0Saved>);
+impl Backward for AmaxBackward0 {
+    fn name(&self) -> &str {
+        "AmaxBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let dim = &saved.dim[..];
+        let keepdim = saved.keepdim;
+        let self_ = &saved.self_.unpack_some(node)?;
+        let result = &saved.result.unpack_some(node)?;
+        if needs.get(0) {
+            gradients[0] = formulas::extreme_backward(
+                    grad,
+                    self_,
+                    result,
+                    Some(dim),
+                    keepdim,
+                )?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("dim", saved.dim.into()),
+                ("keepdim", saved.keepdim.into()),
+                ("self", saved.self_.unpack(node)?.into()),
+                ("result", saved.result.unpack(node)?.into()),
+            ]),
+        )
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "self" => s.self_.register_hooks(hooks).map(|()| true),
+                "result" => s.result.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct AminBackward0Saved {
+    pub(crate) dim: Vec<i64>,
+    pub(crate) keepdim: bool,
+    pub(crate) self_: SavedTensor,
+    pub(crate) result: SavedTensor,
+}
+pub(crate) struct AminBackward0(pub(crate) SavedSlot<AminBackward0Saved>);
+impl Backward for AminBackward0 {
+    fn name(&self) -> &str {
+        "AminBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let dim = &saved.dim[..];
+        let keepdim = saved.keepdim;
+        let self_ = &saved.self_.unpack_some(node)?;
+        let result = &saved.result.unpack_some(node)?;
+        if needs.get(0) {
+            gradients[0] = formulas::extreme_backward(
+                    grad,
+                    self_,
+                    result,
+                    Some(dim),
+                    keepdim,
+                )?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("dim", saved.dim.into()),
+                ("keepdim", saved.keepdim.into()),
+                ("self", saved.self_.unpack(node)?.into()),
+                ("result", saved.result.unpack(node)?.into()),
+            ]),
+        )
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "self" => s.self_.register_hooks(hooks).map(|()| true),
+                "result" => s.result.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct AminmaxBackward0Saved {
+    pub(crate) dim: Option<i64>,
+    pub(crate) keepdim: bool,
+    pub(crate) self_: SavedTensor,
+    pub(crate) max: SavedTensor,
+    pub(crate) min: SavedTensor,
+}
+pub(crate) struct AminmaxBackward0(pub(crate) SavedSlot<AminmaxBackward0Saved>);
+impl Backward for AminmaxBackward0 {
+    fn name(&self) -> &str {
+        "AminmaxBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let grads = &grads[..];
+        if grads.iter().all(Option::is_none) {
+            return Ok(gradients);
+        }
+        let grad_min = grads.get(0).and_then(Option::as_ref);
+        let grad_max = grads.get(1).and_then(Option::as_ref);
+        let saved = self.0.read(node, Clone::clone)?;
+        let dim = saved.dim;
+        let keepdim = saved.keepdim;
+        let self_ = &saved.self_.unpack_some(node)?;
+        let max = &saved.max.unpack_some(node)?;
+        let min = &saved.min.unpack_some(node)?;
+        if needs.get(0) {
+            gradients[0] = formulas::aminmax_backward(
+                    grad_min,
+                    grad_max,
+                    self_,
+                    dim,
+                    keepdim,
+                    min,
+                    max,
+                )?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("dim", saved.dim.into()),
+                ("keepdim", saved.keepdim.into()),
+                ("self", saved.self_.unpack(node)?.into()),
+                ("max", saved.max.unpack(node)?.into()),
+                ("min", saved.min.unpack(node)?.into()),
+            ]),
+        )
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "self" => s.self_.register_hooks(hooks).map(|()| true),
+                "max" => s.max.register_hooks(hooks).map(|()| true),
+                "min" => s.min.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct VarBackward0Saved {
+    pub(crate) correction: Option<Scalar>,
+    pub(crate) dim: Option<Vec<i64>>,
+    pub(crate) keepdim: bool,
+    pub(crate) self_: SavedTensor,
+}
+pub(crate) struct VarBackward0(pub(crate) SavedSlot<VarBackward0Saved>);
+impl Backward for VarBackward0 {
+    fn name(&self) -> &str {
+        "VarBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let correction = saved.correction;
+        let dim = saved.dim.as_deref();
+        let keepdim = saved.keepdim;
+        let self_ = &saved.self_.unpack_some(node)?;
+        if needs.get(0) {
+            gradients[0] = formulas::var_backward(grad, self_, dim, correction, keepdim)?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("correction", saved.correction.into()),
+                ("dim", saved.dim.into()),
+                ("keepdim", saved.keepdim.into()),
+                ("self", saved.self_.unpack(node)?.into()),
+            ]),
+        )
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "self" => s.self_.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct StdBackward0Saved {
+    pub(crate) correction: Option<Scalar>,
+    pub(crate) dim: Option<Vec<i64>>,
+    pub(crate) keepdim: bool,
+    pub(crate) self_: SavedTensor,
+    pub(crate) result: SavedTensor,
+}
+pub(crate) struct StdBackward0(pub(crate) SavedSlot<StdBackward0Saved>);
+impl Backward for StdBackward0 {
+    fn name(&self) -> &str {
+        "StdBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let correction = saved.correction;
+        let dim = saved.dim.as_deref();
+        let keepdim = saved.keepdim;
+        let self_ = &saved.self_.unpack_some(node)?;
+        let result = &saved.result.unpack_some(node)?;
+        if needs.get(0) {
+            gradients[0] = formulas::std_backward(
+                    grad,
+                    self_,
+                    result,
+                    dim,
+                    correction,
+                    keepdim,
+                )?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("correction", saved.correction.into()),
+                ("dim", saved.dim.into()),
+                ("keepdim", saved.keepdim.into()),
+                ("self", saved.self_.unpack(node)?.into()),
+                ("result", saved.result.unpack(node)?.into()),
+            ]),
+        )
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "self" => s.self_.register_hooks(hooks).map(|()| true),
+                "result" => s.result.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct VarMeanBackward0Saved {
+    pub(crate) correction: Option<Scalar>,
+    pub(crate) dim: Option<Vec<i64>>,
+    pub(crate) keepdim: bool,
+    pub(crate) self_: SavedTensor,
+}
+pub(crate) struct VarMeanBackward0(pub(crate) SavedSlot<VarMeanBackward0Saved>);
+impl Backward for VarMeanBackward0 {
+    fn name(&self) -> &str {
+        "VarMeanBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let grads = &grads[..];
+        if grads.iter().all(Option::is_none) {
+            return Ok(gradients);
+        }
+        let grad_result0 = grads.get(0).and_then(Option::as_ref);
+        let grad_result1 = grads.get(1).and_then(Option::as_ref);
+        let saved = self.0.read(node, Clone::clone)?;
+        let correction = saved.correction;
+        let dim = saved.dim.as_deref();
+        let keepdim = saved.keepdim;
+        let self_ = &saved.self_.unpack_some(node)?;
+        if needs.get(0) {
+            gradients[0] = formulas::var_mean_backward(
+                    grad_result0,
+                    grad_result1,
+                    self_,
+                    dim,
+                    correction,
+                    keepdim,
+                )?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("correction", saved.correction.into()),
+                ("dim", saved.dim.into()),
+                ("keepdim", saved.keepdim.into()),
+                ("self", saved.self_.unpack(node)?.into()),
+            ]),
+        )
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "self" => s.self_.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct StdMeanBackward0Saved {
+    pub(crate) correction: Option<Scalar>,
+    pub(crate) dim: Option<Vec<i64>>,
+    pub(crate) keepdim: bool,
+    pub(crate) self_: SavedTensor,
+    pub(crate) result0: SavedTensor,
+}
+pub(crate) struct StdMeanBackward0(pub(crate) SavedSlot<StdMeanBackward0Saved>);
+impl Backward for StdMeanBackward0 {
+    fn name(&self) -> &str {
+        "StdMeanBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let grads = &grads[..];
+        if grads.iter().all(Option::is_none) {
+            return Ok(gradients);
+        }
+        let grad_result0 = grads.get(0).and_then(Option::as_ref);
+        let grad_result1 = grads.get(1).and_then(Option::as_ref);
+        let saved = self.0.read(node, Clone::clone)?;
+        let correction = saved.correction;
+        let dim = saved.dim.as_deref();
+        let keepdim = saved.keepdim;
+        let self_ = &saved.self_.unpack_some(node)?;
+        let result0 = &saved.result0.unpack_some(node)?;
+        if needs.get(0) {
+            gradients[0] = formulas::std_mean_backward(
+                    grad_result0,
+                    grad_result1,
+                    self_,
+                    result0,
+                    dim,
+                    correction,
+                    keepdim,
+                )?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("correction", saved.correction.into()),
+                ("dim", saved.dim.into()),
+                ("keepdim", saved.keepdim.into()),
+                ("self", saved.self_.unpack(node)?.into()),
+                ("result0", saved.result0.unpack(node)?.into()),
+            ]),
+        )
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "self" => s.self_.register_hooks(hooks).map(|()| true),
+                "result0" => s.result0.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct NormBackward0Saved {
+    pub(crate) p: Scalar,
+    pub(crate) self_: SavedTensor,
+    pub(crate) result: SavedTensor,
+}
+pub(crate) struct NormBackward0(pub(crate) SavedSlot<NormBackward0Saved>);
+impl Backward for NormBackward0 {
+    fn name(&self) -> &str {
+        "NormBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let p = saved.p;
+        let self_ = &saved.self_.unpack_some(node)?;
+        let result = &saved.result.unpack_some(node)?;
+        if needs.get(0) {
+            gradients[0] = formulas::norm_backward(grad, self_, p, result, None, true)?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("p", saved.p.into()),
+                ("self", saved.self_.unpack(node)?.into()),
+                ("result", saved.result.unpack(node)?.into()),
+            ]),
+        )
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "self" => s.self_.register_hooks(hooks).map(|()| true),
+                "result" => s.result.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct NormBackward1Saved {
+    pub(crate) dim: Vec<i64>,
+    pub(crate) keepdim: bool,
+    pub(crate) p: Option<Scalar>,
+    pub(crate) self_: SavedTensor,
+    pub(crate) result: SavedTensor,
+}
+pub(crate) struct NormBackward1(pub(crate) SavedSlot<NormBackward1Saved>);
+impl Backward for NormBackward1 {
+    fn name(&self) -> &str {
+        "NormBackward1"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let dim = &saved.dim[..];
+        let keepdim = saved.keepdim;
+        let p = saved.p;
+        let self_ = &saved.self_.unpack_some(node)?;
+        let result = &saved.result.unpack_some(node)?;
+        if needs.get(0) {
+            gradients[0] = formulas::opt_norm_backward(
+                    grad,
+                    self_,
+                    p,
+                    result,
+                    dim,
+                    keepdim,
+                )?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("dim", saved.dim.into()),
+                ("keepdim", saved.keepdim.into()),
+                ("p", saved.p.into()),
+                ("self", saved.self_.unpack(node)?.into()),
+                ("result", saved.result.unpack(node)?.into()),
+            ]),
+        )
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "self" => s.self_.register_hooks(hooks).map(|()| true),
+                "result" => s.result.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct LinalgVectorNormBackward0Saved {
+    pub(crate) dim: Option<Vec<i64>>,
+    pub(crate) keepdim: bool,
+    pub(crate) ord: Scalar,
+    pub(crate) self_: SavedTensor,
+    pub(crate) result: SavedTensor,
+}
+pub(crate) struct LinalgVectorNormBackward0(
+    pub(crate) SavedSlot<LinalgVectorNormBackward0Saved>,
+);
+impl Backward for LinalgVectorNormBackward0 {
+    fn name(&self) -> &str {
+        "LinalgVectorNormBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let dim = saved.dim.as_deref();
+        let keepdim = saved.keepdim;
+        let ord = saved.ord;
+        let self_ = &saved.self_.unpack_some(node)?;
+        let result = &saved.result.unpack_some(node)?;
+        if needs.get(0) {
+            gradients[0] = formulas::vector_norm_backward(
+                    grad,
+                    self_,
+                    ord,
+                    result,
+                    dim,
+                    keepdim,
+                )?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("dim", saved.dim.into()),
+                ("keepdim", saved.keepdim.into()),
+                ("ord", saved.ord.into()),
+                ("self", saved.self_.unpack(node)?.into()),
+                ("result", saved.result.unpack(node)?.into()),
+            ]),
+        )
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "self" => s.self_.register_hooks(hooks).map(|()| true),
+                "result" => s.result.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct LogsumexpBackward0Saved {
+    pub(crate) dim: Vec<i64>,
+    pub(crate) keepdim: bool,
+    pub(crate) self_: SavedTensor,
+    pub(crate) result: SavedTensor,
+}
+pub(crate) struct LogsumexpBackward0(pub(crate) SavedSlot<LogsumexpBackward0Saved>);
+impl Backward for LogsumexpBackward0 {
+    fn name(&self) -> &str {
+        "LogsumexpBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let dim = &saved.dim[..];
+        let keepdim = saved.keepdim;
+        let self_ = &saved.self_.unpack_some(node)?;
+        let result = &saved.result.unpack_some(node)?;
+        if needs.get(0) {
+            gradients[0] = formulas::logsumexp_backward(
+                    grad,
+                    self_,
+                    result,
+                    dim,
+                    keepdim,
+                )?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("dim", saved.dim.into()),
+                ("keepdim", saved.keepdim.into()),
+                ("self", saved.self_.unpack(node)?.into()),
+                ("result", saved.result.unpack(node)?.into()),
+            ]),
+        )
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "self" => s.self_.register_hooks(hooks).map(|()| true),
+                "result" => s.result.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct TraceBackward0Saved {
+    pub(crate) self_sym_sizes: SymInts,
+}
+pub(crate) struct TraceBackward0(pub(crate) SavedSlot<TraceBackward0Saved>);
+impl Backward for TraceBackward0 {
+    fn name(&self) -> &str {
+        "TraceBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let self_sym_sizes = &saved.self_sym_sizes[..];
+        if needs.get(0) {
+            gradients[0] = formulas::trace_backward(grad, self_sym_sizes)?.into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(Vec::from([("self_sym_sizes", saved.self_sym_sizes.into())]))
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct SoftmaxBackward0Saved {
+    pub(crate) dim: i64,
+    pub(crate) self_scalar_type: DType,
+    pub(crate) result: SavedTensor,
+}
+pub(crate) struct SoftmaxBackward0(pub(crate) SavedSlot<SoftmaxBackward0Saved>);
+impl Backward for SoftmaxBackward0 {
+    fn name(&self) -> &str {
+        "SoftmaxBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let dim = saved.dim;
+        let self_scalar_type = saved.self_scalar_type;
+        let result = &saved.result.unpack_some(node)?;
+        if needs.get(0) {
+            gradients[0] = ops::_softmax_backward_data(
+                    grad,
+                    result,
+                    dim,
+                    self_scalar_type,
+                )?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("dim", saved.dim.into()),
+                ("self_scalar_type", saved.self_scalar_type.into()),
+                ("result", saved.result.unpack(node)?.into()),
+            ]),
+        )
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "result" => s.result.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct LogSoftmaxBackward0Saved {
+    pub(crate) dim: i64,
+    pub(crate) self_scalar_type: DType,
+    pub(crate) result: SavedTensor,
+}
+pub(crate) struct LogSoftmaxBackward0(pub(crate) SavedSlot<LogSoftmaxBackward0Saved>);
+impl Backward for LogSoftmaxBackward0 {
+    fn name(&self) -> &str {
+        "LogSoftmaxBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let dim = saved.dim;
+        let self_scalar_type = saved.self_scalar_type;
+        let result = &saved.result.unpack_some(node)?;
+        if needs.get(0) {
+            gradients[0] = ops::_log_softmax_backward_data(
+                    grad,
+                    result,
+                    dim,
+                    self_scalar_type,
+                )?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("dim", saved.dim.into()),
+                ("self_scalar_type", saved.self_scalar_type.into()),
+                ("result", saved.result.unpack(node)?.into()),
+            ]),
+        )
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "result" => s.result.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct SoftmaxBackwardDataBackward0Saved {
+    pub(crate) dim: i64,
+    pub(crate) grad_output: SavedTensor,
+    pub(crate) input_dtype: DType,
+    pub(crate) output: SavedTensor,
+}
+pub(crate) struct SoftmaxBackwardDataBackward0(
+    pub(crate) SavedSlot<SoftmaxBackwardDataBackward0Saved>,
+);
+impl Backward for SoftmaxBackwardDataBackward0 {
+    fn name(&self) -> &str {
+        "SoftmaxBackwardDataBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let dim = saved.dim;
+        let grad_output = &saved.grad_output.unpack_some(node)?;
+        let input_dtype = saved.input_dtype;
+        let output = &saved.output.unpack_some(node)?;
+        if needs.get(0) {
+            gradients[0] = ops::_softmax_backward_data(grad, output, dim, input_dtype)?
+                .into_grad();
+        }
+        if needs.get(1) {
+            gradients[1] = formulas::softmax_double_backward(
+                    grad,
+                    grad_output,
+                    dim,
+                    output,
+                )?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("dim", saved.dim.into()),
+                ("grad_output", saved.grad_output.unpack(node)?.into()),
+                ("input_dtype", saved.input_dtype.into()),
+                ("output", saved.output.unpack(node)?.into()),
+            ]),
+        )
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "grad_output" => s.grad_output.register_hooks(hooks).map(|()| true),
+                "output" => s.output.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct LogSoftmaxBackwardDataBackward0Saved {
+    pub(crate) dim: i64,
+    pub(crate) grad_output: SavedTensor,
+    pub(crate) output: SavedTensor,
+}
+pub(crate) struct LogSoftmaxBackwardDataBackward0(
+    pub(crate) SavedSlot<LogSoftmaxBackwardDataBackward0Saved>,
+);
+impl Backward for LogSoftmaxBackwardDataBackward0 {
+    fn name(&self) -> &str {
+        "LogSoftmaxBackwardDataBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let dim = saved.dim;
+        let grad_output = &saved.grad_output.unpack_some(node)?;
+        let output = &saved.output.unpack_some(node)?;
+        if needs.get(0) {
+            gradients[0] = formulas::log_softmax_backward_grad(grad, output, dim)?
+                .into_grad();
+        }
+        if needs.get(1) {
+            gradients[1] = formulas::log_softmax_double_backward(
+                    grad,
+                    grad_output,
+                    dim,
+                    output,
+                )?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("dim", saved.dim.into()),
+                ("grad_output", saved.grad_output.unpack(node)?.into()),
+                ("output", saved.output.unpack(node)?.into()),
+            ]),
+        )
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "grad_output" => s.grad_output.register_hooks(hooks).map(|()| true),
+                "output" => s.output.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct SafeSoftmaxBackward0Saved {
+    pub(crate) dim: i64,
+    pub(crate) self_scalar_type: DType,
+    pub(crate) result: SavedTensor,
+}
+pub(crate) struct SafeSoftmaxBackward0(pub(crate) SavedSlot<SafeSoftmaxBackward0Saved>);
+impl Backward for SafeSoftmaxBackward0 {
+    fn name(&self) -> &str {
+        "SafeSoftmaxBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let dim = saved.dim;
+        let self_scalar_type = saved.self_scalar_type;
+        let result = &saved.result.unpack_some(node)?;
+        if needs.get(0) {
+            gradients[0] = ops::_softmax_backward_data(
+                    grad,
+                    result,
+                    dim,
+                    self_scalar_type,
+                )?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("dim", saved.dim.into()),
+                ("self_scalar_type", saved.self_scalar_type.into()),
+                ("result", saved.result.unpack(node)?.into()),
+            ]),
+        )
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
                 "result" => s.result.register_hooks(hooks).map(|()| true),
                 _ => Ok(false),
             })

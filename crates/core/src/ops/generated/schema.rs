@@ -670,81 +670,183 @@ impl Op {
     pub const MEAN_DIM: Op = Op(328);
     /// `aten::mean.out`
     pub const MEAN_OUT: Op = Op(329);
+    /// `aten::nansum`
+    pub const NANSUM: Op = Op(330);
+    /// `aten::nanmean`
+    pub const NANMEAN: Op = Op(331);
     /// `aten::max`
-    pub const MAX: Op = Op(330);
+    pub const MAX: Op = Op(332);
+    /// `aten::min`
+    pub const MIN: Op = Op(333);
+    /// `aten::amax`
+    pub const AMAX: Op = Op(334);
+    /// `aten::amax.out`
+    pub const AMAX_OUT: Op = Op(335);
+    /// `aten::amin`
+    pub const AMIN: Op = Op(336);
+    /// `aten::amin.out`
+    pub const AMIN_OUT: Op = Op(337);
+    /// `aten::aminmax`
+    pub const AMINMAX: Op = Op(338);
+    /// `aten::argmax`
+    pub const ARGMAX: Op = Op(339);
+    /// `aten::argmin`
+    pub const ARGMIN: Op = Op(340);
     /// `aten::any`
-    pub const ANY: Op = Op(331);
+    pub const ANY: Op = Op(341);
+    /// `aten::any.dim`
+    pub const ANY_DIM: Op = Op(342);
+    /// `aten::any.dims`
+    pub const ANY_DIMS: Op = Op(343);
+    /// `aten::all`
+    pub const ALL: Op = Op(344);
+    /// `aten::all.dim`
+    pub const ALL_DIM: Op = Op(345);
+    /// `aten::all.dims`
+    pub const ALL_DIMS: Op = Op(346);
+    /// `aten::count_nonzero`
+    pub const COUNT_NONZERO: Op = Op(347);
+    /// `aten::count_nonzero.dim_IntList`
+    pub const COUNT_NONZERO_DIM_INTLIST: Op = Op(348);
+    /// `aten::var`
+    pub const VAR: Op = Op(349);
+    /// `aten::var.dim`
+    pub const VAR_DIM: Op = Op(350);
+    /// `aten::var.correction`
+    pub const VAR_CORRECTION: Op = Op(351);
+    /// `aten::std`
+    pub const STD: Op = Op(352);
+    /// `aten::std.dim`
+    pub const STD_DIM: Op = Op(353);
+    /// `aten::std.correction`
+    pub const STD_CORRECTION: Op = Op(354);
+    /// `aten::var_mean`
+    pub const VAR_MEAN: Op = Op(355);
+    /// `aten::var_mean.dim`
+    pub const VAR_MEAN_DIM: Op = Op(356);
+    /// `aten::var_mean.correction`
+    pub const VAR_MEAN_CORRECTION: Op = Op(357);
+    /// `aten::std_mean`
+    pub const STD_MEAN: Op = Op(358);
+    /// `aten::std_mean.dim`
+    pub const STD_MEAN_DIM: Op = Op(359);
+    /// `aten::std_mean.correction`
+    pub const STD_MEAN_CORRECTION: Op = Op(360);
+    /// `aten::norm.Scalar`
+    pub const NORM_SCALAR: Op = Op(361);
+    /// `aten::norm.ScalarOpt_dim`
+    pub const NORM_SCALAROPT_DIM: Op = Op(362);
+    /// `aten::linalg_vector_norm`
+    pub const LINALG_VECTOR_NORM: Op = Op(363);
+    /// `aten::logsumexp`
+    pub const LOGSUMEXP: Op = Op(364);
+    /// `aten::trace`
+    pub const TRACE: Op = Op(365);
+    /// `aten::histc`
+    pub const HISTC: Op = Op(366);
+    /// `aten::bincount`
+    pub const BINCOUNT: Op = Op(367);
+    /// `aten::equal`
+    pub const EQUAL: Op = Op(368);
+    /// `aten::diff`
+    pub const DIFF: Op = Op(369);
+    /// `aten::renorm`
+    pub const RENORM: Op = Op(370);
+    /// `aten::dist`
+    pub const DIST: Op = Op(371);
+    /// `aten::_cdist_forward`
+    pub const _CDIST_FORWARD: Op = Op(372);
+    /// `aten::cov`
+    pub const COV: Op = Op(373);
+    /// `aten::softmax.int`
+    pub const SOFTMAX_INT: Op = Op(374);
+    /// `aten::log_softmax.int`
+    pub const LOG_SOFTMAX_INT: Op = Op(375);
+    /// `aten::_softmax`
+    pub const _SOFTMAX: Op = Op(376);
+    /// `aten::_softmax.out`
+    pub const _SOFTMAX_OUT: Op = Op(377);
+    /// `aten::_log_softmax`
+    pub const _LOG_SOFTMAX: Op = Op(378);
+    /// `aten::_log_softmax.out`
+    pub const _LOG_SOFTMAX_OUT: Op = Op(379);
+    /// `aten::_softmax_backward_data`
+    pub const _SOFTMAX_BACKWARD_DATA: Op = Op(380);
+    /// `aten::_log_softmax_backward_data`
+    pub const _LOG_SOFTMAX_BACKWARD_DATA: Op = Op(381);
+    /// `aten::_safe_softmax`
+    pub const _SAFE_SOFTMAX: Op = Op(382);
     /// `aten::mm`
-    pub const MM: Op = Op(332);
+    pub const MM: Op = Op(383);
     /// `aten::mm.out`
-    pub const MM_OUT: Op = Op(333);
+    pub const MM_OUT: Op = Op(384);
     /// `aten::mv`
-    pub const MV: Op = Op(334);
+    pub const MV: Op = Op(385);
     /// `aten::mv.out`
-    pub const MV_OUT: Op = Op(335);
+    pub const MV_OUT: Op = Op(386);
     /// `aten::alias`
-    pub const ALIAS: Op = Op(336);
+    pub const ALIAS: Op = Op(387);
     /// `aten::view`
-    pub const VIEW: Op = Op(337);
+    pub const VIEW: Op = Op(388);
     /// `aten::reshape`
-    pub const RESHAPE: Op = Op(338);
+    pub const RESHAPE: Op = Op(389);
     /// `aten::t`
-    pub const T: Op = Op(339);
+    pub const T: Op = Op(390);
     /// `aten::transpose.int`
-    pub const TRANSPOSE_INT: Op = Op(340);
+    pub const TRANSPOSE_INT: Op = Op(391);
     /// `aten::permute`
-    pub const PERMUTE: Op = Op(341);
+    pub const PERMUTE: Op = Op(392);
     /// `aten::expand`
-    pub const EXPAND: Op = Op(342);
+    pub const EXPAND: Op = Op(393);
     /// `aten::unsqueeze`
-    pub const UNSQUEEZE: Op = Op(343);
+    pub const UNSQUEEZE: Op = Op(394);
     /// `aten::squeeze`
-    pub const SQUEEZE: Op = Op(344);
+    pub const SQUEEZE: Op = Op(395);
     /// `aten::squeeze.dim`
-    pub const SQUEEZE_DIM: Op = Op(345);
+    pub const SQUEEZE_DIM: Op = Op(396);
     /// `aten::select.int`
-    pub const SELECT_INT: Op = Op(346);
+    pub const SELECT_INT: Op = Op(397);
     /// `aten::slice.Tensor`
-    pub const SLICE_TENSOR: Op = Op(347);
+    pub const SLICE_TENSOR: Op = Op(398);
     /// `aten::unbind.int`
-    pub const UNBIND_INT: Op = Op(348);
+    pub const UNBIND_INT: Op = Op(399);
     /// `aten::split.Tensor`
-    pub const SPLIT_TENSOR: Op = Op(349);
+    pub const SPLIT_TENSOR: Op = Op(400);
     /// `aten::as_strided`
-    pub const AS_STRIDED: Op = Op(350);
+    pub const AS_STRIDED: Op = Op(401);
     /// `aten::detach`
-    pub const DETACH: Op = Op(351);
+    pub const DETACH: Op = Op(402);
     /// `aten::clone`
-    pub const CLONE: Op = Op(352);
+    pub const CLONE: Op = Op(403);
     /// `aten::_to_copy`
-    pub const _TO_COPY: Op = Op(353);
+    pub const _TO_COPY: Op = Op(404);
     /// `aten::copy_`
-    pub const COPY_: Op = Op(354);
+    pub const COPY_: Op = Op(405);
     /// `aten::fill.Scalar`
-    pub const FILL_SCALAR: Op = Op(355);
+    pub const FILL_SCALAR: Op = Op(406);
     /// `aten::fill_.Scalar`
-    pub const FILL__SCALAR: Op = Op(356);
+    pub const FILL__SCALAR: Op = Op(407);
     /// `aten::zero`
-    pub const ZERO: Op = Op(357);
+    pub const ZERO: Op = Op(408);
     /// `aten::zero_`
-    pub const ZERO_: Op = Op(358);
+    pub const ZERO_: Op = Op(409);
     /// `aten::zeros_like`
-    pub const ZEROS_LIKE: Op = Op(359);
+    pub const ZEROS_LIKE: Op = Op(410);
     /// `aten::cat`
-    pub const CAT: Op = Op(360);
+    pub const CAT: Op = Op(411);
     /// `aten::cat.out`
-    pub const CAT_OUT: Op = Op(361);
+    pub const CAT_OUT: Op = Op(412);
     /// `aten::stack`
-    pub const STACK: Op = Op(362);
+    pub const STACK: Op = Op(413);
     /// `aten::stack.out`
-    pub const STACK_OUT: Op = Op(363);
+    pub const STACK_OUT: Op = Op(414);
     /// `aten::index_select`
-    pub const INDEX_SELECT: Op = Op(364);
+    pub const INDEX_SELECT: Op = Op(415);
     /// `aten::index_add`
-    pub const INDEX_ADD: Op = Op(365);
+    pub const INDEX_ADD: Op = Op(416);
 }
 
-pub(crate) static TABLE: [OpInfo; 366] = [
+pub(crate) static TABLE: [OpInfo; 417] = [
     OpInfo {
         name: "aten::add.Tensor",
         schema: "aten::add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor",
@@ -3716,13 +3818,103 @@ pub(crate) static TABLE: [OpInfo; 366] = [
         below: |a| boxed::mean_dim_out(a, true),
     },
     OpInfo {
+        name: "aten::nansum",
+        schema: "aten::nansum(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
+        tags: &["reduction"],
+        derivative: Derivative::Formula("NansumBackward0"),
+        forward: true,
+        call: |a| boxed::nansum(a, false),
+        below: |a| boxed::nansum(a, true),
+    },
+    OpInfo {
+        name: "aten::nanmean",
+        schema: "aten::nanmean(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
+        tags: &["reduction"],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::nanmean(a, false),
+        below: |a| boxed::nanmean(a, true),
+    },
+    OpInfo {
         name: "aten::max",
         schema: "aten::max(Tensor self) -> Tensor",
         tags: &["reduction"],
-        derivative: Derivative::Formula("MaxBackward1"),
+        derivative: Derivative::Formula("MaxBackward0"),
         forward: true,
         call: |a| boxed::max(a, false),
         below: |a| boxed::max(a, true),
+    },
+    OpInfo {
+        name: "aten::min",
+        schema: "aten::min(Tensor self) -> Tensor",
+        tags: &["reduction"],
+        derivative: Derivative::Formula("MinBackward0"),
+        forward: true,
+        call: |a| boxed::min(a, false),
+        below: |a| boxed::min(a, true),
+    },
+    OpInfo {
+        name: "aten::amax",
+        schema: "aten::amax(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor",
+        tags: &["core", "reduction"],
+        derivative: Derivative::Formula("AmaxBackward0"),
+        forward: true,
+        call: |a| boxed::amax(a, false),
+        below: |a| boxed::amax(a, true),
+    },
+    OpInfo {
+        name: "aten::amax.out",
+        schema: "aten::amax.out(Tensor self, int[1] dim=[], bool keepdim=False, *, Tensor(a!) out) -> Tensor(a!)",
+        tags: &["core", "reduction"],
+        derivative: Derivative::NonDifferentiable,
+        forward: false,
+        call: |a| boxed::amax_out(a, false),
+        below: |a| boxed::amax_out(a, true),
+    },
+    OpInfo {
+        name: "aten::amin",
+        schema: "aten::amin(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor",
+        tags: &["core", "reduction"],
+        derivative: Derivative::Formula("AminBackward0"),
+        forward: true,
+        call: |a| boxed::amin(a, false),
+        below: |a| boxed::amin(a, true),
+    },
+    OpInfo {
+        name: "aten::amin.out",
+        schema: "aten::amin.out(Tensor self, int[1] dim=[], bool keepdim=False, *, Tensor(a!) out) -> Tensor(a!)",
+        tags: &["core", "reduction"],
+        derivative: Derivative::NonDifferentiable,
+        forward: false,
+        call: |a| boxed::amin_out(a, false),
+        below: |a| boxed::amin_out(a, true),
+    },
+    OpInfo {
+        name: "aten::aminmax",
+        schema: "aten::aminmax(Tensor self, *, int? dim=None, bool keepdim=False) -> (Tensor min, Tensor max)",
+        tags: &["reduction"],
+        derivative: Derivative::Formula("AminmaxBackward0"),
+        forward: true,
+        call: |a| boxed::aminmax(a, false),
+        below: |a| boxed::aminmax(a, true),
+    },
+    OpInfo {
+        name: "aten::argmax",
+        schema: "aten::argmax(Tensor self, int? dim=None, bool keepdim=False) -> Tensor",
+        tags: &["core", "reduction"],
+        derivative: Derivative::NonDifferentiable,
+        forward: false,
+        call: |a| boxed::argmax(a, false),
+        below: |a| boxed::argmax(a, true),
+    },
+    OpInfo {
+        name: "aten::argmin",
+        schema: "aten::argmin(Tensor self, int? dim=None, bool keepdim=False) -> Tensor",
+        tags: &["core", "reduction"],
+        derivative: Derivative::NonDifferentiable,
+        forward: false,
+        call: |a| boxed::argmin(a, false),
+        below: |a| boxed::argmin(a, true),
     },
     OpInfo {
         name: "aten::any",
@@ -3732,6 +3924,375 @@ pub(crate) static TABLE: [OpInfo; 366] = [
         forward: false,
         call: |a| boxed::any(a, false),
         below: |a| boxed::any(a, true),
+    },
+    OpInfo {
+        name: "aten::any.dim",
+        schema: "aten::any.dim(Tensor self, int dim, bool keepdim=False) -> Tensor",
+        tags: &["core", "reduction"],
+        derivative: Derivative::NonDifferentiable,
+        forward: false,
+        call: |a| boxed::any_dim(a, false),
+        below: |a| boxed::any_dim(a, true),
+    },
+    OpInfo {
+        name: "aten::any.dims",
+        schema: "aten::any.dims(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor",
+        tags: &["core", "reduction"],
+        derivative: Derivative::NonDifferentiable,
+        forward: false,
+        call: |a| boxed::any_dims(a, false),
+        below: |a| boxed::any_dims(a, true),
+    },
+    OpInfo {
+        name: "aten::all",
+        schema: "aten::all(Tensor self) -> Tensor",
+        tags: &["reduction"],
+        derivative: Derivative::NonDifferentiable,
+        forward: false,
+        call: |a| boxed::all(a, false),
+        below: |a| boxed::all(a, true),
+    },
+    OpInfo {
+        name: "aten::all.dim",
+        schema: "aten::all.dim(Tensor self, int dim, bool keepdim=False) -> Tensor",
+        tags: &["reduction"],
+        derivative: Derivative::NonDifferentiable,
+        forward: false,
+        call: |a| boxed::all_dim(a, false),
+        below: |a| boxed::all_dim(a, true),
+    },
+    OpInfo {
+        name: "aten::all.dims",
+        schema: "aten::all.dims(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor",
+        tags: &["reduction"],
+        derivative: Derivative::NonDifferentiable,
+        forward: false,
+        call: |a| boxed::all_dims(a, false),
+        below: |a| boxed::all_dims(a, true),
+    },
+    OpInfo {
+        name: "aten::count_nonzero",
+        schema: "aten::count_nonzero(Tensor self, int? dim=None) -> Tensor",
+        tags: &["reduction"],
+        derivative: Derivative::NonDifferentiable,
+        forward: false,
+        call: |a| boxed::count_nonzero(a, false),
+        below: |a| boxed::count_nonzero(a, true),
+    },
+    OpInfo {
+        name: "aten::count_nonzero.dim_IntList",
+        schema: "aten::count_nonzero.dim_IntList(Tensor self, int[] dim) -> Tensor",
+        tags: &["reduction"],
+        derivative: Derivative::NonDifferentiable,
+        forward: false,
+        call: |a| boxed::count_nonzero_dims(a, false),
+        below: |a| boxed::count_nonzero_dims(a, true),
+    },
+    OpInfo {
+        name: "aten::var",
+        schema: "aten::var(Tensor self, bool unbiased=True) -> Tensor",
+        tags: &["reduction"],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::var(a, false),
+        below: |a| boxed::var(a, true),
+    },
+    OpInfo {
+        name: "aten::var.dim",
+        schema: "aten::var.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> Tensor",
+        tags: &["core", "reduction"],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::var_dim(a, false),
+        below: |a| boxed::var_dim(a, true),
+    },
+    OpInfo {
+        name: "aten::var.correction",
+        schema: "aten::var.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> Tensor",
+        tags: &["core", "reduction"],
+        derivative: Derivative::Formula("VarBackward0"),
+        forward: true,
+        call: |a| boxed::var_correction(a, false),
+        below: |a| boxed::var_correction(a, true),
+    },
+    OpInfo {
+        name: "aten::std",
+        schema: "aten::std(Tensor self, bool unbiased=True) -> Tensor",
+        tags: &["reduction"],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::std(a, false),
+        below: |a| boxed::std(a, true),
+    },
+    OpInfo {
+        name: "aten::std.dim",
+        schema: "aten::std.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> Tensor",
+        tags: &["reduction"],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::std_dim(a, false),
+        below: |a| boxed::std_dim(a, true),
+    },
+    OpInfo {
+        name: "aten::std.correction",
+        schema: "aten::std.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> Tensor",
+        tags: &["reduction"],
+        derivative: Derivative::Formula("StdBackward0"),
+        forward: true,
+        call: |a| boxed::std_correction(a, false),
+        below: |a| boxed::std_correction(a, true),
+    },
+    OpInfo {
+        name: "aten::var_mean",
+        schema: "aten::var_mean(Tensor self, bool unbiased=True) -> (Tensor, Tensor)",
+        tags: &["reduction"],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::var_mean(a, false),
+        below: |a| boxed::var_mean(a, true),
+    },
+    OpInfo {
+        name: "aten::var_mean.dim",
+        schema: "aten::var_mean.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> (Tensor, Tensor)",
+        tags: &["reduction"],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::var_mean_dim(a, false),
+        below: |a| boxed::var_mean_dim(a, true),
+    },
+    OpInfo {
+        name: "aten::var_mean.correction",
+        schema: "aten::var_mean.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> (Tensor, Tensor)",
+        tags: &["reduction"],
+        derivative: Derivative::Formula("VarMeanBackward0"),
+        forward: true,
+        call: |a| boxed::var_mean_correction(a, false),
+        below: |a| boxed::var_mean_correction(a, true),
+    },
+    OpInfo {
+        name: "aten::std_mean",
+        schema: "aten::std_mean(Tensor self, bool unbiased=True) -> (Tensor, Tensor)",
+        tags: &["reduction"],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::std_mean(a, false),
+        below: |a| boxed::std_mean(a, true),
+    },
+    OpInfo {
+        name: "aten::std_mean.dim",
+        schema: "aten::std_mean.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> (Tensor, Tensor)",
+        tags: &["reduction"],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::std_mean_dim(a, false),
+        below: |a| boxed::std_mean_dim(a, true),
+    },
+    OpInfo {
+        name: "aten::std_mean.correction",
+        schema: "aten::std_mean.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> (Tensor, Tensor)",
+        tags: &["reduction"],
+        derivative: Derivative::Formula("StdMeanBackward0"),
+        forward: true,
+        call: |a| boxed::std_mean_correction(a, false),
+        below: |a| boxed::std_mean_correction(a, true),
+    },
+    OpInfo {
+        name: "aten::norm.Scalar",
+        schema: "aten::norm.Scalar(Tensor self, Scalar p=2) -> Tensor",
+        tags: &["reduction"],
+        derivative: Derivative::Formula("NormBackward0"),
+        forward: true,
+        call: |a| boxed::norm(a, false),
+        below: |a| boxed::norm(a, true),
+    },
+    OpInfo {
+        name: "aten::norm.ScalarOpt_dim",
+        schema: "aten::norm.ScalarOpt_dim(Tensor self, Scalar? p, int[1] dim, bool keepdim=False) -> Tensor",
+        tags: &["reduction"],
+        derivative: Derivative::Formula("NormBackward1"),
+        forward: true,
+        call: |a| boxed::norm_dim(a, false),
+        below: |a| boxed::norm_dim(a, true),
+    },
+    OpInfo {
+        name: "aten::linalg_vector_norm",
+        schema: "aten::linalg_vector_norm(Tensor self, Scalar ord=2, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
+        tags: &["reduction"],
+        derivative: Derivative::Formula("LinalgVectorNormBackward0"),
+        forward: true,
+        call: |a| boxed::linalg_vector_norm(a, false),
+        below: |a| boxed::linalg_vector_norm(a, true),
+    },
+    OpInfo {
+        name: "aten::logsumexp",
+        schema: "aten::logsumexp(Tensor self, int[1] dim, bool keepdim=False) -> Tensor",
+        tags: &["reduction"],
+        derivative: Derivative::Formula("LogsumexpBackward0"),
+        forward: true,
+        call: |a| boxed::logsumexp(a, false),
+        below: |a| boxed::logsumexp(a, true),
+    },
+    OpInfo {
+        name: "aten::trace",
+        schema: "aten::trace(Tensor self) -> Tensor",
+        tags: &["reduction"],
+        derivative: Derivative::Formula("TraceBackward0"),
+        forward: true,
+        call: |a| boxed::trace(a, false),
+        below: |a| boxed::trace(a, true),
+    },
+    OpInfo {
+        name: "aten::histc",
+        schema: "aten::histc(Tensor self, int bins=100, Scalar min=0, Scalar max=0) -> Tensor",
+        tags: &[],
+        derivative: Derivative::NonDifferentiable,
+        forward: false,
+        call: |a| boxed::histc(a, false),
+        below: |a| boxed::histc(a, true),
+    },
+    OpInfo {
+        name: "aten::bincount",
+        schema: "aten::bincount(Tensor self, Tensor? weights=None, SymInt minlength=0) -> Tensor",
+        tags: &[],
+        derivative: Derivative::NonDifferentiable,
+        forward: false,
+        call: |a| boxed::bincount(a, false),
+        below: |a| boxed::bincount(a, true),
+    },
+    OpInfo {
+        name: "aten::equal",
+        schema: "aten::equal(Tensor self, Tensor other) -> bool",
+        tags: &[],
+        derivative: Derivative::NonDifferentiable,
+        forward: false,
+        call: |a| boxed::equal(a, false),
+        below: |a| boxed::equal(a, true),
+    },
+    OpInfo {
+        name: "aten::diff",
+        schema: "aten::diff(Tensor self, int n=1, int dim=-1, Tensor? prepend=None, Tensor? append=None) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::diff(a, false),
+        below: |a| boxed::diff(a, true),
+    },
+    OpInfo {
+        name: "aten::renorm",
+        schema: "aten::renorm(Tensor self, Scalar p, int dim, Scalar maxnorm) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::renorm(a, false),
+        below: |a| boxed::renorm(a, true),
+    },
+    OpInfo {
+        name: "aten::dist",
+        schema: "aten::dist(Tensor self, Tensor other, Scalar p=2) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::dist(a, false),
+        below: |a| boxed::dist(a, true),
+    },
+    OpInfo {
+        name: "aten::_cdist_forward",
+        schema: "aten::_cdist_forward(Tensor x1, Tensor x2, float p, int? compute_mode) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::_cdist_forward(a, false),
+        below: |a| boxed::_cdist_forward(a, true),
+    },
+    OpInfo {
+        name: "aten::cov",
+        schema: "aten::cov(Tensor self, *, int correction=1, Tensor? fweights=None, Tensor? aweights=None) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::cov(a, false),
+        below: |a| boxed::cov(a, true),
+    },
+    OpInfo {
+        name: "aten::softmax.int",
+        schema: "aten::softmax.int(Tensor self, int dim, ScalarType? dtype=None) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::softmax(a, false),
+        below: |a| boxed::softmax(a, true),
+    },
+    OpInfo {
+        name: "aten::log_softmax.int",
+        schema: "aten::log_softmax.int(Tensor self, int dim, ScalarType? dtype=None) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::log_softmax(a, false),
+        below: |a| boxed::log_softmax(a, true),
+    },
+    OpInfo {
+        name: "aten::_softmax",
+        schema: "aten::_softmax(Tensor self, int dim, bool half_to_float) -> Tensor",
+        tags: &["core"],
+        derivative: Derivative::Formula("SoftmaxBackward0"),
+        forward: true,
+        call: |a| boxed::_softmax(a, false),
+        below: |a| boxed::_softmax(a, true),
+    },
+    OpInfo {
+        name: "aten::_softmax.out",
+        schema: "aten::_softmax.out(Tensor self, int dim, bool half_to_float, *, Tensor(a!) out) -> Tensor(a!)",
+        tags: &["core"],
+        derivative: Derivative::NonDifferentiable,
+        forward: false,
+        call: |a| boxed::_softmax_out(a, false),
+        below: |a| boxed::_softmax_out(a, true),
+    },
+    OpInfo {
+        name: "aten::_log_softmax",
+        schema: "aten::_log_softmax(Tensor self, int dim, bool half_to_float) -> Tensor",
+        tags: &["core"],
+        derivative: Derivative::Formula("LogSoftmaxBackward0"),
+        forward: true,
+        call: |a| boxed::_log_softmax(a, false),
+        below: |a| boxed::_log_softmax(a, true),
+    },
+    OpInfo {
+        name: "aten::_log_softmax.out",
+        schema: "aten::_log_softmax.out(Tensor self, int dim, bool half_to_float, *, Tensor(a!) out) -> Tensor(a!)",
+        tags: &["core"],
+        derivative: Derivative::NonDifferentiable,
+        forward: false,
+        call: |a| boxed::_log_softmax_out(a, false),
+        below: |a| boxed::_log_softmax_out(a, true),
+    },
+    OpInfo {
+        name: "aten::_softmax_backward_data",
+        schema: "aten::_softmax_backward_data(Tensor grad_output, Tensor output, int dim, ScalarType input_dtype) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Formula("SoftmaxBackwardDataBackward0"),
+        forward: true,
+        call: |a| boxed::_softmax_backward_data(a, false),
+        below: |a| boxed::_softmax_backward_data(a, true),
+    },
+    OpInfo {
+        name: "aten::_log_softmax_backward_data",
+        schema: "aten::_log_softmax_backward_data(Tensor grad_output, Tensor output, int dim, ScalarType input_dtype) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Formula("LogSoftmaxBackwardDataBackward0"),
+        forward: true,
+        call: |a| boxed::_log_softmax_backward_data(a, false),
+        below: |a| boxed::_log_softmax_backward_data(a, true),
+    },
+    OpInfo {
+        name: "aten::_safe_softmax",
+        schema: "aten::_safe_softmax(Tensor self, int dim, ScalarType? dtype=None) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Formula("SafeSoftmaxBackward0"),
+        forward: true,
+        call: |a| boxed::_safe_softmax(a, false),
+        below: |a| boxed::_safe_softmax(a, true),
     },
     OpInfo {
         name: "aten::mm",

@@ -10,6 +10,7 @@ pub(crate) mod join;
 pub(crate) mod matmul;
 pub(crate) mod pointwise;
 pub(crate) mod reduce;
+pub(crate) mod softmax;
 pub(crate) mod view;
 
 pub(crate) use activations::*;
@@ -19,6 +20,7 @@ pub(crate) use join::*;
 pub(crate) use matmul::*;
 pub(crate) use pointwise::*;
 pub(crate) use reduce::*;
+pub(crate) use softmax::*;
 
 use crate::layout::{Dims, Layout};
 use crate::{DType, Device, Error, ErrorKind, Result, Tensor};
