@@ -245,6 +245,10 @@ pub enum ErrorKind {
     SavedHooksOnNone,
     #[error("the pack hook wrote into the tensor it was given; it must not")]
     PackMutatesInput,
+    #[error("allow_mutation_on_saved_tensors does not nest")]
+    MutationCtxNested,
+    #[error("a tensor saved under allow_mutation_on_saved_tensors is read outside that scope, or after it was cleared")]
+    MutationCtxOutside,
     #[error("a node was created inside a node creation hook; creation hooks must not record operations")]
     NodeCreatedInCreationHook,
 
@@ -330,8 +334,8 @@ impl ErrorKind {
         use ErrorKind::*;
         match self {
             DualDtype { .. } | GradcheckUsage { .. } | MaterializeNeedsUnused | BudgetRange { .. } => Class::Value,
-            GradcheckAssertion { .. } => Class::Assertion,
             ArgumentType { .. } => Class::Type,
+            GradcheckAssertion { .. } | MutationCtxOutside => Class::Assertion,
             NotImplemented { .. } | FunctionNotImplemented { .. } | ForwardNotImplemented { .. } => {
                 Class::NotImplemented
             }

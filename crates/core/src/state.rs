@@ -34,6 +34,9 @@ pub(crate) const FREE_GRAD_LAYOUT: u32 = 1 << 10;
 /// A creation hook is running.
 pub(crate) const IN_CREATION: u32 = 1 << 11;
 
+/// Saved tensors are cloned before they are written.
+pub(crate) const MUTATION_WATCH: u32 = 1 << 12;
+
 struct State {
     word: Cell<u32>,
     sequence: Cell<u64>,

@@ -10,9 +10,12 @@ pub mod gradcheck;
 pub mod graph;
 pub mod hooks;
 pub mod mode;
+pub mod multi_grad;
+pub mod mutation;
 pub mod node;
 pub(crate) mod record;
 pub mod saved;
+pub mod saved_scopes;
 pub mod view;
 
 pub use anomaly::{detect_anomaly, is_anomaly_enabled, set_detect_anomaly};
@@ -30,5 +33,8 @@ pub use mode::{
     EnableGrad, InferenceMode, NoGrad, enable_grad, enforce_grad_layout_policy, inference_mode, is_grad_enabled,
     is_inference_mode_enabled, is_multithreading_enabled, no_grad, set_grad_enabled, set_multithreading_enabled,
 };
+pub use multi_grad::{MultiHandle, MultiHookGuard, register_multi_grad_hook, register_multi_grad_hook_any};
+pub use mutation::{MutationCounts, MutationGuard, allow_mutation_on_saved_tensors};
 pub use node::{Backward, Edge, Edges, GradientEdge, Gradients, InputMetadata, Needs, Node, get_gradient_edge};
+pub use saved_scopes::{DisabledGuard, PreserveVersions, SavedHooksGuard, disable_saved_tensors_hooks, increment_version, save_on_cpu, saved_tensors_hooks, saved_tensors_hooks_disabled, unsafe_preserve_version_counter};
 pub use saved::{SavedHooks, SavedTensor, SavedValue};

@@ -240,6 +240,9 @@ impl Tensor {
         if !self.is_contiguous() && self.layout().has_internal_overlap() {
             return Err(ErrorKind::OverlappingWrite { op }.into());
         }
+        if state::word() & state::MUTATION_WATCH != 0 {
+            super::mutation::before_write(self)?;
+        }
         Ok(())
     }
 

@@ -1,0 +1,100 @@
+//! Scopes around saved tensors: hooks for all of them, offloading, forbidding hooks; and version counters by hand.
+
+use super::saved::SavedHooks;
+use crate::state::{self, ModeGuard};
+use crate::{Device, ErrorKind, Result, Tensor, ops};
+use std::any::Any;
+use std::sync::Arc;
+
+/// Ends a scope of saved-tensor hooks when dropped.
+#[must_use = "the hooks last while the guard lives"]
+pub struct SavedHooksGuard {
+    _mode: ModeGuard,
+}
+
+impl Drop for SavedHooksGuard {
+    fn drop(&mut self) {
+        state::stacks(|s| s.saved_hooks.pop());
+    }
+}
+
+/// While the guard lives, every tensor saved for backward passes through `pack` at once and through `unpack` at each
+/// read. Of nested scopes only the innermost applies. `pack` must not write its argument, and what it returns must not
+/// own it (return a copy, a detached alias or a key).
+pub fn saved_tensors_hooks<P: Any + Send + Sync>(
+    pack: impl Fn(&Tensor) -> Result<P> + Send + Sync + 'static,
+    unpack: impl Fn(&P) -> Result<Tensor> + Send + Sync + 'static,
+) -> Result<SavedHooksGuard> {
+    push(SavedHooks::new(pack, unpack))
+}
+
+fn push(hooks: SavedHooks) -> Result<SavedHooksGuard> {
+    if let Some(message) = state::stacks(|s| s.saved_hooks_disabled.clone()) {
+        return Err(ErrorKind::SavedHooksDisabled { message }.into());
+    }
+    state::stacks(|s| s.saved_hooks.push(Arc::new(hooks)));
+    Ok(SavedHooksGuard { _mode: ModeGuard::new(state::SAVED_HOOKS, 0) })
+}
+
+/// Keeps saved tensors in host memory. On a CPU they are there already; with `pin_memory` a copy is made all the same, so
+/// that later writes to the tensor do not matter.
+pub fn save_on_cpu(pin_memory: bool) -> Result<SavedHooksGuard> {
+    saved_tensors_hooks(
+        move |t| {
+            let kept = if pin_memory { ops::clone(t, None)? } else { ops::detach(t)? };
+            Ok((t.device(), kept.detach()))
+        },
+        |(device, t): &(Device, Tensor)| {
+            if t.device() == *device { Ok(t.clone()) } else { ops::to_copy(t, None, Some(*device), false, None) }
+        },
+    )
+}
+
+/// Restores the previous state when dropped.
+#[must_use = "hooks are disabled while the guard lives"]
+pub struct DisabledGuard {
+    before: Option<String>,
+}
+
+impl Drop for DisabledGuard {
+    fn drop(&mut self) {
+        let before = self.before.take();
+        state::stacks(|s| s.saved_hooks_disabled = before);
+    }
+}
+
+/// While the guard lives, opening a scope of saved-tensor hooks fails with `message`; fails itself inside such a scope.
+pub fn disable_saved_tensors_hooks(message: impl Into<String>) -> Result<DisabledGuard> {
+    let message = message.into();
+    if state::stacks(|s| !s.saved_hooks.is_empty()) {
+        return Err(ErrorKind::SavedHooksDisabled { message }.into());
+    }
+    Ok(DisabledGuard { before: state::stacks(|s| s.saved_hooks_disabled.replace(message)) })
+}
+
+/// The message with which saved-tensor hooks are disabled, if they are.
+pub fn saved_tensors_hooks_disabled() -> Option<String> {
+    state::stacks(|s| s.saved_hooks_disabled.clone())
+}
+
+/// Counts a write to each tensor, for code that writes behind the library's back. Inference tensors are skipped.
+pub fn increment_version(tensors: &[&Tensor]) {
+    tensors.iter().for_each(|t| t.bump_version())
+}
+
+/// Puts version counters back when dropped: writes made meanwhile are not seen by any check.
+#[must_use = "versions are preserved while the guard lives"]
+pub struct PreserveVersions(Vec<(Tensor, u32)>);
+
+impl Drop for PreserveVersions {
+    fn drop(&mut self) {
+        for (t, v) in &self.0 {
+            t.set_version_counter(*v)
+        }
+    }
+}
+
+/// Hides writes to these tensors from version checks while the guard lives. Gradients may silently use new data.
+pub fn unsafe_preserve_version_counter(tensors: &[&Tensor]) -> PreserveVersions {
+    PreserveVersions(tensors.iter().map(|t| ((*t).clone(), t.version_counter())).collect())
+}
