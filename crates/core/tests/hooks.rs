@@ -6,8 +6,8 @@ mod common;
 
 use common::*;
 use firebrand_core::autograd::{
-    BackwardOptions, Context, Function, GradOptions, RemovableHandle, Target, get_gradient_edge, grad as gradient, no_grad,
-    register_multi_grad_hook, register_multi_grad_hook_any,
+    BackwardOptions, Context, Function, GradOptions, RemovableHandle, Target, get_gradient_edge, grad as gradient,
+    no_grad, register_multi_grad_hook, register_multi_grad_hook_any,
 };
 use firebrand_core::{DType, Error, Result, Tensor};
 use std::sync::{Arc, Mutex};
@@ -438,11 +438,10 @@ fn multi_grad_hooks() {
     let only_a = BackwardOptions { inputs: Some(vec![Target::from(&a)]), ..retain() };
     (&c * 1.0).try_backward(&only_a).unwrap();
     (&c + &d).try_backward(&retain()).unwrap();
-    assert_eq!(*calls.lock().unwrap(), [
-        vec!["2", "1", "1", "none"],
-        vec!["2", "none", "1", "none"],
-        vec!["4", "2", "1", "1"]
-    ]);
+    assert_eq!(
+        *calls.lock().unwrap(),
+        [vec!["2", "1", "1", "none"], vec!["2", "none", "1", "none"], vec!["4", "2", "1", "1"]]
+    );
     h.remove();
     h.remove();
     (&c * 1.0).try_backward(&retain()).unwrap();

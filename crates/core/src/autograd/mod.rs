@@ -36,5 +36,8 @@ pub use mode::{
 pub use multi_grad::{MultiHandle, MultiHookGuard, register_multi_grad_hook, register_multi_grad_hook_any};
 pub use mutation::{MutationCounts, MutationGuard, allow_mutation_on_saved_tensors};
 pub use node::{Backward, Edge, Edges, GradientEdge, Gradients, InputMetadata, Needs, Node, get_gradient_edge};
-pub use saved_scopes::{DisabledGuard, PreserveVersions, SavedHooksGuard, disable_saved_tensors_hooks, increment_version, save_on_cpu, saved_tensors_hooks, saved_tensors_hooks_disabled, unsafe_preserve_version_counter};
 pub use saved::{SavedHooks, SavedTensor, SavedValue};
+pub use saved_scopes::{
+    DisabledGuard, PreserveVersions, SavedHooksGuard, disable_saved_tensors_hooks, increment_version, save_on_cpu,
+    saved_tensors_hooks, saved_tensors_hooks_disabled, unsafe_preserve_version_counter,
+};

@@ -54,7 +54,8 @@ impl MutationGuard {
         SCOPE.with_borrow(|s| {
             let mut counts = MutationCounts { cloned: 0, original: 0 };
             for (h, _) in s.iter().flat_map(|s| s.handles.values().flatten()) {
-                match h.upgrade().map(|h| matches!(*h.value.lock().unwrap_or_else(|e| e.into_inner()), Kept::Cloned(_))) {
+                match h.upgrade().map(|h| matches!(*h.value.lock().unwrap_or_else(|e| e.into_inner()), Kept::Cloned(_)))
+                {
                     Some(true) => counts.cloned += 1,
                     Some(false) => counts.original += 1,
                     None => {}
