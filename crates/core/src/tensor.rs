@@ -363,7 +363,7 @@ impl Tensor {
     }
 
     /// An address that identifies the tensor object while it lives.
-    pub(crate) fn addr(&self) -> usize {
+    pub(crate) fn address(&self) -> usize {
         Arc::addr(&self.0)
     }
 

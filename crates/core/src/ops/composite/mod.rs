@@ -1,15 +1,23 @@
 //! Ops that are built of other ops: differentiable through them, so they need no formula. One file per family.
 
 mod activations;
+mod conv;
 mod distance;
+mod matmul;
 mod pointwise;
+mod pool;
 mod reduce;
+mod resample;
 mod softmax;
 mod view;
 
 pub(crate) use activations::*;
+pub(crate) use conv::*;
 pub(crate) use distance::*;
+pub(crate) use matmul::*;
 pub(crate) use pointwise::*;
+pub(crate) use pool::*;
 pub(crate) use reduce::*;
+pub(crate) use resample::*;
 pub(crate) use softmax::*;
 pub(crate) use view::*;

@@ -1,17 +1,58 @@
-//! Matrix products.
+//! Matrix products: operands of any strides go to the kernel as they are.
 
+use super::expand;
 use crate::layout::Layout;
-use crate::{Result, Tensor};
+use crate::{Result, Scalar, Tensor};
+use firebrand_kernels::copy;
+
+fn multiply(a: &Tensor, b: &Tensor, out: &Tensor, alpha: f64, beta: f64) {
+    firebrand_kernels::matmul(a.access().view(), b.access().view(), out.access().view_mut(), alpha, beta);
+}
+
+/// A vector as a matrix of one column.
+fn column(t: &Tensor) -> Tensor {
+    t.alias_with(Layout::strided(&[t.shape()[0], 1], &[t.strides()[0], 1], t.storage_offset()))
+}
+
+/// Puts the term where the product will be added to `beta` times it. With `beta == 0` the term is not read.
+fn start(term: &Tensor, beta: Scalar, out: &Tensor) -> f64 {
+    if beta.to_f64() != 0.0 {
+        copy(expand(term, out.shape()).view(), out.access().view_mut());
+    }
+    beta.to_f64()
+}
 
 pub(crate) fn mm(a: &Tensor, b: &Tensor, out: &Tensor) -> Result<()> {
-    firebrand_kernels::matmul(a.access().view(), b.access().view(), out.access().view_mut(), 1.0, 0.0);
+    multiply(a, b, out, 1.0, 0.0);
     Ok(())
 }
 
+pub(crate) fn bmm(a: &Tensor, b: &Tensor, out: &Tensor) -> Result<()> {
+    mm(a, b, out)
+}
+
 pub(crate) fn mv(a: &Tensor, v: &Tensor, out: &Tensor) -> Result<()> {
-    let column = |t: &Tensor| {
-        let (size, stride) = (t.shape()[0], t.strides()[0]);
-        t.alias_with(Layout::strided(&[size, 1], &[stride, 1], t.storage_offset()))
-    };
     mm(a, &column(v), &column(out))
+}
+
+pub(crate) fn dot(a: &Tensor, b: &Tensor, out: &Tensor) -> Result<()> {
+    let (n, stride) = (a.shape()[0], a.strides()[0]);
+    let row = a.alias_with(Layout::strided(&[1, n], &[n.max(1), stride], a.storage_offset()));
+    mm(&row, &column(b), &out.alias_with(Layout::strided(&[1, 1], &[1, 1], out.storage_offset())))
+}
+
+pub(crate) fn addmm(term: &Tensor, a: &Tensor, b: &Tensor, beta: Scalar, alpha: Scalar, out: &Tensor) -> Result<()> {
+    let beta = start(term, beta, out);
+    multiply(a, b, out, alpha.to_f64(), beta);
+    Ok(())
+}
+
+pub(crate) fn baddbmm(term: &Tensor, a: &Tensor, b: &Tensor, beta: Scalar, alpha: Scalar, out: &Tensor) -> Result<()> {
+    addmm(term, a, b, beta, alpha, out)
+}
+
+pub(crate) fn addmv(term: &Tensor, a: &Tensor, v: &Tensor, beta: Scalar, alpha: Scalar, out: &Tensor) -> Result<()> {
+    let beta = start(term, beta, out);
+    multiply(a, &column(v), &column(out), alpha.to_f64(), beta);
+    Ok(())
 }

@@ -4,17 +4,20 @@
 //! that depend on the numbers (indices).
 
 pub(crate) mod activations;
+pub(crate) mod conv;
 pub(crate) mod copy;
 pub(crate) mod fused;
 pub(crate) mod index;
 pub(crate) mod join;
 pub(crate) mod matmul;
 pub(crate) mod pointwise;
+pub(crate) mod pool;
 pub(crate) mod reduce;
+pub(crate) mod resample;
 pub(crate) mod softmax;
 
 use crate::layout::Layout;
-use crate::{Tensor, ops::shape};
+use crate::{Result, Spec, Tensor, ops::shape};
 use firebrand_kernels::View;
 
 /// A tensor's memory seen with a larger shape.
@@ -32,4 +35,14 @@ impl Expanded<'_> {
 /// A tensor broadcast to `sizes`.
 pub(crate) fn expand<'a>(t: &'a Tensor, sizes: &[usize]) -> Expanded<'a> {
     Expanded { access: t.access(), layout: shape::expanded(t, sizes) }
+}
+
+/// The same numbers in row-major memory: the tensor itself if it is.
+pub(crate) fn dense(t: &Tensor) -> Result<Tensor> {
+    if t.is_contiguous() {
+        return Ok(t.clone());
+    }
+    let copy = Tensor::try_empty(Spec::new(t.shape(), t.dtype(), t.device()))?;
+    firebrand_kernels::copy(t.access().view(), copy.access().view_mut());
+    Ok(copy)
 }

@@ -3,20 +3,26 @@
 
 mod activations;
 mod base;
+mod conv;
 mod index;
 mod matmul;
 mod pointwise;
+mod pool;
 mod reduce;
+mod resample;
 mod softmax;
 mod vector_norm;
 mod view;
 
 pub(crate) use activations::*;
 pub(crate) use base::*;
+pub(crate) use conv::*;
 pub(crate) use index::*;
 pub(crate) use matmul::*;
 pub(crate) use pointwise::*;
+pub(crate) use pool::*;
 pub(crate) use reduce::*;
+pub(crate) use resample::*;
 pub(crate) use softmax::*;
 pub(crate) use vector_norm::*;
 pub(crate) use view::*;

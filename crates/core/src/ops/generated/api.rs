@@ -468,6 +468,1330 @@ pub fn try_linalg_vector_norm(
     ops::linalg_vector_norm(self_, ord.into(), dim, keepdim, None)
 }
 
+/// `aten::linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_linear`].
+#[track_caller]
+pub fn linear(input: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Tensor {
+    expect_ok(try_linear(input, weight, bias))
+}
+/// `aten::linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor`
+pub fn try_linear(
+    input: &Tensor,
+    weight: &Tensor,
+    bias: Option<&Tensor>,
+) -> Result<Tensor> {
+    ops::linear(input, weight, bias)
+}
+
+/// `aten::bilinear(Tensor input1, Tensor input2, Tensor weight, Tensor? bias=None) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_bilinear`].
+#[track_caller]
+pub fn bilinear(
+    input1: &Tensor,
+    input2: &Tensor,
+    weight: &Tensor,
+    bias: Option<&Tensor>,
+) -> Tensor {
+    expect_ok(try_bilinear(input1, input2, weight, bias))
+}
+/// `aten::bilinear(Tensor input1, Tensor input2, Tensor weight, Tensor? bias=None) -> Tensor`
+pub fn try_bilinear(
+    input1: &Tensor,
+    input2: &Tensor,
+    weight: &Tensor,
+    bias: Option<&Tensor>,
+) -> Result<Tensor> {
+    ops::bilinear(input1, input2, weight, bias)
+}
+
+/// `aten::chain_matmul(Tensor[] matrices) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_chain_matmul`].
+#[track_caller]
+pub fn chain_matmul(matrices: &[Tensor]) -> Tensor {
+    expect_ok(try_chain_matmul(matrices))
+}
+/// `aten::chain_matmul(Tensor[] matrices) -> Tensor`
+pub fn try_chain_matmul(matrices: &[Tensor]) -> Result<Tensor> {
+    ops::chain_matmul(matrices)
+}
+
+/// `aten::convolution(Tensor input, Tensor weight, Tensor? bias, SymInt[] stride, SymInt[] padding, SymInt[] dilation, bool transposed, SymInt[] output_padding, SymInt groups) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_convolution`].
+#[track_caller]
+pub fn convolution(
+    input: &Tensor,
+    weight: &Tensor,
+    bias: Option<&Tensor>,
+    stride: impl IntoSizes,
+    padding: impl IntoSizes,
+    dilation: impl IntoSizes,
+    transposed: bool,
+    output_padding: impl IntoSizes,
+    groups: impl Into<SymInt>,
+) -> Tensor {
+    expect_ok(
+        try_convolution(
+            input,
+            weight,
+            bias,
+            stride,
+            padding,
+            dilation,
+            transposed,
+            output_padding,
+            groups,
+        ),
+    )
+}
+/// `aten::convolution(Tensor input, Tensor weight, Tensor? bias, SymInt[] stride, SymInt[] padding, SymInt[] dilation, bool transposed, SymInt[] output_padding, SymInt groups) -> Tensor`
+pub fn try_convolution(
+    input: &Tensor,
+    weight: &Tensor,
+    bias: Option<&Tensor>,
+    stride: impl IntoSizes,
+    padding: impl IntoSizes,
+    dilation: impl IntoSizes,
+    transposed: bool,
+    output_padding: impl IntoSizes,
+    groups: impl Into<SymInt>,
+) -> Result<Tensor> {
+    ops::convolution(
+        input,
+        weight,
+        bias,
+        &stride.into_sizes(),
+        &padding.into_sizes(),
+        &dilation.into_sizes(),
+        transposed,
+        &output_padding.into_sizes(),
+        groups.into(),
+    )
+}
+
+/// `aten::convolution_backward(Tensor grad_output, Tensor input, Tensor weight, SymInt[]? bias_sizes, SymInt[] stride, SymInt[] padding, SymInt[] dilation, bool transposed, SymInt[] output_padding, SymInt groups, bool[3] output_mask) -> (Tensor, Tensor, Tensor)`
+///
+/// # Panics
+/// With the error of [`try_convolution_backward`].
+#[track_caller]
+pub fn convolution_backward(
+    grad_output: &Tensor,
+    input: &Tensor,
+    weight: &Tensor,
+    bias_sizes: Option<&[SymInt]>,
+    stride: impl IntoSizes,
+    padding: impl IntoSizes,
+    dilation: impl IntoSizes,
+    transposed: bool,
+    output_padding: impl IntoSizes,
+    groups: impl Into<SymInt>,
+    output_mask: [bool; 3],
+) -> (Tensor, Tensor, Tensor) {
+    expect_ok(
+        try_convolution_backward(
+            grad_output,
+            input,
+            weight,
+            bias_sizes,
+            stride,
+            padding,
+            dilation,
+            transposed,
+            output_padding,
+            groups,
+            output_mask,
+        ),
+    )
+}
+/// `aten::convolution_backward(Tensor grad_output, Tensor input, Tensor weight, SymInt[]? bias_sizes, SymInt[] stride, SymInt[] padding, SymInt[] dilation, bool transposed, SymInt[] output_padding, SymInt groups, bool[3] output_mask) -> (Tensor, Tensor, Tensor)`
+pub fn try_convolution_backward(
+    grad_output: &Tensor,
+    input: &Tensor,
+    weight: &Tensor,
+    bias_sizes: Option<&[SymInt]>,
+    stride: impl IntoSizes,
+    padding: impl IntoSizes,
+    dilation: impl IntoSizes,
+    transposed: bool,
+    output_padding: impl IntoSizes,
+    groups: impl Into<SymInt>,
+    output_mask: [bool; 3],
+) -> Result<(Tensor, Tensor, Tensor)> {
+    ops::convolution_backward(
+        grad_output,
+        input,
+        weight,
+        bias_sizes,
+        &stride.into_sizes(),
+        &padding.into_sizes(),
+        &dilation.into_sizes(),
+        transposed,
+        &output_padding.into_sizes(),
+        groups.into(),
+        output_mask,
+    )
+}
+
+/// `aten::conv1d(Tensor input, Tensor weight, Tensor? bias=None, SymInt[1] stride=1, SymInt[1] padding=0, SymInt[1] dilation=1, SymInt groups=1) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_conv1d`].
+#[track_caller]
+pub fn conv1d(
+    input: &Tensor,
+    weight: &Tensor,
+    bias: Option<&Tensor>,
+    stride: impl IntoSizes,
+    padding: impl IntoSizes,
+    dilation: impl IntoSizes,
+    groups: impl Into<SymInt>,
+) -> Tensor {
+    expect_ok(try_conv1d(input, weight, bias, stride, padding, dilation, groups))
+}
+/// `aten::conv1d(Tensor input, Tensor weight, Tensor? bias=None, SymInt[1] stride=1, SymInt[1] padding=0, SymInt[1] dilation=1, SymInt groups=1) -> Tensor`
+pub fn try_conv1d(
+    input: &Tensor,
+    weight: &Tensor,
+    bias: Option<&Tensor>,
+    stride: impl IntoSizes,
+    padding: impl IntoSizes,
+    dilation: impl IntoSizes,
+    groups: impl Into<SymInt>,
+) -> Result<Tensor> {
+    ops::conv1d(
+        input,
+        weight,
+        bias,
+        &stride.into_sizes(),
+        &padding.into_sizes(),
+        &dilation.into_sizes(),
+        groups.into(),
+    )
+}
+
+/// `aten::conv_transpose1d(Tensor input, Tensor weight, Tensor? bias=None, SymInt[1] stride=1, SymInt[1] padding=0, SymInt[1] output_padding=0, SymInt groups=1, SymInt[1] dilation=1) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_conv_transpose1d`].
+#[track_caller]
+pub fn conv_transpose1d(
+    input: &Tensor,
+    weight: &Tensor,
+    bias: Option<&Tensor>,
+    stride: impl IntoSizes,
+    padding: impl IntoSizes,
+    output_padding: impl IntoSizes,
+    groups: impl Into<SymInt>,
+    dilation: impl IntoSizes,
+) -> Tensor {
+    expect_ok(
+        try_conv_transpose1d(
+            input,
+            weight,
+            bias,
+            stride,
+            padding,
+            output_padding,
+            groups,
+            dilation,
+        ),
+    )
+}
+/// `aten::conv_transpose1d(Tensor input, Tensor weight, Tensor? bias=None, SymInt[1] stride=1, SymInt[1] padding=0, SymInt[1] output_padding=0, SymInt groups=1, SymInt[1] dilation=1) -> Tensor`
+pub fn try_conv_transpose1d(
+    input: &Tensor,
+    weight: &Tensor,
+    bias: Option<&Tensor>,
+    stride: impl IntoSizes,
+    padding: impl IntoSizes,
+    output_padding: impl IntoSizes,
+    groups: impl Into<SymInt>,
+    dilation: impl IntoSizes,
+) -> Result<Tensor> {
+    ops::conv_transpose1d(
+        input,
+        weight,
+        bias,
+        &stride.into_sizes(),
+        &padding.into_sizes(),
+        &output_padding.into_sizes(),
+        groups.into(),
+        &dilation.into_sizes(),
+    )
+}
+
+/// `aten::conv2d(Tensor input, Tensor weight, Tensor? bias=None, SymInt[2] stride=1, SymInt[2] padding=0, SymInt[2] dilation=1, SymInt groups=1) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_conv2d`].
+#[track_caller]
+pub fn conv2d(
+    input: &Tensor,
+    weight: &Tensor,
+    bias: Option<&Tensor>,
+    stride: impl IntoSizes,
+    padding: impl IntoSizes,
+    dilation: impl IntoSizes,
+    groups: impl Into<SymInt>,
+) -> Tensor {
+    expect_ok(try_conv2d(input, weight, bias, stride, padding, dilation, groups))
+}
+/// `aten::conv2d(Tensor input, Tensor weight, Tensor? bias=None, SymInt[2] stride=1, SymInt[2] padding=0, SymInt[2] dilation=1, SymInt groups=1) -> Tensor`
+pub fn try_conv2d(
+    input: &Tensor,
+    weight: &Tensor,
+    bias: Option<&Tensor>,
+    stride: impl IntoSizes,
+    padding: impl IntoSizes,
+    dilation: impl IntoSizes,
+    groups: impl Into<SymInt>,
+) -> Result<Tensor> {
+    ops::conv2d(
+        input,
+        weight,
+        bias,
+        &stride.into_sizes(),
+        &padding.into_sizes(),
+        &dilation.into_sizes(),
+        groups.into(),
+    )
+}
+
+/// `aten::conv_transpose2d.input(Tensor input, Tensor weight, Tensor? bias=None, SymInt[2] stride=1, SymInt[2] padding=0, SymInt[2] output_padding=0, SymInt groups=1, SymInt[2] dilation=1) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_conv_transpose2d`].
+#[track_caller]
+pub fn conv_transpose2d(
+    input: &Tensor,
+    weight: &Tensor,
+    bias: Option<&Tensor>,
+    stride: impl IntoSizes,
+    padding: impl IntoSizes,
+    output_padding: impl IntoSizes,
+    groups: impl Into<SymInt>,
+    dilation: impl IntoSizes,
+) -> Tensor {
+    expect_ok(
+        try_conv_transpose2d(
+            input,
+            weight,
+            bias,
+            stride,
+            padding,
+            output_padding,
+            groups,
+            dilation,
+        ),
+    )
+}
+/// `aten::conv_transpose2d.input(Tensor input, Tensor weight, Tensor? bias=None, SymInt[2] stride=1, SymInt[2] padding=0, SymInt[2] output_padding=0, SymInt groups=1, SymInt[2] dilation=1) -> Tensor`
+pub fn try_conv_transpose2d(
+    input: &Tensor,
+    weight: &Tensor,
+    bias: Option<&Tensor>,
+    stride: impl IntoSizes,
+    padding: impl IntoSizes,
+    output_padding: impl IntoSizes,
+    groups: impl Into<SymInt>,
+    dilation: impl IntoSizes,
+) -> Result<Tensor> {
+    ops::conv_transpose2d(
+        input,
+        weight,
+        bias,
+        &stride.into_sizes(),
+        &padding.into_sizes(),
+        &output_padding.into_sizes(),
+        groups.into(),
+        &dilation.into_sizes(),
+    )
+}
+
+/// `aten::conv3d(Tensor input, Tensor weight, Tensor? bias=None, SymInt[3] stride=1, SymInt[3] padding=0, SymInt[3] dilation=1, SymInt groups=1) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_conv3d`].
+#[track_caller]
+pub fn conv3d(
+    input: &Tensor,
+    weight: &Tensor,
+    bias: Option<&Tensor>,
+    stride: impl IntoSizes,
+    padding: impl IntoSizes,
+    dilation: impl IntoSizes,
+    groups: impl Into<SymInt>,
+) -> Tensor {
+    expect_ok(try_conv3d(input, weight, bias, stride, padding, dilation, groups))
+}
+/// `aten::conv3d(Tensor input, Tensor weight, Tensor? bias=None, SymInt[3] stride=1, SymInt[3] padding=0, SymInt[3] dilation=1, SymInt groups=1) -> Tensor`
+pub fn try_conv3d(
+    input: &Tensor,
+    weight: &Tensor,
+    bias: Option<&Tensor>,
+    stride: impl IntoSizes,
+    padding: impl IntoSizes,
+    dilation: impl IntoSizes,
+    groups: impl Into<SymInt>,
+) -> Result<Tensor> {
+    ops::conv3d(
+        input,
+        weight,
+        bias,
+        &stride.into_sizes(),
+        &padding.into_sizes(),
+        &dilation.into_sizes(),
+        groups.into(),
+    )
+}
+
+/// `aten::conv_transpose3d.input(Tensor input, Tensor weight, Tensor? bias=None, SymInt[3] stride=1, SymInt[3] padding=0, SymInt[3] output_padding=0, SymInt groups=1, SymInt[3] dilation=1) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_conv_transpose3d`].
+#[track_caller]
+pub fn conv_transpose3d(
+    input: &Tensor,
+    weight: &Tensor,
+    bias: Option<&Tensor>,
+    stride: impl IntoSizes,
+    padding: impl IntoSizes,
+    output_padding: impl IntoSizes,
+    groups: impl Into<SymInt>,
+    dilation: impl IntoSizes,
+) -> Tensor {
+    expect_ok(
+        try_conv_transpose3d(
+            input,
+            weight,
+            bias,
+            stride,
+            padding,
+            output_padding,
+            groups,
+            dilation,
+        ),
+    )
+}
+/// `aten::conv_transpose3d.input(Tensor input, Tensor weight, Tensor? bias=None, SymInt[3] stride=1, SymInt[3] padding=0, SymInt[3] output_padding=0, SymInt groups=1, SymInt[3] dilation=1) -> Tensor`
+pub fn try_conv_transpose3d(
+    input: &Tensor,
+    weight: &Tensor,
+    bias: Option<&Tensor>,
+    stride: impl IntoSizes,
+    padding: impl IntoSizes,
+    output_padding: impl IntoSizes,
+    groups: impl Into<SymInt>,
+    dilation: impl IntoSizes,
+) -> Result<Tensor> {
+    ops::conv_transpose3d(
+        input,
+        weight,
+        bias,
+        &stride.into_sizes(),
+        &padding.into_sizes(),
+        &output_padding.into_sizes(),
+        groups.into(),
+        &dilation.into_sizes(),
+    )
+}
+
+/// `aten::max_pool2d_with_indices_backward(Tensor grad_output, Tensor self, int[2] kernel_size, int[2] stride, int[2] padding, int[2] dilation, bool ceil_mode, Tensor indices) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_max_pool2d_with_indices_backward`].
+#[track_caller]
+pub fn max_pool2d_with_indices_backward(
+    grad_output: &Tensor,
+    self_: &Tensor,
+    kernel_size: &[i64],
+    stride: &[i64],
+    padding: &[i64],
+    dilation: &[i64],
+    ceil_mode: bool,
+    indices: &Tensor,
+) -> Tensor {
+    expect_ok(
+        try_max_pool2d_with_indices_backward(
+            grad_output,
+            self_,
+            kernel_size,
+            stride,
+            padding,
+            dilation,
+            ceil_mode,
+            indices,
+        ),
+    )
+}
+/// `aten::max_pool2d_with_indices_backward(Tensor grad_output, Tensor self, int[2] kernel_size, int[2] stride, int[2] padding, int[2] dilation, bool ceil_mode, Tensor indices) -> Tensor`
+pub fn try_max_pool2d_with_indices_backward(
+    grad_output: &Tensor,
+    self_: &Tensor,
+    kernel_size: &[i64],
+    stride: &[i64],
+    padding: &[i64],
+    dilation: &[i64],
+    ceil_mode: bool,
+    indices: &Tensor,
+) -> Result<Tensor> {
+    ops::max_pool2d_with_indices_backward(
+        grad_output,
+        self_,
+        kernel_size,
+        stride,
+        padding,
+        dilation,
+        ceil_mode,
+        indices,
+    )
+}
+
+/// `aten::max_pool3d_with_indices_backward(Tensor grad_output, Tensor self, int[3] kernel_size, int[3] stride, int[3] padding, int[3] dilation, bool ceil_mode, Tensor indices) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_max_pool3d_with_indices_backward`].
+#[track_caller]
+pub fn max_pool3d_with_indices_backward(
+    grad_output: &Tensor,
+    self_: &Tensor,
+    kernel_size: &[i64],
+    stride: &[i64],
+    padding: &[i64],
+    dilation: &[i64],
+    ceil_mode: bool,
+    indices: &Tensor,
+) -> Tensor {
+    expect_ok(
+        try_max_pool3d_with_indices_backward(
+            grad_output,
+            self_,
+            kernel_size,
+            stride,
+            padding,
+            dilation,
+            ceil_mode,
+            indices,
+        ),
+    )
+}
+/// `aten::max_pool3d_with_indices_backward(Tensor grad_output, Tensor self, int[3] kernel_size, int[3] stride, int[3] padding, int[3] dilation, bool ceil_mode, Tensor indices) -> Tensor`
+pub fn try_max_pool3d_with_indices_backward(
+    grad_output: &Tensor,
+    self_: &Tensor,
+    kernel_size: &[i64],
+    stride: &[i64],
+    padding: &[i64],
+    dilation: &[i64],
+    ceil_mode: bool,
+    indices: &Tensor,
+) -> Result<Tensor> {
+    ops::max_pool3d_with_indices_backward(
+        grad_output,
+        self_,
+        kernel_size,
+        stride,
+        padding,
+        dilation,
+        ceil_mode,
+        indices,
+    )
+}
+
+/// `aten::avg_pool2d_backward(Tensor grad_output, Tensor self, int[2] kernel_size, int[2] stride, int[2] padding, bool ceil_mode, bool count_include_pad, int? divisor_override) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_avg_pool2d_backward`].
+#[track_caller]
+pub fn avg_pool2d_backward(
+    grad_output: &Tensor,
+    self_: &Tensor,
+    kernel_size: &[i64],
+    stride: &[i64],
+    padding: &[i64],
+    ceil_mode: bool,
+    count_include_pad: bool,
+    divisor_override: Option<i64>,
+) -> Tensor {
+    expect_ok(
+        try_avg_pool2d_backward(
+            grad_output,
+            self_,
+            kernel_size,
+            stride,
+            padding,
+            ceil_mode,
+            count_include_pad,
+            divisor_override,
+        ),
+    )
+}
+/// `aten::avg_pool2d_backward(Tensor grad_output, Tensor self, int[2] kernel_size, int[2] stride, int[2] padding, bool ceil_mode, bool count_include_pad, int? divisor_override) -> Tensor`
+pub fn try_avg_pool2d_backward(
+    grad_output: &Tensor,
+    self_: &Tensor,
+    kernel_size: &[i64],
+    stride: &[i64],
+    padding: &[i64],
+    ceil_mode: bool,
+    count_include_pad: bool,
+    divisor_override: Option<i64>,
+) -> Result<Tensor> {
+    ops::avg_pool2d_backward(
+        grad_output,
+        self_,
+        kernel_size,
+        stride,
+        padding,
+        ceil_mode,
+        count_include_pad,
+        divisor_override,
+    )
+}
+
+/// `aten::avg_pool3d_backward(Tensor grad_output, Tensor self, int[3] kernel_size, int[3] stride, int[3] padding, bool ceil_mode, bool count_include_pad, int? divisor_override) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_avg_pool3d_backward`].
+#[track_caller]
+pub fn avg_pool3d_backward(
+    grad_output: &Tensor,
+    self_: &Tensor,
+    kernel_size: &[i64],
+    stride: &[i64],
+    padding: &[i64],
+    ceil_mode: bool,
+    count_include_pad: bool,
+    divisor_override: Option<i64>,
+) -> Tensor {
+    expect_ok(
+        try_avg_pool3d_backward(
+            grad_output,
+            self_,
+            kernel_size,
+            stride,
+            padding,
+            ceil_mode,
+            count_include_pad,
+            divisor_override,
+        ),
+    )
+}
+/// `aten::avg_pool3d_backward(Tensor grad_output, Tensor self, int[3] kernel_size, int[3] stride, int[3] padding, bool ceil_mode, bool count_include_pad, int? divisor_override) -> Tensor`
+pub fn try_avg_pool3d_backward(
+    grad_output: &Tensor,
+    self_: &Tensor,
+    kernel_size: &[i64],
+    stride: &[i64],
+    padding: &[i64],
+    ceil_mode: bool,
+    count_include_pad: bool,
+    divisor_override: Option<i64>,
+) -> Result<Tensor> {
+    ops::avg_pool3d_backward(
+        grad_output,
+        self_,
+        kernel_size,
+        stride,
+        padding,
+        ceil_mode,
+        count_include_pad,
+        divisor_override,
+    )
+}
+
+/// `aten::adaptive_max_pool2d_backward(Tensor grad_output, Tensor self, Tensor indices) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_adaptive_max_pool2d_backward`].
+#[track_caller]
+pub fn adaptive_max_pool2d_backward(
+    grad_output: &Tensor,
+    self_: &Tensor,
+    indices: &Tensor,
+) -> Tensor {
+    expect_ok(try_adaptive_max_pool2d_backward(grad_output, self_, indices))
+}
+/// `aten::adaptive_max_pool2d_backward(Tensor grad_output, Tensor self, Tensor indices) -> Tensor`
+pub fn try_adaptive_max_pool2d_backward(
+    grad_output: &Tensor,
+    self_: &Tensor,
+    indices: &Tensor,
+) -> Result<Tensor> {
+    ops::adaptive_max_pool2d_backward(grad_output, self_, indices)
+}
+
+/// `aten::adaptive_max_pool3d_backward(Tensor grad_output, Tensor self, Tensor indices) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_adaptive_max_pool3d_backward`].
+#[track_caller]
+pub fn adaptive_max_pool3d_backward(
+    grad_output: &Tensor,
+    self_: &Tensor,
+    indices: &Tensor,
+) -> Tensor {
+    expect_ok(try_adaptive_max_pool3d_backward(grad_output, self_, indices))
+}
+/// `aten::adaptive_max_pool3d_backward(Tensor grad_output, Tensor self, Tensor indices) -> Tensor`
+pub fn try_adaptive_max_pool3d_backward(
+    grad_output: &Tensor,
+    self_: &Tensor,
+    indices: &Tensor,
+) -> Result<Tensor> {
+    ops::adaptive_max_pool3d_backward(grad_output, self_, indices)
+}
+
+/// `aten::upsample_nearest1d_backward(Tensor grad_output, SymInt[1] output_size, SymInt[3] input_size, float? scales=None) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_upsample_nearest1d_backward`].
+#[track_caller]
+pub fn upsample_nearest1d_backward(
+    grad_output: &Tensor,
+    output_size: impl IntoSizes,
+    input_size: impl IntoSizes,
+    scales: Option<f64>,
+) -> Tensor {
+    expect_ok(
+        try_upsample_nearest1d_backward(grad_output, output_size, input_size, scales),
+    )
+}
+/// `aten::upsample_nearest1d_backward(Tensor grad_output, SymInt[1] output_size, SymInt[3] input_size, float? scales=None) -> Tensor`
+pub fn try_upsample_nearest1d_backward(
+    grad_output: &Tensor,
+    output_size: impl IntoSizes,
+    input_size: impl IntoSizes,
+    scales: Option<f64>,
+) -> Result<Tensor> {
+    ops::upsample_nearest1d_backward(
+        grad_output,
+        &output_size.into_sizes(),
+        &input_size.into_sizes(),
+        scales,
+    )
+}
+
+/// `aten::upsample_nearest1d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_upsample_nearest1d_vec`].
+#[track_caller]
+pub fn upsample_nearest1d_vec(
+    input: &Tensor,
+    output_size: Option<&[SymInt]>,
+    scale_factors: Option<&[f64]>,
+) -> Tensor {
+    expect_ok(try_upsample_nearest1d_vec(input, output_size, scale_factors))
+}
+/// `aten::upsample_nearest1d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor`
+pub fn try_upsample_nearest1d_vec(
+    input: &Tensor,
+    output_size: Option<&[SymInt]>,
+    scale_factors: Option<&[f64]>,
+) -> Result<Tensor> {
+    ops::upsample_nearest1d_vec(input, output_size, scale_factors)
+}
+
+/// `aten::upsample_nearest2d_backward(Tensor grad_output, SymInt[2] output_size, SymInt[4] input_size, float? scales_h=None, float? scales_w=None) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_upsample_nearest2d_backward`].
+#[track_caller]
+pub fn upsample_nearest2d_backward(
+    grad_output: &Tensor,
+    output_size: impl IntoSizes,
+    input_size: impl IntoSizes,
+    scales_h: Option<f64>,
+    scales_w: Option<f64>,
+) -> Tensor {
+    expect_ok(
+        try_upsample_nearest2d_backward(
+            grad_output,
+            output_size,
+            input_size,
+            scales_h,
+            scales_w,
+        ),
+    )
+}
+/// `aten::upsample_nearest2d_backward(Tensor grad_output, SymInt[2] output_size, SymInt[4] input_size, float? scales_h=None, float? scales_w=None) -> Tensor`
+pub fn try_upsample_nearest2d_backward(
+    grad_output: &Tensor,
+    output_size: impl IntoSizes,
+    input_size: impl IntoSizes,
+    scales_h: Option<f64>,
+    scales_w: Option<f64>,
+) -> Result<Tensor> {
+    ops::upsample_nearest2d_backward(
+        grad_output,
+        &output_size.into_sizes(),
+        &input_size.into_sizes(),
+        scales_h,
+        scales_w,
+    )
+}
+
+/// `aten::upsample_nearest2d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_upsample_nearest2d_vec`].
+#[track_caller]
+pub fn upsample_nearest2d_vec(
+    input: &Tensor,
+    output_size: Option<&[SymInt]>,
+    scale_factors: Option<&[f64]>,
+) -> Tensor {
+    expect_ok(try_upsample_nearest2d_vec(input, output_size, scale_factors))
+}
+/// `aten::upsample_nearest2d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor`
+pub fn try_upsample_nearest2d_vec(
+    input: &Tensor,
+    output_size: Option<&[SymInt]>,
+    scale_factors: Option<&[f64]>,
+) -> Result<Tensor> {
+    ops::upsample_nearest2d_vec(input, output_size, scale_factors)
+}
+
+/// `aten::upsample_nearest3d_backward(Tensor grad_output, SymInt[3] output_size, SymInt[5] input_size, float? scales_d=None, float? scales_h=None, float? scales_w=None) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_upsample_nearest3d_backward`].
+#[track_caller]
+pub fn upsample_nearest3d_backward(
+    grad_output: &Tensor,
+    output_size: impl IntoSizes,
+    input_size: impl IntoSizes,
+    scales_d: Option<f64>,
+    scales_h: Option<f64>,
+    scales_w: Option<f64>,
+) -> Tensor {
+    expect_ok(
+        try_upsample_nearest3d_backward(
+            grad_output,
+            output_size,
+            input_size,
+            scales_d,
+            scales_h,
+            scales_w,
+        ),
+    )
+}
+/// `aten::upsample_nearest3d_backward(Tensor grad_output, SymInt[3] output_size, SymInt[5] input_size, float? scales_d=None, float? scales_h=None, float? scales_w=None) -> Tensor`
+pub fn try_upsample_nearest3d_backward(
+    grad_output: &Tensor,
+    output_size: impl IntoSizes,
+    input_size: impl IntoSizes,
+    scales_d: Option<f64>,
+    scales_h: Option<f64>,
+    scales_w: Option<f64>,
+) -> Result<Tensor> {
+    ops::upsample_nearest3d_backward(
+        grad_output,
+        &output_size.into_sizes(),
+        &input_size.into_sizes(),
+        scales_d,
+        scales_h,
+        scales_w,
+    )
+}
+
+/// `aten::upsample_nearest3d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_upsample_nearest3d_vec`].
+#[track_caller]
+pub fn upsample_nearest3d_vec(
+    input: &Tensor,
+    output_size: Option<&[SymInt]>,
+    scale_factors: Option<&[f64]>,
+) -> Tensor {
+    expect_ok(try_upsample_nearest3d_vec(input, output_size, scale_factors))
+}
+/// `aten::upsample_nearest3d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor`
+pub fn try_upsample_nearest3d_vec(
+    input: &Tensor,
+    output_size: Option<&[SymInt]>,
+    scale_factors: Option<&[f64]>,
+) -> Result<Tensor> {
+    ops::upsample_nearest3d_vec(input, output_size, scale_factors)
+}
+
+/// `aten::upsample_linear1d_backward(Tensor grad_output, SymInt[1] output_size, SymInt[3] input_size, bool align_corners, float? scales=None) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_upsample_linear1d_backward`].
+#[track_caller]
+pub fn upsample_linear1d_backward(
+    grad_output: &Tensor,
+    output_size: impl IntoSizes,
+    input_size: impl IntoSizes,
+    align_corners: bool,
+    scales: Option<f64>,
+) -> Tensor {
+    expect_ok(
+        try_upsample_linear1d_backward(
+            grad_output,
+            output_size,
+            input_size,
+            align_corners,
+            scales,
+        ),
+    )
+}
+/// `aten::upsample_linear1d_backward(Tensor grad_output, SymInt[1] output_size, SymInt[3] input_size, bool align_corners, float? scales=None) -> Tensor`
+pub fn try_upsample_linear1d_backward(
+    grad_output: &Tensor,
+    output_size: impl IntoSizes,
+    input_size: impl IntoSizes,
+    align_corners: bool,
+    scales: Option<f64>,
+) -> Result<Tensor> {
+    ops::upsample_linear1d_backward(
+        grad_output,
+        &output_size.into_sizes(),
+        &input_size.into_sizes(),
+        align_corners,
+        scales,
+    )
+}
+
+/// `aten::upsample_linear1d.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_upsample_linear1d_vec`].
+#[track_caller]
+pub fn upsample_linear1d_vec(
+    input: &Tensor,
+    output_size: Option<&[SymInt]>,
+    align_corners: bool,
+    scale_factors: Option<&[f64]>,
+) -> Tensor {
+    expect_ok(
+        try_upsample_linear1d_vec(input, output_size, align_corners, scale_factors),
+    )
+}
+/// `aten::upsample_linear1d.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) -> Tensor`
+pub fn try_upsample_linear1d_vec(
+    input: &Tensor,
+    output_size: Option<&[SymInt]>,
+    align_corners: bool,
+    scale_factors: Option<&[f64]>,
+) -> Result<Tensor> {
+    ops::upsample_linear1d_vec(input, output_size, align_corners, scale_factors)
+}
+
+/// `aten::upsample_bilinear2d_backward(Tensor grad_output, SymInt[2] output_size, SymInt[4] input_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_upsample_bilinear2d_backward`].
+#[track_caller]
+pub fn upsample_bilinear2d_backward(
+    grad_output: &Tensor,
+    output_size: impl IntoSizes,
+    input_size: impl IntoSizes,
+    align_corners: bool,
+    scales_h: Option<f64>,
+    scales_w: Option<f64>,
+) -> Tensor {
+    expect_ok(
+        try_upsample_bilinear2d_backward(
+            grad_output,
+            output_size,
+            input_size,
+            align_corners,
+            scales_h,
+            scales_w,
+        ),
+    )
+}
+/// `aten::upsample_bilinear2d_backward(Tensor grad_output, SymInt[2] output_size, SymInt[4] input_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor`
+pub fn try_upsample_bilinear2d_backward(
+    grad_output: &Tensor,
+    output_size: impl IntoSizes,
+    input_size: impl IntoSizes,
+    align_corners: bool,
+    scales_h: Option<f64>,
+    scales_w: Option<f64>,
+) -> Result<Tensor> {
+    ops::upsample_bilinear2d_backward(
+        grad_output,
+        &output_size.into_sizes(),
+        &input_size.into_sizes(),
+        align_corners,
+        scales_h,
+        scales_w,
+    )
+}
+
+/// `aten::upsample_bilinear2d.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_upsample_bilinear2d_vec`].
+#[track_caller]
+pub fn upsample_bilinear2d_vec(
+    input: &Tensor,
+    output_size: Option<&[SymInt]>,
+    align_corners: bool,
+    scale_factors: Option<&[f64]>,
+) -> Tensor {
+    expect_ok(
+        try_upsample_bilinear2d_vec(input, output_size, align_corners, scale_factors),
+    )
+}
+/// `aten::upsample_bilinear2d.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) -> Tensor`
+pub fn try_upsample_bilinear2d_vec(
+    input: &Tensor,
+    output_size: Option<&[SymInt]>,
+    align_corners: bool,
+    scale_factors: Option<&[f64]>,
+) -> Result<Tensor> {
+    ops::upsample_bilinear2d_vec(input, output_size, align_corners, scale_factors)
+}
+
+/// `aten::upsample_bicubic2d_backward(Tensor grad_output, SymInt[2] output_size, SymInt[4] input_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_upsample_bicubic2d_backward`].
+#[track_caller]
+pub fn upsample_bicubic2d_backward(
+    grad_output: &Tensor,
+    output_size: impl IntoSizes,
+    input_size: impl IntoSizes,
+    align_corners: bool,
+    scales_h: Option<f64>,
+    scales_w: Option<f64>,
+) -> Tensor {
+    expect_ok(
+        try_upsample_bicubic2d_backward(
+            grad_output,
+            output_size,
+            input_size,
+            align_corners,
+            scales_h,
+            scales_w,
+        ),
+    )
+}
+/// `aten::upsample_bicubic2d_backward(Tensor grad_output, SymInt[2] output_size, SymInt[4] input_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor`
+pub fn try_upsample_bicubic2d_backward(
+    grad_output: &Tensor,
+    output_size: impl IntoSizes,
+    input_size: impl IntoSizes,
+    align_corners: bool,
+    scales_h: Option<f64>,
+    scales_w: Option<f64>,
+) -> Result<Tensor> {
+    ops::upsample_bicubic2d_backward(
+        grad_output,
+        &output_size.into_sizes(),
+        &input_size.into_sizes(),
+        align_corners,
+        scales_h,
+        scales_w,
+    )
+}
+
+/// `aten::upsample_bicubic2d.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_upsample_bicubic2d_vec`].
+#[track_caller]
+pub fn upsample_bicubic2d_vec(
+    input: &Tensor,
+    output_size: Option<&[SymInt]>,
+    align_corners: bool,
+    scale_factors: Option<&[f64]>,
+) -> Tensor {
+    expect_ok(
+        try_upsample_bicubic2d_vec(input, output_size, align_corners, scale_factors),
+    )
+}
+/// `aten::upsample_bicubic2d.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) -> Tensor`
+pub fn try_upsample_bicubic2d_vec(
+    input: &Tensor,
+    output_size: Option<&[SymInt]>,
+    align_corners: bool,
+    scale_factors: Option<&[f64]>,
+) -> Result<Tensor> {
+    ops::upsample_bicubic2d_vec(input, output_size, align_corners, scale_factors)
+}
+
+/// `aten::upsample_trilinear3d_backward(Tensor grad_output, SymInt[3] output_size, SymInt[5] input_size, bool align_corners, float? scales_d=None, float? scales_h=None, float? scales_w=None) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_upsample_trilinear3d_backward`].
+#[track_caller]
+pub fn upsample_trilinear3d_backward(
+    grad_output: &Tensor,
+    output_size: impl IntoSizes,
+    input_size: impl IntoSizes,
+    align_corners: bool,
+    scales_d: Option<f64>,
+    scales_h: Option<f64>,
+    scales_w: Option<f64>,
+) -> Tensor {
+    expect_ok(
+        try_upsample_trilinear3d_backward(
+            grad_output,
+            output_size,
+            input_size,
+            align_corners,
+            scales_d,
+            scales_h,
+            scales_w,
+        ),
+    )
+}
+/// `aten::upsample_trilinear3d_backward(Tensor grad_output, SymInt[3] output_size, SymInt[5] input_size, bool align_corners, float? scales_d=None, float? scales_h=None, float? scales_w=None) -> Tensor`
+pub fn try_upsample_trilinear3d_backward(
+    grad_output: &Tensor,
+    output_size: impl IntoSizes,
+    input_size: impl IntoSizes,
+    align_corners: bool,
+    scales_d: Option<f64>,
+    scales_h: Option<f64>,
+    scales_w: Option<f64>,
+) -> Result<Tensor> {
+    ops::upsample_trilinear3d_backward(
+        grad_output,
+        &output_size.into_sizes(),
+        &input_size.into_sizes(),
+        align_corners,
+        scales_d,
+        scales_h,
+        scales_w,
+    )
+}
+
+/// `aten::upsample_trilinear3d.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_upsample_trilinear3d_vec`].
+#[track_caller]
+pub fn upsample_trilinear3d_vec(
+    input: &Tensor,
+    output_size: Option<&[SymInt]>,
+    align_corners: bool,
+    scale_factors: Option<&[f64]>,
+) -> Tensor {
+    expect_ok(
+        try_upsample_trilinear3d_vec(input, output_size, align_corners, scale_factors),
+    )
+}
+/// `aten::upsample_trilinear3d.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) -> Tensor`
+pub fn try_upsample_trilinear3d_vec(
+    input: &Tensor,
+    output_size: Option<&[SymInt]>,
+    align_corners: bool,
+    scale_factors: Option<&[f64]>,
+) -> Result<Tensor> {
+    ops::upsample_trilinear3d_vec(input, output_size, align_corners, scale_factors)
+}
+
+/// `aten::grid_sampler(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_grid_sampler`].
+#[track_caller]
+pub fn grid_sampler(
+    input: &Tensor,
+    grid: &Tensor,
+    interpolation_mode: i64,
+    padding_mode: i64,
+    align_corners: bool,
+) -> Tensor {
+    expect_ok(
+        try_grid_sampler(input, grid, interpolation_mode, padding_mode, align_corners),
+    )
+}
+/// `aten::grid_sampler(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners) -> Tensor`
+pub fn try_grid_sampler(
+    input: &Tensor,
+    grid: &Tensor,
+    interpolation_mode: i64,
+    padding_mode: i64,
+    align_corners: bool,
+) -> Result<Tensor> {
+    ops::grid_sampler(input, grid, interpolation_mode, padding_mode, align_corners)
+}
+
+/// `aten::grid_sampler_2d(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_grid_sampler_2d`].
+#[track_caller]
+pub fn grid_sampler_2d(
+    input: &Tensor,
+    grid: &Tensor,
+    interpolation_mode: i64,
+    padding_mode: i64,
+    align_corners: bool,
+) -> Tensor {
+    expect_ok(
+        try_grid_sampler_2d(input, grid, interpolation_mode, padding_mode, align_corners),
+    )
+}
+/// `aten::grid_sampler_2d(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners) -> Tensor`
+pub fn try_grid_sampler_2d(
+    input: &Tensor,
+    grid: &Tensor,
+    interpolation_mode: i64,
+    padding_mode: i64,
+    align_corners: bool,
+) -> Result<Tensor> {
+    ops::grid_sampler_2d(input, grid, interpolation_mode, padding_mode, align_corners)
+}
+
+/// `aten::grid_sampler_2d_backward(Tensor grad_output, Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners, bool[2] output_mask) -> (Tensor, Tensor)`
+///
+/// # Panics
+/// With the error of [`try_grid_sampler_2d_backward`].
+#[track_caller]
+pub fn grid_sampler_2d_backward(
+    grad_output: &Tensor,
+    input: &Tensor,
+    grid: &Tensor,
+    interpolation_mode: i64,
+    padding_mode: i64,
+    align_corners: bool,
+    output_mask: [bool; 2],
+) -> (Tensor, Tensor) {
+    expect_ok(
+        try_grid_sampler_2d_backward(
+            grad_output,
+            input,
+            grid,
+            interpolation_mode,
+            padding_mode,
+            align_corners,
+            output_mask,
+        ),
+    )
+}
+/// `aten::grid_sampler_2d_backward(Tensor grad_output, Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners, bool[2] output_mask) -> (Tensor, Tensor)`
+pub fn try_grid_sampler_2d_backward(
+    grad_output: &Tensor,
+    input: &Tensor,
+    grid: &Tensor,
+    interpolation_mode: i64,
+    padding_mode: i64,
+    align_corners: bool,
+    output_mask: [bool; 2],
+) -> Result<(Tensor, Tensor)> {
+    ops::grid_sampler_2d_backward(
+        grad_output,
+        input,
+        grid,
+        interpolation_mode,
+        padding_mode,
+        align_corners,
+        output_mask,
+    )
+}
+
+/// `aten::grid_sampler_3d(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_grid_sampler_3d`].
+#[track_caller]
+pub fn grid_sampler_3d(
+    input: &Tensor,
+    grid: &Tensor,
+    interpolation_mode: i64,
+    padding_mode: i64,
+    align_corners: bool,
+) -> Tensor {
+    expect_ok(
+        try_grid_sampler_3d(input, grid, interpolation_mode, padding_mode, align_corners),
+    )
+}
+/// `aten::grid_sampler_3d(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners) -> Tensor`
+pub fn try_grid_sampler_3d(
+    input: &Tensor,
+    grid: &Tensor,
+    interpolation_mode: i64,
+    padding_mode: i64,
+    align_corners: bool,
+) -> Result<Tensor> {
+    ops::grid_sampler_3d(input, grid, interpolation_mode, padding_mode, align_corners)
+}
+
+/// `aten::grid_sampler_3d_backward(Tensor grad_output, Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners, bool[2] output_mask) -> (Tensor, Tensor)`
+///
+/// # Panics
+/// With the error of [`try_grid_sampler_3d_backward`].
+#[track_caller]
+pub fn grid_sampler_3d_backward(
+    grad_output: &Tensor,
+    input: &Tensor,
+    grid: &Tensor,
+    interpolation_mode: i64,
+    padding_mode: i64,
+    align_corners: bool,
+    output_mask: [bool; 2],
+) -> (Tensor, Tensor) {
+    expect_ok(
+        try_grid_sampler_3d_backward(
+            grad_output,
+            input,
+            grid,
+            interpolation_mode,
+            padding_mode,
+            align_corners,
+            output_mask,
+        ),
+    )
+}
+/// `aten::grid_sampler_3d_backward(Tensor grad_output, Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners, bool[2] output_mask) -> (Tensor, Tensor)`
+pub fn try_grid_sampler_3d_backward(
+    grad_output: &Tensor,
+    input: &Tensor,
+    grid: &Tensor,
+    interpolation_mode: i64,
+    padding_mode: i64,
+    align_corners: bool,
+    output_mask: [bool; 2],
+) -> Result<(Tensor, Tensor)> {
+    ops::grid_sampler_3d_backward(
+        grad_output,
+        input,
+        grid,
+        interpolation_mode,
+        padding_mode,
+        align_corners,
+        output_mask,
+    )
+}
+
+/// `aten::affine_grid_generator(Tensor theta, SymInt[] size, bool align_corners) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_affine_grid_generator`].
+#[track_caller]
+pub fn affine_grid_generator(
+    theta: &Tensor,
+    size: impl IntoSizes,
+    align_corners: bool,
+) -> Tensor {
+    expect_ok(try_affine_grid_generator(theta, size, align_corners))
+}
+/// `aten::affine_grid_generator(Tensor theta, SymInt[] size, bool align_corners) -> Tensor`
+pub fn try_affine_grid_generator(
+    theta: &Tensor,
+    size: impl IntoSizes,
+    align_corners: bool,
+) -> Result<Tensor> {
+    ops::affine_grid_generator(theta, &size.into_sizes(), align_corners)
+}
+
 /// `aten::_to_copy(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, bool non_blocking=False, MemoryFormat? memory_format=None) -> Tensor`
 ///
 /// # Panics

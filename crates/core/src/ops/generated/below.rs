@@ -5528,6 +5528,42 @@ pub(crate) fn mm_out(
     )
 }
 
+pub(crate) fn bmm(word: u32, self_: &Tensor, mat2: &Tensor) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(Op::BMM, &[self_.into(), mat2.into()])?,
+        );
+    }
+    let result = Tensor::try_empty(shape::bmm("bmm", self_, mat2)?)?;
+    if !result.is_meta() {
+        cpu::matmul::bmm(self_, mat2, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn bmm_out(
+    word: u32,
+    self_: &Tensor,
+    mat2: &Tensor,
+    out: &Tensor,
+) -> Result<()> {
+    if word & state::INNER != 0 {
+        return dispatch::call_inner(
+                Op::BMM_OUT,
+                &[self_.into(), mat2.into(), out.into()],
+            )
+            .map(drop);
+    }
+    let spec = shape::bmm("bmm", self_, mat2)?;
+    inplace::write_out_through_copy(
+        "bmm",
+        out,
+        spec,
+        &[self_, mat2],
+        |out| cpu::matmul::bmm(self_, mat2, out),
+    )
+}
+
 pub(crate) fn mv(word: u32, self_: &Tensor, vec: &Tensor) -> Result<Tensor> {
     if word & state::INNER != 0 {
         return dispatch::one_tensor(
@@ -5559,6 +5595,2273 @@ pub(crate) fn mv_out(
         &[self_, vec],
         |out| cpu::matmul::mv(self_, vec, out),
     )
+}
+
+pub(crate) fn dot(word: u32, self_: &Tensor, tensor: &Tensor) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(Op::DOT, &[self_.into(), tensor.into()])?,
+        );
+    }
+    let result = Tensor::try_empty(shape::dot("dot", self_, tensor)?)?;
+    if !result.is_meta() {
+        cpu::matmul::dot(self_, tensor, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn dot_out(
+    word: u32,
+    self_: &Tensor,
+    tensor: &Tensor,
+    out: &Tensor,
+) -> Result<()> {
+    if word & state::INNER != 0 {
+        return dispatch::call_inner(
+                Op::DOT_OUT,
+                &[self_.into(), tensor.into(), out.into()],
+            )
+            .map(drop);
+    }
+    let spec = shape::dot("dot", self_, tensor)?;
+    inplace::write_out_through_copy(
+        "dot",
+        out,
+        spec,
+        &[self_, tensor],
+        |out| cpu::matmul::dot(self_, tensor, out),
+    )
+}
+
+pub(crate) fn addmm(
+    word: u32,
+    self_: &Tensor,
+    mat1: &Tensor,
+    mat2: &Tensor,
+    beta: Scalar,
+    alpha: Scalar,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::ADDMM,
+                &[self_.into(), mat1.into(), mat2.into(), beta.into(), alpha.into()],
+            )?,
+        );
+    }
+    let result = Tensor::try_empty(
+        shape::addmm("addmm", self_, mat1, mat2, beta, alpha)?,
+    )?;
+    if !result.is_meta() {
+        cpu::matmul::addmm(self_, mat1, mat2, beta, alpha, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn addmm_(
+    word: u32,
+    self_: &Tensor,
+    mat1: &Tensor,
+    mat2: &Tensor,
+    beta: Scalar,
+    alpha: Scalar,
+) -> Result<()> {
+    if word & state::INNER != 0 {
+        return dispatch::call_inner(
+                Op::ADDMM_,
+                &[self_.into(), mat1.into(), mat2.into(), beta.into(), alpha.into()],
+            )
+            .map(drop);
+    }
+    let spec = shape::addmm("addmm_", self_, mat1, mat2, beta, alpha)?;
+    inplace::write_through_copy(
+        "addmm_",
+        self_,
+        spec,
+        &[self_, mat1, mat2],
+        |out| cpu::matmul::addmm(self_, mat1, mat2, beta, alpha, out),
+    )
+}
+
+pub(crate) fn addmm_out(
+    word: u32,
+    self_: &Tensor,
+    mat1: &Tensor,
+    mat2: &Tensor,
+    beta: Scalar,
+    alpha: Scalar,
+    out: &Tensor,
+) -> Result<()> {
+    if word & state::INNER != 0 {
+        return dispatch::call_inner(
+                Op::ADDMM_OUT,
+                &[
+                    self_.into(),
+                    mat1.into(),
+                    mat2.into(),
+                    beta.into(),
+                    alpha.into(),
+                    out.into(),
+                ],
+            )
+            .map(drop);
+    }
+    let spec = shape::addmm("addmm", self_, mat1, mat2, beta, alpha)?;
+    inplace::write_out_through_copy(
+        "addmm",
+        out,
+        spec,
+        &[self_, mat1, mat2],
+        |out| cpu::matmul::addmm(self_, mat1, mat2, beta, alpha, out),
+    )
+}
+
+pub(crate) fn addmv(
+    word: u32,
+    self_: &Tensor,
+    mat: &Tensor,
+    vec: &Tensor,
+    beta: Scalar,
+    alpha: Scalar,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::ADDMV,
+                &[self_.into(), mat.into(), vec.into(), beta.into(), alpha.into()],
+            )?,
+        );
+    }
+    let result = Tensor::try_empty(
+        shape::addmv("addmv", self_, mat, vec, beta, alpha)?,
+    )?;
+    if !result.is_meta() {
+        cpu::matmul::addmv(self_, mat, vec, beta, alpha, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn addmv_(
+    word: u32,
+    self_: &Tensor,
+    mat: &Tensor,
+    vec: &Tensor,
+    beta: Scalar,
+    alpha: Scalar,
+) -> Result<()> {
+    if word & state::INNER != 0 {
+        return dispatch::call_inner(
+                Op::ADDMV_,
+                &[self_.into(), mat.into(), vec.into(), beta.into(), alpha.into()],
+            )
+            .map(drop);
+    }
+    let spec = shape::addmv("addmv_", self_, mat, vec, beta, alpha)?;
+    inplace::write_through_copy(
+        "addmv_",
+        self_,
+        spec,
+        &[self_, mat, vec],
+        |out| cpu::matmul::addmv(self_, mat, vec, beta, alpha, out),
+    )
+}
+
+pub(crate) fn addmv_out(
+    word: u32,
+    self_: &Tensor,
+    mat: &Tensor,
+    vec: &Tensor,
+    beta: Scalar,
+    alpha: Scalar,
+    out: &Tensor,
+) -> Result<()> {
+    if word & state::INNER != 0 {
+        return dispatch::call_inner(
+                Op::ADDMV_OUT,
+                &[
+                    self_.into(),
+                    mat.into(),
+                    vec.into(),
+                    beta.into(),
+                    alpha.into(),
+                    out.into(),
+                ],
+            )
+            .map(drop);
+    }
+    let spec = shape::addmv("addmv", self_, mat, vec, beta, alpha)?;
+    inplace::write_out_through_copy(
+        "addmv",
+        out,
+        spec,
+        &[self_, mat, vec],
+        |out| cpu::matmul::addmv(self_, mat, vec, beta, alpha, out),
+    )
+}
+
+pub(crate) fn baddbmm(
+    word: u32,
+    self_: &Tensor,
+    batch1: &Tensor,
+    batch2: &Tensor,
+    beta: Scalar,
+    alpha: Scalar,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::BADDBMM,
+                &[self_.into(), batch1.into(), batch2.into(), beta.into(), alpha.into()],
+            )?,
+        );
+    }
+    let result = Tensor::try_empty(
+        shape::baddbmm("baddbmm", self_, batch1, batch2, beta, alpha)?,
+    )?;
+    if !result.is_meta() {
+        cpu::matmul::baddbmm(self_, batch1, batch2, beta, alpha, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn baddbmm_(
+    word: u32,
+    self_: &Tensor,
+    batch1: &Tensor,
+    batch2: &Tensor,
+    beta: Scalar,
+    alpha: Scalar,
+) -> Result<()> {
+    if word & state::INNER != 0 {
+        return dispatch::call_inner(
+                Op::BADDBMM_,
+                &[self_.into(), batch1.into(), batch2.into(), beta.into(), alpha.into()],
+            )
+            .map(drop);
+    }
+    let spec = shape::baddbmm("baddbmm_", self_, batch1, batch2, beta, alpha)?;
+    inplace::write_through_copy(
+        "baddbmm_",
+        self_,
+        spec,
+        &[self_, batch1, batch2],
+        |out| cpu::matmul::baddbmm(self_, batch1, batch2, beta, alpha, out),
+    )
+}
+
+pub(crate) fn baddbmm_out(
+    word: u32,
+    self_: &Tensor,
+    batch1: &Tensor,
+    batch2: &Tensor,
+    beta: Scalar,
+    alpha: Scalar,
+    out: &Tensor,
+) -> Result<()> {
+    if word & state::INNER != 0 {
+        return dispatch::call_inner(
+                Op::BADDBMM_OUT,
+                &[
+                    self_.into(),
+                    batch1.into(),
+                    batch2.into(),
+                    beta.into(),
+                    alpha.into(),
+                    out.into(),
+                ],
+            )
+            .map(drop);
+    }
+    let spec = shape::baddbmm("baddbmm", self_, batch1, batch2, beta, alpha)?;
+    inplace::write_out_through_copy(
+        "baddbmm",
+        out,
+        spec,
+        &[self_, batch1, batch2],
+        |out| cpu::matmul::baddbmm(self_, batch1, batch2, beta, alpha, out),
+    )
+}
+
+pub(crate) fn convolution(
+    word: u32,
+    input: &Tensor,
+    weight: &Tensor,
+    bias: Option<&Tensor>,
+    stride: &[SymInt],
+    padding: &[SymInt],
+    dilation: &[SymInt],
+    transposed: bool,
+    output_padding: &[SymInt],
+    groups: SymInt,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::CONVOLUTION,
+                &[
+                    input.into(),
+                    weight.into(),
+                    bias.into(),
+                    stride.into(),
+                    padding.into(),
+                    dilation.into(),
+                    transposed.into(),
+                    output_padding.into(),
+                    groups.into(),
+                ],
+            )?,
+        );
+    }
+    let result = Tensor::try_empty(
+        shape::convolution(
+            "convolution",
+            input,
+            weight,
+            bias,
+            stride,
+            padding,
+            dilation,
+            transposed,
+            output_padding,
+            groups,
+        )?,
+    )?;
+    if !result.is_meta() {
+        cpu::conv::convolution(
+            input,
+            weight,
+            bias,
+            stride,
+            padding,
+            dilation,
+            transposed,
+            output_padding,
+            groups,
+            &result,
+        )?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn convolution_out(
+    word: u32,
+    input: &Tensor,
+    weight: &Tensor,
+    bias: Option<&Tensor>,
+    stride: &[SymInt],
+    padding: &[SymInt],
+    dilation: &[SymInt],
+    transposed: bool,
+    output_padding: &[SymInt],
+    groups: SymInt,
+    out: &Tensor,
+) -> Result<()> {
+    if word & state::INNER != 0 {
+        return dispatch::call_inner(
+                Op::CONVOLUTION_OUT,
+                &[
+                    input.into(),
+                    weight.into(),
+                    bias.into(),
+                    stride.into(),
+                    padding.into(),
+                    dilation.into(),
+                    transposed.into(),
+                    output_padding.into(),
+                    groups.into(),
+                    out.into(),
+                ],
+            )
+            .map(drop);
+    }
+    let spec = shape::convolution(
+        "convolution",
+        input,
+        weight,
+        bias,
+        stride,
+        padding,
+        dilation,
+        transposed,
+        output_padding,
+        groups,
+    )?;
+    inplace::write_out_through_copy(
+        "convolution",
+        out,
+        spec,
+        &std::iter::empty::<&Tensor>()
+            .chain([input])
+            .chain([weight])
+            .chain(bias)
+            .collect::<Vec<_>>(),
+        |out| cpu::conv::convolution(
+            input,
+            weight,
+            bias,
+            stride,
+            padding,
+            dilation,
+            transposed,
+            output_padding,
+            groups,
+            out,
+        ),
+    )
+}
+
+pub(crate) fn convolution_backward(
+    word: u32,
+    grad_output: &Tensor,
+    input: &Tensor,
+    weight: &Tensor,
+    bias_sizes: Option<&[SymInt]>,
+    stride: &[SymInt],
+    padding: &[SymInt],
+    dilation: &[SymInt],
+    transposed: bool,
+    output_padding: &[SymInt],
+    groups: SymInt,
+    output_mask: [bool; 3],
+) -> Result<(Tensor, Tensor, Tensor)> {
+    if word & state::INNER != 0 {
+        return dispatch::tensors(
+                dispatch::call_inner(
+                    Op::CONVOLUTION_BACKWARD,
+                    &[
+                        grad_output.into(),
+                        input.into(),
+                        weight.into(),
+                        bias_sizes.into(),
+                        stride.into(),
+                        padding.into(),
+                        dilation.into(),
+                        transposed.into(),
+                        output_padding.into(),
+                        groups.into(),
+                        (&output_mask[..]).into(),
+                    ],
+                )?,
+            )
+            .map(|[result0, result1, result2]| (result0, result1, result2));
+    }
+    let (spec0, spec1, spec2) = shape::convolution_backward(
+        "convolution_backward",
+        grad_output,
+        input,
+        weight,
+        bias_sizes,
+        stride,
+        padding,
+        dilation,
+        transposed,
+        output_padding,
+        groups,
+        output_mask,
+    )?;
+    let result0 = Tensor::try_empty(spec0)?;
+    let result1 = Tensor::try_empty(spec1)?;
+    let result2 = Tensor::try_empty(spec2)?;
+    if !result0.is_meta() {
+        cpu::conv::convolution_backward(
+            grad_output,
+            input,
+            weight,
+            bias_sizes,
+            stride,
+            padding,
+            dilation,
+            transposed,
+            output_padding,
+            groups,
+            output_mask,
+            &result0,
+            &result1,
+            &result2,
+        )?;
+    }
+    Ok((result0, result1, result2))
+}
+
+pub(crate) fn im2col(
+    word: u32,
+    self_: &Tensor,
+    kernel_size: &[i64],
+    dilation: &[i64],
+    padding: &[i64],
+    stride: &[i64],
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::IM2COL,
+                &[
+                    self_.into(),
+                    kernel_size.into(),
+                    dilation.into(),
+                    padding.into(),
+                    stride.into(),
+                ],
+            )?,
+        );
+    }
+    let result = Tensor::try_empty(
+        shape::im2col("im2col", self_, kernel_size, dilation, padding, stride)?,
+    )?;
+    if !result.is_meta() {
+        cpu::conv::im2col(self_, kernel_size, dilation, padding, stride, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn col2im(
+    word: u32,
+    self_: &Tensor,
+    output_size: &[SymInt],
+    kernel_size: &[i64],
+    dilation: &[i64],
+    padding: &[i64],
+    stride: &[i64],
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::COL2IM,
+                &[
+                    self_.into(),
+                    output_size.into(),
+                    kernel_size.into(),
+                    dilation.into(),
+                    padding.into(),
+                    stride.into(),
+                ],
+            )?,
+        );
+    }
+    let result = Tensor::try_empty(
+        shape::col2im(
+            "col2im",
+            self_,
+            output_size,
+            kernel_size,
+            dilation,
+            padding,
+            stride,
+        )?,
+    )?;
+    if !result.is_meta() {
+        cpu::conv::col2im(
+            self_,
+            output_size,
+            kernel_size,
+            dilation,
+            padding,
+            stride,
+            &result,
+        )?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn max_pool2d_with_indices(
+    word: u32,
+    self_: &Tensor,
+    kernel_size: &[i64],
+    stride: &[i64],
+    padding: &[i64],
+    dilation: &[i64],
+    ceil_mode: bool,
+) -> Result<(Tensor, Tensor)> {
+    if word & state::INNER != 0 {
+        return dispatch::tensors(
+                dispatch::call_inner(
+                    Op::MAX_POOL2D_WITH_INDICES,
+                    &[
+                        self_.into(),
+                        kernel_size.into(),
+                        stride.into(),
+                        padding.into(),
+                        dilation.into(),
+                        ceil_mode.into(),
+                    ],
+                )?,
+            )
+            .map(|[result0, result1]| (result0, result1));
+    }
+    let (spec0, spec1) = shape::max_pool2d(
+        "max_pool2d_with_indices",
+        self_,
+        kernel_size,
+        stride,
+        padding,
+        dilation,
+        ceil_mode,
+    )?;
+    let result0 = Tensor::try_empty(spec0)?;
+    let result1 = Tensor::try_empty(spec1)?;
+    if !result0.is_meta() {
+        cpu::pool::max_pool2d(
+            self_,
+            kernel_size,
+            stride,
+            padding,
+            dilation,
+            ceil_mode,
+            &result0,
+            &result1,
+        )?;
+    }
+    Ok((result0, result1))
+}
+
+pub(crate) fn max_pool2d_with_indices_backward(
+    word: u32,
+    grad_output: &Tensor,
+    self_: &Tensor,
+    kernel_size: &[i64],
+    stride: &[i64],
+    padding: &[i64],
+    dilation: &[i64],
+    ceil_mode: bool,
+    indices: &Tensor,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::MAX_POOL2D_WITH_INDICES_BACKWARD,
+                &[
+                    grad_output.into(),
+                    self_.into(),
+                    kernel_size.into(),
+                    stride.into(),
+                    padding.into(),
+                    dilation.into(),
+                    ceil_mode.into(),
+                    indices.into(),
+                ],
+            )?,
+        );
+    }
+    let result = Tensor::try_empty(
+        shape::max_pool2d_backward(
+            "max_pool2d_with_indices_backward",
+            grad_output,
+            self_,
+            kernel_size,
+            stride,
+            padding,
+            dilation,
+            ceil_mode,
+            indices,
+        )?,
+    )?;
+    if !result.is_meta() {
+        cpu::pool::max_pool2d_backward(
+            grad_output,
+            self_,
+            kernel_size,
+            stride,
+            padding,
+            dilation,
+            ceil_mode,
+            indices,
+            &result,
+        )?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn max_pool3d_with_indices(
+    word: u32,
+    self_: &Tensor,
+    kernel_size: &[i64],
+    stride: &[i64],
+    padding: &[i64],
+    dilation: &[i64],
+    ceil_mode: bool,
+) -> Result<(Tensor, Tensor)> {
+    if word & state::INNER != 0 {
+        return dispatch::tensors(
+                dispatch::call_inner(
+                    Op::MAX_POOL3D_WITH_INDICES,
+                    &[
+                        self_.into(),
+                        kernel_size.into(),
+                        stride.into(),
+                        padding.into(),
+                        dilation.into(),
+                        ceil_mode.into(),
+                    ],
+                )?,
+            )
+            .map(|[result0, result1]| (result0, result1));
+    }
+    let (spec0, spec1) = shape::max_pool3d(
+        "max_pool3d_with_indices",
+        self_,
+        kernel_size,
+        stride,
+        padding,
+        dilation,
+        ceil_mode,
+    )?;
+    let result0 = Tensor::try_empty(spec0)?;
+    let result1 = Tensor::try_empty(spec1)?;
+    if !result0.is_meta() {
+        cpu::pool::max_pool3d(
+            self_,
+            kernel_size,
+            stride,
+            padding,
+            dilation,
+            ceil_mode,
+            &result0,
+            &result1,
+        )?;
+    }
+    Ok((result0, result1))
+}
+
+pub(crate) fn max_pool3d_with_indices_backward(
+    word: u32,
+    grad_output: &Tensor,
+    self_: &Tensor,
+    kernel_size: &[i64],
+    stride: &[i64],
+    padding: &[i64],
+    dilation: &[i64],
+    ceil_mode: bool,
+    indices: &Tensor,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::MAX_POOL3D_WITH_INDICES_BACKWARD,
+                &[
+                    grad_output.into(),
+                    self_.into(),
+                    kernel_size.into(),
+                    stride.into(),
+                    padding.into(),
+                    dilation.into(),
+                    ceil_mode.into(),
+                    indices.into(),
+                ],
+            )?,
+        );
+    }
+    let result = Tensor::try_empty(
+        shape::max_pool3d_backward(
+            "max_pool3d_with_indices_backward",
+            grad_output,
+            self_,
+            kernel_size,
+            stride,
+            padding,
+            dilation,
+            ceil_mode,
+            indices,
+        )?,
+    )?;
+    if !result.is_meta() {
+        cpu::pool::max_pool3d_backward(
+            grad_output,
+            self_,
+            kernel_size,
+            stride,
+            padding,
+            dilation,
+            ceil_mode,
+            indices,
+            &result,
+        )?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn max_unpool2d(
+    word: u32,
+    self_: &Tensor,
+    indices: &Tensor,
+    output_size: &[SymInt],
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::MAX_UNPOOL2D,
+                &[self_.into(), indices.into(), output_size.into()],
+            )?,
+        );
+    }
+    let result = Tensor::try_empty(
+        shape::max_unpool2d("max_unpool2d", self_, indices, output_size)?,
+    )?;
+    if !result.is_meta() {
+        cpu::pool::max_unpool2d(self_, indices, output_size, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn avg_pool2d(
+    word: u32,
+    self_: &Tensor,
+    kernel_size: &[i64],
+    stride: &[i64],
+    padding: &[i64],
+    ceil_mode: bool,
+    count_include_pad: bool,
+    divisor_override: Option<i64>,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::AVG_POOL2D,
+                &[
+                    self_.into(),
+                    kernel_size.into(),
+                    stride.into(),
+                    padding.into(),
+                    ceil_mode.into(),
+                    count_include_pad.into(),
+                    divisor_override.into(),
+                ],
+            )?,
+        );
+    }
+    let result = Tensor::try_empty(
+        shape::avg_pool2d(
+            "avg_pool2d",
+            self_,
+            kernel_size,
+            stride,
+            padding,
+            ceil_mode,
+            count_include_pad,
+            divisor_override,
+        )?,
+    )?;
+    if !result.is_meta() {
+        cpu::pool::avg_pool2d(
+            self_,
+            kernel_size,
+            stride,
+            padding,
+            ceil_mode,
+            count_include_pad,
+            divisor_override,
+            &result,
+        )?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn avg_pool2d_backward(
+    word: u32,
+    grad_output: &Tensor,
+    self_: &Tensor,
+    kernel_size: &[i64],
+    stride: &[i64],
+    padding: &[i64],
+    ceil_mode: bool,
+    count_include_pad: bool,
+    divisor_override: Option<i64>,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::AVG_POOL2D_BACKWARD,
+                &[
+                    grad_output.into(),
+                    self_.into(),
+                    kernel_size.into(),
+                    stride.into(),
+                    padding.into(),
+                    ceil_mode.into(),
+                    count_include_pad.into(),
+                    divisor_override.into(),
+                ],
+            )?,
+        );
+    }
+    let result = Tensor::try_empty(
+        shape::avg_pool2d_backward(
+            "avg_pool2d_backward",
+            grad_output,
+            self_,
+            kernel_size,
+            stride,
+            padding,
+            ceil_mode,
+            count_include_pad,
+            divisor_override,
+        )?,
+    )?;
+    if !result.is_meta() {
+        cpu::pool::avg_pool2d_backward(
+            grad_output,
+            self_,
+            kernel_size,
+            stride,
+            padding,
+            ceil_mode,
+            count_include_pad,
+            divisor_override,
+            &result,
+        )?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn avg_pool3d(
+    word: u32,
+    self_: &Tensor,
+    kernel_size: &[i64],
+    stride: &[i64],
+    padding: &[i64],
+    ceil_mode: bool,
+    count_include_pad: bool,
+    divisor_override: Option<i64>,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::AVG_POOL3D,
+                &[
+                    self_.into(),
+                    kernel_size.into(),
+                    stride.into(),
+                    padding.into(),
+                    ceil_mode.into(),
+                    count_include_pad.into(),
+                    divisor_override.into(),
+                ],
+            )?,
+        );
+    }
+    let result = Tensor::try_empty(
+        shape::avg_pool3d(
+            "avg_pool3d",
+            self_,
+            kernel_size,
+            stride,
+            padding,
+            ceil_mode,
+            count_include_pad,
+            divisor_override,
+        )?,
+    )?;
+    if !result.is_meta() {
+        cpu::pool::avg_pool3d(
+            self_,
+            kernel_size,
+            stride,
+            padding,
+            ceil_mode,
+            count_include_pad,
+            divisor_override,
+            &result,
+        )?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn avg_pool3d_backward(
+    word: u32,
+    grad_output: &Tensor,
+    self_: &Tensor,
+    kernel_size: &[i64],
+    stride: &[i64],
+    padding: &[i64],
+    ceil_mode: bool,
+    count_include_pad: bool,
+    divisor_override: Option<i64>,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::AVG_POOL3D_BACKWARD,
+                &[
+                    grad_output.into(),
+                    self_.into(),
+                    kernel_size.into(),
+                    stride.into(),
+                    padding.into(),
+                    ceil_mode.into(),
+                    count_include_pad.into(),
+                    divisor_override.into(),
+                ],
+            )?,
+        );
+    }
+    let result = Tensor::try_empty(
+        shape::avg_pool3d_backward(
+            "avg_pool3d_backward",
+            grad_output,
+            self_,
+            kernel_size,
+            stride,
+            padding,
+            ceil_mode,
+            count_include_pad,
+            divisor_override,
+        )?,
+    )?;
+    if !result.is_meta() {
+        cpu::pool::avg_pool3d_backward(
+            grad_output,
+            self_,
+            kernel_size,
+            stride,
+            padding,
+            ceil_mode,
+            count_include_pad,
+            divisor_override,
+            &result,
+        )?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn _adaptive_avg_pool2d(
+    word: u32,
+    self_: &Tensor,
+    output_size: &[SymInt],
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::_ADAPTIVE_AVG_POOL2D,
+                &[self_.into(), output_size.into()],
+            )?,
+        );
+    }
+    let result = Tensor::try_empty(
+        shape::adaptive_avg_pool2d("_adaptive_avg_pool2d", self_, output_size)?,
+    )?;
+    if !result.is_meta() {
+        cpu::pool::adaptive_avg_pool2d(self_, output_size, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn _adaptive_avg_pool2d_backward(
+    word: u32,
+    grad_output: &Tensor,
+    self_: &Tensor,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::_ADAPTIVE_AVG_POOL2D_BACKWARD,
+                &[grad_output.into(), self_.into()],
+            )?,
+        );
+    }
+    let result = Tensor::try_empty(
+        shape::adaptive_avg_pool2d_backward(
+            "_adaptive_avg_pool2d_backward",
+            grad_output,
+            self_,
+        )?,
+    )?;
+    if !result.is_meta() {
+        cpu::pool::adaptive_avg_pool2d_backward(grad_output, self_, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn adaptive_max_pool2d(
+    word: u32,
+    self_: &Tensor,
+    output_size: &[i64],
+) -> Result<(Tensor, Tensor)> {
+    if word & state::INNER != 0 {
+        return dispatch::tensors(
+                dispatch::call_inner(
+                    Op::ADAPTIVE_MAX_POOL2D,
+                    &[self_.into(), output_size.into()],
+                )?,
+            )
+            .map(|[result0, result1]| (result0, result1));
+    }
+    let (spec0, spec1) = shape::adaptive_max_pool2d(
+        "adaptive_max_pool2d",
+        self_,
+        output_size,
+    )?;
+    let result0 = Tensor::try_empty(spec0)?;
+    let result1 = Tensor::try_empty(spec1)?;
+    if !result0.is_meta() {
+        cpu::pool::adaptive_max_pool2d(self_, output_size, &result0, &result1)?;
+    }
+    Ok((result0, result1))
+}
+
+pub(crate) fn adaptive_max_pool2d_backward(
+    word: u32,
+    grad_output: &Tensor,
+    self_: &Tensor,
+    indices: &Tensor,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::ADAPTIVE_MAX_POOL2D_BACKWARD,
+                &[grad_output.into(), self_.into(), indices.into()],
+            )?,
+        );
+    }
+    let result = Tensor::try_empty(
+        shape::adaptive_max_pool2d_backward(
+            "adaptive_max_pool2d_backward",
+            grad_output,
+            self_,
+            indices,
+        )?,
+    )?;
+    if !result.is_meta() {
+        cpu::pool::adaptive_max_pool2d_backward(grad_output, self_, indices, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn _adaptive_avg_pool3d(
+    word: u32,
+    self_: &Tensor,
+    output_size: &[SymInt],
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::_ADAPTIVE_AVG_POOL3D,
+                &[self_.into(), output_size.into()],
+            )?,
+        );
+    }
+    let result = Tensor::try_empty(
+        shape::adaptive_avg_pool3d("_adaptive_avg_pool3d", self_, output_size)?,
+    )?;
+    if !result.is_meta() {
+        cpu::pool::adaptive_avg_pool3d(self_, output_size, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn _adaptive_avg_pool3d_backward(
+    word: u32,
+    grad_output: &Tensor,
+    self_: &Tensor,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::_ADAPTIVE_AVG_POOL3D_BACKWARD,
+                &[grad_output.into(), self_.into()],
+            )?,
+        );
+    }
+    let result = Tensor::try_empty(
+        shape::adaptive_avg_pool3d_backward(
+            "_adaptive_avg_pool3d_backward",
+            grad_output,
+            self_,
+        )?,
+    )?;
+    if !result.is_meta() {
+        cpu::pool::adaptive_avg_pool3d_backward(grad_output, self_, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn adaptive_max_pool3d(
+    word: u32,
+    self_: &Tensor,
+    output_size: &[i64],
+) -> Result<(Tensor, Tensor)> {
+    if word & state::INNER != 0 {
+        return dispatch::tensors(
+                dispatch::call_inner(
+                    Op::ADAPTIVE_MAX_POOL3D,
+                    &[self_.into(), output_size.into()],
+                )?,
+            )
+            .map(|[result0, result1]| (result0, result1));
+    }
+    let (spec0, spec1) = shape::adaptive_max_pool3d(
+        "adaptive_max_pool3d",
+        self_,
+        output_size,
+    )?;
+    let result0 = Tensor::try_empty(spec0)?;
+    let result1 = Tensor::try_empty(spec1)?;
+    if !result0.is_meta() {
+        cpu::pool::adaptive_max_pool3d(self_, output_size, &result0, &result1)?;
+    }
+    Ok((result0, result1))
+}
+
+pub(crate) fn adaptive_max_pool3d_backward(
+    word: u32,
+    grad_output: &Tensor,
+    self_: &Tensor,
+    indices: &Tensor,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::ADAPTIVE_MAX_POOL3D_BACKWARD,
+                &[grad_output.into(), self_.into(), indices.into()],
+            )?,
+        );
+    }
+    let result = Tensor::try_empty(
+        shape::adaptive_max_pool3d_backward(
+            "adaptive_max_pool3d_backward",
+            grad_output,
+            self_,
+            indices,
+        )?,
+    )?;
+    if !result.is_meta() {
+        cpu::pool::adaptive_max_pool3d_backward(grad_output, self_, indices, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn upsample_nearest1d(
+    word: u32,
+    self_: &Tensor,
+    output_size: &[SymInt],
+    scales: Option<f64>,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::UPSAMPLE_NEAREST1D,
+                &[self_.into(), output_size.into(), scales.into()],
+            )?,
+        );
+    }
+    let result = Tensor::try_empty(
+        shape::upsample_nearest1d("upsample_nearest1d", self_, output_size, scales)?,
+    )?;
+    if !result.is_meta() {
+        cpu::resample::nearest1d(self_, output_size, scales, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn upsample_nearest1d_backward(
+    word: u32,
+    grad_output: &Tensor,
+    output_size: &[SymInt],
+    input_size: &[SymInt],
+    scales: Option<f64>,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::UPSAMPLE_NEAREST1D_BACKWARD,
+                &[
+                    grad_output.into(),
+                    output_size.into(),
+                    input_size.into(),
+                    scales.into(),
+                ],
+            )?,
+        );
+    }
+    let result = Tensor::try_empty(
+        shape::upsample_nearest1d_backward(
+            "upsample_nearest1d_backward",
+            grad_output,
+            output_size,
+            input_size,
+            scales,
+        )?,
+    )?;
+    if !result.is_meta() {
+        cpu::resample::nearest1d_backward(
+            grad_output,
+            output_size,
+            input_size,
+            scales,
+            &result,
+        )?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn upsample_nearest2d(
+    word: u32,
+    self_: &Tensor,
+    output_size: &[SymInt],
+    scales_h: Option<f64>,
+    scales_w: Option<f64>,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::UPSAMPLE_NEAREST2D,
+                &[self_.into(), output_size.into(), scales_h.into(), scales_w.into()],
+            )?,
+        );
+    }
+    let result = Tensor::try_empty(
+        shape::upsample_nearest2d(
+            "upsample_nearest2d",
+            self_,
+            output_size,
+            scales_h,
+            scales_w,
+        )?,
+    )?;
+    if !result.is_meta() {
+        cpu::resample::nearest2d(self_, output_size, scales_h, scales_w, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn upsample_nearest2d_backward(
+    word: u32,
+    grad_output: &Tensor,
+    output_size: &[SymInt],
+    input_size: &[SymInt],
+    scales_h: Option<f64>,
+    scales_w: Option<f64>,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::UPSAMPLE_NEAREST2D_BACKWARD,
+                &[
+                    grad_output.into(),
+                    output_size.into(),
+                    input_size.into(),
+                    scales_h.into(),
+                    scales_w.into(),
+                ],
+            )?,
+        );
+    }
+    let result = Tensor::try_empty(
+        shape::upsample_nearest2d_backward(
+            "upsample_nearest2d_backward",
+            grad_output,
+            output_size,
+            input_size,
+            scales_h,
+            scales_w,
+        )?,
+    )?;
+    if !result.is_meta() {
+        cpu::resample::nearest2d_backward(
+            grad_output,
+            output_size,
+            input_size,
+            scales_h,
+            scales_w,
+            &result,
+        )?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn upsample_nearest3d(
+    word: u32,
+    self_: &Tensor,
+    output_size: &[SymInt],
+    scales_d: Option<f64>,
+    scales_h: Option<f64>,
+    scales_w: Option<f64>,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::UPSAMPLE_NEAREST3D,
+                &[
+                    self_.into(),
+                    output_size.into(),
+                    scales_d.into(),
+                    scales_h.into(),
+                    scales_w.into(),
+                ],
+            )?,
+        );
+    }
+    let result = Tensor::try_empty(
+        shape::upsample_nearest3d(
+            "upsample_nearest3d",
+            self_,
+            output_size,
+            scales_d,
+            scales_h,
+            scales_w,
+        )?,
+    )?;
+    if !result.is_meta() {
+        cpu::resample::nearest3d(
+            self_,
+            output_size,
+            scales_d,
+            scales_h,
+            scales_w,
+            &result,
+        )?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn upsample_nearest3d_backward(
+    word: u32,
+    grad_output: &Tensor,
+    output_size: &[SymInt],
+    input_size: &[SymInt],
+    scales_d: Option<f64>,
+    scales_h: Option<f64>,
+    scales_w: Option<f64>,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::UPSAMPLE_NEAREST3D_BACKWARD,
+                &[
+                    grad_output.into(),
+                    output_size.into(),
+                    input_size.into(),
+                    scales_d.into(),
+                    scales_h.into(),
+                    scales_w.into(),
+                ],
+            )?,
+        );
+    }
+    let result = Tensor::try_empty(
+        shape::upsample_nearest3d_backward(
+            "upsample_nearest3d_backward",
+            grad_output,
+            output_size,
+            input_size,
+            scales_d,
+            scales_h,
+            scales_w,
+        )?,
+    )?;
+    if !result.is_meta() {
+        cpu::resample::nearest3d_backward(
+            grad_output,
+            output_size,
+            input_size,
+            scales_d,
+            scales_h,
+            scales_w,
+            &result,
+        )?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn _upsample_nearest_exact1d(
+    word: u32,
+    self_: &Tensor,
+    output_size: &[SymInt],
+    scales: Option<f64>,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::_UPSAMPLE_NEAREST_EXACT1D,
+                &[self_.into(), output_size.into(), scales.into()],
+            )?,
+        );
+    }
+    let result = Tensor::try_empty(
+        shape::upsample_nearest1d(
+            "_upsample_nearest_exact1d",
+            self_,
+            output_size,
+            scales,
+        )?,
+    )?;
+    if !result.is_meta() {
+        cpu::resample::nearest_exact1d(self_, output_size, scales, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn _upsample_nearest_exact1d_backward(
+    word: u32,
+    grad_output: &Tensor,
+    output_size: &[SymInt],
+    input_size: &[SymInt],
+    scales: Option<f64>,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::_UPSAMPLE_NEAREST_EXACT1D_BACKWARD,
+                &[
+                    grad_output.into(),
+                    output_size.into(),
+                    input_size.into(),
+                    scales.into(),
+                ],
+            )?,
+        );
+    }
+    let result = Tensor::try_empty(
+        shape::upsample_nearest1d_backward(
+            "_upsample_nearest_exact1d_backward",
+            grad_output,
+            output_size,
+            input_size,
+            scales,
+        )?,
+    )?;
+    if !result.is_meta() {
+        cpu::resample::nearest_exact1d_backward(
+            grad_output,
+            output_size,
+            input_size,
+            scales,
+            &result,
+        )?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn _upsample_nearest_exact2d(
+    word: u32,
+    self_: &Tensor,
+    output_size: &[SymInt],
+    scales_h: Option<f64>,
+    scales_w: Option<f64>,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::_UPSAMPLE_NEAREST_EXACT2D,
+                &[self_.into(), output_size.into(), scales_h.into(), scales_w.into()],
+            )?,
+        );
+    }
+    let result = Tensor::try_empty(
+        shape::upsample_nearest2d(
+            "_upsample_nearest_exact2d",
+            self_,
+            output_size,
+            scales_h,
+            scales_w,
+        )?,
+    )?;
+    if !result.is_meta() {
+        cpu::resample::nearest_exact2d(self_, output_size, scales_h, scales_w, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn _upsample_nearest_exact2d_backward(
+    word: u32,
+    grad_output: &Tensor,
+    output_size: &[SymInt],
+    input_size: &[SymInt],
+    scales_h: Option<f64>,
+    scales_w: Option<f64>,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::_UPSAMPLE_NEAREST_EXACT2D_BACKWARD,
+                &[
+                    grad_output.into(),
+                    output_size.into(),
+                    input_size.into(),
+                    scales_h.into(),
+                    scales_w.into(),
+                ],
+            )?,
+        );
+    }
+    let result = Tensor::try_empty(
+        shape::upsample_nearest2d_backward(
+            "_upsample_nearest_exact2d_backward",
+            grad_output,
+            output_size,
+            input_size,
+            scales_h,
+            scales_w,
+        )?,
+    )?;
+    if !result.is_meta() {
+        cpu::resample::nearest_exact2d_backward(
+            grad_output,
+            output_size,
+            input_size,
+            scales_h,
+            scales_w,
+            &result,
+        )?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn _upsample_nearest_exact3d(
+    word: u32,
+    self_: &Tensor,
+    output_size: &[SymInt],
+    scales_d: Option<f64>,
+    scales_h: Option<f64>,
+    scales_w: Option<f64>,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::_UPSAMPLE_NEAREST_EXACT3D,
+                &[
+                    self_.into(),
+                    output_size.into(),
+                    scales_d.into(),
+                    scales_h.into(),
+                    scales_w.into(),
+                ],
+            )?,
+        );
+    }
+    let result = Tensor::try_empty(
+        shape::upsample_nearest3d(
+            "_upsample_nearest_exact3d",
+            self_,
+            output_size,
+            scales_d,
+            scales_h,
+            scales_w,
+        )?,
+    )?;
+    if !result.is_meta() {
+        cpu::resample::nearest_exact3d(
+            self_,
+            output_size,
+            scales_d,
+            scales_h,
+            scales_w,
+            &result,
+        )?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn _upsample_nearest_exact3d_backward(
+    word: u32,
+    grad_output: &Tensor,
+    output_size: &[SymInt],
+    input_size: &[SymInt],
+    scales_d: Option<f64>,
+    scales_h: Option<f64>,
+    scales_w: Option<f64>,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::_UPSAMPLE_NEAREST_EXACT3D_BACKWARD,
+                &[
+                    grad_output.into(),
+                    output_size.into(),
+                    input_size.into(),
+                    scales_d.into(),
+                    scales_h.into(),
+                    scales_w.into(),
+                ],
+            )?,
+        );
+    }
+    let result = Tensor::try_empty(
+        shape::upsample_nearest3d_backward(
+            "_upsample_nearest_exact3d_backward",
+            grad_output,
+            output_size,
+            input_size,
+            scales_d,
+            scales_h,
+            scales_w,
+        )?,
+    )?;
+    if !result.is_meta() {
+        cpu::resample::nearest_exact3d_backward(
+            grad_output,
+            output_size,
+            input_size,
+            scales_d,
+            scales_h,
+            scales_w,
+            &result,
+        )?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn upsample_linear1d(
+    word: u32,
+    self_: &Tensor,
+    output_size: &[SymInt],
+    align_corners: bool,
+    scales: Option<f64>,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::UPSAMPLE_LINEAR1D,
+                &[self_.into(), output_size.into(), align_corners.into(), scales.into()],
+            )?,
+        );
+    }
+    let result = Tensor::try_empty(
+        shape::upsample_linear1d(
+            "upsample_linear1d",
+            self_,
+            output_size,
+            align_corners,
+            scales,
+        )?,
+    )?;
+    if !result.is_meta() {
+        cpu::resample::linear1d(self_, output_size, align_corners, scales, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn upsample_linear1d_backward(
+    word: u32,
+    grad_output: &Tensor,
+    output_size: &[SymInt],
+    input_size: &[SymInt],
+    align_corners: bool,
+    scales: Option<f64>,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::UPSAMPLE_LINEAR1D_BACKWARD,
+                &[
+                    grad_output.into(),
+                    output_size.into(),
+                    input_size.into(),
+                    align_corners.into(),
+                    scales.into(),
+                ],
+            )?,
+        );
+    }
+    let result = Tensor::try_empty(
+        shape::upsample_linear1d_backward(
+            "upsample_linear1d_backward",
+            grad_output,
+            output_size,
+            input_size,
+            align_corners,
+            scales,
+        )?,
+    )?;
+    if !result.is_meta() {
+        cpu::resample::linear1d_backward(
+            grad_output,
+            output_size,
+            input_size,
+            align_corners,
+            scales,
+            &result,
+        )?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn upsample_bilinear2d(
+    word: u32,
+    self_: &Tensor,
+    output_size: &[SymInt],
+    align_corners: bool,
+    scales_h: Option<f64>,
+    scales_w: Option<f64>,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::UPSAMPLE_BILINEAR2D,
+                &[
+                    self_.into(),
+                    output_size.into(),
+                    align_corners.into(),
+                    scales_h.into(),
+                    scales_w.into(),
+                ],
+            )?,
+        );
+    }
+    let result = Tensor::try_empty(
+        shape::upsample_linear2d(
+            "upsample_bilinear2d",
+            self_,
+            output_size,
+            align_corners,
+            scales_h,
+            scales_w,
+        )?,
+    )?;
+    if !result.is_meta() {
+        cpu::resample::bilinear2d(
+            self_,
+            output_size,
+            align_corners,
+            scales_h,
+            scales_w,
+            &result,
+        )?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn upsample_bilinear2d_backward(
+    word: u32,
+    grad_output: &Tensor,
+    output_size: &[SymInt],
+    input_size: &[SymInt],
+    align_corners: bool,
+    scales_h: Option<f64>,
+    scales_w: Option<f64>,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::UPSAMPLE_BILINEAR2D_BACKWARD,
+                &[
+                    grad_output.into(),
+                    output_size.into(),
+                    input_size.into(),
+                    align_corners.into(),
+                    scales_h.into(),
+                    scales_w.into(),
+                ],
+            )?,
+        );
+    }
+    let result = Tensor::try_empty(
+        shape::upsample_linear2d_backward(
+            "upsample_bilinear2d_backward",
+            grad_output,
+            output_size,
+            input_size,
+            align_corners,
+            scales_h,
+            scales_w,
+        )?,
+    )?;
+    if !result.is_meta() {
+        cpu::resample::bilinear2d_backward(
+            grad_output,
+            output_size,
+            input_size,
+            align_corners,
+            scales_h,
+            scales_w,
+            &result,
+        )?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn upsample_bicubic2d(
+    word: u32,
+    self_: &Tensor,
+    output_size: &[SymInt],
+    align_corners: bool,
+    scales_h: Option<f64>,
+    scales_w: Option<f64>,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::UPSAMPLE_BICUBIC2D,
+                &[
+                    self_.into(),
+                    output_size.into(),
+                    align_corners.into(),
+                    scales_h.into(),
+                    scales_w.into(),
+                ],
+            )?,
+        );
+    }
+    let result = Tensor::try_empty(
+        shape::upsample_linear2d(
+            "upsample_bicubic2d",
+            self_,
+            output_size,
+            align_corners,
+            scales_h,
+            scales_w,
+        )?,
+    )?;
+    if !result.is_meta() {
+        cpu::resample::bicubic2d(
+            self_,
+            output_size,
+            align_corners,
+            scales_h,
+            scales_w,
+            &result,
+        )?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn upsample_bicubic2d_backward(
+    word: u32,
+    grad_output: &Tensor,
+    output_size: &[SymInt],
+    input_size: &[SymInt],
+    align_corners: bool,
+    scales_h: Option<f64>,
+    scales_w: Option<f64>,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::UPSAMPLE_BICUBIC2D_BACKWARD,
+                &[
+                    grad_output.into(),
+                    output_size.into(),
+                    input_size.into(),
+                    align_corners.into(),
+                    scales_h.into(),
+                    scales_w.into(),
+                ],
+            )?,
+        );
+    }
+    let result = Tensor::try_empty(
+        shape::upsample_linear2d_backward(
+            "upsample_bicubic2d_backward",
+            grad_output,
+            output_size,
+            input_size,
+            align_corners,
+            scales_h,
+            scales_w,
+        )?,
+    )?;
+    if !result.is_meta() {
+        cpu::resample::bicubic2d_backward(
+            grad_output,
+            output_size,
+            input_size,
+            align_corners,
+            scales_h,
+            scales_w,
+            &result,
+        )?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn upsample_trilinear3d(
+    word: u32,
+    self_: &Tensor,
+    output_size: &[SymInt],
+    align_corners: bool,
+    scales_d: Option<f64>,
+    scales_h: Option<f64>,
+    scales_w: Option<f64>,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::UPSAMPLE_TRILINEAR3D,
+                &[
+                    self_.into(),
+                    output_size.into(),
+                    align_corners.into(),
+                    scales_d.into(),
+                    scales_h.into(),
+                    scales_w.into(),
+                ],
+            )?,
+        );
+    }
+    let result = Tensor::try_empty(
+        shape::upsample_linear3d(
+            "upsample_trilinear3d",
+            self_,
+            output_size,
+            align_corners,
+            scales_d,
+            scales_h,
+            scales_w,
+        )?,
+    )?;
+    if !result.is_meta() {
+        cpu::resample::trilinear3d(
+            self_,
+            output_size,
+            align_corners,
+            scales_d,
+            scales_h,
+            scales_w,
+            &result,
+        )?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn upsample_trilinear3d_backward(
+    word: u32,
+    grad_output: &Tensor,
+    output_size: &[SymInt],
+    input_size: &[SymInt],
+    align_corners: bool,
+    scales_d: Option<f64>,
+    scales_h: Option<f64>,
+    scales_w: Option<f64>,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::UPSAMPLE_TRILINEAR3D_BACKWARD,
+                &[
+                    grad_output.into(),
+                    output_size.into(),
+                    input_size.into(),
+                    align_corners.into(),
+                    scales_d.into(),
+                    scales_h.into(),
+                    scales_w.into(),
+                ],
+            )?,
+        );
+    }
+    let result = Tensor::try_empty(
+        shape::upsample_linear3d_backward(
+            "upsample_trilinear3d_backward",
+            grad_output,
+            output_size,
+            input_size,
+            align_corners,
+            scales_d,
+            scales_h,
+            scales_w,
+        )?,
+    )?;
+    if !result.is_meta() {
+        cpu::resample::trilinear3d_backward(
+            grad_output,
+            output_size,
+            input_size,
+            align_corners,
+            scales_d,
+            scales_h,
+            scales_w,
+            &result,
+        )?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn grid_sampler_2d(
+    word: u32,
+    input: &Tensor,
+    grid: &Tensor,
+    interpolation_mode: i64,
+    padding_mode: i64,
+    align_corners: bool,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::GRID_SAMPLER_2D,
+                &[
+                    input.into(),
+                    grid.into(),
+                    interpolation_mode.into(),
+                    padding_mode.into(),
+                    align_corners.into(),
+                ],
+            )?,
+        );
+    }
+    let result = Tensor::try_empty(
+        shape::grid_sampler_2d(
+            "grid_sampler_2d",
+            input,
+            grid,
+            interpolation_mode,
+            padding_mode,
+            align_corners,
+        )?,
+    )?;
+    if !result.is_meta() {
+        cpu::resample::grid_sampler_2d(
+            input,
+            grid,
+            interpolation_mode,
+            padding_mode,
+            align_corners,
+            &result,
+        )?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn grid_sampler_2d_backward(
+    word: u32,
+    grad_output: &Tensor,
+    input: &Tensor,
+    grid: &Tensor,
+    interpolation_mode: i64,
+    padding_mode: i64,
+    align_corners: bool,
+    output_mask: [bool; 2],
+) -> Result<(Tensor, Tensor)> {
+    if word & state::INNER != 0 {
+        return dispatch::tensors(
+                dispatch::call_inner(
+                    Op::GRID_SAMPLER_2D_BACKWARD,
+                    &[
+                        grad_output.into(),
+                        input.into(),
+                        grid.into(),
+                        interpolation_mode.into(),
+                        padding_mode.into(),
+                        align_corners.into(),
+                        (&output_mask[..]).into(),
+                    ],
+                )?,
+            )
+            .map(|[result0, result1]| (result0, result1));
+    }
+    let (spec0, spec1) = shape::grid_sampler_2d_backward(
+        "grid_sampler_2d_backward",
+        grad_output,
+        input,
+        grid,
+        interpolation_mode,
+        padding_mode,
+        align_corners,
+        output_mask,
+    )?;
+    let result0 = Tensor::try_empty(spec0)?;
+    let result1 = Tensor::try_empty(spec1)?;
+    if !result0.is_meta() {
+        cpu::resample::grid_sampler_2d_backward(
+            grad_output,
+            input,
+            grid,
+            interpolation_mode,
+            padding_mode,
+            align_corners,
+            output_mask,
+            &result0,
+            &result1,
+        )?;
+    }
+    Ok((result0, result1))
+}
+
+pub(crate) fn grid_sampler_3d(
+    word: u32,
+    input: &Tensor,
+    grid: &Tensor,
+    interpolation_mode: i64,
+    padding_mode: i64,
+    align_corners: bool,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::GRID_SAMPLER_3D,
+                &[
+                    input.into(),
+                    grid.into(),
+                    interpolation_mode.into(),
+                    padding_mode.into(),
+                    align_corners.into(),
+                ],
+            )?,
+        );
+    }
+    let result = Tensor::try_empty(
+        shape::grid_sampler_3d(
+            "grid_sampler_3d",
+            input,
+            grid,
+            interpolation_mode,
+            padding_mode,
+            align_corners,
+        )?,
+    )?;
+    if !result.is_meta() {
+        cpu::resample::grid_sampler_3d(
+            input,
+            grid,
+            interpolation_mode,
+            padding_mode,
+            align_corners,
+            &result,
+        )?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn grid_sampler_3d_backward(
+    word: u32,
+    grad_output: &Tensor,
+    input: &Tensor,
+    grid: &Tensor,
+    interpolation_mode: i64,
+    padding_mode: i64,
+    align_corners: bool,
+    output_mask: [bool; 2],
+) -> Result<(Tensor, Tensor)> {
+    if word & state::INNER != 0 {
+        return dispatch::tensors(
+                dispatch::call_inner(
+                    Op::GRID_SAMPLER_3D_BACKWARD,
+                    &[
+                        grad_output.into(),
+                        input.into(),
+                        grid.into(),
+                        interpolation_mode.into(),
+                        padding_mode.into(),
+                        align_corners.into(),
+                        (&output_mask[..]).into(),
+                    ],
+                )?,
+            )
+            .map(|[result0, result1]| (result0, result1));
+    }
+    let (spec0, spec1) = shape::grid_sampler_3d_backward(
+        "grid_sampler_3d_backward",
+        grad_output,
+        input,
+        grid,
+        interpolation_mode,
+        padding_mode,
+        align_corners,
+        output_mask,
+    )?;
+    let result0 = Tensor::try_empty(spec0)?;
+    let result1 = Tensor::try_empty(spec1)?;
+    if !result0.is_meta() {
+        cpu::resample::grid_sampler_3d_backward(
+            grad_output,
+            input,
+            grid,
+            interpolation_mode,
+            padding_mode,
+            align_corners,
+            output_mask,
+            &result0,
+            &result1,
+        )?;
+    }
+    Ok((result0, result1))
 }
 
 pub(crate) fn alias(word: u32, self_: &Tensor) -> Result<Tensor> {

@@ -3999,6 +3999,29 @@ pub(super) fn mm_out(a: &Args<'_>, below: bool) -> Result<Outputs> {
     Ok(smallvec![out.into()])
 }
 
+pub(super) fn bmm(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let mat2 = a.tensor(1, "mat2")?;
+    let result = if below {
+        inner::bmm(0, self_, mat2)?
+    } else {
+        functions::bmm(self_, mat2)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn bmm_out(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let mat2 = a.tensor(1, "mat2")?;
+    let out = a.tensor(2, "out")?;
+    if below {
+        inner::bmm_out(0, self_, mat2, out)?
+    } else {
+        functions::bmm_out(self_, mat2, out)?;
+    }
+    Ok(smallvec![out.into()])
+}
+
 pub(super) fn mv(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let vec = a.tensor(1, "vec")?;
@@ -4020,6 +4043,1982 @@ pub(super) fn mv_out(a: &Args<'_>, below: bool) -> Result<Outputs> {
         functions::mv_out(self_, vec, out)?;
     }
     Ok(smallvec![out.into()])
+}
+
+pub(super) fn dot(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let tensor = a.tensor(1, "tensor")?;
+    let result = if below {
+        inner::dot(0, self_, tensor)?
+    } else {
+        functions::dot(self_, tensor)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn dot_out(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let tensor = a.tensor(1, "tensor")?;
+    let out = a.tensor(2, "out")?;
+    if below {
+        inner::dot_out(0, self_, tensor, out)?
+    } else {
+        functions::dot_out(self_, tensor, out)?;
+    }
+    Ok(smallvec![out.into()])
+}
+
+pub(super) fn addmm(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let mat1 = a.tensor(1, "mat1")?;
+    let mat2 = a.tensor(2, "mat2")?;
+    let beta = if a.is_none(3) { Scalar::Int(1) } else { a.scalar(3, "beta")? };
+    let alpha = if a.is_none(4) { Scalar::Int(1) } else { a.scalar(4, "alpha")? };
+    let result = if below {
+        inner::addmm(0, self_, mat1, mat2, beta, alpha)?
+    } else {
+        functions::addmm(self_, mat1, mat2, beta, alpha)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn addmm_(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let mat1 = a.tensor(1, "mat1")?;
+    let mat2 = a.tensor(2, "mat2")?;
+    let beta = if a.is_none(3) { Scalar::Int(1) } else { a.scalar(3, "beta")? };
+    let alpha = if a.is_none(4) { Scalar::Int(1) } else { a.scalar(4, "alpha")? };
+    if below {
+        inner::addmm_(0, self_, mat1, mat2, beta, alpha)?
+    } else {
+        functions::addmm_(self_, mat1, mat2, beta, alpha)?;
+    }
+    Ok(smallvec![self_.into()])
+}
+
+pub(super) fn addmm_out(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let mat1 = a.tensor(1, "mat1")?;
+    let mat2 = a.tensor(2, "mat2")?;
+    let beta = if a.is_none(3) { Scalar::Int(1) } else { a.scalar(3, "beta")? };
+    let alpha = if a.is_none(4) { Scalar::Int(1) } else { a.scalar(4, "alpha")? };
+    let out = a.tensor(5, "out")?;
+    if below {
+        inner::addmm_out(0, self_, mat1, mat2, beta, alpha, out)?
+    } else {
+        functions::addmm_out(self_, mat1, mat2, beta, alpha, out)?;
+    }
+    Ok(smallvec![out.into()])
+}
+
+pub(super) fn addmv(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let mat = a.tensor(1, "mat")?;
+    let vec = a.tensor(2, "vec")?;
+    let beta = if a.is_none(3) { Scalar::Int(1) } else { a.scalar(3, "beta")? };
+    let alpha = if a.is_none(4) { Scalar::Int(1) } else { a.scalar(4, "alpha")? };
+    let result = if below {
+        inner::addmv(0, self_, mat, vec, beta, alpha)?
+    } else {
+        functions::addmv(self_, mat, vec, beta, alpha)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn addmv_(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let mat = a.tensor(1, "mat")?;
+    let vec = a.tensor(2, "vec")?;
+    let beta = if a.is_none(3) { Scalar::Int(1) } else { a.scalar(3, "beta")? };
+    let alpha = if a.is_none(4) { Scalar::Int(1) } else { a.scalar(4, "alpha")? };
+    if below {
+        inner::addmv_(0, self_, mat, vec, beta, alpha)?
+    } else {
+        functions::addmv_(self_, mat, vec, beta, alpha)?;
+    }
+    Ok(smallvec![self_.into()])
+}
+
+pub(super) fn addmv_out(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let mat = a.tensor(1, "mat")?;
+    let vec = a.tensor(2, "vec")?;
+    let beta = if a.is_none(3) { Scalar::Int(1) } else { a.scalar(3, "beta")? };
+    let alpha = if a.is_none(4) { Scalar::Int(1) } else { a.scalar(4, "alpha")? };
+    let out = a.tensor(5, "out")?;
+    if below {
+        inner::addmv_out(0, self_, mat, vec, beta, alpha, out)?
+    } else {
+        functions::addmv_out(self_, mat, vec, beta, alpha, out)?;
+    }
+    Ok(smallvec![out.into()])
+}
+
+pub(super) fn baddbmm(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let batch1 = a.tensor(1, "batch1")?;
+    let batch2 = a.tensor(2, "batch2")?;
+    let beta = if a.is_none(3) { Scalar::Int(1) } else { a.scalar(3, "beta")? };
+    let alpha = if a.is_none(4) { Scalar::Int(1) } else { a.scalar(4, "alpha")? };
+    let result = if below {
+        inner::baddbmm(0, self_, batch1, batch2, beta, alpha)?
+    } else {
+        functions::baddbmm(self_, batch1, batch2, beta, alpha)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn baddbmm_(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let batch1 = a.tensor(1, "batch1")?;
+    let batch2 = a.tensor(2, "batch2")?;
+    let beta = if a.is_none(3) { Scalar::Int(1) } else { a.scalar(3, "beta")? };
+    let alpha = if a.is_none(4) { Scalar::Int(1) } else { a.scalar(4, "alpha")? };
+    if below {
+        inner::baddbmm_(0, self_, batch1, batch2, beta, alpha)?
+    } else {
+        functions::baddbmm_(self_, batch1, batch2, beta, alpha)?;
+    }
+    Ok(smallvec![self_.into()])
+}
+
+pub(super) fn baddbmm_out(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let batch1 = a.tensor(1, "batch1")?;
+    let batch2 = a.tensor(2, "batch2")?;
+    let beta = if a.is_none(3) { Scalar::Int(1) } else { a.scalar(3, "beta")? };
+    let alpha = if a.is_none(4) { Scalar::Int(1) } else { a.scalar(4, "alpha")? };
+    let out = a.tensor(5, "out")?;
+    if below {
+        inner::baddbmm_out(0, self_, batch1, batch2, beta, alpha, out)?
+    } else {
+        functions::baddbmm_out(self_, batch1, batch2, beta, alpha, out)?;
+    }
+    Ok(smallvec![out.into()])
+}
+
+pub(super) fn addbmm(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let batch1 = a.tensor(1, "batch1")?;
+    let batch2 = a.tensor(2, "batch2")?;
+    let beta = if a.is_none(3) { Scalar::Int(1) } else { a.scalar(3, "beta")? };
+    let alpha = if a.is_none(4) { Scalar::Int(1) } else { a.scalar(4, "alpha")? };
+    let result = functions::addbmm(self_, batch1, batch2, beta, alpha)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn addr(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let vec1 = a.tensor(1, "vec1")?;
+    let vec2 = a.tensor(2, "vec2")?;
+    let beta = if a.is_none(3) { Scalar::Int(1) } else { a.scalar(3, "beta")? };
+    let alpha = if a.is_none(4) { Scalar::Int(1) } else { a.scalar(4, "alpha")? };
+    let result = functions::addr(self_, vec1, vec2, beta, alpha)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn matmul(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let other = a.tensor(1, "other")?;
+    let result = functions::matmul(self_, other)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn linear(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let input = a.tensor(0, "input")?;
+    let weight = a.tensor(1, "weight")?;
+    let bias = a.opt_tensor(2, "bias")?;
+    let result = functions::linear(input, weight, bias)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn bilinear(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let input1 = a.tensor(0, "input1")?;
+    let input2 = a.tensor(1, "input2")?;
+    let weight = a.tensor(2, "weight")?;
+    let bias = a.opt_tensor(3, "bias")?;
+    let result = functions::bilinear(input1, input2, weight, bias)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn vdot(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let other = a.tensor(1, "other")?;
+    let result = functions::vdot(self_, other)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn inner(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let other = a.tensor(1, "other")?;
+    let result = functions::inner(self_, other)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn outer(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let vec2 = a.tensor(1, "vec2")?;
+    let result = functions::outer(self_, vec2)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn tensordot(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let other = a.tensor(1, "other")?;
+    let dims_self = a.ints(2, "dims_self")?;
+    let dims_other = a.ints(3, "dims_other")?;
+    let result = functions::tensordot(self_, other, &dims_self, &dims_other)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn chain_matmul(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let matrices = a.tensors(0, "matrices")?;
+    let result = functions::chain_matmul(&matrices)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn kron(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let other = a.tensor(1, "other")?;
+    let result = functions::kron(self_, other)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn cross(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let other = a.tensor(1, "other")?;
+    let dim = a.opt_int(2, "dim")?;
+    let result = functions::cross(self_, other, dim)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn linalg_cross(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let other = a.tensor(1, "other")?;
+    let dim = if a.is_none(2) { -1 } else { a.int(2, "dim")? };
+    let result = functions::linalg_cross(self_, other, dim)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn ger(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let vec2 = a.tensor(1, "vec2")?;
+    let result = functions::ger(self_, vec2)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn convolution(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let input = a.tensor(0, "input")?;
+    let weight = a.tensor(1, "weight")?;
+    let bias = a.opt_tensor(2, "bias")?;
+    let stride = a.sym_ints(3, "stride")?;
+    let padding = a.sym_ints(4, "padding")?;
+    let dilation = a.sym_ints(5, "dilation")?;
+    let transposed = a.bool(6, "transposed")?;
+    let output_padding = a.sym_ints(7, "output_padding")?;
+    let groups = a.sym_int(8, "groups")?;
+    let result = if below {
+        inner::convolution(
+            0,
+            input,
+            weight,
+            bias,
+            &stride,
+            &padding,
+            &dilation,
+            transposed,
+            &output_padding,
+            groups,
+        )?
+    } else {
+        functions::convolution(
+            input,
+            weight,
+            bias,
+            &stride,
+            &padding,
+            &dilation,
+            transposed,
+            &output_padding,
+            groups,
+        )?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn convolution_out(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let input = a.tensor(0, "input")?;
+    let weight = a.tensor(1, "weight")?;
+    let bias = a.opt_tensor(2, "bias")?;
+    let stride = a.sym_ints(3, "stride")?;
+    let padding = a.sym_ints(4, "padding")?;
+    let dilation = a.sym_ints(5, "dilation")?;
+    let transposed = a.bool(6, "transposed")?;
+    let output_padding = a.sym_ints(7, "output_padding")?;
+    let groups = a.sym_int(8, "groups")?;
+    let out = a.tensor(9, "out")?;
+    if below {
+        inner::convolution_out(
+            0,
+            input,
+            weight,
+            bias,
+            &stride,
+            &padding,
+            &dilation,
+            transposed,
+            &output_padding,
+            groups,
+            out,
+        )?
+    } else {
+        functions::convolution_out(
+            input,
+            weight,
+            bias,
+            &stride,
+            &padding,
+            &dilation,
+            transposed,
+            &output_padding,
+            groups,
+            out,
+        )?;
+    }
+    Ok(smallvec![out.into()])
+}
+
+pub(super) fn convolution_backward(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let grad_output = a.tensor(0, "grad_output")?;
+    let input = a.tensor(1, "input")?;
+    let weight = a.tensor(2, "weight")?;
+    let bias_sizes = a.opt_sym_ints(3, "bias_sizes")?;
+    let stride = a.sym_ints(4, "stride")?;
+    let padding = a.sym_ints(5, "padding")?;
+    let dilation = a.sym_ints(6, "dilation")?;
+    let transposed = a.bool(7, "transposed")?;
+    let output_padding = a.sym_ints(8, "output_padding")?;
+    let groups = a.sym_int(9, "groups")?;
+    let output_mask = a.bools::<3>(10, "output_mask")?;
+    let (result0, result1, result2) = if below {
+        inner::convolution_backward(
+            0,
+            grad_output,
+            input,
+            weight,
+            bias_sizes.as_deref(),
+            &stride,
+            &padding,
+            &dilation,
+            transposed,
+            &output_padding,
+            groups,
+            output_mask,
+        )?
+    } else {
+        functions::convolution_backward(
+            grad_output,
+            input,
+            weight,
+            bias_sizes.as_deref(),
+            &stride,
+            &padding,
+            &dilation,
+            transposed,
+            &output_padding,
+            groups,
+            output_mask,
+        )?
+    };
+    Ok(smallvec![result0.into(), result1.into(), result2.into()])
+}
+
+pub(super) fn _convolution(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let input = a.tensor(0, "input")?;
+    let weight = a.tensor(1, "weight")?;
+    let bias = a.opt_tensor(2, "bias")?;
+    let stride = a.sym_ints(3, "stride")?;
+    let padding = a.sym_ints(4, "padding")?;
+    let dilation = a.sym_ints(5, "dilation")?;
+    let transposed = a.bool(6, "transposed")?;
+    let output_padding = a.sym_ints(7, "output_padding")?;
+    let groups = a.sym_int(8, "groups")?;
+    let benchmark = a.bool(9, "benchmark")?;
+    let deterministic = a.bool(10, "deterministic")?;
+    let cudnn_enabled = a.bool(11, "cudnn_enabled")?;
+    let allow_tf32 = a.bool(12, "allow_tf32")?;
+    let result = functions::_convolution(
+        input,
+        weight,
+        bias,
+        &stride,
+        &padding,
+        &dilation,
+        transposed,
+        &output_padding,
+        groups,
+        benchmark,
+        deterministic,
+        cudnn_enabled,
+        allow_tf32,
+    )?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn conv1d(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let input = a.tensor(0, "input")?;
+    let weight = a.tensor(1, "weight")?;
+    let bias = a.opt_tensor(2, "bias")?;
+    let stride = if a.is_none(3) {
+        smallvec![SymInt::from(1i64)]
+    } else {
+        a.sym_ints(3, "stride")?
+    };
+    let padding = if a.is_none(4) {
+        smallvec![SymInt::from(0i64)]
+    } else {
+        a.sym_ints(4, "padding")?
+    };
+    let dilation = if a.is_none(5) {
+        smallvec![SymInt::from(1i64)]
+    } else {
+        a.sym_ints(5, "dilation")?
+    };
+    let groups = if a.is_none(6) { SymInt::from(1i64) } else { a.sym_int(6, "groups")? };
+    let result = functions::conv1d(
+        input,
+        weight,
+        bias,
+        &stride,
+        &padding,
+        &dilation,
+        groups,
+    )?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn conv_transpose1d(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let input = a.tensor(0, "input")?;
+    let weight = a.tensor(1, "weight")?;
+    let bias = a.opt_tensor(2, "bias")?;
+    let stride = if a.is_none(3) {
+        smallvec![SymInt::from(1i64)]
+    } else {
+        a.sym_ints(3, "stride")?
+    };
+    let padding = if a.is_none(4) {
+        smallvec![SymInt::from(0i64)]
+    } else {
+        a.sym_ints(4, "padding")?
+    };
+    let output_padding = if a.is_none(5) {
+        smallvec![SymInt::from(0i64)]
+    } else {
+        a.sym_ints(5, "output_padding")?
+    };
+    let groups = if a.is_none(6) { SymInt::from(1i64) } else { a.sym_int(6, "groups")? };
+    let dilation = if a.is_none(7) {
+        smallvec![SymInt::from(1i64)]
+    } else {
+        a.sym_ints(7, "dilation")?
+    };
+    let result = functions::conv_transpose1d(
+        input,
+        weight,
+        bias,
+        &stride,
+        &padding,
+        &output_padding,
+        groups,
+        &dilation,
+    )?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn conv2d(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let input = a.tensor(0, "input")?;
+    let weight = a.tensor(1, "weight")?;
+    let bias = a.opt_tensor(2, "bias")?;
+    let stride = if a.is_none(3) {
+        smallvec![SymInt::from(1i64), SymInt::from(1i64)]
+    } else {
+        a.sym_ints(3, "stride")?
+    };
+    let padding = if a.is_none(4) {
+        smallvec![SymInt::from(0i64), SymInt::from(0i64)]
+    } else {
+        a.sym_ints(4, "padding")?
+    };
+    let dilation = if a.is_none(5) {
+        smallvec![SymInt::from(1i64), SymInt::from(1i64)]
+    } else {
+        a.sym_ints(5, "dilation")?
+    };
+    let groups = if a.is_none(6) { SymInt::from(1i64) } else { a.sym_int(6, "groups")? };
+    let result = functions::conv2d(
+        input,
+        weight,
+        bias,
+        &stride,
+        &padding,
+        &dilation,
+        groups,
+    )?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn conv_transpose2d(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let input = a.tensor(0, "input")?;
+    let weight = a.tensor(1, "weight")?;
+    let bias = a.opt_tensor(2, "bias")?;
+    let stride = if a.is_none(3) {
+        smallvec![SymInt::from(1i64), SymInt::from(1i64)]
+    } else {
+        a.sym_ints(3, "stride")?
+    };
+    let padding = if a.is_none(4) {
+        smallvec![SymInt::from(0i64), SymInt::from(0i64)]
+    } else {
+        a.sym_ints(4, "padding")?
+    };
+    let output_padding = if a.is_none(5) {
+        smallvec![SymInt::from(0i64), SymInt::from(0i64)]
+    } else {
+        a.sym_ints(5, "output_padding")?
+    };
+    let groups = if a.is_none(6) { SymInt::from(1i64) } else { a.sym_int(6, "groups")? };
+    let dilation = if a.is_none(7) {
+        smallvec![SymInt::from(1i64), SymInt::from(1i64)]
+    } else {
+        a.sym_ints(7, "dilation")?
+    };
+    let result = functions::conv_transpose2d(
+        input,
+        weight,
+        bias,
+        &stride,
+        &padding,
+        &output_padding,
+        groups,
+        &dilation,
+    )?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn conv3d(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let input = a.tensor(0, "input")?;
+    let weight = a.tensor(1, "weight")?;
+    let bias = a.opt_tensor(2, "bias")?;
+    let stride = if a.is_none(3) {
+        smallvec![SymInt::from(1i64), SymInt::from(1i64), SymInt::from(1i64)]
+    } else {
+        a.sym_ints(3, "stride")?
+    };
+    let padding = if a.is_none(4) {
+        smallvec![SymInt::from(0i64), SymInt::from(0i64), SymInt::from(0i64)]
+    } else {
+        a.sym_ints(4, "padding")?
+    };
+    let dilation = if a.is_none(5) {
+        smallvec![SymInt::from(1i64), SymInt::from(1i64), SymInt::from(1i64)]
+    } else {
+        a.sym_ints(5, "dilation")?
+    };
+    let groups = if a.is_none(6) { SymInt::from(1i64) } else { a.sym_int(6, "groups")? };
+    let result = functions::conv3d(
+        input,
+        weight,
+        bias,
+        &stride,
+        &padding,
+        &dilation,
+        groups,
+    )?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn conv_transpose3d(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let input = a.tensor(0, "input")?;
+    let weight = a.tensor(1, "weight")?;
+    let bias = a.opt_tensor(2, "bias")?;
+    let stride = if a.is_none(3) {
+        smallvec![SymInt::from(1i64), SymInt::from(1i64), SymInt::from(1i64)]
+    } else {
+        a.sym_ints(3, "stride")?
+    };
+    let padding = if a.is_none(4) {
+        smallvec![SymInt::from(0i64), SymInt::from(0i64), SymInt::from(0i64)]
+    } else {
+        a.sym_ints(4, "padding")?
+    };
+    let output_padding = if a.is_none(5) {
+        smallvec![SymInt::from(0i64), SymInt::from(0i64), SymInt::from(0i64)]
+    } else {
+        a.sym_ints(5, "output_padding")?
+    };
+    let groups = if a.is_none(6) { SymInt::from(1i64) } else { a.sym_int(6, "groups")? };
+    let dilation = if a.is_none(7) {
+        smallvec![SymInt::from(1i64), SymInt::from(1i64), SymInt::from(1i64)]
+    } else {
+        a.sym_ints(7, "dilation")?
+    };
+    let result = functions::conv_transpose3d(
+        input,
+        weight,
+        bias,
+        &stride,
+        &padding,
+        &output_padding,
+        groups,
+        &dilation,
+    )?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn im2col(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let kernel_size = a.ints(1, "kernel_size")?;
+    let dilation = a.ints(2, "dilation")?;
+    let padding = a.ints(3, "padding")?;
+    let stride = a.ints(4, "stride")?;
+    let result = if below {
+        inner::im2col(0, self_, &kernel_size, &dilation, &padding, &stride)?
+    } else {
+        functions::im2col(self_, &kernel_size, &dilation, &padding, &stride)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn col2im(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let output_size = a.sym_ints(1, "output_size")?;
+    let kernel_size = a.ints(2, "kernel_size")?;
+    let dilation = a.ints(3, "dilation")?;
+    let padding = a.ints(4, "padding")?;
+    let stride = a.ints(5, "stride")?;
+    let result = if below {
+        inner::col2im(
+            0,
+            self_,
+            &output_size,
+            &kernel_size,
+            &dilation,
+            &padding,
+            &stride,
+        )?
+    } else {
+        functions::col2im(
+            self_,
+            &output_size,
+            &kernel_size,
+            &dilation,
+            &padding,
+            &stride,
+        )?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn max_pool1d(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let kernel_size = a.ints(1, "kernel_size")?;
+    let stride = if a.is_none(2) { vec![] } else { a.ints(2, "stride")? };
+    let padding = if a.is_none(3) { vec![0] } else { a.ints(3, "padding")? };
+    let dilation = if a.is_none(4) { vec![1] } else { a.ints(4, "dilation")? };
+    let ceil_mode = if a.is_none(5) { false } else { a.bool(5, "ceil_mode")? };
+    let result = functions::max_pool1d(
+        self_,
+        &kernel_size,
+        &stride,
+        &padding,
+        &dilation,
+        ceil_mode,
+    )?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn max_pool1d_with_indices(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let kernel_size = a.ints(1, "kernel_size")?;
+    let stride = if a.is_none(2) { vec![] } else { a.ints(2, "stride")? };
+    let padding = if a.is_none(3) { vec![0] } else { a.ints(3, "padding")? };
+    let dilation = if a.is_none(4) { vec![1] } else { a.ints(4, "dilation")? };
+    let ceil_mode = if a.is_none(5) { false } else { a.bool(5, "ceil_mode")? };
+    let (result0, result1) = functions::max_pool1d_with_indices(
+        self_,
+        &kernel_size,
+        &stride,
+        &padding,
+        &dilation,
+        ceil_mode,
+    )?;
+    Ok(smallvec![result0.into(), result1.into()])
+}
+
+pub(super) fn max_pool2d(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let kernel_size = a.ints(1, "kernel_size")?;
+    let stride = if a.is_none(2) { vec![] } else { a.ints(2, "stride")? };
+    let padding = if a.is_none(3) { vec![0, 0] } else { a.ints(3, "padding")? };
+    let dilation = if a.is_none(4) { vec![1, 1] } else { a.ints(4, "dilation")? };
+    let ceil_mode = if a.is_none(5) { false } else { a.bool(5, "ceil_mode")? };
+    let result = functions::max_pool2d(
+        self_,
+        &kernel_size,
+        &stride,
+        &padding,
+        &dilation,
+        ceil_mode,
+    )?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn max_pool2d_with_indices(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let kernel_size = a.ints(1, "kernel_size")?;
+    let stride = if a.is_none(2) { vec![] } else { a.ints(2, "stride")? };
+    let padding = if a.is_none(3) { vec![0, 0] } else { a.ints(3, "padding")? };
+    let dilation = if a.is_none(4) { vec![1, 1] } else { a.ints(4, "dilation")? };
+    let ceil_mode = if a.is_none(5) { false } else { a.bool(5, "ceil_mode")? };
+    let (result0, result1) = if below {
+        inner::max_pool2d_with_indices(
+            0,
+            self_,
+            &kernel_size,
+            &stride,
+            &padding,
+            &dilation,
+            ceil_mode,
+        )?
+    } else {
+        functions::max_pool2d_with_indices(
+            self_,
+            &kernel_size,
+            &stride,
+            &padding,
+            &dilation,
+            ceil_mode,
+        )?
+    };
+    Ok(smallvec![result0.into(), result1.into()])
+}
+
+pub(super) fn max_pool2d_with_indices_backward(
+    a: &Args<'_>,
+    below: bool,
+) -> Result<Outputs> {
+    let grad_output = a.tensor(0, "grad_output")?;
+    let self_ = a.tensor(1, "self")?;
+    let kernel_size = a.ints(2, "kernel_size")?;
+    let stride = a.ints(3, "stride")?;
+    let padding = a.ints(4, "padding")?;
+    let dilation = a.ints(5, "dilation")?;
+    let ceil_mode = a.bool(6, "ceil_mode")?;
+    let indices = a.tensor(7, "indices")?;
+    let result = if below {
+        inner::max_pool2d_with_indices_backward(
+            0,
+            grad_output,
+            self_,
+            &kernel_size,
+            &stride,
+            &padding,
+            &dilation,
+            ceil_mode,
+            indices,
+        )?
+    } else {
+        functions::max_pool2d_with_indices_backward(
+            grad_output,
+            self_,
+            &kernel_size,
+            &stride,
+            &padding,
+            &dilation,
+            ceil_mode,
+            indices,
+        )?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn max_pool3d(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let kernel_size = a.ints(1, "kernel_size")?;
+    let stride = if a.is_none(2) { vec![] } else { a.ints(2, "stride")? };
+    let padding = if a.is_none(3) { vec![0, 0, 0] } else { a.ints(3, "padding")? };
+    let dilation = if a.is_none(4) { vec![1, 1, 1] } else { a.ints(4, "dilation")? };
+    let ceil_mode = if a.is_none(5) { false } else { a.bool(5, "ceil_mode")? };
+    let result = functions::max_pool3d(
+        self_,
+        &kernel_size,
+        &stride,
+        &padding,
+        &dilation,
+        ceil_mode,
+    )?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn max_pool3d_with_indices(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let kernel_size = a.ints(1, "kernel_size")?;
+    let stride = if a.is_none(2) { vec![] } else { a.ints(2, "stride")? };
+    let padding = if a.is_none(3) { vec![0, 0, 0] } else { a.ints(3, "padding")? };
+    let dilation = if a.is_none(4) { vec![1, 1, 1] } else { a.ints(4, "dilation")? };
+    let ceil_mode = if a.is_none(5) { false } else { a.bool(5, "ceil_mode")? };
+    let (result0, result1) = if below {
+        inner::max_pool3d_with_indices(
+            0,
+            self_,
+            &kernel_size,
+            &stride,
+            &padding,
+            &dilation,
+            ceil_mode,
+        )?
+    } else {
+        functions::max_pool3d_with_indices(
+            self_,
+            &kernel_size,
+            &stride,
+            &padding,
+            &dilation,
+            ceil_mode,
+        )?
+    };
+    Ok(smallvec![result0.into(), result1.into()])
+}
+
+pub(super) fn max_pool3d_with_indices_backward(
+    a: &Args<'_>,
+    below: bool,
+) -> Result<Outputs> {
+    let grad_output = a.tensor(0, "grad_output")?;
+    let self_ = a.tensor(1, "self")?;
+    let kernel_size = a.ints(2, "kernel_size")?;
+    let stride = a.ints(3, "stride")?;
+    let padding = a.ints(4, "padding")?;
+    let dilation = a.ints(5, "dilation")?;
+    let ceil_mode = a.bool(6, "ceil_mode")?;
+    let indices = a.tensor(7, "indices")?;
+    let result = if below {
+        inner::max_pool3d_with_indices_backward(
+            0,
+            grad_output,
+            self_,
+            &kernel_size,
+            &stride,
+            &padding,
+            &dilation,
+            ceil_mode,
+            indices,
+        )?
+    } else {
+        functions::max_pool3d_with_indices_backward(
+            grad_output,
+            self_,
+            &kernel_size,
+            &stride,
+            &padding,
+            &dilation,
+            ceil_mode,
+            indices,
+        )?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn max_unpool2d(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let indices = a.tensor(1, "indices")?;
+    let output_size = a.sym_ints(2, "output_size")?;
+    let result = if below {
+        inner::max_unpool2d(0, self_, indices, &output_size)?
+    } else {
+        functions::max_unpool2d(self_, indices, &output_size)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn avg_pool1d(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let kernel_size = a.ints(1, "kernel_size")?;
+    let stride = if a.is_none(2) { vec![] } else { a.ints(2, "stride")? };
+    let padding = if a.is_none(3) { vec![0] } else { a.ints(3, "padding")? };
+    let ceil_mode = if a.is_none(4) { false } else { a.bool(4, "ceil_mode")? };
+    let count_include_pad = if a.is_none(5) {
+        true
+    } else {
+        a.bool(5, "count_include_pad")?
+    };
+    let result = functions::avg_pool1d(
+        self_,
+        &kernel_size,
+        &stride,
+        &padding,
+        ceil_mode,
+        count_include_pad,
+    )?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn avg_pool2d(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let kernel_size = a.ints(1, "kernel_size")?;
+    let stride = if a.is_none(2) { vec![] } else { a.ints(2, "stride")? };
+    let padding = if a.is_none(3) { vec![0, 0] } else { a.ints(3, "padding")? };
+    let ceil_mode = if a.is_none(4) { false } else { a.bool(4, "ceil_mode")? };
+    let count_include_pad = if a.is_none(5) {
+        true
+    } else {
+        a.bool(5, "count_include_pad")?
+    };
+    let divisor_override = a.opt_int(6, "divisor_override")?;
+    let result = if below {
+        inner::avg_pool2d(
+            0,
+            self_,
+            &kernel_size,
+            &stride,
+            &padding,
+            ceil_mode,
+            count_include_pad,
+            divisor_override,
+        )?
+    } else {
+        functions::avg_pool2d(
+            self_,
+            &kernel_size,
+            &stride,
+            &padding,
+            ceil_mode,
+            count_include_pad,
+            divisor_override,
+        )?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn avg_pool2d_backward(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let grad_output = a.tensor(0, "grad_output")?;
+    let self_ = a.tensor(1, "self")?;
+    let kernel_size = a.ints(2, "kernel_size")?;
+    let stride = a.ints(3, "stride")?;
+    let padding = a.ints(4, "padding")?;
+    let ceil_mode = a.bool(5, "ceil_mode")?;
+    let count_include_pad = a.bool(6, "count_include_pad")?;
+    let divisor_override = a.opt_int(7, "divisor_override")?;
+    let result = if below {
+        inner::avg_pool2d_backward(
+            0,
+            grad_output,
+            self_,
+            &kernel_size,
+            &stride,
+            &padding,
+            ceil_mode,
+            count_include_pad,
+            divisor_override,
+        )?
+    } else {
+        functions::avg_pool2d_backward(
+            grad_output,
+            self_,
+            &kernel_size,
+            &stride,
+            &padding,
+            ceil_mode,
+            count_include_pad,
+            divisor_override,
+        )?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn avg_pool3d(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let kernel_size = a.ints(1, "kernel_size")?;
+    let stride = if a.is_none(2) { vec![] } else { a.ints(2, "stride")? };
+    let padding = if a.is_none(3) { vec![0, 0, 0] } else { a.ints(3, "padding")? };
+    let ceil_mode = if a.is_none(4) { false } else { a.bool(4, "ceil_mode")? };
+    let count_include_pad = if a.is_none(5) {
+        true
+    } else {
+        a.bool(5, "count_include_pad")?
+    };
+    let divisor_override = a.opt_int(6, "divisor_override")?;
+    let result = if below {
+        inner::avg_pool3d(
+            0,
+            self_,
+            &kernel_size,
+            &stride,
+            &padding,
+            ceil_mode,
+            count_include_pad,
+            divisor_override,
+        )?
+    } else {
+        functions::avg_pool3d(
+            self_,
+            &kernel_size,
+            &stride,
+            &padding,
+            ceil_mode,
+            count_include_pad,
+            divisor_override,
+        )?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn avg_pool3d_backward(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let grad_output = a.tensor(0, "grad_output")?;
+    let self_ = a.tensor(1, "self")?;
+    let kernel_size = a.ints(2, "kernel_size")?;
+    let stride = a.ints(3, "stride")?;
+    let padding = a.ints(4, "padding")?;
+    let ceil_mode = a.bool(5, "ceil_mode")?;
+    let count_include_pad = a.bool(6, "count_include_pad")?;
+    let divisor_override = a.opt_int(7, "divisor_override")?;
+    let result = if below {
+        inner::avg_pool3d_backward(
+            0,
+            grad_output,
+            self_,
+            &kernel_size,
+            &stride,
+            &padding,
+            ceil_mode,
+            count_include_pad,
+            divisor_override,
+        )?
+    } else {
+        functions::avg_pool3d_backward(
+            grad_output,
+            self_,
+            &kernel_size,
+            &stride,
+            &padding,
+            ceil_mode,
+            count_include_pad,
+            divisor_override,
+        )?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn adaptive_avg_pool1d(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let output_size = a.ints(1, "output_size")?;
+    let result = functions::adaptive_avg_pool1d(self_, &output_size)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn adaptive_max_pool1d(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let output_size = a.ints(1, "output_size")?;
+    let (result0, result1) = functions::adaptive_max_pool1d(self_, &output_size)?;
+    Ok(smallvec![result0.into(), result1.into()])
+}
+
+pub(super) fn adaptive_avg_pool2d(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let output_size = a.sym_ints(1, "output_size")?;
+    let result = functions::adaptive_avg_pool2d(self_, &output_size)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn _adaptive_avg_pool2d(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let output_size = a.sym_ints(1, "output_size")?;
+    let result = if below {
+        inner::_adaptive_avg_pool2d(0, self_, &output_size)?
+    } else {
+        functions::_adaptive_avg_pool2d(self_, &output_size)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn _adaptive_avg_pool2d_backward(
+    a: &Args<'_>,
+    below: bool,
+) -> Result<Outputs> {
+    let grad_output = a.tensor(0, "grad_output")?;
+    let self_ = a.tensor(1, "self")?;
+    let result = if below {
+        inner::_adaptive_avg_pool2d_backward(0, grad_output, self_)?
+    } else {
+        functions::_adaptive_avg_pool2d_backward(grad_output, self_)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn adaptive_max_pool2d(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let output_size = a.ints(1, "output_size")?;
+    let (result0, result1) = if below {
+        inner::adaptive_max_pool2d(0, self_, &output_size)?
+    } else {
+        functions::adaptive_max_pool2d(self_, &output_size)?
+    };
+    Ok(smallvec![result0.into(), result1.into()])
+}
+
+pub(super) fn adaptive_max_pool2d_backward(
+    a: &Args<'_>,
+    below: bool,
+) -> Result<Outputs> {
+    let grad_output = a.tensor(0, "grad_output")?;
+    let self_ = a.tensor(1, "self")?;
+    let indices = a.tensor(2, "indices")?;
+    let result = if below {
+        inner::adaptive_max_pool2d_backward(0, grad_output, self_, indices)?
+    } else {
+        functions::adaptive_max_pool2d_backward(grad_output, self_, indices)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn adaptive_avg_pool3d(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let output_size = a.sym_ints(1, "output_size")?;
+    let result = functions::adaptive_avg_pool3d(self_, &output_size)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn _adaptive_avg_pool3d(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let output_size = a.sym_ints(1, "output_size")?;
+    let result = if below {
+        inner::_adaptive_avg_pool3d(0, self_, &output_size)?
+    } else {
+        functions::_adaptive_avg_pool3d(self_, &output_size)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn _adaptive_avg_pool3d_backward(
+    a: &Args<'_>,
+    below: bool,
+) -> Result<Outputs> {
+    let grad_output = a.tensor(0, "grad_output")?;
+    let self_ = a.tensor(1, "self")?;
+    let result = if below {
+        inner::_adaptive_avg_pool3d_backward(0, grad_output, self_)?
+    } else {
+        functions::_adaptive_avg_pool3d_backward(grad_output, self_)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn adaptive_max_pool3d(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let output_size = a.ints(1, "output_size")?;
+    let (result0, result1) = if below {
+        inner::adaptive_max_pool3d(0, self_, &output_size)?
+    } else {
+        functions::adaptive_max_pool3d(self_, &output_size)?
+    };
+    Ok(smallvec![result0.into(), result1.into()])
+}
+
+pub(super) fn adaptive_max_pool3d_backward(
+    a: &Args<'_>,
+    below: bool,
+) -> Result<Outputs> {
+    let grad_output = a.tensor(0, "grad_output")?;
+    let self_ = a.tensor(1, "self")?;
+    let indices = a.tensor(2, "indices")?;
+    let result = if below {
+        inner::adaptive_max_pool3d_backward(0, grad_output, self_, indices)?
+    } else {
+        functions::adaptive_max_pool3d_backward(grad_output, self_, indices)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn upsample_nearest1d(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let output_size = a.sym_ints(1, "output_size")?;
+    let scales = a.opt_float(2, "scales")?;
+    let result = if below {
+        inner::upsample_nearest1d(0, self_, &output_size, scales)?
+    } else {
+        functions::upsample_nearest1d(self_, &output_size, scales)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn upsample_nearest1d_backward(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let grad_output = a.tensor(0, "grad_output")?;
+    let output_size = a.sym_ints(1, "output_size")?;
+    let input_size = a.sym_ints(2, "input_size")?;
+    let scales = a.opt_float(3, "scales")?;
+    let result = if below {
+        inner::upsample_nearest1d_backward(
+            0,
+            grad_output,
+            &output_size,
+            &input_size,
+            scales,
+        )?
+    } else {
+        functions::upsample_nearest1d_backward(
+            grad_output,
+            &output_size,
+            &input_size,
+            scales,
+        )?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn upsample_nearest1d_vec(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let input = a.tensor(0, "input")?;
+    let output_size = a.opt_sym_ints(1, "output_size")?;
+    let scale_factors = a.opt_floats(2, "scale_factors")?;
+    let result = functions::upsample_nearest1d_vec(
+        input,
+        output_size.as_deref(),
+        scale_factors.as_deref(),
+    )?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn upsample_nearest2d(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let output_size = a.sym_ints(1, "output_size")?;
+    let scales_h = a.opt_float(2, "scales_h")?;
+    let scales_w = a.opt_float(3, "scales_w")?;
+    let result = if below {
+        inner::upsample_nearest2d(0, self_, &output_size, scales_h, scales_w)?
+    } else {
+        functions::upsample_nearest2d(self_, &output_size, scales_h, scales_w)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn upsample_nearest2d_backward(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let grad_output = a.tensor(0, "grad_output")?;
+    let output_size = a.sym_ints(1, "output_size")?;
+    let input_size = a.sym_ints(2, "input_size")?;
+    let scales_h = a.opt_float(3, "scales_h")?;
+    let scales_w = a.opt_float(4, "scales_w")?;
+    let result = if below {
+        inner::upsample_nearest2d_backward(
+            0,
+            grad_output,
+            &output_size,
+            &input_size,
+            scales_h,
+            scales_w,
+        )?
+    } else {
+        functions::upsample_nearest2d_backward(
+            grad_output,
+            &output_size,
+            &input_size,
+            scales_h,
+            scales_w,
+        )?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn upsample_nearest2d_vec(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let input = a.tensor(0, "input")?;
+    let output_size = a.opt_sym_ints(1, "output_size")?;
+    let scale_factors = a.opt_floats(2, "scale_factors")?;
+    let result = functions::upsample_nearest2d_vec(
+        input,
+        output_size.as_deref(),
+        scale_factors.as_deref(),
+    )?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn upsample_nearest3d(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let output_size = a.sym_ints(1, "output_size")?;
+    let scales_d = a.opt_float(2, "scales_d")?;
+    let scales_h = a.opt_float(3, "scales_h")?;
+    let scales_w = a.opt_float(4, "scales_w")?;
+    let result = if below {
+        inner::upsample_nearest3d(0, self_, &output_size, scales_d, scales_h, scales_w)?
+    } else {
+        functions::upsample_nearest3d(self_, &output_size, scales_d, scales_h, scales_w)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn upsample_nearest3d_backward(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let grad_output = a.tensor(0, "grad_output")?;
+    let output_size = a.sym_ints(1, "output_size")?;
+    let input_size = a.sym_ints(2, "input_size")?;
+    let scales_d = a.opt_float(3, "scales_d")?;
+    let scales_h = a.opt_float(4, "scales_h")?;
+    let scales_w = a.opt_float(5, "scales_w")?;
+    let result = if below {
+        inner::upsample_nearest3d_backward(
+            0,
+            grad_output,
+            &output_size,
+            &input_size,
+            scales_d,
+            scales_h,
+            scales_w,
+        )?
+    } else {
+        functions::upsample_nearest3d_backward(
+            grad_output,
+            &output_size,
+            &input_size,
+            scales_d,
+            scales_h,
+            scales_w,
+        )?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn upsample_nearest3d_vec(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let input = a.tensor(0, "input")?;
+    let output_size = a.opt_sym_ints(1, "output_size")?;
+    let scale_factors = a.opt_floats(2, "scale_factors")?;
+    let result = functions::upsample_nearest3d_vec(
+        input,
+        output_size.as_deref(),
+        scale_factors.as_deref(),
+    )?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn _upsample_nearest_exact1d(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let output_size = a.sym_ints(1, "output_size")?;
+    let scales = a.opt_float(2, "scales")?;
+    let result = if below {
+        inner::_upsample_nearest_exact1d(0, self_, &output_size, scales)?
+    } else {
+        functions::_upsample_nearest_exact1d(self_, &output_size, scales)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn _upsample_nearest_exact1d_backward(
+    a: &Args<'_>,
+    below: bool,
+) -> Result<Outputs> {
+    let grad_output = a.tensor(0, "grad_output")?;
+    let output_size = a.sym_ints(1, "output_size")?;
+    let input_size = a.sym_ints(2, "input_size")?;
+    let scales = a.opt_float(3, "scales")?;
+    let result = if below {
+        inner::_upsample_nearest_exact1d_backward(
+            0,
+            grad_output,
+            &output_size,
+            &input_size,
+            scales,
+        )?
+    } else {
+        functions::_upsample_nearest_exact1d_backward(
+            grad_output,
+            &output_size,
+            &input_size,
+            scales,
+        )?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn _upsample_nearest_exact1d_vec(
+    a: &Args<'_>,
+    _below: bool,
+) -> Result<Outputs> {
+    let input = a.tensor(0, "input")?;
+    let output_size = a.opt_sym_ints(1, "output_size")?;
+    let scale_factors = a.opt_floats(2, "scale_factors")?;
+    let result = functions::_upsample_nearest_exact1d_vec(
+        input,
+        output_size.as_deref(),
+        scale_factors.as_deref(),
+    )?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn _upsample_nearest_exact2d(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let output_size = a.sym_ints(1, "output_size")?;
+    let scales_h = a.opt_float(2, "scales_h")?;
+    let scales_w = a.opt_float(3, "scales_w")?;
+    let result = if below {
+        inner::_upsample_nearest_exact2d(0, self_, &output_size, scales_h, scales_w)?
+    } else {
+        functions::_upsample_nearest_exact2d(self_, &output_size, scales_h, scales_w)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn _upsample_nearest_exact2d_backward(
+    a: &Args<'_>,
+    below: bool,
+) -> Result<Outputs> {
+    let grad_output = a.tensor(0, "grad_output")?;
+    let output_size = a.sym_ints(1, "output_size")?;
+    let input_size = a.sym_ints(2, "input_size")?;
+    let scales_h = a.opt_float(3, "scales_h")?;
+    let scales_w = a.opt_float(4, "scales_w")?;
+    let result = if below {
+        inner::_upsample_nearest_exact2d_backward(
+            0,
+            grad_output,
+            &output_size,
+            &input_size,
+            scales_h,
+            scales_w,
+        )?
+    } else {
+        functions::_upsample_nearest_exact2d_backward(
+            grad_output,
+            &output_size,
+            &input_size,
+            scales_h,
+            scales_w,
+        )?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn _upsample_nearest_exact2d_vec(
+    a: &Args<'_>,
+    _below: bool,
+) -> Result<Outputs> {
+    let input = a.tensor(0, "input")?;
+    let output_size = a.opt_sym_ints(1, "output_size")?;
+    let scale_factors = a.opt_floats(2, "scale_factors")?;
+    let result = functions::_upsample_nearest_exact2d_vec(
+        input,
+        output_size.as_deref(),
+        scale_factors.as_deref(),
+    )?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn _upsample_nearest_exact3d(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let output_size = a.sym_ints(1, "output_size")?;
+    let scales_d = a.opt_float(2, "scales_d")?;
+    let scales_h = a.opt_float(3, "scales_h")?;
+    let scales_w = a.opt_float(4, "scales_w")?;
+    let result = if below {
+        inner::_upsample_nearest_exact3d(
+            0,
+            self_,
+            &output_size,
+            scales_d,
+            scales_h,
+            scales_w,
+        )?
+    } else {
+        functions::_upsample_nearest_exact3d(
+            self_,
+            &output_size,
+            scales_d,
+            scales_h,
+            scales_w,
+        )?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn _upsample_nearest_exact3d_backward(
+    a: &Args<'_>,
+    below: bool,
+) -> Result<Outputs> {
+    let grad_output = a.tensor(0, "grad_output")?;
+    let output_size = a.sym_ints(1, "output_size")?;
+    let input_size = a.sym_ints(2, "input_size")?;
+    let scales_d = a.opt_float(3, "scales_d")?;
+    let scales_h = a.opt_float(4, "scales_h")?;
+    let scales_w = a.opt_float(5, "scales_w")?;
+    let result = if below {
+        inner::_upsample_nearest_exact3d_backward(
+            0,
+            grad_output,
+            &output_size,
+            &input_size,
+            scales_d,
+            scales_h,
+            scales_w,
+        )?
+    } else {
+        functions::_upsample_nearest_exact3d_backward(
+            grad_output,
+            &output_size,
+            &input_size,
+            scales_d,
+            scales_h,
+            scales_w,
+        )?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn _upsample_nearest_exact3d_vec(
+    a: &Args<'_>,
+    _below: bool,
+) -> Result<Outputs> {
+    let input = a.tensor(0, "input")?;
+    let output_size = a.opt_sym_ints(1, "output_size")?;
+    let scale_factors = a.opt_floats(2, "scale_factors")?;
+    let result = functions::_upsample_nearest_exact3d_vec(
+        input,
+        output_size.as_deref(),
+        scale_factors.as_deref(),
+    )?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn upsample_linear1d(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let output_size = a.sym_ints(1, "output_size")?;
+    let align_corners = a.bool(2, "align_corners")?;
+    let scales = a.opt_float(3, "scales")?;
+    let result = if below {
+        inner::upsample_linear1d(0, self_, &output_size, align_corners, scales)?
+    } else {
+        functions::upsample_linear1d(self_, &output_size, align_corners, scales)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn upsample_linear1d_backward(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let grad_output = a.tensor(0, "grad_output")?;
+    let output_size = a.sym_ints(1, "output_size")?;
+    let input_size = a.sym_ints(2, "input_size")?;
+    let align_corners = a.bool(3, "align_corners")?;
+    let scales = a.opt_float(4, "scales")?;
+    let result = if below {
+        inner::upsample_linear1d_backward(
+            0,
+            grad_output,
+            &output_size,
+            &input_size,
+            align_corners,
+            scales,
+        )?
+    } else {
+        functions::upsample_linear1d_backward(
+            grad_output,
+            &output_size,
+            &input_size,
+            align_corners,
+            scales,
+        )?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn upsample_linear1d_vec(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let input = a.tensor(0, "input")?;
+    let output_size = a.opt_sym_ints(1, "output_size")?;
+    let align_corners = a.bool(2, "align_corners")?;
+    let scale_factors = a.opt_floats(3, "scale_factors")?;
+    let result = functions::upsample_linear1d_vec(
+        input,
+        output_size.as_deref(),
+        align_corners,
+        scale_factors.as_deref(),
+    )?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn upsample_bilinear2d(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let output_size = a.sym_ints(1, "output_size")?;
+    let align_corners = a.bool(2, "align_corners")?;
+    let scales_h = a.opt_float(3, "scales_h")?;
+    let scales_w = a.opt_float(4, "scales_w")?;
+    let result = if below {
+        inner::upsample_bilinear2d(
+            0,
+            self_,
+            &output_size,
+            align_corners,
+            scales_h,
+            scales_w,
+        )?
+    } else {
+        functions::upsample_bilinear2d(
+            self_,
+            &output_size,
+            align_corners,
+            scales_h,
+            scales_w,
+        )?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn upsample_bilinear2d_backward(
+    a: &Args<'_>,
+    below: bool,
+) -> Result<Outputs> {
+    let grad_output = a.tensor(0, "grad_output")?;
+    let output_size = a.sym_ints(1, "output_size")?;
+    let input_size = a.sym_ints(2, "input_size")?;
+    let align_corners = a.bool(3, "align_corners")?;
+    let scales_h = a.opt_float(4, "scales_h")?;
+    let scales_w = a.opt_float(5, "scales_w")?;
+    let result = if below {
+        inner::upsample_bilinear2d_backward(
+            0,
+            grad_output,
+            &output_size,
+            &input_size,
+            align_corners,
+            scales_h,
+            scales_w,
+        )?
+    } else {
+        functions::upsample_bilinear2d_backward(
+            grad_output,
+            &output_size,
+            &input_size,
+            align_corners,
+            scales_h,
+            scales_w,
+        )?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn upsample_bilinear2d_vec(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let input = a.tensor(0, "input")?;
+    let output_size = a.opt_sym_ints(1, "output_size")?;
+    let align_corners = a.bool(2, "align_corners")?;
+    let scale_factors = a.opt_floats(3, "scale_factors")?;
+    let result = functions::upsample_bilinear2d_vec(
+        input,
+        output_size.as_deref(),
+        align_corners,
+        scale_factors.as_deref(),
+    )?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn upsample_bicubic2d(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let output_size = a.sym_ints(1, "output_size")?;
+    let align_corners = a.bool(2, "align_corners")?;
+    let scales_h = a.opt_float(3, "scales_h")?;
+    let scales_w = a.opt_float(4, "scales_w")?;
+    let result = if below {
+        inner::upsample_bicubic2d(
+            0,
+            self_,
+            &output_size,
+            align_corners,
+            scales_h,
+            scales_w,
+        )?
+    } else {
+        functions::upsample_bicubic2d(
+            self_,
+            &output_size,
+            align_corners,
+            scales_h,
+            scales_w,
+        )?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn upsample_bicubic2d_backward(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let grad_output = a.tensor(0, "grad_output")?;
+    let output_size = a.sym_ints(1, "output_size")?;
+    let input_size = a.sym_ints(2, "input_size")?;
+    let align_corners = a.bool(3, "align_corners")?;
+    let scales_h = a.opt_float(4, "scales_h")?;
+    let scales_w = a.opt_float(5, "scales_w")?;
+    let result = if below {
+        inner::upsample_bicubic2d_backward(
+            0,
+            grad_output,
+            &output_size,
+            &input_size,
+            align_corners,
+            scales_h,
+            scales_w,
+        )?
+    } else {
+        functions::upsample_bicubic2d_backward(
+            grad_output,
+            &output_size,
+            &input_size,
+            align_corners,
+            scales_h,
+            scales_w,
+        )?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn upsample_bicubic2d_vec(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let input = a.tensor(0, "input")?;
+    let output_size = a.opt_sym_ints(1, "output_size")?;
+    let align_corners = a.bool(2, "align_corners")?;
+    let scale_factors = a.opt_floats(3, "scale_factors")?;
+    let result = functions::upsample_bicubic2d_vec(
+        input,
+        output_size.as_deref(),
+        align_corners,
+        scale_factors.as_deref(),
+    )?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn upsample_trilinear3d(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let output_size = a.sym_ints(1, "output_size")?;
+    let align_corners = a.bool(2, "align_corners")?;
+    let scales_d = a.opt_float(3, "scales_d")?;
+    let scales_h = a.opt_float(4, "scales_h")?;
+    let scales_w = a.opt_float(5, "scales_w")?;
+    let result = if below {
+        inner::upsample_trilinear3d(
+            0,
+            self_,
+            &output_size,
+            align_corners,
+            scales_d,
+            scales_h,
+            scales_w,
+        )?
+    } else {
+        functions::upsample_trilinear3d(
+            self_,
+            &output_size,
+            align_corners,
+            scales_d,
+            scales_h,
+            scales_w,
+        )?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn upsample_trilinear3d_backward(
+    a: &Args<'_>,
+    below: bool,
+) -> Result<Outputs> {
+    let grad_output = a.tensor(0, "grad_output")?;
+    let output_size = a.sym_ints(1, "output_size")?;
+    let input_size = a.sym_ints(2, "input_size")?;
+    let align_corners = a.bool(3, "align_corners")?;
+    let scales_d = a.opt_float(4, "scales_d")?;
+    let scales_h = a.opt_float(5, "scales_h")?;
+    let scales_w = a.opt_float(6, "scales_w")?;
+    let result = if below {
+        inner::upsample_trilinear3d_backward(
+            0,
+            grad_output,
+            &output_size,
+            &input_size,
+            align_corners,
+            scales_d,
+            scales_h,
+            scales_w,
+        )?
+    } else {
+        functions::upsample_trilinear3d_backward(
+            grad_output,
+            &output_size,
+            &input_size,
+            align_corners,
+            scales_d,
+            scales_h,
+            scales_w,
+        )?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn upsample_trilinear3d_vec(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let input = a.tensor(0, "input")?;
+    let output_size = a.opt_sym_ints(1, "output_size")?;
+    let align_corners = a.bool(2, "align_corners")?;
+    let scale_factors = a.opt_floats(3, "scale_factors")?;
+    let result = functions::upsample_trilinear3d_vec(
+        input,
+        output_size.as_deref(),
+        align_corners,
+        scale_factors.as_deref(),
+    )?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn _upsample_bilinear2d_aa(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let output_size = a.sym_ints(1, "output_size")?;
+    let align_corners = a.bool(2, "align_corners")?;
+    let scales_h = a.opt_float(3, "scales_h")?;
+    let scales_w = a.opt_float(4, "scales_w")?;
+    let result = functions::_upsample_bilinear2d_aa(
+        self_,
+        &output_size,
+        align_corners,
+        scales_h,
+        scales_w,
+    )?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn grid_sampler(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let input = a.tensor(0, "input")?;
+    let grid = a.tensor(1, "grid")?;
+    let interpolation_mode = a.int(2, "interpolation_mode")?;
+    let padding_mode = a.int(3, "padding_mode")?;
+    let align_corners = a.bool(4, "align_corners")?;
+    let result = functions::grid_sampler(
+        input,
+        grid,
+        interpolation_mode,
+        padding_mode,
+        align_corners,
+    )?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn grid_sampler_2d(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let input = a.tensor(0, "input")?;
+    let grid = a.tensor(1, "grid")?;
+    let interpolation_mode = a.int(2, "interpolation_mode")?;
+    let padding_mode = a.int(3, "padding_mode")?;
+    let align_corners = a.bool(4, "align_corners")?;
+    let result = if below {
+        inner::grid_sampler_2d(
+            0,
+            input,
+            grid,
+            interpolation_mode,
+            padding_mode,
+            align_corners,
+        )?
+    } else {
+        functions::grid_sampler_2d(
+            input,
+            grid,
+            interpolation_mode,
+            padding_mode,
+            align_corners,
+        )?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn grid_sampler_2d_backward(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let grad_output = a.tensor(0, "grad_output")?;
+    let input = a.tensor(1, "input")?;
+    let grid = a.tensor(2, "grid")?;
+    let interpolation_mode = a.int(3, "interpolation_mode")?;
+    let padding_mode = a.int(4, "padding_mode")?;
+    let align_corners = a.bool(5, "align_corners")?;
+    let output_mask = a.bools::<2>(6, "output_mask")?;
+    let (result0, result1) = if below {
+        inner::grid_sampler_2d_backward(
+            0,
+            grad_output,
+            input,
+            grid,
+            interpolation_mode,
+            padding_mode,
+            align_corners,
+            output_mask,
+        )?
+    } else {
+        functions::grid_sampler_2d_backward(
+            grad_output,
+            input,
+            grid,
+            interpolation_mode,
+            padding_mode,
+            align_corners,
+            output_mask,
+        )?
+    };
+    Ok(smallvec![result0.into(), result1.into()])
+}
+
+pub(super) fn grid_sampler_3d(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let input = a.tensor(0, "input")?;
+    let grid = a.tensor(1, "grid")?;
+    let interpolation_mode = a.int(2, "interpolation_mode")?;
+    let padding_mode = a.int(3, "padding_mode")?;
+    let align_corners = a.bool(4, "align_corners")?;
+    let result = if below {
+        inner::grid_sampler_3d(
+            0,
+            input,
+            grid,
+            interpolation_mode,
+            padding_mode,
+            align_corners,
+        )?
+    } else {
+        functions::grid_sampler_3d(
+            input,
+            grid,
+            interpolation_mode,
+            padding_mode,
+            align_corners,
+        )?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn grid_sampler_3d_backward(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let grad_output = a.tensor(0, "grad_output")?;
+    let input = a.tensor(1, "input")?;
+    let grid = a.tensor(2, "grid")?;
+    let interpolation_mode = a.int(3, "interpolation_mode")?;
+    let padding_mode = a.int(4, "padding_mode")?;
+    let align_corners = a.bool(5, "align_corners")?;
+    let output_mask = a.bools::<2>(6, "output_mask")?;
+    let (result0, result1) = if below {
+        inner::grid_sampler_3d_backward(
+            0,
+            grad_output,
+            input,
+            grid,
+            interpolation_mode,
+            padding_mode,
+            align_corners,
+            output_mask,
+        )?
+    } else {
+        functions::grid_sampler_3d_backward(
+            grad_output,
+            input,
+            grid,
+            interpolation_mode,
+            padding_mode,
+            align_corners,
+            output_mask,
+        )?
+    };
+    Ok(smallvec![result0.into(), result1.into()])
+}
+
+pub(super) fn affine_grid_generator(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let theta = a.tensor(0, "theta")?;
+    let size = a.sym_ints(1, "size")?;
+    let align_corners = a.bool(2, "align_corners")?;
+    let result = functions::affine_grid_generator(theta, &size, align_corners)?;
+    Ok(smallvec![result.into()])
 }
 
 pub(super) fn alias(a: &Args<'_>, below: bool) -> Result<Outputs> {

@@ -2834,6 +2834,22 @@ pub(crate) fn mm(
     Ok(Some(arith::add(&ops::mm(self_t, mat2_p)?, &ops::mm(self_p, mat2_t)?)?))
 }
 
+pub(crate) fn bmm(
+    self_: &Tensor,
+    mat2: &Tensor,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_, mat2]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    let self_p = self_;
+    let mat2_t = &tangent_or_zeros(mat2)?;
+    let mat2_p = mat2;
+    Ok(Some(arith::add(&ops::bmm(self_t, mat2_p)?, &ops::bmm(self_p, mat2_t)?)?))
+}
+
 pub(crate) fn mv(
     self_: &Tensor,
     vec: &Tensor,
@@ -2848,6 +2864,1073 @@ pub(crate) fn mv(
     let vec_t = &tangent_or_zeros(vec)?;
     let vec_p = vec;
     Ok(Some(arith::add(&ops::mv(self_t, vec_p)?, &ops::mv(self_p, vec_t)?)?))
+}
+
+pub(crate) fn dot(
+    self_: &Tensor,
+    tensor: &Tensor,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_, tensor]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    let self_p = self_;
+    let tensor_t = &tangent_or_zeros(tensor)?;
+    let tensor_p = tensor;
+    Ok(Some(arith::add(&ops::dot(self_t, tensor_p)?, &ops::dot(self_p, tensor_t)?)?))
+}
+
+pub(crate) fn addmm(
+    self_: &Tensor,
+    mat1: &Tensor,
+    mat2: &Tensor,
+    beta: Scalar,
+    alpha: Scalar,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_, mat1, mat2]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    let mat1_t = &tangent_or_zeros(mat1)?;
+    let mat1_p = mat1;
+    let mat2_t = &tangent_or_zeros(mat2)?;
+    let mat2_p = mat2;
+    Ok(
+        Some(
+            arith::add(
+                &formulas::maybe_multiply(self_t, beta)?,
+                &formulas::maybe_multiply(
+                    &arith::add(&ops::mm(mat1_t, mat2_p)?, &ops::mm(mat1_p, mat2_t)?)?,
+                    alpha,
+                )?,
+            )?,
+        ),
+    )
+}
+
+pub(crate) fn addmv(
+    self_: &Tensor,
+    mat: &Tensor,
+    vec: &Tensor,
+    beta: Scalar,
+    alpha: Scalar,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_, mat, vec]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    let mat_t = &tangent_or_zeros(mat)?;
+    let mat_p = mat;
+    let vec_t = &tangent_or_zeros(vec)?;
+    let vec_p = vec;
+    Ok(
+        Some(
+            arith::add(
+                &formulas::maybe_multiply(self_t, beta)?,
+                &formulas::maybe_multiply(
+                    &arith::add(&ops::mv(mat_t, vec_p)?, &ops::mv(mat_p, vec_t)?)?,
+                    alpha,
+                )?,
+            )?,
+        ),
+    )
+}
+
+pub(crate) fn baddbmm(
+    self_: &Tensor,
+    batch1: &Tensor,
+    batch2: &Tensor,
+    beta: Scalar,
+    alpha: Scalar,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_, batch1, batch2]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    let batch1_t = &tangent_or_zeros(batch1)?;
+    let batch1_p = batch1;
+    let batch2_t = &tangent_or_zeros(batch2)?;
+    let batch2_p = batch2;
+    Ok(
+        Some(
+            arith::add(
+                &formulas::maybe_multiply(self_t, beta)?,
+                &formulas::maybe_multiply(
+                    &arith::add(
+                        &ops::bmm(batch1_t, batch2_p)?,
+                        &ops::bmm(batch1_p, batch2_t)?,
+                    )?,
+                    alpha,
+                )?,
+            )?,
+        ),
+    )
+}
+
+pub(crate) fn convolution(
+    input: &Tensor,
+    weight: &Tensor,
+    bias: Option<&Tensor>,
+    stride: &[SymInt],
+    padding: &[SymInt],
+    dilation: &[SymInt],
+    transposed: bool,
+    output_padding: &[SymInt],
+    groups: SymInt,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(
+        &std::iter::empty::<&Tensor>()
+            .chain([input])
+            .chain([weight])
+            .chain(bias)
+            .collect::<Vec<_>>(),
+    ) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let input_t = &tangent_or_zeros(input)?;
+    let input_p = input;
+    let weight_t = &tangent_or_zeros(weight)?;
+    let weight_p = weight;
+    let bias_t = opt_tangent_or_zeros(bias)?;
+    let bias_t = bias_t.as_ref();
+    Ok(
+        Some(
+            formulas::conv_jvp(
+                (input_p, input_t),
+                (weight_p, weight_t),
+                bias_t,
+                stride,
+                padding,
+                dilation,
+                transposed,
+                output_padding,
+                groups,
+            )?,
+        ),
+    )
+}
+
+pub(crate) fn convolution_backward(
+    grad_output: &Tensor,
+    input: &Tensor,
+    weight: &Tensor,
+    bias_sizes: Option<&[SymInt]>,
+    stride: &[SymInt],
+    padding: &[SymInt],
+    dilation: &[SymInt],
+    transposed: bool,
+    output_padding: &[SymInt],
+    groups: SymInt,
+    output_mask: [bool; 3],
+    result0: &Tensor,
+    result1: &Tensor,
+    result2: &Tensor,
+) -> Result<Option<(Tensor, Tensor, Tensor)>> {
+    if !any_tangent(&[grad_output, input, weight]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let grad_output_t = &tangent_or_zeros(grad_output)?;
+    let grad_output_p = grad_output;
+    let input_t = &tangent_or_zeros(input)?;
+    let input_p = input;
+    let weight_t = &tangent_or_zeros(weight)?;
+    let weight_p = weight;
+    Ok(
+        Some((
+            formulas::conv_backward_jvp(
+                0,
+                (grad_output_p, grad_output_t),
+                (input_p, input_t),
+                (weight_p, weight_t),
+                stride,
+                padding,
+                dilation,
+                transposed,
+                output_padding,
+                groups,
+                output_mask,
+            )?,
+            formulas::conv_backward_jvp(
+                1,
+                (grad_output_p, grad_output_t),
+                (input_p, input_t),
+                (weight_p, weight_t),
+                stride,
+                padding,
+                dilation,
+                transposed,
+                output_padding,
+                groups,
+                output_mask,
+            )?,
+            formulas::conv_backward_jvp(
+                2,
+                (grad_output_p, grad_output_t),
+                (input_p, input_t),
+                (weight_p, weight_t),
+                stride,
+                padding,
+                dilation,
+                transposed,
+                output_padding,
+                groups,
+                output_mask,
+            )?,
+        )),
+    )
+}
+
+pub(crate) fn im2col(
+    self_: &Tensor,
+    kernel_size: &[i64],
+    dilation: &[i64],
+    padding: &[i64],
+    stride: &[i64],
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    Ok(Some(ops::im2col(self_t, kernel_size, dilation, padding, stride)?))
+}
+
+pub(crate) fn col2im(
+    self_: &Tensor,
+    output_size: &[SymInt],
+    kernel_size: &[i64],
+    dilation: &[i64],
+    padding: &[i64],
+    stride: &[i64],
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    Ok(Some(ops::col2im(self_t, output_size, kernel_size, dilation, padding, stride)?))
+}
+
+pub(crate) fn max_pool2d_with_indices(
+    self_: &Tensor,
+    kernel_size: &[i64],
+    stride: &[i64],
+    padding: &[i64],
+    dilation: &[i64],
+    ceil_mode: bool,
+    result0: &Tensor,
+    result1: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    Ok(Some(formulas::pick_from_planes(self_t, result1, 2)?))
+}
+
+pub(crate) fn max_pool2d_with_indices_backward(
+    grad_output: &Tensor,
+    self_: &Tensor,
+    kernel_size: &[i64],
+    stride: &[i64],
+    padding: &[i64],
+    dilation: &[i64],
+    ceil_mode: bool,
+    indices: &Tensor,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[grad_output]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let grad_output_t = &tangent_or_zeros(grad_output)?;
+    Ok(
+        Some(
+            ops::max_pool2d_with_indices_backward(
+                grad_output_t,
+                self_,
+                kernel_size,
+                stride,
+                padding,
+                dilation,
+                ceil_mode,
+                indices,
+            )?,
+        ),
+    )
+}
+
+pub(crate) fn max_pool3d_with_indices(
+    self_: &Tensor,
+    kernel_size: &[i64],
+    stride: &[i64],
+    padding: &[i64],
+    dilation: &[i64],
+    ceil_mode: bool,
+    result0: &Tensor,
+    result1: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    Ok(Some(formulas::pick_from_planes(self_t, result1, 3)?))
+}
+
+pub(crate) fn max_pool3d_with_indices_backward(
+    grad_output: &Tensor,
+    self_: &Tensor,
+    kernel_size: &[i64],
+    stride: &[i64],
+    padding: &[i64],
+    dilation: &[i64],
+    ceil_mode: bool,
+    indices: &Tensor,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[grad_output]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let grad_output_t = &tangent_or_zeros(grad_output)?;
+    Ok(
+        Some(
+            ops::max_pool3d_with_indices_backward(
+                grad_output_t,
+                self_,
+                kernel_size,
+                stride,
+                padding,
+                dilation,
+                ceil_mode,
+                indices,
+            )?,
+        ),
+    )
+}
+
+pub(crate) fn max_unpool2d(
+    self_: &Tensor,
+    indices: &Tensor,
+    output_size: &[SymInt],
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    Ok(Some(ops::max_unpool2d(self_t, indices, output_size)?))
+}
+
+pub(crate) fn avg_pool2d(
+    self_: &Tensor,
+    kernel_size: &[i64],
+    stride: &[i64],
+    padding: &[i64],
+    ceil_mode: bool,
+    count_include_pad: bool,
+    divisor_override: Option<i64>,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    Ok(
+        Some(
+            ops::avg_pool2d(
+                self_t,
+                kernel_size,
+                stride,
+                padding,
+                ceil_mode,
+                count_include_pad,
+                divisor_override,
+            )?,
+        ),
+    )
+}
+
+pub(crate) fn avg_pool2d_backward(
+    grad_output: &Tensor,
+    self_: &Tensor,
+    kernel_size: &[i64],
+    stride: &[i64],
+    padding: &[i64],
+    ceil_mode: bool,
+    count_include_pad: bool,
+    divisor_override: Option<i64>,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[grad_output]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let grad_output_t = &tangent_or_zeros(grad_output)?;
+    Ok(
+        Some(
+            ops::avg_pool2d_backward(
+                grad_output_t,
+                self_,
+                kernel_size,
+                stride,
+                padding,
+                ceil_mode,
+                count_include_pad,
+                divisor_override,
+            )?,
+        ),
+    )
+}
+
+pub(crate) fn avg_pool3d(
+    self_: &Tensor,
+    kernel_size: &[i64],
+    stride: &[i64],
+    padding: &[i64],
+    ceil_mode: bool,
+    count_include_pad: bool,
+    divisor_override: Option<i64>,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    Ok(
+        Some(
+            ops::avg_pool3d(
+                self_t,
+                kernel_size,
+                stride,
+                padding,
+                ceil_mode,
+                count_include_pad,
+                divisor_override,
+            )?,
+        ),
+    )
+}
+
+pub(crate) fn avg_pool3d_backward(
+    grad_output: &Tensor,
+    self_: &Tensor,
+    kernel_size: &[i64],
+    stride: &[i64],
+    padding: &[i64],
+    ceil_mode: bool,
+    count_include_pad: bool,
+    divisor_override: Option<i64>,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[grad_output]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let grad_output_t = &tangent_or_zeros(grad_output)?;
+    Ok(
+        Some(
+            ops::avg_pool3d_backward(
+                grad_output_t,
+                self_,
+                kernel_size,
+                stride,
+                padding,
+                ceil_mode,
+                count_include_pad,
+                divisor_override,
+            )?,
+        ),
+    )
+}
+
+pub(crate) fn _adaptive_avg_pool2d(
+    self_: &Tensor,
+    output_size: &[SymInt],
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    Ok(Some(ops::_adaptive_avg_pool2d(self_t, output_size)?))
+}
+
+pub(crate) fn _adaptive_avg_pool2d_backward(
+    grad_output: &Tensor,
+    self_: &Tensor,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[grad_output]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let grad_output_t = &tangent_or_zeros(grad_output)?;
+    Ok(Some(ops::_adaptive_avg_pool2d_backward(grad_output_t, self_)?))
+}
+
+pub(crate) fn adaptive_max_pool2d(
+    self_: &Tensor,
+    output_size: &[i64],
+    result0: &Tensor,
+    result1: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    Ok(Some(formulas::pick_from_planes(self_t, result1, 2)?))
+}
+
+pub(crate) fn adaptive_max_pool2d_backward(
+    grad_output: &Tensor,
+    self_: &Tensor,
+    indices: &Tensor,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[grad_output]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let grad_output_t = &tangent_or_zeros(grad_output)?;
+    Ok(Some(ops::adaptive_max_pool2d_backward(grad_output_t, self_, indices)?))
+}
+
+pub(crate) fn _adaptive_avg_pool3d(
+    self_: &Tensor,
+    output_size: &[SymInt],
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    Ok(Some(ops::_adaptive_avg_pool3d(self_t, output_size)?))
+}
+
+pub(crate) fn _adaptive_avg_pool3d_backward(
+    grad_output: &Tensor,
+    self_: &Tensor,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[grad_output]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let grad_output_t = &tangent_or_zeros(grad_output)?;
+    Ok(Some(ops::_adaptive_avg_pool3d_backward(grad_output_t, self_)?))
+}
+
+pub(crate) fn adaptive_max_pool3d(
+    self_: &Tensor,
+    output_size: &[i64],
+    result0: &Tensor,
+    result1: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    Ok(Some(formulas::pick_from_planes(self_t, result1, 3)?))
+}
+
+pub(crate) fn adaptive_max_pool3d_backward(
+    grad_output: &Tensor,
+    self_: &Tensor,
+    indices: &Tensor,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[grad_output]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let grad_output_t = &tangent_or_zeros(grad_output)?;
+    Ok(Some(ops::adaptive_max_pool3d_backward(grad_output_t, self_, indices)?))
+}
+
+pub(crate) fn upsample_nearest1d(
+    self_: &Tensor,
+    output_size: &[SymInt],
+    scales: Option<f64>,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    Ok(Some(ops::upsample_nearest1d(self_t, output_size, scales)?))
+}
+
+pub(crate) fn upsample_nearest1d_backward(
+    grad_output: &Tensor,
+    output_size: &[SymInt],
+    input_size: &[SymInt],
+    scales: Option<f64>,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[grad_output]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let grad_output_t = &tangent_or_zeros(grad_output)?;
+    Ok(
+        Some(
+            ops::upsample_nearest1d_backward(
+                grad_output_t,
+                output_size,
+                input_size,
+                scales,
+            )?,
+        ),
+    )
+}
+
+pub(crate) fn upsample_nearest2d(
+    self_: &Tensor,
+    output_size: &[SymInt],
+    scales_h: Option<f64>,
+    scales_w: Option<f64>,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    Ok(Some(ops::upsample_nearest2d(self_t, output_size, scales_h, scales_w)?))
+}
+
+pub(crate) fn upsample_nearest2d_backward(
+    grad_output: &Tensor,
+    output_size: &[SymInt],
+    input_size: &[SymInt],
+    scales_h: Option<f64>,
+    scales_w: Option<f64>,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[grad_output]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let grad_output_t = &tangent_or_zeros(grad_output)?;
+    Ok(
+        Some(
+            ops::upsample_nearest2d_backward(
+                grad_output_t,
+                output_size,
+                input_size,
+                scales_h,
+                scales_w,
+            )?,
+        ),
+    )
+}
+
+pub(crate) fn upsample_nearest3d(
+    self_: &Tensor,
+    output_size: &[SymInt],
+    scales_d: Option<f64>,
+    scales_h: Option<f64>,
+    scales_w: Option<f64>,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    Ok(Some(ops::upsample_nearest3d(self_t, output_size, scales_d, scales_h, scales_w)?))
+}
+
+pub(crate) fn upsample_nearest3d_backward(
+    grad_output: &Tensor,
+    output_size: &[SymInt],
+    input_size: &[SymInt],
+    scales_d: Option<f64>,
+    scales_h: Option<f64>,
+    scales_w: Option<f64>,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[grad_output]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let grad_output_t = &tangent_or_zeros(grad_output)?;
+    Ok(
+        Some(
+            ops::upsample_nearest3d_backward(
+                grad_output_t,
+                output_size,
+                input_size,
+                scales_d,
+                scales_h,
+                scales_w,
+            )?,
+        ),
+    )
+}
+
+pub(crate) fn _upsample_nearest_exact1d(
+    self_: &Tensor,
+    output_size: &[SymInt],
+    scales: Option<f64>,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    Ok(Some(ops::_upsample_nearest_exact1d(self_t, output_size, scales)?))
+}
+
+pub(crate) fn _upsample_nearest_exact1d_backward(
+    grad_output: &Tensor,
+    output_size: &[SymInt],
+    input_size: &[SymInt],
+    scales: Option<f64>,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[grad_output]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let grad_output_t = &tangent_or_zeros(grad_output)?;
+    Ok(
+        Some(
+            ops::_upsample_nearest_exact1d_backward(
+                grad_output_t,
+                output_size,
+                input_size,
+                scales,
+            )?,
+        ),
+    )
+}
+
+pub(crate) fn _upsample_nearest_exact2d(
+    self_: &Tensor,
+    output_size: &[SymInt],
+    scales_h: Option<f64>,
+    scales_w: Option<f64>,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    Ok(Some(ops::_upsample_nearest_exact2d(self_t, output_size, scales_h, scales_w)?))
+}
+
+pub(crate) fn _upsample_nearest_exact2d_backward(
+    grad_output: &Tensor,
+    output_size: &[SymInt],
+    input_size: &[SymInt],
+    scales_h: Option<f64>,
+    scales_w: Option<f64>,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[grad_output]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let grad_output_t = &tangent_or_zeros(grad_output)?;
+    Ok(
+        Some(
+            ops::_upsample_nearest_exact2d_backward(
+                grad_output_t,
+                output_size,
+                input_size,
+                scales_h,
+                scales_w,
+            )?,
+        ),
+    )
+}
+
+pub(crate) fn _upsample_nearest_exact3d(
+    self_: &Tensor,
+    output_size: &[SymInt],
+    scales_d: Option<f64>,
+    scales_h: Option<f64>,
+    scales_w: Option<f64>,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    Ok(
+        Some(
+            ops::_upsample_nearest_exact3d(
+                self_t,
+                output_size,
+                scales_d,
+                scales_h,
+                scales_w,
+            )?,
+        ),
+    )
+}
+
+pub(crate) fn _upsample_nearest_exact3d_backward(
+    grad_output: &Tensor,
+    output_size: &[SymInt],
+    input_size: &[SymInt],
+    scales_d: Option<f64>,
+    scales_h: Option<f64>,
+    scales_w: Option<f64>,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[grad_output]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let grad_output_t = &tangent_or_zeros(grad_output)?;
+    Ok(
+        Some(
+            ops::_upsample_nearest_exact3d_backward(
+                grad_output_t,
+                output_size,
+                input_size,
+                scales_d,
+                scales_h,
+                scales_w,
+            )?,
+        ),
+    )
+}
+
+pub(crate) fn upsample_linear1d(
+    self_: &Tensor,
+    output_size: &[SymInt],
+    align_corners: bool,
+    scales: Option<f64>,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    Ok(Some(ops::upsample_linear1d(self_t, output_size, align_corners, scales)?))
+}
+
+pub(crate) fn upsample_linear1d_backward(
+    grad_output: &Tensor,
+    output_size: &[SymInt],
+    input_size: &[SymInt],
+    align_corners: bool,
+    scales: Option<f64>,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[grad_output]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let grad_output_t = &tangent_or_zeros(grad_output)?;
+    Ok(
+        Some(
+            ops::upsample_linear1d_backward(
+                grad_output_t,
+                output_size,
+                input_size,
+                align_corners,
+                scales,
+            )?,
+        ),
+    )
+}
+
+pub(crate) fn upsample_bilinear2d(
+    self_: &Tensor,
+    output_size: &[SymInt],
+    align_corners: bool,
+    scales_h: Option<f64>,
+    scales_w: Option<f64>,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    Ok(
+        Some(
+            ops::upsample_bilinear2d(
+                self_t,
+                output_size,
+                align_corners,
+                scales_h,
+                scales_w,
+            )?,
+        ),
+    )
+}
+
+pub(crate) fn upsample_bilinear2d_backward(
+    grad_output: &Tensor,
+    output_size: &[SymInt],
+    input_size: &[SymInt],
+    align_corners: bool,
+    scales_h: Option<f64>,
+    scales_w: Option<f64>,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[grad_output]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let grad_output_t = &tangent_or_zeros(grad_output)?;
+    Ok(
+        Some(
+            ops::upsample_bilinear2d_backward(
+                grad_output_t,
+                output_size,
+                input_size,
+                align_corners,
+                scales_h,
+                scales_w,
+            )?,
+        ),
+    )
+}
+
+pub(crate) fn upsample_bicubic2d(
+    self_: &Tensor,
+    output_size: &[SymInt],
+    align_corners: bool,
+    scales_h: Option<f64>,
+    scales_w: Option<f64>,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    Ok(
+        Some(
+            ops::upsample_bicubic2d(
+                self_t,
+                output_size,
+                align_corners,
+                scales_h,
+                scales_w,
+            )?,
+        ),
+    )
+}
+
+pub(crate) fn upsample_bicubic2d_backward(
+    grad_output: &Tensor,
+    output_size: &[SymInt],
+    input_size: &[SymInt],
+    align_corners: bool,
+    scales_h: Option<f64>,
+    scales_w: Option<f64>,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[grad_output]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let grad_output_t = &tangent_or_zeros(grad_output)?;
+    Ok(
+        Some(
+            ops::upsample_bicubic2d_backward(
+                grad_output_t,
+                output_size,
+                input_size,
+                align_corners,
+                scales_h,
+                scales_w,
+            )?,
+        ),
+    )
+}
+
+pub(crate) fn upsample_trilinear3d(
+    self_: &Tensor,
+    output_size: &[SymInt],
+    align_corners: bool,
+    scales_d: Option<f64>,
+    scales_h: Option<f64>,
+    scales_w: Option<f64>,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    Ok(
+        Some(
+            ops::upsample_trilinear3d(
+                self_t,
+                output_size,
+                align_corners,
+                scales_d,
+                scales_h,
+                scales_w,
+            )?,
+        ),
+    )
+}
+
+pub(crate) fn upsample_trilinear3d_backward(
+    grad_output: &Tensor,
+    output_size: &[SymInt],
+    input_size: &[SymInt],
+    align_corners: bool,
+    scales_d: Option<f64>,
+    scales_h: Option<f64>,
+    scales_w: Option<f64>,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[grad_output]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let grad_output_t = &tangent_or_zeros(grad_output)?;
+    Ok(
+        Some(
+            ops::upsample_trilinear3d_backward(
+                grad_output_t,
+                output_size,
+                input_size,
+                align_corners,
+                scales_d,
+                scales_h,
+                scales_w,
+            )?,
+        ),
+    )
 }
 
 pub(crate) fn alias(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> {

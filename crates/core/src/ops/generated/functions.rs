@@ -10748,11 +10748,13 @@ pub fn mm(self_: &Tensor, mat2: &Tensor) -> Result<Tensor> {
             } else {
                 SavedTensor::NONE
             },
+            mat2_layout: mat2.layout().clone(),
             self_: if edges[1].is_some() {
                 SavedTensor::input(self_)?
             } else {
                 SavedTensor::NONE
             },
+            self_layout: self_.layout().clone(),
         };
         record::finish(
             &mut result,
@@ -10774,6 +10776,58 @@ pub fn mm_out<'a>(self_: &Tensor, mat2: &Tensor, out: &'a Tensor) -> Result<&'a 
         return Ok(out);
     }
     below::mm_out(word, self_, mat2, out)?;
+    Ok(out)
+}
+
+/// `aten::bmm(Tensor self, Tensor mat2) -> Tensor`
+pub fn bmm(self_: &Tensor, mat2: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::BMM, &[self_.into(), mat2.into()])?,
+        );
+    }
+    let mut result = below::bmm(word, self_, mat2)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_, mat2])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?, record::edge(mat2)?];
+        let saved = nodes::BmmBackward0Saved {
+            mat2: if edges[0].is_some() {
+                SavedTensor::input(mat2)?
+            } else {
+                SavedTensor::NONE
+            },
+            self_: if edges[1].is_some() {
+                SavedTensor::input(self_)?
+            } else {
+                SavedTensor::NONE
+            },
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::BmmBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0 && let Some(t) = forward::bmm(self_, mat2, &result)? {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::bmm.out(Tensor self, Tensor mat2, *, Tensor(a!) out) -> Tensor(a!)`
+pub fn bmm_out<'a>(
+    self_: &Tensor,
+    mat2: &Tensor,
+    out: &'a Tensor,
+) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(Op::BMM_OUT, &[self_.into(), mat2.into(), out.into()])?;
+        return Ok(out);
+    }
+    below::bmm_out(word, self_, mat2, out)?;
     Ok(out)
 }
 
@@ -10823,6 +10877,4169 @@ pub fn mv_out<'a>(self_: &Tensor, vec: &Tensor, out: &'a Tensor) -> Result<&'a T
     }
     below::mv_out(word, self_, vec, out)?;
     Ok(out)
+}
+
+/// `aten::dot(Tensor self, Tensor tensor) -> Tensor`
+pub fn dot(self_: &Tensor, tensor: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::DOT, &[self_.into(), tensor.into()])?,
+        );
+    }
+    let mut result = below::dot(word, self_, tensor)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_, tensor])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?, record::edge(tensor)?];
+        let saved = nodes::DotBackward0Saved {
+            self_: if edges[1].is_some() {
+                SavedTensor::input(self_)?
+            } else {
+                SavedTensor::NONE
+            },
+            tensor: if edges[0].is_some() {
+                SavedTensor::input(tensor)?
+            } else {
+                SavedTensor::NONE
+            },
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::DotBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0 && let Some(t) = forward::dot(self_, tensor, &result)? {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::dot.out(Tensor self, Tensor tensor, *, Tensor(a!) out) -> Tensor(a!)`
+pub fn dot_out<'a>(
+    self_: &Tensor,
+    tensor: &Tensor,
+    out: &'a Tensor,
+) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(Op::DOT_OUT, &[self_.into(), tensor.into(), out.into()])?;
+        return Ok(out);
+    }
+    below::dot_out(word, self_, tensor, out)?;
+    Ok(out)
+}
+
+/// `aten::addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor`
+pub fn addmm(
+    self_: &Tensor,
+    mat1: &Tensor,
+    mat2: &Tensor,
+    beta: Scalar,
+    alpha: Scalar,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::ADDMM,
+                &[self_.into(), mat1.into(), mat2.into(), beta.into(), alpha.into()],
+            )?,
+        );
+    }
+    let mut result = below::addmm(word, self_, mat1, mat2, beta, alpha)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_, mat1, mat2])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![
+            record::edge(self_)?, record::edge(mat1)?, record::edge(mat2)?
+        ];
+        let saved = nodes::AddmmBackward0Saved {
+            alpha,
+            beta,
+            mat1: if edges[2].is_some() {
+                SavedTensor::input(mat1)?
+            } else {
+                SavedTensor::NONE
+            },
+            mat1_layout: mat1.layout().clone(),
+            mat2: if edges[1].is_some() {
+                SavedTensor::input(mat2)?
+            } else {
+                SavedTensor::NONE
+            },
+            mat2_layout: mat2.layout().clone(),
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::AddmmBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::addmm(self_, mat1, mat2, beta, alpha, &result)?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::addmm_(Tensor(a!) self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor(a!)`
+pub fn addmm_<'a>(
+    self_: &'a Tensor,
+    mat1: &Tensor,
+    mat2: &Tensor,
+    beta: Scalar,
+    alpha: Scalar,
+) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(
+            Op::ADDMM_,
+            &[self_.into(), mat1.into(), mat2.into(), beta.into(), alpha.into()],
+        )?;
+        return Ok(self_);
+    }
+    self_.check_writable("addmm_")?;
+    let recorded = if word & state::GRAD != 0
+        && record::any_requires_grad(&[self_, mat1, mat2])
+        && self_.dtype().is_differentiable()
+    {
+        self_.check_inplace("addmm_")?;
+        let edges: Edges = smallvec![
+            record::edge(self_)?, record::edge(mat1)?, record::edge(mat2)?
+        ];
+        let saved = nodes::AddmmBackward0Saved {
+            alpha,
+            beta,
+            mat1: if edges[2].is_some() {
+                SavedTensor::input(mat1)?
+            } else {
+                SavedTensor::NONE
+            },
+            mat1_layout: mat1.layout().clone(),
+            mat2: if edges[1].is_some() {
+                SavedTensor::input(mat2)?
+            } else {
+                SavedTensor::NONE
+            },
+            mat2_layout: mat2.layout().clone(),
+        };
+        Some((edges, saved))
+    } else {
+        None
+    };
+    below::addmm_(word, self_, mat1, mat2, beta, alpha)?;
+    if let Some((edges, saved)) = recorded {
+        record::finish_inplace(
+            self_,
+            edges,
+            Box::new(nodes::AddmmBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::addmm(self_, mat1, mat2, beta, alpha, self_)?
+    {
+        set_tangent_inplace(self_, t)?;
+    }
+    Ok(self_)
+}
+
+/// `aten::addmm.out(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1, Tensor(a!) out) -> Tensor(a!)`
+pub fn addmm_out<'a>(
+    self_: &Tensor,
+    mat1: &Tensor,
+    mat2: &Tensor,
+    beta: Scalar,
+    alpha: Scalar,
+    out: &'a Tensor,
+) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(
+            Op::ADDMM_OUT,
+            &[
+                self_.into(),
+                mat1.into(),
+                mat2.into(),
+                beta.into(),
+                alpha.into(),
+                out.into(),
+            ],
+        )?;
+        return Ok(out);
+    }
+    below::addmm_out(word, self_, mat1, mat2, beta, alpha, out)?;
+    Ok(out)
+}
+
+/// `aten::addmv(Tensor self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1) -> Tensor`
+pub fn addmv(
+    self_: &Tensor,
+    mat: &Tensor,
+    vec: &Tensor,
+    beta: Scalar,
+    alpha: Scalar,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::ADDMV,
+                &[self_.into(), mat.into(), vec.into(), beta.into(), alpha.into()],
+            )?,
+        );
+    }
+    let mut result = below::addmv(word, self_, mat, vec, beta, alpha)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_, mat, vec])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![
+            record::edge(self_)?, record::edge(mat)?, record::edge(vec)?
+        ];
+        let saved = nodes::AddmvBackward0Saved {
+            alpha,
+            beta,
+            mat: if edges[2].is_some() {
+                SavedTensor::input(mat)?
+            } else {
+                SavedTensor::NONE
+            },
+            vec: if edges[1].is_some() {
+                SavedTensor::input(vec)?
+            } else {
+                SavedTensor::NONE
+            },
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::AddmvBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::addmv(self_, mat, vec, beta, alpha, &result)?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::addmv_(Tensor(a!) self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1) -> Tensor(a!)`
+pub fn addmv_<'a>(
+    self_: &'a Tensor,
+    mat: &Tensor,
+    vec: &Tensor,
+    beta: Scalar,
+    alpha: Scalar,
+) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(
+            Op::ADDMV_,
+            &[self_.into(), mat.into(), vec.into(), beta.into(), alpha.into()],
+        )?;
+        return Ok(self_);
+    }
+    self_.check_writable("addmv_")?;
+    let recorded = if word & state::GRAD != 0
+        && record::any_requires_grad(&[self_, mat, vec])
+        && self_.dtype().is_differentiable()
+    {
+        self_.check_inplace("addmv_")?;
+        let edges: Edges = smallvec![
+            record::edge(self_)?, record::edge(mat)?, record::edge(vec)?
+        ];
+        let saved = nodes::AddmvBackward0Saved {
+            alpha,
+            beta,
+            mat: if edges[2].is_some() {
+                SavedTensor::input(mat)?
+            } else {
+                SavedTensor::NONE
+            },
+            vec: if edges[1].is_some() {
+                SavedTensor::input(vec)?
+            } else {
+                SavedTensor::NONE
+            },
+        };
+        Some((edges, saved))
+    } else {
+        None
+    };
+    below::addmv_(word, self_, mat, vec, beta, alpha)?;
+    if let Some((edges, saved)) = recorded {
+        record::finish_inplace(
+            self_,
+            edges,
+            Box::new(nodes::AddmvBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::addmv(self_, mat, vec, beta, alpha, self_)?
+    {
+        set_tangent_inplace(self_, t)?;
+    }
+    Ok(self_)
+}
+
+/// `aten::addmv.out(Tensor self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1, Tensor(a!) out) -> Tensor(a!)`
+pub fn addmv_out<'a>(
+    self_: &Tensor,
+    mat: &Tensor,
+    vec: &Tensor,
+    beta: Scalar,
+    alpha: Scalar,
+    out: &'a Tensor,
+) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(
+            Op::ADDMV_OUT,
+            &[
+                self_.into(),
+                mat.into(),
+                vec.into(),
+                beta.into(),
+                alpha.into(),
+                out.into(),
+            ],
+        )?;
+        return Ok(out);
+    }
+    below::addmv_out(word, self_, mat, vec, beta, alpha, out)?;
+    Ok(out)
+}
+
+/// `aten::baddbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor`
+pub fn baddbmm(
+    self_: &Tensor,
+    batch1: &Tensor,
+    batch2: &Tensor,
+    beta: Scalar,
+    alpha: Scalar,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::BADDBMM,
+                &[self_.into(), batch1.into(), batch2.into(), beta.into(), alpha.into()],
+            )?,
+        );
+    }
+    let mut result = below::baddbmm(word, self_, batch1, batch2, beta, alpha)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_, batch1, batch2])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![
+            record::edge(self_)?, record::edge(batch1)?, record::edge(batch2)?
+        ];
+        let saved = nodes::BaddbmmBackward0Saved {
+            alpha,
+            batch1: if edges[2].is_some() {
+                SavedTensor::input(batch1)?
+            } else {
+                SavedTensor::NONE
+            },
+            batch2: if edges[1].is_some() {
+                SavedTensor::input(batch2)?
+            } else {
+                SavedTensor::NONE
+            },
+            beta,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::BaddbmmBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::baddbmm(self_, batch1, batch2, beta, alpha, &result)?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::baddbmm_(Tensor(a!) self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor(a!)`
+pub fn baddbmm_<'a>(
+    self_: &'a Tensor,
+    batch1: &Tensor,
+    batch2: &Tensor,
+    beta: Scalar,
+    alpha: Scalar,
+) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(
+            Op::BADDBMM_,
+            &[self_.into(), batch1.into(), batch2.into(), beta.into(), alpha.into()],
+        )?;
+        return Ok(self_);
+    }
+    self_.check_writable("baddbmm_")?;
+    let recorded = if word & state::GRAD != 0
+        && record::any_requires_grad(&[self_, batch1, batch2])
+        && self_.dtype().is_differentiable()
+    {
+        self_.check_inplace("baddbmm_")?;
+        let edges: Edges = smallvec![
+            record::edge(self_)?, record::edge(batch1)?, record::edge(batch2)?
+        ];
+        let saved = nodes::BaddbmmBackward0Saved {
+            alpha,
+            batch1: if edges[2].is_some() {
+                SavedTensor::input(batch1)?
+            } else {
+                SavedTensor::NONE
+            },
+            batch2: if edges[1].is_some() {
+                SavedTensor::input(batch2)?
+            } else {
+                SavedTensor::NONE
+            },
+            beta,
+        };
+        Some((edges, saved))
+    } else {
+        None
+    };
+    below::baddbmm_(word, self_, batch1, batch2, beta, alpha)?;
+    if let Some((edges, saved)) = recorded {
+        record::finish_inplace(
+            self_,
+            edges,
+            Box::new(nodes::BaddbmmBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::baddbmm(self_, batch1, batch2, beta, alpha, self_)?
+    {
+        set_tangent_inplace(self_, t)?;
+    }
+    Ok(self_)
+}
+
+/// `aten::baddbmm.out(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1, Tensor(a!) out) -> Tensor(a!)`
+pub fn baddbmm_out<'a>(
+    self_: &Tensor,
+    batch1: &Tensor,
+    batch2: &Tensor,
+    beta: Scalar,
+    alpha: Scalar,
+    out: &'a Tensor,
+) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(
+            Op::BADDBMM_OUT,
+            &[
+                self_.into(),
+                batch1.into(),
+                batch2.into(),
+                beta.into(),
+                alpha.into(),
+                out.into(),
+            ],
+        )?;
+        return Ok(out);
+    }
+    below::baddbmm_out(word, self_, batch1, batch2, beta, alpha, out)?;
+    Ok(out)
+}
+
+/// `aten::addbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor`
+pub fn addbmm(
+    self_: &Tensor,
+    batch1: &Tensor,
+    batch2: &Tensor,
+    beta: Scalar,
+    alpha: Scalar,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::ADDBMM,
+                &[self_.into(), batch1.into(), batch2.into(), beta.into(), alpha.into()],
+            )?,
+        );
+    }
+    composite::addbmm(self_, batch1, batch2, beta, alpha)
+}
+
+/// `aten::addr(Tensor self, Tensor vec1, Tensor vec2, *, Scalar beta=1, Scalar alpha=1) -> Tensor`
+pub fn addr(
+    self_: &Tensor,
+    vec1: &Tensor,
+    vec2: &Tensor,
+    beta: Scalar,
+    alpha: Scalar,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::ADDR,
+                &[self_.into(), vec1.into(), vec2.into(), beta.into(), alpha.into()],
+            )?,
+        );
+    }
+    composite::addr(self_, vec1, vec2, beta, alpha)
+}
+
+/// `aten::matmul(Tensor self, Tensor other) -> Tensor`
+pub fn matmul(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::MATMUL, &[self_.into(), other.into()])?,
+        );
+    }
+    composite::matmul(self_, other)
+}
+
+/// `aten::linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor`
+pub fn linear(input: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::LINEAR,
+                &[input.into(), weight.into(), bias.into()],
+            )?,
+        );
+    }
+    composite::linear(input, weight, bias)
+}
+
+/// `aten::bilinear(Tensor input1, Tensor input2, Tensor weight, Tensor? bias=None) -> Tensor`
+pub fn bilinear(
+    input1: &Tensor,
+    input2: &Tensor,
+    weight: &Tensor,
+    bias: Option<&Tensor>,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::BILINEAR,
+                &[input1.into(), input2.into(), weight.into(), bias.into()],
+            )?,
+        );
+    }
+    composite::bilinear(input1, input2, weight, bias)
+}
+
+/// `aten::vdot(Tensor self, Tensor other) -> Tensor`
+pub fn vdot(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::VDOT, &[self_.into(), other.into()])?,
+        );
+    }
+    composite::vdot(self_, other)
+}
+
+/// `aten::inner(Tensor self, Tensor other) -> Tensor`
+pub fn inner(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::INNER, &[self_.into(), other.into()])?,
+        );
+    }
+    composite::inner(self_, other)
+}
+
+/// `aten::outer(Tensor self, Tensor vec2) -> Tensor`
+pub fn outer(self_: &Tensor, vec2: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::OUTER, &[self_.into(), vec2.into()])?,
+        );
+    }
+    composite::outer(self_, vec2)
+}
+
+/// `aten::tensordot(Tensor self, Tensor other, int[] dims_self, int[] dims_other) -> Tensor`
+pub fn tensordot(
+    self_: &Tensor,
+    other: &Tensor,
+    dims_self: &[i64],
+    dims_other: &[i64],
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::TENSORDOT,
+                &[self_.into(), other.into(), dims_self.into(), dims_other.into()],
+            )?,
+        );
+    }
+    composite::tensordot(self_, other, dims_self, dims_other)
+}
+
+/// `aten::chain_matmul(Tensor[] matrices) -> Tensor`
+pub fn chain_matmul(matrices: &[Tensor]) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::CHAIN_MATMUL, &[matrices.into()])?,
+        );
+    }
+    composite::chain_matmul(matrices)
+}
+
+/// `aten::kron(Tensor self, Tensor other) -> Tensor`
+pub fn kron(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::KRON, &[self_.into(), other.into()])?,
+        );
+    }
+    composite::kron(self_, other)
+}
+
+/// `aten::cross(Tensor self, Tensor other, int? dim=None) -> Tensor`
+pub fn cross(self_: &Tensor, other: &Tensor, dim: Option<i64>) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::CROSS, &[self_.into(), other.into(), dim.into()])?,
+        );
+    }
+    composite::cross(self_, other, dim)
+}
+
+/// `aten::linalg_cross(Tensor self, Tensor other, *, int dim=-1) -> Tensor`
+pub fn linalg_cross(self_: &Tensor, other: &Tensor, dim: i64) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::LINALG_CROSS,
+                &[self_.into(), other.into(), dim.into()],
+            )?,
+        );
+    }
+    composite::linalg_cross(self_, other, dim)
+}
+
+/// `aten::ger(Tensor self, Tensor vec2) -> Tensor`
+pub fn ger(self_: &Tensor, vec2: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::GER, &[self_.into(), vec2.into()])?,
+        );
+    }
+    composite::outer(self_, vec2)
+}
+
+/// `aten::convolution(Tensor input, Tensor weight, Tensor? bias, SymInt[] stride, SymInt[] padding, SymInt[] dilation, bool transposed, SymInt[] output_padding, SymInt groups) -> Tensor`
+pub fn convolution(
+    input: &Tensor,
+    weight: &Tensor,
+    bias: Option<&Tensor>,
+    stride: &[SymInt],
+    padding: &[SymInt],
+    dilation: &[SymInt],
+    transposed: bool,
+    output_padding: &[SymInt],
+    groups: SymInt,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::CONVOLUTION,
+                &[
+                    input.into(),
+                    weight.into(),
+                    bias.into(),
+                    stride.into(),
+                    padding.into(),
+                    dilation.into(),
+                    transposed.into(),
+                    output_padding.into(),
+                    groups.into(),
+                ],
+            )?,
+        );
+    }
+    let mut result = below::convolution(
+        word,
+        input,
+        weight,
+        bias,
+        stride,
+        padding,
+        dilation,
+        transposed,
+        output_padding,
+        groups,
+    )?;
+    if word & state::GRAD != 0
+        && (record::any_requires_grad(&[input, weight])
+            || record::opt_requires_grad(bias)) && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![
+            record::edge(input)?, record::edge(weight)?, record::edge_opt(bias)?
+        ];
+        let saved = nodes::ConvolutionBackward0Saved {
+            dilation: dilation.iter().copied().collect(),
+            groups,
+            input: SavedTensor::input(input)?,
+            output_padding: output_padding.iter().copied().collect(),
+            padding: padding.iter().copied().collect(),
+            stride: stride.iter().copied().collect(),
+            transposed,
+            weight: SavedTensor::input(weight)?,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::ConvolutionBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::convolution(
+            input,
+            weight,
+            bias,
+            stride,
+            padding,
+            dilation,
+            transposed,
+            output_padding,
+            groups,
+            &result,
+        )?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::convolution.out(Tensor input, Tensor weight, Tensor? bias, SymInt[] stride, SymInt[] padding, SymInt[] dilation, bool transposed, SymInt[] output_padding, SymInt groups, *, Tensor(a!) out) -> Tensor(a!)`
+pub fn convolution_out<'a>(
+    input: &Tensor,
+    weight: &Tensor,
+    bias: Option<&Tensor>,
+    stride: &[SymInt],
+    padding: &[SymInt],
+    dilation: &[SymInt],
+    transposed: bool,
+    output_padding: &[SymInt],
+    groups: SymInt,
+    out: &'a Tensor,
+) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(
+            Op::CONVOLUTION_OUT,
+            &[
+                input.into(),
+                weight.into(),
+                bias.into(),
+                stride.into(),
+                padding.into(),
+                dilation.into(),
+                transposed.into(),
+                output_padding.into(),
+                groups.into(),
+                out.into(),
+            ],
+        )?;
+        return Ok(out);
+    }
+    below::convolution_out(
+        word,
+        input,
+        weight,
+        bias,
+        stride,
+        padding,
+        dilation,
+        transposed,
+        output_padding,
+        groups,
+        out,
+    )?;
+    Ok(out)
+}
+
+/// `aten::convolution_backward(Tensor grad_output, Tensor input, Tensor weight, SymInt[]? bias_sizes, SymInt[] stride, SymInt[] padding, SymInt[] dilation, bool transposed, SymInt[] output_padding, SymInt groups, bool[3] output_mask) -> (Tensor, Tensor, Tensor)`
+pub fn convolution_backward(
+    grad_output: &Tensor,
+    input: &Tensor,
+    weight: &Tensor,
+    bias_sizes: Option<&[SymInt]>,
+    stride: &[SymInt],
+    padding: &[SymInt],
+    dilation: &[SymInt],
+    transposed: bool,
+    output_padding: &[SymInt],
+    groups: SymInt,
+    output_mask: [bool; 3],
+) -> Result<(Tensor, Tensor, Tensor)> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::tensors(
+                dispatch::call_layers(
+                    Op::CONVOLUTION_BACKWARD,
+                    &[
+                        grad_output.into(),
+                        input.into(),
+                        weight.into(),
+                        bias_sizes.into(),
+                        stride.into(),
+                        padding.into(),
+                        dilation.into(),
+                        transposed.into(),
+                        output_padding.into(),
+                        groups.into(),
+                        (&output_mask[..]).into(),
+                    ],
+                )?,
+            )
+            .map(|[result0, result1, result2]| (result0, result1, result2));
+    }
+    let (mut result0, mut result1, mut result2) = below::convolution_backward(
+        word,
+        grad_output,
+        input,
+        weight,
+        bias_sizes,
+        stride,
+        padding,
+        dilation,
+        transposed,
+        output_padding,
+        groups,
+        output_mask,
+    )?;
+    if word & state::GRAD != 0
+        && record::any_requires_grad(&[grad_output, input, weight])
+    {
+        let edges: Edges = smallvec![
+            record::edge(grad_output)?, record::edge(input)?, record::edge(weight)?
+        ];
+        let saved = nodes::ConvolutionBackwardBackward0Saved {
+            dilation: dilation.iter().copied().collect(),
+            grad_output: SavedTensor::input(grad_output)?,
+            groups,
+            input: SavedTensor::input(input)?,
+            output_mask,
+            output_padding: output_padding.iter().copied().collect(),
+            padding: padding.iter().copied().collect(),
+            stride: stride.iter().copied().collect(),
+            transposed,
+            weight: SavedTensor::input(weight)?,
+        };
+        record::finish_many(
+            &mut [&mut result0, &mut result1, &mut result2],
+            edges,
+            Box::new(nodes::ConvolutionBackwardBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::convolution_backward(
+            grad_output,
+            input,
+            weight,
+            bias_sizes,
+            stride,
+            padding,
+            dilation,
+            transposed,
+            output_padding,
+            groups,
+            output_mask,
+            &result0,
+            &result1,
+            &result2,
+        )?
+    {
+        set_tangent(&result0, t.0)?;
+        set_tangent(&result1, t.1)?;
+        set_tangent(&result2, t.2)?;
+    }
+    Ok((result0, result1, result2))
+}
+
+/// `aten::_convolution(Tensor input, Tensor weight, Tensor? bias, SymInt[] stride, SymInt[] padding, SymInt[] dilation, bool transposed, SymInt[] output_padding, SymInt groups, bool benchmark, bool deterministic, bool cudnn_enabled, bool allow_tf32) -> Tensor`
+pub fn _convolution(
+    input: &Tensor,
+    weight: &Tensor,
+    bias: Option<&Tensor>,
+    stride: &[SymInt],
+    padding: &[SymInt],
+    dilation: &[SymInt],
+    transposed: bool,
+    output_padding: &[SymInt],
+    groups: SymInt,
+    benchmark: bool,
+    deterministic: bool,
+    cudnn_enabled: bool,
+    allow_tf32: bool,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::_CONVOLUTION,
+                &[
+                    input.into(),
+                    weight.into(),
+                    bias.into(),
+                    stride.into(),
+                    padding.into(),
+                    dilation.into(),
+                    transposed.into(),
+                    output_padding.into(),
+                    groups.into(),
+                    benchmark.into(),
+                    deterministic.into(),
+                    cudnn_enabled.into(),
+                    allow_tf32.into(),
+                ],
+            )?,
+        );
+    }
+    composite::_convolution(
+        input,
+        weight,
+        bias,
+        stride,
+        padding,
+        dilation,
+        transposed,
+        output_padding,
+        groups,
+        benchmark,
+        deterministic,
+        cudnn_enabled,
+        allow_tf32,
+    )
+}
+
+/// `aten::conv1d(Tensor input, Tensor weight, Tensor? bias=None, SymInt[1] stride=1, SymInt[1] padding=0, SymInt[1] dilation=1, SymInt groups=1) -> Tensor`
+pub fn conv1d(
+    input: &Tensor,
+    weight: &Tensor,
+    bias: Option<&Tensor>,
+    stride: &[SymInt],
+    padding: &[SymInt],
+    dilation: &[SymInt],
+    groups: SymInt,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::CONV1D,
+                &[
+                    input.into(),
+                    weight.into(),
+                    bias.into(),
+                    stride.into(),
+                    padding.into(),
+                    dilation.into(),
+                    groups.into(),
+                ],
+            )?,
+        );
+    }
+    composite::conv1d(input, weight, bias, stride, padding, dilation, groups)
+}
+
+/// `aten::conv_transpose1d(Tensor input, Tensor weight, Tensor? bias=None, SymInt[1] stride=1, SymInt[1] padding=0, SymInt[1] output_padding=0, SymInt groups=1, SymInt[1] dilation=1) -> Tensor`
+pub fn conv_transpose1d(
+    input: &Tensor,
+    weight: &Tensor,
+    bias: Option<&Tensor>,
+    stride: &[SymInt],
+    padding: &[SymInt],
+    output_padding: &[SymInt],
+    groups: SymInt,
+    dilation: &[SymInt],
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::CONV_TRANSPOSE1D,
+                &[
+                    input.into(),
+                    weight.into(),
+                    bias.into(),
+                    stride.into(),
+                    padding.into(),
+                    output_padding.into(),
+                    groups.into(),
+                    dilation.into(),
+                ],
+            )?,
+        );
+    }
+    composite::conv_transpose1d(
+        input,
+        weight,
+        bias,
+        stride,
+        padding,
+        output_padding,
+        groups,
+        dilation,
+    )
+}
+
+/// `aten::conv2d(Tensor input, Tensor weight, Tensor? bias=None, SymInt[2] stride=1, SymInt[2] padding=0, SymInt[2] dilation=1, SymInt groups=1) -> Tensor`
+pub fn conv2d(
+    input: &Tensor,
+    weight: &Tensor,
+    bias: Option<&Tensor>,
+    stride: &[SymInt],
+    padding: &[SymInt],
+    dilation: &[SymInt],
+    groups: SymInt,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::CONV2D,
+                &[
+                    input.into(),
+                    weight.into(),
+                    bias.into(),
+                    stride.into(),
+                    padding.into(),
+                    dilation.into(),
+                    groups.into(),
+                ],
+            )?,
+        );
+    }
+    composite::conv2d(input, weight, bias, stride, padding, dilation, groups)
+}
+
+/// `aten::conv_transpose2d.input(Tensor input, Tensor weight, Tensor? bias=None, SymInt[2] stride=1, SymInt[2] padding=0, SymInt[2] output_padding=0, SymInt groups=1, SymInt[2] dilation=1) -> Tensor`
+pub fn conv_transpose2d(
+    input: &Tensor,
+    weight: &Tensor,
+    bias: Option<&Tensor>,
+    stride: &[SymInt],
+    padding: &[SymInt],
+    output_padding: &[SymInt],
+    groups: SymInt,
+    dilation: &[SymInt],
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::CONV_TRANSPOSE2D_INPUT,
+                &[
+                    input.into(),
+                    weight.into(),
+                    bias.into(),
+                    stride.into(),
+                    padding.into(),
+                    output_padding.into(),
+                    groups.into(),
+                    dilation.into(),
+                ],
+            )?,
+        );
+    }
+    composite::conv_transpose2d(
+        input,
+        weight,
+        bias,
+        stride,
+        padding,
+        output_padding,
+        groups,
+        dilation,
+    )
+}
+
+/// `aten::conv3d(Tensor input, Tensor weight, Tensor? bias=None, SymInt[3] stride=1, SymInt[3] padding=0, SymInt[3] dilation=1, SymInt groups=1) -> Tensor`
+pub fn conv3d(
+    input: &Tensor,
+    weight: &Tensor,
+    bias: Option<&Tensor>,
+    stride: &[SymInt],
+    padding: &[SymInt],
+    dilation: &[SymInt],
+    groups: SymInt,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::CONV3D,
+                &[
+                    input.into(),
+                    weight.into(),
+                    bias.into(),
+                    stride.into(),
+                    padding.into(),
+                    dilation.into(),
+                    groups.into(),
+                ],
+            )?,
+        );
+    }
+    composite::conv3d(input, weight, bias, stride, padding, dilation, groups)
+}
+
+/// `aten::conv_transpose3d.input(Tensor input, Tensor weight, Tensor? bias=None, SymInt[3] stride=1, SymInt[3] padding=0, SymInt[3] output_padding=0, SymInt groups=1, SymInt[3] dilation=1) -> Tensor`
+pub fn conv_transpose3d(
+    input: &Tensor,
+    weight: &Tensor,
+    bias: Option<&Tensor>,
+    stride: &[SymInt],
+    padding: &[SymInt],
+    output_padding: &[SymInt],
+    groups: SymInt,
+    dilation: &[SymInt],
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::CONV_TRANSPOSE3D_INPUT,
+                &[
+                    input.into(),
+                    weight.into(),
+                    bias.into(),
+                    stride.into(),
+                    padding.into(),
+                    output_padding.into(),
+                    groups.into(),
+                    dilation.into(),
+                ],
+            )?,
+        );
+    }
+    composite::conv_transpose3d(
+        input,
+        weight,
+        bias,
+        stride,
+        padding,
+        output_padding,
+        groups,
+        dilation,
+    )
+}
+
+/// `aten::im2col(Tensor self, int[2] kernel_size, int[2] dilation, int[2] padding, int[2] stride) -> Tensor`
+pub fn im2col(
+    self_: &Tensor,
+    kernel_size: &[i64],
+    dilation: &[i64],
+    padding: &[i64],
+    stride: &[i64],
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::IM2COL,
+                &[
+                    self_.into(),
+                    kernel_size.into(),
+                    dilation.into(),
+                    padding.into(),
+                    stride.into(),
+                ],
+            )?,
+        );
+    }
+    let mut result = below::im2col(word, self_, kernel_size, dilation, padding, stride)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let saved = nodes::Im2ColBackward0Saved {
+            dilation: dilation.to_vec(),
+            kernel_size: kernel_size.to_vec(),
+            padding: padding.to_vec(),
+            self_sym_sizes: self_.sym_sizes(),
+            stride: stride.to_vec(),
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::Im2ColBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::im2col(
+            self_,
+            kernel_size,
+            dilation,
+            padding,
+            stride,
+            &result,
+        )?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::col2im(Tensor self, SymInt[2] output_size, int[2] kernel_size, int[2] dilation, int[2] padding, int[2] stride) -> Tensor`
+pub fn col2im(
+    self_: &Tensor,
+    output_size: &[SymInt],
+    kernel_size: &[i64],
+    dilation: &[i64],
+    padding: &[i64],
+    stride: &[i64],
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::COL2IM,
+                &[
+                    self_.into(),
+                    output_size.into(),
+                    kernel_size.into(),
+                    dilation.into(),
+                    padding.into(),
+                    stride.into(),
+                ],
+            )?,
+        );
+    }
+    let mut result = below::col2im(
+        word,
+        self_,
+        output_size,
+        kernel_size,
+        dilation,
+        padding,
+        stride,
+    )?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let saved = nodes::Col2ImBackward0Saved {
+            dilation: dilation.to_vec(),
+            kernel_size: kernel_size.to_vec(),
+            padding: padding.to_vec(),
+            stride: stride.to_vec(),
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::Col2ImBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::col2im(
+            self_,
+            output_size,
+            kernel_size,
+            dilation,
+            padding,
+            stride,
+            &result,
+        )?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::max_pool1d(Tensor self, int[1] kernel_size, int[1] stride=[], int[1] padding=[0], int[1] dilation=[1], bool ceil_mode=False) -> Tensor`
+pub fn max_pool1d(
+    self_: &Tensor,
+    kernel_size: &[i64],
+    stride: &[i64],
+    padding: &[i64],
+    dilation: &[i64],
+    ceil_mode: bool,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::MAX_POOL1D,
+                &[
+                    self_.into(),
+                    kernel_size.into(),
+                    stride.into(),
+                    padding.into(),
+                    dilation.into(),
+                    ceil_mode.into(),
+                ],
+            )?,
+        );
+    }
+    composite::max_pool1d(self_, kernel_size, stride, padding, dilation, ceil_mode)
+}
+
+/// `aten::max_pool1d_with_indices(Tensor self, int[1] kernel_size, int[1] stride=[], int[1] padding=[0], int[1] dilation=[1], bool ceil_mode=False) -> (Tensor, Tensor)`
+pub fn max_pool1d_with_indices(
+    self_: &Tensor,
+    kernel_size: &[i64],
+    stride: &[i64],
+    padding: &[i64],
+    dilation: &[i64],
+    ceil_mode: bool,
+) -> Result<(Tensor, Tensor)> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::tensors(
+                dispatch::call_layers(
+                    Op::MAX_POOL1D_WITH_INDICES,
+                    &[
+                        self_.into(),
+                        kernel_size.into(),
+                        stride.into(),
+                        padding.into(),
+                        dilation.into(),
+                        ceil_mode.into(),
+                    ],
+                )?,
+            )
+            .map(|[result0, result1]| (result0, result1));
+    }
+    composite::max_pool1d_with_indices(
+        self_,
+        kernel_size,
+        stride,
+        padding,
+        dilation,
+        ceil_mode,
+    )
+}
+
+/// `aten::max_pool2d(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, int[2] dilation=1, bool ceil_mode=False) -> Tensor`
+pub fn max_pool2d(
+    self_: &Tensor,
+    kernel_size: &[i64],
+    stride: &[i64],
+    padding: &[i64],
+    dilation: &[i64],
+    ceil_mode: bool,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::MAX_POOL2D,
+                &[
+                    self_.into(),
+                    kernel_size.into(),
+                    stride.into(),
+                    padding.into(),
+                    dilation.into(),
+                    ceil_mode.into(),
+                ],
+            )?,
+        );
+    }
+    composite::max_pool2d(self_, kernel_size, stride, padding, dilation, ceil_mode)
+}
+
+/// `aten::max_pool2d_with_indices(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, int[2] dilation=1, bool ceil_mode=False) -> (Tensor, Tensor)`
+pub fn max_pool2d_with_indices(
+    self_: &Tensor,
+    kernel_size: &[i64],
+    stride: &[i64],
+    padding: &[i64],
+    dilation: &[i64],
+    ceil_mode: bool,
+) -> Result<(Tensor, Tensor)> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::tensors(
+                dispatch::call_layers(
+                    Op::MAX_POOL2D_WITH_INDICES,
+                    &[
+                        self_.into(),
+                        kernel_size.into(),
+                        stride.into(),
+                        padding.into(),
+                        dilation.into(),
+                        ceil_mode.into(),
+                    ],
+                )?,
+            )
+            .map(|[result0, result1]| (result0, result1));
+    }
+    let (mut result0, result1) = below::max_pool2d_with_indices(
+        word,
+        self_,
+        kernel_size,
+        stride,
+        padding,
+        dilation,
+        ceil_mode,
+    )?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_]) {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let saved = nodes::MaxPool2DWithIndicesBackward0Saved {
+            ceil_mode,
+            dilation: dilation.to_vec(),
+            kernel_size: kernel_size.to_vec(),
+            padding: padding.to_vec(),
+            self_: SavedTensor::input(self_)?,
+            stride: stride.to_vec(),
+            result1: SavedTensor::input(&result1)?,
+        };
+        record::finish(
+            &mut result0,
+            edges,
+            Box::new(nodes::MaxPool2DWithIndicesBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::max_pool2d_with_indices(
+            self_,
+            kernel_size,
+            stride,
+            padding,
+            dilation,
+            ceil_mode,
+            &result0,
+            &result1,
+        )?
+    {
+        set_tangent(&result0, t)?;
+    }
+    Ok((result0, result1))
+}
+
+/// `aten::max_pool2d_with_indices_backward(Tensor grad_output, Tensor self, int[2] kernel_size, int[2] stride, int[2] padding, int[2] dilation, bool ceil_mode, Tensor indices) -> Tensor`
+pub fn max_pool2d_with_indices_backward(
+    grad_output: &Tensor,
+    self_: &Tensor,
+    kernel_size: &[i64],
+    stride: &[i64],
+    padding: &[i64],
+    dilation: &[i64],
+    ceil_mode: bool,
+    indices: &Tensor,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::MAX_POOL2D_WITH_INDICES_BACKWARD,
+                &[
+                    grad_output.into(),
+                    self_.into(),
+                    kernel_size.into(),
+                    stride.into(),
+                    padding.into(),
+                    dilation.into(),
+                    ceil_mode.into(),
+                    indices.into(),
+                ],
+            )?,
+        );
+    }
+    let mut result = below::max_pool2d_with_indices_backward(
+        word,
+        grad_output,
+        self_,
+        kernel_size,
+        stride,
+        padding,
+        dilation,
+        ceil_mode,
+        indices,
+    )?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[grad_output])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(grad_output)?];
+        let saved = nodes::MaxPool2DWithIndicesBackwardBackward0Saved {
+            indices: SavedTensor::input(indices)?,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::MaxPool2DWithIndicesBackwardBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::max_pool2d_with_indices_backward(
+            grad_output,
+            self_,
+            kernel_size,
+            stride,
+            padding,
+            dilation,
+            ceil_mode,
+            indices,
+            &result,
+        )?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::max_pool3d(Tensor self, int[3] kernel_size, int[3] stride=[], int[3] padding=0, int[3] dilation=1, bool ceil_mode=False) -> Tensor`
+pub fn max_pool3d(
+    self_: &Tensor,
+    kernel_size: &[i64],
+    stride: &[i64],
+    padding: &[i64],
+    dilation: &[i64],
+    ceil_mode: bool,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::MAX_POOL3D,
+                &[
+                    self_.into(),
+                    kernel_size.into(),
+                    stride.into(),
+                    padding.into(),
+                    dilation.into(),
+                    ceil_mode.into(),
+                ],
+            )?,
+        );
+    }
+    composite::max_pool3d(self_, kernel_size, stride, padding, dilation, ceil_mode)
+}
+
+/// `aten::max_pool3d_with_indices(Tensor self, int[3] kernel_size, int[3] stride=[], int[3] padding=0, int[3] dilation=1, bool ceil_mode=False) -> (Tensor, Tensor)`
+pub fn max_pool3d_with_indices(
+    self_: &Tensor,
+    kernel_size: &[i64],
+    stride: &[i64],
+    padding: &[i64],
+    dilation: &[i64],
+    ceil_mode: bool,
+) -> Result<(Tensor, Tensor)> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::tensors(
+                dispatch::call_layers(
+                    Op::MAX_POOL3D_WITH_INDICES,
+                    &[
+                        self_.into(),
+                        kernel_size.into(),
+                        stride.into(),
+                        padding.into(),
+                        dilation.into(),
+                        ceil_mode.into(),
+                    ],
+                )?,
+            )
+            .map(|[result0, result1]| (result0, result1));
+    }
+    let (mut result0, result1) = below::max_pool3d_with_indices(
+        word,
+        self_,
+        kernel_size,
+        stride,
+        padding,
+        dilation,
+        ceil_mode,
+    )?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_]) {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let saved = nodes::MaxPool3DWithIndicesBackward0Saved {
+            ceil_mode,
+            dilation: dilation.to_vec(),
+            kernel_size: kernel_size.to_vec(),
+            padding: padding.to_vec(),
+            self_: SavedTensor::input(self_)?,
+            stride: stride.to_vec(),
+            result1: SavedTensor::input(&result1)?,
+        };
+        record::finish(
+            &mut result0,
+            edges,
+            Box::new(nodes::MaxPool3DWithIndicesBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::max_pool3d_with_indices(
+            self_,
+            kernel_size,
+            stride,
+            padding,
+            dilation,
+            ceil_mode,
+            &result0,
+            &result1,
+        )?
+    {
+        set_tangent(&result0, t)?;
+    }
+    Ok((result0, result1))
+}
+
+/// `aten::max_pool3d_with_indices_backward(Tensor grad_output, Tensor self, int[3] kernel_size, int[3] stride, int[3] padding, int[3] dilation, bool ceil_mode, Tensor indices) -> Tensor`
+pub fn max_pool3d_with_indices_backward(
+    grad_output: &Tensor,
+    self_: &Tensor,
+    kernel_size: &[i64],
+    stride: &[i64],
+    padding: &[i64],
+    dilation: &[i64],
+    ceil_mode: bool,
+    indices: &Tensor,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::MAX_POOL3D_WITH_INDICES_BACKWARD,
+                &[
+                    grad_output.into(),
+                    self_.into(),
+                    kernel_size.into(),
+                    stride.into(),
+                    padding.into(),
+                    dilation.into(),
+                    ceil_mode.into(),
+                    indices.into(),
+                ],
+            )?,
+        );
+    }
+    let mut result = below::max_pool3d_with_indices_backward(
+        word,
+        grad_output,
+        self_,
+        kernel_size,
+        stride,
+        padding,
+        dilation,
+        ceil_mode,
+        indices,
+    )?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[grad_output])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(grad_output)?];
+        let saved = nodes::MaxPool3DWithIndicesBackwardBackward0Saved {
+            indices: SavedTensor::input(indices)?,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::MaxPool3DWithIndicesBackwardBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::max_pool3d_with_indices_backward(
+            grad_output,
+            self_,
+            kernel_size,
+            stride,
+            padding,
+            dilation,
+            ceil_mode,
+            indices,
+            &result,
+        )?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::max_unpool2d(Tensor self, Tensor indices, SymInt[2] output_size) -> Tensor`
+pub fn max_unpool2d(
+    self_: &Tensor,
+    indices: &Tensor,
+    output_size: &[SymInt],
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::MAX_UNPOOL2D,
+                &[self_.into(), indices.into(), output_size.into()],
+            )?,
+        );
+    }
+    let mut result = below::max_unpool2d(word, self_, indices, output_size)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let saved = nodes::MaxUnpool2DBackward0Saved {
+            indices: SavedTensor::input(indices)?,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::MaxUnpool2DBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::max_unpool2d(self_, indices, output_size, &result)?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::avg_pool1d(Tensor self, int[1] kernel_size, int[1] stride=[], int[1] padding=[0], bool ceil_mode=False, bool count_include_pad=True) -> Tensor`
+pub fn avg_pool1d(
+    self_: &Tensor,
+    kernel_size: &[i64],
+    stride: &[i64],
+    padding: &[i64],
+    ceil_mode: bool,
+    count_include_pad: bool,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::AVG_POOL1D,
+                &[
+                    self_.into(),
+                    kernel_size.into(),
+                    stride.into(),
+                    padding.into(),
+                    ceil_mode.into(),
+                    count_include_pad.into(),
+                ],
+            )?,
+        );
+    }
+    composite::avg_pool1d(
+        self_,
+        kernel_size,
+        stride,
+        padding,
+        ceil_mode,
+        count_include_pad,
+    )
+}
+
+/// `aten::avg_pool2d(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, bool ceil_mode=False, bool count_include_pad=True, int? divisor_override=None) -> Tensor`
+pub fn avg_pool2d(
+    self_: &Tensor,
+    kernel_size: &[i64],
+    stride: &[i64],
+    padding: &[i64],
+    ceil_mode: bool,
+    count_include_pad: bool,
+    divisor_override: Option<i64>,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::AVG_POOL2D,
+                &[
+                    self_.into(),
+                    kernel_size.into(),
+                    stride.into(),
+                    padding.into(),
+                    ceil_mode.into(),
+                    count_include_pad.into(),
+                    divisor_override.into(),
+                ],
+            )?,
+        );
+    }
+    let mut result = below::avg_pool2d(
+        word,
+        self_,
+        kernel_size,
+        stride,
+        padding,
+        ceil_mode,
+        count_include_pad,
+        divisor_override,
+    )?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let saved = nodes::AvgPool2DBackward0Saved {
+            ceil_mode,
+            count_include_pad,
+            divisor_override,
+            kernel_size: kernel_size.to_vec(),
+            padding: padding.to_vec(),
+            self_: SavedTensor::input(self_)?,
+            stride: stride.to_vec(),
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::AvgPool2DBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::avg_pool2d(
+            self_,
+            kernel_size,
+            stride,
+            padding,
+            ceil_mode,
+            count_include_pad,
+            divisor_override,
+            &result,
+        )?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::avg_pool2d_backward(Tensor grad_output, Tensor self, int[2] kernel_size, int[2] stride, int[2] padding, bool ceil_mode, bool count_include_pad, int? divisor_override) -> Tensor`
+pub fn avg_pool2d_backward(
+    grad_output: &Tensor,
+    self_: &Tensor,
+    kernel_size: &[i64],
+    stride: &[i64],
+    padding: &[i64],
+    ceil_mode: bool,
+    count_include_pad: bool,
+    divisor_override: Option<i64>,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::AVG_POOL2D_BACKWARD,
+                &[
+                    grad_output.into(),
+                    self_.into(),
+                    kernel_size.into(),
+                    stride.into(),
+                    padding.into(),
+                    ceil_mode.into(),
+                    count_include_pad.into(),
+                    divisor_override.into(),
+                ],
+            )?,
+        );
+    }
+    let mut result = below::avg_pool2d_backward(
+        word,
+        grad_output,
+        self_,
+        kernel_size,
+        stride,
+        padding,
+        ceil_mode,
+        count_include_pad,
+        divisor_override,
+    )?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[grad_output])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(grad_output)?];
+        let saved = nodes::AvgPool2DBackwardBackward0Saved {
+            ceil_mode,
+            count_include_pad,
+            divisor_override,
+            kernel_size: kernel_size.to_vec(),
+            padding: padding.to_vec(),
+            stride: stride.to_vec(),
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::AvgPool2DBackwardBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::avg_pool2d_backward(
+            grad_output,
+            self_,
+            kernel_size,
+            stride,
+            padding,
+            ceil_mode,
+            count_include_pad,
+            divisor_override,
+            &result,
+        )?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::avg_pool3d(Tensor self, int[3] kernel_size, int[3] stride=[], int[3] padding=0, bool ceil_mode=False, bool count_include_pad=True, int? divisor_override=None) -> Tensor`
+pub fn avg_pool3d(
+    self_: &Tensor,
+    kernel_size: &[i64],
+    stride: &[i64],
+    padding: &[i64],
+    ceil_mode: bool,
+    count_include_pad: bool,
+    divisor_override: Option<i64>,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::AVG_POOL3D,
+                &[
+                    self_.into(),
+                    kernel_size.into(),
+                    stride.into(),
+                    padding.into(),
+                    ceil_mode.into(),
+                    count_include_pad.into(),
+                    divisor_override.into(),
+                ],
+            )?,
+        );
+    }
+    let mut result = below::avg_pool3d(
+        word,
+        self_,
+        kernel_size,
+        stride,
+        padding,
+        ceil_mode,
+        count_include_pad,
+        divisor_override,
+    )?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let saved = nodes::AvgPool3DBackward0Saved {
+            ceil_mode,
+            count_include_pad,
+            divisor_override,
+            kernel_size: kernel_size.to_vec(),
+            padding: padding.to_vec(),
+            self_: SavedTensor::input(self_)?,
+            stride: stride.to_vec(),
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::AvgPool3DBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::avg_pool3d(
+            self_,
+            kernel_size,
+            stride,
+            padding,
+            ceil_mode,
+            count_include_pad,
+            divisor_override,
+            &result,
+        )?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::avg_pool3d_backward(Tensor grad_output, Tensor self, int[3] kernel_size, int[3] stride, int[3] padding, bool ceil_mode, bool count_include_pad, int? divisor_override) -> Tensor`
+pub fn avg_pool3d_backward(
+    grad_output: &Tensor,
+    self_: &Tensor,
+    kernel_size: &[i64],
+    stride: &[i64],
+    padding: &[i64],
+    ceil_mode: bool,
+    count_include_pad: bool,
+    divisor_override: Option<i64>,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::AVG_POOL3D_BACKWARD,
+                &[
+                    grad_output.into(),
+                    self_.into(),
+                    kernel_size.into(),
+                    stride.into(),
+                    padding.into(),
+                    ceil_mode.into(),
+                    count_include_pad.into(),
+                    divisor_override.into(),
+                ],
+            )?,
+        );
+    }
+    let mut result = below::avg_pool3d_backward(
+        word,
+        grad_output,
+        self_,
+        kernel_size,
+        stride,
+        padding,
+        ceil_mode,
+        count_include_pad,
+        divisor_override,
+    )?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[grad_output])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(grad_output)?];
+        let saved = nodes::AvgPool3DBackwardBackward0Saved {
+            ceil_mode,
+            count_include_pad,
+            divisor_override,
+            kernel_size: kernel_size.to_vec(),
+            padding: padding.to_vec(),
+            stride: stride.to_vec(),
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::AvgPool3DBackwardBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::avg_pool3d_backward(
+            grad_output,
+            self_,
+            kernel_size,
+            stride,
+            padding,
+            ceil_mode,
+            count_include_pad,
+            divisor_override,
+            &result,
+        )?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::adaptive_avg_pool1d(Tensor self, int[1] output_size) -> Tensor`
+pub fn adaptive_avg_pool1d(self_: &Tensor, output_size: &[i64]) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::ADAPTIVE_AVG_POOL1D,
+                &[self_.into(), output_size.into()],
+            )?,
+        );
+    }
+    composite::adaptive_avg_pool1d(self_, output_size)
+}
+
+/// `aten::adaptive_max_pool1d(Tensor self, int[1] output_size) -> (Tensor, Tensor)`
+pub fn adaptive_max_pool1d(
+    self_: &Tensor,
+    output_size: &[i64],
+) -> Result<(Tensor, Tensor)> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::tensors(
+                dispatch::call_layers(
+                    Op::ADAPTIVE_MAX_POOL1D,
+                    &[self_.into(), output_size.into()],
+                )?,
+            )
+            .map(|[result0, result1]| (result0, result1));
+    }
+    composite::adaptive_max_pool1d(self_, output_size)
+}
+
+/// `aten::adaptive_avg_pool2d(Tensor self, SymInt[2] output_size) -> Tensor`
+pub fn adaptive_avg_pool2d(self_: &Tensor, output_size: &[SymInt]) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::ADAPTIVE_AVG_POOL2D,
+                &[self_.into(), output_size.into()],
+            )?,
+        );
+    }
+    composite::adaptive_avg_pool2d(self_, output_size)
+}
+
+/// `aten::_adaptive_avg_pool2d(Tensor self, SymInt[2] output_size) -> Tensor`
+pub fn _adaptive_avg_pool2d(self_: &Tensor, output_size: &[SymInt]) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::_ADAPTIVE_AVG_POOL2D,
+                &[self_.into(), output_size.into()],
+            )?,
+        );
+    }
+    let mut result = below::_adaptive_avg_pool2d(word, self_, output_size)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let saved = nodes::AdaptiveAvgPool2DBackward0Saved {
+            self_: SavedTensor::input(self_)?,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::AdaptiveAvgPool2DBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::_adaptive_avg_pool2d(self_, output_size, &result)?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::_adaptive_avg_pool2d_backward(Tensor grad_output, Tensor self) -> Tensor`
+pub fn _adaptive_avg_pool2d_backward(
+    grad_output: &Tensor,
+    self_: &Tensor,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::_ADAPTIVE_AVG_POOL2D_BACKWARD,
+                &[grad_output.into(), self_.into()],
+            )?,
+        );
+    }
+    let mut result = below::_adaptive_avg_pool2d_backward(word, grad_output, self_)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[grad_output])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(grad_output)?];
+        let saved = nodes::AdaptiveAvgPool2DBackwardBackward0Saved {
+            grad_output_sym_sizes: grad_output.sym_sizes(),
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::AdaptiveAvgPool2DBackwardBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::_adaptive_avg_pool2d_backward(
+            grad_output,
+            self_,
+            &result,
+        )?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::adaptive_max_pool2d(Tensor self, int[2] output_size) -> (Tensor, Tensor)`
+pub fn adaptive_max_pool2d(
+    self_: &Tensor,
+    output_size: &[i64],
+) -> Result<(Tensor, Tensor)> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::tensors(
+                dispatch::call_layers(
+                    Op::ADAPTIVE_MAX_POOL2D,
+                    &[self_.into(), output_size.into()],
+                )?,
+            )
+            .map(|[result0, result1]| (result0, result1));
+    }
+    let (mut result0, result1) = below::adaptive_max_pool2d(word, self_, output_size)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_]) {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let saved = nodes::AdaptiveMaxPool2DBackward0Saved {
+            self_: SavedTensor::input(self_)?,
+            result1: SavedTensor::input(&result1)?,
+        };
+        record::finish(
+            &mut result0,
+            edges,
+            Box::new(nodes::AdaptiveMaxPool2DBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::adaptive_max_pool2d(
+            self_,
+            output_size,
+            &result0,
+            &result1,
+        )?
+    {
+        set_tangent(&result0, t)?;
+    }
+    Ok((result0, result1))
+}
+
+/// `aten::adaptive_max_pool2d_backward(Tensor grad_output, Tensor self, Tensor indices) -> Tensor`
+pub fn adaptive_max_pool2d_backward(
+    grad_output: &Tensor,
+    self_: &Tensor,
+    indices: &Tensor,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::ADAPTIVE_MAX_POOL2D_BACKWARD,
+                &[grad_output.into(), self_.into(), indices.into()],
+            )?,
+        );
+    }
+    let mut result = below::adaptive_max_pool2d_backward(
+        word,
+        grad_output,
+        self_,
+        indices,
+    )?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[grad_output])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(grad_output)?];
+        let saved = nodes::AdaptiveMaxPool2DBackwardBackward0Saved {
+            indices: SavedTensor::input(indices)?,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::AdaptiveMaxPool2DBackwardBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::adaptive_max_pool2d_backward(
+            grad_output,
+            self_,
+            indices,
+            &result,
+        )?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::adaptive_avg_pool3d(Tensor self, SymInt[3] output_size) -> Tensor`
+pub fn adaptive_avg_pool3d(self_: &Tensor, output_size: &[SymInt]) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::ADAPTIVE_AVG_POOL3D,
+                &[self_.into(), output_size.into()],
+            )?,
+        );
+    }
+    composite::adaptive_avg_pool3d(self_, output_size)
+}
+
+/// `aten::_adaptive_avg_pool3d(Tensor self, SymInt[3] output_size) -> Tensor`
+pub fn _adaptive_avg_pool3d(self_: &Tensor, output_size: &[SymInt]) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::_ADAPTIVE_AVG_POOL3D,
+                &[self_.into(), output_size.into()],
+            )?,
+        );
+    }
+    let mut result = below::_adaptive_avg_pool3d(word, self_, output_size)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let saved = nodes::AdaptiveAvgPool3DBackward0Saved {
+            self_: SavedTensor::input(self_)?,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::AdaptiveAvgPool3DBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::_adaptive_avg_pool3d(self_, output_size, &result)?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::_adaptive_avg_pool3d_backward(Tensor grad_output, Tensor self) -> Tensor`
+pub fn _adaptive_avg_pool3d_backward(
+    grad_output: &Tensor,
+    self_: &Tensor,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::_ADAPTIVE_AVG_POOL3D_BACKWARD,
+                &[grad_output.into(), self_.into()],
+            )?,
+        );
+    }
+    let mut result = below::_adaptive_avg_pool3d_backward(word, grad_output, self_)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[grad_output])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(grad_output)?];
+        let saved = nodes::AdaptiveAvgPool3DBackwardBackward0Saved {
+            grad_output_sym_sizes: grad_output.sym_sizes(),
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::AdaptiveAvgPool3DBackwardBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::_adaptive_avg_pool3d_backward(
+            grad_output,
+            self_,
+            &result,
+        )?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::adaptive_max_pool3d(Tensor self, int[3] output_size) -> (Tensor, Tensor)`
+pub fn adaptive_max_pool3d(
+    self_: &Tensor,
+    output_size: &[i64],
+) -> Result<(Tensor, Tensor)> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::tensors(
+                dispatch::call_layers(
+                    Op::ADAPTIVE_MAX_POOL3D,
+                    &[self_.into(), output_size.into()],
+                )?,
+            )
+            .map(|[result0, result1]| (result0, result1));
+    }
+    let (mut result0, result1) = below::adaptive_max_pool3d(word, self_, output_size)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_]) {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let saved = nodes::AdaptiveMaxPool3DBackward0Saved {
+            self_: SavedTensor::input(self_)?,
+            result1: SavedTensor::input(&result1)?,
+        };
+        record::finish(
+            &mut result0,
+            edges,
+            Box::new(nodes::AdaptiveMaxPool3DBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::adaptive_max_pool3d(
+            self_,
+            output_size,
+            &result0,
+            &result1,
+        )?
+    {
+        set_tangent(&result0, t)?;
+    }
+    Ok((result0, result1))
+}
+
+/// `aten::adaptive_max_pool3d_backward(Tensor grad_output, Tensor self, Tensor indices) -> Tensor`
+pub fn adaptive_max_pool3d_backward(
+    grad_output: &Tensor,
+    self_: &Tensor,
+    indices: &Tensor,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::ADAPTIVE_MAX_POOL3D_BACKWARD,
+                &[grad_output.into(), self_.into(), indices.into()],
+            )?,
+        );
+    }
+    let mut result = below::adaptive_max_pool3d_backward(
+        word,
+        grad_output,
+        self_,
+        indices,
+    )?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[grad_output])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(grad_output)?];
+        let saved = nodes::AdaptiveMaxPool3DBackwardBackward0Saved {
+            indices: SavedTensor::input(indices)?,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::AdaptiveMaxPool3DBackwardBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::adaptive_max_pool3d_backward(
+            grad_output,
+            self_,
+            indices,
+            &result,
+        )?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::upsample_nearest1d(Tensor self, SymInt[1] output_size, float? scales=None) -> Tensor`
+pub fn upsample_nearest1d(
+    self_: &Tensor,
+    output_size: &[SymInt],
+    scales: Option<f64>,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::UPSAMPLE_NEAREST1D,
+                &[self_.into(), output_size.into(), scales.into()],
+            )?,
+        );
+    }
+    let mut result = below::upsample_nearest1d(word, self_, output_size, scales)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let saved = nodes::UpsampleNearest1DBackward0Saved {
+            output_size: output_size.iter().copied().collect(),
+            scales,
+            self_sym_sizes: self_.sym_sizes(),
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::UpsampleNearest1DBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::upsample_nearest1d(
+            self_,
+            output_size,
+            scales,
+            &result,
+        )?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::upsample_nearest1d_backward(Tensor grad_output, SymInt[1] output_size, SymInt[3] input_size, float? scales=None) -> Tensor`
+pub fn upsample_nearest1d_backward(
+    grad_output: &Tensor,
+    output_size: &[SymInt],
+    input_size: &[SymInt],
+    scales: Option<f64>,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::UPSAMPLE_NEAREST1D_BACKWARD,
+                &[
+                    grad_output.into(),
+                    output_size.into(),
+                    input_size.into(),
+                    scales.into(),
+                ],
+            )?,
+        );
+    }
+    let mut result = below::upsample_nearest1d_backward(
+        word,
+        grad_output,
+        output_size,
+        input_size,
+        scales,
+    )?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[grad_output])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(grad_output)?];
+        let saved = nodes::UpsampleNearest1DBackwardBackward0Saved {
+            output_size: output_size.iter().copied().collect(),
+            scales,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::UpsampleNearest1DBackwardBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::upsample_nearest1d_backward(
+            grad_output,
+            output_size,
+            input_size,
+            scales,
+            &result,
+        )?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::upsample_nearest1d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor`
+pub fn upsample_nearest1d_vec(
+    input: &Tensor,
+    output_size: Option<&[SymInt]>,
+    scale_factors: Option<&[f64]>,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::UPSAMPLE_NEAREST1D_VEC,
+                &[input.into(), output_size.into(), scale_factors.into()],
+            )?,
+        );
+    }
+    composite::upsample_nearest1d_vec(input, output_size, scale_factors)
+}
+
+/// `aten::upsample_nearest2d(Tensor self, SymInt[2] output_size, float? scales_h=None, float? scales_w=None) -> Tensor`
+pub fn upsample_nearest2d(
+    self_: &Tensor,
+    output_size: &[SymInt],
+    scales_h: Option<f64>,
+    scales_w: Option<f64>,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::UPSAMPLE_NEAREST2D,
+                &[self_.into(), output_size.into(), scales_h.into(), scales_w.into()],
+            )?,
+        );
+    }
+    let mut result = below::upsample_nearest2d(
+        word,
+        self_,
+        output_size,
+        scales_h,
+        scales_w,
+    )?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let saved = nodes::UpsampleNearest2DBackward0Saved {
+            output_size: output_size.iter().copied().collect(),
+            scales_h,
+            scales_w,
+            self_sym_sizes: self_.sym_sizes(),
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::UpsampleNearest2DBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::upsample_nearest2d(
+            self_,
+            output_size,
+            scales_h,
+            scales_w,
+            &result,
+        )?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::upsample_nearest2d_backward(Tensor grad_output, SymInt[2] output_size, SymInt[4] input_size, float? scales_h=None, float? scales_w=None) -> Tensor`
+pub fn upsample_nearest2d_backward(
+    grad_output: &Tensor,
+    output_size: &[SymInt],
+    input_size: &[SymInt],
+    scales_h: Option<f64>,
+    scales_w: Option<f64>,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::UPSAMPLE_NEAREST2D_BACKWARD,
+                &[
+                    grad_output.into(),
+                    output_size.into(),
+                    input_size.into(),
+                    scales_h.into(),
+                    scales_w.into(),
+                ],
+            )?,
+        );
+    }
+    let mut result = below::upsample_nearest2d_backward(
+        word,
+        grad_output,
+        output_size,
+        input_size,
+        scales_h,
+        scales_w,
+    )?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[grad_output])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(grad_output)?];
+        let saved = nodes::UpsampleNearest2DBackwardBackward0Saved {
+            output_size: output_size.iter().copied().collect(),
+            scales_h,
+            scales_w,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::UpsampleNearest2DBackwardBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::upsample_nearest2d_backward(
+            grad_output,
+            output_size,
+            input_size,
+            scales_h,
+            scales_w,
+            &result,
+        )?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::upsample_nearest2d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor`
+pub fn upsample_nearest2d_vec(
+    input: &Tensor,
+    output_size: Option<&[SymInt]>,
+    scale_factors: Option<&[f64]>,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::UPSAMPLE_NEAREST2D_VEC,
+                &[input.into(), output_size.into(), scale_factors.into()],
+            )?,
+        );
+    }
+    composite::upsample_nearest2d_vec(input, output_size, scale_factors)
+}
+
+/// `aten::upsample_nearest3d(Tensor self, SymInt[3] output_size, float? scales_d=None, float? scales_h=None, float? scales_w=None) -> Tensor`
+pub fn upsample_nearest3d(
+    self_: &Tensor,
+    output_size: &[SymInt],
+    scales_d: Option<f64>,
+    scales_h: Option<f64>,
+    scales_w: Option<f64>,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::UPSAMPLE_NEAREST3D,
+                &[
+                    self_.into(),
+                    output_size.into(),
+                    scales_d.into(),
+                    scales_h.into(),
+                    scales_w.into(),
+                ],
+            )?,
+        );
+    }
+    let mut result = below::upsample_nearest3d(
+        word,
+        self_,
+        output_size,
+        scales_d,
+        scales_h,
+        scales_w,
+    )?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let saved = nodes::UpsampleNearest3DBackward0Saved {
+            output_size: output_size.iter().copied().collect(),
+            scales_d,
+            scales_h,
+            scales_w,
+            self_sym_sizes: self_.sym_sizes(),
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::UpsampleNearest3DBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::upsample_nearest3d(
+            self_,
+            output_size,
+            scales_d,
+            scales_h,
+            scales_w,
+            &result,
+        )?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::upsample_nearest3d_backward(Tensor grad_output, SymInt[3] output_size, SymInt[5] input_size, float? scales_d=None, float? scales_h=None, float? scales_w=None) -> Tensor`
+pub fn upsample_nearest3d_backward(
+    grad_output: &Tensor,
+    output_size: &[SymInt],
+    input_size: &[SymInt],
+    scales_d: Option<f64>,
+    scales_h: Option<f64>,
+    scales_w: Option<f64>,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::UPSAMPLE_NEAREST3D_BACKWARD,
+                &[
+                    grad_output.into(),
+                    output_size.into(),
+                    input_size.into(),
+                    scales_d.into(),
+                    scales_h.into(),
+                    scales_w.into(),
+                ],
+            )?,
+        );
+    }
+    let mut result = below::upsample_nearest3d_backward(
+        word,
+        grad_output,
+        output_size,
+        input_size,
+        scales_d,
+        scales_h,
+        scales_w,
+    )?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[grad_output])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(grad_output)?];
+        let saved = nodes::UpsampleNearest3DBackwardBackward0Saved {
+            output_size: output_size.iter().copied().collect(),
+            scales_d,
+            scales_h,
+            scales_w,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::UpsampleNearest3DBackwardBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::upsample_nearest3d_backward(
+            grad_output,
+            output_size,
+            input_size,
+            scales_d,
+            scales_h,
+            scales_w,
+            &result,
+        )?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::upsample_nearest3d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor`
+pub fn upsample_nearest3d_vec(
+    input: &Tensor,
+    output_size: Option<&[SymInt]>,
+    scale_factors: Option<&[f64]>,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::UPSAMPLE_NEAREST3D_VEC,
+                &[input.into(), output_size.into(), scale_factors.into()],
+            )?,
+        );
+    }
+    composite::upsample_nearest3d_vec(input, output_size, scale_factors)
+}
+
+/// `aten::_upsample_nearest_exact1d(Tensor self, SymInt[1] output_size, float? scales=None) -> Tensor`
+pub fn _upsample_nearest_exact1d(
+    self_: &Tensor,
+    output_size: &[SymInt],
+    scales: Option<f64>,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::_UPSAMPLE_NEAREST_EXACT1D,
+                &[self_.into(), output_size.into(), scales.into()],
+            )?,
+        );
+    }
+    let mut result = below::_upsample_nearest_exact1d(word, self_, output_size, scales)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let saved = nodes::UpsampleNearestExact1DBackward0Saved {
+            output_size: output_size.iter().copied().collect(),
+            scales,
+            self_sym_sizes: self_.sym_sizes(),
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::UpsampleNearestExact1DBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::_upsample_nearest_exact1d(
+            self_,
+            output_size,
+            scales,
+            &result,
+        )?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::_upsample_nearest_exact1d_backward(Tensor grad_output, SymInt[1] output_size, SymInt[3] input_size, float? scales=None) -> Tensor`
+pub fn _upsample_nearest_exact1d_backward(
+    grad_output: &Tensor,
+    output_size: &[SymInt],
+    input_size: &[SymInt],
+    scales: Option<f64>,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::_UPSAMPLE_NEAREST_EXACT1D_BACKWARD,
+                &[
+                    grad_output.into(),
+                    output_size.into(),
+                    input_size.into(),
+                    scales.into(),
+                ],
+            )?,
+        );
+    }
+    let mut result = below::_upsample_nearest_exact1d_backward(
+        word,
+        grad_output,
+        output_size,
+        input_size,
+        scales,
+    )?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[grad_output])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(grad_output)?];
+        let saved = nodes::UpsampleNearestExact1DBackwardBackward0Saved {
+            output_size: output_size.iter().copied().collect(),
+            scales,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(
+                nodes::UpsampleNearestExact1DBackwardBackward0(SavedSlot::new(saved)),
+            ),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::_upsample_nearest_exact1d_backward(
+            grad_output,
+            output_size,
+            input_size,
+            scales,
+            &result,
+        )?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::_upsample_nearest_exact1d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor`
+pub fn _upsample_nearest_exact1d_vec(
+    input: &Tensor,
+    output_size: Option<&[SymInt]>,
+    scale_factors: Option<&[f64]>,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::_UPSAMPLE_NEAREST_EXACT1D_VEC,
+                &[input.into(), output_size.into(), scale_factors.into()],
+            )?,
+        );
+    }
+    composite::_upsample_nearest_exact1d_vec(input, output_size, scale_factors)
+}
+
+/// `aten::_upsample_nearest_exact2d(Tensor self, SymInt[2] output_size, float? scales_h=None, float? scales_w=None) -> Tensor`
+pub fn _upsample_nearest_exact2d(
+    self_: &Tensor,
+    output_size: &[SymInt],
+    scales_h: Option<f64>,
+    scales_w: Option<f64>,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::_UPSAMPLE_NEAREST_EXACT2D,
+                &[self_.into(), output_size.into(), scales_h.into(), scales_w.into()],
+            )?,
+        );
+    }
+    let mut result = below::_upsample_nearest_exact2d(
+        word,
+        self_,
+        output_size,
+        scales_h,
+        scales_w,
+    )?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let saved = nodes::UpsampleNearestExact2DBackward0Saved {
+            output_size: output_size.iter().copied().collect(),
+            scales_h,
+            scales_w,
+            self_sym_sizes: self_.sym_sizes(),
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::UpsampleNearestExact2DBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::_upsample_nearest_exact2d(
+            self_,
+            output_size,
+            scales_h,
+            scales_w,
+            &result,
+        )?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::_upsample_nearest_exact2d_backward(Tensor grad_output, SymInt[2] output_size, SymInt[4] input_size, float? scales_h=None, float? scales_w=None) -> Tensor`
+pub fn _upsample_nearest_exact2d_backward(
+    grad_output: &Tensor,
+    output_size: &[SymInt],
+    input_size: &[SymInt],
+    scales_h: Option<f64>,
+    scales_w: Option<f64>,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::_UPSAMPLE_NEAREST_EXACT2D_BACKWARD,
+                &[
+                    grad_output.into(),
+                    output_size.into(),
+                    input_size.into(),
+                    scales_h.into(),
+                    scales_w.into(),
+                ],
+            )?,
+        );
+    }
+    let mut result = below::_upsample_nearest_exact2d_backward(
+        word,
+        grad_output,
+        output_size,
+        input_size,
+        scales_h,
+        scales_w,
+    )?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[grad_output])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(grad_output)?];
+        let saved = nodes::UpsampleNearestExact2DBackwardBackward0Saved {
+            output_size: output_size.iter().copied().collect(),
+            scales_h,
+            scales_w,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(
+                nodes::UpsampleNearestExact2DBackwardBackward0(SavedSlot::new(saved)),
+            ),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::_upsample_nearest_exact2d_backward(
+            grad_output,
+            output_size,
+            input_size,
+            scales_h,
+            scales_w,
+            &result,
+        )?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::_upsample_nearest_exact2d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor`
+pub fn _upsample_nearest_exact2d_vec(
+    input: &Tensor,
+    output_size: Option<&[SymInt]>,
+    scale_factors: Option<&[f64]>,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::_UPSAMPLE_NEAREST_EXACT2D_VEC,
+                &[input.into(), output_size.into(), scale_factors.into()],
+            )?,
+        );
+    }
+    composite::_upsample_nearest_exact2d_vec(input, output_size, scale_factors)
+}
+
+/// `aten::_upsample_nearest_exact3d(Tensor self, SymInt[3] output_size, float? scales_d=None, float? scales_h=None, float? scales_w=None) -> Tensor`
+pub fn _upsample_nearest_exact3d(
+    self_: &Tensor,
+    output_size: &[SymInt],
+    scales_d: Option<f64>,
+    scales_h: Option<f64>,
+    scales_w: Option<f64>,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::_UPSAMPLE_NEAREST_EXACT3D,
+                &[
+                    self_.into(),
+                    output_size.into(),
+                    scales_d.into(),
+                    scales_h.into(),
+                    scales_w.into(),
+                ],
+            )?,
+        );
+    }
+    let mut result = below::_upsample_nearest_exact3d(
+        word,
+        self_,
+        output_size,
+        scales_d,
+        scales_h,
+        scales_w,
+    )?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let saved = nodes::UpsampleNearestExact3DBackward0Saved {
+            output_size: output_size.iter().copied().collect(),
+            scales_d,
+            scales_h,
+            scales_w,
+            self_sym_sizes: self_.sym_sizes(),
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::UpsampleNearestExact3DBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::_upsample_nearest_exact3d(
+            self_,
+            output_size,
+            scales_d,
+            scales_h,
+            scales_w,
+            &result,
+        )?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::_upsample_nearest_exact3d_backward(Tensor grad_output, SymInt[3] output_size, SymInt[5] input_size, float? scales_d=None, float? scales_h=None, float? scales_w=None) -> Tensor`
+pub fn _upsample_nearest_exact3d_backward(
+    grad_output: &Tensor,
+    output_size: &[SymInt],
+    input_size: &[SymInt],
+    scales_d: Option<f64>,
+    scales_h: Option<f64>,
+    scales_w: Option<f64>,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::_UPSAMPLE_NEAREST_EXACT3D_BACKWARD,
+                &[
+                    grad_output.into(),
+                    output_size.into(),
+                    input_size.into(),
+                    scales_d.into(),
+                    scales_h.into(),
+                    scales_w.into(),
+                ],
+            )?,
+        );
+    }
+    let mut result = below::_upsample_nearest_exact3d_backward(
+        word,
+        grad_output,
+        output_size,
+        input_size,
+        scales_d,
+        scales_h,
+        scales_w,
+    )?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[grad_output])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(grad_output)?];
+        let saved = nodes::UpsampleNearestExact3DBackwardBackward0Saved {
+            output_size: output_size.iter().copied().collect(),
+            scales_d,
+            scales_h,
+            scales_w,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(
+                nodes::UpsampleNearestExact3DBackwardBackward0(SavedSlot::new(saved)),
+            ),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::_upsample_nearest_exact3d_backward(
+            grad_output,
+            output_size,
+            input_size,
+            scales_d,
+            scales_h,
+            scales_w,
+            &result,
+        )?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::_upsample_nearest_exact3d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor`
+pub fn _upsample_nearest_exact3d_vec(
+    input: &Tensor,
+    output_size: Option<&[SymInt]>,
+    scale_factors: Option<&[f64]>,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::_UPSAMPLE_NEAREST_EXACT3D_VEC,
+                &[input.into(), output_size.into(), scale_factors.into()],
+            )?,
+        );
+    }
+    composite::_upsample_nearest_exact3d_vec(input, output_size, scale_factors)
+}
+
+/// `aten::upsample_linear1d(Tensor self, SymInt[1] output_size, bool align_corners, float? scales=None) -> Tensor`
+pub fn upsample_linear1d(
+    self_: &Tensor,
+    output_size: &[SymInt],
+    align_corners: bool,
+    scales: Option<f64>,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::UPSAMPLE_LINEAR1D,
+                &[self_.into(), output_size.into(), align_corners.into(), scales.into()],
+            )?,
+        );
+    }
+    let mut result = below::upsample_linear1d(
+        word,
+        self_,
+        output_size,
+        align_corners,
+        scales,
+    )?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let saved = nodes::UpsampleLinear1DBackward0Saved {
+            align_corners,
+            output_size: output_size.iter().copied().collect(),
+            scales,
+            self_sym_sizes: self_.sym_sizes(),
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::UpsampleLinear1DBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::upsample_linear1d(
+            self_,
+            output_size,
+            align_corners,
+            scales,
+            &result,
+        )?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::upsample_linear1d_backward(Tensor grad_output, SymInt[1] output_size, SymInt[3] input_size, bool align_corners, float? scales=None) -> Tensor`
+pub fn upsample_linear1d_backward(
+    grad_output: &Tensor,
+    output_size: &[SymInt],
+    input_size: &[SymInt],
+    align_corners: bool,
+    scales: Option<f64>,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::UPSAMPLE_LINEAR1D_BACKWARD,
+                &[
+                    grad_output.into(),
+                    output_size.into(),
+                    input_size.into(),
+                    align_corners.into(),
+                    scales.into(),
+                ],
+            )?,
+        );
+    }
+    let mut result = below::upsample_linear1d_backward(
+        word,
+        grad_output,
+        output_size,
+        input_size,
+        align_corners,
+        scales,
+    )?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[grad_output])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(grad_output)?];
+        let saved = nodes::UpsampleLinear1DBackwardBackward0Saved {
+            align_corners,
+            output_size: output_size.iter().copied().collect(),
+            scales,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::UpsampleLinear1DBackwardBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::upsample_linear1d_backward(
+            grad_output,
+            output_size,
+            input_size,
+            align_corners,
+            scales,
+            &result,
+        )?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::upsample_linear1d.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) -> Tensor`
+pub fn upsample_linear1d_vec(
+    input: &Tensor,
+    output_size: Option<&[SymInt]>,
+    align_corners: bool,
+    scale_factors: Option<&[f64]>,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::UPSAMPLE_LINEAR1D_VEC,
+                &[
+                    input.into(),
+                    output_size.into(),
+                    align_corners.into(),
+                    scale_factors.into(),
+                ],
+            )?,
+        );
+    }
+    composite::upsample_linear1d_vec(input, output_size, align_corners, scale_factors)
+}
+
+/// `aten::upsample_bilinear2d(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor`
+pub fn upsample_bilinear2d(
+    self_: &Tensor,
+    output_size: &[SymInt],
+    align_corners: bool,
+    scales_h: Option<f64>,
+    scales_w: Option<f64>,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::UPSAMPLE_BILINEAR2D,
+                &[
+                    self_.into(),
+                    output_size.into(),
+                    align_corners.into(),
+                    scales_h.into(),
+                    scales_w.into(),
+                ],
+            )?,
+        );
+    }
+    let mut result = below::upsample_bilinear2d(
+        word,
+        self_,
+        output_size,
+        align_corners,
+        scales_h,
+        scales_w,
+    )?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let saved = nodes::UpsampleBilinear2DBackward0Saved {
+            align_corners,
+            output_size: output_size.iter().copied().collect(),
+            scales_h,
+            scales_w,
+            self_sym_sizes: self_.sym_sizes(),
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::UpsampleBilinear2DBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::upsample_bilinear2d(
+            self_,
+            output_size,
+            align_corners,
+            scales_h,
+            scales_w,
+            &result,
+        )?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::upsample_bilinear2d_backward(Tensor grad_output, SymInt[2] output_size, SymInt[4] input_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor`
+pub fn upsample_bilinear2d_backward(
+    grad_output: &Tensor,
+    output_size: &[SymInt],
+    input_size: &[SymInt],
+    align_corners: bool,
+    scales_h: Option<f64>,
+    scales_w: Option<f64>,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::UPSAMPLE_BILINEAR2D_BACKWARD,
+                &[
+                    grad_output.into(),
+                    output_size.into(),
+                    input_size.into(),
+                    align_corners.into(),
+                    scales_h.into(),
+                    scales_w.into(),
+                ],
+            )?,
+        );
+    }
+    let mut result = below::upsample_bilinear2d_backward(
+        word,
+        grad_output,
+        output_size,
+        input_size,
+        align_corners,
+        scales_h,
+        scales_w,
+    )?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[grad_output])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(grad_output)?];
+        let saved = nodes::UpsampleBilinear2DBackwardBackward0Saved {
+            align_corners,
+            output_size: output_size.iter().copied().collect(),
+            scales_h,
+            scales_w,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::UpsampleBilinear2DBackwardBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::upsample_bilinear2d_backward(
+            grad_output,
+            output_size,
+            input_size,
+            align_corners,
+            scales_h,
+            scales_w,
+            &result,
+        )?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::upsample_bilinear2d.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) -> Tensor`
+pub fn upsample_bilinear2d_vec(
+    input: &Tensor,
+    output_size: Option<&[SymInt]>,
+    align_corners: bool,
+    scale_factors: Option<&[f64]>,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::UPSAMPLE_BILINEAR2D_VEC,
+                &[
+                    input.into(),
+                    output_size.into(),
+                    align_corners.into(),
+                    scale_factors.into(),
+                ],
+            )?,
+        );
+    }
+    composite::upsample_bilinear2d_vec(input, output_size, align_corners, scale_factors)
+}
+
+/// `aten::upsample_bicubic2d(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor`
+pub fn upsample_bicubic2d(
+    self_: &Tensor,
+    output_size: &[SymInt],
+    align_corners: bool,
+    scales_h: Option<f64>,
+    scales_w: Option<f64>,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::UPSAMPLE_BICUBIC2D,
+                &[
+                    self_.into(),
+                    output_size.into(),
+                    align_corners.into(),
+                    scales_h.into(),
+                    scales_w.into(),
+                ],
+            )?,
+        );
+    }
+    let mut result = below::upsample_bicubic2d(
+        word,
+        self_,
+        output_size,
+        align_corners,
+        scales_h,
+        scales_w,
+    )?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let saved = nodes::UpsampleBicubic2DBackward0Saved {
+            align_corners,
+            output_size: output_size.iter().copied().collect(),
+            scales_h,
+            scales_w,
+            self_sym_sizes: self_.sym_sizes(),
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::UpsampleBicubic2DBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::upsample_bicubic2d(
+            self_,
+            output_size,
+            align_corners,
+            scales_h,
+            scales_w,
+            &result,
+        )?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::upsample_bicubic2d_backward(Tensor grad_output, SymInt[2] output_size, SymInt[4] input_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor`
+pub fn upsample_bicubic2d_backward(
+    grad_output: &Tensor,
+    output_size: &[SymInt],
+    input_size: &[SymInt],
+    align_corners: bool,
+    scales_h: Option<f64>,
+    scales_w: Option<f64>,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::UPSAMPLE_BICUBIC2D_BACKWARD,
+                &[
+                    grad_output.into(),
+                    output_size.into(),
+                    input_size.into(),
+                    align_corners.into(),
+                    scales_h.into(),
+                    scales_w.into(),
+                ],
+            )?,
+        );
+    }
+    let mut result = below::upsample_bicubic2d_backward(
+        word,
+        grad_output,
+        output_size,
+        input_size,
+        align_corners,
+        scales_h,
+        scales_w,
+    )?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[grad_output])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(grad_output)?];
+        let saved = nodes::UpsampleBicubic2DBackwardBackward0Saved {
+            align_corners,
+            output_size: output_size.iter().copied().collect(),
+            scales_h,
+            scales_w,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::UpsampleBicubic2DBackwardBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::upsample_bicubic2d_backward(
+            grad_output,
+            output_size,
+            input_size,
+            align_corners,
+            scales_h,
+            scales_w,
+            &result,
+        )?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::upsample_bicubic2d.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) -> Tensor`
+pub fn upsample_bicubic2d_vec(
+    input: &Tensor,
+    output_size: Option<&[SymInt]>,
+    align_corners: bool,
+    scale_factors: Option<&[f64]>,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::UPSAMPLE_BICUBIC2D_VEC,
+                &[
+                    input.into(),
+                    output_size.into(),
+                    align_corners.into(),
+                    scale_factors.into(),
+                ],
+            )?,
+        );
+    }
+    composite::upsample_bicubic2d_vec(input, output_size, align_corners, scale_factors)
+}
+
+/// `aten::upsample_trilinear3d(Tensor self, SymInt[3] output_size, bool align_corners, float? scales_d=None, float? scales_h=None, float? scales_w=None) -> Tensor`
+pub fn upsample_trilinear3d(
+    self_: &Tensor,
+    output_size: &[SymInt],
+    align_corners: bool,
+    scales_d: Option<f64>,
+    scales_h: Option<f64>,
+    scales_w: Option<f64>,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::UPSAMPLE_TRILINEAR3D,
+                &[
+                    self_.into(),
+                    output_size.into(),
+                    align_corners.into(),
+                    scales_d.into(),
+                    scales_h.into(),
+                    scales_w.into(),
+                ],
+            )?,
+        );
+    }
+    let mut result = below::upsample_trilinear3d(
+        word,
+        self_,
+        output_size,
+        align_corners,
+        scales_d,
+        scales_h,
+        scales_w,
+    )?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let saved = nodes::UpsampleTrilinear3DBackward0Saved {
+            align_corners,
+            output_size: output_size.iter().copied().collect(),
+            scales_d,
+            scales_h,
+            scales_w,
+            self_sym_sizes: self_.sym_sizes(),
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::UpsampleTrilinear3DBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::upsample_trilinear3d(
+            self_,
+            output_size,
+            align_corners,
+            scales_d,
+            scales_h,
+            scales_w,
+            &result,
+        )?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::upsample_trilinear3d_backward(Tensor grad_output, SymInt[3] output_size, SymInt[5] input_size, bool align_corners, float? scales_d=None, float? scales_h=None, float? scales_w=None) -> Tensor`
+pub fn upsample_trilinear3d_backward(
+    grad_output: &Tensor,
+    output_size: &[SymInt],
+    input_size: &[SymInt],
+    align_corners: bool,
+    scales_d: Option<f64>,
+    scales_h: Option<f64>,
+    scales_w: Option<f64>,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::UPSAMPLE_TRILINEAR3D_BACKWARD,
+                &[
+                    grad_output.into(),
+                    output_size.into(),
+                    input_size.into(),
+                    align_corners.into(),
+                    scales_d.into(),
+                    scales_h.into(),
+                    scales_w.into(),
+                ],
+            )?,
+        );
+    }
+    let mut result = below::upsample_trilinear3d_backward(
+        word,
+        grad_output,
+        output_size,
+        input_size,
+        align_corners,
+        scales_d,
+        scales_h,
+        scales_w,
+    )?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[grad_output])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(grad_output)?];
+        let saved = nodes::UpsampleTrilinear3DBackwardBackward0Saved {
+            align_corners,
+            output_size: output_size.iter().copied().collect(),
+            scales_d,
+            scales_h,
+            scales_w,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::UpsampleTrilinear3DBackwardBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::upsample_trilinear3d_backward(
+            grad_output,
+            output_size,
+            input_size,
+            align_corners,
+            scales_d,
+            scales_h,
+            scales_w,
+            &result,
+        )?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::upsample_trilinear3d.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) -> Tensor`
+pub fn upsample_trilinear3d_vec(
+    input: &Tensor,
+    output_size: Option<&[SymInt]>,
+    align_corners: bool,
+    scale_factors: Option<&[f64]>,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::UPSAMPLE_TRILINEAR3D_VEC,
+                &[
+                    input.into(),
+                    output_size.into(),
+                    align_corners.into(),
+                    scale_factors.into(),
+                ],
+            )?,
+        );
+    }
+    composite::upsample_trilinear3d_vec(input, output_size, align_corners, scale_factors)
+}
+
+/// `aten::_upsample_bilinear2d_aa(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor`
+pub fn _upsample_bilinear2d_aa(
+    self_: &Tensor,
+    output_size: &[SymInt],
+    align_corners: bool,
+    scales_h: Option<f64>,
+    scales_w: Option<f64>,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::_UPSAMPLE_BILINEAR2D_AA,
+                &[
+                    self_.into(),
+                    output_size.into(),
+                    align_corners.into(),
+                    scales_h.into(),
+                    scales_w.into(),
+                ],
+            )?,
+        );
+    }
+    composite::_upsample_bilinear2d_aa(
+        self_,
+        output_size,
+        align_corners,
+        scales_h,
+        scales_w,
+    )
+}
+
+/// `aten::grid_sampler(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners) -> Tensor`
+pub fn grid_sampler(
+    input: &Tensor,
+    grid: &Tensor,
+    interpolation_mode: i64,
+    padding_mode: i64,
+    align_corners: bool,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::GRID_SAMPLER,
+                &[
+                    input.into(),
+                    grid.into(),
+                    interpolation_mode.into(),
+                    padding_mode.into(),
+                    align_corners.into(),
+                ],
+            )?,
+        );
+    }
+    composite::grid_sampler(input, grid, interpolation_mode, padding_mode, align_corners)
+}
+
+/// `aten::grid_sampler_2d(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners) -> Tensor`
+pub fn grid_sampler_2d(
+    input: &Tensor,
+    grid: &Tensor,
+    interpolation_mode: i64,
+    padding_mode: i64,
+    align_corners: bool,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::GRID_SAMPLER_2D,
+                &[
+                    input.into(),
+                    grid.into(),
+                    interpolation_mode.into(),
+                    padding_mode.into(),
+                    align_corners.into(),
+                ],
+            )?,
+        );
+    }
+    let mut result = below::grid_sampler_2d(
+        word,
+        input,
+        grid,
+        interpolation_mode,
+        padding_mode,
+        align_corners,
+    )?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[input, grid])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(input)?, record::edge(grid)?];
+        let saved = nodes::GridSampler2DBackward0Saved {
+            align_corners,
+            grid: SavedTensor::input(grid)?,
+            input: SavedTensor::input(input)?,
+            interpolation_mode,
+            padding_mode,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::GridSampler2DBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0 && any_tangent(&[input, grid]) {
+        return Err(
+            ErrorKind::ForwardNotImplemented {
+                op: "grid_sampler_2d".into(),
+            }
+                .into(),
+        );
+    }
+    Ok(result)
+}
+
+/// `aten::grid_sampler_2d_backward(Tensor grad_output, Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners, bool[2] output_mask) -> (Tensor, Tensor)`
+pub fn grid_sampler_2d_backward(
+    grad_output: &Tensor,
+    input: &Tensor,
+    grid: &Tensor,
+    interpolation_mode: i64,
+    padding_mode: i64,
+    align_corners: bool,
+    output_mask: [bool; 2],
+) -> Result<(Tensor, Tensor)> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::tensors(
+                dispatch::call_layers(
+                    Op::GRID_SAMPLER_2D_BACKWARD,
+                    &[
+                        grad_output.into(),
+                        input.into(),
+                        grid.into(),
+                        interpolation_mode.into(),
+                        padding_mode.into(),
+                        align_corners.into(),
+                        (&output_mask[..]).into(),
+                    ],
+                )?,
+            )
+            .map(|[result0, result1]| (result0, result1));
+    }
+    let (mut result0, mut result1) = below::grid_sampler_2d_backward(
+        word,
+        grad_output,
+        input,
+        grid,
+        interpolation_mode,
+        padding_mode,
+        align_corners,
+        output_mask,
+    )?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[grad_output, input, grid])
+    {
+        let edges: Edges = smallvec![
+            record::edge(grad_output)?, record::edge(input)?, record::edge(grid)?
+        ];
+        record::finish_many(
+            &mut [&mut result0, &mut result1],
+            edges,
+            Box::new(nodes::GridSampler2DBackwardBackward0),
+        )?;
+    }
+    if word & state::DUAL != 0 && any_tangent(&[grad_output, input, grid]) {
+        return Err(
+            ErrorKind::ForwardNotImplemented {
+                op: "grid_sampler_2d_backward".into(),
+            }
+                .into(),
+        );
+    }
+    Ok((result0, result1))
+}
+
+/// `aten::grid_sampler_3d(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners) -> Tensor`
+pub fn grid_sampler_3d(
+    input: &Tensor,
+    grid: &Tensor,
+    interpolation_mode: i64,
+    padding_mode: i64,
+    align_corners: bool,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::GRID_SAMPLER_3D,
+                &[
+                    input.into(),
+                    grid.into(),
+                    interpolation_mode.into(),
+                    padding_mode.into(),
+                    align_corners.into(),
+                ],
+            )?,
+        );
+    }
+    let mut result = below::grid_sampler_3d(
+        word,
+        input,
+        grid,
+        interpolation_mode,
+        padding_mode,
+        align_corners,
+    )?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[input, grid])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(input)?, record::edge(grid)?];
+        let saved = nodes::GridSampler3DBackward0Saved {
+            align_corners,
+            grid: SavedTensor::input(grid)?,
+            input: SavedTensor::input(input)?,
+            interpolation_mode,
+            padding_mode,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::GridSampler3DBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0 && any_tangent(&[input, grid]) {
+        return Err(
+            ErrorKind::ForwardNotImplemented {
+                op: "grid_sampler_3d".into(),
+            }
+                .into(),
+        );
+    }
+    Ok(result)
+}
+
+/// `aten::grid_sampler_3d_backward(Tensor grad_output, Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners, bool[2] output_mask) -> (Tensor, Tensor)`
+pub fn grid_sampler_3d_backward(
+    grad_output: &Tensor,
+    input: &Tensor,
+    grid: &Tensor,
+    interpolation_mode: i64,
+    padding_mode: i64,
+    align_corners: bool,
+    output_mask: [bool; 2],
+) -> Result<(Tensor, Tensor)> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::tensors(
+                dispatch::call_layers(
+                    Op::GRID_SAMPLER_3D_BACKWARD,
+                    &[
+                        grad_output.into(),
+                        input.into(),
+                        grid.into(),
+                        interpolation_mode.into(),
+                        padding_mode.into(),
+                        align_corners.into(),
+                        (&output_mask[..]).into(),
+                    ],
+                )?,
+            )
+            .map(|[result0, result1]| (result0, result1));
+    }
+    let (mut result0, mut result1) = below::grid_sampler_3d_backward(
+        word,
+        grad_output,
+        input,
+        grid,
+        interpolation_mode,
+        padding_mode,
+        align_corners,
+        output_mask,
+    )?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[grad_output, input, grid])
+    {
+        let edges: Edges = smallvec![
+            record::edge(grad_output)?, record::edge(input)?, record::edge(grid)?
+        ];
+        record::finish_many(
+            &mut [&mut result0, &mut result1],
+            edges,
+            Box::new(nodes::GridSampler3DBackwardBackward0),
+        )?;
+    }
+    if word & state::DUAL != 0 && any_tangent(&[grad_output, input, grid]) {
+        return Err(
+            ErrorKind::ForwardNotImplemented {
+                op: "grid_sampler_3d_backward".into(),
+            }
+                .into(),
+        );
+    }
+    Ok((result0, result1))
+}
+
+/// `aten::affine_grid_generator(Tensor theta, SymInt[] size, bool align_corners) -> Tensor`
+pub fn affine_grid_generator(
+    theta: &Tensor,
+    size: &[SymInt],
+    align_corners: bool,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::AFFINE_GRID_GENERATOR,
+                &[theta.into(), size.into(), align_corners.into()],
+            )?,
+        );
+    }
+    composite::affine_grid_generator(theta, size, align_corners)
 }
 
 /// `aten::alias(Tensor(a) self) -> Tensor(a)`

@@ -4355,6 +4355,18 @@ impl Tensor {
     pub fn try_mm(&self, mat2: &Tensor) -> Result<Tensor> {
         ops::mm(self, mat2)
     }
+    /// `aten::bmm(Tensor self, Tensor mat2) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_bmm`].
+    #[track_caller]
+    pub fn bmm(&self, mat2: &Tensor) -> Tensor {
+        expect_ok(self.try_bmm(mat2))
+    }
+    /// `aten::bmm(Tensor self, Tensor mat2) -> Tensor`
+    pub fn try_bmm(&self, mat2: &Tensor) -> Result<Tensor> {
+        ops::bmm(self, mat2)
+    }
     /// `aten::mv(Tensor self, Tensor vec) -> Tensor`
     ///
     /// # Panics
@@ -4366,6 +4378,1070 @@ impl Tensor {
     /// `aten::mv(Tensor self, Tensor vec) -> Tensor`
     pub fn try_mv(&self, vec: &Tensor) -> Result<Tensor> {
         ops::mv(self, vec)
+    }
+    /// `aten::dot(Tensor self, Tensor tensor) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_dot`].
+    #[track_caller]
+    pub fn dot(&self, tensor: &Tensor) -> Tensor {
+        expect_ok(self.try_dot(tensor))
+    }
+    /// `aten::dot(Tensor self, Tensor tensor) -> Tensor`
+    pub fn try_dot(&self, tensor: &Tensor) -> Result<Tensor> {
+        ops::dot(self, tensor)
+    }
+    /// `aten::addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_addmm`].
+    #[track_caller]
+    pub fn addmm(&self, mat1: &Tensor, mat2: &Tensor) -> Tensor {
+        expect_ok(self.try_addmm(mat1, mat2))
+    }
+    /// `aten::addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor`
+    pub fn try_addmm(&self, mat1: &Tensor, mat2: &Tensor) -> Result<Tensor> {
+        ops::addmm(self, mat1, mat2, Scalar::Int(1), Scalar::Int(1))
+    }
+    /// `aten::addmm_(Tensor(a!) self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor(a!)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_addmm_`].
+    #[track_caller]
+    pub fn addmm_(&self, mat1: &Tensor, mat2: &Tensor) -> &Tensor {
+        expect_ok(self.try_addmm_(mat1, mat2))
+    }
+    /// `aten::addmm_(Tensor(a!) self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor(a!)`
+    pub fn try_addmm_(&self, mat1: &Tensor, mat2: &Tensor) -> Result<&Tensor> {
+        ops::addmm_(self, mat1, mat2, Scalar::Int(1), Scalar::Int(1))
+    }
+    /// `aten::addmv(Tensor self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_addmv`].
+    #[track_caller]
+    pub fn addmv(&self, mat: &Tensor, vec: &Tensor) -> Tensor {
+        expect_ok(self.try_addmv(mat, vec))
+    }
+    /// `aten::addmv(Tensor self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1) -> Tensor`
+    pub fn try_addmv(&self, mat: &Tensor, vec: &Tensor) -> Result<Tensor> {
+        ops::addmv(self, mat, vec, Scalar::Int(1), Scalar::Int(1))
+    }
+    /// `aten::addmv_(Tensor(a!) self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1) -> Tensor(a!)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_addmv_`].
+    #[track_caller]
+    pub fn addmv_(&self, mat: &Tensor, vec: &Tensor) -> &Tensor {
+        expect_ok(self.try_addmv_(mat, vec))
+    }
+    /// `aten::addmv_(Tensor(a!) self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1) -> Tensor(a!)`
+    pub fn try_addmv_(&self, mat: &Tensor, vec: &Tensor) -> Result<&Tensor> {
+        ops::addmv_(self, mat, vec, Scalar::Int(1), Scalar::Int(1))
+    }
+    /// `aten::baddbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_baddbmm`].
+    #[track_caller]
+    pub fn baddbmm(&self, batch1: &Tensor, batch2: &Tensor) -> Tensor {
+        expect_ok(self.try_baddbmm(batch1, batch2))
+    }
+    /// `aten::baddbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor`
+    pub fn try_baddbmm(&self, batch1: &Tensor, batch2: &Tensor) -> Result<Tensor> {
+        ops::baddbmm(self, batch1, batch2, Scalar::Int(1), Scalar::Int(1))
+    }
+    /// `aten::baddbmm_(Tensor(a!) self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor(a!)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_baddbmm_`].
+    #[track_caller]
+    pub fn baddbmm_(&self, batch1: &Tensor, batch2: &Tensor) -> &Tensor {
+        expect_ok(self.try_baddbmm_(batch1, batch2))
+    }
+    /// `aten::baddbmm_(Tensor(a!) self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor(a!)`
+    pub fn try_baddbmm_(&self, batch1: &Tensor, batch2: &Tensor) -> Result<&Tensor> {
+        ops::baddbmm_(self, batch1, batch2, Scalar::Int(1), Scalar::Int(1))
+    }
+    /// `aten::addbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_addbmm`].
+    #[track_caller]
+    pub fn addbmm(&self, batch1: &Tensor, batch2: &Tensor) -> Tensor {
+        expect_ok(self.try_addbmm(batch1, batch2))
+    }
+    /// `aten::addbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor`
+    pub fn try_addbmm(&self, batch1: &Tensor, batch2: &Tensor) -> Result<Tensor> {
+        ops::addbmm(self, batch1, batch2, Scalar::Int(1), Scalar::Int(1))
+    }
+    /// `aten::addr(Tensor self, Tensor vec1, Tensor vec2, *, Scalar beta=1, Scalar alpha=1) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_addr`].
+    #[track_caller]
+    pub fn addr(&self, vec1: &Tensor, vec2: &Tensor) -> Tensor {
+        expect_ok(self.try_addr(vec1, vec2))
+    }
+    /// `aten::addr(Tensor self, Tensor vec1, Tensor vec2, *, Scalar beta=1, Scalar alpha=1) -> Tensor`
+    pub fn try_addr(&self, vec1: &Tensor, vec2: &Tensor) -> Result<Tensor> {
+        ops::addr(self, vec1, vec2, Scalar::Int(1), Scalar::Int(1))
+    }
+    /// `aten::matmul(Tensor self, Tensor other) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_matmul`].
+    #[track_caller]
+    pub fn matmul(&self, other: &Tensor) -> Tensor {
+        expect_ok(self.try_matmul(other))
+    }
+    /// `aten::matmul(Tensor self, Tensor other) -> Tensor`
+    pub fn try_matmul(&self, other: &Tensor) -> Result<Tensor> {
+        ops::matmul(self, other)
+    }
+    /// `aten::vdot(Tensor self, Tensor other) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_vdot`].
+    #[track_caller]
+    pub fn vdot(&self, other: &Tensor) -> Tensor {
+        expect_ok(self.try_vdot(other))
+    }
+    /// `aten::vdot(Tensor self, Tensor other) -> Tensor`
+    pub fn try_vdot(&self, other: &Tensor) -> Result<Tensor> {
+        ops::vdot(self, other)
+    }
+    /// `aten::inner(Tensor self, Tensor other) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_inner`].
+    #[track_caller]
+    pub fn inner(&self, other: &Tensor) -> Tensor {
+        expect_ok(self.try_inner(other))
+    }
+    /// `aten::inner(Tensor self, Tensor other) -> Tensor`
+    pub fn try_inner(&self, other: &Tensor) -> Result<Tensor> {
+        ops::inner(self, other)
+    }
+    /// `aten::outer(Tensor self, Tensor vec2) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_outer`].
+    #[track_caller]
+    pub fn outer(&self, vec2: &Tensor) -> Tensor {
+        expect_ok(self.try_outer(vec2))
+    }
+    /// `aten::outer(Tensor self, Tensor vec2) -> Tensor`
+    pub fn try_outer(&self, vec2: &Tensor) -> Result<Tensor> {
+        ops::outer(self, vec2)
+    }
+    /// `aten::tensordot(Tensor self, Tensor other, int[] dims_self, int[] dims_other) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_tensordot`].
+    #[track_caller]
+    pub fn tensordot(
+        &self,
+        other: &Tensor,
+        dims_self: &[i64],
+        dims_other: &[i64],
+    ) -> Tensor {
+        expect_ok(self.try_tensordot(other, dims_self, dims_other))
+    }
+    /// `aten::tensordot(Tensor self, Tensor other, int[] dims_self, int[] dims_other) -> Tensor`
+    pub fn try_tensordot(
+        &self,
+        other: &Tensor,
+        dims_self: &[i64],
+        dims_other: &[i64],
+    ) -> Result<Tensor> {
+        ops::tensordot(self, other, dims_self, dims_other)
+    }
+    /// `aten::kron(Tensor self, Tensor other) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_kron`].
+    #[track_caller]
+    pub fn kron(&self, other: &Tensor) -> Tensor {
+        expect_ok(self.try_kron(other))
+    }
+    /// `aten::kron(Tensor self, Tensor other) -> Tensor`
+    pub fn try_kron(&self, other: &Tensor) -> Result<Tensor> {
+        ops::kron(self, other)
+    }
+    /// `aten::cross(Tensor self, Tensor other, int? dim=None) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_cross`].
+    #[track_caller]
+    pub fn cross(&self, other: &Tensor, dim: Option<i64>) -> Tensor {
+        expect_ok(self.try_cross(other, dim))
+    }
+    /// `aten::cross(Tensor self, Tensor other, int? dim=None) -> Tensor`
+    pub fn try_cross(&self, other: &Tensor, dim: Option<i64>) -> Result<Tensor> {
+        ops::cross(self, other, dim)
+    }
+    /// `aten::linalg_cross(Tensor self, Tensor other, *, int dim=-1) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_linalg_cross`].
+    #[track_caller]
+    pub fn linalg_cross(&self, other: &Tensor) -> Tensor {
+        expect_ok(self.try_linalg_cross(other))
+    }
+    /// `aten::linalg_cross(Tensor self, Tensor other, *, int dim=-1) -> Tensor`
+    pub fn try_linalg_cross(&self, other: &Tensor) -> Result<Tensor> {
+        ops::linalg_cross(self, other, -1)
+    }
+    /// `aten::ger(Tensor self, Tensor vec2) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_ger`].
+    #[track_caller]
+    pub fn ger(&self, vec2: &Tensor) -> Tensor {
+        expect_ok(self.try_ger(vec2))
+    }
+    /// `aten::ger(Tensor self, Tensor vec2) -> Tensor`
+    pub fn try_ger(&self, vec2: &Tensor) -> Result<Tensor> {
+        ops::ger(self, vec2)
+    }
+    /// `aten::im2col(Tensor self, int[2] kernel_size, int[2] dilation, int[2] padding, int[2] stride) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_im2col`].
+    #[track_caller]
+    pub fn im2col(
+        &self,
+        kernel_size: &[i64],
+        dilation: &[i64],
+        padding: &[i64],
+        stride: &[i64],
+    ) -> Tensor {
+        expect_ok(self.try_im2col(kernel_size, dilation, padding, stride))
+    }
+    /// `aten::im2col(Tensor self, int[2] kernel_size, int[2] dilation, int[2] padding, int[2] stride) -> Tensor`
+    pub fn try_im2col(
+        &self,
+        kernel_size: &[i64],
+        dilation: &[i64],
+        padding: &[i64],
+        stride: &[i64],
+    ) -> Result<Tensor> {
+        ops::im2col(self, kernel_size, dilation, padding, stride)
+    }
+    /// `aten::col2im(Tensor self, SymInt[2] output_size, int[2] kernel_size, int[2] dilation, int[2] padding, int[2] stride) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_col2im`].
+    #[track_caller]
+    pub fn col2im(
+        &self,
+        output_size: impl IntoSizes,
+        kernel_size: &[i64],
+        dilation: &[i64],
+        padding: &[i64],
+        stride: &[i64],
+    ) -> Tensor {
+        expect_ok(self.try_col2im(output_size, kernel_size, dilation, padding, stride))
+    }
+    /// `aten::col2im(Tensor self, SymInt[2] output_size, int[2] kernel_size, int[2] dilation, int[2] padding, int[2] stride) -> Tensor`
+    pub fn try_col2im(
+        &self,
+        output_size: impl IntoSizes,
+        kernel_size: &[i64],
+        dilation: &[i64],
+        padding: &[i64],
+        stride: &[i64],
+    ) -> Result<Tensor> {
+        ops::col2im(
+            self,
+            &output_size.into_sizes(),
+            kernel_size,
+            dilation,
+            padding,
+            stride,
+        )
+    }
+    /// `aten::max_pool1d(Tensor self, int[1] kernel_size, int[1] stride=[], int[1] padding=[0], int[1] dilation=[1], bool ceil_mode=False) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_max_pool1d`].
+    #[track_caller]
+    pub fn max_pool1d(
+        &self,
+        kernel_size: &[i64],
+        stride: &[i64],
+        padding: &[i64],
+        dilation: &[i64],
+        ceil_mode: bool,
+    ) -> Tensor {
+        expect_ok(self.try_max_pool1d(kernel_size, stride, padding, dilation, ceil_mode))
+    }
+    /// `aten::max_pool1d(Tensor self, int[1] kernel_size, int[1] stride=[], int[1] padding=[0], int[1] dilation=[1], bool ceil_mode=False) -> Tensor`
+    pub fn try_max_pool1d(
+        &self,
+        kernel_size: &[i64],
+        stride: &[i64],
+        padding: &[i64],
+        dilation: &[i64],
+        ceil_mode: bool,
+    ) -> Result<Tensor> {
+        ops::max_pool1d(self, kernel_size, stride, padding, dilation, ceil_mode)
+    }
+    /// `aten::max_pool1d_with_indices(Tensor self, int[1] kernel_size, int[1] stride=[], int[1] padding=[0], int[1] dilation=[1], bool ceil_mode=False) -> (Tensor, Tensor)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_max_pool1d_with_indices`].
+    #[track_caller]
+    pub fn max_pool1d_with_indices(
+        &self,
+        kernel_size: &[i64],
+        stride: &[i64],
+        padding: &[i64],
+        dilation: &[i64],
+        ceil_mode: bool,
+    ) -> (Tensor, Tensor) {
+        expect_ok(
+            self
+                .try_max_pool1d_with_indices(
+                    kernel_size,
+                    stride,
+                    padding,
+                    dilation,
+                    ceil_mode,
+                ),
+        )
+    }
+    /// `aten::max_pool1d_with_indices(Tensor self, int[1] kernel_size, int[1] stride=[], int[1] padding=[0], int[1] dilation=[1], bool ceil_mode=False) -> (Tensor, Tensor)`
+    pub fn try_max_pool1d_with_indices(
+        &self,
+        kernel_size: &[i64],
+        stride: &[i64],
+        padding: &[i64],
+        dilation: &[i64],
+        ceil_mode: bool,
+    ) -> Result<(Tensor, Tensor)> {
+        ops::max_pool1d_with_indices(
+            self,
+            kernel_size,
+            stride,
+            padding,
+            dilation,
+            ceil_mode,
+        )
+    }
+    /// `aten::max_pool2d(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, int[2] dilation=1, bool ceil_mode=False) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_max_pool2d`].
+    #[track_caller]
+    pub fn max_pool2d(
+        &self,
+        kernel_size: &[i64],
+        stride: &[i64],
+        padding: &[i64],
+        dilation: &[i64],
+        ceil_mode: bool,
+    ) -> Tensor {
+        expect_ok(self.try_max_pool2d(kernel_size, stride, padding, dilation, ceil_mode))
+    }
+    /// `aten::max_pool2d(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, int[2] dilation=1, bool ceil_mode=False) -> Tensor`
+    pub fn try_max_pool2d(
+        &self,
+        kernel_size: &[i64],
+        stride: &[i64],
+        padding: &[i64],
+        dilation: &[i64],
+        ceil_mode: bool,
+    ) -> Result<Tensor> {
+        ops::max_pool2d(self, kernel_size, stride, padding, dilation, ceil_mode)
+    }
+    /// `aten::max_pool2d_with_indices(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, int[2] dilation=1, bool ceil_mode=False) -> (Tensor, Tensor)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_max_pool2d_with_indices`].
+    #[track_caller]
+    pub fn max_pool2d_with_indices(
+        &self,
+        kernel_size: &[i64],
+        stride: &[i64],
+        padding: &[i64],
+        dilation: &[i64],
+        ceil_mode: bool,
+    ) -> (Tensor, Tensor) {
+        expect_ok(
+            self
+                .try_max_pool2d_with_indices(
+                    kernel_size,
+                    stride,
+                    padding,
+                    dilation,
+                    ceil_mode,
+                ),
+        )
+    }
+    /// `aten::max_pool2d_with_indices(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, int[2] dilation=1, bool ceil_mode=False) -> (Tensor, Tensor)`
+    pub fn try_max_pool2d_with_indices(
+        &self,
+        kernel_size: &[i64],
+        stride: &[i64],
+        padding: &[i64],
+        dilation: &[i64],
+        ceil_mode: bool,
+    ) -> Result<(Tensor, Tensor)> {
+        ops::max_pool2d_with_indices(
+            self,
+            kernel_size,
+            stride,
+            padding,
+            dilation,
+            ceil_mode,
+        )
+    }
+    /// `aten::max_pool3d(Tensor self, int[3] kernel_size, int[3] stride=[], int[3] padding=0, int[3] dilation=1, bool ceil_mode=False) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_max_pool3d`].
+    #[track_caller]
+    pub fn max_pool3d(
+        &self,
+        kernel_size: &[i64],
+        stride: &[i64],
+        padding: &[i64],
+        dilation: &[i64],
+        ceil_mode: bool,
+    ) -> Tensor {
+        expect_ok(self.try_max_pool3d(kernel_size, stride, padding, dilation, ceil_mode))
+    }
+    /// `aten::max_pool3d(Tensor self, int[3] kernel_size, int[3] stride=[], int[3] padding=0, int[3] dilation=1, bool ceil_mode=False) -> Tensor`
+    pub fn try_max_pool3d(
+        &self,
+        kernel_size: &[i64],
+        stride: &[i64],
+        padding: &[i64],
+        dilation: &[i64],
+        ceil_mode: bool,
+    ) -> Result<Tensor> {
+        ops::max_pool3d(self, kernel_size, stride, padding, dilation, ceil_mode)
+    }
+    /// `aten::max_pool3d_with_indices(Tensor self, int[3] kernel_size, int[3] stride=[], int[3] padding=0, int[3] dilation=1, bool ceil_mode=False) -> (Tensor, Tensor)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_max_pool3d_with_indices`].
+    #[track_caller]
+    pub fn max_pool3d_with_indices(
+        &self,
+        kernel_size: &[i64],
+        stride: &[i64],
+        padding: &[i64],
+        dilation: &[i64],
+        ceil_mode: bool,
+    ) -> (Tensor, Tensor) {
+        expect_ok(
+            self
+                .try_max_pool3d_with_indices(
+                    kernel_size,
+                    stride,
+                    padding,
+                    dilation,
+                    ceil_mode,
+                ),
+        )
+    }
+    /// `aten::max_pool3d_with_indices(Tensor self, int[3] kernel_size, int[3] stride=[], int[3] padding=0, int[3] dilation=1, bool ceil_mode=False) -> (Tensor, Tensor)`
+    pub fn try_max_pool3d_with_indices(
+        &self,
+        kernel_size: &[i64],
+        stride: &[i64],
+        padding: &[i64],
+        dilation: &[i64],
+        ceil_mode: bool,
+    ) -> Result<(Tensor, Tensor)> {
+        ops::max_pool3d_with_indices(
+            self,
+            kernel_size,
+            stride,
+            padding,
+            dilation,
+            ceil_mode,
+        )
+    }
+    /// `aten::max_unpool2d(Tensor self, Tensor indices, SymInt[2] output_size) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_max_unpool2d`].
+    #[track_caller]
+    pub fn max_unpool2d(&self, indices: &Tensor, output_size: impl IntoSizes) -> Tensor {
+        expect_ok(self.try_max_unpool2d(indices, output_size))
+    }
+    /// `aten::max_unpool2d(Tensor self, Tensor indices, SymInt[2] output_size) -> Tensor`
+    pub fn try_max_unpool2d(
+        &self,
+        indices: &Tensor,
+        output_size: impl IntoSizes,
+    ) -> Result<Tensor> {
+        ops::max_unpool2d(self, indices, &output_size.into_sizes())
+    }
+    /// `aten::avg_pool1d(Tensor self, int[1] kernel_size, int[1] stride=[], int[1] padding=[0], bool ceil_mode=False, bool count_include_pad=True) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_avg_pool1d`].
+    #[track_caller]
+    pub fn avg_pool1d(
+        &self,
+        kernel_size: &[i64],
+        stride: &[i64],
+        padding: &[i64],
+        ceil_mode: bool,
+        count_include_pad: bool,
+    ) -> Tensor {
+        expect_ok(
+            self
+                .try_avg_pool1d(
+                    kernel_size,
+                    stride,
+                    padding,
+                    ceil_mode,
+                    count_include_pad,
+                ),
+        )
+    }
+    /// `aten::avg_pool1d(Tensor self, int[1] kernel_size, int[1] stride=[], int[1] padding=[0], bool ceil_mode=False, bool count_include_pad=True) -> Tensor`
+    pub fn try_avg_pool1d(
+        &self,
+        kernel_size: &[i64],
+        stride: &[i64],
+        padding: &[i64],
+        ceil_mode: bool,
+        count_include_pad: bool,
+    ) -> Result<Tensor> {
+        ops::avg_pool1d(self, kernel_size, stride, padding, ceil_mode, count_include_pad)
+    }
+    /// `aten::avg_pool2d(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, bool ceil_mode=False, bool count_include_pad=True, int? divisor_override=None) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_avg_pool2d`].
+    #[track_caller]
+    pub fn avg_pool2d(
+        &self,
+        kernel_size: &[i64],
+        stride: &[i64],
+        padding: &[i64],
+        ceil_mode: bool,
+        count_include_pad: bool,
+        divisor_override: Option<i64>,
+    ) -> Tensor {
+        expect_ok(
+            self
+                .try_avg_pool2d(
+                    kernel_size,
+                    stride,
+                    padding,
+                    ceil_mode,
+                    count_include_pad,
+                    divisor_override,
+                ),
+        )
+    }
+    /// `aten::avg_pool2d(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, bool ceil_mode=False, bool count_include_pad=True, int? divisor_override=None) -> Tensor`
+    pub fn try_avg_pool2d(
+        &self,
+        kernel_size: &[i64],
+        stride: &[i64],
+        padding: &[i64],
+        ceil_mode: bool,
+        count_include_pad: bool,
+        divisor_override: Option<i64>,
+    ) -> Result<Tensor> {
+        ops::avg_pool2d(
+            self,
+            kernel_size,
+            stride,
+            padding,
+            ceil_mode,
+            count_include_pad,
+            divisor_override,
+        )
+    }
+    /// `aten::avg_pool3d(Tensor self, int[3] kernel_size, int[3] stride=[], int[3] padding=0, bool ceil_mode=False, bool count_include_pad=True, int? divisor_override=None) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_avg_pool3d`].
+    #[track_caller]
+    pub fn avg_pool3d(
+        &self,
+        kernel_size: &[i64],
+        stride: &[i64],
+        padding: &[i64],
+        ceil_mode: bool,
+        count_include_pad: bool,
+        divisor_override: Option<i64>,
+    ) -> Tensor {
+        expect_ok(
+            self
+                .try_avg_pool3d(
+                    kernel_size,
+                    stride,
+                    padding,
+                    ceil_mode,
+                    count_include_pad,
+                    divisor_override,
+                ),
+        )
+    }
+    /// `aten::avg_pool3d(Tensor self, int[3] kernel_size, int[3] stride=[], int[3] padding=0, bool ceil_mode=False, bool count_include_pad=True, int? divisor_override=None) -> Tensor`
+    pub fn try_avg_pool3d(
+        &self,
+        kernel_size: &[i64],
+        stride: &[i64],
+        padding: &[i64],
+        ceil_mode: bool,
+        count_include_pad: bool,
+        divisor_override: Option<i64>,
+    ) -> Result<Tensor> {
+        ops::avg_pool3d(
+            self,
+            kernel_size,
+            stride,
+            padding,
+            ceil_mode,
+            count_include_pad,
+            divisor_override,
+        )
+    }
+    /// `aten::adaptive_avg_pool1d(Tensor self, int[1] output_size) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_adaptive_avg_pool1d`].
+    #[track_caller]
+    pub fn adaptive_avg_pool1d(&self, output_size: &[i64]) -> Tensor {
+        expect_ok(self.try_adaptive_avg_pool1d(output_size))
+    }
+    /// `aten::adaptive_avg_pool1d(Tensor self, int[1] output_size) -> Tensor`
+    pub fn try_adaptive_avg_pool1d(&self, output_size: &[i64]) -> Result<Tensor> {
+        ops::adaptive_avg_pool1d(self, output_size)
+    }
+    /// `aten::adaptive_max_pool1d(Tensor self, int[1] output_size) -> (Tensor, Tensor)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_adaptive_max_pool1d`].
+    #[track_caller]
+    pub fn adaptive_max_pool1d(&self, output_size: &[i64]) -> (Tensor, Tensor) {
+        expect_ok(self.try_adaptive_max_pool1d(output_size))
+    }
+    /// `aten::adaptive_max_pool1d(Tensor self, int[1] output_size) -> (Tensor, Tensor)`
+    pub fn try_adaptive_max_pool1d(
+        &self,
+        output_size: &[i64],
+    ) -> Result<(Tensor, Tensor)> {
+        ops::adaptive_max_pool1d(self, output_size)
+    }
+    /// `aten::adaptive_avg_pool2d(Tensor self, SymInt[2] output_size) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_adaptive_avg_pool2d`].
+    #[track_caller]
+    pub fn adaptive_avg_pool2d(&self, output_size: impl IntoSizes) -> Tensor {
+        expect_ok(self.try_adaptive_avg_pool2d(output_size))
+    }
+    /// `aten::adaptive_avg_pool2d(Tensor self, SymInt[2] output_size) -> Tensor`
+    pub fn try_adaptive_avg_pool2d(
+        &self,
+        output_size: impl IntoSizes,
+    ) -> Result<Tensor> {
+        ops::adaptive_avg_pool2d(self, &output_size.into_sizes())
+    }
+    /// `aten::_adaptive_avg_pool2d(Tensor self, SymInt[2] output_size) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::_try_adaptive_avg_pool2d`].
+    #[track_caller]
+    pub fn _adaptive_avg_pool2d(&self, output_size: impl IntoSizes) -> Tensor {
+        expect_ok(self._try_adaptive_avg_pool2d(output_size))
+    }
+    /// `aten::_adaptive_avg_pool2d(Tensor self, SymInt[2] output_size) -> Tensor`
+    pub fn _try_adaptive_avg_pool2d(
+        &self,
+        output_size: impl IntoSizes,
+    ) -> Result<Tensor> {
+        ops::_adaptive_avg_pool2d(self, &output_size.into_sizes())
+    }
+    /// `aten::adaptive_max_pool2d(Tensor self, int[2] output_size) -> (Tensor, Tensor)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_adaptive_max_pool2d`].
+    #[track_caller]
+    pub fn adaptive_max_pool2d(&self, output_size: &[i64]) -> (Tensor, Tensor) {
+        expect_ok(self.try_adaptive_max_pool2d(output_size))
+    }
+    /// `aten::adaptive_max_pool2d(Tensor self, int[2] output_size) -> (Tensor, Tensor)`
+    pub fn try_adaptive_max_pool2d(
+        &self,
+        output_size: &[i64],
+    ) -> Result<(Tensor, Tensor)> {
+        ops::adaptive_max_pool2d(self, output_size)
+    }
+    /// `aten::adaptive_avg_pool3d(Tensor self, SymInt[3] output_size) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_adaptive_avg_pool3d`].
+    #[track_caller]
+    pub fn adaptive_avg_pool3d(&self, output_size: impl IntoSizes) -> Tensor {
+        expect_ok(self.try_adaptive_avg_pool3d(output_size))
+    }
+    /// `aten::adaptive_avg_pool3d(Tensor self, SymInt[3] output_size) -> Tensor`
+    pub fn try_adaptive_avg_pool3d(
+        &self,
+        output_size: impl IntoSizes,
+    ) -> Result<Tensor> {
+        ops::adaptive_avg_pool3d(self, &output_size.into_sizes())
+    }
+    /// `aten::_adaptive_avg_pool3d(Tensor self, SymInt[3] output_size) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::_try_adaptive_avg_pool3d`].
+    #[track_caller]
+    pub fn _adaptive_avg_pool3d(&self, output_size: impl IntoSizes) -> Tensor {
+        expect_ok(self._try_adaptive_avg_pool3d(output_size))
+    }
+    /// `aten::_adaptive_avg_pool3d(Tensor self, SymInt[3] output_size) -> Tensor`
+    pub fn _try_adaptive_avg_pool3d(
+        &self,
+        output_size: impl IntoSizes,
+    ) -> Result<Tensor> {
+        ops::_adaptive_avg_pool3d(self, &output_size.into_sizes())
+    }
+    /// `aten::adaptive_max_pool3d(Tensor self, int[3] output_size) -> (Tensor, Tensor)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_adaptive_max_pool3d`].
+    #[track_caller]
+    pub fn adaptive_max_pool3d(&self, output_size: &[i64]) -> (Tensor, Tensor) {
+        expect_ok(self.try_adaptive_max_pool3d(output_size))
+    }
+    /// `aten::adaptive_max_pool3d(Tensor self, int[3] output_size) -> (Tensor, Tensor)`
+    pub fn try_adaptive_max_pool3d(
+        &self,
+        output_size: &[i64],
+    ) -> Result<(Tensor, Tensor)> {
+        ops::adaptive_max_pool3d(self, output_size)
+    }
+    /// `aten::upsample_nearest1d(Tensor self, SymInt[1] output_size, float? scales=None) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_upsample_nearest1d`].
+    #[track_caller]
+    pub fn upsample_nearest1d(
+        &self,
+        output_size: impl IntoSizes,
+        scales: Option<f64>,
+    ) -> Tensor {
+        expect_ok(self.try_upsample_nearest1d(output_size, scales))
+    }
+    /// `aten::upsample_nearest1d(Tensor self, SymInt[1] output_size, float? scales=None) -> Tensor`
+    pub fn try_upsample_nearest1d(
+        &self,
+        output_size: impl IntoSizes,
+        scales: Option<f64>,
+    ) -> Result<Tensor> {
+        ops::upsample_nearest1d(self, &output_size.into_sizes(), scales)
+    }
+    /// `aten::upsample_nearest2d(Tensor self, SymInt[2] output_size, float? scales_h=None, float? scales_w=None) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_upsample_nearest2d`].
+    #[track_caller]
+    pub fn upsample_nearest2d(
+        &self,
+        output_size: impl IntoSizes,
+        scales_h: Option<f64>,
+        scales_w: Option<f64>,
+    ) -> Tensor {
+        expect_ok(self.try_upsample_nearest2d(output_size, scales_h, scales_w))
+    }
+    /// `aten::upsample_nearest2d(Tensor self, SymInt[2] output_size, float? scales_h=None, float? scales_w=None) -> Tensor`
+    pub fn try_upsample_nearest2d(
+        &self,
+        output_size: impl IntoSizes,
+        scales_h: Option<f64>,
+        scales_w: Option<f64>,
+    ) -> Result<Tensor> {
+        ops::upsample_nearest2d(self, &output_size.into_sizes(), scales_h, scales_w)
+    }
+    /// `aten::upsample_nearest3d(Tensor self, SymInt[3] output_size, float? scales_d=None, float? scales_h=None, float? scales_w=None) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_upsample_nearest3d`].
+    #[track_caller]
+    pub fn upsample_nearest3d(
+        &self,
+        output_size: impl IntoSizes,
+        scales_d: Option<f64>,
+        scales_h: Option<f64>,
+        scales_w: Option<f64>,
+    ) -> Tensor {
+        expect_ok(self.try_upsample_nearest3d(output_size, scales_d, scales_h, scales_w))
+    }
+    /// `aten::upsample_nearest3d(Tensor self, SymInt[3] output_size, float? scales_d=None, float? scales_h=None, float? scales_w=None) -> Tensor`
+    pub fn try_upsample_nearest3d(
+        &self,
+        output_size: impl IntoSizes,
+        scales_d: Option<f64>,
+        scales_h: Option<f64>,
+        scales_w: Option<f64>,
+    ) -> Result<Tensor> {
+        ops::upsample_nearest3d(
+            self,
+            &output_size.into_sizes(),
+            scales_d,
+            scales_h,
+            scales_w,
+        )
+    }
+    /// `aten::_upsample_nearest_exact1d(Tensor self, SymInt[1] output_size, float? scales=None) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::_try_upsample_nearest_exact1d`].
+    #[track_caller]
+    pub fn _upsample_nearest_exact1d(
+        &self,
+        output_size: impl IntoSizes,
+        scales: Option<f64>,
+    ) -> Tensor {
+        expect_ok(self._try_upsample_nearest_exact1d(output_size, scales))
+    }
+    /// `aten::_upsample_nearest_exact1d(Tensor self, SymInt[1] output_size, float? scales=None) -> Tensor`
+    pub fn _try_upsample_nearest_exact1d(
+        &self,
+        output_size: impl IntoSizes,
+        scales: Option<f64>,
+    ) -> Result<Tensor> {
+        ops::_upsample_nearest_exact1d(self, &output_size.into_sizes(), scales)
+    }
+    /// `aten::_upsample_nearest_exact2d(Tensor self, SymInt[2] output_size, float? scales_h=None, float? scales_w=None) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::_try_upsample_nearest_exact2d`].
+    #[track_caller]
+    pub fn _upsample_nearest_exact2d(
+        &self,
+        output_size: impl IntoSizes,
+        scales_h: Option<f64>,
+        scales_w: Option<f64>,
+    ) -> Tensor {
+        expect_ok(self._try_upsample_nearest_exact2d(output_size, scales_h, scales_w))
+    }
+    /// `aten::_upsample_nearest_exact2d(Tensor self, SymInt[2] output_size, float? scales_h=None, float? scales_w=None) -> Tensor`
+    pub fn _try_upsample_nearest_exact2d(
+        &self,
+        output_size: impl IntoSizes,
+        scales_h: Option<f64>,
+        scales_w: Option<f64>,
+    ) -> Result<Tensor> {
+        ops::_upsample_nearest_exact2d(
+            self,
+            &output_size.into_sizes(),
+            scales_h,
+            scales_w,
+        )
+    }
+    /// `aten::_upsample_nearest_exact3d(Tensor self, SymInt[3] output_size, float? scales_d=None, float? scales_h=None, float? scales_w=None) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::_try_upsample_nearest_exact3d`].
+    #[track_caller]
+    pub fn _upsample_nearest_exact3d(
+        &self,
+        output_size: impl IntoSizes,
+        scales_d: Option<f64>,
+        scales_h: Option<f64>,
+        scales_w: Option<f64>,
+    ) -> Tensor {
+        expect_ok(
+            self._try_upsample_nearest_exact3d(output_size, scales_d, scales_h, scales_w),
+        )
+    }
+    /// `aten::_upsample_nearest_exact3d(Tensor self, SymInt[3] output_size, float? scales_d=None, float? scales_h=None, float? scales_w=None) -> Tensor`
+    pub fn _try_upsample_nearest_exact3d(
+        &self,
+        output_size: impl IntoSizes,
+        scales_d: Option<f64>,
+        scales_h: Option<f64>,
+        scales_w: Option<f64>,
+    ) -> Result<Tensor> {
+        ops::_upsample_nearest_exact3d(
+            self,
+            &output_size.into_sizes(),
+            scales_d,
+            scales_h,
+            scales_w,
+        )
+    }
+    /// `aten::upsample_linear1d(Tensor self, SymInt[1] output_size, bool align_corners, float? scales=None) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_upsample_linear1d`].
+    #[track_caller]
+    pub fn upsample_linear1d(
+        &self,
+        output_size: impl IntoSizes,
+        align_corners: bool,
+        scales: Option<f64>,
+    ) -> Tensor {
+        expect_ok(self.try_upsample_linear1d(output_size, align_corners, scales))
+    }
+    /// `aten::upsample_linear1d(Tensor self, SymInt[1] output_size, bool align_corners, float? scales=None) -> Tensor`
+    pub fn try_upsample_linear1d(
+        &self,
+        output_size: impl IntoSizes,
+        align_corners: bool,
+        scales: Option<f64>,
+    ) -> Result<Tensor> {
+        ops::upsample_linear1d(self, &output_size.into_sizes(), align_corners, scales)
+    }
+    /// `aten::upsample_bilinear2d(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_upsample_bilinear2d`].
+    #[track_caller]
+    pub fn upsample_bilinear2d(
+        &self,
+        output_size: impl IntoSizes,
+        align_corners: bool,
+        scales_h: Option<f64>,
+        scales_w: Option<f64>,
+    ) -> Tensor {
+        expect_ok(
+            self.try_upsample_bilinear2d(output_size, align_corners, scales_h, scales_w),
+        )
+    }
+    /// `aten::upsample_bilinear2d(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor`
+    pub fn try_upsample_bilinear2d(
+        &self,
+        output_size: impl IntoSizes,
+        align_corners: bool,
+        scales_h: Option<f64>,
+        scales_w: Option<f64>,
+    ) -> Result<Tensor> {
+        ops::upsample_bilinear2d(
+            self,
+            &output_size.into_sizes(),
+            align_corners,
+            scales_h,
+            scales_w,
+        )
+    }
+    /// `aten::upsample_bicubic2d(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_upsample_bicubic2d`].
+    #[track_caller]
+    pub fn upsample_bicubic2d(
+        &self,
+        output_size: impl IntoSizes,
+        align_corners: bool,
+        scales_h: Option<f64>,
+        scales_w: Option<f64>,
+    ) -> Tensor {
+        expect_ok(
+            self.try_upsample_bicubic2d(output_size, align_corners, scales_h, scales_w),
+        )
+    }
+    /// `aten::upsample_bicubic2d(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor`
+    pub fn try_upsample_bicubic2d(
+        &self,
+        output_size: impl IntoSizes,
+        align_corners: bool,
+        scales_h: Option<f64>,
+        scales_w: Option<f64>,
+    ) -> Result<Tensor> {
+        ops::upsample_bicubic2d(
+            self,
+            &output_size.into_sizes(),
+            align_corners,
+            scales_h,
+            scales_w,
+        )
+    }
+    /// `aten::upsample_trilinear3d(Tensor self, SymInt[3] output_size, bool align_corners, float? scales_d=None, float? scales_h=None, float? scales_w=None) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_upsample_trilinear3d`].
+    #[track_caller]
+    pub fn upsample_trilinear3d(
+        &self,
+        output_size: impl IntoSizes,
+        align_corners: bool,
+        scales_d: Option<f64>,
+        scales_h: Option<f64>,
+        scales_w: Option<f64>,
+    ) -> Tensor {
+        expect_ok(
+            self
+                .try_upsample_trilinear3d(
+                    output_size,
+                    align_corners,
+                    scales_d,
+                    scales_h,
+                    scales_w,
+                ),
+        )
+    }
+    /// `aten::upsample_trilinear3d(Tensor self, SymInt[3] output_size, bool align_corners, float? scales_d=None, float? scales_h=None, float? scales_w=None) -> Tensor`
+    pub fn try_upsample_trilinear3d(
+        &self,
+        output_size: impl IntoSizes,
+        align_corners: bool,
+        scales_d: Option<f64>,
+        scales_h: Option<f64>,
+        scales_w: Option<f64>,
+    ) -> Result<Tensor> {
+        ops::upsample_trilinear3d(
+            self,
+            &output_size.into_sizes(),
+            align_corners,
+            scales_d,
+            scales_h,
+            scales_w,
+        )
+    }
+    /// `aten::_upsample_bilinear2d_aa(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::_try_upsample_bilinear2d_aa`].
+    #[track_caller]
+    pub fn _upsample_bilinear2d_aa(
+        &self,
+        output_size: impl IntoSizes,
+        align_corners: bool,
+        scales_h: Option<f64>,
+        scales_w: Option<f64>,
+    ) -> Tensor {
+        expect_ok(
+            self
+                ._try_upsample_bilinear2d_aa(
+                    output_size,
+                    align_corners,
+                    scales_h,
+                    scales_w,
+                ),
+        )
+    }
+    /// `aten::_upsample_bilinear2d_aa(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor`
+    pub fn _try_upsample_bilinear2d_aa(
+        &self,
+        output_size: impl IntoSizes,
+        align_corners: bool,
+        scales_h: Option<f64>,
+        scales_w: Option<f64>,
+    ) -> Result<Tensor> {
+        ops::_upsample_bilinear2d_aa(
+            self,
+            &output_size.into_sizes(),
+            align_corners,
+            scales_h,
+            scales_w,
+        )
     }
     /// `aten::alias(Tensor(a) self) -> Tensor(a)`
     ///

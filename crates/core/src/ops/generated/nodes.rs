@@ -7898,7 +7898,9 @@ impl Backward for SafeSoftmaxBackward0 {
 #[derive(Clone)]
 pub(crate) struct MmBackward0Saved {
     pub(crate) mat2: SavedTensor,
+    pub(crate) mat2_layout: Layout,
     pub(crate) self_: SavedTensor,
+    pub(crate) self_layout: Layout,
 }
 pub(crate) struct MmBackward0(pub(crate) SavedSlot<MmBackward0Saved>);
 impl Backward for MmBackward0 {
@@ -7916,13 +7918,82 @@ impl Backward for MmBackward0 {
             return Ok(gradients)
         };
         let saved = self.0.read(node, Clone::clone)?;
+        let mat2_layout = &saved.mat2_layout;
+        let self_layout = &saved.self_layout;
         if needs.get(0) {
             let mat2 = &saved.mat2.unpack_some(node)?;
-            gradients[0] = formulas::mm_mat1_backward(grad, mat2)?.into_grad();
+            gradients[0] = formulas::mm_mat1_backward(
+                    grad,
+                    mat2,
+                    self_layout,
+                    Scalar::Int(1),
+                )?
+                .into_grad();
         }
         if needs.get(1) {
             let self_ = &saved.self_.unpack_some(node)?;
-            gradients[1] = formulas::mm_mat2_backward(grad, self_)?.into_grad();
+            gradients[1] = formulas::mm_mat2_backward(
+                    grad,
+                    self_,
+                    mat2_layout,
+                    Scalar::Int(1),
+                )?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("mat2", saved.mat2.unpack(node)?.into()),
+                ("self", saved.self_.unpack(node)?.into()),
+            ]),
+        )
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "mat2" => s.mat2.register_hooks(hooks).map(|()| true),
+                "self" => s.self_.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct BmmBackward0Saved {
+    pub(crate) mat2: SavedTensor,
+    pub(crate) self_: SavedTensor,
+}
+pub(crate) struct BmmBackward0(pub(crate) SavedSlot<BmmBackward0Saved>);
+impl Backward for BmmBackward0 {
+    fn name(&self) -> &str {
+        "BmmBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        if needs.get(0) {
+            let mat2 = &saved.mat2.unpack_some(node)?;
+            gradients[0] = formulas::bmm_mat1_backward(grad, mat2, Scalar::Int(1))?
+                .into_grad();
+        }
+        if needs.get(1) {
+            let self_ = &saved.self_.unpack_some(node)?;
+            gradients[1] = formulas::bmm_mat2_backward(grad, self_, Scalar::Int(1))?
+                .into_grad();
         }
         Ok(gradients)
     }
@@ -8002,6 +8073,2817 @@ impl Backward for MvBackward0 {
                 "vec" => s.vec.register_hooks(hooks).map(|()| true),
                 _ => Ok(false),
             })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct DotBackward0Saved {
+    pub(crate) self_: SavedTensor,
+    pub(crate) tensor: SavedTensor,
+}
+pub(crate) struct DotBackward0(pub(crate) SavedSlot<DotBackward0Saved>);
+impl Backward for DotBackward0 {
+    fn name(&self) -> &str {
+        "DotBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        if needs.get(0) {
+            let tensor = &saved.tensor.unpack_some(node)?;
+            gradients[0] = arith::mul(grad, tensor)?.into_grad();
+        }
+        if needs.get(1) {
+            let self_ = &saved.self_.unpack_some(node)?;
+            gradients[1] = arith::mul(grad, self_)?.into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("self", saved.self_.unpack(node)?.into()),
+                ("tensor", saved.tensor.unpack(node)?.into()),
+            ]),
+        )
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "self" => s.self_.register_hooks(hooks).map(|()| true),
+                "tensor" => s.tensor.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct AddmmBackward0Saved {
+    pub(crate) alpha: Scalar,
+    pub(crate) beta: Scalar,
+    pub(crate) mat1: SavedTensor,
+    pub(crate) mat1_layout: Layout,
+    pub(crate) mat2: SavedTensor,
+    pub(crate) mat2_layout: Layout,
+}
+pub(crate) struct AddmmBackward0(pub(crate) SavedSlot<AddmmBackward0Saved>);
+impl Backward for AddmmBackward0 {
+    fn name(&self) -> &str {
+        "AddmmBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let alpha = saved.alpha;
+        let beta = saved.beta;
+        let mat1_layout = &saved.mat1_layout;
+        let mat2_layout = &saved.mat2_layout;
+        if needs.get(0) {
+            gradients[0] = formulas::maybe_multiply(grad, beta)?.into_grad();
+        }
+        if needs.get(1) {
+            let mat2 = &saved.mat2.unpack_some(node)?;
+            gradients[1] = formulas::mm_mat1_backward(grad, mat2, mat1_layout, alpha)?
+                .into_grad();
+        }
+        if needs.get(2) {
+            let mat1 = &saved.mat1.unpack_some(node)?;
+            gradients[2] = formulas::mm_mat2_backward(grad, mat1, mat2_layout, alpha)?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("alpha", saved.alpha.into()),
+                ("beta", saved.beta.into()),
+                ("mat1", saved.mat1.unpack(node)?.into()),
+                ("mat2", saved.mat2.unpack(node)?.into()),
+            ]),
+        )
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "mat1" => s.mat1.register_hooks(hooks).map(|()| true),
+                "mat2" => s.mat2.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct AddmvBackward0Saved {
+    pub(crate) alpha: Scalar,
+    pub(crate) beta: Scalar,
+    pub(crate) mat: SavedTensor,
+    pub(crate) vec: SavedTensor,
+}
+pub(crate) struct AddmvBackward0(pub(crate) SavedSlot<AddmvBackward0Saved>);
+impl Backward for AddmvBackward0 {
+    fn name(&self) -> &str {
+        "AddmvBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let alpha = saved.alpha;
+        let beta = saved.beta;
+        if needs.get(0) {
+            gradients[0] = formulas::maybe_multiply(grad, beta)?.into_grad();
+        }
+        if needs.get(1) {
+            let vec = &saved.vec.unpack_some(node)?;
+            gradients[1] = formulas::maybe_multiply(
+                    &arith::mul(&ops::unsqueeze(grad, 1)?, &ops::unsqueeze(vec, 0)?)?,
+                    alpha,
+                )?
+                .into_grad();
+        }
+        if needs.get(2) {
+            let mat = &saved.mat.unpack_some(node)?;
+            gradients[2] = formulas::maybe_multiply(
+                    &ops::mv(&ops::t(mat)?, grad)?,
+                    alpha,
+                )?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("alpha", saved.alpha.into()),
+                ("beta", saved.beta.into()),
+                ("mat", saved.mat.unpack(node)?.into()),
+                ("vec", saved.vec.unpack(node)?.into()),
+            ]),
+        )
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "mat" => s.mat.register_hooks(hooks).map(|()| true),
+                "vec" => s.vec.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct BaddbmmBackward0Saved {
+    pub(crate) alpha: Scalar,
+    pub(crate) batch1: SavedTensor,
+    pub(crate) batch2: SavedTensor,
+    pub(crate) beta: Scalar,
+}
+pub(crate) struct BaddbmmBackward0(pub(crate) SavedSlot<BaddbmmBackward0Saved>);
+impl Backward for BaddbmmBackward0 {
+    fn name(&self) -> &str {
+        "BaddbmmBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let alpha = saved.alpha;
+        let beta = saved.beta;
+        if needs.get(0) {
+            gradients[0] = formulas::maybe_multiply(grad, beta)?.into_grad();
+        }
+        if needs.get(1) {
+            let batch2 = &saved.batch2.unpack_some(node)?;
+            gradients[1] = formulas::bmm_mat1_backward(grad, batch2, alpha)?.into_grad();
+        }
+        if needs.get(2) {
+            let batch1 = &saved.batch1.unpack_some(node)?;
+            gradients[2] = formulas::bmm_mat2_backward(grad, batch1, alpha)?.into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("alpha", saved.alpha.into()),
+                ("batch1", saved.batch1.unpack(node)?.into()),
+                ("batch2", saved.batch2.unpack(node)?.into()),
+                ("beta", saved.beta.into()),
+            ]),
+        )
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "batch1" => s.batch1.register_hooks(hooks).map(|()| true),
+                "batch2" => s.batch2.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct ConvolutionBackward0Saved {
+    pub(crate) dilation: SymInts,
+    pub(crate) groups: SymInt,
+    pub(crate) input: SavedTensor,
+    pub(crate) output_padding: SymInts,
+    pub(crate) padding: SymInts,
+    pub(crate) stride: SymInts,
+    pub(crate) transposed: bool,
+    pub(crate) weight: SavedTensor,
+}
+pub(crate) struct ConvolutionBackward0(pub(crate) SavedSlot<ConvolutionBackward0Saved>);
+impl Backward for ConvolutionBackward0 {
+    fn name(&self) -> &str {
+        "ConvolutionBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let dilation = &saved.dilation[..];
+        let groups = saved.groups;
+        let input = &saved.input.unpack_some(node)?;
+        let output_padding = &saved.output_padding[..];
+        let padding = &saved.padding[..];
+        let stride = &saved.stride[..];
+        let transposed = saved.transposed;
+        let weight = &saved.weight.unpack_some(node)?;
+        if needs.get(0) || needs.get(1) || needs.get(2) {
+            let grad_input_mask = [needs.get(0), needs.get(1), needs.get(2)];
+            let (g0, g1, g2) = formulas::conv_backward(
+                grad,
+                input,
+                weight,
+                stride,
+                padding,
+                dilation,
+                transposed,
+                output_padding,
+                groups,
+                grad_input_mask,
+            )?;
+            if needs.get(0) {
+                gradients[0] = g0.into_grad();
+            }
+            if needs.get(1) {
+                gradients[1] = g1.into_grad();
+            }
+            if needs.get(2) {
+                gradients[2] = g2.into_grad();
+            }
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("dilation", saved.dilation.into()),
+                ("groups", saved.groups.into()),
+                ("input", saved.input.unpack(node)?.into()),
+                ("output_padding", saved.output_padding.into()),
+                ("padding", saved.padding.into()),
+                ("stride", saved.stride.into()),
+                ("transposed", saved.transposed.into()),
+                ("weight", saved.weight.unpack(node)?.into()),
+            ]),
+        )
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "input" => s.input.register_hooks(hooks).map(|()| true),
+                "weight" => s.weight.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct ConvolutionBackwardBackward0Saved {
+    pub(crate) dilation: SymInts,
+    pub(crate) grad_output: SavedTensor,
+    pub(crate) groups: SymInt,
+    pub(crate) input: SavedTensor,
+    pub(crate) output_mask: [bool; 3],
+    pub(crate) output_padding: SymInts,
+    pub(crate) padding: SymInts,
+    pub(crate) stride: SymInts,
+    pub(crate) transposed: bool,
+    pub(crate) weight: SavedTensor,
+}
+pub(crate) struct ConvolutionBackwardBackward0(
+    pub(crate) SavedSlot<ConvolutionBackwardBackward0Saved>,
+);
+impl Backward for ConvolutionBackwardBackward0 {
+    fn name(&self) -> &str {
+        "ConvolutionBackwardBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let grads = &grads[..];
+        if grads.iter().all(Option::is_none) {
+            return Ok(gradients);
+        }
+        let saved = self.0.read(node, Clone::clone)?;
+        let dilation = &saved.dilation[..];
+        let grad_output = &saved.grad_output.unpack_some(node)?;
+        let groups = saved.groups;
+        let input = &saved.input.unpack_some(node)?;
+        let output_mask = saved.output_mask;
+        let output_padding = &saved.output_padding[..];
+        let padding = &saved.padding[..];
+        let stride = &saved.stride[..];
+        let transposed = saved.transposed;
+        let weight = &saved.weight.unpack_some(node)?;
+        if needs.get(0) || needs.get(1) || needs.get(2) {
+            let grad_input_mask = [needs.get(0), needs.get(1), needs.get(2)];
+            let (g0, g1, g2) = formulas::conv_double_backward(
+                grads,
+                grad_output,
+                input,
+                weight,
+                stride,
+                padding,
+                dilation,
+                transposed,
+                output_padding,
+                groups,
+                output_mask,
+                grad_input_mask,
+            )?;
+            if needs.get(0) {
+                gradients[0] = g0.into_grad();
+            }
+            if needs.get(1) {
+                gradients[1] = g1.into_grad();
+            }
+            if needs.get(2) {
+                gradients[2] = g2.into_grad();
+            }
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("dilation", saved.dilation.into()),
+                ("grad_output", saved.grad_output.unpack(node)?.into()),
+                ("groups", saved.groups.into()),
+                ("input", saved.input.unpack(node)?.into()),
+                ("output_mask", saved.output_mask.to_vec().into()),
+                ("output_padding", saved.output_padding.into()),
+                ("padding", saved.padding.into()),
+                ("stride", saved.stride.into()),
+                ("transposed", saved.transposed.into()),
+                ("weight", saved.weight.unpack(node)?.into()),
+            ]),
+        )
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "grad_output" => s.grad_output.register_hooks(hooks).map(|()| true),
+                "input" => s.input.register_hooks(hooks).map(|()| true),
+                "weight" => s.weight.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct Im2ColBackward0Saved {
+    pub(crate) dilation: Vec<i64>,
+    pub(crate) kernel_size: Vec<i64>,
+    pub(crate) padding: Vec<i64>,
+    pub(crate) self_sym_sizes: SymInts,
+    pub(crate) stride: Vec<i64>,
+}
+pub(crate) struct Im2ColBackward0(pub(crate) SavedSlot<Im2ColBackward0Saved>);
+impl Backward for Im2ColBackward0 {
+    fn name(&self) -> &str {
+        "Im2ColBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let dilation = &saved.dilation[..];
+        let kernel_size = &saved.kernel_size[..];
+        let padding = &saved.padding[..];
+        let self_sym_sizes = &saved.self_sym_sizes[..];
+        let stride = &saved.stride[..];
+        if needs.get(0) {
+            gradients[0] = ops::col2im(
+                    grad,
+                    &formulas::last_sizes(self_sym_sizes, 2)?,
+                    kernel_size,
+                    dilation,
+                    padding,
+                    stride,
+                )?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("dilation", saved.dilation.into()),
+                ("kernel_size", saved.kernel_size.into()),
+                ("padding", saved.padding.into()),
+                ("self_sym_sizes", saved.self_sym_sizes.into()),
+                ("stride", saved.stride.into()),
+            ]),
+        )
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct Col2ImBackward0Saved {
+    pub(crate) dilation: Vec<i64>,
+    pub(crate) kernel_size: Vec<i64>,
+    pub(crate) padding: Vec<i64>,
+    pub(crate) stride: Vec<i64>,
+}
+pub(crate) struct Col2ImBackward0(pub(crate) SavedSlot<Col2ImBackward0Saved>);
+impl Backward for Col2ImBackward0 {
+    fn name(&self) -> &str {
+        "Col2ImBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let dilation = &saved.dilation[..];
+        let kernel_size = &saved.kernel_size[..];
+        let padding = &saved.padding[..];
+        let stride = &saved.stride[..];
+        if needs.get(0) {
+            gradients[0] = ops::im2col(grad, kernel_size, dilation, padding, stride)?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("dilation", saved.dilation.into()),
+                ("kernel_size", saved.kernel_size.into()),
+                ("padding", saved.padding.into()),
+                ("stride", saved.stride.into()),
+            ]),
+        )
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct MaxPool2DWithIndicesBackward0Saved {
+    pub(crate) ceil_mode: bool,
+    pub(crate) dilation: Vec<i64>,
+    pub(crate) kernel_size: Vec<i64>,
+    pub(crate) padding: Vec<i64>,
+    pub(crate) self_: SavedTensor,
+    pub(crate) stride: Vec<i64>,
+    pub(crate) result1: SavedTensor,
+}
+pub(crate) struct MaxPool2DWithIndicesBackward0(
+    pub(crate) SavedSlot<MaxPool2DWithIndicesBackward0Saved>,
+);
+impl Backward for MaxPool2DWithIndicesBackward0 {
+    fn name(&self) -> &str {
+        "MaxPool2DWithIndicesBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let ceil_mode = saved.ceil_mode;
+        let dilation = &saved.dilation[..];
+        let kernel_size = &saved.kernel_size[..];
+        let padding = &saved.padding[..];
+        let self_ = &saved.self_.unpack_some(node)?;
+        let stride = &saved.stride[..];
+        let result1 = &saved.result1.unpack_some(node)?;
+        if needs.get(0) {
+            gradients[0] = ops::max_pool2d_with_indices_backward(
+                    grad,
+                    self_,
+                    kernel_size,
+                    stride,
+                    padding,
+                    dilation,
+                    ceil_mode,
+                    result1,
+                )?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("ceil_mode", saved.ceil_mode.into()),
+                ("dilation", saved.dilation.into()),
+                ("kernel_size", saved.kernel_size.into()),
+                ("padding", saved.padding.into()),
+                ("self", saved.self_.unpack(node)?.into()),
+                ("stride", saved.stride.into()),
+                ("result1", saved.result1.unpack(node)?.into()),
+            ]),
+        )
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "self" => s.self_.register_hooks(hooks).map(|()| true),
+                "result1" => s.result1.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct MaxPool2DWithIndicesBackwardBackward0Saved {
+    pub(crate) indices: SavedTensor,
+}
+pub(crate) struct MaxPool2DWithIndicesBackwardBackward0(
+    pub(crate) SavedSlot<MaxPool2DWithIndicesBackwardBackward0Saved>,
+);
+impl Backward for MaxPool2DWithIndicesBackwardBackward0 {
+    fn name(&self) -> &str {
+        "MaxPool2DWithIndicesBackwardBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let indices = &saved.indices.unpack_some(node)?;
+        if needs.get(0) {
+            gradients[0] = formulas::pick_from_planes(grad, indices, 2)?.into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(Vec::from([("indices", saved.indices.unpack(node)?.into())]))
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "indices" => s.indices.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct MaxPool3DWithIndicesBackward0Saved {
+    pub(crate) ceil_mode: bool,
+    pub(crate) dilation: Vec<i64>,
+    pub(crate) kernel_size: Vec<i64>,
+    pub(crate) padding: Vec<i64>,
+    pub(crate) self_: SavedTensor,
+    pub(crate) stride: Vec<i64>,
+    pub(crate) result1: SavedTensor,
+}
+pub(crate) struct MaxPool3DWithIndicesBackward0(
+    pub(crate) SavedSlot<MaxPool3DWithIndicesBackward0Saved>,
+);
+impl Backward for MaxPool3DWithIndicesBackward0 {
+    fn name(&self) -> &str {
+        "MaxPool3DWithIndicesBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let ceil_mode = saved.ceil_mode;
+        let dilation = &saved.dilation[..];
+        let kernel_size = &saved.kernel_size[..];
+        let padding = &saved.padding[..];
+        let self_ = &saved.self_.unpack_some(node)?;
+        let stride = &saved.stride[..];
+        let result1 = &saved.result1.unpack_some(node)?;
+        if needs.get(0) {
+            gradients[0] = ops::max_pool3d_with_indices_backward(
+                    grad,
+                    self_,
+                    kernel_size,
+                    stride,
+                    padding,
+                    dilation,
+                    ceil_mode,
+                    result1,
+                )?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("ceil_mode", saved.ceil_mode.into()),
+                ("dilation", saved.dilation.into()),
+                ("kernel_size", saved.kernel_size.into()),
+                ("padding", saved.padding.into()),
+                ("self", saved.self_.unpack(node)?.into()),
+                ("stride", saved.stride.into()),
+                ("result1", saved.result1.unpack(node)?.into()),
+            ]),
+        )
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "self" => s.self_.register_hooks(hooks).map(|()| true),
+                "result1" => s.result1.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct MaxPool3DWithIndicesBackwardBackward0Saved {
+    pub(crate) indices: SavedTensor,
+}
+pub(crate) struct MaxPool3DWithIndicesBackwardBackward0(
+    pub(crate) SavedSlot<MaxPool3DWithIndicesBackwardBackward0Saved>,
+);
+impl Backward for MaxPool3DWithIndicesBackwardBackward0 {
+    fn name(&self) -> &str {
+        "MaxPool3DWithIndicesBackwardBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let indices = &saved.indices.unpack_some(node)?;
+        if needs.get(0) {
+            gradients[0] = formulas::pick_from_planes(grad, indices, 3)?.into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(Vec::from([("indices", saved.indices.unpack(node)?.into())]))
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "indices" => s.indices.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct MaxUnpool2DBackward0Saved {
+    pub(crate) indices: SavedTensor,
+}
+pub(crate) struct MaxUnpool2DBackward0(pub(crate) SavedSlot<MaxUnpool2DBackward0Saved>);
+impl Backward for MaxUnpool2DBackward0 {
+    fn name(&self) -> &str {
+        "MaxUnpool2DBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let indices = &saved.indices.unpack_some(node)?;
+        if needs.get(0) {
+            gradients[0] = formulas::pick_from_planes(grad, indices, 2)?.into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(Vec::from([("indices", saved.indices.unpack(node)?.into())]))
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "indices" => s.indices.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct AvgPool2DBackward0Saved {
+    pub(crate) ceil_mode: bool,
+    pub(crate) count_include_pad: bool,
+    pub(crate) divisor_override: Option<i64>,
+    pub(crate) kernel_size: Vec<i64>,
+    pub(crate) padding: Vec<i64>,
+    pub(crate) self_: SavedTensor,
+    pub(crate) stride: Vec<i64>,
+}
+pub(crate) struct AvgPool2DBackward0(pub(crate) SavedSlot<AvgPool2DBackward0Saved>);
+impl Backward for AvgPool2DBackward0 {
+    fn name(&self) -> &str {
+        "AvgPool2DBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let ceil_mode = saved.ceil_mode;
+        let count_include_pad = saved.count_include_pad;
+        let divisor_override = saved.divisor_override;
+        let kernel_size = &saved.kernel_size[..];
+        let padding = &saved.padding[..];
+        let self_ = &saved.self_.unpack_some(node)?;
+        let stride = &saved.stride[..];
+        if needs.get(0) {
+            gradients[0] = ops::avg_pool2d_backward(
+                    grad,
+                    self_,
+                    kernel_size,
+                    stride,
+                    padding,
+                    ceil_mode,
+                    count_include_pad,
+                    divisor_override,
+                )?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("ceil_mode", saved.ceil_mode.into()),
+                ("count_include_pad", saved.count_include_pad.into()),
+                ("divisor_override", saved.divisor_override.into()),
+                ("kernel_size", saved.kernel_size.into()),
+                ("padding", saved.padding.into()),
+                ("self", saved.self_.unpack(node)?.into()),
+                ("stride", saved.stride.into()),
+            ]),
+        )
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "self" => s.self_.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct AvgPool2DBackwardBackward0Saved {
+    pub(crate) ceil_mode: bool,
+    pub(crate) count_include_pad: bool,
+    pub(crate) divisor_override: Option<i64>,
+    pub(crate) kernel_size: Vec<i64>,
+    pub(crate) padding: Vec<i64>,
+    pub(crate) stride: Vec<i64>,
+}
+pub(crate) struct AvgPool2DBackwardBackward0(
+    pub(crate) SavedSlot<AvgPool2DBackwardBackward0Saved>,
+);
+impl Backward for AvgPool2DBackwardBackward0 {
+    fn name(&self) -> &str {
+        "AvgPool2DBackwardBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let ceil_mode = saved.ceil_mode;
+        let count_include_pad = saved.count_include_pad;
+        let divisor_override = saved.divisor_override;
+        let kernel_size = &saved.kernel_size[..];
+        let padding = &saved.padding[..];
+        let stride = &saved.stride[..];
+        if needs.get(0) {
+            gradients[0] = ops::avg_pool2d(
+                    grad,
+                    kernel_size,
+                    stride,
+                    padding,
+                    ceil_mode,
+                    count_include_pad,
+                    divisor_override,
+                )?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("ceil_mode", saved.ceil_mode.into()),
+                ("count_include_pad", saved.count_include_pad.into()),
+                ("divisor_override", saved.divisor_override.into()),
+                ("kernel_size", saved.kernel_size.into()),
+                ("padding", saved.padding.into()),
+                ("stride", saved.stride.into()),
+            ]),
+        )
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct AvgPool3DBackward0Saved {
+    pub(crate) ceil_mode: bool,
+    pub(crate) count_include_pad: bool,
+    pub(crate) divisor_override: Option<i64>,
+    pub(crate) kernel_size: Vec<i64>,
+    pub(crate) padding: Vec<i64>,
+    pub(crate) self_: SavedTensor,
+    pub(crate) stride: Vec<i64>,
+}
+pub(crate) struct AvgPool3DBackward0(pub(crate) SavedSlot<AvgPool3DBackward0Saved>);
+impl Backward for AvgPool3DBackward0 {
+    fn name(&self) -> &str {
+        "AvgPool3DBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let ceil_mode = saved.ceil_mode;
+        let count_include_pad = saved.count_include_pad;
+        let divisor_override = saved.divisor_override;
+        let kernel_size = &saved.kernel_size[..];
+        let padding = &saved.padding[..];
+        let self_ = &saved.self_.unpack_some(node)?;
+        let stride = &saved.stride[..];
+        if needs.get(0) {
+            gradients[0] = ops::avg_pool3d_backward(
+                    grad,
+                    self_,
+                    kernel_size,
+                    stride,
+                    padding,
+                    ceil_mode,
+                    count_include_pad,
+                    divisor_override,
+                )?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("ceil_mode", saved.ceil_mode.into()),
+                ("count_include_pad", saved.count_include_pad.into()),
+                ("divisor_override", saved.divisor_override.into()),
+                ("kernel_size", saved.kernel_size.into()),
+                ("padding", saved.padding.into()),
+                ("self", saved.self_.unpack(node)?.into()),
+                ("stride", saved.stride.into()),
+            ]),
+        )
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "self" => s.self_.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct AvgPool3DBackwardBackward0Saved {
+    pub(crate) ceil_mode: bool,
+    pub(crate) count_include_pad: bool,
+    pub(crate) divisor_override: Option<i64>,
+    pub(crate) kernel_size: Vec<i64>,
+    pub(crate) padding: Vec<i64>,
+    pub(crate) stride: Vec<i64>,
+}
+pub(crate) struct AvgPool3DBackwardBackward0(
+    pub(crate) SavedSlot<AvgPool3DBackwardBackward0Saved>,
+);
+impl Backward for AvgPool3DBackwardBackward0 {
+    fn name(&self) -> &str {
+        "AvgPool3DBackwardBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let ceil_mode = saved.ceil_mode;
+        let count_include_pad = saved.count_include_pad;
+        let divisor_override = saved.divisor_override;
+        let kernel_size = &saved.kernel_size[..];
+        let padding = &saved.padding[..];
+        let stride = &saved.stride[..];
+        if needs.get(0) {
+            gradients[0] = ops::avg_pool3d(
+                    grad,
+                    kernel_size,
+                    stride,
+                    padding,
+                    ceil_mode,
+                    count_include_pad,
+                    divisor_override,
+                )?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("ceil_mode", saved.ceil_mode.into()),
+                ("count_include_pad", saved.count_include_pad.into()),
+                ("divisor_override", saved.divisor_override.into()),
+                ("kernel_size", saved.kernel_size.into()),
+                ("padding", saved.padding.into()),
+                ("stride", saved.stride.into()),
+            ]),
+        )
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct AdaptiveAvgPool2DBackward0Saved {
+    pub(crate) self_: SavedTensor,
+}
+pub(crate) struct AdaptiveAvgPool2DBackward0(
+    pub(crate) SavedSlot<AdaptiveAvgPool2DBackward0Saved>,
+);
+impl Backward for AdaptiveAvgPool2DBackward0 {
+    fn name(&self) -> &str {
+        "AdaptiveAvgPool2DBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let self_ = &saved.self_.unpack_some(node)?;
+        if needs.get(0) {
+            gradients[0] = ops::_adaptive_avg_pool2d_backward(grad, self_)?.into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(Vec::from([("self", saved.self_.unpack(node)?.into())]))
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "self" => s.self_.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct AdaptiveAvgPool2DBackwardBackward0Saved {
+    pub(crate) grad_output_sym_sizes: SymInts,
+}
+pub(crate) struct AdaptiveAvgPool2DBackwardBackward0(
+    pub(crate) SavedSlot<AdaptiveAvgPool2DBackwardBackward0Saved>,
+);
+impl Backward for AdaptiveAvgPool2DBackwardBackward0 {
+    fn name(&self) -> &str {
+        "AdaptiveAvgPool2DBackwardBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let grad_output_sym_sizes = &saved.grad_output_sym_sizes[..];
+        if needs.get(0) {
+            gradients[0] = ops::_adaptive_avg_pool2d(
+                    grad,
+                    &formulas::last_sizes(grad_output_sym_sizes, 2)?,
+                )?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(Vec::from([("grad_output_sym_sizes", saved.grad_output_sym_sizes.into())]))
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct AdaptiveMaxPool2DBackward0Saved {
+    pub(crate) self_: SavedTensor,
+    pub(crate) result1: SavedTensor,
+}
+pub(crate) struct AdaptiveMaxPool2DBackward0(
+    pub(crate) SavedSlot<AdaptiveMaxPool2DBackward0Saved>,
+);
+impl Backward for AdaptiveMaxPool2DBackward0 {
+    fn name(&self) -> &str {
+        "AdaptiveMaxPool2DBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let self_ = &saved.self_.unpack_some(node)?;
+        let result1 = &saved.result1.unpack_some(node)?;
+        if needs.get(0) {
+            gradients[0] = ops::adaptive_max_pool2d_backward(grad, self_, result1)?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("self", saved.self_.unpack(node)?.into()),
+                ("result1", saved.result1.unpack(node)?.into()),
+            ]),
+        )
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "self" => s.self_.register_hooks(hooks).map(|()| true),
+                "result1" => s.result1.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct AdaptiveMaxPool2DBackwardBackward0Saved {
+    pub(crate) indices: SavedTensor,
+}
+pub(crate) struct AdaptiveMaxPool2DBackwardBackward0(
+    pub(crate) SavedSlot<AdaptiveMaxPool2DBackwardBackward0Saved>,
+);
+impl Backward for AdaptiveMaxPool2DBackwardBackward0 {
+    fn name(&self) -> &str {
+        "AdaptiveMaxPool2DBackwardBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let indices = &saved.indices.unpack_some(node)?;
+        if needs.get(0) {
+            gradients[0] = formulas::pick_from_planes(grad, indices, 2)?.into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(Vec::from([("indices", saved.indices.unpack(node)?.into())]))
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "indices" => s.indices.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct AdaptiveAvgPool3DBackward0Saved {
+    pub(crate) self_: SavedTensor,
+}
+pub(crate) struct AdaptiveAvgPool3DBackward0(
+    pub(crate) SavedSlot<AdaptiveAvgPool3DBackward0Saved>,
+);
+impl Backward for AdaptiveAvgPool3DBackward0 {
+    fn name(&self) -> &str {
+        "AdaptiveAvgPool3DBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let self_ = &saved.self_.unpack_some(node)?;
+        if needs.get(0) {
+            gradients[0] = ops::_adaptive_avg_pool3d_backward(grad, self_)?.into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(Vec::from([("self", saved.self_.unpack(node)?.into())]))
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "self" => s.self_.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct AdaptiveAvgPool3DBackwardBackward0Saved {
+    pub(crate) grad_output_sym_sizes: SymInts,
+}
+pub(crate) struct AdaptiveAvgPool3DBackwardBackward0(
+    pub(crate) SavedSlot<AdaptiveAvgPool3DBackwardBackward0Saved>,
+);
+impl Backward for AdaptiveAvgPool3DBackwardBackward0 {
+    fn name(&self) -> &str {
+        "AdaptiveAvgPool3DBackwardBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let grad_output_sym_sizes = &saved.grad_output_sym_sizes[..];
+        if needs.get(0) {
+            gradients[0] = ops::_adaptive_avg_pool3d(
+                    grad,
+                    &formulas::last_sizes(grad_output_sym_sizes, 3)?,
+                )?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(Vec::from([("grad_output_sym_sizes", saved.grad_output_sym_sizes.into())]))
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct AdaptiveMaxPool3DBackward0Saved {
+    pub(crate) self_: SavedTensor,
+    pub(crate) result1: SavedTensor,
+}
+pub(crate) struct AdaptiveMaxPool3DBackward0(
+    pub(crate) SavedSlot<AdaptiveMaxPool3DBackward0Saved>,
+);
+impl Backward for AdaptiveMaxPool3DBackward0 {
+    fn name(&self) -> &str {
+        "AdaptiveMaxPool3DBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let self_ = &saved.self_.unpack_some(node)?;
+        let result1 = &saved.result1.unpack_some(node)?;
+        if needs.get(0) {
+            gradients[0] = ops::adaptive_max_pool3d_backward(grad, self_, result1)?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("self", saved.self_.unpack(node)?.into()),
+                ("result1", saved.result1.unpack(node)?.into()),
+            ]),
+        )
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "self" => s.self_.register_hooks(hooks).map(|()| true),
+                "result1" => s.result1.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct AdaptiveMaxPool3DBackwardBackward0Saved {
+    pub(crate) indices: SavedTensor,
+}
+pub(crate) struct AdaptiveMaxPool3DBackwardBackward0(
+    pub(crate) SavedSlot<AdaptiveMaxPool3DBackwardBackward0Saved>,
+);
+impl Backward for AdaptiveMaxPool3DBackwardBackward0 {
+    fn name(&self) -> &str {
+        "AdaptiveMaxPool3DBackwardBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let indices = &saved.indices.unpack_some(node)?;
+        if needs.get(0) {
+            gradients[0] = formulas::pick_from_planes(grad, indices, 3)?.into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(Vec::from([("indices", saved.indices.unpack(node)?.into())]))
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "indices" => s.indices.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct UpsampleNearest1DBackward0Saved {
+    pub(crate) output_size: SymInts,
+    pub(crate) scales: Option<f64>,
+    pub(crate) self_sym_sizes: SymInts,
+}
+pub(crate) struct UpsampleNearest1DBackward0(
+    pub(crate) SavedSlot<UpsampleNearest1DBackward0Saved>,
+);
+impl Backward for UpsampleNearest1DBackward0 {
+    fn name(&self) -> &str {
+        "UpsampleNearest1DBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let output_size = &saved.output_size[..];
+        let scales = saved.scales;
+        let self_sym_sizes = &saved.self_sym_sizes[..];
+        if needs.get(0) {
+            gradients[0] = ops::upsample_nearest1d_backward(
+                    grad,
+                    output_size,
+                    self_sym_sizes,
+                    scales,
+                )?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("output_size", saved.output_size.into()),
+                ("scales", saved.scales.into()),
+                ("self_sym_sizes", saved.self_sym_sizes.into()),
+            ]),
+        )
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct UpsampleNearest1DBackwardBackward0Saved {
+    pub(crate) output_size: SymInts,
+    pub(crate) scales: Option<f64>,
+}
+pub(crate) struct UpsampleNearest1DBackwardBackward0(
+    pub(crate) SavedSlot<UpsampleNearest1DBackwardBackward0Saved>,
+);
+impl Backward for UpsampleNearest1DBackwardBackward0 {
+    fn name(&self) -> &str {
+        "UpsampleNearest1DBackwardBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let output_size = &saved.output_size[..];
+        let scales = saved.scales;
+        if needs.get(0) {
+            gradients[0] = ops::upsample_nearest1d(grad, output_size, scales)?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("output_size", saved.output_size.into()),
+                ("scales", saved.scales.into()),
+            ]),
+        )
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct UpsampleNearest2DBackward0Saved {
+    pub(crate) output_size: SymInts,
+    pub(crate) scales_h: Option<f64>,
+    pub(crate) scales_w: Option<f64>,
+    pub(crate) self_sym_sizes: SymInts,
+}
+pub(crate) struct UpsampleNearest2DBackward0(
+    pub(crate) SavedSlot<UpsampleNearest2DBackward0Saved>,
+);
+impl Backward for UpsampleNearest2DBackward0 {
+    fn name(&self) -> &str {
+        "UpsampleNearest2DBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let output_size = &saved.output_size[..];
+        let scales_h = saved.scales_h;
+        let scales_w = saved.scales_w;
+        let self_sym_sizes = &saved.self_sym_sizes[..];
+        if needs.get(0) {
+            gradients[0] = ops::upsample_nearest2d_backward(
+                    grad,
+                    output_size,
+                    self_sym_sizes,
+                    scales_h,
+                    scales_w,
+                )?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("output_size", saved.output_size.into()),
+                ("scales_h", saved.scales_h.into()),
+                ("scales_w", saved.scales_w.into()),
+                ("self_sym_sizes", saved.self_sym_sizes.into()),
+            ]),
+        )
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct UpsampleNearest2DBackwardBackward0Saved {
+    pub(crate) output_size: SymInts,
+    pub(crate) scales_h: Option<f64>,
+    pub(crate) scales_w: Option<f64>,
+}
+pub(crate) struct UpsampleNearest2DBackwardBackward0(
+    pub(crate) SavedSlot<UpsampleNearest2DBackwardBackward0Saved>,
+);
+impl Backward for UpsampleNearest2DBackwardBackward0 {
+    fn name(&self) -> &str {
+        "UpsampleNearest2DBackwardBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let output_size = &saved.output_size[..];
+        let scales_h = saved.scales_h;
+        let scales_w = saved.scales_w;
+        if needs.get(0) {
+            gradients[0] = ops::upsample_nearest2d(
+                    grad,
+                    output_size,
+                    scales_h,
+                    scales_w,
+                )?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("output_size", saved.output_size.into()),
+                ("scales_h", saved.scales_h.into()),
+                ("scales_w", saved.scales_w.into()),
+            ]),
+        )
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct UpsampleNearest3DBackward0Saved {
+    pub(crate) output_size: SymInts,
+    pub(crate) scales_d: Option<f64>,
+    pub(crate) scales_h: Option<f64>,
+    pub(crate) scales_w: Option<f64>,
+    pub(crate) self_sym_sizes: SymInts,
+}
+pub(crate) struct UpsampleNearest3DBackward0(
+    pub(crate) SavedSlot<UpsampleNearest3DBackward0Saved>,
+);
+impl Backward for UpsampleNearest3DBackward0 {
+    fn name(&self) -> &str {
+        "UpsampleNearest3DBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let output_size = &saved.output_size[..];
+        let scales_d = saved.scales_d;
+        let scales_h = saved.scales_h;
+        let scales_w = saved.scales_w;
+        let self_sym_sizes = &saved.self_sym_sizes[..];
+        if needs.get(0) {
+            gradients[0] = ops::upsample_nearest3d_backward(
+                    grad,
+                    output_size,
+                    self_sym_sizes,
+                    scales_d,
+                    scales_h,
+                    scales_w,
+                )?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("output_size", saved.output_size.into()),
+                ("scales_d", saved.scales_d.into()),
+                ("scales_h", saved.scales_h.into()),
+                ("scales_w", saved.scales_w.into()),
+                ("self_sym_sizes", saved.self_sym_sizes.into()),
+            ]),
+        )
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct UpsampleNearest3DBackwardBackward0Saved {
+    pub(crate) output_size: SymInts,
+    pub(crate) scales_d: Option<f64>,
+    pub(crate) scales_h: Option<f64>,
+    pub(crate) scales_w: Option<f64>,
+}
+pub(crate) struct UpsampleNearest3DBackwardBackward0(
+    pub(crate) SavedSlot<UpsampleNearest3DBackwardBackward0Saved>,
+);
+impl Backward for UpsampleNearest3DBackwardBackward0 {
+    fn name(&self) -> &str {
+        "UpsampleNearest3DBackwardBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let output_size = &saved.output_size[..];
+        let scales_d = saved.scales_d;
+        let scales_h = saved.scales_h;
+        let scales_w = saved.scales_w;
+        if needs.get(0) {
+            gradients[0] = ops::upsample_nearest3d(
+                    grad,
+                    output_size,
+                    scales_d,
+                    scales_h,
+                    scales_w,
+                )?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("output_size", saved.output_size.into()),
+                ("scales_d", saved.scales_d.into()),
+                ("scales_h", saved.scales_h.into()),
+                ("scales_w", saved.scales_w.into()),
+            ]),
+        )
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct UpsampleNearestExact1DBackward0Saved {
+    pub(crate) output_size: SymInts,
+    pub(crate) scales: Option<f64>,
+    pub(crate) self_sym_sizes: SymInts,
+}
+pub(crate) struct UpsampleNearestExact1DBackward0(
+    pub(crate) SavedSlot<UpsampleNearestExact1DBackward0Saved>,
+);
+impl Backward for UpsampleNearestExact1DBackward0 {
+    fn name(&self) -> &str {
+        "UpsampleNearestExact1DBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let output_size = &saved.output_size[..];
+        let scales = saved.scales;
+        let self_sym_sizes = &saved.self_sym_sizes[..];
+        if needs.get(0) {
+            gradients[0] = ops::_upsample_nearest_exact1d_backward(
+                    grad,
+                    output_size,
+                    self_sym_sizes,
+                    scales,
+                )?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("output_size", saved.output_size.into()),
+                ("scales", saved.scales.into()),
+                ("self_sym_sizes", saved.self_sym_sizes.into()),
+            ]),
+        )
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct UpsampleNearestExact1DBackwardBackward0Saved {
+    pub(crate) output_size: SymInts,
+    pub(crate) scales: Option<f64>,
+}
+pub(crate) struct UpsampleNearestExact1DBackwardBackward0(
+    pub(crate) SavedSlot<UpsampleNearestExact1DBackwardBackward0Saved>,
+);
+impl Backward for UpsampleNearestExact1DBackwardBackward0 {
+    fn name(&self) -> &str {
+        "UpsampleNearestExact1DBackwardBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let output_size = &saved.output_size[..];
+        let scales = saved.scales;
+        if needs.get(0) {
+            gradients[0] = ops::_upsample_nearest_exact1d(grad, output_size, scales)?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("output_size", saved.output_size.into()),
+                ("scales", saved.scales.into()),
+            ]),
+        )
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct UpsampleNearestExact2DBackward0Saved {
+    pub(crate) output_size: SymInts,
+    pub(crate) scales_h: Option<f64>,
+    pub(crate) scales_w: Option<f64>,
+    pub(crate) self_sym_sizes: SymInts,
+}
+pub(crate) struct UpsampleNearestExact2DBackward0(
+    pub(crate) SavedSlot<UpsampleNearestExact2DBackward0Saved>,
+);
+impl Backward for UpsampleNearestExact2DBackward0 {
+    fn name(&self) -> &str {
+        "UpsampleNearestExact2DBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let output_size = &saved.output_size[..];
+        let scales_h = saved.scales_h;
+        let scales_w = saved.scales_w;
+        let self_sym_sizes = &saved.self_sym_sizes[..];
+        if needs.get(0) {
+            gradients[0] = ops::_upsample_nearest_exact2d_backward(
+                    grad,
+                    output_size,
+                    self_sym_sizes,
+                    scales_h,
+                    scales_w,
+                )?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("output_size", saved.output_size.into()),
+                ("scales_h", saved.scales_h.into()),
+                ("scales_w", saved.scales_w.into()),
+                ("self_sym_sizes", saved.self_sym_sizes.into()),
+            ]),
+        )
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct UpsampleNearestExact2DBackwardBackward0Saved {
+    pub(crate) output_size: SymInts,
+    pub(crate) scales_h: Option<f64>,
+    pub(crate) scales_w: Option<f64>,
+}
+pub(crate) struct UpsampleNearestExact2DBackwardBackward0(
+    pub(crate) SavedSlot<UpsampleNearestExact2DBackwardBackward0Saved>,
+);
+impl Backward for UpsampleNearestExact2DBackwardBackward0 {
+    fn name(&self) -> &str {
+        "UpsampleNearestExact2DBackwardBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let output_size = &saved.output_size[..];
+        let scales_h = saved.scales_h;
+        let scales_w = saved.scales_w;
+        if needs.get(0) {
+            gradients[0] = ops::_upsample_nearest_exact2d(
+                    grad,
+                    output_size,
+                    scales_h,
+                    scales_w,
+                )?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("output_size", saved.output_size.into()),
+                ("scales_h", saved.scales_h.into()),
+                ("scales_w", saved.scales_w.into()),
+            ]),
+        )
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct UpsampleNearestExact3DBackward0Saved {
+    pub(crate) output_size: SymInts,
+    pub(crate) scales_d: Option<f64>,
+    pub(crate) scales_h: Option<f64>,
+    pub(crate) scales_w: Option<f64>,
+    pub(crate) self_sym_sizes: SymInts,
+}
+pub(crate) struct UpsampleNearestExact3DBackward0(
+    pub(crate) SavedSlot<UpsampleNearestExact3DBackward0Saved>,
+);
+impl Backward for UpsampleNearestExact3DBackward0 {
+    fn name(&self) -> &str {
+        "UpsampleNearestExact3DBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let output_size = &saved.output_size[..];
+        let scales_d = saved.scales_d;
+        let scales_h = saved.scales_h;
+        let scales_w = saved.scales_w;
+        let self_sym_sizes = &saved.self_sym_sizes[..];
+        if needs.get(0) {
+            gradients[0] = ops::_upsample_nearest_exact3d_backward(
+                    grad,
+                    output_size,
+                    self_sym_sizes,
+                    scales_d,
+                    scales_h,
+                    scales_w,
+                )?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("output_size", saved.output_size.into()),
+                ("scales_d", saved.scales_d.into()),
+                ("scales_h", saved.scales_h.into()),
+                ("scales_w", saved.scales_w.into()),
+                ("self_sym_sizes", saved.self_sym_sizes.into()),
+            ]),
+        )
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct UpsampleNearestExact3DBackwardBackward0Saved {
+    pub(crate) output_size: SymInts,
+    pub(crate) scales_d: Option<f64>,
+    pub(crate) scales_h: Option<f64>,
+    pub(crate) scales_w: Option<f64>,
+}
+pub(crate) struct UpsampleNearestExact3DBackwardBackward0(
+    pub(crate) SavedSlot<UpsampleNearestExact3DBackwardBackward0Saved>,
+);
+impl Backward for UpsampleNearestExact3DBackwardBackward0 {
+    fn name(&self) -> &str {
+        "UpsampleNearestExact3DBackwardBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let output_size = &saved.output_size[..];
+        let scales_d = saved.scales_d;
+        let scales_h = saved.scales_h;
+        let scales_w = saved.scales_w;
+        if needs.get(0) {
+            gradients[0] = ops::_upsample_nearest_exact3d(
+                    grad,
+                    output_size,
+                    scales_d,
+                    scales_h,
+                    scales_w,
+                )?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("output_size", saved.output_size.into()),
+                ("scales_d", saved.scales_d.into()),
+                ("scales_h", saved.scales_h.into()),
+                ("scales_w", saved.scales_w.into()),
+            ]),
+        )
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct UpsampleLinear1DBackward0Saved {
+    pub(crate) align_corners: bool,
+    pub(crate) output_size: SymInts,
+    pub(crate) scales: Option<f64>,
+    pub(crate) self_sym_sizes: SymInts,
+}
+pub(crate) struct UpsampleLinear1DBackward0(
+    pub(crate) SavedSlot<UpsampleLinear1DBackward0Saved>,
+);
+impl Backward for UpsampleLinear1DBackward0 {
+    fn name(&self) -> &str {
+        "UpsampleLinear1DBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let align_corners = saved.align_corners;
+        let output_size = &saved.output_size[..];
+        let scales = saved.scales;
+        let self_sym_sizes = &saved.self_sym_sizes[..];
+        if needs.get(0) {
+            gradients[0] = ops::upsample_linear1d_backward(
+                    grad,
+                    output_size,
+                    self_sym_sizes,
+                    align_corners,
+                    scales,
+                )?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("align_corners", saved.align_corners.into()),
+                ("output_size", saved.output_size.into()),
+                ("scales", saved.scales.into()),
+                ("self_sym_sizes", saved.self_sym_sizes.into()),
+            ]),
+        )
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct UpsampleLinear1DBackwardBackward0Saved {
+    pub(crate) align_corners: bool,
+    pub(crate) output_size: SymInts,
+    pub(crate) scales: Option<f64>,
+}
+pub(crate) struct UpsampleLinear1DBackwardBackward0(
+    pub(crate) SavedSlot<UpsampleLinear1DBackwardBackward0Saved>,
+);
+impl Backward for UpsampleLinear1DBackwardBackward0 {
+    fn name(&self) -> &str {
+        "UpsampleLinear1DBackwardBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let align_corners = saved.align_corners;
+        let output_size = &saved.output_size[..];
+        let scales = saved.scales;
+        if needs.get(0) {
+            gradients[0] = ops::upsample_linear1d(
+                    grad,
+                    output_size,
+                    align_corners,
+                    scales,
+                )?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("align_corners", saved.align_corners.into()),
+                ("output_size", saved.output_size.into()),
+                ("scales", saved.scales.into()),
+            ]),
+        )
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct UpsampleBilinear2DBackward0Saved {
+    pub(crate) align_corners: bool,
+    pub(crate) output_size: SymInts,
+    pub(crate) scales_h: Option<f64>,
+    pub(crate) scales_w: Option<f64>,
+    pub(crate) self_sym_sizes: SymInts,
+}
+pub(crate) struct UpsampleBilinear2DBackward0(
+    pub(crate) SavedSlot<UpsampleBilinear2DBackward0Saved>,
+);
+impl Backward for UpsampleBilinear2DBackward0 {
+    fn name(&self) -> &str {
+        "UpsampleBilinear2DBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let align_corners = saved.align_corners;
+        let output_size = &saved.output_size[..];
+        let scales_h = saved.scales_h;
+        let scales_w = saved.scales_w;
+        let self_sym_sizes = &saved.self_sym_sizes[..];
+        if needs.get(0) {
+            gradients[0] = ops::upsample_bilinear2d_backward(
+                    grad,
+                    output_size,
+                    self_sym_sizes,
+                    align_corners,
+                    scales_h,
+                    scales_w,
+                )?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("align_corners", saved.align_corners.into()),
+                ("output_size", saved.output_size.into()),
+                ("scales_h", saved.scales_h.into()),
+                ("scales_w", saved.scales_w.into()),
+                ("self_sym_sizes", saved.self_sym_sizes.into()),
+            ]),
+        )
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct UpsampleBilinear2DBackwardBackward0Saved {
+    pub(crate) align_corners: bool,
+    pub(crate) output_size: SymInts,
+    pub(crate) scales_h: Option<f64>,
+    pub(crate) scales_w: Option<f64>,
+}
+pub(crate) struct UpsampleBilinear2DBackwardBackward0(
+    pub(crate) SavedSlot<UpsampleBilinear2DBackwardBackward0Saved>,
+);
+impl Backward for UpsampleBilinear2DBackwardBackward0 {
+    fn name(&self) -> &str {
+        "UpsampleBilinear2DBackwardBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let align_corners = saved.align_corners;
+        let output_size = &saved.output_size[..];
+        let scales_h = saved.scales_h;
+        let scales_w = saved.scales_w;
+        if needs.get(0) {
+            gradients[0] = ops::upsample_bilinear2d(
+                    grad,
+                    output_size,
+                    align_corners,
+                    scales_h,
+                    scales_w,
+                )?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("align_corners", saved.align_corners.into()),
+                ("output_size", saved.output_size.into()),
+                ("scales_h", saved.scales_h.into()),
+                ("scales_w", saved.scales_w.into()),
+            ]),
+        )
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct UpsampleBicubic2DBackward0Saved {
+    pub(crate) align_corners: bool,
+    pub(crate) output_size: SymInts,
+    pub(crate) scales_h: Option<f64>,
+    pub(crate) scales_w: Option<f64>,
+    pub(crate) self_sym_sizes: SymInts,
+}
+pub(crate) struct UpsampleBicubic2DBackward0(
+    pub(crate) SavedSlot<UpsampleBicubic2DBackward0Saved>,
+);
+impl Backward for UpsampleBicubic2DBackward0 {
+    fn name(&self) -> &str {
+        "UpsampleBicubic2DBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let align_corners = saved.align_corners;
+        let output_size = &saved.output_size[..];
+        let scales_h = saved.scales_h;
+        let scales_w = saved.scales_w;
+        let self_sym_sizes = &saved.self_sym_sizes[..];
+        if needs.get(0) {
+            gradients[0] = ops::upsample_bicubic2d_backward(
+                    grad,
+                    output_size,
+                    self_sym_sizes,
+                    align_corners,
+                    scales_h,
+                    scales_w,
+                )?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("align_corners", saved.align_corners.into()),
+                ("output_size", saved.output_size.into()),
+                ("scales_h", saved.scales_h.into()),
+                ("scales_w", saved.scales_w.into()),
+                ("self_sym_sizes", saved.self_sym_sizes.into()),
+            ]),
+        )
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct UpsampleBicubic2DBackwardBackward0Saved {
+    pub(crate) align_corners: bool,
+    pub(crate) output_size: SymInts,
+    pub(crate) scales_h: Option<f64>,
+    pub(crate) scales_w: Option<f64>,
+}
+pub(crate) struct UpsampleBicubic2DBackwardBackward0(
+    pub(crate) SavedSlot<UpsampleBicubic2DBackwardBackward0Saved>,
+);
+impl Backward for UpsampleBicubic2DBackwardBackward0 {
+    fn name(&self) -> &str {
+        "UpsampleBicubic2DBackwardBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let align_corners = saved.align_corners;
+        let output_size = &saved.output_size[..];
+        let scales_h = saved.scales_h;
+        let scales_w = saved.scales_w;
+        if needs.get(0) {
+            gradients[0] = ops::upsample_bicubic2d(
+                    grad,
+                    output_size,
+                    align_corners,
+                    scales_h,
+                    scales_w,
+                )?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("align_corners", saved.align_corners.into()),
+                ("output_size", saved.output_size.into()),
+                ("scales_h", saved.scales_h.into()),
+                ("scales_w", saved.scales_w.into()),
+            ]),
+        )
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct UpsampleTrilinear3DBackward0Saved {
+    pub(crate) align_corners: bool,
+    pub(crate) output_size: SymInts,
+    pub(crate) scales_d: Option<f64>,
+    pub(crate) scales_h: Option<f64>,
+    pub(crate) scales_w: Option<f64>,
+    pub(crate) self_sym_sizes: SymInts,
+}
+pub(crate) struct UpsampleTrilinear3DBackward0(
+    pub(crate) SavedSlot<UpsampleTrilinear3DBackward0Saved>,
+);
+impl Backward for UpsampleTrilinear3DBackward0 {
+    fn name(&self) -> &str {
+        "UpsampleTrilinear3DBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let align_corners = saved.align_corners;
+        let output_size = &saved.output_size[..];
+        let scales_d = saved.scales_d;
+        let scales_h = saved.scales_h;
+        let scales_w = saved.scales_w;
+        let self_sym_sizes = &saved.self_sym_sizes[..];
+        if needs.get(0) {
+            gradients[0] = ops::upsample_trilinear3d_backward(
+                    grad,
+                    output_size,
+                    self_sym_sizes,
+                    align_corners,
+                    scales_d,
+                    scales_h,
+                    scales_w,
+                )?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("align_corners", saved.align_corners.into()),
+                ("output_size", saved.output_size.into()),
+                ("scales_d", saved.scales_d.into()),
+                ("scales_h", saved.scales_h.into()),
+                ("scales_w", saved.scales_w.into()),
+                ("self_sym_sizes", saved.self_sym_sizes.into()),
+            ]),
+        )
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct UpsampleTrilinear3DBackwardBackward0Saved {
+    pub(crate) align_corners: bool,
+    pub(crate) output_size: SymInts,
+    pub(crate) scales_d: Option<f64>,
+    pub(crate) scales_h: Option<f64>,
+    pub(crate) scales_w: Option<f64>,
+}
+pub(crate) struct UpsampleTrilinear3DBackwardBackward0(
+    pub(crate) SavedSlot<UpsampleTrilinear3DBackwardBackward0Saved>,
+);
+impl Backward for UpsampleTrilinear3DBackwardBackward0 {
+    fn name(&self) -> &str {
+        "UpsampleTrilinear3DBackwardBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let align_corners = saved.align_corners;
+        let output_size = &saved.output_size[..];
+        let scales_d = saved.scales_d;
+        let scales_h = saved.scales_h;
+        let scales_w = saved.scales_w;
+        if needs.get(0) {
+            gradients[0] = ops::upsample_trilinear3d(
+                    grad,
+                    output_size,
+                    align_corners,
+                    scales_d,
+                    scales_h,
+                    scales_w,
+                )?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("align_corners", saved.align_corners.into()),
+                ("output_size", saved.output_size.into()),
+                ("scales_d", saved.scales_d.into()),
+                ("scales_h", saved.scales_h.into()),
+                ("scales_w", saved.scales_w.into()),
+            ]),
+        )
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct GridSampler2DBackward0Saved {
+    pub(crate) align_corners: bool,
+    pub(crate) grid: SavedTensor,
+    pub(crate) input: SavedTensor,
+    pub(crate) interpolation_mode: i64,
+    pub(crate) padding_mode: i64,
+}
+pub(crate) struct GridSampler2DBackward0(
+    pub(crate) SavedSlot<GridSampler2DBackward0Saved>,
+);
+impl Backward for GridSampler2DBackward0 {
+    fn name(&self) -> &str {
+        "GridSampler2DBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let align_corners = saved.align_corners;
+        let grid = &saved.grid.unpack_some(node)?;
+        let input = &saved.input.unpack_some(node)?;
+        let interpolation_mode = saved.interpolation_mode;
+        let padding_mode = saved.padding_mode;
+        if needs.get(0) || needs.get(1) {
+            let grad_input_mask = [needs.get(0), needs.get(1)];
+            let (g0, g1) = formulas::grid_sampler_grads(
+                grad,
+                input,
+                grid,
+                interpolation_mode,
+                padding_mode,
+                align_corners,
+                grad_input_mask,
+            )?;
+            if needs.get(0) {
+                gradients[0] = g0.into_grad();
+            }
+            if needs.get(1) {
+                gradients[1] = g1.into_grad();
+            }
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("align_corners", saved.align_corners.into()),
+                ("grid", saved.grid.unpack(node)?.into()),
+                ("input", saved.input.unpack(node)?.into()),
+                ("interpolation_mode", saved.interpolation_mode.into()),
+                ("padding_mode", saved.padding_mode.into()),
+            ]),
+        )
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "grid" => s.grid.register_hooks(hooks).map(|()| true),
+                "input" => s.input.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+pub(crate) struct GridSampler2DBackwardBackward0;
+impl Backward for GridSampler2DBackwardBackward0 {
+    fn name(&self) -> &str {
+        "GridSampler2DBackwardBackward0"
+    }
+    fn apply(&self, _: &Node, grads: Gradients, needs: &Needs<'_>) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let grads = &grads[..];
+        if grads.iter().all(Option::is_none) {
+            return Ok(gradients);
+        }
+        if needs.get(0) {
+            gradients[0] = formulas::not_implemented(
+                    "grid_sampler_2d_backward: grad_output",
+                )?
+                .into_grad();
+        }
+        if needs.get(1) {
+            gradients[1] = formulas::not_implemented("grid_sampler_2d_backward: input")?
+                .into_grad();
+        }
+        if needs.get(2) {
+            gradients[2] = formulas::not_implemented("grid_sampler_2d_backward: grid")?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct GridSampler3DBackward0Saved {
+    pub(crate) align_corners: bool,
+    pub(crate) grid: SavedTensor,
+    pub(crate) input: SavedTensor,
+    pub(crate) interpolation_mode: i64,
+    pub(crate) padding_mode: i64,
+}
+pub(crate) struct GridSampler3DBackward0(
+    pub(crate) SavedSlot<GridSampler3DBackward0Saved>,
+);
+impl Backward for GridSampler3DBackward0 {
+    fn name(&self) -> &str {
+        "GridSampler3DBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let align_corners = saved.align_corners;
+        let grid = &saved.grid.unpack_some(node)?;
+        let input = &saved.input.unpack_some(node)?;
+        let interpolation_mode = saved.interpolation_mode;
+        let padding_mode = saved.padding_mode;
+        if needs.get(0) || needs.get(1) {
+            let grad_input_mask = [needs.get(0), needs.get(1)];
+            let (g0, g1) = formulas::grid_sampler_grads(
+                grad,
+                input,
+                grid,
+                interpolation_mode,
+                padding_mode,
+                align_corners,
+                grad_input_mask,
+            )?;
+            if needs.get(0) {
+                gradients[0] = g0.into_grad();
+            }
+            if needs.get(1) {
+                gradients[1] = g1.into_grad();
+            }
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("align_corners", saved.align_corners.into()),
+                ("grid", saved.grid.unpack(node)?.into()),
+                ("input", saved.input.unpack(node)?.into()),
+                ("interpolation_mode", saved.interpolation_mode.into()),
+                ("padding_mode", saved.padding_mode.into()),
+            ]),
+        )
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "grid" => s.grid.register_hooks(hooks).map(|()| true),
+                "input" => s.input.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+pub(crate) struct GridSampler3DBackwardBackward0;
+impl Backward for GridSampler3DBackwardBackward0 {
+    fn name(&self) -> &str {
+        "GridSampler3DBackwardBackward0"
+    }
+    fn apply(&self, _: &Node, grads: Gradients, needs: &Needs<'_>) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let grads = &grads[..];
+        if grads.iter().all(Option::is_none) {
+            return Ok(gradients);
+        }
+        if needs.get(0) {
+            gradients[0] = formulas::not_implemented(
+                    "grid_sampler_3d_backward: grad_output",
+                )?
+                .into_grad();
+        }
+        if needs.get(1) {
+            gradients[1] = formulas::not_implemented("grid_sampler_3d_backward: input")?
+                .into_grad();
+        }
+        if needs.get(2) {
+            gradients[2] = formulas::not_implemented("grid_sampler_3d_backward: grid")?
+                .into_grad();
+        }
+        Ok(gradients)
     }
 }
 

@@ -780,73 +780,277 @@ impl Op {
     pub const MM: Op = Op(383);
     /// `aten::mm.out`
     pub const MM_OUT: Op = Op(384);
+    /// `aten::bmm`
+    pub const BMM: Op = Op(385);
+    /// `aten::bmm.out`
+    pub const BMM_OUT: Op = Op(386);
     /// `aten::mv`
-    pub const MV: Op = Op(385);
+    pub const MV: Op = Op(387);
     /// `aten::mv.out`
-    pub const MV_OUT: Op = Op(386);
+    pub const MV_OUT: Op = Op(388);
+    /// `aten::dot`
+    pub const DOT: Op = Op(389);
+    /// `aten::dot.out`
+    pub const DOT_OUT: Op = Op(390);
+    /// `aten::addmm`
+    pub const ADDMM: Op = Op(391);
+    /// `aten::addmm_`
+    pub const ADDMM_: Op = Op(392);
+    /// `aten::addmm.out`
+    pub const ADDMM_OUT: Op = Op(393);
+    /// `aten::addmv`
+    pub const ADDMV: Op = Op(394);
+    /// `aten::addmv_`
+    pub const ADDMV_: Op = Op(395);
+    /// `aten::addmv.out`
+    pub const ADDMV_OUT: Op = Op(396);
+    /// `aten::baddbmm`
+    pub const BADDBMM: Op = Op(397);
+    /// `aten::baddbmm_`
+    pub const BADDBMM_: Op = Op(398);
+    /// `aten::baddbmm.out`
+    pub const BADDBMM_OUT: Op = Op(399);
+    /// `aten::addbmm`
+    pub const ADDBMM: Op = Op(400);
+    /// `aten::addr`
+    pub const ADDR: Op = Op(401);
+    /// `aten::matmul`
+    pub const MATMUL: Op = Op(402);
+    /// `aten::linear`
+    pub const LINEAR: Op = Op(403);
+    /// `aten::bilinear`
+    pub const BILINEAR: Op = Op(404);
+    /// `aten::vdot`
+    pub const VDOT: Op = Op(405);
+    /// `aten::inner`
+    pub const INNER: Op = Op(406);
+    /// `aten::outer`
+    pub const OUTER: Op = Op(407);
+    /// `aten::tensordot`
+    pub const TENSORDOT: Op = Op(408);
+    /// `aten::chain_matmul`
+    pub const CHAIN_MATMUL: Op = Op(409);
+    /// `aten::kron`
+    pub const KRON: Op = Op(410);
+    /// `aten::cross`
+    pub const CROSS: Op = Op(411);
+    /// `aten::linalg_cross`
+    pub const LINALG_CROSS: Op = Op(412);
+    /// `aten::ger`
+    pub const GER: Op = Op(413);
+    /// `aten::convolution`
+    pub const CONVOLUTION: Op = Op(414);
+    /// `aten::convolution.out`
+    pub const CONVOLUTION_OUT: Op = Op(415);
+    /// `aten::convolution_backward`
+    pub const CONVOLUTION_BACKWARD: Op = Op(416);
+    /// `aten::_convolution`
+    pub const _CONVOLUTION: Op = Op(417);
+    /// `aten::conv1d`
+    pub const CONV1D: Op = Op(418);
+    /// `aten::conv_transpose1d`
+    pub const CONV_TRANSPOSE1D: Op = Op(419);
+    /// `aten::conv2d`
+    pub const CONV2D: Op = Op(420);
+    /// `aten::conv_transpose2d.input`
+    pub const CONV_TRANSPOSE2D_INPUT: Op = Op(421);
+    /// `aten::conv3d`
+    pub const CONV3D: Op = Op(422);
+    /// `aten::conv_transpose3d.input`
+    pub const CONV_TRANSPOSE3D_INPUT: Op = Op(423);
+    /// `aten::im2col`
+    pub const IM2COL: Op = Op(424);
+    /// `aten::col2im`
+    pub const COL2IM: Op = Op(425);
+    /// `aten::max_pool1d`
+    pub const MAX_POOL1D: Op = Op(426);
+    /// `aten::max_pool1d_with_indices`
+    pub const MAX_POOL1D_WITH_INDICES: Op = Op(427);
+    /// `aten::max_pool2d`
+    pub const MAX_POOL2D: Op = Op(428);
+    /// `aten::max_pool2d_with_indices`
+    pub const MAX_POOL2D_WITH_INDICES: Op = Op(429);
+    /// `aten::max_pool2d_with_indices_backward`
+    pub const MAX_POOL2D_WITH_INDICES_BACKWARD: Op = Op(430);
+    /// `aten::max_pool3d`
+    pub const MAX_POOL3D: Op = Op(431);
+    /// `aten::max_pool3d_with_indices`
+    pub const MAX_POOL3D_WITH_INDICES: Op = Op(432);
+    /// `aten::max_pool3d_with_indices_backward`
+    pub const MAX_POOL3D_WITH_INDICES_BACKWARD: Op = Op(433);
+    /// `aten::max_unpool2d`
+    pub const MAX_UNPOOL2D: Op = Op(434);
+    /// `aten::avg_pool1d`
+    pub const AVG_POOL1D: Op = Op(435);
+    /// `aten::avg_pool2d`
+    pub const AVG_POOL2D: Op = Op(436);
+    /// `aten::avg_pool2d_backward`
+    pub const AVG_POOL2D_BACKWARD: Op = Op(437);
+    /// `aten::avg_pool3d`
+    pub const AVG_POOL3D: Op = Op(438);
+    /// `aten::avg_pool3d_backward`
+    pub const AVG_POOL3D_BACKWARD: Op = Op(439);
+    /// `aten::adaptive_avg_pool1d`
+    pub const ADAPTIVE_AVG_POOL1D: Op = Op(440);
+    /// `aten::adaptive_max_pool1d`
+    pub const ADAPTIVE_MAX_POOL1D: Op = Op(441);
+    /// `aten::adaptive_avg_pool2d`
+    pub const ADAPTIVE_AVG_POOL2D: Op = Op(442);
+    /// `aten::_adaptive_avg_pool2d`
+    pub const _ADAPTIVE_AVG_POOL2D: Op = Op(443);
+    /// `aten::_adaptive_avg_pool2d_backward`
+    pub const _ADAPTIVE_AVG_POOL2D_BACKWARD: Op = Op(444);
+    /// `aten::adaptive_max_pool2d`
+    pub const ADAPTIVE_MAX_POOL2D: Op = Op(445);
+    /// `aten::adaptive_max_pool2d_backward`
+    pub const ADAPTIVE_MAX_POOL2D_BACKWARD: Op = Op(446);
+    /// `aten::adaptive_avg_pool3d`
+    pub const ADAPTIVE_AVG_POOL3D: Op = Op(447);
+    /// `aten::_adaptive_avg_pool3d`
+    pub const _ADAPTIVE_AVG_POOL3D: Op = Op(448);
+    /// `aten::_adaptive_avg_pool3d_backward`
+    pub const _ADAPTIVE_AVG_POOL3D_BACKWARD: Op = Op(449);
+    /// `aten::adaptive_max_pool3d`
+    pub const ADAPTIVE_MAX_POOL3D: Op = Op(450);
+    /// `aten::adaptive_max_pool3d_backward`
+    pub const ADAPTIVE_MAX_POOL3D_BACKWARD: Op = Op(451);
+    /// `aten::upsample_nearest1d`
+    pub const UPSAMPLE_NEAREST1D: Op = Op(452);
+    /// `aten::upsample_nearest1d_backward`
+    pub const UPSAMPLE_NEAREST1D_BACKWARD: Op = Op(453);
+    /// `aten::upsample_nearest1d.vec`
+    pub const UPSAMPLE_NEAREST1D_VEC: Op = Op(454);
+    /// `aten::upsample_nearest2d`
+    pub const UPSAMPLE_NEAREST2D: Op = Op(455);
+    /// `aten::upsample_nearest2d_backward`
+    pub const UPSAMPLE_NEAREST2D_BACKWARD: Op = Op(456);
+    /// `aten::upsample_nearest2d.vec`
+    pub const UPSAMPLE_NEAREST2D_VEC: Op = Op(457);
+    /// `aten::upsample_nearest3d`
+    pub const UPSAMPLE_NEAREST3D: Op = Op(458);
+    /// `aten::upsample_nearest3d_backward`
+    pub const UPSAMPLE_NEAREST3D_BACKWARD: Op = Op(459);
+    /// `aten::upsample_nearest3d.vec`
+    pub const UPSAMPLE_NEAREST3D_VEC: Op = Op(460);
+    /// `aten::_upsample_nearest_exact1d`
+    pub const _UPSAMPLE_NEAREST_EXACT1D: Op = Op(461);
+    /// `aten::_upsample_nearest_exact1d_backward`
+    pub const _UPSAMPLE_NEAREST_EXACT1D_BACKWARD: Op = Op(462);
+    /// `aten::_upsample_nearest_exact1d.vec`
+    pub const _UPSAMPLE_NEAREST_EXACT1D_VEC: Op = Op(463);
+    /// `aten::_upsample_nearest_exact2d`
+    pub const _UPSAMPLE_NEAREST_EXACT2D: Op = Op(464);
+    /// `aten::_upsample_nearest_exact2d_backward`
+    pub const _UPSAMPLE_NEAREST_EXACT2D_BACKWARD: Op = Op(465);
+    /// `aten::_upsample_nearest_exact2d.vec`
+    pub const _UPSAMPLE_NEAREST_EXACT2D_VEC: Op = Op(466);
+    /// `aten::_upsample_nearest_exact3d`
+    pub const _UPSAMPLE_NEAREST_EXACT3D: Op = Op(467);
+    /// `aten::_upsample_nearest_exact3d_backward`
+    pub const _UPSAMPLE_NEAREST_EXACT3D_BACKWARD: Op = Op(468);
+    /// `aten::_upsample_nearest_exact3d.vec`
+    pub const _UPSAMPLE_NEAREST_EXACT3D_VEC: Op = Op(469);
+    /// `aten::upsample_linear1d`
+    pub const UPSAMPLE_LINEAR1D: Op = Op(470);
+    /// `aten::upsample_linear1d_backward`
+    pub const UPSAMPLE_LINEAR1D_BACKWARD: Op = Op(471);
+    /// `aten::upsample_linear1d.vec`
+    pub const UPSAMPLE_LINEAR1D_VEC: Op = Op(472);
+    /// `aten::upsample_bilinear2d`
+    pub const UPSAMPLE_BILINEAR2D: Op = Op(473);
+    /// `aten::upsample_bilinear2d_backward`
+    pub const UPSAMPLE_BILINEAR2D_BACKWARD: Op = Op(474);
+    /// `aten::upsample_bilinear2d.vec`
+    pub const UPSAMPLE_BILINEAR2D_VEC: Op = Op(475);
+    /// `aten::upsample_bicubic2d`
+    pub const UPSAMPLE_BICUBIC2D: Op = Op(476);
+    /// `aten::upsample_bicubic2d_backward`
+    pub const UPSAMPLE_BICUBIC2D_BACKWARD: Op = Op(477);
+    /// `aten::upsample_bicubic2d.vec`
+    pub const UPSAMPLE_BICUBIC2D_VEC: Op = Op(478);
+    /// `aten::upsample_trilinear3d`
+    pub const UPSAMPLE_TRILINEAR3D: Op = Op(479);
+    /// `aten::upsample_trilinear3d_backward`
+    pub const UPSAMPLE_TRILINEAR3D_BACKWARD: Op = Op(480);
+    /// `aten::upsample_trilinear3d.vec`
+    pub const UPSAMPLE_TRILINEAR3D_VEC: Op = Op(481);
+    /// `aten::_upsample_bilinear2d_aa`
+    pub const _UPSAMPLE_BILINEAR2D_AA: Op = Op(482);
+    /// `aten::grid_sampler`
+    pub const GRID_SAMPLER: Op = Op(483);
+    /// `aten::grid_sampler_2d`
+    pub const GRID_SAMPLER_2D: Op = Op(484);
+    /// `aten::grid_sampler_2d_backward`
+    pub const GRID_SAMPLER_2D_BACKWARD: Op = Op(485);
+    /// `aten::grid_sampler_3d`
+    pub const GRID_SAMPLER_3D: Op = Op(486);
+    /// `aten::grid_sampler_3d_backward`
+    pub const GRID_SAMPLER_3D_BACKWARD: Op = Op(487);
+    /// `aten::affine_grid_generator`
+    pub const AFFINE_GRID_GENERATOR: Op = Op(488);
     /// `aten::alias`
-    pub const ALIAS: Op = Op(387);
+    pub const ALIAS: Op = Op(489);
     /// `aten::view`
-    pub const VIEW: Op = Op(388);
+    pub const VIEW: Op = Op(490);
     /// `aten::reshape`
-    pub const RESHAPE: Op = Op(389);
+    pub const RESHAPE: Op = Op(491);
     /// `aten::t`
-    pub const T: Op = Op(390);
+    pub const T: Op = Op(492);
     /// `aten::transpose.int`
-    pub const TRANSPOSE_INT: Op = Op(391);
+    pub const TRANSPOSE_INT: Op = Op(493);
     /// `aten::permute`
-    pub const PERMUTE: Op = Op(392);
+    pub const PERMUTE: Op = Op(494);
     /// `aten::expand`
-    pub const EXPAND: Op = Op(393);
+    pub const EXPAND: Op = Op(495);
     /// `aten::unsqueeze`
-    pub const UNSQUEEZE: Op = Op(394);
+    pub const UNSQUEEZE: Op = Op(496);
     /// `aten::squeeze`
-    pub const SQUEEZE: Op = Op(395);
+    pub const SQUEEZE: Op = Op(497);
     /// `aten::squeeze.dim`
-    pub const SQUEEZE_DIM: Op = Op(396);
+    pub const SQUEEZE_DIM: Op = Op(498);
     /// `aten::select.int`
-    pub const SELECT_INT: Op = Op(397);
+    pub const SELECT_INT: Op = Op(499);
     /// `aten::slice.Tensor`
-    pub const SLICE_TENSOR: Op = Op(398);
+    pub const SLICE_TENSOR: Op = Op(500);
     /// `aten::unbind.int`
-    pub const UNBIND_INT: Op = Op(399);
+    pub const UNBIND_INT: Op = Op(501);
     /// `aten::split.Tensor`
-    pub const SPLIT_TENSOR: Op = Op(400);
+    pub const SPLIT_TENSOR: Op = Op(502);
     /// `aten::as_strided`
-    pub const AS_STRIDED: Op = Op(401);
+    pub const AS_STRIDED: Op = Op(503);
     /// `aten::detach`
-    pub const DETACH: Op = Op(402);
+    pub const DETACH: Op = Op(504);
     /// `aten::clone`
-    pub const CLONE: Op = Op(403);
+    pub const CLONE: Op = Op(505);
     /// `aten::_to_copy`
-    pub const _TO_COPY: Op = Op(404);
+    pub const _TO_COPY: Op = Op(506);
     /// `aten::copy_`
-    pub const COPY_: Op = Op(405);
+    pub const COPY_: Op = Op(507);
     /// `aten::fill.Scalar`
-    pub const FILL_SCALAR: Op = Op(406);
+    pub const FILL_SCALAR: Op = Op(508);
     /// `aten::fill_.Scalar`
-    pub const FILL__SCALAR: Op = Op(407);
+    pub const FILL__SCALAR: Op = Op(509);
     /// `aten::zero`
-    pub const ZERO: Op = Op(408);
+    pub const ZERO: Op = Op(510);
     /// `aten::zero_`
-    pub const ZERO_: Op = Op(409);
+    pub const ZERO_: Op = Op(511);
     /// `aten::zeros_like`
-    pub const ZEROS_LIKE: Op = Op(410);
+    pub const ZEROS_LIKE: Op = Op(512);
     /// `aten::cat`
-    pub const CAT: Op = Op(411);
+    pub const CAT: Op = Op(513);
     /// `aten::cat.out`
-    pub const CAT_OUT: Op = Op(412);
+    pub const CAT_OUT: Op = Op(514);
     /// `aten::stack`
-    pub const STACK: Op = Op(413);
+    pub const STACK: Op = Op(515);
     /// `aten::stack.out`
-    pub const STACK_OUT: Op = Op(414);
+    pub const STACK_OUT: Op = Op(516);
     /// `aten::index_select`
-    pub const INDEX_SELECT: Op = Op(415);
+    pub const INDEX_SELECT: Op = Op(517);
     /// `aten::index_add`
-    pub const INDEX_ADD: Op = Op(416);
+    pub const INDEX_ADD: Op = Op(518);
 }
 
-pub(crate) static TABLE: [OpInfo; 417] = [
+pub(crate) static TABLE: [OpInfo; 519] = [
     OpInfo {
         name: "aten::add.Tensor",
         schema: "aten::add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor",
@@ -4313,6 +4517,24 @@ pub(crate) static TABLE: [OpInfo; 417] = [
         below: |a| boxed::mm_out(a, true),
     },
     OpInfo {
+        name: "aten::bmm",
+        schema: "aten::bmm(Tensor self, Tensor mat2) -> Tensor",
+        tags: &["core"],
+        derivative: Derivative::Formula("BmmBackward0"),
+        forward: true,
+        call: |a| boxed::bmm(a, false),
+        below: |a| boxed::bmm(a, true),
+    },
+    OpInfo {
+        name: "aten::bmm.out",
+        schema: "aten::bmm.out(Tensor self, Tensor mat2, *, Tensor(a!) out) -> Tensor(a!)",
+        tags: &["core"],
+        derivative: Derivative::NonDifferentiable,
+        forward: false,
+        call: |a| boxed::bmm_out(a, false),
+        below: |a| boxed::bmm_out(a, true),
+    },
+    OpInfo {
         name: "aten::mv",
         schema: "aten::mv(Tensor self, Tensor vec) -> Tensor",
         tags: &[],
@@ -4329,6 +4551,906 @@ pub(crate) static TABLE: [OpInfo; 417] = [
         forward: false,
         call: |a| boxed::mv_out(a, false),
         below: |a| boxed::mv_out(a, true),
+    },
+    OpInfo {
+        name: "aten::dot",
+        schema: "aten::dot(Tensor self, Tensor tensor) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Formula("DotBackward0"),
+        forward: true,
+        call: |a| boxed::dot(a, false),
+        below: |a| boxed::dot(a, true),
+    },
+    OpInfo {
+        name: "aten::dot.out",
+        schema: "aten::dot.out(Tensor self, Tensor tensor, *, Tensor(a!) out) -> Tensor(a!)",
+        tags: &[],
+        derivative: Derivative::NonDifferentiable,
+        forward: false,
+        call: |a| boxed::dot_out(a, false),
+        below: |a| boxed::dot_out(a, true),
+    },
+    OpInfo {
+        name: "aten::addmm",
+        schema: "aten::addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
+        tags: &["core"],
+        derivative: Derivative::Formula("AddmmBackward0"),
+        forward: true,
+        call: |a| boxed::addmm(a, false),
+        below: |a| boxed::addmm(a, true),
+    },
+    OpInfo {
+        name: "aten::addmm_",
+        schema: "aten::addmm_(Tensor(a!) self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor(a!)",
+        tags: &["core"],
+        derivative: Derivative::Formula("AddmmBackward0"),
+        forward: true,
+        call: |a| boxed::addmm_(a, false),
+        below: |a| boxed::addmm_(a, true),
+    },
+    OpInfo {
+        name: "aten::addmm.out",
+        schema: "aten::addmm.out(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1, Tensor(a!) out) -> Tensor(a!)",
+        tags: &["core"],
+        derivative: Derivative::NonDifferentiable,
+        forward: false,
+        call: |a| boxed::addmm_out(a, false),
+        below: |a| boxed::addmm_out(a, true),
+    },
+    OpInfo {
+        name: "aten::addmv",
+        schema: "aten::addmv(Tensor self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Formula("AddmvBackward0"),
+        forward: true,
+        call: |a| boxed::addmv(a, false),
+        below: |a| boxed::addmv(a, true),
+    },
+    OpInfo {
+        name: "aten::addmv_",
+        schema: "aten::addmv_(Tensor(a!) self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1) -> Tensor(a!)",
+        tags: &[],
+        derivative: Derivative::Formula("AddmvBackward0"),
+        forward: true,
+        call: |a| boxed::addmv_(a, false),
+        below: |a| boxed::addmv_(a, true),
+    },
+    OpInfo {
+        name: "aten::addmv.out",
+        schema: "aten::addmv.out(Tensor self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1, Tensor(a!) out) -> Tensor(a!)",
+        tags: &[],
+        derivative: Derivative::NonDifferentiable,
+        forward: false,
+        call: |a| boxed::addmv_out(a, false),
+        below: |a| boxed::addmv_out(a, true),
+    },
+    OpInfo {
+        name: "aten::baddbmm",
+        schema: "aten::baddbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Formula("BaddbmmBackward0"),
+        forward: true,
+        call: |a| boxed::baddbmm(a, false),
+        below: |a| boxed::baddbmm(a, true),
+    },
+    OpInfo {
+        name: "aten::baddbmm_",
+        schema: "aten::baddbmm_(Tensor(a!) self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor(a!)",
+        tags: &[],
+        derivative: Derivative::Formula("BaddbmmBackward0"),
+        forward: true,
+        call: |a| boxed::baddbmm_(a, false),
+        below: |a| boxed::baddbmm_(a, true),
+    },
+    OpInfo {
+        name: "aten::baddbmm.out",
+        schema: "aten::baddbmm.out(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1, Tensor(a!) out) -> Tensor(a!)",
+        tags: &[],
+        derivative: Derivative::NonDifferentiable,
+        forward: false,
+        call: |a| boxed::baddbmm_out(a, false),
+        below: |a| boxed::baddbmm_out(a, true),
+    },
+    OpInfo {
+        name: "aten::addbmm",
+        schema: "aten::addbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::addbmm(a, false),
+        below: |a| boxed::addbmm(a, true),
+    },
+    OpInfo {
+        name: "aten::addr",
+        schema: "aten::addr(Tensor self, Tensor vec1, Tensor vec2, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::addr(a, false),
+        below: |a| boxed::addr(a, true),
+    },
+    OpInfo {
+        name: "aten::matmul",
+        schema: "aten::matmul(Tensor self, Tensor other) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::matmul(a, false),
+        below: |a| boxed::matmul(a, true),
+    },
+    OpInfo {
+        name: "aten::linear",
+        schema: "aten::linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::linear(a, false),
+        below: |a| boxed::linear(a, true),
+    },
+    OpInfo {
+        name: "aten::bilinear",
+        schema: "aten::bilinear(Tensor input1, Tensor input2, Tensor weight, Tensor? bias=None) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::bilinear(a, false),
+        below: |a| boxed::bilinear(a, true),
+    },
+    OpInfo {
+        name: "aten::vdot",
+        schema: "aten::vdot(Tensor self, Tensor other) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::vdot(a, false),
+        below: |a| boxed::vdot(a, true),
+    },
+    OpInfo {
+        name: "aten::inner",
+        schema: "aten::inner(Tensor self, Tensor other) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::inner(a, false),
+        below: |a| boxed::inner(a, true),
+    },
+    OpInfo {
+        name: "aten::outer",
+        schema: "aten::outer(Tensor self, Tensor vec2) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::outer(a, false),
+        below: |a| boxed::outer(a, true),
+    },
+    OpInfo {
+        name: "aten::tensordot",
+        schema: "aten::tensordot(Tensor self, Tensor other, int[] dims_self, int[] dims_other) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::tensordot(a, false),
+        below: |a| boxed::tensordot(a, true),
+    },
+    OpInfo {
+        name: "aten::chain_matmul",
+        schema: "aten::chain_matmul(Tensor[] matrices) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::chain_matmul(a, false),
+        below: |a| boxed::chain_matmul(a, true),
+    },
+    OpInfo {
+        name: "aten::kron",
+        schema: "aten::kron(Tensor self, Tensor other) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::kron(a, false),
+        below: |a| boxed::kron(a, true),
+    },
+    OpInfo {
+        name: "aten::cross",
+        schema: "aten::cross(Tensor self, Tensor other, int? dim=None) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::cross(a, false),
+        below: |a| boxed::cross(a, true),
+    },
+    OpInfo {
+        name: "aten::linalg_cross",
+        schema: "aten::linalg_cross(Tensor self, Tensor other, *, int dim=-1) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::linalg_cross(a, false),
+        below: |a| boxed::linalg_cross(a, true),
+    },
+    OpInfo {
+        name: "aten::ger",
+        schema: "aten::ger(Tensor self, Tensor vec2) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::ger(a, false),
+        below: |a| boxed::ger(a, true),
+    },
+    OpInfo {
+        name: "aten::convolution",
+        schema: "aten::convolution(Tensor input, Tensor weight, Tensor? bias, SymInt[] stride, SymInt[] padding, SymInt[] dilation, bool transposed, SymInt[] output_padding, SymInt groups) -> Tensor",
+        tags: &["core"],
+        derivative: Derivative::Formula("ConvolutionBackward0"),
+        forward: true,
+        call: |a| boxed::convolution(a, false),
+        below: |a| boxed::convolution(a, true),
+    },
+    OpInfo {
+        name: "aten::convolution.out",
+        schema: "aten::convolution.out(Tensor input, Tensor weight, Tensor? bias, SymInt[] stride, SymInt[] padding, SymInt[] dilation, bool transposed, SymInt[] output_padding, SymInt groups, *, Tensor(a!) out) -> Tensor(a!)",
+        tags: &["core"],
+        derivative: Derivative::NonDifferentiable,
+        forward: false,
+        call: |a| boxed::convolution_out(a, false),
+        below: |a| boxed::convolution_out(a, true),
+    },
+    OpInfo {
+        name: "aten::convolution_backward",
+        schema: "aten::convolution_backward(Tensor grad_output, Tensor input, Tensor weight, SymInt[]? bias_sizes, SymInt[] stride, SymInt[] padding, SymInt[] dilation, bool transposed, SymInt[] output_padding, SymInt groups, bool[3] output_mask) -> (Tensor, Tensor, Tensor)",
+        tags: &["core"],
+        derivative: Derivative::Formula("ConvolutionBackwardBackward0"),
+        forward: true,
+        call: |a| boxed::convolution_backward(a, false),
+        below: |a| boxed::convolution_backward(a, true),
+    },
+    OpInfo {
+        name: "aten::_convolution",
+        schema: "aten::_convolution(Tensor input, Tensor weight, Tensor? bias, SymInt[] stride, SymInt[] padding, SymInt[] dilation, bool transposed, SymInt[] output_padding, SymInt groups, bool benchmark, bool deterministic, bool cudnn_enabled, bool allow_tf32) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::_convolution(a, false),
+        below: |a| boxed::_convolution(a, true),
+    },
+    OpInfo {
+        name: "aten::conv1d",
+        schema: "aten::conv1d(Tensor input, Tensor weight, Tensor? bias=None, SymInt[1] stride=1, SymInt[1] padding=0, SymInt[1] dilation=1, SymInt groups=1) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::conv1d(a, false),
+        below: |a| boxed::conv1d(a, true),
+    },
+    OpInfo {
+        name: "aten::conv_transpose1d",
+        schema: "aten::conv_transpose1d(Tensor input, Tensor weight, Tensor? bias=None, SymInt[1] stride=1, SymInt[1] padding=0, SymInt[1] output_padding=0, SymInt groups=1, SymInt[1] dilation=1) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::conv_transpose1d(a, false),
+        below: |a| boxed::conv_transpose1d(a, true),
+    },
+    OpInfo {
+        name: "aten::conv2d",
+        schema: "aten::conv2d(Tensor input, Tensor weight, Tensor? bias=None, SymInt[2] stride=1, SymInt[2] padding=0, SymInt[2] dilation=1, SymInt groups=1) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::conv2d(a, false),
+        below: |a| boxed::conv2d(a, true),
+    },
+    OpInfo {
+        name: "aten::conv_transpose2d.input",
+        schema: "aten::conv_transpose2d.input(Tensor input, Tensor weight, Tensor? bias=None, SymInt[2] stride=1, SymInt[2] padding=0, SymInt[2] output_padding=0, SymInt groups=1, SymInt[2] dilation=1) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::conv_transpose2d(a, false),
+        below: |a| boxed::conv_transpose2d(a, true),
+    },
+    OpInfo {
+        name: "aten::conv3d",
+        schema: "aten::conv3d(Tensor input, Tensor weight, Tensor? bias=None, SymInt[3] stride=1, SymInt[3] padding=0, SymInt[3] dilation=1, SymInt groups=1) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::conv3d(a, false),
+        below: |a| boxed::conv3d(a, true),
+    },
+    OpInfo {
+        name: "aten::conv_transpose3d.input",
+        schema: "aten::conv_transpose3d.input(Tensor input, Tensor weight, Tensor? bias=None, SymInt[3] stride=1, SymInt[3] padding=0, SymInt[3] output_padding=0, SymInt groups=1, SymInt[3] dilation=1) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::conv_transpose3d(a, false),
+        below: |a| boxed::conv_transpose3d(a, true),
+    },
+    OpInfo {
+        name: "aten::im2col",
+        schema: "aten::im2col(Tensor self, int[2] kernel_size, int[2] dilation, int[2] padding, int[2] stride) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Formula("Im2ColBackward0"),
+        forward: true,
+        call: |a| boxed::im2col(a, false),
+        below: |a| boxed::im2col(a, true),
+    },
+    OpInfo {
+        name: "aten::col2im",
+        schema: "aten::col2im(Tensor self, SymInt[2] output_size, int[2] kernel_size, int[2] dilation, int[2] padding, int[2] stride) -> Tensor",
+        tags: &["core"],
+        derivative: Derivative::Formula("Col2ImBackward0"),
+        forward: true,
+        call: |a| boxed::col2im(a, false),
+        below: |a| boxed::col2im(a, true),
+    },
+    OpInfo {
+        name: "aten::max_pool1d",
+        schema: "aten::max_pool1d(Tensor self, int[1] kernel_size, int[1] stride=[], int[1] padding=[0], int[1] dilation=[1], bool ceil_mode=False) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::max_pool1d(a, false),
+        below: |a| boxed::max_pool1d(a, true),
+    },
+    OpInfo {
+        name: "aten::max_pool1d_with_indices",
+        schema: "aten::max_pool1d_with_indices(Tensor self, int[1] kernel_size, int[1] stride=[], int[1] padding=[0], int[1] dilation=[1], bool ceil_mode=False) -> (Tensor, Tensor)",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::max_pool1d_with_indices(a, false),
+        below: |a| boxed::max_pool1d_with_indices(a, true),
+    },
+    OpInfo {
+        name: "aten::max_pool2d",
+        schema: "aten::max_pool2d(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, int[2] dilation=1, bool ceil_mode=False) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::max_pool2d(a, false),
+        below: |a| boxed::max_pool2d(a, true),
+    },
+    OpInfo {
+        name: "aten::max_pool2d_with_indices",
+        schema: "aten::max_pool2d_with_indices(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, int[2] dilation=1, bool ceil_mode=False) -> (Tensor, Tensor)",
+        tags: &["core"],
+        derivative: Derivative::Formula("MaxPool2DWithIndicesBackward0"),
+        forward: true,
+        call: |a| boxed::max_pool2d_with_indices(a, false),
+        below: |a| boxed::max_pool2d_with_indices(a, true),
+    },
+    OpInfo {
+        name: "aten::max_pool2d_with_indices_backward",
+        schema: "aten::max_pool2d_with_indices_backward(Tensor grad_output, Tensor self, int[2] kernel_size, int[2] stride, int[2] padding, int[2] dilation, bool ceil_mode, Tensor indices) -> Tensor",
+        tags: &["core"],
+        derivative: Derivative::Formula("MaxPool2DWithIndicesBackwardBackward0"),
+        forward: true,
+        call: |a| boxed::max_pool2d_with_indices_backward(a, false),
+        below: |a| boxed::max_pool2d_with_indices_backward(a, true),
+    },
+    OpInfo {
+        name: "aten::max_pool3d",
+        schema: "aten::max_pool3d(Tensor self, int[3] kernel_size, int[3] stride=[], int[3] padding=0, int[3] dilation=1, bool ceil_mode=False) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::max_pool3d(a, false),
+        below: |a| boxed::max_pool3d(a, true),
+    },
+    OpInfo {
+        name: "aten::max_pool3d_with_indices",
+        schema: "aten::max_pool3d_with_indices(Tensor self, int[3] kernel_size, int[3] stride=[], int[3] padding=0, int[3] dilation=1, bool ceil_mode=False) -> (Tensor, Tensor)",
+        tags: &["core"],
+        derivative: Derivative::Formula("MaxPool3DWithIndicesBackward0"),
+        forward: true,
+        call: |a| boxed::max_pool3d_with_indices(a, false),
+        below: |a| boxed::max_pool3d_with_indices(a, true),
+    },
+    OpInfo {
+        name: "aten::max_pool3d_with_indices_backward",
+        schema: "aten::max_pool3d_with_indices_backward(Tensor grad_output, Tensor self, int[3] kernel_size, int[3] stride, int[3] padding, int[3] dilation, bool ceil_mode, Tensor indices) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Formula("MaxPool3DWithIndicesBackwardBackward0"),
+        forward: true,
+        call: |a| boxed::max_pool3d_with_indices_backward(a, false),
+        below: |a| boxed::max_pool3d_with_indices_backward(a, true),
+    },
+    OpInfo {
+        name: "aten::max_unpool2d",
+        schema: "aten::max_unpool2d(Tensor self, Tensor indices, SymInt[2] output_size) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Formula("MaxUnpool2DBackward0"),
+        forward: true,
+        call: |a| boxed::max_unpool2d(a, false),
+        below: |a| boxed::max_unpool2d(a, true),
+    },
+    OpInfo {
+        name: "aten::avg_pool1d",
+        schema: "aten::avg_pool1d(Tensor self, int[1] kernel_size, int[1] stride=[], int[1] padding=[0], bool ceil_mode=False, bool count_include_pad=True) -> Tensor",
+        tags: &["core"],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::avg_pool1d(a, false),
+        below: |a| boxed::avg_pool1d(a, true),
+    },
+    OpInfo {
+        name: "aten::avg_pool2d",
+        schema: "aten::avg_pool2d(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, bool ceil_mode=False, bool count_include_pad=True, int? divisor_override=None) -> Tensor",
+        tags: &["core"],
+        derivative: Derivative::Formula("AvgPool2DBackward0"),
+        forward: true,
+        call: |a| boxed::avg_pool2d(a, false),
+        below: |a| boxed::avg_pool2d(a, true),
+    },
+    OpInfo {
+        name: "aten::avg_pool2d_backward",
+        schema: "aten::avg_pool2d_backward(Tensor grad_output, Tensor self, int[2] kernel_size, int[2] stride, int[2] padding, bool ceil_mode, bool count_include_pad, int? divisor_override) -> Tensor",
+        tags: &["core"],
+        derivative: Derivative::Formula("AvgPool2DBackwardBackward0"),
+        forward: true,
+        call: |a| boxed::avg_pool2d_backward(a, false),
+        below: |a| boxed::avg_pool2d_backward(a, true),
+    },
+    OpInfo {
+        name: "aten::avg_pool3d",
+        schema: "aten::avg_pool3d(Tensor self, int[3] kernel_size, int[3] stride=[], int[3] padding=0, bool ceil_mode=False, bool count_include_pad=True, int? divisor_override=None) -> Tensor",
+        tags: &["core"],
+        derivative: Derivative::Formula("AvgPool3DBackward0"),
+        forward: true,
+        call: |a| boxed::avg_pool3d(a, false),
+        below: |a| boxed::avg_pool3d(a, true),
+    },
+    OpInfo {
+        name: "aten::avg_pool3d_backward",
+        schema: "aten::avg_pool3d_backward(Tensor grad_output, Tensor self, int[3] kernel_size, int[3] stride, int[3] padding, bool ceil_mode, bool count_include_pad, int? divisor_override) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Formula("AvgPool3DBackwardBackward0"),
+        forward: true,
+        call: |a| boxed::avg_pool3d_backward(a, false),
+        below: |a| boxed::avg_pool3d_backward(a, true),
+    },
+    OpInfo {
+        name: "aten::adaptive_avg_pool1d",
+        schema: "aten::adaptive_avg_pool1d(Tensor self, int[1] output_size) -> Tensor",
+        tags: &["core"],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::adaptive_avg_pool1d(a, false),
+        below: |a| boxed::adaptive_avg_pool1d(a, true),
+    },
+    OpInfo {
+        name: "aten::adaptive_max_pool1d",
+        schema: "aten::adaptive_max_pool1d(Tensor self, int[1] output_size) -> (Tensor, Tensor)",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::adaptive_max_pool1d(a, false),
+        below: |a| boxed::adaptive_max_pool1d(a, true),
+    },
+    OpInfo {
+        name: "aten::adaptive_avg_pool2d",
+        schema: "aten::adaptive_avg_pool2d(Tensor self, SymInt[2] output_size) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::adaptive_avg_pool2d(a, false),
+        below: |a| boxed::adaptive_avg_pool2d(a, true),
+    },
+    OpInfo {
+        name: "aten::_adaptive_avg_pool2d",
+        schema: "aten::_adaptive_avg_pool2d(Tensor self, SymInt[2] output_size) -> Tensor",
+        tags: &["core"],
+        derivative: Derivative::Formula("AdaptiveAvgPool2DBackward0"),
+        forward: true,
+        call: |a| boxed::_adaptive_avg_pool2d(a, false),
+        below: |a| boxed::_adaptive_avg_pool2d(a, true),
+    },
+    OpInfo {
+        name: "aten::_adaptive_avg_pool2d_backward",
+        schema: "aten::_adaptive_avg_pool2d_backward(Tensor grad_output, Tensor self) -> Tensor",
+        tags: &["core"],
+        derivative: Derivative::Formula("AdaptiveAvgPool2DBackwardBackward0"),
+        forward: true,
+        call: |a| boxed::_adaptive_avg_pool2d_backward(a, false),
+        below: |a| boxed::_adaptive_avg_pool2d_backward(a, true),
+    },
+    OpInfo {
+        name: "aten::adaptive_max_pool2d",
+        schema: "aten::adaptive_max_pool2d(Tensor self, int[2] output_size) -> (Tensor, Tensor)",
+        tags: &[],
+        derivative: Derivative::Formula("AdaptiveMaxPool2DBackward0"),
+        forward: true,
+        call: |a| boxed::adaptive_max_pool2d(a, false),
+        below: |a| boxed::adaptive_max_pool2d(a, true),
+    },
+    OpInfo {
+        name: "aten::adaptive_max_pool2d_backward",
+        schema: "aten::adaptive_max_pool2d_backward(Tensor grad_output, Tensor self, Tensor indices) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Formula("AdaptiveMaxPool2DBackwardBackward0"),
+        forward: true,
+        call: |a| boxed::adaptive_max_pool2d_backward(a, false),
+        below: |a| boxed::adaptive_max_pool2d_backward(a, true),
+    },
+    OpInfo {
+        name: "aten::adaptive_avg_pool3d",
+        schema: "aten::adaptive_avg_pool3d(Tensor self, SymInt[3] output_size) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::adaptive_avg_pool3d(a, false),
+        below: |a| boxed::adaptive_avg_pool3d(a, true),
+    },
+    OpInfo {
+        name: "aten::_adaptive_avg_pool3d",
+        schema: "aten::_adaptive_avg_pool3d(Tensor self, SymInt[3] output_size) -> Tensor",
+        tags: &["core"],
+        derivative: Derivative::Formula("AdaptiveAvgPool3DBackward0"),
+        forward: true,
+        call: |a| boxed::_adaptive_avg_pool3d(a, false),
+        below: |a| boxed::_adaptive_avg_pool3d(a, true),
+    },
+    OpInfo {
+        name: "aten::_adaptive_avg_pool3d_backward",
+        schema: "aten::_adaptive_avg_pool3d_backward(Tensor grad_output, Tensor self) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Formula("AdaptiveAvgPool3DBackwardBackward0"),
+        forward: true,
+        call: |a| boxed::_adaptive_avg_pool3d_backward(a, false),
+        below: |a| boxed::_adaptive_avg_pool3d_backward(a, true),
+    },
+    OpInfo {
+        name: "aten::adaptive_max_pool3d",
+        schema: "aten::adaptive_max_pool3d(Tensor self, int[3] output_size) -> (Tensor, Tensor)",
+        tags: &[],
+        derivative: Derivative::Formula("AdaptiveMaxPool3DBackward0"),
+        forward: true,
+        call: |a| boxed::adaptive_max_pool3d(a, false),
+        below: |a| boxed::adaptive_max_pool3d(a, true),
+    },
+    OpInfo {
+        name: "aten::adaptive_max_pool3d_backward",
+        schema: "aten::adaptive_max_pool3d_backward(Tensor grad_output, Tensor self, Tensor indices) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Formula("AdaptiveMaxPool3DBackwardBackward0"),
+        forward: true,
+        call: |a| boxed::adaptive_max_pool3d_backward(a, false),
+        below: |a| boxed::adaptive_max_pool3d_backward(a, true),
+    },
+    OpInfo {
+        name: "aten::upsample_nearest1d",
+        schema: "aten::upsample_nearest1d(Tensor self, SymInt[1] output_size, float? scales=None) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Formula("UpsampleNearest1DBackward0"),
+        forward: true,
+        call: |a| boxed::upsample_nearest1d(a, false),
+        below: |a| boxed::upsample_nearest1d(a, true),
+    },
+    OpInfo {
+        name: "aten::upsample_nearest1d_backward",
+        schema: "aten::upsample_nearest1d_backward(Tensor grad_output, SymInt[1] output_size, SymInt[3] input_size, float? scales=None) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Formula("UpsampleNearest1DBackwardBackward0"),
+        forward: true,
+        call: |a| boxed::upsample_nearest1d_backward(a, false),
+        below: |a| boxed::upsample_nearest1d_backward(a, true),
+    },
+    OpInfo {
+        name: "aten::upsample_nearest1d.vec",
+        schema: "aten::upsample_nearest1d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::upsample_nearest1d_vec(a, false),
+        below: |a| boxed::upsample_nearest1d_vec(a, true),
+    },
+    OpInfo {
+        name: "aten::upsample_nearest2d",
+        schema: "aten::upsample_nearest2d(Tensor self, SymInt[2] output_size, float? scales_h=None, float? scales_w=None) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Formula("UpsampleNearest2DBackward0"),
+        forward: true,
+        call: |a| boxed::upsample_nearest2d(a, false),
+        below: |a| boxed::upsample_nearest2d(a, true),
+    },
+    OpInfo {
+        name: "aten::upsample_nearest2d_backward",
+        schema: "aten::upsample_nearest2d_backward(Tensor grad_output, SymInt[2] output_size, SymInt[4] input_size, float? scales_h=None, float? scales_w=None) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Formula("UpsampleNearest2DBackwardBackward0"),
+        forward: true,
+        call: |a| boxed::upsample_nearest2d_backward(a, false),
+        below: |a| boxed::upsample_nearest2d_backward(a, true),
+    },
+    OpInfo {
+        name: "aten::upsample_nearest2d.vec",
+        schema: "aten::upsample_nearest2d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor",
+        tags: &["core"],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::upsample_nearest2d_vec(a, false),
+        below: |a| boxed::upsample_nearest2d_vec(a, true),
+    },
+    OpInfo {
+        name: "aten::upsample_nearest3d",
+        schema: "aten::upsample_nearest3d(Tensor self, SymInt[3] output_size, float? scales_d=None, float? scales_h=None, float? scales_w=None) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Formula("UpsampleNearest3DBackward0"),
+        forward: true,
+        call: |a| boxed::upsample_nearest3d(a, false),
+        below: |a| boxed::upsample_nearest3d(a, true),
+    },
+    OpInfo {
+        name: "aten::upsample_nearest3d_backward",
+        schema: "aten::upsample_nearest3d_backward(Tensor grad_output, SymInt[3] output_size, SymInt[5] input_size, float? scales_d=None, float? scales_h=None, float? scales_w=None) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Formula("UpsampleNearest3DBackwardBackward0"),
+        forward: true,
+        call: |a| boxed::upsample_nearest3d_backward(a, false),
+        below: |a| boxed::upsample_nearest3d_backward(a, true),
+    },
+    OpInfo {
+        name: "aten::upsample_nearest3d.vec",
+        schema: "aten::upsample_nearest3d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::upsample_nearest3d_vec(a, false),
+        below: |a| boxed::upsample_nearest3d_vec(a, true),
+    },
+    OpInfo {
+        name: "aten::_upsample_nearest_exact1d",
+        schema: "aten::_upsample_nearest_exact1d(Tensor self, SymInt[1] output_size, float? scales=None) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Formula("UpsampleNearestExact1DBackward0"),
+        forward: true,
+        call: |a| boxed::_upsample_nearest_exact1d(a, false),
+        below: |a| boxed::_upsample_nearest_exact1d(a, true),
+    },
+    OpInfo {
+        name: "aten::_upsample_nearest_exact1d_backward",
+        schema: "aten::_upsample_nearest_exact1d_backward(Tensor grad_output, SymInt[1] output_size, SymInt[3] input_size, float? scales=None) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Formula("UpsampleNearestExact1DBackwardBackward0"),
+        forward: true,
+        call: |a| boxed::_upsample_nearest_exact1d_backward(a, false),
+        below: |a| boxed::_upsample_nearest_exact1d_backward(a, true),
+    },
+    OpInfo {
+        name: "aten::_upsample_nearest_exact1d.vec",
+        schema: "aten::_upsample_nearest_exact1d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::_upsample_nearest_exact1d_vec(a, false),
+        below: |a| boxed::_upsample_nearest_exact1d_vec(a, true),
+    },
+    OpInfo {
+        name: "aten::_upsample_nearest_exact2d",
+        schema: "aten::_upsample_nearest_exact2d(Tensor self, SymInt[2] output_size, float? scales_h=None, float? scales_w=None) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Formula("UpsampleNearestExact2DBackward0"),
+        forward: true,
+        call: |a| boxed::_upsample_nearest_exact2d(a, false),
+        below: |a| boxed::_upsample_nearest_exact2d(a, true),
+    },
+    OpInfo {
+        name: "aten::_upsample_nearest_exact2d_backward",
+        schema: "aten::_upsample_nearest_exact2d_backward(Tensor grad_output, SymInt[2] output_size, SymInt[4] input_size, float? scales_h=None, float? scales_w=None) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Formula("UpsampleNearestExact2DBackwardBackward0"),
+        forward: true,
+        call: |a| boxed::_upsample_nearest_exact2d_backward(a, false),
+        below: |a| boxed::_upsample_nearest_exact2d_backward(a, true),
+    },
+    OpInfo {
+        name: "aten::_upsample_nearest_exact2d.vec",
+        schema: "aten::_upsample_nearest_exact2d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::_upsample_nearest_exact2d_vec(a, false),
+        below: |a| boxed::_upsample_nearest_exact2d_vec(a, true),
+    },
+    OpInfo {
+        name: "aten::_upsample_nearest_exact3d",
+        schema: "aten::_upsample_nearest_exact3d(Tensor self, SymInt[3] output_size, float? scales_d=None, float? scales_h=None, float? scales_w=None) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Formula("UpsampleNearestExact3DBackward0"),
+        forward: true,
+        call: |a| boxed::_upsample_nearest_exact3d(a, false),
+        below: |a| boxed::_upsample_nearest_exact3d(a, true),
+    },
+    OpInfo {
+        name: "aten::_upsample_nearest_exact3d_backward",
+        schema: "aten::_upsample_nearest_exact3d_backward(Tensor grad_output, SymInt[3] output_size, SymInt[5] input_size, float? scales_d=None, float? scales_h=None, float? scales_w=None) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Formula("UpsampleNearestExact3DBackwardBackward0"),
+        forward: true,
+        call: |a| boxed::_upsample_nearest_exact3d_backward(a, false),
+        below: |a| boxed::_upsample_nearest_exact3d_backward(a, true),
+    },
+    OpInfo {
+        name: "aten::_upsample_nearest_exact3d.vec",
+        schema: "aten::_upsample_nearest_exact3d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::_upsample_nearest_exact3d_vec(a, false),
+        below: |a| boxed::_upsample_nearest_exact3d_vec(a, true),
+    },
+    OpInfo {
+        name: "aten::upsample_linear1d",
+        schema: "aten::upsample_linear1d(Tensor self, SymInt[1] output_size, bool align_corners, float? scales=None) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Formula("UpsampleLinear1DBackward0"),
+        forward: true,
+        call: |a| boxed::upsample_linear1d(a, false),
+        below: |a| boxed::upsample_linear1d(a, true),
+    },
+    OpInfo {
+        name: "aten::upsample_linear1d_backward",
+        schema: "aten::upsample_linear1d_backward(Tensor grad_output, SymInt[1] output_size, SymInt[3] input_size, bool align_corners, float? scales=None) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Formula("UpsampleLinear1DBackwardBackward0"),
+        forward: true,
+        call: |a| boxed::upsample_linear1d_backward(a, false),
+        below: |a| boxed::upsample_linear1d_backward(a, true),
+    },
+    OpInfo {
+        name: "aten::upsample_linear1d.vec",
+        schema: "aten::upsample_linear1d.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::upsample_linear1d_vec(a, false),
+        below: |a| boxed::upsample_linear1d_vec(a, true),
+    },
+    OpInfo {
+        name: "aten::upsample_bilinear2d",
+        schema: "aten::upsample_bilinear2d(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Formula("UpsampleBilinear2DBackward0"),
+        forward: true,
+        call: |a| boxed::upsample_bilinear2d(a, false),
+        below: |a| boxed::upsample_bilinear2d(a, true),
+    },
+    OpInfo {
+        name: "aten::upsample_bilinear2d_backward",
+        schema: "aten::upsample_bilinear2d_backward(Tensor grad_output, SymInt[2] output_size, SymInt[4] input_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Formula("UpsampleBilinear2DBackwardBackward0"),
+        forward: true,
+        call: |a| boxed::upsample_bilinear2d_backward(a, false),
+        below: |a| boxed::upsample_bilinear2d_backward(a, true),
+    },
+    OpInfo {
+        name: "aten::upsample_bilinear2d.vec",
+        schema: "aten::upsample_bilinear2d.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) -> Tensor",
+        tags: &["core"],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::upsample_bilinear2d_vec(a, false),
+        below: |a| boxed::upsample_bilinear2d_vec(a, true),
+    },
+    OpInfo {
+        name: "aten::upsample_bicubic2d",
+        schema: "aten::upsample_bicubic2d(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Formula("UpsampleBicubic2DBackward0"),
+        forward: true,
+        call: |a| boxed::upsample_bicubic2d(a, false),
+        below: |a| boxed::upsample_bicubic2d(a, true),
+    },
+    OpInfo {
+        name: "aten::upsample_bicubic2d_backward",
+        schema: "aten::upsample_bicubic2d_backward(Tensor grad_output, SymInt[2] output_size, SymInt[4] input_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Formula("UpsampleBicubic2DBackwardBackward0"),
+        forward: true,
+        call: |a| boxed::upsample_bicubic2d_backward(a, false),
+        below: |a| boxed::upsample_bicubic2d_backward(a, true),
+    },
+    OpInfo {
+        name: "aten::upsample_bicubic2d.vec",
+        schema: "aten::upsample_bicubic2d.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::upsample_bicubic2d_vec(a, false),
+        below: |a| boxed::upsample_bicubic2d_vec(a, true),
+    },
+    OpInfo {
+        name: "aten::upsample_trilinear3d",
+        schema: "aten::upsample_trilinear3d(Tensor self, SymInt[3] output_size, bool align_corners, float? scales_d=None, float? scales_h=None, float? scales_w=None) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Formula("UpsampleTrilinear3DBackward0"),
+        forward: true,
+        call: |a| boxed::upsample_trilinear3d(a, false),
+        below: |a| boxed::upsample_trilinear3d(a, true),
+    },
+    OpInfo {
+        name: "aten::upsample_trilinear3d_backward",
+        schema: "aten::upsample_trilinear3d_backward(Tensor grad_output, SymInt[3] output_size, SymInt[5] input_size, bool align_corners, float? scales_d=None, float? scales_h=None, float? scales_w=None) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Formula("UpsampleTrilinear3DBackwardBackward0"),
+        forward: true,
+        call: |a| boxed::upsample_trilinear3d_backward(a, false),
+        below: |a| boxed::upsample_trilinear3d_backward(a, true),
+    },
+    OpInfo {
+        name: "aten::upsample_trilinear3d.vec",
+        schema: "aten::upsample_trilinear3d.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::upsample_trilinear3d_vec(a, false),
+        below: |a| boxed::upsample_trilinear3d_vec(a, true),
+    },
+    OpInfo {
+        name: "aten::_upsample_bilinear2d_aa",
+        schema: "aten::_upsample_bilinear2d_aa(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::_upsample_bilinear2d_aa(a, false),
+        below: |a| boxed::_upsample_bilinear2d_aa(a, true),
+    },
+    OpInfo {
+        name: "aten::grid_sampler",
+        schema: "aten::grid_sampler(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::grid_sampler(a, false),
+        below: |a| boxed::grid_sampler(a, true),
+    },
+    OpInfo {
+        name: "aten::grid_sampler_2d",
+        schema: "aten::grid_sampler_2d(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners) -> Tensor",
+        tags: &["core"],
+        derivative: Derivative::Formula("GridSampler2DBackward0"),
+        forward: false,
+        call: |a| boxed::grid_sampler_2d(a, false),
+        below: |a| boxed::grid_sampler_2d(a, true),
+    },
+    OpInfo {
+        name: "aten::grid_sampler_2d_backward",
+        schema: "aten::grid_sampler_2d_backward(Tensor grad_output, Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners, bool[2] output_mask) -> (Tensor, Tensor)",
+        tags: &[],
+        derivative: Derivative::Formula("GridSampler2DBackwardBackward0"),
+        forward: false,
+        call: |a| boxed::grid_sampler_2d_backward(a, false),
+        below: |a| boxed::grid_sampler_2d_backward(a, true),
+    },
+    OpInfo {
+        name: "aten::grid_sampler_3d",
+        schema: "aten::grid_sampler_3d(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Formula("GridSampler3DBackward0"),
+        forward: false,
+        call: |a| boxed::grid_sampler_3d(a, false),
+        below: |a| boxed::grid_sampler_3d(a, true),
+    },
+    OpInfo {
+        name: "aten::grid_sampler_3d_backward",
+        schema: "aten::grid_sampler_3d_backward(Tensor grad_output, Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners, bool[2] output_mask) -> (Tensor, Tensor)",
+        tags: &[],
+        derivative: Derivative::Formula("GridSampler3DBackwardBackward0"),
+        forward: false,
+        call: |a| boxed::grid_sampler_3d_backward(a, false),
+        below: |a| boxed::grid_sampler_3d_backward(a, true),
+    },
+    OpInfo {
+        name: "aten::affine_grid_generator",
+        schema: "aten::affine_grid_generator(Tensor theta, SymInt[] size, bool align_corners) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::affine_grid_generator(a, false),
+        below: |a| boxed::affine_grid_generator(a, true),
     },
     OpInfo {
         name: "aten::alias",

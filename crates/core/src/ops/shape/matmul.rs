@@ -1,36 +1,108 @@
-//! Shape functions of matrix products.
+//! Shape functions of matrix products. One dtype for all operands: nothing is promoted.
 
-use super::device;
-use crate::{Error, ErrorKind, Result, Spec, Tensor};
+use super::{device, is_expandable_to};
+use crate::{DType, Error, ErrorKind, Result, Scalar, Spec, Tensor};
 
+/// The result of multiplying `a` by `b`, if their inner sizes and dtypes agree.
 fn product(op: &'static str, a: &Tensor, b: &Tensor, sizes: &[usize], inner: (usize, usize)) -> Result<Spec> {
     if inner.0 != inner.1 {
-        let message =
-            format!("shapes {:?} and {:?} cannot be multiplied: {} is not {}", a.shape(), b.shape(), inner.0, inner.1);
+        let (a, b) = (a.shape(), b.shape());
+        let message = format!("shapes {a:?} and {b:?} cannot be multiplied: {} is not {}", inner.0, inner.1);
         return Err(Error::argument(op, message));
     }
-    if a.dtype() != b.dtype() {
-        return Err(Error::argument(
-            op,
-            format!("expects one dtype, found {} and {}; convert one", a.dtype(), b.dtype()),
-        ));
-    }
-    if !a.is_floating_point() {
-        return Err(ErrorKind::DTypeUnsupported { op, found: a.dtype(), expected: "a floating point dtype" }.into());
+    one_dtype(op, a, b)?;
+    if a.dtype() == DType::Bool {
+        return Err(ErrorKind::DTypeUnsupported { op, found: a.dtype(), expected: "numbers" }.into());
     }
     Ok(Spec::new(sizes, a.dtype(), device(op, &[a, b])?))
+}
+
+fn one_dtype(op: &'static str, a: &Tensor, b: &Tensor) -> Result<()> {
+    if a.dtype() == b.dtype() {
+        return Ok(());
+    }
+    let message = format!("expected operands of one dtype, found {} and {}; convert one of them", a.dtype(), b.dtype());
+    Err(Error::argument(op, message))
+}
+
+fn ranks(op: &'static str, expected: &str, a: &[usize], b: &[usize]) -> Error {
+    Error::argument(op, format!("expected {expected}, found shapes {a:?} and {b:?}"))
 }
 
 pub(crate) fn mm(op: &'static str, a: &Tensor, b: &Tensor) -> Result<Spec> {
     match (a.shape(), b.shape()) {
         (&[m, k], &[l, n]) => product(op, a, b, &[m, n], (k, l)),
-        (a, b) => Err(Error::argument(op, format!("expects two matrices, found shapes {a:?} and {b:?}"))),
+        (a, b) => Err(ranks(op, "two matrices", a, b)),
     }
 }
 
 pub(crate) fn mv(op: &'static str, a: &Tensor, b: &Tensor) -> Result<Spec> {
     match (a.shape(), b.shape()) {
         (&[m, k], &[l]) => product(op, a, b, &[m], (k, l)),
-        (a, b) => Err(Error::argument(op, format!("expects a matrix and a vector, found shapes {a:?} and {b:?}"))),
+        (a, b) => Err(ranks(op, "a matrix and a vector", a, b)),
     }
+}
+
+pub(crate) fn dot(op: &'static str, a: &Tensor, b: &Tensor) -> Result<Spec> {
+    match (a.shape(), b.shape()) {
+        (&[k], &[l]) => product(op, a, b, &[], (k, l)),
+        (a, b) => Err(ranks(op, "two vectors", a, b)),
+    }
+}
+
+pub(crate) fn bmm(op: &'static str, a: &Tensor, b: &Tensor) -> Result<Spec> {
+    match (a.shape(), b.shape()) {
+        (&[p, m, k], &[q, l, n]) if p == q => product(op, a, b, &[p, m, n], (k, l)),
+        (a, b) => Err(ranks(op, "two batches of as many matrices", a, b)),
+    }
+}
+
+/// `beta * bias + alpha * product`: the bias is broadcast to the product.
+fn plus(op: &'static str, bias: &Tensor, beta: Scalar, alpha: Scalar, product: Spec) -> Result<Spec> {
+    let sizes = product.layout.sizes();
+    if !is_expandable_to(bias.shape(), sizes) {
+        let message = format!("expected a term that broadcasts to the product's {sizes:?}, found {:?}", bias.shape());
+        return Err(Error::argument(op, message));
+    }
+    if bias.dtype() != product.dtype {
+        let (found, expected) = (bias.dtype(), product.dtype);
+        return Err(Error::argument(op, format!("expected a term of the product's dtype {expected}, found {found}")));
+    }
+    if !product.dtype.is_floating_point() && (beta.is_float() || alpha.is_float()) {
+        return Err(Error::argument(op, "expected whole numbers as beta and alpha of an integer product".to_string()));
+    }
+    Ok(product)
+}
+
+pub(crate) fn addmm(
+    op: &'static str,
+    bias: &Tensor,
+    a: &Tensor,
+    b: &Tensor,
+    beta: Scalar,
+    alpha: Scalar,
+) -> Result<Spec> {
+    plus(op, bias, beta, alpha, mm(op, a, b)?)
+}
+
+pub(crate) fn addmv(
+    op: &'static str,
+    bias: &Tensor,
+    a: &Tensor,
+    v: &Tensor,
+    beta: Scalar,
+    alpha: Scalar,
+) -> Result<Spec> {
+    plus(op, bias, beta, alpha, mv(op, a, v)?)
+}
+
+pub(crate) fn baddbmm(
+    op: &'static str,
+    bias: &Tensor,
+    a: &Tensor,
+    b: &Tensor,
+    beta: Scalar,
+    alpha: Scalar,
+) -> Result<Spec> {
+    plus(op, bias, beta, alpha, bmm(op, a, b)?)
 }

@@ -4,22 +4,28 @@
 //! programs that are only being looked at. This file holds what all families share.
 
 pub(crate) mod activations;
+pub(crate) mod conv;
 pub(crate) mod copy;
 pub(crate) mod index;
 pub(crate) mod join;
 pub(crate) mod matmul;
 pub(crate) mod pointwise;
+pub(crate) mod pool;
 pub(crate) mod reduce;
+pub(crate) mod resample;
 pub(crate) mod softmax;
 pub(crate) mod view;
 
 pub(crate) use activations::*;
+pub(crate) use conv::*;
 pub(crate) use copy::*;
 pub(crate) use index::*;
 pub(crate) use join::*;
 pub(crate) use matmul::*;
 pub(crate) use pointwise::*;
+pub(crate) use pool::*;
 pub(crate) use reduce::*;
+pub(crate) use resample::*;
 pub(crate) use softmax::*;
 
 use crate::layout::{Dims, Layout};

@@ -1,0 +1,148 @@
+//! Resizing by factors, anti-aliased resizing, and grids for sampling.
+
+use crate::ops::formulas::{cast, sym};
+use crate::sym::SymInts;
+use crate::{Error, Result, SymInt, Tensor, ops};
+
+/// The output size from sizes or factors: exactly one of them is given. With factors, they are also the scales.
+fn size_of(
+    op: &'static str,
+    n: usize,
+    input: &Tensor,
+    output_size: Option<&[SymInt]>,
+    factors: Option<&[f64]>,
+) -> Result<(SymInts, [Option<f64>; 3])> {
+    let message = match (output_size, factors) {
+        (Some(sizes), None) => return Ok((sizes.iter().copied().collect(), [None; 3])),
+        (None, Some(factors)) if factors.len() == n && input.ndim() == n + 2 => {
+            let sizes = factors.iter().zip(&input.shape()[2..]).map(|(f, &s)| SymInt::from((s as f64 * f) as i64));
+            let mut scales = [None; 3];
+            scales.iter_mut().zip(factors).for_each(|(s, &f)| *s = Some(f));
+            return Ok((sizes.collect(), scales));
+        }
+        (None, Some(f)) => format!("expected {n} scale factors for {:?}, found {f:?}", input.shape()),
+        _ => "expected either output_size or scale_factors".to_string(),
+    };
+    Err(Error::argument(op, message))
+}
+
+macro_rules! by_factors {
+    ($($n:literal: $name:ident $op:ident ($($corners:ident)?) ($($k:literal)*);)*) => {$(
+        pub(crate) fn $name(
+            input: &Tensor,
+            output_size: Option<&[SymInt]>,
+            $($corners: bool,)?
+            factors: Option<&[f64]>,
+        ) -> Result<Tensor> {
+            let (sizes, scales) = size_of(stringify!($op), $n, input, output_size, factors)?;
+            ops::$op(input, &sizes, $($corners,)? $(scales[$k]),*)
+        }
+    )*};
+}
+by_factors! {
+    1: upsample_nearest1d_vec upsample_nearest1d () (0);
+    2: upsample_nearest2d_vec upsample_nearest2d () (0 1);
+    3: upsample_nearest3d_vec upsample_nearest3d () (0 1 2);
+    1: _upsample_nearest_exact1d_vec _upsample_nearest_exact1d () (0);
+    2: _upsample_nearest_exact2d_vec _upsample_nearest_exact2d () (0 1);
+    3: _upsample_nearest_exact3d_vec _upsample_nearest_exact3d () (0 1 2);
+    1: upsample_linear1d_vec upsample_linear1d (align_corners) (0);
+    2: upsample_bilinear2d_vec upsample_bilinear2d (align_corners) (0 1);
+    2: upsample_bicubic2d_vec upsample_bicubic2d (align_corners) (0 1);
+    3: upsample_trilinear3d_vec upsample_trilinear3d (align_corners) (0 1 2);
+}
+
+pub(crate) fn grid_sampler(
+    input: &Tensor,
+    grid: &Tensor,
+    interpolation: i64,
+    padding: i64,
+    align_corners: bool,
+) -> Result<Tensor> {
+    match input.ndim() {
+        5 => ops::grid_sampler_3d(input, grid, interpolation, padding, align_corners),
+        _ => ops::grid_sampler_2d(input, grid, interpolation, padding, align_corners),
+    }
+}
+
+/// A tensor made of numbers, as `like` in dtype and device.
+fn constant(values: Vec<f64>, sizes: &[usize], like: &Tensor) -> Result<Tensor> {
+    let t = cast(&Tensor::try_from_vec(values, sizes)?, like.dtype())?;
+    if t.device() == like.device() { Ok(t) } else { ops::to_copy(&t, None, Some(like.device()), false, None) }
+}
+
+/// The points at which an affine map sees each pixel of an image of the given size.
+pub(crate) fn affine_grid_generator(theta: &Tensor, size: &[SymInt], align_corners: bool) -> Result<Tensor> {
+    const OP: &str = "affine_grid_generator";
+    let n = size.len().wrapping_sub(2);
+    let sizes = size.iter().map(|s| s.to_usize()).collect::<Option<Vec<_>>>();
+    let fits = |s: &Vec<usize>| matches!(n, 2 | 3) && theta.shape() == [s[0], n, n + 1] && !s[2..].contains(&0);
+    let Some(sizes) = sizes.filter(fits) else {
+        let message =
+            format!("expected maps [batch, n, n + 1] and a size of n + 2 numbers, found {:?}, {size:?}", theta.shape());
+        return Err(Error::argument(OP, message));
+    };
+    let space = &sizes[2..];
+    let coordinate = |k: usize, len: usize| {
+        let step = if align_corners && len > 1 { 2.0 / (len as f64 - 1.0) } else { 2.0 / len as f64 };
+        if align_corners { if len > 1 { k as f64 * step - 1.0 } else { 0.0 } } else { (k as f64 + 0.5) * step - 1.0 }
+    };
+    // Homogeneous coordinates, x first.
+    let points: usize = space.iter().product();
+    let mut base = Vec::with_capacity(points * (n + 1));
+    for p in 0..points {
+        let mut rest = p;
+        for &len in space.iter().rev() {
+            base.push(coordinate(rest % len, len));
+            rest /= len;
+        }
+        base.push(1.0);
+    }
+    let base = constant(base, &[1, points, n + 1], theta)?;
+    let base = ops::expand(&base, &sym(&[sizes[0], points, n + 1]), false)?;
+    let grid = ops::bmm(&base, &ops::transpose(theta, 1, 2)?)?;
+    let out: Vec<usize> = [&sizes[..1], space, &[n]].concat();
+    ops::view(&grid, &sym(&out))
+}
+
+/// Weights `[output, input]` of linear resizing with a window as wide as an output pixel.
+fn smooth_weights(input: usize, output: usize, align_corners: bool, factor: Option<f64>) -> Vec<f64> {
+    let scale = match (align_corners, factor) {
+        (true, _) if output > 1 => (input as f64 - 1.0) / (output as f64 - 1.0),
+        (true, _) => 0.0,
+        (false, Some(f)) if f > 0.0 => 1.0 / f,
+        _ => input as f64 / output as f64,
+    };
+    let width = scale.max(1.0);
+    let mut weights = vec![0.0; output * input];
+    for (o, row) in weights.chunks_exact_mut(input).enumerate() {
+        let centre = scale * (o as f64 + 0.5);
+        let first = (centre - width + 0.5).max(0.0) as usize;
+        let last = ((centre + width + 0.5) as usize).min(input);
+        for (i, w) in row.iter_mut().enumerate().take(last).skip(first) {
+            *w = (1.0 - ((i as f64 - centre + 0.5) / width).abs()).max(0.0);
+        }
+        let sum: f64 = row.iter().sum();
+        if sum != 0.0 {
+            row.iter_mut().for_each(|w| *w /= sum);
+        }
+    }
+    weights
+}
+
+pub(crate) fn _upsample_bilinear2d_aa(
+    self_: &Tensor,
+    output_size: &[SymInt],
+    align_corners: bool,
+    scale_h: Option<f64>,
+    scale_w: Option<f64>,
+) -> Result<Tensor> {
+    const OP: &str = "_upsample_bilinear2d_aa";
+    let spec = crate::ops::shape::upsample_linear2d(OP, self_, output_size, align_corners, scale_h, scale_w)?;
+    let (&[_, _, h, w], &[_, _, oh, ow]) = (self_.shape(), spec.layout.sizes()) else {
+        unreachable!("the shape function has seen four dimensions")
+    };
+    let rows = constant(smooth_weights(h, oh, align_corners, scale_h), &[oh, h], self_)?;
+    let columns = constant(smooth_weights(w, ow, align_corners, scale_w), &[ow, w], self_)?;
+    ops::matmul(&rows, &ops::matmul(self_, &ops::t(&columns)?)?)
+}
