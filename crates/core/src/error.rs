@@ -249,6 +249,12 @@ pub enum ErrorKind {
     MutationCtxNested,
     #[error("a tensor saved under allow_mutation_on_saved_tensors is read outside that scope, or after it was cleared")]
     MutationCtxOutside,
+    #[error("checkpoint: {message}")]
+    CheckpointMismatch { message: String },
+    #[error("checkpoint: a recomputed value was read twice in one backward run; it is dropped after the first")]
+    CheckpointDoubleUnpack,
+    #[error("a reentrant checkpoint cannot run under grad() or backward(inputs=..); use the non-reentrant variant")]
+    CheckpointReentrantInputs,
     #[error("a node was created inside a node creation hook; creation hooks must not record operations")]
     NodeCreatedInCreationHook,
 

@@ -67,6 +67,11 @@ pub fn current_graph_task_id() -> i64 {
     current().map_or(-1, |t| i64::from(t.id))
 }
 
+/// Whether every run that this thread is in is a plain backward over the whole graph.
+pub(crate) fn all_runs_are_plain() -> bool {
+    CURRENT.with_borrow(|c| c.iter().all(|t| t.state.is_empty()))
+}
+
 /// Runs `f` at the end of the current backward pass, in the order of the calls. `f` may queue more.
 pub fn queue_callback(f: impl FnOnce() -> Result<()> + Send + 'static) -> Result<()> {
     let task = current().ok_or_else(|| Error::from(ErrorKind::CallbackOutsideBackward))?;
@@ -346,18 +351,15 @@ fn run_here(run: Run) -> Result<Vec<Option<Tensor>>> {
         }
     }
     // Callbacks see finished gradients and the caller's modes; one may queue more.
-    let mut next = 0;
     loop {
         let batch = std::mem::take(&mut *info.callbacks.lock().unwrap_or_else(|e| e.into_inner()));
         if batch.is_empty() {
             break;
         }
-        next += batch.len();
         for f in batch {
             f()?;
         }
     }
-    let _ = next;
     Ok(answer)
 }
 

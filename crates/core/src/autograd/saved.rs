@@ -131,6 +131,21 @@ impl SavedTensor {
         }
     }
 
+    /// The tensor, if it was kept as an input: needs no node.
+    pub(crate) fn unpack_input(self) -> Result<Option<Tensor>> {
+        match self.0 {
+            Kept::None | Kept::Output { .. } => Ok(None),
+            Kept::Input { tensor, version } => {
+                check_version(&tensor, version, || producer_of(&tensor))?;
+                Ok(Some(tensor))
+            }
+            Kept::Packed(p) => {
+                let t = (p.hooks.unpack)(&*p.value)?;
+                Ok(Some(reattach(&t, p.edge.clone(), p.leaf)))
+            }
+        }
+    }
+
     /// As [`SavedTensor::unpack`], for values that are always there.
     #[inline]
     pub fn unpack_some(self, node: &Node) -> Result<Tensor> {

@@ -1,0 +1,304 @@
+//! Checkpointing: values saved for backward are thrown away and recomputed when backward asks for them.
+//!
+//! *Non-reentrant* (the better one): the function runs once as usual, but saved tensors are replaced by placeholders; the
+//! first placeholder that is read reruns the function, which fills them in order, and stops at the last one it needs.
+//! *Reentrant*: the function runs unrecorded inside a custom function whose backward reruns it and starts a nested run.
+//! Both rerun under the random state the function first saw.
+
+use super::engine::{all_runs_are_plain, current_graph_task_id};
+use super::function::{Context, Function};
+use super::mode::{EnableGrad, NoGrad, is_grad_enabled};
+use super::node::InputMetadata;
+use super::saved::SavedTensor;
+use super::saved_scopes::saved_tensors_hooks;
+use super::{BackwardOptions, api};
+use crate::random::{Generator, get_rng_state, with_generator};
+use crate::warnings::warn;
+use crate::{Error, ErrorKind, Result, Tensor};
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::{Arc, Mutex};
+
+/// A function to be checkpointed: any closure of this shape.
+pub trait Recompute: Fn(&[Tensor]) -> Result<Vec<Tensor>> + Send + Sync + 'static {}
+impl<F: Fn(&[Tensor]) -> Result<Vec<Tensor>> + Send + Sync + 'static> Recompute for F {}
+
+/// Which differences between the first run and the rerun are errors.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DeterminismCheck {
+    /// Shape, dtype and device of every saved tensor must agree.
+    #[default]
+    Default,
+    /// Only their number must.
+    None,
+}
+
+/// Options of [`checkpoint`].
+#[derive(Clone, Copy, Debug)]
+pub struct CheckpointOptions {
+    /// Which variant; leaving it open warns and means reentrant, as in PyTorch.
+    pub use_reentrant: Option<bool>,
+    /// Rerun under the random state of the first run.
+    pub preserve_rng_state: bool,
+    /// What is compared.
+    pub determinism_check: DeterminismCheck,
+    /// Stop the rerun at the last value that is needed; [`set_checkpoint_early_stop`] wins over it.
+    pub early_stop: bool,
+}
+
+impl Default for CheckpointOptions {
+    fn default() -> Self {
+        CheckpointOptions {
+            use_reentrant: Some(false),
+            preserve_rng_state: true,
+            determinism_check: DeterminismCheck::Default,
+            early_stop: true,
+        }
+    }
+}
+
+thread_local! {
+    static EARLY_STOP: Cell<Option<bool>> = const { Cell::new(None) };
+}
+
+/// Restores the previous choice when dropped.
+#[must_use = "the choice lasts while the guard lives"]
+pub struct EarlyStopGuard(Option<bool>);
+impl Drop for EarlyStopGuard {
+    fn drop(&mut self) {
+        EARLY_STOP.set(self.0)
+    }
+}
+
+/// Whether reruns stop early, for checkpoints made while the guard lives.
+pub fn set_checkpoint_early_stop(on: bool) -> EarlyStopGuard {
+    EarlyStopGuard(EARLY_STOP.replace(Some(on)))
+}
+
+/// Runs `f` without keeping what its backward needs; it is computed again when backward gets there.
+pub fn checkpoint(f: impl Recompute, inputs: &[&Tensor], options: &CheckpointOptions) -> Result<Vec<Tensor>> {
+    let reentrant = options.use_reentrant.unwrap_or_else(|| {
+        warn("checkpoint: use_reentrant is not given and means true; false is recommended");
+        true
+    });
+    if reentrant {
+        return reentrant_checkpoint(f, inputs, options);
+    }
+    let inputs: Vec<Tensor> = inputs.iter().map(|t| (*t).clone()).collect();
+    if !is_grad_enabled() {
+        return f(&inputs);
+    }
+    let frame = Arc::new(Frame {
+        inputs: inputs.iter().map(SavedTensor::input).collect::<Result<_>>()?,
+        function: Box::new(f),
+        rng: options.preserve_rng_state.then(get_rng_state),
+        determinism_check: options.determinism_check,
+        early_stop: EARLY_STOP.get().unwrap_or(options.early_stop),
+        saves: Mutex::default(),
+        recomputed: Mutex::default(),
+    });
+    let packing = frame.clone();
+    let _scope = saved_tensors_hooks(
+        move |t| {
+            let mut saves = packing.saves.lock().unwrap_or_else(|e| e.into_inner());
+            saves.push(InputMetadata::of(t));
+            Ok(Placeholder { frame: packing.clone(), index: saves.len() - 1 })
+        },
+        Placeholder::read,
+    )?;
+    (frame.function)(&inputs)
+}
+
+struct Frame {
+    function: Box<dyn Fn(&[Tensor]) -> Result<Vec<Tensor>> + Send + Sync>,
+    inputs: Vec<SavedTensor>,
+    rng: Option<Generator>,
+    determinism_check: DeterminismCheck,
+    early_stop: bool,
+    /// What the first run saved, in order.
+    saves: Mutex<Vec<InputMetadata>>,
+    /// Per backward run, the values of one rerun; each is handed out once.
+    recomputed: Mutex<Vec<(i64, Vec<Option<Tensor>>)>>,
+}
+
+struct Placeholder {
+    frame: Arc<Frame>,
+    index: usize,
+}
+
+impl Placeholder {
+    fn read(&self) -> Result<Tensor> {
+        let (frame, run) = (&self.frame, current_graph_task_id());
+        let taken = |list: &mut Vec<(i64, Vec<Option<Tensor>>)>| {
+            list.iter_mut().find(|(id, _)| *id == run && run >= 0).map(|(_, values)| values[self.index].take())
+        };
+        if let Some(found) = taken(&mut frame.recomputed.lock().unwrap_or_else(|e| e.into_inner())) {
+            return found.ok_or_else(|| Error::from(ErrorKind::CheckpointDoubleUnpack));
+        }
+        let mut values = frame.rerun()?;
+        let mine = values[self.index].take().ok_or_else(|| Error::from(ErrorKind::CheckpointDoubleUnpack))?;
+        let mut list = frame.recomputed.lock().unwrap_or_else(|e| e.into_inner());
+        // Runs that ended left only what nobody read.
+        list.retain(|(id, _)| *id > run - 64);
+        if run >= 0 && values.iter().any(Option::is_some) {
+            list.push((run, values));
+        } else if run >= 0 {
+            list.push((run, vec![None; values.len()]));
+        }
+        Ok(mine)
+    }
+}
+
+/// Unwinds a rerun that has all it needs. Not a panic: no hook prints it, and only `rerun` catches it.
+struct Enough;
+
+impl Frame {
+    fn rerun(self: &Arc<Self>) -> Result<Vec<Option<Tensor>>> {
+        let inputs: Vec<Tensor> = self
+            .inputs
+            .iter()
+            .map(|s| s.clone().unpack_input()?.ok_or_else(|| Error::from(ErrorKind::CheckpointDoubleUnpack)))
+            .collect::<Result<_>>()?;
+        let expected = self.saves.lock().unwrap_or_else(|e| e.into_inner()).clone();
+        let found: Arc<Mutex<Vec<(InputMetadata, Tensor)>>> = Arc::default();
+        let (list, needed) = (found.clone(), expected.len());
+        let stop = self.early_stop && cfg!(panic = "unwind");
+        let scope = saved_tensors_hooks(
+            move |t| {
+                let full = {
+                    let mut list = list.lock().unwrap_or_else(|e| e.into_inner());
+                    list.push((InputMetadata::of(t), t.detach()));
+                    list.len() == needed
+                };
+                if full && stop {
+                    resume_unwind(Box::new(Enough))
+                }
+                Ok(t.detach())
+            },
+            |t: &Tensor| Ok(t.clone()),
+        )?;
+        let call = || {
+            let _grad = EnableGrad::new();
+            (self.function)(&inputs).map(drop)
+        };
+        let outcome = catch_unwind(AssertUnwindSafe(|| match &self.rng {
+            Some(state) => with_generator(state.clone(), call),
+            None => call(),
+        }));
+        drop(scope);
+        match outcome {
+            Ok(result) => result?,
+            Err(payload) if payload.is::<Enough>() => {}
+            Err(payload) => resume_unwind(payload),
+        }
+        let found = std::mem::take(&mut *found.lock().unwrap_or_else(|e| e.into_inner()));
+        self.compare(&expected, &found)?;
+        Ok(found.into_iter().map(|(_, t)| Some(t)).collect())
+    }
+
+    fn compare(&self, expected: &[InputMetadata], found: &[(InputMetadata, Tensor)]) -> Result<()> {
+        let mismatch = |message: String| Err(Error::from(ErrorKind::CheckpointMismatch { message }));
+        if expected.len() != found.len() {
+            return mismatch(format!(
+                "the first run saved {} tensors, the rerun {}; the function must do the same both times",
+                expected.len(),
+                found.len()
+            ));
+        }
+        if self.determinism_check == DeterminismCheck::Default
+            && let Some(k) = (0..expected.len()).find(|&k| expected[k] != found[k].0)
+        {
+            let show = |m: &InputMetadata| format!("{} {:?} on {}", m.dtype, m.shape.as_slice(), m.device);
+            return mismatch(format!(
+                "the tensor saved at position {k} was {} in the first run and is {} in the rerun",
+                show(&expected[k]),
+                show(&found[k].0)
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// The reentrant variant as a custom function.
+struct CheckpointFunction<F> {
+    function: F,
+    rng: Option<Generator>,
+}
+
+impl<F: Recompute> Function for CheckpointFunction<F> {
+    fn name(&self) -> String {
+        "CheckpointFunction".to_string()
+    }
+
+    fn forward(&self, ctx: &mut Context, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
+        let all: Vec<Option<&Tensor>> = inputs.iter().map(Some).collect();
+        ctx.save_for_backward(&all);
+        let _plain = NoGrad::new();
+        (self.function)(inputs)
+    }
+
+    fn backward(&self, ctx: &Context, grads: &[Option<Tensor>]) -> Result<Vec<Option<Tensor>>> {
+        if !all_runs_are_plain() {
+            return Err(ErrorKind::CheckpointReentrantInputs.into());
+        }
+        let inputs = ctx
+            .saved_tensors()?
+            .into_iter()
+            .flatten()
+            .map(|t| {
+                let wanted = t.requires_grad();
+                t.detach().try_requires_grad_(wanted && t.dtype().is_differentiable())
+            })
+            .collect::<Result<Vec<_>>>()?;
+        let call = || {
+            let _grad = EnableGrad::new();
+            (self.function)(&inputs)
+        };
+        let outputs = match &self.rng {
+            Some(state) => with_generator(state.clone(), call)?,
+            None => call()?,
+        };
+        let (mut roots, mut seeds) = (Vec::new(), Vec::new());
+        for (out, g) in outputs.iter().zip(grads) {
+            if out.requires_grad() {
+                roots.push(out);
+                seeds.push(g.clone());
+            }
+        }
+        if !roots.is_empty() {
+            let options = BackwardOptions { grad_tensors: seeds, ..Default::default() };
+            api::backward(roots, &options)?;
+        }
+        Ok(inputs.iter().map(|t| if t.requires_grad() { t.grad() } else { None }).collect())
+    }
+}
+
+fn reentrant_checkpoint(f: impl Recompute, inputs: &[&Tensor], options: &CheckpointOptions) -> Result<Vec<Tensor>> {
+    if is_grad_enabled() && !inputs.iter().any(|t| t.requires_grad()) {
+        warn("checkpoint: no input requires grad, so the reentrant variant records nothing; gradients will be none");
+    }
+    let rng = options.preserve_rng_state.then(get_rng_state);
+    CheckpointFunction { function: f, rng }.apply(inputs)
+}
+
+/// Runs a chain of functions, the first `segments - 1` parts of it checkpointed.
+pub fn checkpoint_sequential<F>(
+    functions: &[F],
+    segments: usize,
+    input: &Tensor,
+    options: &CheckpointOptions,
+) -> Result<Tensor>
+where
+    F: Fn(&Tensor) -> Result<Tensor> + Clone + Send + Sync + 'static,
+{
+    let segments = segments.clamp(1, functions.len().max(1));
+    let length = (functions.len() / segments).max(1);
+    let chain = |list: &[F], x: &Tensor| list.iter().try_fold(x.clone(), |x, f| f(&x));
+    let mut x = input.clone();
+    for k in 0..segments - 1 {
+        let part: Vec<F> = functions[k * length..(k + 1) * length].to_vec();
+        let run = move |inputs: &[Tensor]| Ok(vec![part.iter().try_fold(inputs[0].clone(), |x, f| f(&x))?]);
+        x = checkpoint(run, &[&x], options)?.remove(0);
+    }
+    chain(&functions[(segments - 1) * length..], &x)
+}

@@ -1,0 +1,251 @@
+//! Cases E-28 to E-40 of docs/behaviour/autograd.md: checkpointing.
+
+#[macro_use]
+mod common;
+
+use common::*;
+use firebrand_core::autograd::{
+    BackwardOptions, CheckpointOptions, Context, DeterminismCheck, Function, GradOptions, Target, checkpoint,
+    checkpoint_sequential, grad as gradient, no_grad, set_checkpoint_early_stop,
+};
+use firebrand_core::random::{Generator, get_rng_state, with_generator};
+use firebrand_core::{Result, Tensor, collect_warnings};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+
+fn plain() -> BackwardOptions {
+    BackwardOptions::default()
+}
+
+fn variant(reentrant: bool) -> CheckpointOptions {
+    CheckpointOptions { use_reentrant: Some(reentrant), ..Default::default() }
+}
+
+fn one(
+    f: impl Fn(&Tensor) -> Result<Tensor> + Send + Sync + 'static,
+    x: &Tensor,
+    options: &CheckpointOptions,
+) -> Tensor {
+    checkpoint(move |i| Ok(vec![f(&i[0])?]), &[x], options).unwrap().remove(0)
+}
+
+/// E-28
+#[test]
+fn both_variants_rerun_once() {
+    for reentrant in [false, true] {
+        let calls = Arc::new(AtomicUsize::new(0));
+        let c = calls.clone();
+        let x = leaf(1.0);
+        let y = one(
+            move |x| {
+                c.fetch_add(1, Relaxed);
+                x.try_sin()?.try_cos()
+            },
+            &x,
+            &variant(reentrant),
+        );
+        assert_eq!(calls.load(Relaxed), 1);
+        assert_eq!(node_name(&y), if reentrant { "CheckpointFunctionBackward" } else { "CosBackward0" });
+        y.backward();
+        assert_eq!(calls.load(Relaxed), 2);
+        close(&grad(&x), &[-1f64.sin().sin() * 1f64.cos()]);
+    }
+}
+
+/// E-29, E-30
+#[test]
+fn limits_of_the_reentrant_variant() {
+    let x = leaf(1.0);
+    let sin = |x: &Tensor| x.try_sin();
+    assert_err!(gradient(&one(sin, &x, &variant(true)), &x, &GradOptions::default()), CheckpointReentrantInputs);
+    let only = BackwardOptions { inputs: Some(vec![Target::from(&x)]), ..plain() };
+    assert_err!(one(sin, &x, &variant(true)).try_backward(&only), CheckpointReentrantInputs);
+    let g = gradient(&one(sin, &x, &variant(false)), &x, &GradOptions::default()).unwrap();
+    close(&vals(g[0].as_ref().unwrap()), &[1f64.cos()]);
+
+    let w = leaf(2.0);
+    let w2 = w.clone();
+    let c = Tensor::scalar(3.0f64);
+    let (y, warnings) = collect_warnings(|| one(move |x| x.try_mul(&w2), &c, &variant(true)));
+    assert!(!y.requires_grad() && warnings.len() == 1);
+    let w2 = w.clone();
+    one(move |x| x.try_mul(&w2), &c, &variant(false)).backward();
+    close(&grad(&w), &[3.0]);
+}
+
+/// E-31
+#[test]
+fn early_stop() {
+    let run = |stop: bool, scope: Option<bool>| {
+        let log: Arc<Mutex<Vec<&str>>> = Arc::default();
+        let l = log.clone();
+        let x = leaf(1.0);
+        let y = {
+            let _scope = scope.map(set_checkpoint_early_stop);
+            one(
+                move |x| {
+                    l.lock().unwrap().push("a");
+                    let y = x.sin().cos(); // the ergonomic forms unwind as well
+                    l.lock().unwrap().push("b");
+                    let z = y + 1.0;
+                    l.lock().unwrap().push("c");
+                    Ok(z)
+                },
+                &x,
+                &CheckpointOptions { early_stop: stop, ..Default::default() },
+            )
+        };
+        log.lock().unwrap().clear();
+        y.backward();
+        close(&grad(&x), &[-1f64.sin().sin() * 1f64.cos()]);
+        let l = log.lock().unwrap().clone();
+        l
+    };
+    assert_eq!(run(true, None), ["a"]);
+    assert_eq!(run(false, None), ["a", "b", "c"]);
+    assert_eq!(run(true, Some(false)), ["a", "b", "c"]);
+}
+
+/// E-32
+#[test]
+fn random_state() {
+    let noisy = |x: &Tensor| x.try_mul(&Tensor::rand([4], firebrand_core::DType::F64))?.try_sin();
+    let with = |preserve: Option<bool>| {
+        with_generator(Generator::new(7), || {
+            let x = leaves(&[1.0, 2.0, 3.0, 4.0]);
+            let y = match preserve {
+                None => noisy(&x).unwrap(),
+                Some(p) => one(noisy, &x, &CheckpointOptions { preserve_rng_state: p, ..Default::default() }),
+            };
+            let before = get_rng_state().to_bytes();
+            y.sum().backward();
+            (grad(&x), before == get_rng_state().to_bytes())
+        })
+    };
+    let expected = with(None).0;
+    assert_eq!(with(Some(true)), (expected.clone(), true));
+    assert_ne!(with(Some(false)).0, expected);
+}
+
+/// E-33, E-34
+#[test]
+fn reruns_that_differ() {
+    let differing = |first: fn(&Tensor) -> Result<Tensor>, second: fn(&Tensor) -> Result<Tensor>| {
+        let n = AtomicUsize::new(0);
+        move |x: &Tensor| if n.fetch_add(1, Relaxed) == 0 { first(x) } else { second(x) }
+    };
+    let full = CheckpointOptions { early_stop: false, ..Default::default() };
+    let x = leaves(&[1.0, 2.0]);
+    let fewer = one(differing(|x| x.try_sin()?.try_cos(), |x| x.try_sin()), &x, &full);
+    let e = fewer.sum().try_backward(&plain()).unwrap_err();
+    assert!(e.to_string().contains("2 tensors") && e.to_string().contains("rerun 1"));
+    assert_err!(Err::<(), _>(e), CheckpointMismatch { .. });
+    let more = one(differing(|x| x.try_sin(), |x| x.try_sin()?.try_cos()), &x, &full);
+    assert_err!(more.sum().try_backward(&plain()), CheckpointMismatch { .. });
+    let shaped = one(differing(|x| x.try_sin(), |x| x.try_select(0, 0)?.try_sin()), &x, &full);
+    let e = shaped.sum().try_backward(&plain()).unwrap_err();
+    assert!(e.to_string().contains("position 0"));
+
+    let x = leaves(&[1.0, 2.0]);
+    let loose = CheckpointOptions { determinism_check: DeterminismCheck::None, ..Default::default() };
+    let y = one(differing(|x| x.try_sin(), |x| x.try_add_scalar(1.0, 1)?.try_sin()), &x, &loose);
+    y.sum().backward();
+    close(&grad(&x), &[2f64.cos(), 3f64.cos()]);
+}
+
+/// E-35, E-36
+#[test]
+fn retained_and_nested() {
+    let calls = Arc::new(AtomicUsize::new(0));
+    let c = calls.clone();
+    let x = leaf(1.0);
+    let y = one(
+        move |x| {
+            c.fetch_add(1, Relaxed);
+            x.try_sin()
+        },
+        &x,
+        &variant(false),
+    );
+    y.try_backward(&BackwardOptions { retain_graph: Some(true), ..plain() }).unwrap();
+    y.backward();
+    assert_eq!(calls.load(Relaxed), 3);
+    assert_err!(y.try_backward(&plain()), GraphFreed { .. });
+
+    let log: Arc<Mutex<String>> = Arc::default();
+    let l = log.clone();
+    let x = leaf(1.0);
+    let y = one(
+        move |x| {
+            l.lock().unwrap().push('f');
+            let l2 = l.clone();
+            let inner = checkpoint(
+                move |i| {
+                    l2.lock().unwrap().push('g');
+                    Ok(vec![i[0].try_sin()?])
+                },
+                &[&x.try_cos()?],
+                &variant(false),
+            )?;
+            inner[0].try_exp()
+        },
+        &x,
+        &variant(false),
+    );
+    log.lock().unwrap().push('|');
+    y.backward();
+    assert_eq!(*log.lock().unwrap(), "fg|fgg");
+    let c = 1f64.cos();
+    close(&grad(&x), &[c.sin().exp() * c.cos() * -1f64.sin()]);
+}
+
+/// Reads its saved tensors twice in one backward.
+struct Twice;
+impl Function for Twice {
+    fn forward(&self, ctx: &mut Context, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
+        ctx.save_for_backward(&[Some(&inputs[0])]);
+        Ok(vec![inputs[0].try_sin()?])
+    }
+    fn backward(&self, ctx: &Context, grads: &[Option<Tensor>]) -> Result<Vec<Option<Tensor>>> {
+        ctx.saved_tensors()?;
+        ctx.saved_tensors()?;
+        Ok(grads.to_vec())
+    }
+}
+
+/// E-37, E-38, E-39, E-40
+#[test]
+fn refusals_and_sequences() {
+    let x = leaf(1.0);
+    let y = one(|x| Ok(Twice.apply(&[x])?.remove(0)), &x, &variant(false));
+    assert_err!(y.try_backward(&plain()), CheckpointDoubleUnpack);
+
+    let b = &x * 1.0;
+    let y = one(|x| x.try_sin(), &b, &variant(false));
+    b.add_scalar_(1.0, 1);
+    assert_err!(y.try_backward(&plain()), SavedVersionMismatch { .. });
+
+    // An unknown determinism check and keyword arguments do not compile.
+    assert!(!no_grad(|| one(|x| x.try_sin(), &x, &variant(false))).requires_grad());
+
+    let chain: [fn(&Tensor) -> Result<Tensor>; 3] = [|x| x.try_sin(), |x| x.try_cos(), |x| x.try_exp()];
+    let run = |checkpointed: bool| {
+        let x = leaf(0.5);
+        let y = match checkpointed {
+            true => checkpoint_sequential(&chain, 2, &x, &variant(false)).unwrap(),
+            false => x.sin().cos().exp(),
+        };
+        y.backward();
+        grad(&x)
+    };
+    close(&run(true), &run(false));
+}
+
+/// Leaving the variant open warns and means reentrant.
+#[test]
+fn the_variant_should_be_chosen() {
+    let x = leaf(1.0);
+    let open = CheckpointOptions { use_reentrant: None, ..Default::default() };
+    let (y, warnings) = collect_warnings(|| one(|x| x.try_sin(), &x, &open));
+    assert_eq!((warnings.len(), node_name(&y)), (1, "CheckpointFunctionBackward".to_string()));
+}
