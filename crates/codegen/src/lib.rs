@@ -6,6 +6,8 @@
 //! [`forward`] and [`dialect`] for the formulas in them; [`matching`] finds the infos of every function;
 //! [`outputs`] says what can carry a gradient; [`plan`] says what autograd code must do. [`Sources`] runs
 //! them. One [`model`] serves PyTorch's C++ formulas and our Rust formulas. [`emit`] writes our own ops.
+//! Beside the stages: [`lint`] finds formulas that mean something else than they seem to, [`coverage`]
+//! compares a set of operators with PyTorch's, [`api`] knows PyTorch's calling conventions.
 //!
 //! ```
 //! use firebrand_codegen::{Dialect, Sources};

@@ -57,7 +57,7 @@ fn fail<T>(kind: Kind, message: impl Into<String>) -> Result<T, Refusal> {
 struct Loader<'a> {
     dialect: Dialect,
     by_schema: HashMap<&'a str, &'a Rc<NativeFunction>>,
-    by_signature: HashMap<FunctionSchema, Vec<&'a Rc<NativeFunction>>>,
+    by_signature: HashMap<&'a FunctionSchema, Vec<&'a Rc<NativeFunction>>>,
     op_counter: HashMap<String, usize>,
     used_keys: BTreeSet<String>,
 }
@@ -67,7 +67,7 @@ impl<'a> Loader<'a> {
         let mut by_schema = HashMap::with_capacity(functions.len());
         let mut by_signature: HashMap<_, Vec<_>> = HashMap::with_capacity(functions.len());
         for f in functions {
-            by_signature.entry(f.func.signature()).or_default().push(f);
+            by_signature.entry(&f.signature).or_default().push(f);
             if by_schema.insert(f.text.as_str(), f).is_some() {
                 let message = "the schema is declared twice";
                 return Err(CodegenError::new(Stage::Derivatives, Kind::DuplicateSchema, message).at(f.line, &f.text));
@@ -137,7 +137,7 @@ impl<'a> Loader<'a> {
         let Some(function) = self.by_schema.get(text) else {
             return fail(Kind::EntrySchemaUnknown, format!("no operator is declared as `{text}`"));
         };
-        let variants = &self.by_signature[&function.func.signature()];
+        let variants = &self.by_signature[&function.signature];
         let fits = |f: &&&Rc<NativeFunction>| {
             !f.func.is_functional_fn() && !f.func.is_out_fn() && f.func.name.name.to_string() == name
         };

@@ -26,6 +26,8 @@ pub struct NativeFunction {
     pub func: FunctionSchema,
     /// Its schema as text, printed once.
     pub text: String,
+    /// The signature it shares with its variants, made once.
+    pub signature: FunctionSchema,
     /// `aten` unless the declaration says otherwise.
     pub namespace: String,
     /// Whether it can be called as a function.

@@ -165,6 +165,7 @@ fn declaration(pairs: &[(Node, Node)], entry: &str, line: usize, known_tags: &[&
         && dispatch.iter().all(|(k, _)| [COMPOSITE_IMPLICIT, COMPOSITE_IMPLICIT_NESTED].contains(k));
     let function = NativeFunction {
         text: func.to_string(),
+        signature: func.signature(),
         func,
         namespace: namespace.to_owned(),
         variant_function,

@@ -20,7 +20,7 @@ type Group = HashMap<SchemaKind, usize>;
 pub(super) fn add_generated(functions: &mut Vec<NativeFunction>) -> Result<()> {
     let mut explicit: HashSet<OperatorName> =
         functions.iter().filter(|f| f.has_kernel(COMPOSITE_EXPLICIT)).map(|f| f.func.name.clone()).collect();
-    for group in group_by_signature(functions)?.into_values() {
+    for group in group_by_signature(functions)? {
         for (base, kind) in wanted(functions, &group)? {
             let base = &functions[base];
             let generated = generate(base, kind).map_err(|e| e.at_stage(Stage::Native).at(base.line, &base.text))?;
@@ -34,15 +34,15 @@ pub(super) fn add_generated(functions: &mut Vec<NativeFunction>) -> Result<()> {
     Ok(())
 }
 
-fn group_by_signature(functions: &[NativeFunction]) -> Result<IndexMap<FunctionSchema, Group>> {
-    let mut groups: IndexMap<FunctionSchema, Group> = IndexMap::with_capacity(functions.len());
+fn group_by_signature(functions: &[NativeFunction]) -> Result<Vec<Group>> {
+    let mut groups: IndexMap<&FunctionSchema, Group> = IndexMap::with_capacity(functions.len());
     for (i, f) in functions.iter().enumerate() {
-        if groups.entry(f.func.signature()).or_default().insert(f.kind(), i).is_some() {
+        if groups.entry(&f.signature).or_default().insert(f.kind(), i).is_some() {
             let message = format!("two {} operators with one signature", f.kind().as_str());
             return Err(CodegenError::new(Stage::Native, Kind::DuplicateVariant, message).at(f.line, &f.text));
         }
     }
-    Ok(groups)
+    Ok(groups.into_values().collect())
 }
 
 /// Which variants a group gets, and from which member they are made.
@@ -107,6 +107,7 @@ fn generate(base: &NativeFunction, kind: SchemaKind) -> Result<NativeFunction, R
     let kernel = if func.is_out_fn() { func.name.unambiguous_name() } else { crate::api::cpp::name(&func) };
     let generated = NativeFunction {
         text: func.to_string(),
+        signature: func.signature(),
         func,
         namespace: base.namespace.clone(),
         variant_function: true,

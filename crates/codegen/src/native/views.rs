@@ -7,6 +7,7 @@ use super::dispatch::{COMPOSITE_IMPLICIT, COMPOSITE_IMPLICIT_NESTED};
 use crate::error::{CodegenError, Kind, Result, Stage};
 use crate::schema::{FunctionSchema, SchemaKind};
 use indexmap::IndexMap;
+use std::borrow::Cow;
 use std::rc::Rc;
 
 /// A view and what belongs to it.
@@ -30,11 +31,11 @@ enum Slot {
 
 /// Functions in the order in which entries look them up, and the view groups among them.
 pub fn group_views(functions: &[Rc<NativeFunction>]) -> Result<(Vec<Rc<NativeFunction>>, Vec<ViewGroup>)> {
-    let mut by_signature: IndexMap<FunctionSchema, IndexMap<Slot, &Rc<NativeFunction>>> =
+    let mut by_signature: IndexMap<Cow<'_, FunctionSchema>, IndexMap<Slot, &Rc<NativeFunction>>> =
         IndexMap::with_capacity(functions.len());
     for f in functions {
         let slot = slot(f)?;
-        if by_signature.entry(f.func.view_signature()).or_default().insert(slot, f).is_some() {
+        if by_signature.entry(view_signature(f)).or_default().insert(slot, f).is_some() {
             return fail(f, Kind::DuplicateVariant, "two operators of one kind in one view group");
         }
     }
@@ -59,6 +60,16 @@ pub fn group_views(functions: &[Rc<NativeFunction>]) -> Result<(Vec<Rc<NativeFun
 
 fn fail<T>(f: &NativeFunction, kind: Kind, message: &str) -> Result<T> {
     Err(CodegenError::new(Stage::Derivatives, kind, message).at(f.line, &f.text))
+}
+
+/// The signature a view shares with its copy; for most operators their own.
+fn view_signature(f: &NativeFunction) -> Cow<'_, FunctionSchema> {
+    let base = f.func.base();
+    if base.ends_with("_copy") || base.ends_with("_scatter") {
+        Cow::Owned(f.func.view_signature())
+    } else {
+        Cow::Borrowed(&f.signature)
+    }
 }
 
 fn slot(f: &NativeFunction) -> Result<Slot> {
@@ -90,7 +101,7 @@ fn check(group: &ViewGroup) -> Result<()> {
             if !(base.ends_with("_copy") || base.ends_with("_scatter")) {
                 return fail(copy, Kind::ViewCopyName, "the copy of a view is called `_copy` or `_scatter`");
             }
-            if view.func.signature() != copy.func.view_signature() {
+            if view.signature != *view_signature(copy) {
                 return fail(copy, Kind::ViewCopySignature, "the copy of a view has the signature of the view");
             }
             if !copy.has_tag("view_copy") {
@@ -99,7 +110,7 @@ fn check(group: &ViewGroup) -> Result<()> {
         }
     }
     if let Some(inplace) = &group.view_inplace {
-        if view.func.signature() != inplace.func.signature() {
+        if view.signature != inplace.signature {
             return fail(inplace, Kind::ViewCopySignature, "the in-place view has another signature than the view");
         }
         for key in [COMPOSITE_IMPLICIT, COMPOSITE_IMPLICIT_NESTED] {

@@ -1,6 +1,7 @@
 //! Declarations: fields that are refused, and variants that are generated.
 
-use crate::common::{Built, build, native, show};
+use crate::common::{Built, build, entry, native, show};
+use firebrand_codegen::{Dialect, Sources};
 
 #[test]
 fn refused_declarations() {
@@ -50,4 +51,32 @@ fn generated_out_variants() {
     for (id, op, expected) in table {
         assert_eq!(show(build(&native(&[op]), "[]", false), generated), expected, "{id}");
     }
+}
+
+#[test]
+fn a_tags_file_replaces_the_known_tags() {
+    let ops = native(&["b(Tensor self) -> Tensor | tags: mine"]);
+    let with = |tags| {
+        let sources = Sources { native: &ops, derivatives: "[]", tags, dialect: Dialect::Cpp };
+        sources.functions().map(|functions| functions[0].has_tag("mine")).map_err(|e| e.kind.as_str())
+    };
+    assert_eq!(with(None), Err("tag_unknown"));
+    assert_eq!(with(Some("- tag: mine\n  desc: ours\n- tag: pt2_compliant_tag\n  desc: automatic\n")), Ok(true));
+    assert_eq!(with(Some("mine")), Err("yaml_shape"));
+}
+
+#[test]
+fn errors_say_where_they_are() {
+    let ops = native(&["b(Tensor self) -> Tensor", "c(Tensor self, int lambda) -> Tensor"]);
+    let error = build(&ops, "[]", false).err().expect("a reserved word");
+    assert_eq!((error.file.as_deref(), error.line), (Some("native_functions.yaml"), Some(3)));
+    assert_eq!(
+        error.to_string(),
+        "native_functions.yaml:3: argument `lambda` of `c` is a Python keyword (native/arg_reserved_word)\n  \
+         in c(Tensor self, int lambda) -> Tensor"
+    );
+    let ops = native(&["b(Tensor self) -> Tensor"]);
+    let derivatives = entry("b(Tensor self) -> Tensor", &["result: self_t", "self: g(grad, self.sizes())"]);
+    let error = build(&ops, &derivatives, false).err().expect("concrete sizes");
+    assert_eq!((error.file.as_deref(), error.line), (Some("derivatives.yaml"), Some(3)));
 }
