@@ -21,7 +21,9 @@ pub mod view;
 
 pub use anomaly::{detect_anomaly, is_anomaly_enabled, set_detect_anomaly};
 pub use api::{BackwardOptions, GradOptions, Target, Targets, backward, grad, grad_map};
-pub use checkpoint::{CheckpointOptions, DeterminismCheck, checkpoint, checkpoint_sequential, set_checkpoint_early_stop};
+pub use checkpoint::{
+    CheckpointOptions, DeterminismCheck, checkpoint, checkpoint_sequential, set_checkpoint_early_stop,
+};
 pub use engine::{current_graph_task_execution_order, current_graph_task_id, queue_callback, will_engine_execute_node};
 pub use forward::{dual_level, enter_dual_level, exit_dual_level, make_dual, unpack_dual};
 pub use function::{Context, Function};

@@ -468,6 +468,1190 @@ pub fn try_linalg_vector_norm(
     ops::linalg_vector_norm(self_, ord.into(), dim, keepdim, None)
 }
 
+/// `aten::layer_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight=None, Tensor? bias=None, float eps=1e-05, bool cudnn_enable=True) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_layer_norm`].
+#[track_caller]
+pub fn layer_norm(
+    input: &Tensor,
+    normalized_shape: impl IntoSizes,
+    weight: Option<&Tensor>,
+    bias: Option<&Tensor>,
+    eps: f64,
+    cudnn_enable: bool,
+) -> Tensor {
+    expect_ok(try_layer_norm(input, normalized_shape, weight, bias, eps, cudnn_enable))
+}
+/// `aten::layer_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight=None, Tensor? bias=None, float eps=1e-05, bool cudnn_enable=True) -> Tensor`
+pub fn try_layer_norm(
+    input: &Tensor,
+    normalized_shape: impl IntoSizes,
+    weight: Option<&Tensor>,
+    bias: Option<&Tensor>,
+    eps: f64,
+    cudnn_enable: bool,
+) -> Result<Tensor> {
+    ops::layer_norm(
+        input,
+        &normalized_shape.into_sizes(),
+        weight,
+        bias,
+        eps,
+        cudnn_enable,
+    )
+}
+
+/// `aten::native_layer_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight, Tensor? bias, float eps) -> (Tensor, Tensor, Tensor)`
+///
+/// # Panics
+/// With the error of [`try_native_layer_norm`].
+#[track_caller]
+pub fn native_layer_norm(
+    input: &Tensor,
+    normalized_shape: impl IntoSizes,
+    weight: Option<&Tensor>,
+    bias: Option<&Tensor>,
+    eps: f64,
+) -> (Tensor, Tensor, Tensor) {
+    expect_ok(try_native_layer_norm(input, normalized_shape, weight, bias, eps))
+}
+/// `aten::native_layer_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight, Tensor? bias, float eps) -> (Tensor, Tensor, Tensor)`
+pub fn try_native_layer_norm(
+    input: &Tensor,
+    normalized_shape: impl IntoSizes,
+    weight: Option<&Tensor>,
+    bias: Option<&Tensor>,
+    eps: f64,
+) -> Result<(Tensor, Tensor, Tensor)> {
+    ops::native_layer_norm(input, &normalized_shape.into_sizes(), weight, bias, eps)
+}
+
+/// `aten::native_layer_norm_backward(Tensor grad_out, Tensor input, SymInt[] normalized_shape, Tensor mean, Tensor rstd, Tensor? weight, Tensor? bias, bool[3] output_mask) -> (Tensor, Tensor, Tensor)`
+///
+/// # Panics
+/// With the error of [`try_native_layer_norm_backward`].
+#[track_caller]
+pub fn native_layer_norm_backward(
+    grad_out: &Tensor,
+    input: &Tensor,
+    normalized_shape: impl IntoSizes,
+    mean: &Tensor,
+    rstd: &Tensor,
+    weight: Option<&Tensor>,
+    bias: Option<&Tensor>,
+    output_mask: [bool; 3],
+) -> (Tensor, Tensor, Tensor) {
+    expect_ok(
+        try_native_layer_norm_backward(
+            grad_out,
+            input,
+            normalized_shape,
+            mean,
+            rstd,
+            weight,
+            bias,
+            output_mask,
+        ),
+    )
+}
+/// `aten::native_layer_norm_backward(Tensor grad_out, Tensor input, SymInt[] normalized_shape, Tensor mean, Tensor rstd, Tensor? weight, Tensor? bias, bool[3] output_mask) -> (Tensor, Tensor, Tensor)`
+pub fn try_native_layer_norm_backward(
+    grad_out: &Tensor,
+    input: &Tensor,
+    normalized_shape: impl IntoSizes,
+    mean: &Tensor,
+    rstd: &Tensor,
+    weight: Option<&Tensor>,
+    bias: Option<&Tensor>,
+    output_mask: [bool; 3],
+) -> Result<(Tensor, Tensor, Tensor)> {
+    ops::native_layer_norm_backward(
+        grad_out,
+        input,
+        &normalized_shape.into_sizes(),
+        mean,
+        rstd,
+        weight,
+        bias,
+        output_mask,
+    )
+}
+
+/// `aten::rms_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight=None, float? eps=None) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_rms_norm`].
+#[track_caller]
+pub fn rms_norm(
+    input: &Tensor,
+    normalized_shape: impl IntoSizes,
+    weight: Option<&Tensor>,
+    eps: Option<f64>,
+) -> Tensor {
+    expect_ok(try_rms_norm(input, normalized_shape, weight, eps))
+}
+/// `aten::rms_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight=None, float? eps=None) -> Tensor`
+pub fn try_rms_norm(
+    input: &Tensor,
+    normalized_shape: impl IntoSizes,
+    weight: Option<&Tensor>,
+    eps: Option<f64>,
+) -> Result<Tensor> {
+    ops::rms_norm(input, &normalized_shape.into_sizes(), weight, eps)
+}
+
+/// `aten::group_norm(Tensor input, int num_groups, Tensor? weight=None, Tensor? bias=None, float eps=1e-05, bool cudnn_enabled=True) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_group_norm`].
+#[track_caller]
+pub fn group_norm(
+    input: &Tensor,
+    num_groups: i64,
+    weight: Option<&Tensor>,
+    bias: Option<&Tensor>,
+    eps: f64,
+    cudnn_enabled: bool,
+) -> Tensor {
+    expect_ok(try_group_norm(input, num_groups, weight, bias, eps, cudnn_enabled))
+}
+/// `aten::group_norm(Tensor input, int num_groups, Tensor? weight=None, Tensor? bias=None, float eps=1e-05, bool cudnn_enabled=True) -> Tensor`
+pub fn try_group_norm(
+    input: &Tensor,
+    num_groups: i64,
+    weight: Option<&Tensor>,
+    bias: Option<&Tensor>,
+    eps: f64,
+    cudnn_enabled: bool,
+) -> Result<Tensor> {
+    ops::group_norm(input, num_groups, weight, bias, eps, cudnn_enabled)
+}
+
+/// `aten::native_group_norm(Tensor input, Tensor? weight, Tensor? bias, SymInt N, SymInt C, SymInt HxW, int group, float eps) -> (Tensor, Tensor, Tensor)`
+///
+/// # Panics
+/// With the error of [`try_native_group_norm`].
+#[track_caller]
+pub fn native_group_norm(
+    input: &Tensor,
+    weight: Option<&Tensor>,
+    bias: Option<&Tensor>,
+    N: impl Into<SymInt>,
+    C: impl Into<SymInt>,
+    HxW: impl Into<SymInt>,
+    group: i64,
+    eps: f64,
+) -> (Tensor, Tensor, Tensor) {
+    expect_ok(try_native_group_norm(input, weight, bias, N, C, HxW, group, eps))
+}
+/// `aten::native_group_norm(Tensor input, Tensor? weight, Tensor? bias, SymInt N, SymInt C, SymInt HxW, int group, float eps) -> (Tensor, Tensor, Tensor)`
+pub fn try_native_group_norm(
+    input: &Tensor,
+    weight: Option<&Tensor>,
+    bias: Option<&Tensor>,
+    N: impl Into<SymInt>,
+    C: impl Into<SymInt>,
+    HxW: impl Into<SymInt>,
+    group: i64,
+    eps: f64,
+) -> Result<(Tensor, Tensor, Tensor)> {
+    ops::native_group_norm(
+        input,
+        weight,
+        bias,
+        N.into(),
+        C.into(),
+        HxW.into(),
+        group,
+        eps,
+    )
+}
+
+/// `aten::native_group_norm_backward(Tensor grad_out, Tensor input, Tensor mean, Tensor rstd, Tensor? weight, SymInt N, SymInt C, SymInt HxW, int group, bool[3] output_mask) -> (Tensor, Tensor, Tensor)`
+///
+/// # Panics
+/// With the error of [`try_native_group_norm_backward`].
+#[track_caller]
+pub fn native_group_norm_backward(
+    grad_out: &Tensor,
+    input: &Tensor,
+    mean: &Tensor,
+    rstd: &Tensor,
+    weight: Option<&Tensor>,
+    N: impl Into<SymInt>,
+    C: impl Into<SymInt>,
+    HxW: impl Into<SymInt>,
+    group: i64,
+    output_mask: [bool; 3],
+) -> (Tensor, Tensor, Tensor) {
+    expect_ok(
+        try_native_group_norm_backward(
+            grad_out,
+            input,
+            mean,
+            rstd,
+            weight,
+            N,
+            C,
+            HxW,
+            group,
+            output_mask,
+        ),
+    )
+}
+/// `aten::native_group_norm_backward(Tensor grad_out, Tensor input, Tensor mean, Tensor rstd, Tensor? weight, SymInt N, SymInt C, SymInt HxW, int group, bool[3] output_mask) -> (Tensor, Tensor, Tensor)`
+pub fn try_native_group_norm_backward(
+    grad_out: &Tensor,
+    input: &Tensor,
+    mean: &Tensor,
+    rstd: &Tensor,
+    weight: Option<&Tensor>,
+    N: impl Into<SymInt>,
+    C: impl Into<SymInt>,
+    HxW: impl Into<SymInt>,
+    group: i64,
+    output_mask: [bool; 3],
+) -> Result<(Tensor, Tensor, Tensor)> {
+    ops::native_group_norm_backward(
+        grad_out,
+        input,
+        mean,
+        rstd,
+        weight,
+        N.into(),
+        C.into(),
+        HxW.into(),
+        group,
+        output_mask,
+    )
+}
+
+/// `aten::batch_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool training, float momentum, float eps, bool cudnn_enabled) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_batch_norm`].
+#[track_caller]
+pub fn batch_norm(
+    input: &Tensor,
+    weight: Option<&Tensor>,
+    bias: Option<&Tensor>,
+    running_mean: Option<&Tensor>,
+    running_var: Option<&Tensor>,
+    training: bool,
+    momentum: f64,
+    eps: f64,
+    cudnn_enabled: bool,
+) -> Tensor {
+    expect_ok(
+        try_batch_norm(
+            input,
+            weight,
+            bias,
+            running_mean,
+            running_var,
+            training,
+            momentum,
+            eps,
+            cudnn_enabled,
+        ),
+    )
+}
+/// `aten::batch_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool training, float momentum, float eps, bool cudnn_enabled) -> Tensor`
+pub fn try_batch_norm(
+    input: &Tensor,
+    weight: Option<&Tensor>,
+    bias: Option<&Tensor>,
+    running_mean: Option<&Tensor>,
+    running_var: Option<&Tensor>,
+    training: bool,
+    momentum: f64,
+    eps: f64,
+    cudnn_enabled: bool,
+) -> Result<Tensor> {
+    ops::batch_norm(
+        input,
+        weight,
+        bias,
+        running_mean,
+        running_var,
+        training,
+        momentum,
+        eps,
+        cudnn_enabled,
+    )
+}
+
+/// `aten::native_batch_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor)`
+///
+/// # Panics
+/// With the error of [`try_native_batch_norm`].
+#[track_caller]
+pub fn native_batch_norm(
+    input: &Tensor,
+    weight: Option<&Tensor>,
+    bias: Option<&Tensor>,
+    running_mean: Option<&Tensor>,
+    running_var: Option<&Tensor>,
+    training: bool,
+    momentum: f64,
+    eps: f64,
+) -> (Tensor, Tensor, Tensor) {
+    expect_ok(
+        try_native_batch_norm(
+            input,
+            weight,
+            bias,
+            running_mean,
+            running_var,
+            training,
+            momentum,
+            eps,
+        ),
+    )
+}
+/// `aten::native_batch_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor)`
+pub fn try_native_batch_norm(
+    input: &Tensor,
+    weight: Option<&Tensor>,
+    bias: Option<&Tensor>,
+    running_mean: Option<&Tensor>,
+    running_var: Option<&Tensor>,
+    training: bool,
+    momentum: f64,
+    eps: f64,
+) -> Result<(Tensor, Tensor, Tensor)> {
+    ops::native_batch_norm(
+        input,
+        weight,
+        bias,
+        running_mean,
+        running_var,
+        training,
+        momentum,
+        eps,
+    )
+}
+
+/// `aten::native_batch_norm_backward(Tensor grad_out, Tensor input, Tensor? weight, Tensor? running_mean, Tensor? running_var, Tensor? save_mean, Tensor? save_invstd, bool train, float eps, bool[3] output_mask) -> (Tensor, Tensor, Tensor)`
+///
+/// # Panics
+/// With the error of [`try_native_batch_norm_backward`].
+#[track_caller]
+pub fn native_batch_norm_backward(
+    grad_out: &Tensor,
+    input: &Tensor,
+    weight: Option<&Tensor>,
+    running_mean: Option<&Tensor>,
+    running_var: Option<&Tensor>,
+    save_mean: Option<&Tensor>,
+    save_invstd: Option<&Tensor>,
+    train: bool,
+    eps: f64,
+    output_mask: [bool; 3],
+) -> (Tensor, Tensor, Tensor) {
+    expect_ok(
+        try_native_batch_norm_backward(
+            grad_out,
+            input,
+            weight,
+            running_mean,
+            running_var,
+            save_mean,
+            save_invstd,
+            train,
+            eps,
+            output_mask,
+        ),
+    )
+}
+/// `aten::native_batch_norm_backward(Tensor grad_out, Tensor input, Tensor? weight, Tensor? running_mean, Tensor? running_var, Tensor? save_mean, Tensor? save_invstd, bool train, float eps, bool[3] output_mask) -> (Tensor, Tensor, Tensor)`
+pub fn try_native_batch_norm_backward(
+    grad_out: &Tensor,
+    input: &Tensor,
+    weight: Option<&Tensor>,
+    running_mean: Option<&Tensor>,
+    running_var: Option<&Tensor>,
+    save_mean: Option<&Tensor>,
+    save_invstd: Option<&Tensor>,
+    train: bool,
+    eps: f64,
+    output_mask: [bool; 3],
+) -> Result<(Tensor, Tensor, Tensor)> {
+    ops::native_batch_norm_backward(
+        grad_out,
+        input,
+        weight,
+        running_mean,
+        running_var,
+        save_mean,
+        save_invstd,
+        train,
+        eps,
+        output_mask,
+    )
+}
+
+/// `aten::instance_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool use_input_stats, float momentum, float eps, bool cudnn_enabled) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_instance_norm`].
+#[track_caller]
+pub fn instance_norm(
+    input: &Tensor,
+    weight: Option<&Tensor>,
+    bias: Option<&Tensor>,
+    running_mean: Option<&Tensor>,
+    running_var: Option<&Tensor>,
+    use_input_stats: bool,
+    momentum: f64,
+    eps: f64,
+    cudnn_enabled: bool,
+) -> Tensor {
+    expect_ok(
+        try_instance_norm(
+            input,
+            weight,
+            bias,
+            running_mean,
+            running_var,
+            use_input_stats,
+            momentum,
+            eps,
+            cudnn_enabled,
+        ),
+    )
+}
+/// `aten::instance_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool use_input_stats, float momentum, float eps, bool cudnn_enabled) -> Tensor`
+pub fn try_instance_norm(
+    input: &Tensor,
+    weight: Option<&Tensor>,
+    bias: Option<&Tensor>,
+    running_mean: Option<&Tensor>,
+    running_var: Option<&Tensor>,
+    use_input_stats: bool,
+    momentum: f64,
+    eps: f64,
+    cudnn_enabled: bool,
+) -> Result<Tensor> {
+    ops::instance_norm(
+        input,
+        weight,
+        bias,
+        running_mean,
+        running_var,
+        use_input_stats,
+        momentum,
+        eps,
+        cudnn_enabled,
+    )
+}
+
+/// `aten::mse_loss(Tensor self, Tensor target, int reduction=1) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_mse_loss`].
+#[track_caller]
+pub fn mse_loss(self_: &Tensor, target: &Tensor, reduction: i64) -> Tensor {
+    expect_ok(try_mse_loss(self_, target, reduction))
+}
+/// `aten::mse_loss(Tensor self, Tensor target, int reduction=1) -> Tensor`
+pub fn try_mse_loss(self_: &Tensor, target: &Tensor, reduction: i64) -> Result<Tensor> {
+    ops::mse_loss(self_, target, reduction)
+}
+
+/// `aten::mse_loss_backward(Tensor grad_output, Tensor self, Tensor target, int reduction) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_mse_loss_backward`].
+#[track_caller]
+pub fn mse_loss_backward(
+    grad_output: &Tensor,
+    self_: &Tensor,
+    target: &Tensor,
+    reduction: i64,
+) -> Tensor {
+    expect_ok(try_mse_loss_backward(grad_output, self_, target, reduction))
+}
+/// `aten::mse_loss_backward(Tensor grad_output, Tensor self, Tensor target, int reduction) -> Tensor`
+pub fn try_mse_loss_backward(
+    grad_output: &Tensor,
+    self_: &Tensor,
+    target: &Tensor,
+    reduction: i64,
+) -> Result<Tensor> {
+    ops::mse_loss_backward(grad_output, self_, target, reduction)
+}
+
+/// `aten::l1_loss(Tensor self, Tensor target, int reduction=1) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_l1_loss`].
+#[track_caller]
+pub fn l1_loss(self_: &Tensor, target: &Tensor, reduction: i64) -> Tensor {
+    expect_ok(try_l1_loss(self_, target, reduction))
+}
+/// `aten::l1_loss(Tensor self, Tensor target, int reduction=1) -> Tensor`
+pub fn try_l1_loss(self_: &Tensor, target: &Tensor, reduction: i64) -> Result<Tensor> {
+    ops::l1_loss(self_, target, reduction)
+}
+
+/// `aten::smooth_l1_loss(Tensor self, Tensor target, int reduction=1, float beta=1.0) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_smooth_l1_loss`].
+#[track_caller]
+pub fn smooth_l1_loss(
+    self_: &Tensor,
+    target: &Tensor,
+    reduction: i64,
+    beta: f64,
+) -> Tensor {
+    expect_ok(try_smooth_l1_loss(self_, target, reduction, beta))
+}
+/// `aten::smooth_l1_loss(Tensor self, Tensor target, int reduction=1, float beta=1.0) -> Tensor`
+pub fn try_smooth_l1_loss(
+    self_: &Tensor,
+    target: &Tensor,
+    reduction: i64,
+    beta: f64,
+) -> Result<Tensor> {
+    ops::smooth_l1_loss(self_, target, reduction, beta)
+}
+
+/// `aten::smooth_l1_loss_backward(Tensor grad_output, Tensor self, Tensor target, int reduction, float beta) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_smooth_l1_loss_backward`].
+#[track_caller]
+pub fn smooth_l1_loss_backward(
+    grad_output: &Tensor,
+    self_: &Tensor,
+    target: &Tensor,
+    reduction: i64,
+    beta: f64,
+) -> Tensor {
+    expect_ok(try_smooth_l1_loss_backward(grad_output, self_, target, reduction, beta))
+}
+/// `aten::smooth_l1_loss_backward(Tensor grad_output, Tensor self, Tensor target, int reduction, float beta) -> Tensor`
+pub fn try_smooth_l1_loss_backward(
+    grad_output: &Tensor,
+    self_: &Tensor,
+    target: &Tensor,
+    reduction: i64,
+    beta: f64,
+) -> Result<Tensor> {
+    ops::smooth_l1_loss_backward(grad_output, self_, target, reduction, beta)
+}
+
+/// `aten::huber_loss(Tensor self, Tensor target, int reduction=1, float delta=1.0) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_huber_loss`].
+#[track_caller]
+pub fn huber_loss(
+    self_: &Tensor,
+    target: &Tensor,
+    reduction: i64,
+    delta: f64,
+) -> Tensor {
+    expect_ok(try_huber_loss(self_, target, reduction, delta))
+}
+/// `aten::huber_loss(Tensor self, Tensor target, int reduction=1, float delta=1.0) -> Tensor`
+pub fn try_huber_loss(
+    self_: &Tensor,
+    target: &Tensor,
+    reduction: i64,
+    delta: f64,
+) -> Result<Tensor> {
+    ops::huber_loss(self_, target, reduction, delta)
+}
+
+/// `aten::huber_loss_backward(Tensor grad_output, Tensor self, Tensor target, int reduction, float delta) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_huber_loss_backward`].
+#[track_caller]
+pub fn huber_loss_backward(
+    grad_output: &Tensor,
+    self_: &Tensor,
+    target: &Tensor,
+    reduction: i64,
+    delta: f64,
+) -> Tensor {
+    expect_ok(try_huber_loss_backward(grad_output, self_, target, reduction, delta))
+}
+/// `aten::huber_loss_backward(Tensor grad_output, Tensor self, Tensor target, int reduction, float delta) -> Tensor`
+pub fn try_huber_loss_backward(
+    grad_output: &Tensor,
+    self_: &Tensor,
+    target: &Tensor,
+    reduction: i64,
+    delta: f64,
+) -> Result<Tensor> {
+    ops::huber_loss_backward(grad_output, self_, target, reduction, delta)
+}
+
+/// `aten::soft_margin_loss(Tensor self, Tensor target, int reduction=1) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_soft_margin_loss`].
+#[track_caller]
+pub fn soft_margin_loss(self_: &Tensor, target: &Tensor, reduction: i64) -> Tensor {
+    expect_ok(try_soft_margin_loss(self_, target, reduction))
+}
+/// `aten::soft_margin_loss(Tensor self, Tensor target, int reduction=1) -> Tensor`
+pub fn try_soft_margin_loss(
+    self_: &Tensor,
+    target: &Tensor,
+    reduction: i64,
+) -> Result<Tensor> {
+    ops::soft_margin_loss(self_, target, reduction)
+}
+
+/// `aten::binary_cross_entropy(Tensor self, Tensor target, Tensor? weight=None, int reduction=1) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_binary_cross_entropy`].
+#[track_caller]
+pub fn binary_cross_entropy(
+    self_: &Tensor,
+    target: &Tensor,
+    weight: Option<&Tensor>,
+    reduction: i64,
+) -> Tensor {
+    expect_ok(try_binary_cross_entropy(self_, target, weight, reduction))
+}
+/// `aten::binary_cross_entropy(Tensor self, Tensor target, Tensor? weight=None, int reduction=1) -> Tensor`
+pub fn try_binary_cross_entropy(
+    self_: &Tensor,
+    target: &Tensor,
+    weight: Option<&Tensor>,
+    reduction: i64,
+) -> Result<Tensor> {
+    ops::binary_cross_entropy(self_, target, weight, reduction)
+}
+
+/// `aten::binary_cross_entropy_backward(Tensor grad_output, Tensor self, Tensor target, Tensor? weight=None, int reduction=1) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_binary_cross_entropy_backward`].
+#[track_caller]
+pub fn binary_cross_entropy_backward(
+    grad_output: &Tensor,
+    self_: &Tensor,
+    target: &Tensor,
+    weight: Option<&Tensor>,
+    reduction: i64,
+) -> Tensor {
+    expect_ok(
+        try_binary_cross_entropy_backward(grad_output, self_, target, weight, reduction),
+    )
+}
+/// `aten::binary_cross_entropy_backward(Tensor grad_output, Tensor self, Tensor target, Tensor? weight=None, int reduction=1) -> Tensor`
+pub fn try_binary_cross_entropy_backward(
+    grad_output: &Tensor,
+    self_: &Tensor,
+    target: &Tensor,
+    weight: Option<&Tensor>,
+    reduction: i64,
+) -> Result<Tensor> {
+    ops::binary_cross_entropy_backward(grad_output, self_, target, weight, reduction)
+}
+
+/// `aten::binary_cross_entropy_with_logits(Tensor self, Tensor target, Tensor? weight=None, Tensor? pos_weight=None, int reduction=1) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_binary_cross_entropy_with_logits`].
+#[track_caller]
+pub fn binary_cross_entropy_with_logits(
+    self_: &Tensor,
+    target: &Tensor,
+    weight: Option<&Tensor>,
+    pos_weight: Option<&Tensor>,
+    reduction: i64,
+) -> Tensor {
+    expect_ok(
+        try_binary_cross_entropy_with_logits(
+            self_,
+            target,
+            weight,
+            pos_weight,
+            reduction,
+        ),
+    )
+}
+/// `aten::binary_cross_entropy_with_logits(Tensor self, Tensor target, Tensor? weight=None, Tensor? pos_weight=None, int reduction=1) -> Tensor`
+pub fn try_binary_cross_entropy_with_logits(
+    self_: &Tensor,
+    target: &Tensor,
+    weight: Option<&Tensor>,
+    pos_weight: Option<&Tensor>,
+    reduction: i64,
+) -> Result<Tensor> {
+    ops::binary_cross_entropy_with_logits(self_, target, weight, pos_weight, reduction)
+}
+
+/// `aten::kl_div(Tensor self, Tensor target, int reduction=1, *, bool log_target=False) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_kl_div`].
+#[track_caller]
+pub fn kl_div(self_: &Tensor, target: &Tensor, reduction: i64) -> Tensor {
+    expect_ok(try_kl_div(self_, target, reduction))
+}
+/// `aten::kl_div(Tensor self, Tensor target, int reduction=1, *, bool log_target=False) -> Tensor`
+pub fn try_kl_div(self_: &Tensor, target: &Tensor, reduction: i64) -> Result<Tensor> {
+    ops::kl_div(self_, target, reduction, false)
+}
+
+/// `aten::nll_loss(Tensor self, Tensor target, Tensor? weight=None, int reduction=1, SymInt ignore_index=-100) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_nll_loss`].
+#[track_caller]
+pub fn nll_loss(
+    self_: &Tensor,
+    target: &Tensor,
+    weight: Option<&Tensor>,
+    reduction: i64,
+    ignore_index: impl Into<SymInt>,
+) -> Tensor {
+    expect_ok(try_nll_loss(self_, target, weight, reduction, ignore_index))
+}
+/// `aten::nll_loss(Tensor self, Tensor target, Tensor? weight=None, int reduction=1, SymInt ignore_index=-100) -> Tensor`
+pub fn try_nll_loss(
+    self_: &Tensor,
+    target: &Tensor,
+    weight: Option<&Tensor>,
+    reduction: i64,
+    ignore_index: impl Into<SymInt>,
+) -> Result<Tensor> {
+    ops::nll_loss(self_, target, weight, reduction, ignore_index.into())
+}
+
+/// `aten::nll_loss_nd(Tensor self, Tensor target, Tensor? weight=None, int reduction=1, SymInt ignore_index=-100) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_nll_loss_nd`].
+#[track_caller]
+pub fn nll_loss_nd(
+    self_: &Tensor,
+    target: &Tensor,
+    weight: Option<&Tensor>,
+    reduction: i64,
+    ignore_index: impl Into<SymInt>,
+) -> Tensor {
+    expect_ok(try_nll_loss_nd(self_, target, weight, reduction, ignore_index))
+}
+/// `aten::nll_loss_nd(Tensor self, Tensor target, Tensor? weight=None, int reduction=1, SymInt ignore_index=-100) -> Tensor`
+pub fn try_nll_loss_nd(
+    self_: &Tensor,
+    target: &Tensor,
+    weight: Option<&Tensor>,
+    reduction: i64,
+    ignore_index: impl Into<SymInt>,
+) -> Result<Tensor> {
+    ops::nll_loss_nd(self_, target, weight, reduction, ignore_index.into())
+}
+
+/// `aten::nll_loss_forward(Tensor self, Tensor target, Tensor? weight, int reduction, SymInt ignore_index) -> (Tensor output, Tensor total_weight)`
+///
+/// # Panics
+/// With the error of [`try_nll_loss_forward`].
+#[track_caller]
+pub fn nll_loss_forward(
+    self_: &Tensor,
+    target: &Tensor,
+    weight: Option<&Tensor>,
+    reduction: i64,
+    ignore_index: impl Into<SymInt>,
+) -> (Tensor, Tensor) {
+    expect_ok(try_nll_loss_forward(self_, target, weight, reduction, ignore_index))
+}
+/// `aten::nll_loss_forward(Tensor self, Tensor target, Tensor? weight, int reduction, SymInt ignore_index) -> (Tensor output, Tensor total_weight)`
+pub fn try_nll_loss_forward(
+    self_: &Tensor,
+    target: &Tensor,
+    weight: Option<&Tensor>,
+    reduction: i64,
+    ignore_index: impl Into<SymInt>,
+) -> Result<(Tensor, Tensor)> {
+    ops::nll_loss_forward(self_, target, weight, reduction, ignore_index.into())
+}
+
+/// `aten::nll_loss_backward(Tensor grad_output, Tensor self, Tensor target, Tensor? weight, int reduction, SymInt ignore_index, Tensor total_weight) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_nll_loss_backward`].
+#[track_caller]
+pub fn nll_loss_backward(
+    grad_output: &Tensor,
+    self_: &Tensor,
+    target: &Tensor,
+    weight: Option<&Tensor>,
+    reduction: i64,
+    ignore_index: impl Into<SymInt>,
+    total_weight: &Tensor,
+) -> Tensor {
+    expect_ok(
+        try_nll_loss_backward(
+            grad_output,
+            self_,
+            target,
+            weight,
+            reduction,
+            ignore_index,
+            total_weight,
+        ),
+    )
+}
+/// `aten::nll_loss_backward(Tensor grad_output, Tensor self, Tensor target, Tensor? weight, int reduction, SymInt ignore_index, Tensor total_weight) -> Tensor`
+pub fn try_nll_loss_backward(
+    grad_output: &Tensor,
+    self_: &Tensor,
+    target: &Tensor,
+    weight: Option<&Tensor>,
+    reduction: i64,
+    ignore_index: impl Into<SymInt>,
+    total_weight: &Tensor,
+) -> Result<Tensor> {
+    ops::nll_loss_backward(
+        grad_output,
+        self_,
+        target,
+        weight,
+        reduction,
+        ignore_index.into(),
+        total_weight,
+    )
+}
+
+/// `aten::nll_loss2d(Tensor self, Tensor target, Tensor? weight=None, int reduction=1, SymInt ignore_index=-100) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_nll_loss2d`].
+#[track_caller]
+pub fn nll_loss2d(
+    self_: &Tensor,
+    target: &Tensor,
+    weight: Option<&Tensor>,
+    reduction: i64,
+    ignore_index: impl Into<SymInt>,
+) -> Tensor {
+    expect_ok(try_nll_loss2d(self_, target, weight, reduction, ignore_index))
+}
+/// `aten::nll_loss2d(Tensor self, Tensor target, Tensor? weight=None, int reduction=1, SymInt ignore_index=-100) -> Tensor`
+pub fn try_nll_loss2d(
+    self_: &Tensor,
+    target: &Tensor,
+    weight: Option<&Tensor>,
+    reduction: i64,
+    ignore_index: impl Into<SymInt>,
+) -> Result<Tensor> {
+    ops::nll_loss2d(self_, target, weight, reduction, ignore_index.into())
+}
+
+/// `aten::nll_loss2d_forward(Tensor self, Tensor target, Tensor? weight, int reduction, SymInt ignore_index) -> (Tensor output, Tensor total_weight)`
+///
+/// # Panics
+/// With the error of [`try_nll_loss2d_forward`].
+#[track_caller]
+pub fn nll_loss2d_forward(
+    self_: &Tensor,
+    target: &Tensor,
+    weight: Option<&Tensor>,
+    reduction: i64,
+    ignore_index: impl Into<SymInt>,
+) -> (Tensor, Tensor) {
+    expect_ok(try_nll_loss2d_forward(self_, target, weight, reduction, ignore_index))
+}
+/// `aten::nll_loss2d_forward(Tensor self, Tensor target, Tensor? weight, int reduction, SymInt ignore_index) -> (Tensor output, Tensor total_weight)`
+pub fn try_nll_loss2d_forward(
+    self_: &Tensor,
+    target: &Tensor,
+    weight: Option<&Tensor>,
+    reduction: i64,
+    ignore_index: impl Into<SymInt>,
+) -> Result<(Tensor, Tensor)> {
+    ops::nll_loss2d_forward(self_, target, weight, reduction, ignore_index.into())
+}
+
+/// `aten::nll_loss2d_backward(Tensor grad_output, Tensor self, Tensor target, Tensor? weight, int reduction, SymInt ignore_index, Tensor total_weight) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_nll_loss2d_backward`].
+#[track_caller]
+pub fn nll_loss2d_backward(
+    grad_output: &Tensor,
+    self_: &Tensor,
+    target: &Tensor,
+    weight: Option<&Tensor>,
+    reduction: i64,
+    ignore_index: impl Into<SymInt>,
+    total_weight: &Tensor,
+) -> Tensor {
+    expect_ok(
+        try_nll_loss2d_backward(
+            grad_output,
+            self_,
+            target,
+            weight,
+            reduction,
+            ignore_index,
+            total_weight,
+        ),
+    )
+}
+/// `aten::nll_loss2d_backward(Tensor grad_output, Tensor self, Tensor target, Tensor? weight, int reduction, SymInt ignore_index, Tensor total_weight) -> Tensor`
+pub fn try_nll_loss2d_backward(
+    grad_output: &Tensor,
+    self_: &Tensor,
+    target: &Tensor,
+    weight: Option<&Tensor>,
+    reduction: i64,
+    ignore_index: impl Into<SymInt>,
+    total_weight: &Tensor,
+) -> Result<Tensor> {
+    ops::nll_loss2d_backward(
+        grad_output,
+        self_,
+        target,
+        weight,
+        reduction,
+        ignore_index.into(),
+        total_weight,
+    )
+}
+
+/// `aten::cross_entropy_loss(Tensor self, Tensor target, Tensor? weight=None, int reduction=1, SymInt ignore_index=-100, float label_smoothing=0.0) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_cross_entropy_loss`].
+#[track_caller]
+pub fn cross_entropy_loss(
+    self_: &Tensor,
+    target: &Tensor,
+    weight: Option<&Tensor>,
+    reduction: i64,
+    ignore_index: impl Into<SymInt>,
+    label_smoothing: f64,
+) -> Tensor {
+    expect_ok(
+        try_cross_entropy_loss(
+            self_,
+            target,
+            weight,
+            reduction,
+            ignore_index,
+            label_smoothing,
+        ),
+    )
+}
+/// `aten::cross_entropy_loss(Tensor self, Tensor target, Tensor? weight=None, int reduction=1, SymInt ignore_index=-100, float label_smoothing=0.0) -> Tensor`
+pub fn try_cross_entropy_loss(
+    self_: &Tensor,
+    target: &Tensor,
+    weight: Option<&Tensor>,
+    reduction: i64,
+    ignore_index: impl Into<SymInt>,
+    label_smoothing: f64,
+) -> Result<Tensor> {
+    ops::cross_entropy_loss(
+        self_,
+        target,
+        weight,
+        reduction,
+        ignore_index.into(),
+        label_smoothing,
+    )
+}
+
+/// `aten::margin_ranking_loss(Tensor input1, Tensor input2, Tensor target, float margin=0.0, int reduction=1) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_margin_ranking_loss`].
+#[track_caller]
+pub fn margin_ranking_loss(
+    input1: &Tensor,
+    input2: &Tensor,
+    target: &Tensor,
+    margin: f64,
+    reduction: i64,
+) -> Tensor {
+    expect_ok(try_margin_ranking_loss(input1, input2, target, margin, reduction))
+}
+/// `aten::margin_ranking_loss(Tensor input1, Tensor input2, Tensor target, float margin=0.0, int reduction=1) -> Tensor`
+pub fn try_margin_ranking_loss(
+    input1: &Tensor,
+    input2: &Tensor,
+    target: &Tensor,
+    margin: f64,
+    reduction: i64,
+) -> Result<Tensor> {
+    ops::margin_ranking_loss(input1, input2, target, margin, reduction)
+}
+
+/// `aten::hinge_embedding_loss(Tensor self, Tensor target, float margin=1.0, int reduction=1) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_hinge_embedding_loss`].
+#[track_caller]
+pub fn hinge_embedding_loss(
+    self_: &Tensor,
+    target: &Tensor,
+    margin: f64,
+    reduction: i64,
+) -> Tensor {
+    expect_ok(try_hinge_embedding_loss(self_, target, margin, reduction))
+}
+/// `aten::hinge_embedding_loss(Tensor self, Tensor target, float margin=1.0, int reduction=1) -> Tensor`
+pub fn try_hinge_embedding_loss(
+    self_: &Tensor,
+    target: &Tensor,
+    margin: f64,
+    reduction: i64,
+) -> Result<Tensor> {
+    ops::hinge_embedding_loss(self_, target, margin, reduction)
+}
+
+/// `aten::cosine_embedding_loss(Tensor input1, Tensor input2, Tensor target, float margin=0.0, int reduction=1) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_cosine_embedding_loss`].
+#[track_caller]
+pub fn cosine_embedding_loss(
+    input1: &Tensor,
+    input2: &Tensor,
+    target: &Tensor,
+    margin: f64,
+    reduction: i64,
+) -> Tensor {
+    expect_ok(try_cosine_embedding_loss(input1, input2, target, margin, reduction))
+}
+/// `aten::cosine_embedding_loss(Tensor input1, Tensor input2, Tensor target, float margin=0.0, int reduction=1) -> Tensor`
+pub fn try_cosine_embedding_loss(
+    input1: &Tensor,
+    input2: &Tensor,
+    target: &Tensor,
+    margin: f64,
+    reduction: i64,
+) -> Result<Tensor> {
+    ops::cosine_embedding_loss(input1, input2, target, margin, reduction)
+}
+
+/// `aten::triplet_margin_loss(Tensor anchor, Tensor positive, Tensor negative, float margin=1.0, float p=2.0, float eps=1e-06, bool swap=False, int reduction=1) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_triplet_margin_loss`].
+#[track_caller]
+pub fn triplet_margin_loss(
+    anchor: &Tensor,
+    positive: &Tensor,
+    negative: &Tensor,
+    margin: f64,
+    p: f64,
+    eps: f64,
+    swap: bool,
+    reduction: i64,
+) -> Tensor {
+    expect_ok(
+        try_triplet_margin_loss(
+            anchor,
+            positive,
+            negative,
+            margin,
+            p,
+            eps,
+            swap,
+            reduction,
+        ),
+    )
+}
+/// `aten::triplet_margin_loss(Tensor anchor, Tensor positive, Tensor negative, float margin=1.0, float p=2.0, float eps=1e-06, bool swap=False, int reduction=1) -> Tensor`
+pub fn try_triplet_margin_loss(
+    anchor: &Tensor,
+    positive: &Tensor,
+    negative: &Tensor,
+    margin: f64,
+    p: f64,
+    eps: f64,
+    swap: bool,
+    reduction: i64,
+) -> Result<Tensor> {
+    ops::triplet_margin_loss(anchor, positive, negative, margin, p, eps, swap, reduction)
+}
+
+/// `aten::poisson_nll_loss(Tensor input, Tensor target, bool log_input, bool full, float eps, int reduction) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_poisson_nll_loss`].
+#[track_caller]
+pub fn poisson_nll_loss(
+    input: &Tensor,
+    target: &Tensor,
+    log_input: bool,
+    full: bool,
+    eps: f64,
+    reduction: i64,
+) -> Tensor {
+    expect_ok(try_poisson_nll_loss(input, target, log_input, full, eps, reduction))
+}
+/// `aten::poisson_nll_loss(Tensor input, Tensor target, bool log_input, bool full, float eps, int reduction) -> Tensor`
+pub fn try_poisson_nll_loss(
+    input: &Tensor,
+    target: &Tensor,
+    log_input: bool,
+    full: bool,
+    eps: f64,
+    reduction: i64,
+) -> Result<Tensor> {
+    ops::poisson_nll_loss(input, target, log_input, full, eps, reduction)
+}
+
+/// `aten::cosine_similarity(Tensor x1, Tensor x2, int dim=1, float eps=1e-08) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_cosine_similarity`].
+#[track_caller]
+pub fn cosine_similarity(x1: &Tensor, x2: &Tensor, dim: i64, eps: f64) -> Tensor {
+    expect_ok(try_cosine_similarity(x1, x2, dim, eps))
+}
+/// `aten::cosine_similarity(Tensor x1, Tensor x2, int dim=1, float eps=1e-08) -> Tensor`
+pub fn try_cosine_similarity(
+    x1: &Tensor,
+    x2: &Tensor,
+    dim: i64,
+    eps: f64,
+) -> Result<Tensor> {
+    ops::cosine_similarity(x1, x2, dim, eps)
+}
+
+/// `aten::pairwise_distance(Tensor x1, Tensor x2, float p=2, float eps=1e-06, bool keepdim=False) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_pairwise_distance`].
+#[track_caller]
+pub fn pairwise_distance(
+    x1: &Tensor,
+    x2: &Tensor,
+    p: f64,
+    eps: f64,
+    keepdim: bool,
+) -> Tensor {
+    expect_ok(try_pairwise_distance(x1, x2, p, eps, keepdim))
+}
+/// `aten::pairwise_distance(Tensor x1, Tensor x2, float p=2, float eps=1e-06, bool keepdim=False) -> Tensor`
+pub fn try_pairwise_distance(
+    x1: &Tensor,
+    x2: &Tensor,
+    p: f64,
+    eps: f64,
+    keepdim: bool,
+) -> Result<Tensor> {
+    ops::pairwise_distance(x1, x2, p, eps, keepdim)
+}
+
 /// `aten::linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor`
 ///
 /// # Panics

@@ -5495,6 +5495,887 @@ pub(crate) fn _safe_softmax(
     Ok(result)
 }
 
+pub(crate) fn native_layer_norm(
+    word: u32,
+    input: &Tensor,
+    normalized_shape: &[SymInt],
+    weight: Option<&Tensor>,
+    bias: Option<&Tensor>,
+    eps: f64,
+) -> Result<(Tensor, Tensor, Tensor)> {
+    if word & state::INNER != 0 {
+        return dispatch::tensors(
+                dispatch::call_inner(
+                    Op::NATIVE_LAYER_NORM,
+                    &[
+                        input.into(),
+                        normalized_shape.into(),
+                        weight.into(),
+                        bias.into(),
+                        eps.into(),
+                    ],
+                )?,
+            )
+            .map(|[result0, result1, result2]| (result0, result1, result2));
+    }
+    let (spec0, spec1, spec2) = shape::native_layer_norm(
+        "native_layer_norm",
+        input,
+        normalized_shape,
+        weight,
+        bias,
+        eps,
+    )?;
+    let result0 = Tensor::try_empty(spec0)?;
+    let result1 = Tensor::try_empty(spec1)?;
+    let result2 = Tensor::try_empty(spec2)?;
+    if !result0.is_meta() {
+        cpu::norm::native_layer_norm(
+            input,
+            normalized_shape,
+            weight,
+            bias,
+            eps,
+            &result0,
+            &result1,
+            &result2,
+        )?;
+    }
+    Ok((result0, result1, result2))
+}
+
+pub(crate) fn native_layer_norm_backward(
+    word: u32,
+    grad_out: &Tensor,
+    input: &Tensor,
+    normalized_shape: &[SymInt],
+    mean: &Tensor,
+    rstd: &Tensor,
+    weight: Option<&Tensor>,
+    bias: Option<&Tensor>,
+    output_mask: [bool; 3],
+) -> Result<(Tensor, Tensor, Tensor)> {
+    if word & state::INNER != 0 {
+        return dispatch::tensors(
+                dispatch::call_inner(
+                    Op::NATIVE_LAYER_NORM_BACKWARD,
+                    &[
+                        grad_out.into(),
+                        input.into(),
+                        normalized_shape.into(),
+                        mean.into(),
+                        rstd.into(),
+                        weight.into(),
+                        bias.into(),
+                        (&output_mask[..]).into(),
+                    ],
+                )?,
+            )
+            .map(|[result0, result1, result2]| (result0, result1, result2));
+    }
+    let (spec0, spec1, spec2) = shape::native_layer_norm_backward(
+        "native_layer_norm_backward",
+        grad_out,
+        input,
+        normalized_shape,
+        mean,
+        rstd,
+        weight,
+        bias,
+        output_mask,
+    )?;
+    let result0 = Tensor::try_empty(spec0)?;
+    let result1 = Tensor::try_empty(spec1)?;
+    let result2 = Tensor::try_empty(spec2)?;
+    if !result0.is_meta() {
+        cpu::norm::native_layer_norm_backward(
+            grad_out,
+            input,
+            normalized_shape,
+            mean,
+            rstd,
+            weight,
+            bias,
+            output_mask,
+            &result0,
+            &result1,
+            &result2,
+        )?;
+    }
+    Ok((result0, result1, result2))
+}
+
+pub(crate) fn native_group_norm(
+    word: u32,
+    input: &Tensor,
+    weight: Option<&Tensor>,
+    bias: Option<&Tensor>,
+    N: SymInt,
+    C: SymInt,
+    HxW: SymInt,
+    group: i64,
+    eps: f64,
+) -> Result<(Tensor, Tensor, Tensor)> {
+    if word & state::INNER != 0 {
+        return dispatch::tensors(
+                dispatch::call_inner(
+                    Op::NATIVE_GROUP_NORM,
+                    &[
+                        input.into(),
+                        weight.into(),
+                        bias.into(),
+                        N.into(),
+                        C.into(),
+                        HxW.into(),
+                        group.into(),
+                        eps.into(),
+                    ],
+                )?,
+            )
+            .map(|[result0, result1, result2]| (result0, result1, result2));
+    }
+    let (spec0, spec1, spec2) = shape::native_group_norm(
+        "native_group_norm",
+        input,
+        weight,
+        bias,
+        N,
+        C,
+        HxW,
+        group,
+        eps,
+    )?;
+    let result0 = Tensor::try_empty(spec0)?;
+    let result1 = Tensor::try_empty(spec1)?;
+    let result2 = Tensor::try_empty(spec2)?;
+    if !result0.is_meta() {
+        cpu::norm::native_group_norm(
+            input,
+            weight,
+            bias,
+            N,
+            C,
+            HxW,
+            group,
+            eps,
+            &result0,
+            &result1,
+            &result2,
+        )?;
+    }
+    Ok((result0, result1, result2))
+}
+
+pub(crate) fn native_group_norm_backward(
+    word: u32,
+    grad_out: &Tensor,
+    input: &Tensor,
+    mean: &Tensor,
+    rstd: &Tensor,
+    weight: Option<&Tensor>,
+    N: SymInt,
+    C: SymInt,
+    HxW: SymInt,
+    group: i64,
+    output_mask: [bool; 3],
+) -> Result<(Tensor, Tensor, Tensor)> {
+    if word & state::INNER != 0 {
+        return dispatch::tensors(
+                dispatch::call_inner(
+                    Op::NATIVE_GROUP_NORM_BACKWARD,
+                    &[
+                        grad_out.into(),
+                        input.into(),
+                        mean.into(),
+                        rstd.into(),
+                        weight.into(),
+                        N.into(),
+                        C.into(),
+                        HxW.into(),
+                        group.into(),
+                        (&output_mask[..]).into(),
+                    ],
+                )?,
+            )
+            .map(|[result0, result1, result2]| (result0, result1, result2));
+    }
+    let (spec0, spec1, spec2) = shape::native_group_norm_backward(
+        "native_group_norm_backward",
+        grad_out,
+        input,
+        mean,
+        rstd,
+        weight,
+        N,
+        C,
+        HxW,
+        group,
+        output_mask,
+    )?;
+    let result0 = Tensor::try_empty(spec0)?;
+    let result1 = Tensor::try_empty(spec1)?;
+    let result2 = Tensor::try_empty(spec2)?;
+    if !result0.is_meta() {
+        cpu::norm::native_group_norm_backward(
+            grad_out,
+            input,
+            mean,
+            rstd,
+            weight,
+            N,
+            C,
+            HxW,
+            group,
+            output_mask,
+            &result0,
+            &result1,
+            &result2,
+        )?;
+    }
+    Ok((result0, result1, result2))
+}
+
+pub(crate) fn native_batch_norm(
+    word: u32,
+    input: &Tensor,
+    weight: Option<&Tensor>,
+    bias: Option<&Tensor>,
+    running_mean: Option<&Tensor>,
+    running_var: Option<&Tensor>,
+    training: bool,
+    momentum: f64,
+    eps: f64,
+) -> Result<(Tensor, Tensor, Tensor)> {
+    if word & state::INNER != 0 {
+        return dispatch::tensors(
+                dispatch::call_inner(
+                    Op::NATIVE_BATCH_NORM,
+                    &[
+                        input.into(),
+                        weight.into(),
+                        bias.into(),
+                        running_mean.into(),
+                        running_var.into(),
+                        training.into(),
+                        momentum.into(),
+                        eps.into(),
+                    ],
+                )?,
+            )
+            .map(|[result0, result1, result2]| (result0, result1, result2));
+    }
+    let (spec0, spec1, spec2) = shape::native_batch_norm(
+        "native_batch_norm",
+        input,
+        weight,
+        bias,
+        running_mean,
+        running_var,
+        training,
+        momentum,
+        eps,
+    )?;
+    let result0 = Tensor::try_empty(spec0)?;
+    let result1 = Tensor::try_empty(spec1)?;
+    let result2 = Tensor::try_empty(spec2)?;
+    if !result0.is_meta() {
+        cpu::norm::native_batch_norm(
+            input,
+            weight,
+            bias,
+            running_mean,
+            running_var,
+            training,
+            momentum,
+            eps,
+            &result0,
+            &result1,
+            &result2,
+        )?;
+    }
+    Ok((result0, result1, result2))
+}
+
+pub(crate) fn native_batch_norm_backward(
+    word: u32,
+    grad_out: &Tensor,
+    input: &Tensor,
+    weight: Option<&Tensor>,
+    running_mean: Option<&Tensor>,
+    running_var: Option<&Tensor>,
+    save_mean: Option<&Tensor>,
+    save_invstd: Option<&Tensor>,
+    train: bool,
+    eps: f64,
+    output_mask: [bool; 3],
+) -> Result<(Tensor, Tensor, Tensor)> {
+    if word & state::INNER != 0 {
+        return dispatch::tensors(
+                dispatch::call_inner(
+                    Op::NATIVE_BATCH_NORM_BACKWARD,
+                    &[
+                        grad_out.into(),
+                        input.into(),
+                        weight.into(),
+                        running_mean.into(),
+                        running_var.into(),
+                        save_mean.into(),
+                        save_invstd.into(),
+                        train.into(),
+                        eps.into(),
+                        (&output_mask[..]).into(),
+                    ],
+                )?,
+            )
+            .map(|[result0, result1, result2]| (result0, result1, result2));
+    }
+    let (spec0, spec1, spec2) = shape::native_batch_norm_backward(
+        "native_batch_norm_backward",
+        grad_out,
+        input,
+        weight,
+        running_mean,
+        running_var,
+        save_mean,
+        save_invstd,
+        train,
+        eps,
+        output_mask,
+    )?;
+    let result0 = Tensor::try_empty(spec0)?;
+    let result1 = Tensor::try_empty(spec1)?;
+    let result2 = Tensor::try_empty(spec2)?;
+    if !result0.is_meta() {
+        cpu::norm::native_batch_norm_backward(
+            grad_out,
+            input,
+            weight,
+            running_mean,
+            running_var,
+            save_mean,
+            save_invstd,
+            train,
+            eps,
+            output_mask,
+            &result0,
+            &result1,
+            &result2,
+        )?;
+    }
+    Ok((result0, result1, result2))
+}
+
+pub(crate) fn mse_loss(
+    word: u32,
+    self_: &Tensor,
+    target: &Tensor,
+    reduction: i64,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::MSE_LOSS,
+                &[self_.into(), target.into(), reduction.into()],
+            )?,
+        );
+    }
+    let result = Tensor::try_empty(
+        shape::pair_loss("mse_loss", self_, target, reduction)?,
+    )?;
+    if !result.is_meta() {
+        cpu::loss::mse_loss(self_, target, reduction, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn mse_loss_backward(
+    word: u32,
+    grad_output: &Tensor,
+    self_: &Tensor,
+    target: &Tensor,
+    reduction: i64,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::MSE_LOSS_BACKWARD,
+                &[grad_output.into(), self_.into(), target.into(), reduction.into()],
+            )?,
+        );
+    }
+    let result = Tensor::try_empty(
+        shape::pair_loss_backward(
+            "mse_loss_backward",
+            grad_output,
+            self_,
+            target,
+            reduction,
+        )?,
+    )?;
+    if !result.is_meta() {
+        cpu::loss::mse_loss_backward(grad_output, self_, target, reduction, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn smooth_l1_loss(
+    word: u32,
+    self_: &Tensor,
+    target: &Tensor,
+    reduction: i64,
+    beta: f64,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::SMOOTH_L1_LOSS,
+                &[self_.into(), target.into(), reduction.into(), beta.into()],
+            )?,
+        );
+    }
+    let result = Tensor::try_empty(
+        shape::smooth_l1_loss("smooth_l1_loss", self_, target, reduction, beta)?,
+    )?;
+    if !result.is_meta() {
+        cpu::loss::smooth_l1_loss(self_, target, reduction, beta, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn smooth_l1_loss_backward(
+    word: u32,
+    grad_output: &Tensor,
+    self_: &Tensor,
+    target: &Tensor,
+    reduction: i64,
+    beta: f64,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::SMOOTH_L1_LOSS_BACKWARD,
+                &[
+                    grad_output.into(),
+                    self_.into(),
+                    target.into(),
+                    reduction.into(),
+                    beta.into(),
+                ],
+            )?,
+        );
+    }
+    let result = Tensor::try_empty(
+        shape::smooth_l1_loss_backward(
+            "smooth_l1_loss_backward",
+            grad_output,
+            self_,
+            target,
+            reduction,
+            beta,
+        )?,
+    )?;
+    if !result.is_meta() {
+        cpu::loss::smooth_l1_loss_backward(
+            grad_output,
+            self_,
+            target,
+            reduction,
+            beta,
+            &result,
+        )?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn huber_loss(
+    word: u32,
+    self_: &Tensor,
+    target: &Tensor,
+    reduction: i64,
+    delta: f64,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::HUBER_LOSS,
+                &[self_.into(), target.into(), reduction.into(), delta.into()],
+            )?,
+        );
+    }
+    let result = Tensor::try_empty(
+        shape::huber_loss("huber_loss", self_, target, reduction, delta)?,
+    )?;
+    if !result.is_meta() {
+        cpu::loss::huber_loss(self_, target, reduction, delta, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn huber_loss_backward(
+    word: u32,
+    grad_output: &Tensor,
+    self_: &Tensor,
+    target: &Tensor,
+    reduction: i64,
+    delta: f64,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::HUBER_LOSS_BACKWARD,
+                &[
+                    grad_output.into(),
+                    self_.into(),
+                    target.into(),
+                    reduction.into(),
+                    delta.into(),
+                ],
+            )?,
+        );
+    }
+    let result = Tensor::try_empty(
+        shape::huber_loss_backward(
+            "huber_loss_backward",
+            grad_output,
+            self_,
+            target,
+            reduction,
+            delta,
+        )?,
+    )?;
+    if !result.is_meta() {
+        cpu::loss::huber_loss_backward(
+            grad_output,
+            self_,
+            target,
+            reduction,
+            delta,
+            &result,
+        )?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn binary_cross_entropy(
+    word: u32,
+    self_: &Tensor,
+    target: &Tensor,
+    weight: Option<&Tensor>,
+    reduction: i64,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::BINARY_CROSS_ENTROPY,
+                &[self_.into(), target.into(), weight.into(), reduction.into()],
+            )?,
+        );
+    }
+    let result = Tensor::try_empty(
+        shape::binary_cross_entropy(
+            "binary_cross_entropy",
+            self_,
+            target,
+            weight,
+            reduction,
+        )?,
+    )?;
+    if !result.is_meta() {
+        cpu::loss::binary_cross_entropy(self_, target, weight, reduction, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn binary_cross_entropy_backward(
+    word: u32,
+    grad_output: &Tensor,
+    self_: &Tensor,
+    target: &Tensor,
+    weight: Option<&Tensor>,
+    reduction: i64,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::BINARY_CROSS_ENTROPY_BACKWARD,
+                &[
+                    grad_output.into(),
+                    self_.into(),
+                    target.into(),
+                    weight.into(),
+                    reduction.into(),
+                ],
+            )?,
+        );
+    }
+    let result = Tensor::try_empty(
+        shape::binary_cross_entropy_backward(
+            "binary_cross_entropy_backward",
+            grad_output,
+            self_,
+            target,
+            weight,
+            reduction,
+        )?,
+    )?;
+    if !result.is_meta() {
+        cpu::loss::binary_cross_entropy_backward(
+            grad_output,
+            self_,
+            target,
+            weight,
+            reduction,
+            &result,
+        )?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn binary_cross_entropy_with_logits(
+    word: u32,
+    self_: &Tensor,
+    target: &Tensor,
+    weight: Option<&Tensor>,
+    pos_weight: Option<&Tensor>,
+    reduction: i64,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::BINARY_CROSS_ENTROPY_WITH_LOGITS,
+                &[
+                    self_.into(),
+                    target.into(),
+                    weight.into(),
+                    pos_weight.into(),
+                    reduction.into(),
+                ],
+            )?,
+        );
+    }
+    let result = Tensor::try_empty(
+        shape::binary_cross_entropy_with_logits(
+            "binary_cross_entropy_with_logits",
+            self_,
+            target,
+            weight,
+            pos_weight,
+            reduction,
+        )?,
+    )?;
+    if !result.is_meta() {
+        cpu::loss::binary_cross_entropy_with_logits(
+            self_,
+            target,
+            weight,
+            pos_weight,
+            reduction,
+            &result,
+        )?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn nll_loss_forward(
+    word: u32,
+    self_: &Tensor,
+    target: &Tensor,
+    weight: Option<&Tensor>,
+    reduction: i64,
+    ignore_index: SymInt,
+) -> Result<(Tensor, Tensor)> {
+    if word & state::INNER != 0 {
+        return dispatch::tensors(
+                dispatch::call_inner(
+                    Op::NLL_LOSS_FORWARD,
+                    &[
+                        self_.into(),
+                        target.into(),
+                        weight.into(),
+                        reduction.into(),
+                        ignore_index.into(),
+                    ],
+                )?,
+            )
+            .map(|[output, total_weight]| (output, total_weight));
+    }
+    let (spec0, spec1) = shape::nll_loss_forward(
+        "nll_loss_forward",
+        self_,
+        target,
+        weight,
+        reduction,
+        ignore_index,
+    )?;
+    let output = Tensor::try_empty(spec0)?;
+    let total_weight = Tensor::try_empty(spec1)?;
+    if !output.is_meta() {
+        cpu::loss::nll_loss_forward(
+            self_,
+            target,
+            weight,
+            reduction,
+            ignore_index,
+            &output,
+            &total_weight,
+        )?;
+    }
+    Ok((output, total_weight))
+}
+
+pub(crate) fn nll_loss_backward(
+    word: u32,
+    grad_output: &Tensor,
+    self_: &Tensor,
+    target: &Tensor,
+    weight: Option<&Tensor>,
+    reduction: i64,
+    ignore_index: SymInt,
+    total_weight: &Tensor,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::NLL_LOSS_BACKWARD,
+                &[
+                    grad_output.into(),
+                    self_.into(),
+                    target.into(),
+                    weight.into(),
+                    reduction.into(),
+                    ignore_index.into(),
+                    total_weight.into(),
+                ],
+            )?,
+        );
+    }
+    let result = Tensor::try_empty(
+        shape::nll_loss_backward(
+            "nll_loss_backward",
+            grad_output,
+            self_,
+            target,
+            weight,
+            reduction,
+            ignore_index,
+            total_weight,
+        )?,
+    )?;
+    if !result.is_meta() {
+        cpu::loss::nll_loss_backward(
+            grad_output,
+            self_,
+            target,
+            weight,
+            reduction,
+            ignore_index,
+            total_weight,
+            &result,
+        )?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn nll_loss2d_forward(
+    word: u32,
+    self_: &Tensor,
+    target: &Tensor,
+    weight: Option<&Tensor>,
+    reduction: i64,
+    ignore_index: SymInt,
+) -> Result<(Tensor, Tensor)> {
+    if word & state::INNER != 0 {
+        return dispatch::tensors(
+                dispatch::call_inner(
+                    Op::NLL_LOSS2D_FORWARD,
+                    &[
+                        self_.into(),
+                        target.into(),
+                        weight.into(),
+                        reduction.into(),
+                        ignore_index.into(),
+                    ],
+                )?,
+            )
+            .map(|[output, total_weight]| (output, total_weight));
+    }
+    let (spec0, spec1) = shape::nll_loss2d_forward(
+        "nll_loss2d_forward",
+        self_,
+        target,
+        weight,
+        reduction,
+        ignore_index,
+    )?;
+    let output = Tensor::try_empty(spec0)?;
+    let total_weight = Tensor::try_empty(spec1)?;
+    if !output.is_meta() {
+        cpu::loss::nll_loss2d_forward(
+            self_,
+            target,
+            weight,
+            reduction,
+            ignore_index,
+            &output,
+            &total_weight,
+        )?;
+    }
+    Ok((output, total_weight))
+}
+
+pub(crate) fn nll_loss2d_backward(
+    word: u32,
+    grad_output: &Tensor,
+    self_: &Tensor,
+    target: &Tensor,
+    weight: Option<&Tensor>,
+    reduction: i64,
+    ignore_index: SymInt,
+    total_weight: &Tensor,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::NLL_LOSS2D_BACKWARD,
+                &[
+                    grad_output.into(),
+                    self_.into(),
+                    target.into(),
+                    weight.into(),
+                    reduction.into(),
+                    ignore_index.into(),
+                    total_weight.into(),
+                ],
+            )?,
+        );
+    }
+    let result = Tensor::try_empty(
+        shape::nll_loss2d_backward(
+            "nll_loss2d_backward",
+            grad_output,
+            self_,
+            target,
+            weight,
+            reduction,
+            ignore_index,
+            total_weight,
+        )?,
+    )?;
+    if !result.is_meta() {
+        cpu::loss::nll_loss2d_backward(
+            grad_output,
+            self_,
+            target,
+            weight,
+            reduction,
+            ignore_index,
+            total_weight,
+            &result,
+        )?;
+    }
+    Ok(result)
+}
+
 pub(crate) fn mm(word: u32, self_: &Tensor, mat2: &Tensor) -> Result<Tensor> {
     if word & state::INNER != 0 {
         return dispatch::one_tensor(

@@ -3976,6 +3976,885 @@ pub(super) fn _safe_softmax(a: &Args<'_>, below: bool) -> Result<Outputs> {
     Ok(smallvec![result.into()])
 }
 
+pub(super) fn layer_norm(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let input = a.tensor(0, "input")?;
+    let normalized_shape = a.sym_ints(1, "normalized_shape")?;
+    let weight = a.opt_tensor(2, "weight")?;
+    let bias = a.opt_tensor(3, "bias")?;
+    let eps = if a.is_none(4) { 1e-05 } else { a.float(4, "eps")? };
+    let cudnn_enable = if a.is_none(5) { true } else { a.bool(5, "cudnn_enable")? };
+    let result = functions::layer_norm(
+        input,
+        &normalized_shape,
+        weight,
+        bias,
+        eps,
+        cudnn_enable,
+    )?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn native_layer_norm(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let input = a.tensor(0, "input")?;
+    let normalized_shape = a.sym_ints(1, "normalized_shape")?;
+    let weight = a.opt_tensor(2, "weight")?;
+    let bias = a.opt_tensor(3, "bias")?;
+    let eps = a.float(4, "eps")?;
+    let (result0, result1, result2) = if below {
+        inner::native_layer_norm(0, input, &normalized_shape, weight, bias, eps)?
+    } else {
+        functions::native_layer_norm(input, &normalized_shape, weight, bias, eps)?
+    };
+    Ok(smallvec![result0.into(), result1.into(), result2.into()])
+}
+
+pub(super) fn native_layer_norm_backward(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let grad_out = a.tensor(0, "grad_out")?;
+    let input = a.tensor(1, "input")?;
+    let normalized_shape = a.sym_ints(2, "normalized_shape")?;
+    let mean = a.tensor(3, "mean")?;
+    let rstd = a.tensor(4, "rstd")?;
+    let weight = a.opt_tensor(5, "weight")?;
+    let bias = a.opt_tensor(6, "bias")?;
+    let output_mask = a.bools::<3>(7, "output_mask")?;
+    let (result0, result1, result2) = if below {
+        inner::native_layer_norm_backward(
+            0,
+            grad_out,
+            input,
+            &normalized_shape,
+            mean,
+            rstd,
+            weight,
+            bias,
+            output_mask,
+        )?
+    } else {
+        functions::native_layer_norm_backward(
+            grad_out,
+            input,
+            &normalized_shape,
+            mean,
+            rstd,
+            weight,
+            bias,
+            output_mask,
+        )?
+    };
+    Ok(smallvec![result0.into(), result1.into(), result2.into()])
+}
+
+pub(super) fn rms_norm(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let input = a.tensor(0, "input")?;
+    let normalized_shape = a.sym_ints(1, "normalized_shape")?;
+    let weight = a.opt_tensor(2, "weight")?;
+    let eps = a.opt_float(3, "eps")?;
+    let result = functions::rms_norm(input, &normalized_shape, weight, eps)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn group_norm(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let input = a.tensor(0, "input")?;
+    let num_groups = a.int(1, "num_groups")?;
+    let weight = a.opt_tensor(2, "weight")?;
+    let bias = a.opt_tensor(3, "bias")?;
+    let eps = if a.is_none(4) { 1e-05 } else { a.float(4, "eps")? };
+    let cudnn_enabled = if a.is_none(5) { true } else { a.bool(5, "cudnn_enabled")? };
+    let result = functions::group_norm(
+        input,
+        num_groups,
+        weight,
+        bias,
+        eps,
+        cudnn_enabled,
+    )?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn native_group_norm(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let input = a.tensor(0, "input")?;
+    let weight = a.opt_tensor(1, "weight")?;
+    let bias = a.opt_tensor(2, "bias")?;
+    let N = a.sym_int(3, "N")?;
+    let C = a.sym_int(4, "C")?;
+    let HxW = a.sym_int(5, "HxW")?;
+    let group = a.int(6, "group")?;
+    let eps = a.float(7, "eps")?;
+    let (result0, result1, result2) = if below {
+        inner::native_group_norm(0, input, weight, bias, N, C, HxW, group, eps)?
+    } else {
+        functions::native_group_norm(input, weight, bias, N, C, HxW, group, eps)?
+    };
+    Ok(smallvec![result0.into(), result1.into(), result2.into()])
+}
+
+pub(super) fn native_group_norm_backward(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let grad_out = a.tensor(0, "grad_out")?;
+    let input = a.tensor(1, "input")?;
+    let mean = a.tensor(2, "mean")?;
+    let rstd = a.tensor(3, "rstd")?;
+    let weight = a.opt_tensor(4, "weight")?;
+    let N = a.sym_int(5, "N")?;
+    let C = a.sym_int(6, "C")?;
+    let HxW = a.sym_int(7, "HxW")?;
+    let group = a.int(8, "group")?;
+    let output_mask = a.bools::<3>(9, "output_mask")?;
+    let (result0, result1, result2) = if below {
+        inner::native_group_norm_backward(
+            0,
+            grad_out,
+            input,
+            mean,
+            rstd,
+            weight,
+            N,
+            C,
+            HxW,
+            group,
+            output_mask,
+        )?
+    } else {
+        functions::native_group_norm_backward(
+            grad_out,
+            input,
+            mean,
+            rstd,
+            weight,
+            N,
+            C,
+            HxW,
+            group,
+            output_mask,
+        )?
+    };
+    Ok(smallvec![result0.into(), result1.into(), result2.into()])
+}
+
+pub(super) fn batch_norm(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let input = a.tensor(0, "input")?;
+    let weight = a.opt_tensor(1, "weight")?;
+    let bias = a.opt_tensor(2, "bias")?;
+    let running_mean = a.opt_tensor(3, "running_mean")?;
+    let running_var = a.opt_tensor(4, "running_var")?;
+    let training = a.bool(5, "training")?;
+    let momentum = a.float(6, "momentum")?;
+    let eps = a.float(7, "eps")?;
+    let cudnn_enabled = a.bool(8, "cudnn_enabled")?;
+    let result = functions::batch_norm(
+        input,
+        weight,
+        bias,
+        running_mean,
+        running_var,
+        training,
+        momentum,
+        eps,
+        cudnn_enabled,
+    )?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn native_batch_norm(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let input = a.tensor(0, "input")?;
+    let weight = a.opt_tensor(1, "weight")?;
+    let bias = a.opt_tensor(2, "bias")?;
+    let running_mean = a.opt_tensor(3, "running_mean")?;
+    let running_var = a.opt_tensor(4, "running_var")?;
+    let training = a.bool(5, "training")?;
+    let momentum = a.float(6, "momentum")?;
+    let eps = a.float(7, "eps")?;
+    let (result0, result1, result2) = if below {
+        inner::native_batch_norm(
+            0,
+            input,
+            weight,
+            bias,
+            running_mean,
+            running_var,
+            training,
+            momentum,
+            eps,
+        )?
+    } else {
+        functions::native_batch_norm(
+            input,
+            weight,
+            bias,
+            running_mean,
+            running_var,
+            training,
+            momentum,
+            eps,
+        )?
+    };
+    Ok(smallvec![result0.into(), result1.into(), result2.into()])
+}
+
+pub(super) fn native_batch_norm_backward(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let grad_out = a.tensor(0, "grad_out")?;
+    let input = a.tensor(1, "input")?;
+    let weight = a.opt_tensor(2, "weight")?;
+    let running_mean = a.opt_tensor(3, "running_mean")?;
+    let running_var = a.opt_tensor(4, "running_var")?;
+    let save_mean = a.opt_tensor(5, "save_mean")?;
+    let save_invstd = a.opt_tensor(6, "save_invstd")?;
+    let train = a.bool(7, "train")?;
+    let eps = a.float(8, "eps")?;
+    let output_mask = a.bools::<3>(9, "output_mask")?;
+    let (result0, result1, result2) = if below {
+        inner::native_batch_norm_backward(
+            0,
+            grad_out,
+            input,
+            weight,
+            running_mean,
+            running_var,
+            save_mean,
+            save_invstd,
+            train,
+            eps,
+            output_mask,
+        )?
+    } else {
+        functions::native_batch_norm_backward(
+            grad_out,
+            input,
+            weight,
+            running_mean,
+            running_var,
+            save_mean,
+            save_invstd,
+            train,
+            eps,
+            output_mask,
+        )?
+    };
+    Ok(smallvec![result0.into(), result1.into(), result2.into()])
+}
+
+pub(super) fn _native_batch_norm_legit(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let input = a.tensor(0, "input")?;
+    let weight = a.opt_tensor(1, "weight")?;
+    let bias = a.opt_tensor(2, "bias")?;
+    let running_mean = a.tensor(3, "running_mean")?;
+    let running_var = a.tensor(4, "running_var")?;
+    let training = a.bool(5, "training")?;
+    let momentum = a.float(6, "momentum")?;
+    let eps = a.float(7, "eps")?;
+    let (result0, result1, result2) = functions::_native_batch_norm_legit(
+        input,
+        weight,
+        bias,
+        running_mean,
+        running_var,
+        training,
+        momentum,
+        eps,
+    )?;
+    Ok(smallvec![result0.into(), result1.into(), result2.into()])
+}
+
+pub(super) fn _native_batch_norm_legit_no_stats(
+    a: &Args<'_>,
+    _below: bool,
+) -> Result<Outputs> {
+    let input = a.tensor(0, "input")?;
+    let weight = a.opt_tensor(1, "weight")?;
+    let bias = a.opt_tensor(2, "bias")?;
+    let training = a.bool(3, "training")?;
+    let momentum = a.float(4, "momentum")?;
+    let eps = a.float(5, "eps")?;
+    let (result0, result1, result2) = functions::_native_batch_norm_legit_no_stats(
+        input,
+        weight,
+        bias,
+        training,
+        momentum,
+        eps,
+    )?;
+    Ok(smallvec![result0.into(), result1.into(), result2.into()])
+}
+
+pub(super) fn _native_batch_norm_legit_no_training(
+    a: &Args<'_>,
+    _below: bool,
+) -> Result<Outputs> {
+    let input = a.tensor(0, "input")?;
+    let weight = a.opt_tensor(1, "weight")?;
+    let bias = a.opt_tensor(2, "bias")?;
+    let running_mean = a.tensor(3, "running_mean")?;
+    let running_var = a.tensor(4, "running_var")?;
+    let momentum = a.float(5, "momentum")?;
+    let eps = a.float(6, "eps")?;
+    let (result0, result1, result2) = functions::_native_batch_norm_legit_no_training(
+        input,
+        weight,
+        bias,
+        running_mean,
+        running_var,
+        momentum,
+        eps,
+    )?;
+    Ok(smallvec![result0.into(), result1.into(), result2.into()])
+}
+
+pub(super) fn _native_batch_norm_legit_functional(
+    a: &Args<'_>,
+    _below: bool,
+) -> Result<Outputs> {
+    let input = a.tensor(0, "input")?;
+    let weight = a.opt_tensor(1, "weight")?;
+    let bias = a.opt_tensor(2, "bias")?;
+    let running_mean = a.tensor(3, "running_mean")?;
+    let running_var = a.tensor(4, "running_var")?;
+    let training = a.bool(5, "training")?;
+    let momentum = a.float(6, "momentum")?;
+    let eps = a.float(7, "eps")?;
+    let (result0, result1, result2, running_mean_out, running_var_out) = functions::_native_batch_norm_legit_functional(
+        input,
+        weight,
+        bias,
+        running_mean,
+        running_var,
+        training,
+        momentum,
+        eps,
+    )?;
+    Ok(
+        smallvec![
+            result0.into(), result1.into(), result2.into(), running_mean_out.into(),
+            running_var_out.into()
+        ],
+    )
+}
+
+pub(super) fn _batch_norm_with_update(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let input = a.tensor(0, "input")?;
+    let weight = a.opt_tensor(1, "weight")?;
+    let bias = a.opt_tensor(2, "bias")?;
+    let running_mean = a.tensor(3, "running_mean")?;
+    let running_var = a.tensor(4, "running_var")?;
+    let momentum = a.float(5, "momentum")?;
+    let eps = a.float(6, "eps")?;
+    let (result0, result1, result2, result3) = functions::_batch_norm_with_update(
+        input,
+        weight,
+        bias,
+        running_mean,
+        running_var,
+        momentum,
+        eps,
+    )?;
+    Ok(smallvec![result0.into(), result1.into(), result2.into(), result3.into()])
+}
+
+pub(super) fn _batch_norm_with_update_functional(
+    a: &Args<'_>,
+    _below: bool,
+) -> Result<Outputs> {
+    let input = a.tensor(0, "input")?;
+    let weight = a.opt_tensor(1, "weight")?;
+    let bias = a.opt_tensor(2, "bias")?;
+    let running_mean = a.tensor(3, "running_mean")?;
+    let running_var = a.tensor(4, "running_var")?;
+    let momentum = a.float(5, "momentum")?;
+    let eps = a.float(6, "eps")?;
+    let (result0, result1, result2, result3, running_mean_out, running_var_out) = functions::_batch_norm_with_update_functional(
+        input,
+        weight,
+        bias,
+        running_mean,
+        running_var,
+        momentum,
+        eps,
+    )?;
+    Ok(
+        smallvec![
+            result0.into(), result1.into(), result2.into(), result3.into(),
+            running_mean_out.into(), running_var_out.into()
+        ],
+    )
+}
+
+pub(super) fn instance_norm(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let input = a.tensor(0, "input")?;
+    let weight = a.opt_tensor(1, "weight")?;
+    let bias = a.opt_tensor(2, "bias")?;
+    let running_mean = a.opt_tensor(3, "running_mean")?;
+    let running_var = a.opt_tensor(4, "running_var")?;
+    let use_input_stats = a.bool(5, "use_input_stats")?;
+    let momentum = a.float(6, "momentum")?;
+    let eps = a.float(7, "eps")?;
+    let cudnn_enabled = a.bool(8, "cudnn_enabled")?;
+    let result = functions::instance_norm(
+        input,
+        weight,
+        bias,
+        running_mean,
+        running_var,
+        use_input_stats,
+        momentum,
+        eps,
+        cudnn_enabled,
+    )?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn _weight_norm(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let v = a.tensor(0, "v")?;
+    let g = a.tensor(1, "g")?;
+    let dim = if a.is_none(2) { 0 } else { a.int(2, "dim")? };
+    let result = functions::_weight_norm(v, g, dim)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn _weight_norm_interface(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let v = a.tensor(0, "v")?;
+    let g = a.tensor(1, "g")?;
+    let dim = if a.is_none(2) { 0 } else { a.int(2, "dim")? };
+    let (result0, result1) = functions::_weight_norm_interface(v, g, dim)?;
+    Ok(smallvec![result0.into(), result1.into()])
+}
+
+pub(super) fn mse_loss(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let target = a.tensor(1, "target")?;
+    let reduction = if a.is_none(2) { 1 } else { a.int(2, "reduction")? };
+    let result = if below {
+        inner::mse_loss(0, self_, target, reduction)?
+    } else {
+        functions::mse_loss(self_, target, reduction)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn mse_loss_backward(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let grad_output = a.tensor(0, "grad_output")?;
+    let self_ = a.tensor(1, "self")?;
+    let target = a.tensor(2, "target")?;
+    let reduction = a.int(3, "reduction")?;
+    let result = if below {
+        inner::mse_loss_backward(0, grad_output, self_, target, reduction)?
+    } else {
+        functions::mse_loss_backward(grad_output, self_, target, reduction)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn l1_loss(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let target = a.tensor(1, "target")?;
+    let reduction = if a.is_none(2) { 1 } else { a.int(2, "reduction")? };
+    let result = functions::l1_loss(self_, target, reduction)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn smooth_l1_loss(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let target = a.tensor(1, "target")?;
+    let reduction = if a.is_none(2) { 1 } else { a.int(2, "reduction")? };
+    let beta = if a.is_none(3) { 1.0 } else { a.float(3, "beta")? };
+    let result = if below {
+        inner::smooth_l1_loss(0, self_, target, reduction, beta)?
+    } else {
+        functions::smooth_l1_loss(self_, target, reduction, beta)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn smooth_l1_loss_backward(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let grad_output = a.tensor(0, "grad_output")?;
+    let self_ = a.tensor(1, "self")?;
+    let target = a.tensor(2, "target")?;
+    let reduction = a.int(3, "reduction")?;
+    let beta = a.float(4, "beta")?;
+    let result = if below {
+        inner::smooth_l1_loss_backward(0, grad_output, self_, target, reduction, beta)?
+    } else {
+        functions::smooth_l1_loss_backward(grad_output, self_, target, reduction, beta)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn huber_loss(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let target = a.tensor(1, "target")?;
+    let reduction = if a.is_none(2) { 1 } else { a.int(2, "reduction")? };
+    let delta = if a.is_none(3) { 1.0 } else { a.float(3, "delta")? };
+    let result = if below {
+        inner::huber_loss(0, self_, target, reduction, delta)?
+    } else {
+        functions::huber_loss(self_, target, reduction, delta)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn huber_loss_backward(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let grad_output = a.tensor(0, "grad_output")?;
+    let self_ = a.tensor(1, "self")?;
+    let target = a.tensor(2, "target")?;
+    let reduction = a.int(3, "reduction")?;
+    let delta = a.float(4, "delta")?;
+    let result = if below {
+        inner::huber_loss_backward(0, grad_output, self_, target, reduction, delta)?
+    } else {
+        functions::huber_loss_backward(grad_output, self_, target, reduction, delta)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn soft_margin_loss(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let target = a.tensor(1, "target")?;
+    let reduction = if a.is_none(2) { 1 } else { a.int(2, "reduction")? };
+    let result = functions::soft_margin_loss(self_, target, reduction)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn binary_cross_entropy(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let target = a.tensor(1, "target")?;
+    let weight = a.opt_tensor(2, "weight")?;
+    let reduction = if a.is_none(3) { 1 } else { a.int(3, "reduction")? };
+    let result = if below {
+        inner::binary_cross_entropy(0, self_, target, weight, reduction)?
+    } else {
+        functions::binary_cross_entropy(self_, target, weight, reduction)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn binary_cross_entropy_backward(
+    a: &Args<'_>,
+    below: bool,
+) -> Result<Outputs> {
+    let grad_output = a.tensor(0, "grad_output")?;
+    let self_ = a.tensor(1, "self")?;
+    let target = a.tensor(2, "target")?;
+    let weight = a.opt_tensor(3, "weight")?;
+    let reduction = if a.is_none(4) { 1 } else { a.int(4, "reduction")? };
+    let result = if below {
+        inner::binary_cross_entropy_backward(
+            0,
+            grad_output,
+            self_,
+            target,
+            weight,
+            reduction,
+        )?
+    } else {
+        functions::binary_cross_entropy_backward(
+            grad_output,
+            self_,
+            target,
+            weight,
+            reduction,
+        )?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn binary_cross_entropy_with_logits(
+    a: &Args<'_>,
+    below: bool,
+) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let target = a.tensor(1, "target")?;
+    let weight = a.opt_tensor(2, "weight")?;
+    let pos_weight = a.opt_tensor(3, "pos_weight")?;
+    let reduction = if a.is_none(4) { 1 } else { a.int(4, "reduction")? };
+    let result = if below {
+        inner::binary_cross_entropy_with_logits(
+            0,
+            self_,
+            target,
+            weight,
+            pos_weight,
+            reduction,
+        )?
+    } else {
+        functions::binary_cross_entropy_with_logits(
+            self_,
+            target,
+            weight,
+            pos_weight,
+            reduction,
+        )?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn kl_div(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let target = a.tensor(1, "target")?;
+    let reduction = if a.is_none(2) { 1 } else { a.int(2, "reduction")? };
+    let log_target = if a.is_none(3) { false } else { a.bool(3, "log_target")? };
+    let result = functions::kl_div(self_, target, reduction, log_target)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn nll_loss(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let target = a.tensor(1, "target")?;
+    let weight = a.opt_tensor(2, "weight")?;
+    let reduction = if a.is_none(3) { 1 } else { a.int(3, "reduction")? };
+    let ignore_index = if a.is_none(4) {
+        SymInt::from(-100i64)
+    } else {
+        a.sym_int(4, "ignore_index")?
+    };
+    let result = functions::nll_loss(self_, target, weight, reduction, ignore_index)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn nll_loss_nd(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let target = a.tensor(1, "target")?;
+    let weight = a.opt_tensor(2, "weight")?;
+    let reduction = if a.is_none(3) { 1 } else { a.int(3, "reduction")? };
+    let ignore_index = if a.is_none(4) {
+        SymInt::from(-100i64)
+    } else {
+        a.sym_int(4, "ignore_index")?
+    };
+    let result = functions::nll_loss_nd(self_, target, weight, reduction, ignore_index)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn nll_loss_forward(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let target = a.tensor(1, "target")?;
+    let weight = a.opt_tensor(2, "weight")?;
+    let reduction = a.int(3, "reduction")?;
+    let ignore_index = a.sym_int(4, "ignore_index")?;
+    let (output, total_weight) = if below {
+        inner::nll_loss_forward(0, self_, target, weight, reduction, ignore_index)?
+    } else {
+        functions::nll_loss_forward(self_, target, weight, reduction, ignore_index)?
+    };
+    Ok(smallvec![output.into(), total_weight.into()])
+}
+
+pub(super) fn nll_loss_backward(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let grad_output = a.tensor(0, "grad_output")?;
+    let self_ = a.tensor(1, "self")?;
+    let target = a.tensor(2, "target")?;
+    let weight = a.opt_tensor(3, "weight")?;
+    let reduction = a.int(4, "reduction")?;
+    let ignore_index = a.sym_int(5, "ignore_index")?;
+    let total_weight = a.tensor(6, "total_weight")?;
+    let result = if below {
+        inner::nll_loss_backward(
+            0,
+            grad_output,
+            self_,
+            target,
+            weight,
+            reduction,
+            ignore_index,
+            total_weight,
+        )?
+    } else {
+        functions::nll_loss_backward(
+            grad_output,
+            self_,
+            target,
+            weight,
+            reduction,
+            ignore_index,
+            total_weight,
+        )?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn nll_loss2d(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let target = a.tensor(1, "target")?;
+    let weight = a.opt_tensor(2, "weight")?;
+    let reduction = if a.is_none(3) { 1 } else { a.int(3, "reduction")? };
+    let ignore_index = if a.is_none(4) {
+        SymInt::from(-100i64)
+    } else {
+        a.sym_int(4, "ignore_index")?
+    };
+    let result = functions::nll_loss2d(self_, target, weight, reduction, ignore_index)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn nll_loss2d_forward(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let target = a.tensor(1, "target")?;
+    let weight = a.opt_tensor(2, "weight")?;
+    let reduction = a.int(3, "reduction")?;
+    let ignore_index = a.sym_int(4, "ignore_index")?;
+    let (output, total_weight) = if below {
+        inner::nll_loss2d_forward(0, self_, target, weight, reduction, ignore_index)?
+    } else {
+        functions::nll_loss2d_forward(self_, target, weight, reduction, ignore_index)?
+    };
+    Ok(smallvec![output.into(), total_weight.into()])
+}
+
+pub(super) fn nll_loss2d_backward(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let grad_output = a.tensor(0, "grad_output")?;
+    let self_ = a.tensor(1, "self")?;
+    let target = a.tensor(2, "target")?;
+    let weight = a.opt_tensor(3, "weight")?;
+    let reduction = a.int(4, "reduction")?;
+    let ignore_index = a.sym_int(5, "ignore_index")?;
+    let total_weight = a.tensor(6, "total_weight")?;
+    let result = if below {
+        inner::nll_loss2d_backward(
+            0,
+            grad_output,
+            self_,
+            target,
+            weight,
+            reduction,
+            ignore_index,
+            total_weight,
+        )?
+    } else {
+        functions::nll_loss2d_backward(
+            grad_output,
+            self_,
+            target,
+            weight,
+            reduction,
+            ignore_index,
+            total_weight,
+        )?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn cross_entropy_loss(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let target = a.tensor(1, "target")?;
+    let weight = a.opt_tensor(2, "weight")?;
+    let reduction = if a.is_none(3) { 1 } else { a.int(3, "reduction")? };
+    let ignore_index = if a.is_none(4) {
+        SymInt::from(-100i64)
+    } else {
+        a.sym_int(4, "ignore_index")?
+    };
+    let label_smoothing = if a.is_none(5) {
+        0.0
+    } else {
+        a.float(5, "label_smoothing")?
+    };
+    let result = functions::cross_entropy_loss(
+        self_,
+        target,
+        weight,
+        reduction,
+        ignore_index,
+        label_smoothing,
+    )?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn margin_ranking_loss(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let input1 = a.tensor(0, "input1")?;
+    let input2 = a.tensor(1, "input2")?;
+    let target = a.tensor(2, "target")?;
+    let margin = if a.is_none(3) { 0.0 } else { a.float(3, "margin")? };
+    let reduction = if a.is_none(4) { 1 } else { a.int(4, "reduction")? };
+    let result = functions::margin_ranking_loss(
+        input1,
+        input2,
+        target,
+        margin,
+        reduction,
+    )?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn hinge_embedding_loss(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let target = a.tensor(1, "target")?;
+    let margin = if a.is_none(2) { 1.0 } else { a.float(2, "margin")? };
+    let reduction = if a.is_none(3) { 1 } else { a.int(3, "reduction")? };
+    let result = functions::hinge_embedding_loss(self_, target, margin, reduction)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn cosine_embedding_loss(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let input1 = a.tensor(0, "input1")?;
+    let input2 = a.tensor(1, "input2")?;
+    let target = a.tensor(2, "target")?;
+    let margin = if a.is_none(3) { 0.0 } else { a.float(3, "margin")? };
+    let reduction = if a.is_none(4) { 1 } else { a.int(4, "reduction")? };
+    let result = functions::cosine_embedding_loss(
+        input1,
+        input2,
+        target,
+        margin,
+        reduction,
+    )?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn triplet_margin_loss(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let anchor = a.tensor(0, "anchor")?;
+    let positive = a.tensor(1, "positive")?;
+    let negative = a.tensor(2, "negative")?;
+    let margin = if a.is_none(3) { 1.0 } else { a.float(3, "margin")? };
+    let p = if a.is_none(4) { 2.0 } else { a.float(4, "p")? };
+    let eps = if a.is_none(5) { 1e-06 } else { a.float(5, "eps")? };
+    let swap = if a.is_none(6) { false } else { a.bool(6, "swap")? };
+    let reduction = if a.is_none(7) { 1 } else { a.int(7, "reduction")? };
+    let result = functions::triplet_margin_loss(
+        anchor,
+        positive,
+        negative,
+        margin,
+        p,
+        eps,
+        swap,
+        reduction,
+    )?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn poisson_nll_loss(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let input = a.tensor(0, "input")?;
+    let target = a.tensor(1, "target")?;
+    let log_input = a.bool(2, "log_input")?;
+    let full = a.bool(3, "full")?;
+    let eps = a.float(4, "eps")?;
+    let reduction = a.int(5, "reduction")?;
+    let result = functions::poisson_nll_loss(
+        input,
+        target,
+        log_input,
+        full,
+        eps,
+        reduction,
+    )?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn cosine_similarity(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let x1 = a.tensor(0, "x1")?;
+    let x2 = a.tensor(1, "x2")?;
+    let dim = if a.is_none(2) { 1 } else { a.int(2, "dim")? };
+    let eps = if a.is_none(3) { 1e-08 } else { a.float(3, "eps")? };
+    let result = functions::cosine_similarity(x1, x2, dim, eps)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn pairwise_distance(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let x1 = a.tensor(0, "x1")?;
+    let x2 = a.tensor(1, "x2")?;
+    let p = if a.is_none(2) { 2.0 } else { a.float(2, "p")? };
+    let eps = if a.is_none(3) { 1e-06 } else { a.float(3, "eps")? };
+    let keepdim = if a.is_none(4) { false } else { a.bool(4, "keepdim")? };
+    let result = functions::pairwise_distance(x1, x2, p, eps, keepdim)?;
+    Ok(smallvec![result.into()])
+}
+
 pub(super) fn mm(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let mat2 = a.tensor(1, "mat2")?;

@@ -2818,6 +2818,716 @@ pub(crate) fn _safe_softmax(
     Ok(Some(ops::_softmax_backward_data(self_t, result, dim, self_p.dtype())?))
 }
 
+pub(crate) fn native_layer_norm(
+    input: &Tensor,
+    normalized_shape: &[SymInt],
+    weight: Option<&Tensor>,
+    bias: Option<&Tensor>,
+    eps: f64,
+    result0: &Tensor,
+    result1: &Tensor,
+    result2: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(
+        &std::iter::empty::<&Tensor>()
+            .chain([input])
+            .chain(weight)
+            .chain(bias)
+            .collect::<Vec<_>>(),
+    ) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let input_t = &tangent_or_zeros(input)?;
+    let input_p = input;
+    let weight_t = opt_tangent_or_zeros(weight)?;
+    let weight_t = weight_t.as_ref();
+    let weight_p = weight;
+    let bias_t = opt_tangent_or_zeros(bias)?;
+    let bias_t = bias_t.as_ref();
+    Ok(
+        Some(
+            formulas::norm_result_jvp(
+                formulas::layer_frame(input_p, normalized_shape)?,
+                input_p,
+                input_t,
+                result1,
+                result2,
+                weight_p,
+                weight_t,
+                bias_t,
+            )?,
+        ),
+    )
+}
+
+pub(crate) fn native_layer_norm_backward(
+    grad_out: &Tensor,
+    input: &Tensor,
+    normalized_shape: &[SymInt],
+    mean: &Tensor,
+    rstd: &Tensor,
+    weight: Option<&Tensor>,
+    bias: Option<&Tensor>,
+    output_mask: [bool; 3],
+    result0: &Tensor,
+    result1: &Tensor,
+    result2: &Tensor,
+) -> Result<Option<(Tensor, Tensor, Tensor)>> {
+    if !any_tangent(
+        &std::iter::empty::<&Tensor>()
+            .chain([grad_out])
+            .chain([input])
+            .chain(weight)
+            .collect::<Vec<_>>(),
+    ) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let grad_out_t = &tangent_or_zeros(grad_out)?;
+    let grad_out_p = grad_out;
+    let input_t = &tangent_or_zeros(input)?;
+    let input_p = input;
+    let weight_t = opt_tangent_or_zeros(weight)?;
+    let weight_t = weight_t.as_ref();
+    let weight_p = weight;
+    Ok(
+        Some((
+            formulas::norm_backward_jvp(
+                0,
+                formulas::layer_frame(input_p, normalized_shape)?,
+                (grad_out_p, grad_out_t),
+                (input_p, input_t),
+                mean,
+                rstd,
+                (weight_p, weight_t),
+                result0,
+            )?,
+            formulas::norm_backward_jvp(
+                1,
+                formulas::layer_frame(input_p, normalized_shape)?,
+                (grad_out_p, grad_out_t),
+                (input_p, input_t),
+                mean,
+                rstd,
+                (weight_p, weight_t),
+                result1,
+            )?,
+            formulas::norm_backward_jvp(
+                2,
+                formulas::layer_frame(input_p, normalized_shape)?,
+                (grad_out_p, grad_out_t),
+                (input_p, input_t),
+                mean,
+                rstd,
+                (weight_p, weight_t),
+                result2,
+            )?,
+        )),
+    )
+}
+
+pub(crate) fn native_group_norm(
+    input: &Tensor,
+    weight: Option<&Tensor>,
+    bias: Option<&Tensor>,
+    N: SymInt,
+    C: SymInt,
+    HxW: SymInt,
+    group: i64,
+    eps: f64,
+    result0: &Tensor,
+    result1: &Tensor,
+    result2: &Tensor,
+) -> Result<Option<(Tensor, Tensor, Tensor)>> {
+    if !any_tangent(
+        &std::iter::empty::<&Tensor>()
+            .chain([input])
+            .chain(weight)
+            .chain(bias)
+            .collect::<Vec<_>>(),
+    ) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let input_t = &tangent_or_zeros(input)?;
+    let input_p = input;
+    let weight_t = opt_tangent_or_zeros(weight)?;
+    let weight_t = weight_t.as_ref();
+    let weight_p = weight;
+    let bias_t = opt_tangent_or_zeros(bias)?;
+    let bias_t = bias_t.as_ref();
+    Ok(
+        Some((
+            formulas::norm_result_jvp(
+                formulas::group_frame(input_p, N, C, HxW, group)?,
+                input_p,
+                input_t,
+                result1,
+                result2,
+                weight_p,
+                weight_t,
+                bias_t,
+            )?,
+            formulas::group_mean_jvp(input_t, result1, N, C, HxW, group)?,
+            formulas::group_rstd_jvp(
+                input_p,
+                input_t,
+                result1,
+                result2,
+                N,
+                C,
+                HxW,
+                group,
+            )?,
+        )),
+    )
+}
+
+pub(crate) fn native_group_norm_backward(
+    grad_out: &Tensor,
+    input: &Tensor,
+    mean: &Tensor,
+    rstd: &Tensor,
+    weight: Option<&Tensor>,
+    N: SymInt,
+    C: SymInt,
+    HxW: SymInt,
+    group: i64,
+    output_mask: [bool; 3],
+    result0: &Tensor,
+    result1: &Tensor,
+    result2: &Tensor,
+) -> Result<Option<(Tensor, Tensor, Tensor)>> {
+    if !any_tangent(
+        &std::iter::empty::<&Tensor>()
+            .chain([grad_out])
+            .chain([input])
+            .chain(weight)
+            .collect::<Vec<_>>(),
+    ) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let grad_out_t = &tangent_or_zeros(grad_out)?;
+    let grad_out_p = grad_out;
+    let input_t = &tangent_or_zeros(input)?;
+    let input_p = input;
+    let weight_t = opt_tangent_or_zeros(weight)?;
+    let weight_t = weight_t.as_ref();
+    let weight_p = weight;
+    Ok(
+        Some((
+            formulas::norm_backward_jvp(
+                0,
+                formulas::group_frame(input_p, N, C, HxW, group)?,
+                (grad_out_p, grad_out_t),
+                (input_p, input_t),
+                mean,
+                rstd,
+                (weight_p, weight_t),
+                result0,
+            )?,
+            formulas::norm_backward_jvp(
+                1,
+                formulas::group_frame(input_p, N, C, HxW, group)?,
+                (grad_out_p, grad_out_t),
+                (input_p, input_t),
+                mean,
+                rstd,
+                (weight_p, weight_t),
+                result1,
+            )?,
+            formulas::norm_backward_jvp(
+                2,
+                formulas::group_frame(input_p, N, C, HxW, group)?,
+                (grad_out_p, grad_out_t),
+                (input_p, input_t),
+                mean,
+                rstd,
+                (weight_p, weight_t),
+                result2,
+            )?,
+        )),
+    )
+}
+
+pub(crate) fn native_batch_norm(
+    input: &Tensor,
+    weight: Option<&Tensor>,
+    bias: Option<&Tensor>,
+    running_mean: Option<&Tensor>,
+    running_var: Option<&Tensor>,
+    training: bool,
+    momentum: f64,
+    eps: f64,
+    result0: &Tensor,
+    result1: &Tensor,
+    result2: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(
+        &std::iter::empty::<&Tensor>()
+            .chain([input])
+            .chain(weight)
+            .chain(bias)
+            .collect::<Vec<_>>(),
+    ) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let input_t = &tangent_or_zeros(input)?;
+    let input_p = input;
+    let weight_t = opt_tangent_or_zeros(weight)?;
+    let weight_t = weight_t.as_ref();
+    let weight_p = weight;
+    let bias_t = opt_tangent_or_zeros(bias)?;
+    let bias_t = bias_t.as_ref();
+    Ok(
+        Some(
+            formulas::batch_norm_jvp(
+                input_p,
+                input_t,
+                weight_p,
+                weight_t,
+                bias_t,
+                running_mean,
+                running_var,
+                result1,
+                result2,
+                training,
+                eps,
+            )?,
+        ),
+    )
+}
+
+pub(crate) fn native_batch_norm_backward(
+    grad_out: &Tensor,
+    input: &Tensor,
+    weight: Option<&Tensor>,
+    running_mean: Option<&Tensor>,
+    running_var: Option<&Tensor>,
+    save_mean: Option<&Tensor>,
+    save_invstd: Option<&Tensor>,
+    train: bool,
+    eps: f64,
+    output_mask: [bool; 3],
+    result0: &Tensor,
+    result1: &Tensor,
+    result2: &Tensor,
+) -> Result<Option<(Tensor, Tensor, Tensor)>> {
+    if !any_tangent(
+        &std::iter::empty::<&Tensor>()
+            .chain([grad_out])
+            .chain([input])
+            .chain(weight)
+            .collect::<Vec<_>>(),
+    ) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let grad_out_t = &tangent_or_zeros(grad_out)?;
+    let grad_out_p = grad_out;
+    let input_t = &tangent_or_zeros(input)?;
+    let input_p = input;
+    let weight_t = opt_tangent_or_zeros(weight)?;
+    let weight_t = weight_t.as_ref();
+    let weight_p = weight;
+    Ok(
+        Some((
+            formulas::batch_norm_backward_jvp(
+                0,
+                (grad_out_p, grad_out_t),
+                (input_p, input_t),
+                (weight_p, weight_t),
+                running_mean,
+                running_var,
+                save_mean,
+                save_invstd,
+                train,
+                eps,
+                result0,
+            )?,
+            formulas::batch_norm_backward_jvp(
+                1,
+                (grad_out_p, grad_out_t),
+                (input_p, input_t),
+                (weight_p, weight_t),
+                running_mean,
+                running_var,
+                save_mean,
+                save_invstd,
+                train,
+                eps,
+                result1,
+            )?,
+            formulas::batch_norm_backward_jvp(
+                2,
+                (grad_out_p, grad_out_t),
+                (input_p, input_t),
+                (weight_p, weight_t),
+                running_mean,
+                running_var,
+                save_mean,
+                save_invstd,
+                train,
+                eps,
+                result2,
+            )?,
+        )),
+    )
+}
+
+pub(crate) fn mse_loss(
+    self_: &Tensor,
+    target: &Tensor,
+    reduction: i64,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_, target]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    let self_p = self_;
+    let target_t = &tangent_or_zeros(target)?;
+    let target_p = target;
+    Ok(
+        Some(
+            formulas::distance_jvp(
+                formulas::distance_mse()?,
+                (self_p, self_t),
+                (target_p, target_t),
+                reduction,
+            )?,
+        ),
+    )
+}
+
+pub(crate) fn mse_loss_backward(
+    grad_output: &Tensor,
+    self_: &Tensor,
+    target: &Tensor,
+    reduction: i64,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[grad_output, self_, target]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let grad_output_t = &tangent_or_zeros(grad_output)?;
+    let grad_output_p = grad_output;
+    let self_t = &tangent_or_zeros(self_)?;
+    let self_p = self_;
+    let target_t = &tangent_or_zeros(target)?;
+    let target_p = target;
+    Ok(
+        Some(
+            formulas::distance_backward_jvp(
+                formulas::distance_mse()?,
+                (grad_output_p, grad_output_t),
+                (self_p, self_t),
+                (target_p, target_t),
+                reduction,
+            )?,
+        ),
+    )
+}
+
+pub(crate) fn smooth_l1_loss(
+    self_: &Tensor,
+    target: &Tensor,
+    reduction: i64,
+    beta: f64,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_, target]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    let self_p = self_;
+    let target_t = &tangent_or_zeros(target)?;
+    let target_p = target;
+    Ok(
+        Some(
+            formulas::distance_jvp(
+                formulas::distance_smooth_l1(beta)?,
+                (self_p, self_t),
+                (target_p, target_t),
+                reduction,
+            )?,
+        ),
+    )
+}
+
+pub(crate) fn smooth_l1_loss_backward(
+    grad_output: &Tensor,
+    self_: &Tensor,
+    target: &Tensor,
+    reduction: i64,
+    beta: f64,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[grad_output, self_, target]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let grad_output_t = &tangent_or_zeros(grad_output)?;
+    let grad_output_p = grad_output;
+    let self_t = &tangent_or_zeros(self_)?;
+    let self_p = self_;
+    let target_t = &tangent_or_zeros(target)?;
+    let target_p = target;
+    Ok(
+        Some(
+            formulas::distance_backward_jvp(
+                formulas::distance_smooth_l1(beta)?,
+                (grad_output_p, grad_output_t),
+                (self_p, self_t),
+                (target_p, target_t),
+                reduction,
+            )?,
+        ),
+    )
+}
+
+pub(crate) fn huber_loss(
+    self_: &Tensor,
+    target: &Tensor,
+    reduction: i64,
+    delta: f64,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_, target]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    let self_p = self_;
+    let target_t = &tangent_or_zeros(target)?;
+    let target_p = target;
+    Ok(
+        Some(
+            formulas::distance_jvp(
+                formulas::distance_huber(delta)?,
+                (self_p, self_t),
+                (target_p, target_t),
+                reduction,
+            )?,
+        ),
+    )
+}
+
+pub(crate) fn huber_loss_backward(
+    grad_output: &Tensor,
+    self_: &Tensor,
+    target: &Tensor,
+    reduction: i64,
+    delta: f64,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[grad_output, self_, target]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let grad_output_t = &tangent_or_zeros(grad_output)?;
+    let grad_output_p = grad_output;
+    let self_t = &tangent_or_zeros(self_)?;
+    let self_p = self_;
+    let target_t = &tangent_or_zeros(target)?;
+    let target_p = target;
+    Ok(
+        Some(
+            formulas::distance_backward_jvp(
+                formulas::distance_huber(delta)?,
+                (grad_output_p, grad_output_t),
+                (self_p, self_t),
+                (target_p, target_t),
+                reduction,
+            )?,
+        ),
+    )
+}
+
+pub(crate) fn binary_cross_entropy(
+    self_: &Tensor,
+    target: &Tensor,
+    weight: Option<&Tensor>,
+    reduction: i64,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_, target]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    let self_p = self_;
+    let target_t = &tangent_or_zeros(target)?;
+    let target_p = target;
+    Ok(
+        Some(
+            formulas::bce_jvp((self_p, self_t), (target_p, target_t), weight, reduction)?,
+        ),
+    )
+}
+
+pub(crate) fn binary_cross_entropy_backward(
+    grad_output: &Tensor,
+    self_: &Tensor,
+    target: &Tensor,
+    weight: Option<&Tensor>,
+    reduction: i64,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[grad_output, self_, target]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let grad_output_t = &tangent_or_zeros(grad_output)?;
+    let grad_output_p = grad_output;
+    let self_t = &tangent_or_zeros(self_)?;
+    let self_p = self_;
+    let target_t = &tangent_or_zeros(target)?;
+    let target_p = target;
+    Ok(
+        Some(
+            formulas::bce_backward_jvp(
+                (grad_output_p, grad_output_t),
+                (self_p, self_t),
+                (target_p, target_t),
+                weight,
+                reduction,
+            )?,
+        ),
+    )
+}
+
+pub(crate) fn binary_cross_entropy_with_logits(
+    self_: &Tensor,
+    target: &Tensor,
+    weight: Option<&Tensor>,
+    pos_weight: Option<&Tensor>,
+    reduction: i64,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_, target]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    let self_p = self_;
+    let target_t = &tangent_or_zeros(target)?;
+    let target_p = target;
+    Ok(
+        Some(
+            formulas::bce_logits_jvp(
+                (self_p, self_t),
+                (target_p, target_t),
+                weight,
+                pos_weight,
+                reduction,
+            )?,
+        ),
+    )
+}
+
+pub(crate) fn nll_loss_forward(
+    self_: &Tensor,
+    target: &Tensor,
+    weight: Option<&Tensor>,
+    reduction: i64,
+    ignore_index: SymInt,
+    output: &Tensor,
+    total_weight: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    Ok(Some(formulas::nll_jvp(self_t, target, weight, reduction, ignore_index)?))
+}
+
+pub(crate) fn nll_loss_backward(
+    grad_output: &Tensor,
+    self_: &Tensor,
+    target: &Tensor,
+    weight: Option<&Tensor>,
+    reduction: i64,
+    ignore_index: SymInt,
+    total_weight: &Tensor,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[grad_output, self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let grad_output_t = &tangent_or_zeros(grad_output)?;
+    let self_p = self_;
+    Ok(
+        Some(
+            ops::nll_loss_backward(
+                grad_output_t,
+                self_p,
+                target,
+                weight,
+                reduction,
+                SymInt::from(ignore_index),
+                total_weight,
+            )?,
+        ),
+    )
+}
+
+pub(crate) fn nll_loss2d_forward(
+    self_: &Tensor,
+    target: &Tensor,
+    weight: Option<&Tensor>,
+    reduction: i64,
+    ignore_index: SymInt,
+    output: &Tensor,
+    total_weight: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    Ok(Some(formulas::nll2d_jvp(self_t, target, weight, reduction, ignore_index)?))
+}
+
+pub(crate) fn nll_loss2d_backward(
+    grad_output: &Tensor,
+    self_: &Tensor,
+    target: &Tensor,
+    weight: Option<&Tensor>,
+    reduction: i64,
+    ignore_index: SymInt,
+    total_weight: &Tensor,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[grad_output, self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let grad_output_t = &tangent_or_zeros(grad_output)?;
+    let self_p = self_;
+    Ok(
+        Some(
+            ops::nll_loss2d_backward(
+                grad_output_t,
+                self_p,
+                target,
+                weight,
+                reduction,
+                SymInt::from(ignore_index),
+                total_weight,
+            )?,
+        ),
+    )
+}
+
 pub(crate) fn mm(
     self_: &Tensor,
     mat2: &Tensor,

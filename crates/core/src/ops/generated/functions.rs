@@ -10729,6 +10729,2075 @@ pub fn _safe_softmax(self_: &Tensor, dim: i64, dtype: Option<DType>) -> Result<T
     Ok(result)
 }
 
+/// `aten::layer_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight=None, Tensor? bias=None, float eps=1e-05, bool cudnn_enable=True) -> Tensor`
+pub fn layer_norm(
+    input: &Tensor,
+    normalized_shape: &[SymInt],
+    weight: Option<&Tensor>,
+    bias: Option<&Tensor>,
+    eps: f64,
+    cudnn_enable: bool,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::LAYER_NORM,
+                &[
+                    input.into(),
+                    normalized_shape.into(),
+                    weight.into(),
+                    bias.into(),
+                    eps.into(),
+                    cudnn_enable.into(),
+                ],
+            )?,
+        );
+    }
+    composite::layer_norm(input, normalized_shape, weight, bias, eps, cudnn_enable)
+}
+
+/// `aten::native_layer_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight, Tensor? bias, float eps) -> (Tensor, Tensor, Tensor)`
+pub fn native_layer_norm(
+    input: &Tensor,
+    normalized_shape: &[SymInt],
+    weight: Option<&Tensor>,
+    bias: Option<&Tensor>,
+    eps: f64,
+) -> Result<(Tensor, Tensor, Tensor)> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::tensors(
+                dispatch::call_layers(
+                    Op::NATIVE_LAYER_NORM,
+                    &[
+                        input.into(),
+                        normalized_shape.into(),
+                        weight.into(),
+                        bias.into(),
+                        eps.into(),
+                    ],
+                )?,
+            )
+            .map(|[result0, result1, result2]| (result0, result1, result2));
+    }
+    let (mut result0, result1, result2) = below::native_layer_norm(
+        word,
+        input,
+        normalized_shape,
+        weight,
+        bias,
+        eps,
+    )?;
+    if word & state::GRAD != 0
+        && (record::any_requires_grad(&[input]) || record::opt_requires_grad(weight)
+            || record::opt_requires_grad(bias))
+    {
+        let edges: Edges = smallvec![
+            record::edge(input)?, record::edge_opt(weight)?, record::edge_opt(bias)?
+        ];
+        let saved = nodes::NativeLayerNormBackward0Saved {
+            bias: SavedTensor::optional(bias)?,
+            input: SavedTensor::input(input)?,
+            normalized_shape: normalized_shape.iter().copied().collect(),
+            weight: SavedTensor::optional(weight)?,
+            result1: SavedTensor::input(&result1)?,
+            result2: SavedTensor::input(&result2)?,
+        };
+        record::finish(
+            &mut result0,
+            edges,
+            Box::new(nodes::NativeLayerNormBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::native_layer_norm(
+            input,
+            normalized_shape,
+            weight,
+            bias,
+            eps,
+            &result0,
+            &result1,
+            &result2,
+        )?
+    {
+        set_tangent(&result0, t)?;
+    }
+    Ok((result0, result1, result2))
+}
+
+/// `aten::native_layer_norm_backward(Tensor grad_out, Tensor input, SymInt[] normalized_shape, Tensor mean, Tensor rstd, Tensor? weight, Tensor? bias, bool[3] output_mask) -> (Tensor, Tensor, Tensor)`
+pub fn native_layer_norm_backward(
+    grad_out: &Tensor,
+    input: &Tensor,
+    normalized_shape: &[SymInt],
+    mean: &Tensor,
+    rstd: &Tensor,
+    weight: Option<&Tensor>,
+    bias: Option<&Tensor>,
+    output_mask: [bool; 3],
+) -> Result<(Tensor, Tensor, Tensor)> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::tensors(
+                dispatch::call_layers(
+                    Op::NATIVE_LAYER_NORM_BACKWARD,
+                    &[
+                        grad_out.into(),
+                        input.into(),
+                        normalized_shape.into(),
+                        mean.into(),
+                        rstd.into(),
+                        weight.into(),
+                        bias.into(),
+                        (&output_mask[..]).into(),
+                    ],
+                )?,
+            )
+            .map(|[result0, result1, result2]| (result0, result1, result2));
+    }
+    let (mut result0, mut result1, mut result2) = below::native_layer_norm_backward(
+        word,
+        grad_out,
+        input,
+        normalized_shape,
+        mean,
+        rstd,
+        weight,
+        bias,
+        output_mask,
+    )?;
+    if word & state::GRAD != 0
+        && (record::any_requires_grad(&[grad_out, input])
+            || record::opt_requires_grad(weight))
+    {
+        let edges: Edges = smallvec![
+            record::edge(grad_out)?, record::edge(input)?, record::edge_opt(weight)?
+        ];
+        let saved = nodes::NativeLayerNormBackwardBackward0Saved {
+            grad_out: SavedTensor::input(grad_out)?,
+            input: SavedTensor::input(input)?,
+            mean: SavedTensor::input(mean)?,
+            normalized_shape: normalized_shape.iter().copied().collect(),
+            rstd: SavedTensor::input(rstd)?,
+            weight: SavedTensor::optional(weight)?,
+        };
+        record::finish_many(
+            &mut [&mut result0, &mut result1, &mut result2],
+            edges,
+            Box::new(nodes::NativeLayerNormBackwardBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::native_layer_norm_backward(
+            grad_out,
+            input,
+            normalized_shape,
+            mean,
+            rstd,
+            weight,
+            bias,
+            output_mask,
+            &result0,
+            &result1,
+            &result2,
+        )?
+    {
+        set_tangent(&result0, t.0)?;
+        set_tangent(&result1, t.1)?;
+        set_tangent(&result2, t.2)?;
+    }
+    Ok((result0, result1, result2))
+}
+
+/// `aten::rms_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight=None, float? eps=None) -> Tensor`
+pub fn rms_norm(
+    input: &Tensor,
+    normalized_shape: &[SymInt],
+    weight: Option<&Tensor>,
+    eps: Option<f64>,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::RMS_NORM,
+                &[input.into(), normalized_shape.into(), weight.into(), eps.into()],
+            )?,
+        );
+    }
+    composite::rms_norm(input, normalized_shape, weight, eps)
+}
+
+/// `aten::group_norm(Tensor input, int num_groups, Tensor? weight=None, Tensor? bias=None, float eps=1e-05, bool cudnn_enabled=True) -> Tensor`
+pub fn group_norm(
+    input: &Tensor,
+    num_groups: i64,
+    weight: Option<&Tensor>,
+    bias: Option<&Tensor>,
+    eps: f64,
+    cudnn_enabled: bool,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::GROUP_NORM,
+                &[
+                    input.into(),
+                    num_groups.into(),
+                    weight.into(),
+                    bias.into(),
+                    eps.into(),
+                    cudnn_enabled.into(),
+                ],
+            )?,
+        );
+    }
+    composite::group_norm(input, num_groups, weight, bias, eps, cudnn_enabled)
+}
+
+/// `aten::native_group_norm(Tensor input, Tensor? weight, Tensor? bias, SymInt N, SymInt C, SymInt HxW, int group, float eps) -> (Tensor, Tensor, Tensor)`
+pub fn native_group_norm(
+    input: &Tensor,
+    weight: Option<&Tensor>,
+    bias: Option<&Tensor>,
+    N: SymInt,
+    C: SymInt,
+    HxW: SymInt,
+    group: i64,
+    eps: f64,
+) -> Result<(Tensor, Tensor, Tensor)> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::tensors(
+                dispatch::call_layers(
+                    Op::NATIVE_GROUP_NORM,
+                    &[
+                        input.into(),
+                        weight.into(),
+                        bias.into(),
+                        N.into(),
+                        C.into(),
+                        HxW.into(),
+                        group.into(),
+                        eps.into(),
+                    ],
+                )?,
+            )
+            .map(|[result0, result1, result2]| (result0, result1, result2));
+    }
+    let (mut result0, mut result1, mut result2) = below::native_group_norm(
+        word,
+        input,
+        weight,
+        bias,
+        N,
+        C,
+        HxW,
+        group,
+        eps,
+    )?;
+    if word & state::GRAD != 0
+        && (record::any_requires_grad(&[input]) || record::opt_requires_grad(weight)
+            || record::opt_requires_grad(bias))
+    {
+        let edges: Edges = smallvec![
+            record::edge(input)?, record::edge_opt(weight)?, record::edge_opt(bias)?
+        ];
+        let saved = nodes::NativeGroupNormBackward0Saved {
+            C,
+            HxW,
+            N,
+            group,
+            input: SavedTensor::input(input)?,
+            weight: SavedTensor::optional(weight)?,
+            result1: SavedTensor::output(&result1, 1)?,
+            result2: SavedTensor::output(&result2, 2)?,
+        };
+        record::finish_many(
+            &mut [&mut result0, &mut result1, &mut result2],
+            edges,
+            Box::new(nodes::NativeGroupNormBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::native_group_norm(
+            input,
+            weight,
+            bias,
+            N,
+            C,
+            HxW,
+            group,
+            eps,
+            &result0,
+            &result1,
+            &result2,
+        )?
+    {
+        set_tangent(&result0, t.0)?;
+        set_tangent(&result1, t.1)?;
+        set_tangent(&result2, t.2)?;
+    }
+    Ok((result0, result1, result2))
+}
+
+/// `aten::native_group_norm_backward(Tensor grad_out, Tensor input, Tensor mean, Tensor rstd, Tensor? weight, SymInt N, SymInt C, SymInt HxW, int group, bool[3] output_mask) -> (Tensor, Tensor, Tensor)`
+pub fn native_group_norm_backward(
+    grad_out: &Tensor,
+    input: &Tensor,
+    mean: &Tensor,
+    rstd: &Tensor,
+    weight: Option<&Tensor>,
+    N: SymInt,
+    C: SymInt,
+    HxW: SymInt,
+    group: i64,
+    output_mask: [bool; 3],
+) -> Result<(Tensor, Tensor, Tensor)> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::tensors(
+                dispatch::call_layers(
+                    Op::NATIVE_GROUP_NORM_BACKWARD,
+                    &[
+                        grad_out.into(),
+                        input.into(),
+                        mean.into(),
+                        rstd.into(),
+                        weight.into(),
+                        N.into(),
+                        C.into(),
+                        HxW.into(),
+                        group.into(),
+                        (&output_mask[..]).into(),
+                    ],
+                )?,
+            )
+            .map(|[result0, result1, result2]| (result0, result1, result2));
+    }
+    let (mut result0, mut result1, mut result2) = below::native_group_norm_backward(
+        word,
+        grad_out,
+        input,
+        mean,
+        rstd,
+        weight,
+        N,
+        C,
+        HxW,
+        group,
+        output_mask,
+    )?;
+    if word & state::GRAD != 0
+        && (record::any_requires_grad(&[grad_out, input])
+            || record::opt_requires_grad(weight))
+    {
+        let edges: Edges = smallvec![
+            record::edge(grad_out)?, record::edge(input)?, record::edge_opt(weight)?
+        ];
+        let saved = nodes::NativeGroupNormBackwardBackward0Saved {
+            C,
+            HxW,
+            N,
+            grad_out: SavedTensor::input(grad_out)?,
+            group,
+            input: SavedTensor::input(input)?,
+            mean: SavedTensor::input(mean)?,
+            rstd: SavedTensor::input(rstd)?,
+            weight: SavedTensor::optional(weight)?,
+        };
+        record::finish_many(
+            &mut [&mut result0, &mut result1, &mut result2],
+            edges,
+            Box::new(nodes::NativeGroupNormBackwardBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::native_group_norm_backward(
+            grad_out,
+            input,
+            mean,
+            rstd,
+            weight,
+            N,
+            C,
+            HxW,
+            group,
+            output_mask,
+            &result0,
+            &result1,
+            &result2,
+        )?
+    {
+        set_tangent(&result0, t.0)?;
+        set_tangent(&result1, t.1)?;
+        set_tangent(&result2, t.2)?;
+    }
+    Ok((result0, result1, result2))
+}
+
+/// `aten::batch_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool training, float momentum, float eps, bool cudnn_enabled) -> Tensor`
+pub fn batch_norm(
+    input: &Tensor,
+    weight: Option<&Tensor>,
+    bias: Option<&Tensor>,
+    running_mean: Option<&Tensor>,
+    running_var: Option<&Tensor>,
+    training: bool,
+    momentum: f64,
+    eps: f64,
+    cudnn_enabled: bool,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::BATCH_NORM,
+                &[
+                    input.into(),
+                    weight.into(),
+                    bias.into(),
+                    running_mean.into(),
+                    running_var.into(),
+                    training.into(),
+                    momentum.into(),
+                    eps.into(),
+                    cudnn_enabled.into(),
+                ],
+            )?,
+        );
+    }
+    composite::batch_norm(
+        input,
+        weight,
+        bias,
+        running_mean,
+        running_var,
+        training,
+        momentum,
+        eps,
+        cudnn_enabled,
+    )
+}
+
+/// `aten::native_batch_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor)`
+pub fn native_batch_norm(
+    input: &Tensor,
+    weight: Option<&Tensor>,
+    bias: Option<&Tensor>,
+    running_mean: Option<&Tensor>,
+    running_var: Option<&Tensor>,
+    training: bool,
+    momentum: f64,
+    eps: f64,
+) -> Result<(Tensor, Tensor, Tensor)> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::tensors(
+                dispatch::call_layers(
+                    Op::NATIVE_BATCH_NORM,
+                    &[
+                        input.into(),
+                        weight.into(),
+                        bias.into(),
+                        running_mean.into(),
+                        running_var.into(),
+                        training.into(),
+                        momentum.into(),
+                        eps.into(),
+                    ],
+                )?,
+            )
+            .map(|[result0, result1, result2]| (result0, result1, result2));
+    }
+    let (mut result0, result1, result2) = below::native_batch_norm(
+        word,
+        input,
+        weight,
+        bias,
+        running_mean,
+        running_var,
+        training,
+        momentum,
+        eps,
+    )?;
+    if word & state::GRAD != 0
+        && (record::any_requires_grad(&[input]) || record::opt_requires_grad(weight)
+            || record::opt_requires_grad(bias))
+    {
+        let edges: Edges = smallvec![
+            record::edge(input)?, record::edge_opt(weight)?, record::edge_opt(bias)?
+        ];
+        let saved = nodes::NativeBatchNormBackward0Saved {
+            eps,
+            input: SavedTensor::input(input)?,
+            running_mean: SavedTensor::optional(running_mean)?,
+            running_var: SavedTensor::optional(running_var)?,
+            training,
+            weight: SavedTensor::optional(weight)?,
+            result1: SavedTensor::input(&result1)?,
+            result2: SavedTensor::input(&result2)?,
+        };
+        record::finish(
+            &mut result0,
+            edges,
+            Box::new(nodes::NativeBatchNormBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::native_batch_norm(
+            input,
+            weight,
+            bias,
+            running_mean,
+            running_var,
+            training,
+            momentum,
+            eps,
+            &result0,
+            &result1,
+            &result2,
+        )?
+    {
+        set_tangent(&result0, t)?;
+    }
+    Ok((result0, result1, result2))
+}
+
+/// `aten::native_batch_norm_backward(Tensor grad_out, Tensor input, Tensor? weight, Tensor? running_mean, Tensor? running_var, Tensor? save_mean, Tensor? save_invstd, bool train, float eps, bool[3] output_mask) -> (Tensor, Tensor, Tensor)`
+pub fn native_batch_norm_backward(
+    grad_out: &Tensor,
+    input: &Tensor,
+    weight: Option<&Tensor>,
+    running_mean: Option<&Tensor>,
+    running_var: Option<&Tensor>,
+    save_mean: Option<&Tensor>,
+    save_invstd: Option<&Tensor>,
+    train: bool,
+    eps: f64,
+    output_mask: [bool; 3],
+) -> Result<(Tensor, Tensor, Tensor)> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::tensors(
+                dispatch::call_layers(
+                    Op::NATIVE_BATCH_NORM_BACKWARD,
+                    &[
+                        grad_out.into(),
+                        input.into(),
+                        weight.into(),
+                        running_mean.into(),
+                        running_var.into(),
+                        save_mean.into(),
+                        save_invstd.into(),
+                        train.into(),
+                        eps.into(),
+                        (&output_mask[..]).into(),
+                    ],
+                )?,
+            )
+            .map(|[result0, result1, result2]| (result0, result1, result2));
+    }
+    let (mut result0, mut result1, mut result2) = below::native_batch_norm_backward(
+        word,
+        grad_out,
+        input,
+        weight,
+        running_mean,
+        running_var,
+        save_mean,
+        save_invstd,
+        train,
+        eps,
+        output_mask,
+    )?;
+    if word & state::GRAD != 0
+        && (record::any_requires_grad(&[grad_out, input])
+            || record::opt_requires_grad(weight))
+    {
+        let edges: Edges = smallvec![
+            record::edge(grad_out)?, record::edge(input)?, record::edge_opt(weight)?
+        ];
+        let saved = nodes::NativeBatchNormBackwardBackward0Saved {
+            eps,
+            grad_out: SavedTensor::input(grad_out)?,
+            input: SavedTensor::input(input)?,
+            running_mean: SavedTensor::optional(running_mean)?,
+            running_var: SavedTensor::optional(running_var)?,
+            save_invstd: SavedTensor::optional(save_invstd)?,
+            save_mean: SavedTensor::optional(save_mean)?,
+            train,
+            weight: SavedTensor::optional(weight)?,
+        };
+        record::finish_many(
+            &mut [&mut result0, &mut result1, &mut result2],
+            edges,
+            Box::new(nodes::NativeBatchNormBackwardBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::native_batch_norm_backward(
+            grad_out,
+            input,
+            weight,
+            running_mean,
+            running_var,
+            save_mean,
+            save_invstd,
+            train,
+            eps,
+            output_mask,
+            &result0,
+            &result1,
+            &result2,
+        )?
+    {
+        set_tangent(&result0, t.0)?;
+        set_tangent(&result1, t.1)?;
+        set_tangent(&result2, t.2)?;
+    }
+    Ok((result0, result1, result2))
+}
+
+/// `aten::_native_batch_norm_legit(Tensor input, Tensor? weight, Tensor? bias, Tensor(a!) running_mean, Tensor(b!) running_var, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor)`
+pub fn _native_batch_norm_legit(
+    input: &Tensor,
+    weight: Option<&Tensor>,
+    bias: Option<&Tensor>,
+    running_mean: &Tensor,
+    running_var: &Tensor,
+    training: bool,
+    momentum: f64,
+    eps: f64,
+) -> Result<(Tensor, Tensor, Tensor)> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::tensors(
+                dispatch::call_layers(
+                    Op::_NATIVE_BATCH_NORM_LEGIT,
+                    &[
+                        input.into(),
+                        weight.into(),
+                        bias.into(),
+                        running_mean.into(),
+                        running_var.into(),
+                        training.into(),
+                        momentum.into(),
+                        eps.into(),
+                    ],
+                )?,
+            )
+            .map(|[result0, result1, result2]| (result0, result1, result2));
+    }
+    composite::native_batch_norm_legit(
+        input,
+        weight,
+        bias,
+        running_mean,
+        running_var,
+        training,
+        momentum,
+        eps,
+    )
+}
+
+/// `aten::_native_batch_norm_legit.no_stats(Tensor input, Tensor? weight, Tensor? bias, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor)`
+pub fn _native_batch_norm_legit_no_stats(
+    input: &Tensor,
+    weight: Option<&Tensor>,
+    bias: Option<&Tensor>,
+    training: bool,
+    momentum: f64,
+    eps: f64,
+) -> Result<(Tensor, Tensor, Tensor)> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::tensors(
+                dispatch::call_layers(
+                    Op::_NATIVE_BATCH_NORM_LEGIT_NO_STATS,
+                    &[
+                        input.into(),
+                        weight.into(),
+                        bias.into(),
+                        training.into(),
+                        momentum.into(),
+                        eps.into(),
+                    ],
+                )?,
+            )
+            .map(|[result0, result1, result2]| (result0, result1, result2));
+    }
+    composite::native_batch_norm_legit_no_stats(
+        input,
+        weight,
+        bias,
+        training,
+        momentum,
+        eps,
+    )
+}
+
+/// `aten::_native_batch_norm_legit_no_training(Tensor input, Tensor? weight, Tensor? bias, Tensor running_mean, Tensor running_var, float momentum, float eps) -> (Tensor, Tensor, Tensor)`
+pub fn _native_batch_norm_legit_no_training(
+    input: &Tensor,
+    weight: Option<&Tensor>,
+    bias: Option<&Tensor>,
+    running_mean: &Tensor,
+    running_var: &Tensor,
+    momentum: f64,
+    eps: f64,
+) -> Result<(Tensor, Tensor, Tensor)> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::tensors(
+                dispatch::call_layers(
+                    Op::_NATIVE_BATCH_NORM_LEGIT_NO_TRAINING,
+                    &[
+                        input.into(),
+                        weight.into(),
+                        bias.into(),
+                        running_mean.into(),
+                        running_var.into(),
+                        momentum.into(),
+                        eps.into(),
+                    ],
+                )?,
+            )
+            .map(|[result0, result1, result2]| (result0, result1, result2));
+    }
+    composite::native_batch_norm_legit_no_training(
+        input,
+        weight,
+        bias,
+        running_mean,
+        running_var,
+        momentum,
+        eps,
+    )
+}
+
+/// `aten::_native_batch_norm_legit_functional(Tensor input, Tensor? weight, Tensor? bias, Tensor running_mean, Tensor running_var, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor, Tensor running_mean_out, Tensor running_var_out)`
+pub fn _native_batch_norm_legit_functional(
+    input: &Tensor,
+    weight: Option<&Tensor>,
+    bias: Option<&Tensor>,
+    running_mean: &Tensor,
+    running_var: &Tensor,
+    training: bool,
+    momentum: f64,
+    eps: f64,
+) -> Result<(Tensor, Tensor, Tensor, Tensor, Tensor)> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::tensors(
+                dispatch::call_layers(
+                    Op::_NATIVE_BATCH_NORM_LEGIT_FUNCTIONAL,
+                    &[
+                        input.into(),
+                        weight.into(),
+                        bias.into(),
+                        running_mean.into(),
+                        running_var.into(),
+                        training.into(),
+                        momentum.into(),
+                        eps.into(),
+                    ],
+                )?,
+            )
+            .map(|[result0, result1, result2, running_mean_out, running_var_out]| (
+                result0,
+                result1,
+                result2,
+                running_mean_out,
+                running_var_out,
+            ));
+    }
+    composite::native_batch_norm_legit_functional(
+        input,
+        weight,
+        bias,
+        running_mean,
+        running_var,
+        training,
+        momentum,
+        eps,
+    )
+}
+
+/// `aten::_batch_norm_with_update(Tensor input, Tensor? weight, Tensor? bias, Tensor(a!) running_mean, Tensor(b!) running_var, float momentum, float eps) -> (Tensor, Tensor, Tensor, Tensor)`
+pub fn _batch_norm_with_update(
+    input: &Tensor,
+    weight: Option<&Tensor>,
+    bias: Option<&Tensor>,
+    running_mean: &Tensor,
+    running_var: &Tensor,
+    momentum: f64,
+    eps: f64,
+) -> Result<(Tensor, Tensor, Tensor, Tensor)> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::tensors(
+                dispatch::call_layers(
+                    Op::_BATCH_NORM_WITH_UPDATE,
+                    &[
+                        input.into(),
+                        weight.into(),
+                        bias.into(),
+                        running_mean.into(),
+                        running_var.into(),
+                        momentum.into(),
+                        eps.into(),
+                    ],
+                )?,
+            )
+            .map(|[result0, result1, result2, result3]| (
+                result0,
+                result1,
+                result2,
+                result3,
+            ));
+    }
+    composite::batch_norm_with_update(
+        input,
+        weight,
+        bias,
+        running_mean,
+        running_var,
+        momentum,
+        eps,
+    )
+}
+
+/// `aten::_batch_norm_with_update_functional(Tensor input, Tensor? weight, Tensor? bias, Tensor running_mean, Tensor running_var, float momentum, float eps) -> (Tensor, Tensor, Tensor, Tensor, Tensor running_mean_out, Tensor running_var_out)`
+pub fn _batch_norm_with_update_functional(
+    input: &Tensor,
+    weight: Option<&Tensor>,
+    bias: Option<&Tensor>,
+    running_mean: &Tensor,
+    running_var: &Tensor,
+    momentum: f64,
+    eps: f64,
+) -> Result<(Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::tensors(
+                dispatch::call_layers(
+                    Op::_BATCH_NORM_WITH_UPDATE_FUNCTIONAL,
+                    &[
+                        input.into(),
+                        weight.into(),
+                        bias.into(),
+                        running_mean.into(),
+                        running_var.into(),
+                        momentum.into(),
+                        eps.into(),
+                    ],
+                )?,
+            )
+            .map(|
+                [result0,
+                result1,
+                result2,
+                result3,
+                running_mean_out,
+                running_var_out,
+                ]|
+            (result0, result1, result2, result3, running_mean_out, running_var_out));
+    }
+    composite::batch_norm_with_update_functional(
+        input,
+        weight,
+        bias,
+        running_mean,
+        running_var,
+        momentum,
+        eps,
+    )
+}
+
+/// `aten::instance_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool use_input_stats, float momentum, float eps, bool cudnn_enabled) -> Tensor`
+pub fn instance_norm(
+    input: &Tensor,
+    weight: Option<&Tensor>,
+    bias: Option<&Tensor>,
+    running_mean: Option<&Tensor>,
+    running_var: Option<&Tensor>,
+    use_input_stats: bool,
+    momentum: f64,
+    eps: f64,
+    cudnn_enabled: bool,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::INSTANCE_NORM,
+                &[
+                    input.into(),
+                    weight.into(),
+                    bias.into(),
+                    running_mean.into(),
+                    running_var.into(),
+                    use_input_stats.into(),
+                    momentum.into(),
+                    eps.into(),
+                    cudnn_enabled.into(),
+                ],
+            )?,
+        );
+    }
+    composite::instance_norm(
+        input,
+        weight,
+        bias,
+        running_mean,
+        running_var,
+        use_input_stats,
+        momentum,
+        eps,
+        cudnn_enabled,
+    )
+}
+
+/// `aten::_weight_norm(Tensor v, Tensor g, int dim=0) -> Tensor`
+pub fn _weight_norm(v: &Tensor, g: &Tensor, dim: i64) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::_WEIGHT_NORM, &[v.into(), g.into(), dim.into()])?,
+        );
+    }
+    composite::weight_norm(v, g, dim)
+}
+
+/// `aten::_weight_norm_interface(Tensor v, Tensor g, int dim=0) -> (Tensor, Tensor)`
+pub fn _weight_norm_interface(
+    v: &Tensor,
+    g: &Tensor,
+    dim: i64,
+) -> Result<(Tensor, Tensor)> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::tensors(
+                dispatch::call_layers(
+                    Op::_WEIGHT_NORM_INTERFACE,
+                    &[v.into(), g.into(), dim.into()],
+                )?,
+            )
+            .map(|[result0, result1]| (result0, result1));
+    }
+    composite::weight_norm_interface(v, g, dim)
+}
+
+/// `aten::mse_loss(Tensor self, Tensor target, int reduction=1) -> Tensor`
+pub fn mse_loss(self_: &Tensor, target: &Tensor, reduction: i64) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::MSE_LOSS,
+                &[self_.into(), target.into(), reduction.into()],
+            )?,
+        );
+    }
+    let mut result = below::mse_loss(word, self_, target, reduction)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_, target])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?, record::edge(target)?];
+        let saved = nodes::MseLossBackward0Saved {
+            reduction,
+            self_: SavedTensor::input(self_)?,
+            target: SavedTensor::input(target)?,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::MseLossBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::mse_loss(self_, target, reduction, &result)?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::mse_loss_backward(Tensor grad_output, Tensor self, Tensor target, int reduction) -> Tensor`
+pub fn mse_loss_backward(
+    grad_output: &Tensor,
+    self_: &Tensor,
+    target: &Tensor,
+    reduction: i64,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::MSE_LOSS_BACKWARD,
+                &[grad_output.into(), self_.into(), target.into(), reduction.into()],
+            )?,
+        );
+    }
+    let mut result = below::mse_loss_backward(
+        word,
+        grad_output,
+        self_,
+        target,
+        reduction,
+    )?;
+    if word & state::GRAD != 0
+        && record::any_requires_grad(&[grad_output, self_, target])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![
+            record::edge(grad_output)?, record::edge(self_)?, record::edge(target)?
+        ];
+        let saved = nodes::MseLossBackwardBackward0Saved {
+            grad_output: SavedTensor::input(grad_output)?,
+            reduction,
+            self_: SavedTensor::input(self_)?,
+            target: SavedTensor::input(target)?,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::MseLossBackwardBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::mse_loss_backward(
+            grad_output,
+            self_,
+            target,
+            reduction,
+            &result,
+        )?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::l1_loss(Tensor self, Tensor target, int reduction=1) -> Tensor`
+pub fn l1_loss(self_: &Tensor, target: &Tensor, reduction: i64) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::L1_LOSS,
+                &[self_.into(), target.into(), reduction.into()],
+            )?,
+        );
+    }
+    composite::l1_loss(self_, target, reduction)
+}
+
+/// `aten::smooth_l1_loss(Tensor self, Tensor target, int reduction=1, float beta=1.0) -> Tensor`
+pub fn smooth_l1_loss(
+    self_: &Tensor,
+    target: &Tensor,
+    reduction: i64,
+    beta: f64,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::SMOOTH_L1_LOSS,
+                &[self_.into(), target.into(), reduction.into(), beta.into()],
+            )?,
+        );
+    }
+    let mut result = below::smooth_l1_loss(word, self_, target, reduction, beta)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_, target])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?, record::edge(target)?];
+        let saved = nodes::SmoothL1LossBackward0Saved {
+            beta,
+            reduction,
+            self_: SavedTensor::input(self_)?,
+            target: SavedTensor::input(target)?,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::SmoothL1LossBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::smooth_l1_loss(
+            self_,
+            target,
+            reduction,
+            beta,
+            &result,
+        )?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::smooth_l1_loss_backward(Tensor grad_output, Tensor self, Tensor target, int reduction, float beta) -> Tensor`
+pub fn smooth_l1_loss_backward(
+    grad_output: &Tensor,
+    self_: &Tensor,
+    target: &Tensor,
+    reduction: i64,
+    beta: f64,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::SMOOTH_L1_LOSS_BACKWARD,
+                &[
+                    grad_output.into(),
+                    self_.into(),
+                    target.into(),
+                    reduction.into(),
+                    beta.into(),
+                ],
+            )?,
+        );
+    }
+    let mut result = below::smooth_l1_loss_backward(
+        word,
+        grad_output,
+        self_,
+        target,
+        reduction,
+        beta,
+    )?;
+    if word & state::GRAD != 0
+        && record::any_requires_grad(&[grad_output, self_, target])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![
+            record::edge(grad_output)?, record::edge(self_)?, record::edge(target)?
+        ];
+        let saved = nodes::SmoothL1LossBackwardBackward0Saved {
+            beta,
+            grad_output: SavedTensor::input(grad_output)?,
+            reduction,
+            self_: SavedTensor::input(self_)?,
+            target: SavedTensor::input(target)?,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::SmoothL1LossBackwardBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::smooth_l1_loss_backward(
+            grad_output,
+            self_,
+            target,
+            reduction,
+            beta,
+            &result,
+        )?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::huber_loss(Tensor self, Tensor target, int reduction=1, float delta=1.0) -> Tensor`
+pub fn huber_loss(
+    self_: &Tensor,
+    target: &Tensor,
+    reduction: i64,
+    delta: f64,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::HUBER_LOSS,
+                &[self_.into(), target.into(), reduction.into(), delta.into()],
+            )?,
+        );
+    }
+    let mut result = below::huber_loss(word, self_, target, reduction, delta)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_, target])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?, record::edge(target)?];
+        let saved = nodes::HuberLossBackward0Saved {
+            delta,
+            reduction,
+            self_: SavedTensor::input(self_)?,
+            target: SavedTensor::input(target)?,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::HuberLossBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::huber_loss(self_, target, reduction, delta, &result)?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::huber_loss_backward(Tensor grad_output, Tensor self, Tensor target, int reduction, float delta) -> Tensor`
+pub fn huber_loss_backward(
+    grad_output: &Tensor,
+    self_: &Tensor,
+    target: &Tensor,
+    reduction: i64,
+    delta: f64,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::HUBER_LOSS_BACKWARD,
+                &[
+                    grad_output.into(),
+                    self_.into(),
+                    target.into(),
+                    reduction.into(),
+                    delta.into(),
+                ],
+            )?,
+        );
+    }
+    let mut result = below::huber_loss_backward(
+        word,
+        grad_output,
+        self_,
+        target,
+        reduction,
+        delta,
+    )?;
+    if word & state::GRAD != 0
+        && record::any_requires_grad(&[grad_output, self_, target])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![
+            record::edge(grad_output)?, record::edge(self_)?, record::edge(target)?
+        ];
+        let saved = nodes::HuberLossBackwardBackward0Saved {
+            delta,
+            grad_output: SavedTensor::input(grad_output)?,
+            reduction,
+            self_: SavedTensor::input(self_)?,
+            target: SavedTensor::input(target)?,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::HuberLossBackwardBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::huber_loss_backward(
+            grad_output,
+            self_,
+            target,
+            reduction,
+            delta,
+            &result,
+        )?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::soft_margin_loss(Tensor self, Tensor target, int reduction=1) -> Tensor`
+pub fn soft_margin_loss(
+    self_: &Tensor,
+    target: &Tensor,
+    reduction: i64,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::SOFT_MARGIN_LOSS,
+                &[self_.into(), target.into(), reduction.into()],
+            )?,
+        );
+    }
+    composite::soft_margin_loss(self_, target, reduction)
+}
+
+/// `aten::binary_cross_entropy(Tensor self, Tensor target, Tensor? weight=None, int reduction=1) -> Tensor`
+pub fn binary_cross_entropy(
+    self_: &Tensor,
+    target: &Tensor,
+    weight: Option<&Tensor>,
+    reduction: i64,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::BINARY_CROSS_ENTROPY,
+                &[self_.into(), target.into(), weight.into(), reduction.into()],
+            )?,
+        );
+    }
+    let mut result = below::binary_cross_entropy(
+        word,
+        self_,
+        target,
+        weight,
+        reduction,
+    )?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_, target])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?, record::edge(target)?];
+        let saved = nodes::BinaryCrossEntropyBackward0Saved {
+            reduction,
+            self_: SavedTensor::input(self_)?,
+            target: SavedTensor::input(target)?,
+            weight: SavedTensor::optional(weight)?,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::BinaryCrossEntropyBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::binary_cross_entropy(
+            self_,
+            target,
+            weight,
+            reduction,
+            &result,
+        )?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::binary_cross_entropy_backward(Tensor grad_output, Tensor self, Tensor target, Tensor? weight=None, int reduction=1) -> Tensor`
+pub fn binary_cross_entropy_backward(
+    grad_output: &Tensor,
+    self_: &Tensor,
+    target: &Tensor,
+    weight: Option<&Tensor>,
+    reduction: i64,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::BINARY_CROSS_ENTROPY_BACKWARD,
+                &[
+                    grad_output.into(),
+                    self_.into(),
+                    target.into(),
+                    weight.into(),
+                    reduction.into(),
+                ],
+            )?,
+        );
+    }
+    let mut result = below::binary_cross_entropy_backward(
+        word,
+        grad_output,
+        self_,
+        target,
+        weight,
+        reduction,
+    )?;
+    if word & state::GRAD != 0
+        && record::any_requires_grad(&[grad_output, self_, target])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![
+            record::edge(grad_output)?, record::edge(self_)?, record::edge(target)?
+        ];
+        let saved = nodes::BinaryCrossEntropyBackwardBackward0Saved {
+            grad_output: SavedTensor::input(grad_output)?,
+            reduction,
+            self_: SavedTensor::input(self_)?,
+            target: SavedTensor::input(target)?,
+            weight: SavedTensor::optional(weight)?,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::BinaryCrossEntropyBackwardBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::binary_cross_entropy_backward(
+            grad_output,
+            self_,
+            target,
+            weight,
+            reduction,
+            &result,
+        )?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::binary_cross_entropy_with_logits(Tensor self, Tensor target, Tensor? weight=None, Tensor? pos_weight=None, int reduction=1) -> Tensor`
+pub fn binary_cross_entropy_with_logits(
+    self_: &Tensor,
+    target: &Tensor,
+    weight: Option<&Tensor>,
+    pos_weight: Option<&Tensor>,
+    reduction: i64,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::BINARY_CROSS_ENTROPY_WITH_LOGITS,
+                &[
+                    self_.into(),
+                    target.into(),
+                    weight.into(),
+                    pos_weight.into(),
+                    reduction.into(),
+                ],
+            )?,
+        );
+    }
+    let mut result = below::binary_cross_entropy_with_logits(
+        word,
+        self_,
+        target,
+        weight,
+        pos_weight,
+        reduction,
+    )?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_, target])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?, record::edge(target)?];
+        let saved = nodes::BinaryCrossEntropyWithLogitsBackward0Saved {
+            pos_weight: SavedTensor::optional(pos_weight)?,
+            reduction,
+            self_: SavedTensor::input(self_)?,
+            target: SavedTensor::input(target)?,
+            weight: SavedTensor::optional(weight)?,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::BinaryCrossEntropyWithLogitsBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::binary_cross_entropy_with_logits(
+            self_,
+            target,
+            weight,
+            pos_weight,
+            reduction,
+            &result,
+        )?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::kl_div(Tensor self, Tensor target, int reduction=1, *, bool log_target=False) -> Tensor`
+pub fn kl_div(
+    self_: &Tensor,
+    target: &Tensor,
+    reduction: i64,
+    log_target: bool,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::KL_DIV,
+                &[self_.into(), target.into(), reduction.into(), log_target.into()],
+            )?,
+        );
+    }
+    composite::kl_div(self_, target, reduction, log_target)
+}
+
+/// `aten::nll_loss(Tensor self, Tensor target, Tensor? weight=None, int reduction=1, SymInt ignore_index=-100) -> Tensor`
+pub fn nll_loss(
+    self_: &Tensor,
+    target: &Tensor,
+    weight: Option<&Tensor>,
+    reduction: i64,
+    ignore_index: SymInt,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::NLL_LOSS,
+                &[
+                    self_.into(),
+                    target.into(),
+                    weight.into(),
+                    reduction.into(),
+                    ignore_index.into(),
+                ],
+            )?,
+        );
+    }
+    composite::nll_loss(self_, target, weight, reduction, ignore_index)
+}
+
+/// `aten::nll_loss_nd(Tensor self, Tensor target, Tensor? weight=None, int reduction=1, SymInt ignore_index=-100) -> Tensor`
+pub fn nll_loss_nd(
+    self_: &Tensor,
+    target: &Tensor,
+    weight: Option<&Tensor>,
+    reduction: i64,
+    ignore_index: SymInt,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::NLL_LOSS_ND,
+                &[
+                    self_.into(),
+                    target.into(),
+                    weight.into(),
+                    reduction.into(),
+                    ignore_index.into(),
+                ],
+            )?,
+        );
+    }
+    composite::nll_loss_nd(self_, target, weight, reduction, ignore_index)
+}
+
+/// `aten::nll_loss_forward(Tensor self, Tensor target, Tensor? weight, int reduction, SymInt ignore_index) -> (Tensor output, Tensor total_weight)`
+pub fn nll_loss_forward(
+    self_: &Tensor,
+    target: &Tensor,
+    weight: Option<&Tensor>,
+    reduction: i64,
+    ignore_index: SymInt,
+) -> Result<(Tensor, Tensor)> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::tensors(
+                dispatch::call_layers(
+                    Op::NLL_LOSS_FORWARD,
+                    &[
+                        self_.into(),
+                        target.into(),
+                        weight.into(),
+                        reduction.into(),
+                        ignore_index.into(),
+                    ],
+                )?,
+            )
+            .map(|[output, total_weight]| (output, total_weight));
+    }
+    let (mut output, total_weight) = below::nll_loss_forward(
+        word,
+        self_,
+        target,
+        weight,
+        reduction,
+        ignore_index,
+    )?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_]) {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let saved = nodes::NllLossBackward0Saved {
+            ignore_index,
+            reduction,
+            self_: SavedTensor::input(self_)?,
+            target: SavedTensor::input(target)?,
+            weight: SavedTensor::optional(weight)?,
+            total_weight: SavedTensor::input(&total_weight)?,
+        };
+        record::finish(
+            &mut output,
+            edges,
+            Box::new(nodes::NllLossBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::nll_loss_forward(
+            self_,
+            target,
+            weight,
+            reduction,
+            ignore_index,
+            &output,
+            &total_weight,
+        )?
+    {
+        set_tangent(&output, t)?;
+    }
+    Ok((output, total_weight))
+}
+
+/// `aten::nll_loss_backward(Tensor grad_output, Tensor self, Tensor target, Tensor? weight, int reduction, SymInt ignore_index, Tensor total_weight) -> Tensor`
+pub fn nll_loss_backward(
+    grad_output: &Tensor,
+    self_: &Tensor,
+    target: &Tensor,
+    weight: Option<&Tensor>,
+    reduction: i64,
+    ignore_index: SymInt,
+    total_weight: &Tensor,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::NLL_LOSS_BACKWARD,
+                &[
+                    grad_output.into(),
+                    self_.into(),
+                    target.into(),
+                    weight.into(),
+                    reduction.into(),
+                    ignore_index.into(),
+                    total_weight.into(),
+                ],
+            )?,
+        );
+    }
+    let mut result = below::nll_loss_backward(
+        word,
+        grad_output,
+        self_,
+        target,
+        weight,
+        reduction,
+        ignore_index,
+        total_weight,
+    )?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[grad_output, self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(grad_output)?, record::edge(self_)?];
+        let saved = nodes::NllLossBackwardBackward0Saved {
+            grad_output: SavedTensor::input(grad_output)?,
+            ignore_index,
+            reduction,
+            target: SavedTensor::input(target)?,
+            weight: SavedTensor::optional(weight)?,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::NllLossBackwardBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::nll_loss_backward(
+            grad_output,
+            self_,
+            target,
+            weight,
+            reduction,
+            ignore_index,
+            total_weight,
+            &result,
+        )?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::nll_loss2d(Tensor self, Tensor target, Tensor? weight=None, int reduction=1, SymInt ignore_index=-100) -> Tensor`
+pub fn nll_loss2d(
+    self_: &Tensor,
+    target: &Tensor,
+    weight: Option<&Tensor>,
+    reduction: i64,
+    ignore_index: SymInt,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::NLL_LOSS2D,
+                &[
+                    self_.into(),
+                    target.into(),
+                    weight.into(),
+                    reduction.into(),
+                    ignore_index.into(),
+                ],
+            )?,
+        );
+    }
+    composite::nll_loss2d(self_, target, weight, reduction, ignore_index)
+}
+
+/// `aten::nll_loss2d_forward(Tensor self, Tensor target, Tensor? weight, int reduction, SymInt ignore_index) -> (Tensor output, Tensor total_weight)`
+pub fn nll_loss2d_forward(
+    self_: &Tensor,
+    target: &Tensor,
+    weight: Option<&Tensor>,
+    reduction: i64,
+    ignore_index: SymInt,
+) -> Result<(Tensor, Tensor)> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::tensors(
+                dispatch::call_layers(
+                    Op::NLL_LOSS2D_FORWARD,
+                    &[
+                        self_.into(),
+                        target.into(),
+                        weight.into(),
+                        reduction.into(),
+                        ignore_index.into(),
+                    ],
+                )?,
+            )
+            .map(|[output, total_weight]| (output, total_weight));
+    }
+    let (mut output, total_weight) = below::nll_loss2d_forward(
+        word,
+        self_,
+        target,
+        weight,
+        reduction,
+        ignore_index,
+    )?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_]) {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let saved = nodes::NllLoss2DBackward0Saved {
+            ignore_index,
+            reduction,
+            self_: SavedTensor::input(self_)?,
+            target: SavedTensor::input(target)?,
+            weight: SavedTensor::optional(weight)?,
+            total_weight: SavedTensor::input(&total_weight)?,
+        };
+        record::finish(
+            &mut output,
+            edges,
+            Box::new(nodes::NllLoss2DBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::nll_loss2d_forward(
+            self_,
+            target,
+            weight,
+            reduction,
+            ignore_index,
+            &output,
+            &total_weight,
+        )?
+    {
+        set_tangent(&output, t)?;
+    }
+    Ok((output, total_weight))
+}
+
+/// `aten::nll_loss2d_backward(Tensor grad_output, Tensor self, Tensor target, Tensor? weight, int reduction, SymInt ignore_index, Tensor total_weight) -> Tensor`
+pub fn nll_loss2d_backward(
+    grad_output: &Tensor,
+    self_: &Tensor,
+    target: &Tensor,
+    weight: Option<&Tensor>,
+    reduction: i64,
+    ignore_index: SymInt,
+    total_weight: &Tensor,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::NLL_LOSS2D_BACKWARD,
+                &[
+                    grad_output.into(),
+                    self_.into(),
+                    target.into(),
+                    weight.into(),
+                    reduction.into(),
+                    ignore_index.into(),
+                    total_weight.into(),
+                ],
+            )?,
+        );
+    }
+    let mut result = below::nll_loss2d_backward(
+        word,
+        grad_output,
+        self_,
+        target,
+        weight,
+        reduction,
+        ignore_index,
+        total_weight,
+    )?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[grad_output, self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(grad_output)?, record::edge(self_)?];
+        let saved = nodes::NllLoss2DBackwardBackward0Saved {
+            grad_output: SavedTensor::input(grad_output)?,
+            ignore_index,
+            reduction,
+            target: SavedTensor::input(target)?,
+            weight: SavedTensor::optional(weight)?,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::NllLoss2DBackwardBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::nll_loss2d_backward(
+            grad_output,
+            self_,
+            target,
+            weight,
+            reduction,
+            ignore_index,
+            total_weight,
+            &result,
+        )?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::cross_entropy_loss(Tensor self, Tensor target, Tensor? weight=None, int reduction=1, SymInt ignore_index=-100, float label_smoothing=0.0) -> Tensor`
+pub fn cross_entropy_loss(
+    self_: &Tensor,
+    target: &Tensor,
+    weight: Option<&Tensor>,
+    reduction: i64,
+    ignore_index: SymInt,
+    label_smoothing: f64,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::CROSS_ENTROPY_LOSS,
+                &[
+                    self_.into(),
+                    target.into(),
+                    weight.into(),
+                    reduction.into(),
+                    ignore_index.into(),
+                    label_smoothing.into(),
+                ],
+            )?,
+        );
+    }
+    composite::cross_entropy_loss(
+        self_,
+        target,
+        weight,
+        reduction,
+        ignore_index,
+        label_smoothing,
+    )
+}
+
+/// `aten::margin_ranking_loss(Tensor input1, Tensor input2, Tensor target, float margin=0.0, int reduction=1) -> Tensor`
+pub fn margin_ranking_loss(
+    input1: &Tensor,
+    input2: &Tensor,
+    target: &Tensor,
+    margin: f64,
+    reduction: i64,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::MARGIN_RANKING_LOSS,
+                &[
+                    input1.into(),
+                    input2.into(),
+                    target.into(),
+                    margin.into(),
+                    reduction.into(),
+                ],
+            )?,
+        );
+    }
+    composite::margin_ranking_loss(input1, input2, target, margin, reduction)
+}
+
+/// `aten::hinge_embedding_loss(Tensor self, Tensor target, float margin=1.0, int reduction=1) -> Tensor`
+pub fn hinge_embedding_loss(
+    self_: &Tensor,
+    target: &Tensor,
+    margin: f64,
+    reduction: i64,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::HINGE_EMBEDDING_LOSS,
+                &[self_.into(), target.into(), margin.into(), reduction.into()],
+            )?,
+        );
+    }
+    composite::hinge_embedding_loss(self_, target, margin, reduction)
+}
+
+/// `aten::cosine_embedding_loss(Tensor input1, Tensor input2, Tensor target, float margin=0.0, int reduction=1) -> Tensor`
+pub fn cosine_embedding_loss(
+    input1: &Tensor,
+    input2: &Tensor,
+    target: &Tensor,
+    margin: f64,
+    reduction: i64,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::COSINE_EMBEDDING_LOSS,
+                &[
+                    input1.into(),
+                    input2.into(),
+                    target.into(),
+                    margin.into(),
+                    reduction.into(),
+                ],
+            )?,
+        );
+    }
+    composite::cosine_embedding_loss(input1, input2, target, margin, reduction)
+}
+
+/// `aten::triplet_margin_loss(Tensor anchor, Tensor positive, Tensor negative, float margin=1.0, float p=2.0, float eps=1e-06, bool swap=False, int reduction=1) -> Tensor`
+pub fn triplet_margin_loss(
+    anchor: &Tensor,
+    positive: &Tensor,
+    negative: &Tensor,
+    margin: f64,
+    p: f64,
+    eps: f64,
+    swap: bool,
+    reduction: i64,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::TRIPLET_MARGIN_LOSS,
+                &[
+                    anchor.into(),
+                    positive.into(),
+                    negative.into(),
+                    margin.into(),
+                    p.into(),
+                    eps.into(),
+                    swap.into(),
+                    reduction.into(),
+                ],
+            )?,
+        );
+    }
+    composite::triplet_margin_loss(
+        anchor,
+        positive,
+        negative,
+        margin,
+        p,
+        eps,
+        swap,
+        reduction,
+    )
+}
+
+/// `aten::poisson_nll_loss(Tensor input, Tensor target, bool log_input, bool full, float eps, int reduction) -> Tensor`
+pub fn poisson_nll_loss(
+    input: &Tensor,
+    target: &Tensor,
+    log_input: bool,
+    full: bool,
+    eps: f64,
+    reduction: i64,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::POISSON_NLL_LOSS,
+                &[
+                    input.into(),
+                    target.into(),
+                    log_input.into(),
+                    full.into(),
+                    eps.into(),
+                    reduction.into(),
+                ],
+            )?,
+        );
+    }
+    composite::poisson_nll_loss(input, target, log_input, full, eps, reduction)
+}
+
+/// `aten::cosine_similarity(Tensor x1, Tensor x2, int dim=1, float eps=1e-08) -> Tensor`
+pub fn cosine_similarity(
+    x1: &Tensor,
+    x2: &Tensor,
+    dim: i64,
+    eps: f64,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::COSINE_SIMILARITY,
+                &[x1.into(), x2.into(), dim.into(), eps.into()],
+            )?,
+        );
+    }
+    composite::cosine_similarity(x1, x2, dim, eps)
+}
+
+/// `aten::pairwise_distance(Tensor x1, Tensor x2, float p=2, float eps=1e-06, bool keepdim=False) -> Tensor`
+pub fn pairwise_distance(
+    x1: &Tensor,
+    x2: &Tensor,
+    p: f64,
+    eps: f64,
+    keepdim: bool,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::PAIRWISE_DISTANCE,
+                &[x1.into(), x2.into(), p.into(), eps.into(), keepdim.into()],
+            )?,
+        );
+    }
+    composite::pairwise_distance(x1, x2, p, eps, keepdim)
+}
+
 /// `aten::mm(Tensor self, Tensor mat2) -> Tensor`
 pub fn mm(self_: &Tensor, mat2: &Tensor) -> Result<Tensor> {
     let word = state::word();

@@ -7896,6 +7896,1610 @@ impl Backward for SafeSoftmaxBackward0 {
 }
 
 #[derive(Clone)]
+pub(crate) struct NativeLayerNormBackward0Saved {
+    pub(crate) bias: SavedTensor,
+    pub(crate) input: SavedTensor,
+    pub(crate) normalized_shape: SymInts,
+    pub(crate) weight: SavedTensor,
+    pub(crate) result1: SavedTensor,
+    pub(crate) result2: SavedTensor,
+}
+pub(crate) struct NativeLayerNormBackward0(
+    pub(crate) SavedSlot<NativeLayerNormBackward0Saved>,
+);
+impl Backward for NativeLayerNormBackward0 {
+    fn name(&self) -> &str {
+        "NativeLayerNormBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let bias = saved.bias.unpack(node)?;
+        let bias = bias.as_ref();
+        let input = &saved.input.unpack_some(node)?;
+        let normalized_shape = &saved.normalized_shape[..];
+        let weight = saved.weight.unpack(node)?;
+        let weight = weight.as_ref();
+        let result1 = &saved.result1.unpack_some(node)?;
+        let result2 = &saved.result2.unpack_some(node)?;
+        if needs.get(0) || needs.get(1) || needs.get(2) {
+            let grad_input_mask = [needs.get(0), needs.get(1), needs.get(2)];
+            let (g0, g1, g2) = formulas::layer_norm_backward(
+                grad,
+                input,
+                normalized_shape,
+                result1,
+                result2,
+                weight,
+                bias,
+                grad_input_mask,
+            )?;
+            if needs.get(0) {
+                gradients[0] = g0.into_grad();
+            }
+            if needs.get(1) {
+                gradients[1] = g1.into_grad();
+            }
+            if needs.get(2) {
+                gradients[2] = g2.into_grad();
+            }
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("bias", saved.bias.unpack(node)?.into()),
+                ("input", saved.input.unpack(node)?.into()),
+                ("normalized_shape", saved.normalized_shape.into()),
+                ("weight", saved.weight.unpack(node)?.into()),
+                ("result1", saved.result1.unpack(node)?.into()),
+                ("result2", saved.result2.unpack(node)?.into()),
+            ]),
+        )
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "bias" => s.bias.register_hooks(hooks).map(|()| true),
+                "input" => s.input.register_hooks(hooks).map(|()| true),
+                "weight" => s.weight.register_hooks(hooks).map(|()| true),
+                "result1" => s.result1.register_hooks(hooks).map(|()| true),
+                "result2" => s.result2.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct NativeLayerNormBackwardBackward0Saved {
+    pub(crate) grad_out: SavedTensor,
+    pub(crate) input: SavedTensor,
+    pub(crate) mean: SavedTensor,
+    pub(crate) normalized_shape: SymInts,
+    pub(crate) rstd: SavedTensor,
+    pub(crate) weight: SavedTensor,
+}
+pub(crate) struct NativeLayerNormBackwardBackward0(
+    pub(crate) SavedSlot<NativeLayerNormBackwardBackward0Saved>,
+);
+impl Backward for NativeLayerNormBackwardBackward0 {
+    fn name(&self) -> &str {
+        "NativeLayerNormBackwardBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let grads = &grads[..];
+        if grads.iter().all(Option::is_none) {
+            return Ok(gradients);
+        }
+        let saved = self.0.read(node, Clone::clone)?;
+        let grad_out = &saved.grad_out.unpack_some(node)?;
+        let input = &saved.input.unpack_some(node)?;
+        let mean = &saved.mean.unpack_some(node)?;
+        let normalized_shape = &saved.normalized_shape[..];
+        let rstd = &saved.rstd.unpack_some(node)?;
+        let weight = saved.weight.unpack(node)?;
+        let weight = weight.as_ref();
+        if needs.get(0) || needs.get(1) || needs.get(2) {
+            let grad_input_mask = [needs.get(0), needs.get(1), needs.get(2)];
+            let (g0, g1, g2) = formulas::norm_double_backward(
+                formulas::layer_frame(input, normalized_shape)?,
+                grads,
+                grad_out,
+                input,
+                mean,
+                rstd,
+                weight,
+                grad_input_mask,
+            )?;
+            if needs.get(0) {
+                gradients[0] = g0.into_grad();
+            }
+            if needs.get(1) {
+                gradients[1] = g1.into_grad();
+            }
+            if needs.get(2) {
+                gradients[2] = g2.into_grad();
+            }
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("grad_out", saved.grad_out.unpack(node)?.into()),
+                ("input", saved.input.unpack(node)?.into()),
+                ("mean", saved.mean.unpack(node)?.into()),
+                ("normalized_shape", saved.normalized_shape.into()),
+                ("rstd", saved.rstd.unpack(node)?.into()),
+                ("weight", saved.weight.unpack(node)?.into()),
+            ]),
+        )
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "grad_out" => s.grad_out.register_hooks(hooks).map(|()| true),
+                "input" => s.input.register_hooks(hooks).map(|()| true),
+                "mean" => s.mean.register_hooks(hooks).map(|()| true),
+                "rstd" => s.rstd.register_hooks(hooks).map(|()| true),
+                "weight" => s.weight.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct NativeGroupNormBackward0Saved {
+    pub(crate) C: SymInt,
+    pub(crate) HxW: SymInt,
+    pub(crate) N: SymInt,
+    pub(crate) group: i64,
+    pub(crate) input: SavedTensor,
+    pub(crate) weight: SavedTensor,
+    pub(crate) result1: SavedTensor,
+    pub(crate) result2: SavedTensor,
+}
+pub(crate) struct NativeGroupNormBackward0(
+    pub(crate) SavedSlot<NativeGroupNormBackward0Saved>,
+);
+impl Backward for NativeGroupNormBackward0 {
+    fn name(&self) -> &str {
+        "NativeGroupNormBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let grads = &grads[..];
+        if grads.iter().all(Option::is_none) {
+            return Ok(gradients);
+        }
+        let saved = self.0.read(node, Clone::clone)?;
+        let C = saved.C;
+        let HxW = saved.HxW;
+        let N = saved.N;
+        let group = saved.group;
+        let input = &saved.input.unpack_some(node)?;
+        let weight = saved.weight.unpack(node)?;
+        let weight = weight.as_ref();
+        let result1 = &saved.result1.unpack_some(node)?;
+        let result2 = &saved.result2.unpack_some(node)?;
+        if needs.get(0) || needs.get(1) || needs.get(2) {
+            let grad_input_mask = [needs.get(0), needs.get(1), needs.get(2)];
+            let (g0, g1, g2) = formulas::group_norm_backward(
+                grads,
+                input,
+                result1,
+                result2,
+                weight,
+                N,
+                C,
+                HxW,
+                group,
+                grad_input_mask,
+            )?;
+            if needs.get(0) {
+                gradients[0] = g0.into_grad();
+            }
+            if needs.get(1) {
+                gradients[1] = g1.into_grad();
+            }
+            if needs.get(2) {
+                gradients[2] = g2.into_grad();
+            }
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("C", saved.C.into()),
+                ("HxW", saved.HxW.into()),
+                ("N", saved.N.into()),
+                ("group", saved.group.into()),
+                ("input", saved.input.unpack(node)?.into()),
+                ("weight", saved.weight.unpack(node)?.into()),
+                ("result1", saved.result1.unpack(node)?.into()),
+                ("result2", saved.result2.unpack(node)?.into()),
+            ]),
+        )
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "input" => s.input.register_hooks(hooks).map(|()| true),
+                "weight" => s.weight.register_hooks(hooks).map(|()| true),
+                "result1" => s.result1.register_hooks(hooks).map(|()| true),
+                "result2" => s.result2.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct NativeGroupNormBackwardBackward0Saved {
+    pub(crate) C: SymInt,
+    pub(crate) HxW: SymInt,
+    pub(crate) N: SymInt,
+    pub(crate) grad_out: SavedTensor,
+    pub(crate) group: i64,
+    pub(crate) input: SavedTensor,
+    pub(crate) mean: SavedTensor,
+    pub(crate) rstd: SavedTensor,
+    pub(crate) weight: SavedTensor,
+}
+pub(crate) struct NativeGroupNormBackwardBackward0(
+    pub(crate) SavedSlot<NativeGroupNormBackwardBackward0Saved>,
+);
+impl Backward for NativeGroupNormBackwardBackward0 {
+    fn name(&self) -> &str {
+        "NativeGroupNormBackwardBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let grads = &grads[..];
+        if grads.iter().all(Option::is_none) {
+            return Ok(gradients);
+        }
+        let saved = self.0.read(node, Clone::clone)?;
+        let C = saved.C;
+        let HxW = saved.HxW;
+        let N = saved.N;
+        let grad_out = &saved.grad_out.unpack_some(node)?;
+        let group = saved.group;
+        let input = &saved.input.unpack_some(node)?;
+        let mean = &saved.mean.unpack_some(node)?;
+        let rstd = &saved.rstd.unpack_some(node)?;
+        let weight = saved.weight.unpack(node)?;
+        let weight = weight.as_ref();
+        if needs.get(0) || needs.get(1) || needs.get(2) {
+            let grad_input_mask = [needs.get(0), needs.get(1), needs.get(2)];
+            let (g0, g1, g2) = formulas::norm_double_backward(
+                formulas::group_frame(input, N, C, HxW, group)?,
+                grads,
+                grad_out,
+                input,
+                mean,
+                rstd,
+                weight,
+                grad_input_mask,
+            )?;
+            if needs.get(0) {
+                gradients[0] = g0.into_grad();
+            }
+            if needs.get(1) {
+                gradients[1] = g1.into_grad();
+            }
+            if needs.get(2) {
+                gradients[2] = g2.into_grad();
+            }
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("C", saved.C.into()),
+                ("HxW", saved.HxW.into()),
+                ("N", saved.N.into()),
+                ("grad_out", saved.grad_out.unpack(node)?.into()),
+                ("group", saved.group.into()),
+                ("input", saved.input.unpack(node)?.into()),
+                ("mean", saved.mean.unpack(node)?.into()),
+                ("rstd", saved.rstd.unpack(node)?.into()),
+                ("weight", saved.weight.unpack(node)?.into()),
+            ]),
+        )
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "grad_out" => s.grad_out.register_hooks(hooks).map(|()| true),
+                "input" => s.input.register_hooks(hooks).map(|()| true),
+                "mean" => s.mean.register_hooks(hooks).map(|()| true),
+                "rstd" => s.rstd.register_hooks(hooks).map(|()| true),
+                "weight" => s.weight.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct NativeBatchNormBackward0Saved {
+    pub(crate) eps: f64,
+    pub(crate) input: SavedTensor,
+    pub(crate) running_mean: SavedTensor,
+    pub(crate) running_var: SavedTensor,
+    pub(crate) training: bool,
+    pub(crate) weight: SavedTensor,
+    pub(crate) result1: SavedTensor,
+    pub(crate) result2: SavedTensor,
+}
+pub(crate) struct NativeBatchNormBackward0(
+    pub(crate) SavedSlot<NativeBatchNormBackward0Saved>,
+);
+impl Backward for NativeBatchNormBackward0 {
+    fn name(&self) -> &str {
+        "NativeBatchNormBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let eps = saved.eps;
+        let input = &saved.input.unpack_some(node)?;
+        let running_mean = saved.running_mean.unpack(node)?;
+        let running_mean = running_mean.as_ref();
+        let running_var = saved.running_var.unpack(node)?;
+        let running_var = running_var.as_ref();
+        let training = saved.training;
+        let weight = saved.weight.unpack(node)?;
+        let weight = weight.as_ref();
+        let result1 = &saved.result1.unpack_some(node)?;
+        let result2 = &saved.result2.unpack_some(node)?;
+        if needs.get(0) || needs.get(1) || needs.get(2) {
+            let grad_input_mask = [needs.get(0), needs.get(1), needs.get(2)];
+            let (g0, g1, g2) = formulas::batch_norm_backward(
+                grad,
+                input,
+                weight,
+                running_mean,
+                running_var,
+                result1,
+                result2,
+                training,
+                eps,
+                grad_input_mask,
+            )?;
+            if needs.get(0) {
+                gradients[0] = g0.into_grad();
+            }
+            if needs.get(1) {
+                gradients[1] = g1.into_grad();
+            }
+            if needs.get(2) {
+                gradients[2] = g2.into_grad();
+            }
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("eps", saved.eps.into()),
+                ("input", saved.input.unpack(node)?.into()),
+                ("running_mean", saved.running_mean.unpack(node)?.into()),
+                ("running_var", saved.running_var.unpack(node)?.into()),
+                ("training", saved.training.into()),
+                ("weight", saved.weight.unpack(node)?.into()),
+                ("result1", saved.result1.unpack(node)?.into()),
+                ("result2", saved.result2.unpack(node)?.into()),
+            ]),
+        )
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "input" => s.input.register_hooks(hooks).map(|()| true),
+                "running_mean" => s.running_mean.register_hooks(hooks).map(|()| true),
+                "running_var" => s.running_var.register_hooks(hooks).map(|()| true),
+                "weight" => s.weight.register_hooks(hooks).map(|()| true),
+                "result1" => s.result1.register_hooks(hooks).map(|()| true),
+                "result2" => s.result2.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct NativeBatchNormBackwardBackward0Saved {
+    pub(crate) eps: f64,
+    pub(crate) grad_out: SavedTensor,
+    pub(crate) input: SavedTensor,
+    pub(crate) running_mean: SavedTensor,
+    pub(crate) running_var: SavedTensor,
+    pub(crate) save_invstd: SavedTensor,
+    pub(crate) save_mean: SavedTensor,
+    pub(crate) train: bool,
+    pub(crate) weight: SavedTensor,
+}
+pub(crate) struct NativeBatchNormBackwardBackward0(
+    pub(crate) SavedSlot<NativeBatchNormBackwardBackward0Saved>,
+);
+impl Backward for NativeBatchNormBackwardBackward0 {
+    fn name(&self) -> &str {
+        "NativeBatchNormBackwardBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let grads = &grads[..];
+        if grads.iter().all(Option::is_none) {
+            return Ok(gradients);
+        }
+        let saved = self.0.read(node, Clone::clone)?;
+        let eps = saved.eps;
+        let grad_out = &saved.grad_out.unpack_some(node)?;
+        let input = &saved.input.unpack_some(node)?;
+        let running_mean = saved.running_mean.unpack(node)?;
+        let running_mean = running_mean.as_ref();
+        let running_var = saved.running_var.unpack(node)?;
+        let running_var = running_var.as_ref();
+        let save_invstd = saved.save_invstd.unpack(node)?;
+        let save_invstd = save_invstd.as_ref();
+        let save_mean = saved.save_mean.unpack(node)?;
+        let save_mean = save_mean.as_ref();
+        let train = saved.train;
+        let weight = saved.weight.unpack(node)?;
+        let weight = weight.as_ref();
+        if needs.get(0) || needs.get(1) || needs.get(2) {
+            let grad_input_mask = [needs.get(0), needs.get(1), needs.get(2)];
+            let (g0, g1, g2) = formulas::batch_norm_double_backward(
+                grads,
+                grad_out,
+                input,
+                weight,
+                running_mean,
+                running_var,
+                save_mean,
+                save_invstd,
+                train,
+                eps,
+                grad_input_mask,
+            )?;
+            if needs.get(0) {
+                gradients[0] = g0.into_grad();
+            }
+            if needs.get(1) {
+                gradients[1] = g1.into_grad();
+            }
+            if needs.get(2) {
+                gradients[2] = g2.into_grad();
+            }
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("eps", saved.eps.into()),
+                ("grad_out", saved.grad_out.unpack(node)?.into()),
+                ("input", saved.input.unpack(node)?.into()),
+                ("running_mean", saved.running_mean.unpack(node)?.into()),
+                ("running_var", saved.running_var.unpack(node)?.into()),
+                ("save_invstd", saved.save_invstd.unpack(node)?.into()),
+                ("save_mean", saved.save_mean.unpack(node)?.into()),
+                ("train", saved.train.into()),
+                ("weight", saved.weight.unpack(node)?.into()),
+            ]),
+        )
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "grad_out" => s.grad_out.register_hooks(hooks).map(|()| true),
+                "input" => s.input.register_hooks(hooks).map(|()| true),
+                "running_mean" => s.running_mean.register_hooks(hooks).map(|()| true),
+                "running_var" => s.running_var.register_hooks(hooks).map(|()| true),
+                "save_invstd" => s.save_invstd.register_hooks(hooks).map(|()| true),
+                "save_mean" => s.save_mean.register_hooks(hooks).map(|()| true),
+                "weight" => s.weight.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct MseLossBackward0Saved {
+    pub(crate) reduction: i64,
+    pub(crate) self_: SavedTensor,
+    pub(crate) target: SavedTensor,
+}
+pub(crate) struct MseLossBackward0(pub(crate) SavedSlot<MseLossBackward0Saved>);
+impl Backward for MseLossBackward0 {
+    fn name(&self) -> &str {
+        "MseLossBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let reduction = saved.reduction;
+        let self_ = &saved.self_.unpack_some(node)?;
+        let target = &saved.target.unpack_some(node)?;
+        if needs.get(0) {
+            gradients[0] = ops::mse_loss_backward(grad, self_, target, reduction)?
+                .into_grad();
+        }
+        if needs.get(1) {
+            gradients[1] = ops::mse_loss_backward(grad, target, self_, reduction)?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("reduction", saved.reduction.into()),
+                ("self", saved.self_.unpack(node)?.into()),
+                ("target", saved.target.unpack(node)?.into()),
+            ]),
+        )
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "self" => s.self_.register_hooks(hooks).map(|()| true),
+                "target" => s.target.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct MseLossBackwardBackward0Saved {
+    pub(crate) grad_output: SavedTensor,
+    pub(crate) reduction: i64,
+    pub(crate) self_: SavedTensor,
+    pub(crate) target: SavedTensor,
+}
+pub(crate) struct MseLossBackwardBackward0(
+    pub(crate) SavedSlot<MseLossBackwardBackward0Saved>,
+);
+impl Backward for MseLossBackwardBackward0 {
+    fn name(&self) -> &str {
+        "MseLossBackwardBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let grad_output = &saved.grad_output.unpack_some(node)?;
+        let reduction = saved.reduction;
+        let self_ = &saved.self_.unpack_some(node)?;
+        let target = &saved.target.unpack_some(node)?;
+        if needs.get(0) {
+            gradients[0] = formulas::distance_grad_output(
+                    formulas::distance_mse()?,
+                    grad,
+                    self_,
+                    target,
+                    reduction,
+                )?
+                .into_grad();
+        }
+        if needs.get(1) {
+            gradients[1] = formulas::distance_double_backward(
+                    formulas::distance_mse()?,
+                    grad,
+                    grad_output,
+                    self_,
+                    target,
+                    reduction,
+                )?
+                .into_grad();
+        }
+        if needs.get(2) {
+            gradients[2] = arith::neg(
+                    &formulas::distance_double_backward(
+                        formulas::distance_mse()?,
+                        grad,
+                        grad_output,
+                        self_,
+                        target,
+                        reduction,
+                    )?,
+                )?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("grad_output", saved.grad_output.unpack(node)?.into()),
+                ("reduction", saved.reduction.into()),
+                ("self", saved.self_.unpack(node)?.into()),
+                ("target", saved.target.unpack(node)?.into()),
+            ]),
+        )
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "grad_output" => s.grad_output.register_hooks(hooks).map(|()| true),
+                "self" => s.self_.register_hooks(hooks).map(|()| true),
+                "target" => s.target.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct SmoothL1LossBackward0Saved {
+    pub(crate) beta: f64,
+    pub(crate) reduction: i64,
+    pub(crate) self_: SavedTensor,
+    pub(crate) target: SavedTensor,
+}
+pub(crate) struct SmoothL1LossBackward0(
+    pub(crate) SavedSlot<SmoothL1LossBackward0Saved>,
+);
+impl Backward for SmoothL1LossBackward0 {
+    fn name(&self) -> &str {
+        "SmoothL1LossBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let beta = saved.beta;
+        let reduction = saved.reduction;
+        let self_ = &saved.self_.unpack_some(node)?;
+        let target = &saved.target.unpack_some(node)?;
+        if needs.get(0) {
+            gradients[0] = ops::smooth_l1_loss_backward(
+                    grad,
+                    self_,
+                    target,
+                    reduction,
+                    beta,
+                )?
+                .into_grad();
+        }
+        if needs.get(1) {
+            gradients[1] = ops::smooth_l1_loss_backward(
+                    grad,
+                    target,
+                    self_,
+                    reduction,
+                    beta,
+                )?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("beta", saved.beta.into()),
+                ("reduction", saved.reduction.into()),
+                ("self", saved.self_.unpack(node)?.into()),
+                ("target", saved.target.unpack(node)?.into()),
+            ]),
+        )
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "self" => s.self_.register_hooks(hooks).map(|()| true),
+                "target" => s.target.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct SmoothL1LossBackwardBackward0Saved {
+    pub(crate) beta: f64,
+    pub(crate) grad_output: SavedTensor,
+    pub(crate) reduction: i64,
+    pub(crate) self_: SavedTensor,
+    pub(crate) target: SavedTensor,
+}
+pub(crate) struct SmoothL1LossBackwardBackward0(
+    pub(crate) SavedSlot<SmoothL1LossBackwardBackward0Saved>,
+);
+impl Backward for SmoothL1LossBackwardBackward0 {
+    fn name(&self) -> &str {
+        "SmoothL1LossBackwardBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let beta = saved.beta;
+        let grad_output = &saved.grad_output.unpack_some(node)?;
+        let reduction = saved.reduction;
+        let self_ = &saved.self_.unpack_some(node)?;
+        let target = &saved.target.unpack_some(node)?;
+        if needs.get(0) {
+            gradients[0] = formulas::distance_grad_output(
+                    formulas::distance_smooth_l1(beta)?,
+                    grad,
+                    self_,
+                    target,
+                    reduction,
+                )?
+                .into_grad();
+        }
+        if needs.get(1) {
+            gradients[1] = formulas::distance_double_backward(
+                    formulas::distance_smooth_l1(beta)?,
+                    grad,
+                    grad_output,
+                    self_,
+                    target,
+                    reduction,
+                )?
+                .into_grad();
+        }
+        if needs.get(2) {
+            gradients[2] = arith::neg(
+                    &formulas::distance_double_backward(
+                        formulas::distance_smooth_l1(beta)?,
+                        grad,
+                        grad_output,
+                        self_,
+                        target,
+                        reduction,
+                    )?,
+                )?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("beta", saved.beta.into()),
+                ("grad_output", saved.grad_output.unpack(node)?.into()),
+                ("reduction", saved.reduction.into()),
+                ("self", saved.self_.unpack(node)?.into()),
+                ("target", saved.target.unpack(node)?.into()),
+            ]),
+        )
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "grad_output" => s.grad_output.register_hooks(hooks).map(|()| true),
+                "self" => s.self_.register_hooks(hooks).map(|()| true),
+                "target" => s.target.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct HuberLossBackward0Saved {
+    pub(crate) delta: f64,
+    pub(crate) reduction: i64,
+    pub(crate) self_: SavedTensor,
+    pub(crate) target: SavedTensor,
+}
+pub(crate) struct HuberLossBackward0(pub(crate) SavedSlot<HuberLossBackward0Saved>);
+impl Backward for HuberLossBackward0 {
+    fn name(&self) -> &str {
+        "HuberLossBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let delta = saved.delta;
+        let reduction = saved.reduction;
+        let self_ = &saved.self_.unpack_some(node)?;
+        let target = &saved.target.unpack_some(node)?;
+        if needs.get(0) {
+            gradients[0] = ops::huber_loss_backward(
+                    grad,
+                    self_,
+                    target,
+                    reduction,
+                    delta,
+                )?
+                .into_grad();
+        }
+        if needs.get(1) {
+            gradients[1] = ops::huber_loss_backward(
+                    grad,
+                    target,
+                    self_,
+                    reduction,
+                    delta,
+                )?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("delta", saved.delta.into()),
+                ("reduction", saved.reduction.into()),
+                ("self", saved.self_.unpack(node)?.into()),
+                ("target", saved.target.unpack(node)?.into()),
+            ]),
+        )
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "self" => s.self_.register_hooks(hooks).map(|()| true),
+                "target" => s.target.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct HuberLossBackwardBackward0Saved {
+    pub(crate) delta: f64,
+    pub(crate) grad_output: SavedTensor,
+    pub(crate) reduction: i64,
+    pub(crate) self_: SavedTensor,
+    pub(crate) target: SavedTensor,
+}
+pub(crate) struct HuberLossBackwardBackward0(
+    pub(crate) SavedSlot<HuberLossBackwardBackward0Saved>,
+);
+impl Backward for HuberLossBackwardBackward0 {
+    fn name(&self) -> &str {
+        "HuberLossBackwardBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let delta = saved.delta;
+        let grad_output = &saved.grad_output.unpack_some(node)?;
+        let reduction = saved.reduction;
+        let self_ = &saved.self_.unpack_some(node)?;
+        let target = &saved.target.unpack_some(node)?;
+        if needs.get(0) {
+            gradients[0] = formulas::distance_grad_output(
+                    formulas::distance_huber(delta)?,
+                    grad,
+                    self_,
+                    target,
+                    reduction,
+                )?
+                .into_grad();
+        }
+        if needs.get(1) {
+            gradients[1] = formulas::distance_double_backward(
+                    formulas::distance_huber(delta)?,
+                    grad,
+                    grad_output,
+                    self_,
+                    target,
+                    reduction,
+                )?
+                .into_grad();
+        }
+        if needs.get(2) {
+            gradients[2] = arith::neg(
+                    &formulas::distance_double_backward(
+                        formulas::distance_huber(delta)?,
+                        grad,
+                        grad_output,
+                        self_,
+                        target,
+                        reduction,
+                    )?,
+                )?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("delta", saved.delta.into()),
+                ("grad_output", saved.grad_output.unpack(node)?.into()),
+                ("reduction", saved.reduction.into()),
+                ("self", saved.self_.unpack(node)?.into()),
+                ("target", saved.target.unpack(node)?.into()),
+            ]),
+        )
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "grad_output" => s.grad_output.register_hooks(hooks).map(|()| true),
+                "self" => s.self_.register_hooks(hooks).map(|()| true),
+                "target" => s.target.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct BinaryCrossEntropyBackward0Saved {
+    pub(crate) reduction: i64,
+    pub(crate) self_: SavedTensor,
+    pub(crate) target: SavedTensor,
+    pub(crate) weight: SavedTensor,
+}
+pub(crate) struct BinaryCrossEntropyBackward0(
+    pub(crate) SavedSlot<BinaryCrossEntropyBackward0Saved>,
+);
+impl Backward for BinaryCrossEntropyBackward0 {
+    fn name(&self) -> &str {
+        "BinaryCrossEntropyBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let reduction = saved.reduction;
+        let self_ = &saved.self_.unpack_some(node)?;
+        let target = &saved.target.unpack_some(node)?;
+        let weight = saved.weight.unpack(node)?;
+        let weight = weight.as_ref();
+        if needs.get(0) {
+            gradients[0] = ops::binary_cross_entropy_backward(
+                    grad,
+                    self_,
+                    target,
+                    weight,
+                    reduction,
+                )?
+                .into_grad();
+        }
+        if needs.get(1) {
+            gradients[1] = formulas::bce_target_backward(
+                    grad,
+                    self_,
+                    target,
+                    weight,
+                    reduction,
+                )?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("reduction", saved.reduction.into()),
+                ("self", saved.self_.unpack(node)?.into()),
+                ("target", saved.target.unpack(node)?.into()),
+                ("weight", saved.weight.unpack(node)?.into()),
+            ]),
+        )
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "self" => s.self_.register_hooks(hooks).map(|()| true),
+                "target" => s.target.register_hooks(hooks).map(|()| true),
+                "weight" => s.weight.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct BinaryCrossEntropyBackwardBackward0Saved {
+    pub(crate) grad_output: SavedTensor,
+    pub(crate) reduction: i64,
+    pub(crate) self_: SavedTensor,
+    pub(crate) target: SavedTensor,
+    pub(crate) weight: SavedTensor,
+}
+pub(crate) struct BinaryCrossEntropyBackwardBackward0(
+    pub(crate) SavedSlot<BinaryCrossEntropyBackwardBackward0Saved>,
+);
+impl Backward for BinaryCrossEntropyBackwardBackward0 {
+    fn name(&self) -> &str {
+        "BinaryCrossEntropyBackwardBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let grad_output = &saved.grad_output.unpack_some(node)?;
+        let reduction = saved.reduction;
+        let self_ = &saved.self_.unpack_some(node)?;
+        let target = &saved.target.unpack_some(node)?;
+        let weight = saved.weight.unpack(node)?;
+        let weight = weight.as_ref();
+        if needs.get(0) {
+            gradients[0] = formulas::bce_grad_output(
+                    grad,
+                    self_,
+                    target,
+                    weight,
+                    reduction,
+                )?
+                .into_grad();
+        }
+        if needs.get(1) {
+            gradients[1] = formulas::bce_double_backward(
+                    grad,
+                    grad_output,
+                    self_,
+                    target,
+                    weight,
+                    reduction,
+                )?
+                .into_grad();
+        }
+        if needs.get(2) {
+            gradients[2] = formulas::bce_double_backward_target(
+                    grad,
+                    grad_output,
+                    self_,
+                    target,
+                    weight,
+                    reduction,
+                )?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("grad_output", saved.grad_output.unpack(node)?.into()),
+                ("reduction", saved.reduction.into()),
+                ("self", saved.self_.unpack(node)?.into()),
+                ("target", saved.target.unpack(node)?.into()),
+                ("weight", saved.weight.unpack(node)?.into()),
+            ]),
+        )
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "grad_output" => s.grad_output.register_hooks(hooks).map(|()| true),
+                "self" => s.self_.register_hooks(hooks).map(|()| true),
+                "target" => s.target.register_hooks(hooks).map(|()| true),
+                "weight" => s.weight.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct BinaryCrossEntropyWithLogitsBackward0Saved {
+    pub(crate) pos_weight: SavedTensor,
+    pub(crate) reduction: i64,
+    pub(crate) self_: SavedTensor,
+    pub(crate) target: SavedTensor,
+    pub(crate) weight: SavedTensor,
+}
+pub(crate) struct BinaryCrossEntropyWithLogitsBackward0(
+    pub(crate) SavedSlot<BinaryCrossEntropyWithLogitsBackward0Saved>,
+);
+impl Backward for BinaryCrossEntropyWithLogitsBackward0 {
+    fn name(&self) -> &str {
+        "BinaryCrossEntropyWithLogitsBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let pos_weight = saved.pos_weight.unpack(node)?;
+        let pos_weight = pos_weight.as_ref();
+        let reduction = saved.reduction;
+        let self_ = &saved.self_.unpack_some(node)?;
+        let target = &saved.target.unpack_some(node)?;
+        let weight = saved.weight.unpack(node)?;
+        let weight = weight.as_ref();
+        if needs.get(0) {
+            gradients[0] = formulas::bce_logits_backward(
+                    grad,
+                    self_,
+                    target,
+                    weight,
+                    pos_weight,
+                    reduction,
+                )?
+                .into_grad();
+        }
+        if needs.get(1) {
+            gradients[1] = formulas::bce_logits_target_backward(
+                    grad,
+                    self_,
+                    target,
+                    weight,
+                    pos_weight,
+                    reduction,
+                )?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("pos_weight", saved.pos_weight.unpack(node)?.into()),
+                ("reduction", saved.reduction.into()),
+                ("self", saved.self_.unpack(node)?.into()),
+                ("target", saved.target.unpack(node)?.into()),
+                ("weight", saved.weight.unpack(node)?.into()),
+            ]),
+        )
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "pos_weight" => s.pos_weight.register_hooks(hooks).map(|()| true),
+                "self" => s.self_.register_hooks(hooks).map(|()| true),
+                "target" => s.target.register_hooks(hooks).map(|()| true),
+                "weight" => s.weight.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct NllLossBackward0Saved {
+    pub(crate) ignore_index: SymInt,
+    pub(crate) reduction: i64,
+    pub(crate) self_: SavedTensor,
+    pub(crate) target: SavedTensor,
+    pub(crate) weight: SavedTensor,
+    pub(crate) total_weight: SavedTensor,
+}
+pub(crate) struct NllLossBackward0(pub(crate) SavedSlot<NllLossBackward0Saved>);
+impl Backward for NllLossBackward0 {
+    fn name(&self) -> &str {
+        "NllLossBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let ignore_index = saved.ignore_index;
+        let reduction = saved.reduction;
+        let self_ = &saved.self_.unpack_some(node)?;
+        let target = &saved.target.unpack_some(node)?;
+        let weight = saved.weight.unpack(node)?;
+        let weight = weight.as_ref();
+        let total_weight = &saved.total_weight.unpack_some(node)?;
+        if needs.get(0) {
+            gradients[0] = ops::nll_loss_backward(
+                    grad,
+                    self_,
+                    target,
+                    weight,
+                    reduction,
+                    SymInt::from(ignore_index),
+                    total_weight,
+                )?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("ignore_index", saved.ignore_index.into()),
+                ("reduction", saved.reduction.into()),
+                ("self", saved.self_.unpack(node)?.into()),
+                ("target", saved.target.unpack(node)?.into()),
+                ("weight", saved.weight.unpack(node)?.into()),
+                ("total_weight", saved.total_weight.unpack(node)?.into()),
+            ]),
+        )
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "self" => s.self_.register_hooks(hooks).map(|()| true),
+                "target" => s.target.register_hooks(hooks).map(|()| true),
+                "weight" => s.weight.register_hooks(hooks).map(|()| true),
+                "total_weight" => s.total_weight.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct NllLossBackwardBackward0Saved {
+    pub(crate) grad_output: SavedTensor,
+    pub(crate) ignore_index: SymInt,
+    pub(crate) reduction: i64,
+    pub(crate) target: SavedTensor,
+    pub(crate) weight: SavedTensor,
+}
+pub(crate) struct NllLossBackwardBackward0(
+    pub(crate) SavedSlot<NllLossBackwardBackward0Saved>,
+);
+impl Backward for NllLossBackwardBackward0 {
+    fn name(&self) -> &str {
+        "NllLossBackwardBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let grad_output = &saved.grad_output.unpack_some(node)?;
+        let ignore_index = saved.ignore_index;
+        let reduction = saved.reduction;
+        let target = &saved.target.unpack_some(node)?;
+        let weight = saved.weight.unpack(node)?;
+        let weight = weight.as_ref();
+        if needs.get(0) {
+            gradients[0] = formulas::nll_grad_output(
+                    grad,
+                    target,
+                    weight,
+                    reduction,
+                    ignore_index,
+                    grad_output,
+                )?
+                .into_grad();
+        }
+        if needs.get(1) {
+            gradients[1] = ops::zeros_like(grad, None, None, None)?.into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("grad_output", saved.grad_output.unpack(node)?.into()),
+                ("ignore_index", saved.ignore_index.into()),
+                ("reduction", saved.reduction.into()),
+                ("target", saved.target.unpack(node)?.into()),
+                ("weight", saved.weight.unpack(node)?.into()),
+            ]),
+        )
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "grad_output" => s.grad_output.register_hooks(hooks).map(|()| true),
+                "target" => s.target.register_hooks(hooks).map(|()| true),
+                "weight" => s.weight.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct NllLoss2DBackward0Saved {
+    pub(crate) ignore_index: SymInt,
+    pub(crate) reduction: i64,
+    pub(crate) self_: SavedTensor,
+    pub(crate) target: SavedTensor,
+    pub(crate) weight: SavedTensor,
+    pub(crate) total_weight: SavedTensor,
+}
+pub(crate) struct NllLoss2DBackward0(pub(crate) SavedSlot<NllLoss2DBackward0Saved>);
+impl Backward for NllLoss2DBackward0 {
+    fn name(&self) -> &str {
+        "NllLoss2DBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let ignore_index = saved.ignore_index;
+        let reduction = saved.reduction;
+        let self_ = &saved.self_.unpack_some(node)?;
+        let target = &saved.target.unpack_some(node)?;
+        let weight = saved.weight.unpack(node)?;
+        let weight = weight.as_ref();
+        let total_weight = &saved.total_weight.unpack_some(node)?;
+        if needs.get(0) {
+            gradients[0] = ops::nll_loss2d_backward(
+                    grad,
+                    self_,
+                    target,
+                    weight,
+                    reduction,
+                    SymInt::from(ignore_index),
+                    total_weight,
+                )?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("ignore_index", saved.ignore_index.into()),
+                ("reduction", saved.reduction.into()),
+                ("self", saved.self_.unpack(node)?.into()),
+                ("target", saved.target.unpack(node)?.into()),
+                ("weight", saved.weight.unpack(node)?.into()),
+                ("total_weight", saved.total_weight.unpack(node)?.into()),
+            ]),
+        )
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "self" => s.self_.register_hooks(hooks).map(|()| true),
+                "target" => s.target.register_hooks(hooks).map(|()| true),
+                "weight" => s.weight.register_hooks(hooks).map(|()| true),
+                "total_weight" => s.total_weight.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct NllLoss2DBackwardBackward0Saved {
+    pub(crate) grad_output: SavedTensor,
+    pub(crate) ignore_index: SymInt,
+    pub(crate) reduction: i64,
+    pub(crate) target: SavedTensor,
+    pub(crate) weight: SavedTensor,
+}
+pub(crate) struct NllLoss2DBackwardBackward0(
+    pub(crate) SavedSlot<NllLoss2DBackwardBackward0Saved>,
+);
+impl Backward for NllLoss2DBackwardBackward0 {
+    fn name(&self) -> &str {
+        "NllLoss2DBackwardBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let grad_output = &saved.grad_output.unpack_some(node)?;
+        let ignore_index = saved.ignore_index;
+        let reduction = saved.reduction;
+        let target = &saved.target.unpack_some(node)?;
+        let weight = saved.weight.unpack(node)?;
+        let weight = weight.as_ref();
+        if needs.get(0) {
+            gradients[0] = formulas::nll2d_grad_output(
+                    grad,
+                    target,
+                    weight,
+                    reduction,
+                    ignore_index,
+                    grad_output,
+                )?
+                .into_grad();
+        }
+        if needs.get(1) {
+            gradients[1] = ops::zeros_like(grad, None, None, None)?.into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("grad_output", saved.grad_output.unpack(node)?.into()),
+                ("ignore_index", saved.ignore_index.into()),
+                ("reduction", saved.reduction.into()),
+                ("target", saved.target.unpack(node)?.into()),
+                ("weight", saved.weight.unpack(node)?.into()),
+            ]),
+        )
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "grad_output" => s.grad_output.register_hooks(hooks).map(|()| true),
+                "target" => s.target.register_hooks(hooks).map(|()| true),
+                "weight" => s.weight.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
 pub(crate) struct MmBackward0Saved {
     pub(crate) mat2: SavedTensor,
     pub(crate) mat2_layout: Layout,

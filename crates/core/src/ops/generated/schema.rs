@@ -776,281 +776,373 @@ impl Op {
     pub const _LOG_SOFTMAX_BACKWARD_DATA: Op = Op(381);
     /// `aten::_safe_softmax`
     pub const _SAFE_SOFTMAX: Op = Op(382);
+    /// `aten::layer_norm`
+    pub const LAYER_NORM: Op = Op(383);
+    /// `aten::native_layer_norm`
+    pub const NATIVE_LAYER_NORM: Op = Op(384);
+    /// `aten::native_layer_norm_backward`
+    pub const NATIVE_LAYER_NORM_BACKWARD: Op = Op(385);
+    /// `aten::rms_norm`
+    pub const RMS_NORM: Op = Op(386);
+    /// `aten::group_norm`
+    pub const GROUP_NORM: Op = Op(387);
+    /// `aten::native_group_norm`
+    pub const NATIVE_GROUP_NORM: Op = Op(388);
+    /// `aten::native_group_norm_backward`
+    pub const NATIVE_GROUP_NORM_BACKWARD: Op = Op(389);
+    /// `aten::batch_norm`
+    pub const BATCH_NORM: Op = Op(390);
+    /// `aten::native_batch_norm`
+    pub const NATIVE_BATCH_NORM: Op = Op(391);
+    /// `aten::native_batch_norm_backward`
+    pub const NATIVE_BATCH_NORM_BACKWARD: Op = Op(392);
+    /// `aten::_native_batch_norm_legit`
+    pub const _NATIVE_BATCH_NORM_LEGIT: Op = Op(393);
+    /// `aten::_native_batch_norm_legit.no_stats`
+    pub const _NATIVE_BATCH_NORM_LEGIT_NO_STATS: Op = Op(394);
+    /// `aten::_native_batch_norm_legit_no_training`
+    pub const _NATIVE_BATCH_NORM_LEGIT_NO_TRAINING: Op = Op(395);
+    /// `aten::_native_batch_norm_legit_functional`
+    pub const _NATIVE_BATCH_NORM_LEGIT_FUNCTIONAL: Op = Op(396);
+    /// `aten::_batch_norm_with_update`
+    pub const _BATCH_NORM_WITH_UPDATE: Op = Op(397);
+    /// `aten::_batch_norm_with_update_functional`
+    pub const _BATCH_NORM_WITH_UPDATE_FUNCTIONAL: Op = Op(398);
+    /// `aten::instance_norm`
+    pub const INSTANCE_NORM: Op = Op(399);
+    /// `aten::_weight_norm`
+    pub const _WEIGHT_NORM: Op = Op(400);
+    /// `aten::_weight_norm_interface`
+    pub const _WEIGHT_NORM_INTERFACE: Op = Op(401);
+    /// `aten::mse_loss`
+    pub const MSE_LOSS: Op = Op(402);
+    /// `aten::mse_loss_backward`
+    pub const MSE_LOSS_BACKWARD: Op = Op(403);
+    /// `aten::l1_loss`
+    pub const L1_LOSS: Op = Op(404);
+    /// `aten::smooth_l1_loss`
+    pub const SMOOTH_L1_LOSS: Op = Op(405);
+    /// `aten::smooth_l1_loss_backward`
+    pub const SMOOTH_L1_LOSS_BACKWARD: Op = Op(406);
+    /// `aten::huber_loss`
+    pub const HUBER_LOSS: Op = Op(407);
+    /// `aten::huber_loss_backward`
+    pub const HUBER_LOSS_BACKWARD: Op = Op(408);
+    /// `aten::soft_margin_loss`
+    pub const SOFT_MARGIN_LOSS: Op = Op(409);
+    /// `aten::binary_cross_entropy`
+    pub const BINARY_CROSS_ENTROPY: Op = Op(410);
+    /// `aten::binary_cross_entropy_backward`
+    pub const BINARY_CROSS_ENTROPY_BACKWARD: Op = Op(411);
+    /// `aten::binary_cross_entropy_with_logits`
+    pub const BINARY_CROSS_ENTROPY_WITH_LOGITS: Op = Op(412);
+    /// `aten::kl_div`
+    pub const KL_DIV: Op = Op(413);
+    /// `aten::nll_loss`
+    pub const NLL_LOSS: Op = Op(414);
+    /// `aten::nll_loss_nd`
+    pub const NLL_LOSS_ND: Op = Op(415);
+    /// `aten::nll_loss_forward`
+    pub const NLL_LOSS_FORWARD: Op = Op(416);
+    /// `aten::nll_loss_backward`
+    pub const NLL_LOSS_BACKWARD: Op = Op(417);
+    /// `aten::nll_loss2d`
+    pub const NLL_LOSS2D: Op = Op(418);
+    /// `aten::nll_loss2d_forward`
+    pub const NLL_LOSS2D_FORWARD: Op = Op(419);
+    /// `aten::nll_loss2d_backward`
+    pub const NLL_LOSS2D_BACKWARD: Op = Op(420);
+    /// `aten::cross_entropy_loss`
+    pub const CROSS_ENTROPY_LOSS: Op = Op(421);
+    /// `aten::margin_ranking_loss`
+    pub const MARGIN_RANKING_LOSS: Op = Op(422);
+    /// `aten::hinge_embedding_loss`
+    pub const HINGE_EMBEDDING_LOSS: Op = Op(423);
+    /// `aten::cosine_embedding_loss`
+    pub const COSINE_EMBEDDING_LOSS: Op = Op(424);
+    /// `aten::triplet_margin_loss`
+    pub const TRIPLET_MARGIN_LOSS: Op = Op(425);
+    /// `aten::poisson_nll_loss`
+    pub const POISSON_NLL_LOSS: Op = Op(426);
+    /// `aten::cosine_similarity`
+    pub const COSINE_SIMILARITY: Op = Op(427);
+    /// `aten::pairwise_distance`
+    pub const PAIRWISE_DISTANCE: Op = Op(428);
     /// `aten::mm`
-    pub const MM: Op = Op(383);
+    pub const MM: Op = Op(429);
     /// `aten::mm.out`
-    pub const MM_OUT: Op = Op(384);
+    pub const MM_OUT: Op = Op(430);
     /// `aten::bmm`
-    pub const BMM: Op = Op(385);
+    pub const BMM: Op = Op(431);
     /// `aten::bmm.out`
-    pub const BMM_OUT: Op = Op(386);
+    pub const BMM_OUT: Op = Op(432);
     /// `aten::mv`
-    pub const MV: Op = Op(387);
+    pub const MV: Op = Op(433);
     /// `aten::mv.out`
-    pub const MV_OUT: Op = Op(388);
+    pub const MV_OUT: Op = Op(434);
     /// `aten::dot`
-    pub const DOT: Op = Op(389);
+    pub const DOT: Op = Op(435);
     /// `aten::dot.out`
-    pub const DOT_OUT: Op = Op(390);
+    pub const DOT_OUT: Op = Op(436);
     /// `aten::addmm`
-    pub const ADDMM: Op = Op(391);
+    pub const ADDMM: Op = Op(437);
     /// `aten::addmm_`
-    pub const ADDMM_: Op = Op(392);
+    pub const ADDMM_: Op = Op(438);
     /// `aten::addmm.out`
-    pub const ADDMM_OUT: Op = Op(393);
+    pub const ADDMM_OUT: Op = Op(439);
     /// `aten::addmv`
-    pub const ADDMV: Op = Op(394);
+    pub const ADDMV: Op = Op(440);
     /// `aten::addmv_`
-    pub const ADDMV_: Op = Op(395);
+    pub const ADDMV_: Op = Op(441);
     /// `aten::addmv.out`
-    pub const ADDMV_OUT: Op = Op(396);
+    pub const ADDMV_OUT: Op = Op(442);
     /// `aten::baddbmm`
-    pub const BADDBMM: Op = Op(397);
+    pub const BADDBMM: Op = Op(443);
     /// `aten::baddbmm_`
-    pub const BADDBMM_: Op = Op(398);
+    pub const BADDBMM_: Op = Op(444);
     /// `aten::baddbmm.out`
-    pub const BADDBMM_OUT: Op = Op(399);
+    pub const BADDBMM_OUT: Op = Op(445);
     /// `aten::addbmm`
-    pub const ADDBMM: Op = Op(400);
+    pub const ADDBMM: Op = Op(446);
     /// `aten::addr`
-    pub const ADDR: Op = Op(401);
+    pub const ADDR: Op = Op(447);
     /// `aten::matmul`
-    pub const MATMUL: Op = Op(402);
+    pub const MATMUL: Op = Op(448);
     /// `aten::linear`
-    pub const LINEAR: Op = Op(403);
+    pub const LINEAR: Op = Op(449);
     /// `aten::bilinear`
-    pub const BILINEAR: Op = Op(404);
+    pub const BILINEAR: Op = Op(450);
     /// `aten::vdot`
-    pub const VDOT: Op = Op(405);
+    pub const VDOT: Op = Op(451);
     /// `aten::inner`
-    pub const INNER: Op = Op(406);
+    pub const INNER: Op = Op(452);
     /// `aten::outer`
-    pub const OUTER: Op = Op(407);
+    pub const OUTER: Op = Op(453);
     /// `aten::tensordot`
-    pub const TENSORDOT: Op = Op(408);
+    pub const TENSORDOT: Op = Op(454);
     /// `aten::chain_matmul`
-    pub const CHAIN_MATMUL: Op = Op(409);
+    pub const CHAIN_MATMUL: Op = Op(455);
     /// `aten::kron`
-    pub const KRON: Op = Op(410);
+    pub const KRON: Op = Op(456);
     /// `aten::cross`
-    pub const CROSS: Op = Op(411);
+    pub const CROSS: Op = Op(457);
     /// `aten::linalg_cross`
-    pub const LINALG_CROSS: Op = Op(412);
+    pub const LINALG_CROSS: Op = Op(458);
     /// `aten::ger`
-    pub const GER: Op = Op(413);
+    pub const GER: Op = Op(459);
     /// `aten::convolution`
-    pub const CONVOLUTION: Op = Op(414);
+    pub const CONVOLUTION: Op = Op(460);
     /// `aten::convolution.out`
-    pub const CONVOLUTION_OUT: Op = Op(415);
+    pub const CONVOLUTION_OUT: Op = Op(461);
     /// `aten::convolution_backward`
-    pub const CONVOLUTION_BACKWARD: Op = Op(416);
+    pub const CONVOLUTION_BACKWARD: Op = Op(462);
     /// `aten::_convolution`
-    pub const _CONVOLUTION: Op = Op(417);
+    pub const _CONVOLUTION: Op = Op(463);
     /// `aten::conv1d`
-    pub const CONV1D: Op = Op(418);
+    pub const CONV1D: Op = Op(464);
     /// `aten::conv_transpose1d`
-    pub const CONV_TRANSPOSE1D: Op = Op(419);
+    pub const CONV_TRANSPOSE1D: Op = Op(465);
     /// `aten::conv2d`
-    pub const CONV2D: Op = Op(420);
+    pub const CONV2D: Op = Op(466);
     /// `aten::conv_transpose2d.input`
-    pub const CONV_TRANSPOSE2D_INPUT: Op = Op(421);
+    pub const CONV_TRANSPOSE2D_INPUT: Op = Op(467);
     /// `aten::conv3d`
-    pub const CONV3D: Op = Op(422);
+    pub const CONV3D: Op = Op(468);
     /// `aten::conv_transpose3d.input`
-    pub const CONV_TRANSPOSE3D_INPUT: Op = Op(423);
+    pub const CONV_TRANSPOSE3D_INPUT: Op = Op(469);
     /// `aten::im2col`
-    pub const IM2COL: Op = Op(424);
+    pub const IM2COL: Op = Op(470);
     /// `aten::col2im`
-    pub const COL2IM: Op = Op(425);
+    pub const COL2IM: Op = Op(471);
     /// `aten::max_pool1d`
-    pub const MAX_POOL1D: Op = Op(426);
+    pub const MAX_POOL1D: Op = Op(472);
     /// `aten::max_pool1d_with_indices`
-    pub const MAX_POOL1D_WITH_INDICES: Op = Op(427);
+    pub const MAX_POOL1D_WITH_INDICES: Op = Op(473);
     /// `aten::max_pool2d`
-    pub const MAX_POOL2D: Op = Op(428);
+    pub const MAX_POOL2D: Op = Op(474);
     /// `aten::max_pool2d_with_indices`
-    pub const MAX_POOL2D_WITH_INDICES: Op = Op(429);
+    pub const MAX_POOL2D_WITH_INDICES: Op = Op(475);
     /// `aten::max_pool2d_with_indices_backward`
-    pub const MAX_POOL2D_WITH_INDICES_BACKWARD: Op = Op(430);
+    pub const MAX_POOL2D_WITH_INDICES_BACKWARD: Op = Op(476);
     /// `aten::max_pool3d`
-    pub const MAX_POOL3D: Op = Op(431);
+    pub const MAX_POOL3D: Op = Op(477);
     /// `aten::max_pool3d_with_indices`
-    pub const MAX_POOL3D_WITH_INDICES: Op = Op(432);
+    pub const MAX_POOL3D_WITH_INDICES: Op = Op(478);
     /// `aten::max_pool3d_with_indices_backward`
-    pub const MAX_POOL3D_WITH_INDICES_BACKWARD: Op = Op(433);
+    pub const MAX_POOL3D_WITH_INDICES_BACKWARD: Op = Op(479);
     /// `aten::max_unpool2d`
-    pub const MAX_UNPOOL2D: Op = Op(434);
+    pub const MAX_UNPOOL2D: Op = Op(480);
     /// `aten::avg_pool1d`
-    pub const AVG_POOL1D: Op = Op(435);
+    pub const AVG_POOL1D: Op = Op(481);
     /// `aten::avg_pool2d`
-    pub const AVG_POOL2D: Op = Op(436);
+    pub const AVG_POOL2D: Op = Op(482);
     /// `aten::avg_pool2d_backward`
-    pub const AVG_POOL2D_BACKWARD: Op = Op(437);
+    pub const AVG_POOL2D_BACKWARD: Op = Op(483);
     /// `aten::avg_pool3d`
-    pub const AVG_POOL3D: Op = Op(438);
+    pub const AVG_POOL3D: Op = Op(484);
     /// `aten::avg_pool3d_backward`
-    pub const AVG_POOL3D_BACKWARD: Op = Op(439);
+    pub const AVG_POOL3D_BACKWARD: Op = Op(485);
     /// `aten::adaptive_avg_pool1d`
-    pub const ADAPTIVE_AVG_POOL1D: Op = Op(440);
+    pub const ADAPTIVE_AVG_POOL1D: Op = Op(486);
     /// `aten::adaptive_max_pool1d`
-    pub const ADAPTIVE_MAX_POOL1D: Op = Op(441);
+    pub const ADAPTIVE_MAX_POOL1D: Op = Op(487);
     /// `aten::adaptive_avg_pool2d`
-    pub const ADAPTIVE_AVG_POOL2D: Op = Op(442);
+    pub const ADAPTIVE_AVG_POOL2D: Op = Op(488);
     /// `aten::_adaptive_avg_pool2d`
-    pub const _ADAPTIVE_AVG_POOL2D: Op = Op(443);
+    pub const _ADAPTIVE_AVG_POOL2D: Op = Op(489);
     /// `aten::_adaptive_avg_pool2d_backward`
-    pub const _ADAPTIVE_AVG_POOL2D_BACKWARD: Op = Op(444);
+    pub const _ADAPTIVE_AVG_POOL2D_BACKWARD: Op = Op(490);
     /// `aten::adaptive_max_pool2d`
-    pub const ADAPTIVE_MAX_POOL2D: Op = Op(445);
+    pub const ADAPTIVE_MAX_POOL2D: Op = Op(491);
     /// `aten::adaptive_max_pool2d_backward`
-    pub const ADAPTIVE_MAX_POOL2D_BACKWARD: Op = Op(446);
+    pub const ADAPTIVE_MAX_POOL2D_BACKWARD: Op = Op(492);
     /// `aten::adaptive_avg_pool3d`
-    pub const ADAPTIVE_AVG_POOL3D: Op = Op(447);
+    pub const ADAPTIVE_AVG_POOL3D: Op = Op(493);
     /// `aten::_adaptive_avg_pool3d`
-    pub const _ADAPTIVE_AVG_POOL3D: Op = Op(448);
+    pub const _ADAPTIVE_AVG_POOL3D: Op = Op(494);
     /// `aten::_adaptive_avg_pool3d_backward`
-    pub const _ADAPTIVE_AVG_POOL3D_BACKWARD: Op = Op(449);
+    pub const _ADAPTIVE_AVG_POOL3D_BACKWARD: Op = Op(495);
     /// `aten::adaptive_max_pool3d`
-    pub const ADAPTIVE_MAX_POOL3D: Op = Op(450);
+    pub const ADAPTIVE_MAX_POOL3D: Op = Op(496);
     /// `aten::adaptive_max_pool3d_backward`
-    pub const ADAPTIVE_MAX_POOL3D_BACKWARD: Op = Op(451);
+    pub const ADAPTIVE_MAX_POOL3D_BACKWARD: Op = Op(497);
     /// `aten::upsample_nearest1d`
-    pub const UPSAMPLE_NEAREST1D: Op = Op(452);
+    pub const UPSAMPLE_NEAREST1D: Op = Op(498);
     /// `aten::upsample_nearest1d_backward`
-    pub const UPSAMPLE_NEAREST1D_BACKWARD: Op = Op(453);
+    pub const UPSAMPLE_NEAREST1D_BACKWARD: Op = Op(499);
     /// `aten::upsample_nearest1d.vec`
-    pub const UPSAMPLE_NEAREST1D_VEC: Op = Op(454);
+    pub const UPSAMPLE_NEAREST1D_VEC: Op = Op(500);
     /// `aten::upsample_nearest2d`
-    pub const UPSAMPLE_NEAREST2D: Op = Op(455);
+    pub const UPSAMPLE_NEAREST2D: Op = Op(501);
     /// `aten::upsample_nearest2d_backward`
-    pub const UPSAMPLE_NEAREST2D_BACKWARD: Op = Op(456);
+    pub const UPSAMPLE_NEAREST2D_BACKWARD: Op = Op(502);
     /// `aten::upsample_nearest2d.vec`
-    pub const UPSAMPLE_NEAREST2D_VEC: Op = Op(457);
+    pub const UPSAMPLE_NEAREST2D_VEC: Op = Op(503);
     /// `aten::upsample_nearest3d`
-    pub const UPSAMPLE_NEAREST3D: Op = Op(458);
+    pub const UPSAMPLE_NEAREST3D: Op = Op(504);
     /// `aten::upsample_nearest3d_backward`
-    pub const UPSAMPLE_NEAREST3D_BACKWARD: Op = Op(459);
+    pub const UPSAMPLE_NEAREST3D_BACKWARD: Op = Op(505);
     /// `aten::upsample_nearest3d.vec`
-    pub const UPSAMPLE_NEAREST3D_VEC: Op = Op(460);
+    pub const UPSAMPLE_NEAREST3D_VEC: Op = Op(506);
     /// `aten::_upsample_nearest_exact1d`
-    pub const _UPSAMPLE_NEAREST_EXACT1D: Op = Op(461);
+    pub const _UPSAMPLE_NEAREST_EXACT1D: Op = Op(507);
     /// `aten::_upsample_nearest_exact1d_backward`
-    pub const _UPSAMPLE_NEAREST_EXACT1D_BACKWARD: Op = Op(462);
+    pub const _UPSAMPLE_NEAREST_EXACT1D_BACKWARD: Op = Op(508);
     /// `aten::_upsample_nearest_exact1d.vec`
-    pub const _UPSAMPLE_NEAREST_EXACT1D_VEC: Op = Op(463);
+    pub const _UPSAMPLE_NEAREST_EXACT1D_VEC: Op = Op(509);
     /// `aten::_upsample_nearest_exact2d`
-    pub const _UPSAMPLE_NEAREST_EXACT2D: Op = Op(464);
+    pub const _UPSAMPLE_NEAREST_EXACT2D: Op = Op(510);
     /// `aten::_upsample_nearest_exact2d_backward`
-    pub const _UPSAMPLE_NEAREST_EXACT2D_BACKWARD: Op = Op(465);
+    pub const _UPSAMPLE_NEAREST_EXACT2D_BACKWARD: Op = Op(511);
     /// `aten::_upsample_nearest_exact2d.vec`
-    pub const _UPSAMPLE_NEAREST_EXACT2D_VEC: Op = Op(466);
+    pub const _UPSAMPLE_NEAREST_EXACT2D_VEC: Op = Op(512);
     /// `aten::_upsample_nearest_exact3d`
-    pub const _UPSAMPLE_NEAREST_EXACT3D: Op = Op(467);
+    pub const _UPSAMPLE_NEAREST_EXACT3D: Op = Op(513);
     /// `aten::_upsample_nearest_exact3d_backward`
-    pub const _UPSAMPLE_NEAREST_EXACT3D_BACKWARD: Op = Op(468);
+    pub const _UPSAMPLE_NEAREST_EXACT3D_BACKWARD: Op = Op(514);
     /// `aten::_upsample_nearest_exact3d.vec`
-    pub const _UPSAMPLE_NEAREST_EXACT3D_VEC: Op = Op(469);
+    pub const _UPSAMPLE_NEAREST_EXACT3D_VEC: Op = Op(515);
     /// `aten::upsample_linear1d`
-    pub const UPSAMPLE_LINEAR1D: Op = Op(470);
+    pub const UPSAMPLE_LINEAR1D: Op = Op(516);
     /// `aten::upsample_linear1d_backward`
-    pub const UPSAMPLE_LINEAR1D_BACKWARD: Op = Op(471);
+    pub const UPSAMPLE_LINEAR1D_BACKWARD: Op = Op(517);
     /// `aten::upsample_linear1d.vec`
-    pub const UPSAMPLE_LINEAR1D_VEC: Op = Op(472);
+    pub const UPSAMPLE_LINEAR1D_VEC: Op = Op(518);
     /// `aten::upsample_bilinear2d`
-    pub const UPSAMPLE_BILINEAR2D: Op = Op(473);
+    pub const UPSAMPLE_BILINEAR2D: Op = Op(519);
     /// `aten::upsample_bilinear2d_backward`
-    pub const UPSAMPLE_BILINEAR2D_BACKWARD: Op = Op(474);
+    pub const UPSAMPLE_BILINEAR2D_BACKWARD: Op = Op(520);
     /// `aten::upsample_bilinear2d.vec`
-    pub const UPSAMPLE_BILINEAR2D_VEC: Op = Op(475);
+    pub const UPSAMPLE_BILINEAR2D_VEC: Op = Op(521);
     /// `aten::upsample_bicubic2d`
-    pub const UPSAMPLE_BICUBIC2D: Op = Op(476);
+    pub const UPSAMPLE_BICUBIC2D: Op = Op(522);
     /// `aten::upsample_bicubic2d_backward`
-    pub const UPSAMPLE_BICUBIC2D_BACKWARD: Op = Op(477);
+    pub const UPSAMPLE_BICUBIC2D_BACKWARD: Op = Op(523);
     /// `aten::upsample_bicubic2d.vec`
-    pub const UPSAMPLE_BICUBIC2D_VEC: Op = Op(478);
+    pub const UPSAMPLE_BICUBIC2D_VEC: Op = Op(524);
     /// `aten::upsample_trilinear3d`
-    pub const UPSAMPLE_TRILINEAR3D: Op = Op(479);
+    pub const UPSAMPLE_TRILINEAR3D: Op = Op(525);
     /// `aten::upsample_trilinear3d_backward`
-    pub const UPSAMPLE_TRILINEAR3D_BACKWARD: Op = Op(480);
+    pub const UPSAMPLE_TRILINEAR3D_BACKWARD: Op = Op(526);
     /// `aten::upsample_trilinear3d.vec`
-    pub const UPSAMPLE_TRILINEAR3D_VEC: Op = Op(481);
+    pub const UPSAMPLE_TRILINEAR3D_VEC: Op = Op(527);
     /// `aten::_upsample_bilinear2d_aa`
-    pub const _UPSAMPLE_BILINEAR2D_AA: Op = Op(482);
+    pub const _UPSAMPLE_BILINEAR2D_AA: Op = Op(528);
     /// `aten::grid_sampler`
-    pub const GRID_SAMPLER: Op = Op(483);
+    pub const GRID_SAMPLER: Op = Op(529);
     /// `aten::grid_sampler_2d`
-    pub const GRID_SAMPLER_2D: Op = Op(484);
+    pub const GRID_SAMPLER_2D: Op = Op(530);
     /// `aten::grid_sampler_2d_backward`
-    pub const GRID_SAMPLER_2D_BACKWARD: Op = Op(485);
+    pub const GRID_SAMPLER_2D_BACKWARD: Op = Op(531);
     /// `aten::grid_sampler_3d`
-    pub const GRID_SAMPLER_3D: Op = Op(486);
+    pub const GRID_SAMPLER_3D: Op = Op(532);
     /// `aten::grid_sampler_3d_backward`
-    pub const GRID_SAMPLER_3D_BACKWARD: Op = Op(487);
+    pub const GRID_SAMPLER_3D_BACKWARD: Op = Op(533);
     /// `aten::affine_grid_generator`
-    pub const AFFINE_GRID_GENERATOR: Op = Op(488);
+    pub const AFFINE_GRID_GENERATOR: Op = Op(534);
     /// `aten::alias`
-    pub const ALIAS: Op = Op(489);
+    pub const ALIAS: Op = Op(535);
     /// `aten::view`
-    pub const VIEW: Op = Op(490);
+    pub const VIEW: Op = Op(536);
     /// `aten::reshape`
-    pub const RESHAPE: Op = Op(491);
+    pub const RESHAPE: Op = Op(537);
     /// `aten::t`
-    pub const T: Op = Op(492);
+    pub const T: Op = Op(538);
     /// `aten::transpose.int`
-    pub const TRANSPOSE_INT: Op = Op(493);
+    pub const TRANSPOSE_INT: Op = Op(539);
     /// `aten::permute`
-    pub const PERMUTE: Op = Op(494);
+    pub const PERMUTE: Op = Op(540);
     /// `aten::expand`
-    pub const EXPAND: Op = Op(495);
+    pub const EXPAND: Op = Op(541);
     /// `aten::unsqueeze`
-    pub const UNSQUEEZE: Op = Op(496);
+    pub const UNSQUEEZE: Op = Op(542);
     /// `aten::squeeze`
-    pub const SQUEEZE: Op = Op(497);
+    pub const SQUEEZE: Op = Op(543);
     /// `aten::squeeze.dim`
-    pub const SQUEEZE_DIM: Op = Op(498);
+    pub const SQUEEZE_DIM: Op = Op(544);
     /// `aten::select.int`
-    pub const SELECT_INT: Op = Op(499);
+    pub const SELECT_INT: Op = Op(545);
     /// `aten::slice.Tensor`
-    pub const SLICE_TENSOR: Op = Op(500);
+    pub const SLICE_TENSOR: Op = Op(546);
     /// `aten::unbind.int`
-    pub const UNBIND_INT: Op = Op(501);
+    pub const UNBIND_INT: Op = Op(547);
     /// `aten::split.Tensor`
-    pub const SPLIT_TENSOR: Op = Op(502);
+    pub const SPLIT_TENSOR: Op = Op(548);
     /// `aten::as_strided`
-    pub const AS_STRIDED: Op = Op(503);
+    pub const AS_STRIDED: Op = Op(549);
     /// `aten::detach`
-    pub const DETACH: Op = Op(504);
+    pub const DETACH: Op = Op(550);
     /// `aten::clone`
-    pub const CLONE: Op = Op(505);
+    pub const CLONE: Op = Op(551);
     /// `aten::_to_copy`
-    pub const _TO_COPY: Op = Op(506);
+    pub const _TO_COPY: Op = Op(552);
     /// `aten::copy_`
-    pub const COPY_: Op = Op(507);
+    pub const COPY_: Op = Op(553);
     /// `aten::fill.Scalar`
-    pub const FILL_SCALAR: Op = Op(508);
+    pub const FILL_SCALAR: Op = Op(554);
     /// `aten::fill_.Scalar`
-    pub const FILL__SCALAR: Op = Op(509);
+    pub const FILL__SCALAR: Op = Op(555);
     /// `aten::zero`
-    pub const ZERO: Op = Op(510);
+    pub const ZERO: Op = Op(556);
     /// `aten::zero_`
-    pub const ZERO_: Op = Op(511);
+    pub const ZERO_: Op = Op(557);
     /// `aten::zeros_like`
-    pub const ZEROS_LIKE: Op = Op(512);
+    pub const ZEROS_LIKE: Op = Op(558);
     /// `aten::cat`
-    pub const CAT: Op = Op(513);
+    pub const CAT: Op = Op(559);
     /// `aten::cat.out`
-    pub const CAT_OUT: Op = Op(514);
+    pub const CAT_OUT: Op = Op(560);
     /// `aten::stack`
-    pub const STACK: Op = Op(515);
+    pub const STACK: Op = Op(561);
     /// `aten::stack.out`
-    pub const STACK_OUT: Op = Op(516);
+    pub const STACK_OUT: Op = Op(562);
     /// `aten::index_select`
-    pub const INDEX_SELECT: Op = Op(517);
+    pub const INDEX_SELECT: Op = Op(563);
     /// `aten::index_add`
-    pub const INDEX_ADD: Op = Op(518);
+    pub const INDEX_ADD: Op = Op(564);
 }
 
-pub(crate) static TABLE: [OpInfo; 519] = [
+pub(crate) static TABLE: [OpInfo; 565] = [
     OpInfo {
         name: "aten::add.Tensor",
         schema: "aten::add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor",
@@ -4497,6 +4589,420 @@ pub(crate) static TABLE: [OpInfo; 519] = [
         forward: true,
         call: |a| boxed::_safe_softmax(a, false),
         below: |a| boxed::_safe_softmax(a, true),
+    },
+    OpInfo {
+        name: "aten::layer_norm",
+        schema: "aten::layer_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight=None, Tensor? bias=None, float eps=1e-05, bool cudnn_enable=True) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::layer_norm(a, false),
+        below: |a| boxed::layer_norm(a, true),
+    },
+    OpInfo {
+        name: "aten::native_layer_norm",
+        schema: "aten::native_layer_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight, Tensor? bias, float eps) -> (Tensor, Tensor, Tensor)",
+        tags: &["core"],
+        derivative: Derivative::Formula("NativeLayerNormBackward0"),
+        forward: true,
+        call: |a| boxed::native_layer_norm(a, false),
+        below: |a| boxed::native_layer_norm(a, true),
+    },
+    OpInfo {
+        name: "aten::native_layer_norm_backward",
+        schema: "aten::native_layer_norm_backward(Tensor grad_out, Tensor input, SymInt[] normalized_shape, Tensor mean, Tensor rstd, Tensor? weight, Tensor? bias, bool[3] output_mask) -> (Tensor, Tensor, Tensor)",
+        tags: &["core"],
+        derivative: Derivative::Formula("NativeLayerNormBackwardBackward0"),
+        forward: true,
+        call: |a| boxed::native_layer_norm_backward(a, false),
+        below: |a| boxed::native_layer_norm_backward(a, true),
+    },
+    OpInfo {
+        name: "aten::rms_norm",
+        schema: "aten::rms_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight=None, float? eps=None) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::rms_norm(a, false),
+        below: |a| boxed::rms_norm(a, true),
+    },
+    OpInfo {
+        name: "aten::group_norm",
+        schema: "aten::group_norm(Tensor input, int num_groups, Tensor? weight=None, Tensor? bias=None, float eps=1e-05, bool cudnn_enabled=True) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::group_norm(a, false),
+        below: |a| boxed::group_norm(a, true),
+    },
+    OpInfo {
+        name: "aten::native_group_norm",
+        schema: "aten::native_group_norm(Tensor input, Tensor? weight, Tensor? bias, SymInt N, SymInt C, SymInt HxW, int group, float eps) -> (Tensor, Tensor, Tensor)",
+        tags: &["core"],
+        derivative: Derivative::Formula("NativeGroupNormBackward0"),
+        forward: true,
+        call: |a| boxed::native_group_norm(a, false),
+        below: |a| boxed::native_group_norm(a, true),
+    },
+    OpInfo {
+        name: "aten::native_group_norm_backward",
+        schema: "aten::native_group_norm_backward(Tensor grad_out, Tensor input, Tensor mean, Tensor rstd, Tensor? weight, SymInt N, SymInt C, SymInt HxW, int group, bool[3] output_mask) -> (Tensor, Tensor, Tensor)",
+        tags: &["core"],
+        derivative: Derivative::Formula("NativeGroupNormBackwardBackward0"),
+        forward: true,
+        call: |a| boxed::native_group_norm_backward(a, false),
+        below: |a| boxed::native_group_norm_backward(a, true),
+    },
+    OpInfo {
+        name: "aten::batch_norm",
+        schema: "aten::batch_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool training, float momentum, float eps, bool cudnn_enabled) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::batch_norm(a, false),
+        below: |a| boxed::batch_norm(a, true),
+    },
+    OpInfo {
+        name: "aten::native_batch_norm",
+        schema: "aten::native_batch_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor)",
+        tags: &[],
+        derivative: Derivative::Formula("NativeBatchNormBackward0"),
+        forward: true,
+        call: |a| boxed::native_batch_norm(a, false),
+        below: |a| boxed::native_batch_norm(a, true),
+    },
+    OpInfo {
+        name: "aten::native_batch_norm_backward",
+        schema: "aten::native_batch_norm_backward(Tensor grad_out, Tensor input, Tensor? weight, Tensor? running_mean, Tensor? running_var, Tensor? save_mean, Tensor? save_invstd, bool train, float eps, bool[3] output_mask) -> (Tensor, Tensor, Tensor)",
+        tags: &[],
+        derivative: Derivative::Formula("NativeBatchNormBackwardBackward0"),
+        forward: true,
+        call: |a| boxed::native_batch_norm_backward(a, false),
+        below: |a| boxed::native_batch_norm_backward(a, true),
+    },
+    OpInfo {
+        name: "aten::_native_batch_norm_legit",
+        schema: "aten::_native_batch_norm_legit(Tensor input, Tensor? weight, Tensor? bias, Tensor(a!) running_mean, Tensor(b!) running_var, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor)",
+        tags: &["core"],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::_native_batch_norm_legit(a, false),
+        below: |a| boxed::_native_batch_norm_legit(a, true),
+    },
+    OpInfo {
+        name: "aten::_native_batch_norm_legit.no_stats",
+        schema: "aten::_native_batch_norm_legit.no_stats(Tensor input, Tensor? weight, Tensor? bias, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor)",
+        tags: &["core"],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::_native_batch_norm_legit_no_stats(a, false),
+        below: |a| boxed::_native_batch_norm_legit_no_stats(a, true),
+    },
+    OpInfo {
+        name: "aten::_native_batch_norm_legit_no_training",
+        schema: "aten::_native_batch_norm_legit_no_training(Tensor input, Tensor? weight, Tensor? bias, Tensor running_mean, Tensor running_var, float momentum, float eps) -> (Tensor, Tensor, Tensor)",
+        tags: &["core"],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::_native_batch_norm_legit_no_training(a, false),
+        below: |a| boxed::_native_batch_norm_legit_no_training(a, true),
+    },
+    OpInfo {
+        name: "aten::_native_batch_norm_legit_functional",
+        schema: "aten::_native_batch_norm_legit_functional(Tensor input, Tensor? weight, Tensor? bias, Tensor running_mean, Tensor running_var, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor, Tensor running_mean_out, Tensor running_var_out)",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::_native_batch_norm_legit_functional(a, false),
+        below: |a| boxed::_native_batch_norm_legit_functional(a, true),
+    },
+    OpInfo {
+        name: "aten::_batch_norm_with_update",
+        schema: "aten::_batch_norm_with_update(Tensor input, Tensor? weight, Tensor? bias, Tensor(a!) running_mean, Tensor(b!) running_var, float momentum, float eps) -> (Tensor, Tensor, Tensor, Tensor)",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::_batch_norm_with_update(a, false),
+        below: |a| boxed::_batch_norm_with_update(a, true),
+    },
+    OpInfo {
+        name: "aten::_batch_norm_with_update_functional",
+        schema: "aten::_batch_norm_with_update_functional(Tensor input, Tensor? weight, Tensor? bias, Tensor running_mean, Tensor running_var, float momentum, float eps) -> (Tensor, Tensor, Tensor, Tensor, Tensor running_mean_out, Tensor running_var_out)",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::_batch_norm_with_update_functional(a, false),
+        below: |a| boxed::_batch_norm_with_update_functional(a, true),
+    },
+    OpInfo {
+        name: "aten::instance_norm",
+        schema: "aten::instance_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool use_input_stats, float momentum, float eps, bool cudnn_enabled) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::instance_norm(a, false),
+        below: |a| boxed::instance_norm(a, true),
+    },
+    OpInfo {
+        name: "aten::_weight_norm",
+        schema: "aten::_weight_norm(Tensor v, Tensor g, int dim=0) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::_weight_norm(a, false),
+        below: |a| boxed::_weight_norm(a, true),
+    },
+    OpInfo {
+        name: "aten::_weight_norm_interface",
+        schema: "aten::_weight_norm_interface(Tensor v, Tensor g, int dim=0) -> (Tensor, Tensor)",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::_weight_norm_interface(a, false),
+        below: |a| boxed::_weight_norm_interface(a, true),
+    },
+    OpInfo {
+        name: "aten::mse_loss",
+        schema: "aten::mse_loss(Tensor self, Tensor target, int reduction=1) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Formula("MseLossBackward0"),
+        forward: true,
+        call: |a| boxed::mse_loss(a, false),
+        below: |a| boxed::mse_loss(a, true),
+    },
+    OpInfo {
+        name: "aten::mse_loss_backward",
+        schema: "aten::mse_loss_backward(Tensor grad_output, Tensor self, Tensor target, int reduction) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Formula("MseLossBackwardBackward0"),
+        forward: true,
+        call: |a| boxed::mse_loss_backward(a, false),
+        below: |a| boxed::mse_loss_backward(a, true),
+    },
+    OpInfo {
+        name: "aten::l1_loss",
+        schema: "aten::l1_loss(Tensor self, Tensor target, int reduction=1) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::l1_loss(a, false),
+        below: |a| boxed::l1_loss(a, true),
+    },
+    OpInfo {
+        name: "aten::smooth_l1_loss",
+        schema: "aten::smooth_l1_loss(Tensor self, Tensor target, int reduction=1, float beta=1.0) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Formula("SmoothL1LossBackward0"),
+        forward: true,
+        call: |a| boxed::smooth_l1_loss(a, false),
+        below: |a| boxed::smooth_l1_loss(a, true),
+    },
+    OpInfo {
+        name: "aten::smooth_l1_loss_backward",
+        schema: "aten::smooth_l1_loss_backward(Tensor grad_output, Tensor self, Tensor target, int reduction, float beta) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Formula("SmoothL1LossBackwardBackward0"),
+        forward: true,
+        call: |a| boxed::smooth_l1_loss_backward(a, false),
+        below: |a| boxed::smooth_l1_loss_backward(a, true),
+    },
+    OpInfo {
+        name: "aten::huber_loss",
+        schema: "aten::huber_loss(Tensor self, Tensor target, int reduction=1, float delta=1.0) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Formula("HuberLossBackward0"),
+        forward: true,
+        call: |a| boxed::huber_loss(a, false),
+        below: |a| boxed::huber_loss(a, true),
+    },
+    OpInfo {
+        name: "aten::huber_loss_backward",
+        schema: "aten::huber_loss_backward(Tensor grad_output, Tensor self, Tensor target, int reduction, float delta) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Formula("HuberLossBackwardBackward0"),
+        forward: true,
+        call: |a| boxed::huber_loss_backward(a, false),
+        below: |a| boxed::huber_loss_backward(a, true),
+    },
+    OpInfo {
+        name: "aten::soft_margin_loss",
+        schema: "aten::soft_margin_loss(Tensor self, Tensor target, int reduction=1) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::soft_margin_loss(a, false),
+        below: |a| boxed::soft_margin_loss(a, true),
+    },
+    OpInfo {
+        name: "aten::binary_cross_entropy",
+        schema: "aten::binary_cross_entropy(Tensor self, Tensor target, Tensor? weight=None, int reduction=1) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Formula("BinaryCrossEntropyBackward0"),
+        forward: true,
+        call: |a| boxed::binary_cross_entropy(a, false),
+        below: |a| boxed::binary_cross_entropy(a, true),
+    },
+    OpInfo {
+        name: "aten::binary_cross_entropy_backward",
+        schema: "aten::binary_cross_entropy_backward(Tensor grad_output, Tensor self, Tensor target, Tensor? weight=None, int reduction=1) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Formula("BinaryCrossEntropyBackwardBackward0"),
+        forward: true,
+        call: |a| boxed::binary_cross_entropy_backward(a, false),
+        below: |a| boxed::binary_cross_entropy_backward(a, true),
+    },
+    OpInfo {
+        name: "aten::binary_cross_entropy_with_logits",
+        schema: "aten::binary_cross_entropy_with_logits(Tensor self, Tensor target, Tensor? weight=None, Tensor? pos_weight=None, int reduction=1) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Formula("BinaryCrossEntropyWithLogitsBackward0"),
+        forward: true,
+        call: |a| boxed::binary_cross_entropy_with_logits(a, false),
+        below: |a| boxed::binary_cross_entropy_with_logits(a, true),
+    },
+    OpInfo {
+        name: "aten::kl_div",
+        schema: "aten::kl_div(Tensor self, Tensor target, int reduction=1, *, bool log_target=False) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::kl_div(a, false),
+        below: |a| boxed::kl_div(a, true),
+    },
+    OpInfo {
+        name: "aten::nll_loss",
+        schema: "aten::nll_loss(Tensor self, Tensor target, Tensor? weight=None, int reduction=1, SymInt ignore_index=-100) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::nll_loss(a, false),
+        below: |a| boxed::nll_loss(a, true),
+    },
+    OpInfo {
+        name: "aten::nll_loss_nd",
+        schema: "aten::nll_loss_nd(Tensor self, Tensor target, Tensor? weight=None, int reduction=1, SymInt ignore_index=-100) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::nll_loss_nd(a, false),
+        below: |a| boxed::nll_loss_nd(a, true),
+    },
+    OpInfo {
+        name: "aten::nll_loss_forward",
+        schema: "aten::nll_loss_forward(Tensor self, Tensor target, Tensor? weight, int reduction, SymInt ignore_index) -> (Tensor output, Tensor total_weight)",
+        tags: &[],
+        derivative: Derivative::Formula("NllLossBackward0"),
+        forward: true,
+        call: |a| boxed::nll_loss_forward(a, false),
+        below: |a| boxed::nll_loss_forward(a, true),
+    },
+    OpInfo {
+        name: "aten::nll_loss_backward",
+        schema: "aten::nll_loss_backward(Tensor grad_output, Tensor self, Tensor target, Tensor? weight, int reduction, SymInt ignore_index, Tensor total_weight) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Formula("NllLossBackwardBackward0"),
+        forward: true,
+        call: |a| boxed::nll_loss_backward(a, false),
+        below: |a| boxed::nll_loss_backward(a, true),
+    },
+    OpInfo {
+        name: "aten::nll_loss2d",
+        schema: "aten::nll_loss2d(Tensor self, Tensor target, Tensor? weight=None, int reduction=1, SymInt ignore_index=-100) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::nll_loss2d(a, false),
+        below: |a| boxed::nll_loss2d(a, true),
+    },
+    OpInfo {
+        name: "aten::nll_loss2d_forward",
+        schema: "aten::nll_loss2d_forward(Tensor self, Tensor target, Tensor? weight, int reduction, SymInt ignore_index) -> (Tensor output, Tensor total_weight)",
+        tags: &[],
+        derivative: Derivative::Formula("NllLoss2DBackward0"),
+        forward: true,
+        call: |a| boxed::nll_loss2d_forward(a, false),
+        below: |a| boxed::nll_loss2d_forward(a, true),
+    },
+    OpInfo {
+        name: "aten::nll_loss2d_backward",
+        schema: "aten::nll_loss2d_backward(Tensor grad_output, Tensor self, Tensor target, Tensor? weight, int reduction, SymInt ignore_index, Tensor total_weight) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Formula("NllLoss2DBackwardBackward0"),
+        forward: true,
+        call: |a| boxed::nll_loss2d_backward(a, false),
+        below: |a| boxed::nll_loss2d_backward(a, true),
+    },
+    OpInfo {
+        name: "aten::cross_entropy_loss",
+        schema: "aten::cross_entropy_loss(Tensor self, Tensor target, Tensor? weight=None, int reduction=1, SymInt ignore_index=-100, float label_smoothing=0.0) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::cross_entropy_loss(a, false),
+        below: |a| boxed::cross_entropy_loss(a, true),
+    },
+    OpInfo {
+        name: "aten::margin_ranking_loss",
+        schema: "aten::margin_ranking_loss(Tensor input1, Tensor input2, Tensor target, float margin=0.0, int reduction=1) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::margin_ranking_loss(a, false),
+        below: |a| boxed::margin_ranking_loss(a, true),
+    },
+    OpInfo {
+        name: "aten::hinge_embedding_loss",
+        schema: "aten::hinge_embedding_loss(Tensor self, Tensor target, float margin=1.0, int reduction=1) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::hinge_embedding_loss(a, false),
+        below: |a| boxed::hinge_embedding_loss(a, true),
+    },
+    OpInfo {
+        name: "aten::cosine_embedding_loss",
+        schema: "aten::cosine_embedding_loss(Tensor input1, Tensor input2, Tensor target, float margin=0.0, int reduction=1) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::cosine_embedding_loss(a, false),
+        below: |a| boxed::cosine_embedding_loss(a, true),
+    },
+    OpInfo {
+        name: "aten::triplet_margin_loss",
+        schema: "aten::triplet_margin_loss(Tensor anchor, Tensor positive, Tensor negative, float margin=1.0, float p=2.0, float eps=1e-06, bool swap=False, int reduction=1) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::triplet_margin_loss(a, false),
+        below: |a| boxed::triplet_margin_loss(a, true),
+    },
+    OpInfo {
+        name: "aten::poisson_nll_loss",
+        schema: "aten::poisson_nll_loss(Tensor input, Tensor target, bool log_input, bool full, float eps, int reduction) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::poisson_nll_loss(a, false),
+        below: |a| boxed::poisson_nll_loss(a, true),
+    },
+    OpInfo {
+        name: "aten::cosine_similarity",
+        schema: "aten::cosine_similarity(Tensor x1, Tensor x2, int dim=1, float eps=1e-08) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::cosine_similarity(a, false),
+        below: |a| boxed::cosine_similarity(a, true),
+    },
+    OpInfo {
+        name: "aten::pairwise_distance",
+        schema: "aten::pairwise_distance(Tensor x1, Tensor x2, float p=2, float eps=1e-06, bool keepdim=False) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::pairwise_distance(a, false),
+        below: |a| boxed::pairwise_distance(a, true),
     },
     OpInfo {
         name: "aten::mm",
