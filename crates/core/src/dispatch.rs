@@ -56,6 +56,8 @@ pub enum Value {
 pub enum MemoryFormat {
     /// Row-major.
     Contiguous,
+    /// Channels innermost, for images of four dimensions.
+    ChannelsLast,
     /// As the input, if that is dense.
     #[default]
     Preserve,
@@ -337,6 +339,14 @@ impl<'a> Args<'a> {
             _ => self.wrong(k, name, "a device"),
         }
     }
+    /// A device.
+    pub fn device(&self, k: usize, name: &str) -> Result<Device> {
+        self.opt_device(k, name)?.map_or_else(|| self.wrong(k, name, "a device"), Ok)
+    }
+    /// A memory format.
+    pub fn memory_format(&self, k: usize, name: &str) -> Result<MemoryFormat> {
+        self.opt_memory_format(k, name)?.map_or_else(|| self.wrong(k, name, "a memory format"), Ok)
+    }
     /// A memory format or none.
     pub fn opt_memory_format(&self, k: usize, name: &str) -> Result<Option<MemoryFormat>> {
         match self.at(k) {
@@ -377,6 +387,21 @@ pub(crate) fn tensors<const N: usize>(o: Outputs) -> Result<[Tensor; N]> {
         o.into_iter().filter_map(|v| if let Value::Tensor(t) = v { Some(t) } else { None }).collect();
     let n = list.len();
     list.try_into().map_err(|_| Error::argument("dispatch", format!("a layer returned {n} tensors where {N} are due")))
+}
+
+/// As [`one_tensor`], for a number.
+pub(crate) fn one_scalar(o: Outputs) -> Result<Scalar> {
+    Args::new("dispatch", &o).scalar(0, "result")
+}
+
+/// As [`one_tensor`], for an integer.
+pub(crate) fn one_int(o: Outputs) -> Result<i64> {
+    Args::new("dispatch", &o).int(0, "result")
+}
+
+/// As [`one_tensor`], for a size.
+pub(crate) fn one_sym_int(o: Outputs) -> Result<SymInt> {
+    Args::new("dispatch", &o).sym_int(0, "result")
 }
 
 /// A layer that sees every op.

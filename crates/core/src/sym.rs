@@ -14,6 +14,9 @@ pub struct SymInt(i64);
 pub type SymInts = SmallVec<[SymInt; 5]>;
 
 impl SymInt {
+    /// The size 1.
+    pub const ONE: SymInt = SymInt(1);
+
     /// The integer. Under capture this is what a guard is recorded on.
     #[inline]
     pub fn int(self) -> i64 {

@@ -78,6 +78,8 @@ pub(super) struct Op {
     pub(super) returns: Returns,
     /// The entry says that nothing flows through it.
     pub(super) non_differentiable: bool,
+    /// The kernel does right when `out` is `self` itself.
+    pub(super) in_place_kernel: bool,
 }
 
 impl Op {
@@ -153,6 +155,7 @@ const FIELDS: &[&str] = &[
     "node",
     "non_differentiable",
     "inplace",
+    "in_place_kernel",
     "out",
     "out_args",
     "tags",
@@ -164,7 +167,7 @@ const FIELDS: &[&str] = &[
 /// Rust's spelling of an argument name.
 pub(super) fn ident(name: &str) -> String {
     match name {
-        "self" | "type" | "in" | "where" | "mod" | "ref" | "move" | "loop" | "match" | "fn" | "use" | "box" => {
+        "self" | "a" | "type" | "in" | "where" | "mod" | "ref" | "move" | "loop" | "match" | "fn" | "use" | "box" => {
             format!("{name}_")
         }
         _ => name.to_owned(),
@@ -263,6 +266,7 @@ fn read_entry(entry: &Node, func: &str, index: usize) -> Result<Vec<Op>> {
         tags,
         method,
         function,
+        in_place_kernel: flag("in_place_kernel")?,
         non_differentiable: flag("non_differentiable")?
             || text("differentiable")?.as_deref() == Some("non_differentiable"),
         schema,

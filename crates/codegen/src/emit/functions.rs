@@ -298,7 +298,7 @@ fn below_item(plan: &Plan<'_>) -> Option<String> {
     let shape_arguments = if own_arguments.is_empty() { String::new() } else { format!(", {own_arguments}") };
     let with =
         |extra: &str| if own_arguments.is_empty() { extra.to_owned() } else { format!("{own_arguments}, {extra}") };
-    let writer = |function: &str| match op.has_tag("pointwise") {
+    let writer = |function: &str| match op.has_tag("pointwise") || op.in_place_kernel {
         true => function.to_owned(),
         false => format!("{function}_through_copy"),
     };

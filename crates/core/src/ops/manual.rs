@@ -6,6 +6,9 @@ use crate::tensor::{REQUIRES_GRAD, RETAINS_GRAD};
 use crate::{ErrorKind, Result, Tensor, ops, state};
 use smallvec::smallvec;
 
+pub(crate) use super::inplace_view::*;
+pub(crate) use super::overwrite::*;
+
 /// Gradient of a copy: none to the old value, all to the source.
 struct CopyBackwards;
 

@@ -6,7 +6,9 @@ pub(crate) mod cpu;
 pub(crate) mod formulas;
 pub mod generated;
 pub(crate) mod inplace;
+pub(crate) mod inplace_view;
 pub(crate) mod manual;
+pub(crate) mod overwrite;
 pub(crate) mod shape;
 
 pub use generated::functions::*;

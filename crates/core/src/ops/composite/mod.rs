@@ -2,16 +2,21 @@
 
 mod activations;
 mod conv;
+pub(crate) mod creation;
 mod distance;
+pub(crate) mod index;
+pub(crate) mod join;
 mod loss;
 mod matmul;
 mod norm;
 mod pointwise;
 mod pool;
+pub(crate) mod random;
 mod reduce;
 mod resample;
 mod softmax;
-mod view;
+pub(crate) mod sort;
+pub(crate) mod view;
 
 pub(crate) use activations::*;
 pub(crate) use conv::*;
@@ -24,4 +29,3 @@ pub(crate) use pool::*;
 pub(crate) use reduce::*;
 pub(crate) use resample::*;
 pub(crate) use softmax::*;
-pub(crate) use view::*;

@@ -5,7 +5,7 @@
 
 pub(crate) mod activations;
 pub(crate) mod conv;
-pub(crate) mod copy;
+pub(crate) mod creation;
 pub(crate) mod fused;
 pub(crate) mod index;
 pub(crate) mod join;
@@ -14,12 +14,16 @@ pub(crate) mod matmul;
 pub(crate) mod norm;
 pub(crate) mod pointwise;
 pub(crate) mod pool;
+pub(crate) mod random;
 pub(crate) mod reduce;
+pub(crate) mod region;
 pub(crate) mod resample;
 pub(crate) mod softmax;
+pub(crate) mod sort;
+pub(crate) mod view;
 
 use crate::layout::Layout;
-use crate::{Result, Spec, Tensor, ops::shape};
+use crate::{Error, ErrorKind, Result, Scalar, Spec, Tensor, ops::shape};
 use firebrand_kernels::View;
 
 /// A tensor's memory seen with a larger shape.
@@ -47,4 +51,19 @@ pub(crate) fn dense(t: &Tensor) -> Result<Tensor> {
     let copy = Tensor::try_empty(Spec::new(t.shape(), t.dtype(), t.device()))?;
     firebrand_kernels::copy(t.access().view(), copy.access().view_mut());
     Ok(copy)
+}
+
+/// Copies numbers, broadcast and converted; memory that overlaps is safe.
+pub(crate) fn copy_into(src: &Tensor, out: &Tensor) -> Result<()> {
+    crate::ops::manual::copy_data(src, out)
+}
+
+/// Zeros.
+pub(crate) fn zero_into(out: &Tensor) {
+    firebrand_kernels::fill(out.access().view_mut(), Scalar::Int(0).into());
+}
+
+/// The error of an index that names no element.
+pub(crate) fn out_of_range(op: &'static str, dim: usize, e: firebrand_kernels::index::IndexOutOfRange) -> Error {
+    ErrorKind::IndexOutOfRange { op, index: e.index, dim, size: e.size }.into()
 }

@@ -1,24 +1,27 @@
-//! Gradients of views: putting a part back into the whole.
+//! Gradients and tangents of views.
 
-use super::base::{as_strided_scatter_zeros, cast, region_of, zeros_of};
-use crate::layout::Layout;
-use crate::ops::shape::{self, wrap_dim};
+use super::{as_strided_scatter_zeros, clone_with_layout, region_of, sym, zeros_of};
+use crate::layout::{Dims, Layout};
+use crate::ops::shape::{view, wrap_dim};
 use crate::sym::{SymInt, SymInts};
 use crate::{Result, Spec, Tensor, ops};
+use smallvec::SmallVec;
 
-/// Zeros of the given sizes, dtype and device of `grad`.
-fn zeros(grad: &Tensor, sizes: &[SymInt]) -> Result<Tensor> {
-    let sizes: Vec<usize> = sizes.iter().map(|n| n.to_usize().unwrap_or(0)).collect();
-    zeros_of(&Spec::new(&sizes, grad.dtype(), grad.device()))
+fn plain(sizes: &[SymInt]) -> Dims {
+    sizes.iter().map(|s| s.to_usize().unwrap_or(0)).collect()
 }
 
-pub(crate) fn select_backward(grad: &Tensor, sizes: &[SymInt], dim: i64, index: SymInt) -> Result<Tensor> {
-    let whole = zeros(grad, sizes)?;
-    ops::copy_(&ops::select(&whole, dim, index)?, grad, false)?;
-    Ok(whole)
+/// Undoes a permutation.
+pub(crate) fn permute_backward(grad: &Tensor, dims: &[i64]) -> Result<Tensor> {
+    let mut inverse: SmallVec<[i64; 6]> = smallvec::smallvec![0; dims.len()];
+    for (k, &d) in dims.iter().enumerate() {
+        inverse[wrap_dim("permute", d, dims.len())?] = k as i64;
+    }
+    ops::permute(grad, &inverse)
 }
 
-pub(crate) fn slice_backward(
+/// The gradient of a slice: `slice_backward` with the bounds made explicit.
+pub(crate) fn slice_backward_of(
     grad: &Tensor,
     sizes: &[SymInt],
     dim: i64,
@@ -26,138 +29,131 @@ pub(crate) fn slice_backward(
     end: Option<SymInt>,
     step: SymInt,
 ) -> Result<Tensor> {
-    let whole = zeros(grad, sizes)?;
-    ops::copy_(&ops::slice(&whole, dim, start, end, step)?, grad, false)?;
-    Ok(whole)
+    let d = wrap_dim("slice", dim, sizes.len())?;
+    let end = end.unwrap_or_else(|| sizes.get(d).copied().unwrap_or_default());
+    ops::slice_backward(grad, sizes, dim, start.unwrap_or_default(), end, step)
 }
 
-pub(crate) fn permute_backward(grad: &Tensor, dims: &[i64]) -> Result<Tensor> {
-    let mut back = vec![0; dims.len()];
-    for (k, &d) in dims.iter().enumerate() {
-        back[wrap_dim("permute", d, dims.len())?] = k as i64;
+/// The gradients of parts, joined; zeros for those that have none.
+fn join_parts(grads: &[Option<Tensor>], parts: &[Layout], dim: i64, spec: &Spec) -> Result<Tensor> {
+    let mut pieces = Vec::with_capacity(parts.len());
+    for (k, part) in parts.iter().enumerate() {
+        pieces.push(match grads.get(k).and_then(Option::as_ref) {
+            Some(g) => g.clone(),
+            None => zeros_of(&Spec { layout: Layout::contiguous(part.sizes()), ..spec.clone() })?,
+        });
     }
-    ops::permute(grad, &back)
+    if pieces.is_empty() { zeros_of(spec) } else { ops::cat(&pieces, dim) }
 }
 
-/// Puts dims of size 1 back that `squeeze` took out.
-pub(crate) fn unsqueeze_to(grad: &Tensor, sizes: &[SymInt]) -> Result<Tensor> {
-    let mut out = grad.clone();
-    for (d, _) in sizes.iter().enumerate().filter(|(_, n)| n.int() == 1) {
-        out = ops::unsqueeze(&out, d as i64)?;
-    }
-    Ok(out)
+fn outline(spec: &Spec) -> Result<Tensor> {
+    Tensor::try_empty(Spec::new(spec.layout.sizes(), spec.dtype, crate::Device::Meta))
 }
 
-/// As [`unsqueeze_to`], for one dim.
-pub(crate) fn unsqueeze_to_dim(grad: &Tensor, dim: i64, sizes: &[SymInt]) -> Result<Tensor> {
-    let d = wrap_dim("squeeze", dim, sizes.len())?;
-    if sizes.get(d).is_some_and(|n| n.int() == 1) { ops::unsqueeze(grad, d as i64) } else { Ok(grad.clone()) }
+/// The gradient of `split`.
+pub(crate) fn split_backward(grads: &[Option<Tensor>], split_size: SymInt, dim: i64, spec: &Spec) -> Result<Tensor> {
+    join_parts(grads, &view::split(&outline(spec)?, split_size, dim)?, dim, spec)
 }
 
-/// The parts along a new dim, zeros where there is no gradient.
-pub(crate) fn unbind_backward(grads: &[Option<Tensor>], dim: i64, spec: &Spec) -> Result<Tensor> {
-    let d = wrap_dim("unbind", dim, spec.layout.ndim())?;
-    let mut sizes = spec.layout.sizes().to_vec();
-    sizes.remove(d);
-    let part = Spec::new(&sizes, spec.dtype, spec.device);
-    let parts: Vec<Tensor> =
-        grads.iter().map(|g| g.clone().map_or_else(|| zeros_of(&part), Ok)).collect::<Result<_>>()?;
-    ops::stack(&parts, d as i64)
-}
-
-/// The parts along a dim, zeros where there is no gradient.
-pub(crate) fn split_backward(
-    grads: &[Option<Tensor>],
-    split_size: SymInt,
-    dim: i64,
-    sizes: &[SymInt],
-    spec: &Spec,
-) -> Result<Tensor> {
-    let d = wrap_dim("split", dim, sizes.len())?;
-    let size = split_size.int().max(1);
-    let parts: SymInts = (0..grads.len()).map(|k| (sizes[d].int() - k as i64 * size).clamp(0, size).into()).collect();
-    split_with_sizes_backward(grads, &parts, dim, sizes, spec)
-}
-
+/// The gradient of `split_with_sizes`.
 pub(crate) fn split_with_sizes_backward(
     grads: &[Option<Tensor>],
     split_sizes: &[SymInt],
     dim: i64,
-    sizes: &[SymInt],
     spec: &Spec,
 ) -> Result<Tensor> {
-    let d = wrap_dim("split", dim, sizes.len())?;
-    let parts: Vec<Tensor> = grads
-        .iter()
-        .zip(split_sizes)
-        .map(|(g, n)| match g {
-            Some(g) => Ok(g.clone()),
-            None => {
-                let mut part = spec.layout.sizes().to_vec();
-                part[d] = n.to_usize().unwrap_or(0);
-                zeros_of(&Spec::new(&part, spec.dtype, spec.device))
-            }
-        })
-        .collect::<Result<_>>()?;
-    ops::cat(&parts, d as i64)
+    join_parts(grads, &view::split_with_sizes(&outline(spec)?, split_sizes, dim)?, dim, spec)
 }
 
+/// The gradient of `unbind`.
+pub(crate) fn unbind_backward(grads: &[Option<Tensor>], dim: i64, spec: &Spec) -> Result<Tensor> {
+    let parts = view::unbind(&outline(spec)?, dim)?;
+    let mut pieces = Vec::with_capacity(parts.len());
+    for (k, part) in parts.iter().enumerate() {
+        pieces.push(match grads.get(k).and_then(Option::as_ref) {
+            Some(g) => g.clone(),
+            None => zeros_of(&Spec { layout: Layout::contiguous(part.sizes()), ..spec.clone() })?,
+        });
+    }
+    if pieces.is_empty() { zeros_of(spec) } else { ops::stack(&pieces, dim) }
+}
+
+fn region(base: &Layout, size: &[SymInt], stride: &[SymInt], storage_offset: Option<SymInt>) -> Layout {
+    let offset = storage_offset.and_then(SymInt::to_usize).unwrap_or(base.offset());
+    Layout::strided(&plain(size), &plain(stride), offset)
+}
+
+/// The gradient of `as_strided`.
 pub(crate) fn as_strided_backward(
     grad: &Tensor,
     base: &Layout,
     size: &[SymInt],
     stride: &[SymInt],
-    offset: Option<SymInt>,
+    storage_offset: Option<SymInt>,
 ) -> Result<Tensor> {
-    as_strided_scatter_zeros(grad, base, &region(base, size, stride, offset))
+    as_strided_scatter_zeros(grad, base, &region(base, size, stride, storage_offset))
 }
 
+/// The tangent of `as_strided`: the same elements of the tangent, which may lie otherwise in memory.
 pub(crate) fn as_strided_tangent(
     tangent: &Tensor,
     primal: &Tensor,
     size: &[SymInt],
     stride: &[SymInt],
-    offset: Option<SymInt>,
+    storage_offset: Option<SymInt>,
 ) -> Result<Tensor> {
     let base = primal.layout();
-    let same = tangent.layout().same_geometry(base);
-    let t = if same { tangent.clone() } else { super::base::clone_with_layout(tangent, base)? };
-    region_of(&t, base, &region(base, size, stride, offset))
+    let whole = if tangent.layout().same_geometry(base) { tangent.clone() } else { clone_with_layout(tangent, base)? };
+    region_of(&whole, base, &region(base, size, stride, storage_offset))
 }
 
-fn region(base: &Layout, size: &[SymInt], stride: &[SymInt], offset: Option<SymInt>) -> Layout {
-    let plain = |list: &[SymInt]| list.iter().map(|n| n.to_usize().unwrap_or(0)).collect::<Vec<_>>();
-    let at = offset.and_then(SymInt::to_usize).unwrap_or(base.offset());
-    Layout::strided(&plain(size), &plain(stride), at)
+/// The tangent seen with other sizes; its strides need not be those of the primal.
+pub(crate) fn view_tangent(tangent: &Tensor, size: &[SymInt]) -> Result<Tensor> {
+    ops::reshape(tangent, size)
 }
 
-/// Back to the dtype and device that were copied from.
-pub(crate) fn to_copy_backward(grad: &Tensor, spec: &Spec) -> Result<Tensor> {
-    if grad.device() == spec.device {
-        return cast(grad, spec.dtype);
-    }
-    ops::to_copy(grad, Some(spec.dtype), Some(spec.device), false, None)
+fn strides_of(layout: &Layout) -> SymInts {
+    sym(layout.strides())
 }
 
-/// One part per tensor that was joined.
-pub(crate) fn cat_backward(grad: &Tensor, sizes: &[SymInts], dtypes: &[crate::DType], dim: i64) -> Result<Vec<Tensor>> {
-    let d = wrap_dim("cat", dim, grad.ndim())?;
-    let mut at = 0;
-    let mut out = Vec::with_capacity(sizes.len());
-    for (sizes, &dtype) in sizes.iter().zip(dtypes) {
-        // An empty 1-dim tensor takes no part whatever the rank.
-        if shape::is_skipped_by_cat(sizes) && grad.ndim() != 1 {
-            out.push(zeros_of(&Spec::new(&[0], dtype, grad.device()))?);
-            continue;
-        }
-        let n = sizes[d].int();
-        let part = ops::slice(grad, d as i64, Some(at.into()), Some((at + n).into()), 1i64.into())?;
-        out.push(cast(&part, dtype)?);
-        at += n;
-    }
-    Ok(out)
+/// The gradient of `as_strided_scatter` for the tensor written to: nothing where it was overwritten.
+pub(crate) fn as_strided_scatter_self_backward(
+    grad: &Tensor,
+    base: &Layout,
+    src: &Spec,
+    size: &[SymInt],
+    stride: &[SymInt],
+    storage_offset: Option<SymInt>,
+) -> Result<Tensor> {
+    let whole = clone_with_layout(grad, base)?;
+    let at = region(base, size, stride, storage_offset);
+    let offset = at.offset() - base.offset();
+    ops::as_strided_scatter(&whole, &zeros_of(src)?, size, &strides_of(&at), Some(offset.into()))
 }
 
-pub(crate) fn stack_backward(grad: &Tensor, dtypes: &[crate::DType], dim: i64) -> Result<Vec<Tensor>> {
-    ops::unbind(grad, dim)?.iter().zip(dtypes).map(|(g, &dtype)| cast(g, dtype)).collect()
+/// The gradient of `as_strided_scatter` for its source.
+pub(crate) fn as_strided_scatter_src_backward(
+    grad: &Tensor,
+    base: &Layout,
+    size: &[SymInt],
+    stride: &[SymInt],
+    storage_offset: Option<SymInt>,
+) -> Result<Tensor> {
+    let whole = clone_with_layout(grad, base)?;
+    region_of(&whole, base, &region(base, size, stride, storage_offset))
+}
+
+/// The tangent of `as_strided_scatter`.
+pub(crate) fn as_strided_scatter_tangent(
+    self_t: &Tensor,
+    src_t: &Tensor,
+    primal: &Tensor,
+    size: &[SymInt],
+    stride: &[SymInt],
+    storage_offset: Option<SymInt>,
+) -> Result<Tensor> {
+    let base = primal.layout();
+    let whole = clone_with_layout(self_t, base)?;
+    let offset = region(base, size, stride, storage_offset).offset() - base.offset();
+    ops::as_strided_scatter(&whole, src_t, size, stride, Some(offset.into()))
 }

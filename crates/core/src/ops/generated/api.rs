@@ -2976,6 +2976,191 @@ pub fn try_affine_grid_generator(
     ops::affine_grid_generator(theta, &size.into_sizes(), align_corners)
 }
 
+/// `aten::lift_fresh(Tensor(a) self) -> Tensor(a)`
+///
+/// # Panics
+/// With the error of [`try_lift_fresh`].
+#[track_caller]
+pub fn lift_fresh(self_: &Tensor) -> Tensor {
+    expect_ok(try_lift_fresh(self_))
+}
+/// `aten::lift_fresh(Tensor(a) self) -> Tensor(a)`
+pub fn try_lift_fresh(self_: &Tensor) -> Result<Tensor> {
+    ops::lift_fresh(self_)
+}
+
+/// `aten::broadcast_tensors(Tensor[] tensors) -> Tensor[]`
+///
+/// # Panics
+/// With the error of [`try_broadcast_tensors`].
+#[track_caller]
+pub fn broadcast_tensors(tensors: &[Tensor]) -> Vec<Tensor> {
+    expect_ok(try_broadcast_tensors(tensors))
+}
+/// `aten::broadcast_tensors(Tensor[] tensors) -> Tensor[]`
+pub fn try_broadcast_tensors(tensors: &[Tensor]) -> Result<Vec<Tensor>> {
+    ops::broadcast_tensors(tensors)
+}
+
+/// `aten::lift(Tensor self) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_lift`].
+#[track_caller]
+pub fn lift(self_: &Tensor) -> Tensor {
+    expect_ok(try_lift(self_))
+}
+/// `aten::lift(Tensor self) -> Tensor`
+pub fn try_lift(self_: &Tensor) -> Result<Tensor> {
+    ops::lift(self_)
+}
+
+/// `aten::meshgrid(Tensor[] tensors) -> Tensor[]`
+///
+/// # Panics
+/// With the error of [`try_meshgrid`].
+#[track_caller]
+pub fn meshgrid(tensors: &[Tensor]) -> Vec<Tensor> {
+    expect_ok(try_meshgrid(tensors))
+}
+/// `aten::meshgrid(Tensor[] tensors) -> Tensor[]`
+pub fn try_meshgrid(tensors: &[Tensor]) -> Result<Vec<Tensor>> {
+    ops::meshgrid(tensors)
+}
+
+/// `aten::meshgrid.indexing(Tensor[] tensors, *, str indexing) -> Tensor[]`
+///
+/// # Panics
+/// With the error of [`try_meshgrid_indexing`].
+#[track_caller]
+pub fn meshgrid_indexing(tensors: &[Tensor], indexing: &str) -> Vec<Tensor> {
+    expect_ok(try_meshgrid_indexing(tensors, indexing))
+}
+/// `aten::meshgrid.indexing(Tensor[] tensors, *, str indexing) -> Tensor[]`
+pub fn try_meshgrid_indexing(tensors: &[Tensor], indexing: &str) -> Result<Vec<Tensor>> {
+    ops::meshgrid_indexing(tensors, indexing)
+}
+
+/// `aten::slice_backward(Tensor grad_output, SymInt[] input_sizes, int dim, SymInt start, SymInt end, SymInt step) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_slice_backward`].
+#[track_caller]
+pub fn slice_backward(
+    grad_output: &Tensor,
+    input_sizes: impl IntoSizes,
+    dim: i64,
+    start: impl Into<SymInt>,
+    end: impl Into<SymInt>,
+    step: impl Into<SymInt>,
+) -> Tensor {
+    expect_ok(try_slice_backward(grad_output, input_sizes, dim, start, end, step))
+}
+/// `aten::slice_backward(Tensor grad_output, SymInt[] input_sizes, int dim, SymInt start, SymInt end, SymInt step) -> Tensor`
+pub fn try_slice_backward(
+    grad_output: &Tensor,
+    input_sizes: impl IntoSizes,
+    dim: i64,
+    start: impl Into<SymInt>,
+    end: impl Into<SymInt>,
+    step: impl Into<SymInt>,
+) -> Result<Tensor> {
+    ops::slice_backward(
+        grad_output,
+        &input_sizes.into_sizes(),
+        dim,
+        start.into(),
+        end.into(),
+        step.into(),
+    )
+}
+
+/// `aten::select_backward(Tensor grad_output, SymInt[] input_sizes, int dim, SymInt index) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_select_backward`].
+#[track_caller]
+pub fn select_backward(
+    grad_output: &Tensor,
+    input_sizes: impl IntoSizes,
+    dim: i64,
+    index: impl Into<SymInt>,
+) -> Tensor {
+    expect_ok(try_select_backward(grad_output, input_sizes, dim, index))
+}
+/// `aten::select_backward(Tensor grad_output, SymInt[] input_sizes, int dim, SymInt index) -> Tensor`
+pub fn try_select_backward(
+    grad_output: &Tensor,
+    input_sizes: impl IntoSizes,
+    dim: i64,
+    index: impl Into<SymInt>,
+) -> Result<Tensor> {
+    ops::select_backward(grad_output, &input_sizes.into_sizes(), dim, index.into())
+}
+
+/// `aten::diagonal_backward(Tensor grad_output, SymInt[] input_sizes, int offset, int dim1, int dim2) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_diagonal_backward`].
+#[track_caller]
+pub fn diagonal_backward(
+    grad_output: &Tensor,
+    input_sizes: impl IntoSizes,
+    offset: i64,
+    dim1: i64,
+    dim2: i64,
+) -> Tensor {
+    expect_ok(try_diagonal_backward(grad_output, input_sizes, offset, dim1, dim2))
+}
+/// `aten::diagonal_backward(Tensor grad_output, SymInt[] input_sizes, int offset, int dim1, int dim2) -> Tensor`
+pub fn try_diagonal_backward(
+    grad_output: &Tensor,
+    input_sizes: impl IntoSizes,
+    offset: i64,
+    dim1: i64,
+    dim2: i64,
+) -> Result<Tensor> {
+    ops::diagonal_backward(grad_output, &input_sizes.into_sizes(), offset, dim1, dim2)
+}
+
+/// `aten::unfold_backward(Tensor grad_in, SymInt[] input_sizes, int dim, int size, int step) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_unfold_backward`].
+#[track_caller]
+pub fn unfold_backward(
+    grad_in: &Tensor,
+    input_sizes: impl IntoSizes,
+    dim: i64,
+    size: i64,
+    step: i64,
+) -> Tensor {
+    expect_ok(try_unfold_backward(grad_in, input_sizes, dim, size, step))
+}
+/// `aten::unfold_backward(Tensor grad_in, SymInt[] input_sizes, int dim, int size, int step) -> Tensor`
+pub fn try_unfold_backward(
+    grad_in: &Tensor,
+    input_sizes: impl IntoSizes,
+    dim: i64,
+    size: i64,
+    step: i64,
+) -> Result<Tensor> {
+    ops::unfold_backward(grad_in, &input_sizes.into_sizes(), dim, size, step)
+}
+
+/// `aten::lift_fresh_copy(Tensor self) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_lift_fresh_copy`].
+#[track_caller]
+pub fn lift_fresh_copy(self_: &Tensor) -> Tensor {
+    expect_ok(try_lift_fresh_copy(self_))
+}
+/// `aten::lift_fresh_copy(Tensor self) -> Tensor`
+pub fn try_lift_fresh_copy(self_: &Tensor) -> Result<Tensor> {
+    ops::lift_fresh_copy(self_)
+}
+
 /// `aten::_to_copy(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, bool non_blocking=False, MemoryFormat? memory_format=None) -> Tensor`
 ///
 /// # Panics
@@ -2987,6 +3172,549 @@ pub fn to_copy(self_: &Tensor) -> Tensor {
 /// `aten::_to_copy(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, bool non_blocking=False, MemoryFormat? memory_format=None) -> Tensor`
 pub fn try_to_copy(self_: &Tensor) -> Result<Tensor> {
     ops::to_copy(self_, None, None, false, None)
+}
+
+/// `aten::to.dtype(Tensor(a) self, ScalarType dtype, bool non_blocking=False, bool copy=False, MemoryFormat? memory_format=None) -> Tensor(a)`
+///
+/// # Panics
+/// With the error of [`try_to_dtype`].
+#[track_caller]
+pub fn to_dtype(self_: &Tensor, dtype: DType, non_blocking: bool, copy: bool) -> Tensor {
+    expect_ok(try_to_dtype(self_, dtype, non_blocking, copy))
+}
+/// `aten::to.dtype(Tensor(a) self, ScalarType dtype, bool non_blocking=False, bool copy=False, MemoryFormat? memory_format=None) -> Tensor(a)`
+pub fn try_to_dtype(
+    self_: &Tensor,
+    dtype: DType,
+    non_blocking: bool,
+    copy: bool,
+) -> Result<Tensor> {
+    ops::to_dtype(self_, dtype, non_blocking, copy, None)
+}
+
+/// `aten::to.dtype_layout(Tensor(a) self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, bool non_blocking=False, bool copy=False, MemoryFormat? memory_format=None) -> Tensor(a)`
+///
+/// # Panics
+/// With the error of [`try_to_dtype_layout`].
+#[track_caller]
+pub fn to_dtype_layout(self_: &Tensor) -> Tensor {
+    expect_ok(try_to_dtype_layout(self_))
+}
+/// `aten::to.dtype_layout(Tensor(a) self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, bool non_blocking=False, bool copy=False, MemoryFormat? memory_format=None) -> Tensor(a)`
+pub fn try_to_dtype_layout(self_: &Tensor) -> Result<Tensor> {
+    ops::to_dtype_layout(self_, None, None, false, false, None)
+}
+
+/// `aten::to.device(Tensor(a) self, Device device, ScalarType dtype, bool non_blocking=False, bool copy=False, MemoryFormat? memory_format=None) -> Tensor(a)`
+///
+/// # Panics
+/// With the error of [`try_to_device`].
+#[track_caller]
+pub fn to_device(
+    self_: &Tensor,
+    device: Device,
+    dtype: DType,
+    non_blocking: bool,
+    copy: bool,
+) -> Tensor {
+    expect_ok(try_to_device(self_, device, dtype, non_blocking, copy))
+}
+/// `aten::to.device(Tensor(a) self, Device device, ScalarType dtype, bool non_blocking=False, bool copy=False, MemoryFormat? memory_format=None) -> Tensor(a)`
+pub fn try_to_device(
+    self_: &Tensor,
+    device: Device,
+    dtype: DType,
+    non_blocking: bool,
+    copy: bool,
+) -> Result<Tensor> {
+    ops::to_device(self_, device, dtype, non_blocking, copy, None)
+}
+
+/// `aten::to.other(Tensor(a) self, Tensor other, bool non_blocking=False, bool copy=False, MemoryFormat? memory_format=None) -> Tensor(a)`
+///
+/// # Panics
+/// With the error of [`try_to_other`].
+#[track_caller]
+pub fn to_other(
+    self_: &Tensor,
+    other: &Tensor,
+    non_blocking: bool,
+    copy: bool,
+) -> Tensor {
+    expect_ok(try_to_other(self_, other, non_blocking, copy))
+}
+/// `aten::to.other(Tensor(a) self, Tensor other, bool non_blocking=False, bool copy=False, MemoryFormat? memory_format=None) -> Tensor(a)`
+pub fn try_to_other(
+    self_: &Tensor,
+    other: &Tensor,
+    non_blocking: bool,
+    copy: bool,
+) -> Result<Tensor> {
+    ops::to_other(self_, other, non_blocking, copy, None)
+}
+
+/// `aten::zeros(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_zeros`].
+#[track_caller]
+pub fn zeros(size: impl IntoSizes) -> Tensor {
+    expect_ok(try_zeros(size))
+}
+/// `aten::zeros(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor`
+pub fn try_zeros(size: impl IntoSizes) -> Result<Tensor> {
+    ops::zeros(&size.into_sizes(), None, None)
+}
+
+/// `aten::ones(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_ones`].
+#[track_caller]
+pub fn ones(size: impl IntoSizes) -> Tensor {
+    expect_ok(try_ones(size))
+}
+/// `aten::ones(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor`
+pub fn try_ones(size: impl IntoSizes) -> Result<Tensor> {
+    ops::ones(&size.into_sizes(), None, None)
+}
+
+/// `aten::full(SymInt[] size, Scalar fill_value, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_full`].
+#[track_caller]
+pub fn full(size: impl IntoSizes, fill_value: impl Into<Scalar>) -> Tensor {
+    expect_ok(try_full(size, fill_value))
+}
+/// `aten::full(SymInt[] size, Scalar fill_value, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor`
+pub fn try_full(size: impl IntoSizes, fill_value: impl Into<Scalar>) -> Result<Tensor> {
+    ops::full(&size.into_sizes(), fill_value.into(), None, None)
+}
+
+/// `aten::scalar_tensor(Scalar s, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_scalar_tensor`].
+#[track_caller]
+pub fn scalar_tensor(s: impl Into<Scalar>) -> Tensor {
+    expect_ok(try_scalar_tensor(s))
+}
+/// `aten::scalar_tensor(Scalar s, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor`
+pub fn try_scalar_tensor(s: impl Into<Scalar>) -> Result<Tensor> {
+    ops::scalar_tensor(s.into(), None, None)
+}
+
+/// `aten::empty.memory_format(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_empty`].
+#[track_caller]
+pub fn empty(size: impl IntoSizes) -> Tensor {
+    expect_ok(try_empty(size))
+}
+/// `aten::empty.memory_format(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor`
+pub fn try_empty(size: impl IntoSizes) -> Result<Tensor> {
+    ops::empty(&size.into_sizes(), None, None, None)
+}
+
+/// `aten::empty_permuted(SymInt[] size, int[] physical_layout, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_empty_permuted`].
+#[track_caller]
+pub fn empty_permuted(size: impl IntoSizes, physical_layout: &[i64]) -> Tensor {
+    expect_ok(try_empty_permuted(size, physical_layout))
+}
+/// `aten::empty_permuted(SymInt[] size, int[] physical_layout, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor`
+pub fn try_empty_permuted(
+    size: impl IntoSizes,
+    physical_layout: &[i64],
+) -> Result<Tensor> {
+    ops::empty_permuted(&size.into_sizes(), physical_layout, None, None)
+}
+
+/// `aten::empty_strided(SymInt[] size, SymInt[] stride, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_empty_strided`].
+#[track_caller]
+pub fn empty_strided(size: impl IntoSizes, stride: impl IntoSizes) -> Tensor {
+    expect_ok(try_empty_strided(size, stride))
+}
+/// `aten::empty_strided(SymInt[] size, SymInt[] stride, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor`
+pub fn try_empty_strided(
+    size: impl IntoSizes,
+    stride: impl IntoSizes,
+) -> Result<Tensor> {
+    ops::empty_strided(&size.into_sizes(), &stride.into_sizes(), None, None)
+}
+
+/// `aten::arange(Scalar end, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_arange`].
+#[track_caller]
+pub fn arange(end: impl Into<Scalar>) -> Tensor {
+    expect_ok(try_arange(end))
+}
+/// `aten::arange(Scalar end, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor`
+pub fn try_arange(end: impl Into<Scalar>) -> Result<Tensor> {
+    ops::arange(end.into(), None, None)
+}
+
+/// `aten::arange.start(Scalar start, Scalar end, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_arange_start`].
+#[track_caller]
+pub fn arange_start(start: impl Into<Scalar>, end: impl Into<Scalar>) -> Tensor {
+    expect_ok(try_arange_start(start, end))
+}
+/// `aten::arange.start(Scalar start, Scalar end, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor`
+pub fn try_arange_start(
+    start: impl Into<Scalar>,
+    end: impl Into<Scalar>,
+) -> Result<Tensor> {
+    ops::arange_start(start.into(), end.into(), None, None)
+}
+
+/// `aten::arange.start_step(Scalar start, Scalar end, Scalar step=1, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_arange_start_step`].
+#[track_caller]
+pub fn arange_start_step(
+    start: impl Into<Scalar>,
+    end: impl Into<Scalar>,
+    step: impl Into<Scalar>,
+) -> Tensor {
+    expect_ok(try_arange_start_step(start, end, step))
+}
+/// `aten::arange.start_step(Scalar start, Scalar end, Scalar step=1, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor`
+pub fn try_arange_start_step(
+    start: impl Into<Scalar>,
+    end: impl Into<Scalar>,
+    step: impl Into<Scalar>,
+) -> Result<Tensor> {
+    ops::arange_start_step(start.into(), end.into(), step.into(), None, None)
+}
+
+/// `aten::linspace(Scalar start, Scalar end, int steps, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_linspace`].
+#[track_caller]
+pub fn linspace(start: impl Into<Scalar>, end: impl Into<Scalar>, steps: i64) -> Tensor {
+    expect_ok(try_linspace(start, end, steps))
+}
+/// `aten::linspace(Scalar start, Scalar end, int steps, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor`
+pub fn try_linspace(
+    start: impl Into<Scalar>,
+    end: impl Into<Scalar>,
+    steps: i64,
+) -> Result<Tensor> {
+    ops::linspace(start.into(), end.into(), steps, None, None)
+}
+
+/// `aten::logspace(Scalar start, Scalar end, int steps, float base=10.0, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_logspace`].
+#[track_caller]
+pub fn logspace(
+    start: impl Into<Scalar>,
+    end: impl Into<Scalar>,
+    steps: i64,
+    base: f64,
+) -> Tensor {
+    expect_ok(try_logspace(start, end, steps, base))
+}
+/// `aten::logspace(Scalar start, Scalar end, int steps, float base=10.0, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor`
+pub fn try_logspace(
+    start: impl Into<Scalar>,
+    end: impl Into<Scalar>,
+    steps: i64,
+    base: f64,
+) -> Result<Tensor> {
+    ops::logspace(start.into(), end.into(), steps, base, None, None)
+}
+
+/// `aten::eye(SymInt n, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_eye`].
+#[track_caller]
+pub fn eye(n: impl Into<SymInt>) -> Tensor {
+    expect_ok(try_eye(n))
+}
+/// `aten::eye(SymInt n, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor`
+pub fn try_eye(n: impl Into<SymInt>) -> Result<Tensor> {
+    ops::eye(n.into(), None, None)
+}
+
+/// `aten::eye.m(SymInt n, SymInt m, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_eye_m`].
+#[track_caller]
+pub fn eye_m(n: impl Into<SymInt>, m: impl Into<SymInt>) -> Tensor {
+    expect_ok(try_eye_m(n, m))
+}
+/// `aten::eye.m(SymInt n, SymInt m, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor`
+pub fn try_eye_m(n: impl Into<SymInt>, m: impl Into<SymInt>) -> Result<Tensor> {
+    ops::eye_m(n.into(), m.into(), None, None)
+}
+
+/// `aten::hann_window(int window_length, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_hann_window`].
+#[track_caller]
+pub fn hann_window(window_length: i64) -> Tensor {
+    expect_ok(try_hann_window(window_length))
+}
+/// `aten::hann_window(int window_length, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor`
+pub fn try_hann_window(window_length: i64) -> Result<Tensor> {
+    ops::hann_window(window_length, None, None)
+}
+
+/// `aten::hann_window.periodic(int window_length, bool periodic, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_hann_window_periodic`].
+#[track_caller]
+pub fn hann_window_periodic(window_length: i64, periodic: bool) -> Tensor {
+    expect_ok(try_hann_window_periodic(window_length, periodic))
+}
+/// `aten::hann_window.periodic(int window_length, bool periodic, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor`
+pub fn try_hann_window_periodic(window_length: i64, periodic: bool) -> Result<Tensor> {
+    ops::hann_window_periodic(window_length, periodic, None, None)
+}
+
+/// `aten::tril_indices(int row, int col, int offset=0, *, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_tril_indices`].
+#[track_caller]
+pub fn tril_indices(row: i64, col: i64, offset: i64) -> Tensor {
+    expect_ok(try_tril_indices(row, col, offset))
+}
+/// `aten::tril_indices(int row, int col, int offset=0, *, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor`
+pub fn try_tril_indices(row: i64, col: i64, offset: i64) -> Result<Tensor> {
+    ops::tril_indices(row, col, offset, Some(DType::I64), None)
+}
+
+/// `aten::triu_indices(int row, int col, int offset=0, *, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_triu_indices`].
+#[track_caller]
+pub fn triu_indices(row: i64, col: i64, offset: i64) -> Tensor {
+    expect_ok(try_triu_indices(row, col, offset))
+}
+/// `aten::triu_indices(int row, int col, int offset=0, *, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor`
+pub fn try_triu_indices(row: i64, col: i64, offset: i64) -> Result<Tensor> {
+    ops::triu_indices(row, col, offset, Some(DType::I64), None)
+}
+
+/// `aten::item(Tensor self) -> Scalar`
+///
+/// # Panics
+/// With the error of [`try_item`].
+#[track_caller]
+pub fn item(self_: &Tensor) -> Scalar {
+    expect_ok(try_item(self_))
+}
+/// `aten::item(Tensor self) -> Scalar`
+pub fn try_item(self_: &Tensor) -> Result<Scalar> {
+    ops::item(self_)
+}
+
+/// `aten::is_nonzero(Tensor self) -> bool`
+///
+/// # Panics
+/// With the error of [`try_is_nonzero`].
+#[track_caller]
+pub fn is_nonzero(self_: &Tensor) -> bool {
+    expect_ok(try_is_nonzero(self_))
+}
+/// `aten::is_nonzero(Tensor self) -> bool`
+pub fn try_is_nonzero(self_: &Tensor) -> Result<bool> {
+    ops::is_nonzero(self_)
+}
+
+/// `aten::numel(Tensor self) -> int`
+///
+/// # Panics
+/// With the error of [`try_numel`].
+#[track_caller]
+pub fn numel(self_: &Tensor) -> i64 {
+    expect_ok(try_numel(self_))
+}
+/// `aten::numel(Tensor self) -> int`
+pub fn try_numel(self_: &Tensor) -> Result<i64> {
+    ops::numel(self_)
+}
+
+/// `aten::sym_size.int(Tensor self, int dim) -> SymInt`
+///
+/// # Panics
+/// With the error of [`try_sym_size`].
+#[track_caller]
+pub fn sym_size(self_: &Tensor, dim: i64) -> SymInt {
+    expect_ok(try_sym_size(self_, dim))
+}
+/// `aten::sym_size.int(Tensor self, int dim) -> SymInt`
+pub fn try_sym_size(self_: &Tensor, dim: i64) -> Result<SymInt> {
+    ops::sym_size(self_, dim)
+}
+
+/// `aten::sym_stride.int(Tensor self, int dim) -> SymInt`
+///
+/// # Panics
+/// With the error of [`try_sym_stride`].
+#[track_caller]
+pub fn sym_stride(self_: &Tensor, dim: i64) -> SymInt {
+    expect_ok(try_sym_stride(self_, dim))
+}
+/// `aten::sym_stride.int(Tensor self, int dim) -> SymInt`
+pub fn try_sym_stride(self_: &Tensor, dim: i64) -> Result<SymInt> {
+    ops::sym_stride(self_, dim)
+}
+
+/// `aten::sym_numel(Tensor self) -> SymInt`
+///
+/// # Panics
+/// With the error of [`try_sym_numel`].
+#[track_caller]
+pub fn sym_numel(self_: &Tensor) -> SymInt {
+    expect_ok(try_sym_numel(self_))
+}
+/// `aten::sym_numel(Tensor self) -> SymInt`
+pub fn try_sym_numel(self_: &Tensor) -> Result<SymInt> {
+    ops::sym_numel(self_)
+}
+
+/// `aten::sym_storage_offset(Tensor self) -> SymInt`
+///
+/// # Panics
+/// With the error of [`try_sym_storage_offset`].
+#[track_caller]
+pub fn sym_storage_offset(self_: &Tensor) -> SymInt {
+    expect_ok(try_sym_storage_offset(self_))
+}
+/// `aten::sym_storage_offset(Tensor self) -> SymInt`
+pub fn try_sym_storage_offset(self_: &Tensor) -> Result<SymInt> {
+    ops::sym_storage_offset(self_)
+}
+
+/// `aten::_assert_tensor_metadata(Tensor a, SymInt[]? size=None, SymInt[]? stride=None, ScalarType? dtype=None, *, Device? device=None, Layout? layout=None) -> ()`
+///
+/// # Panics
+/// With the error of [`try_assert_tensor_metadata`].
+#[track_caller]
+pub fn assert_tensor_metadata(
+    a_: &Tensor,
+    size: Option<&[SymInt]>,
+    stride: Option<&[SymInt]>,
+) -> () {
+    expect_ok(try_assert_tensor_metadata(a_, size, stride))
+}
+/// `aten::_assert_tensor_metadata(Tensor a, SymInt[]? size=None, SymInt[]? stride=None, ScalarType? dtype=None, *, Device? device=None, Layout? layout=None) -> ()`
+pub fn try_assert_tensor_metadata(
+    a_: &Tensor,
+    size: Option<&[SymInt]>,
+    stride: Option<&[SymInt]>,
+) -> Result<()> {
+    ops::assert_tensor_metadata(a_, size, stride, None, None)
+}
+
+/// `aten::index_select_backward(Tensor grad, SymInt[] self_sizes, int dim, Tensor index) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_index_select_backward`].
+#[track_caller]
+pub fn index_select_backward(
+    grad: &Tensor,
+    self_sizes: impl IntoSizes,
+    dim: i64,
+    index: &Tensor,
+) -> Tensor {
+    expect_ok(try_index_select_backward(grad, self_sizes, dim, index))
+}
+/// `aten::index_select_backward(Tensor grad, SymInt[] self_sizes, int dim, Tensor index) -> Tensor`
+pub fn try_index_select_backward(
+    grad: &Tensor,
+    self_sizes: impl IntoSizes,
+    dim: i64,
+    index: &Tensor,
+) -> Result<Tensor> {
+    ops::index_select_backward(grad, &self_sizes.into_sizes(), dim, index)
+}
+
+/// `aten::embedding(Tensor weight, Tensor indices, SymInt padding_idx=-1, bool scale_grad_by_freq=False, bool sparse=False) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_embedding`].
+#[track_caller]
+pub fn embedding(
+    weight: &Tensor,
+    indices: &Tensor,
+    padding_idx: impl Into<SymInt>,
+    scale_grad_by_freq: bool,
+    sparse: bool,
+) -> Tensor {
+    expect_ok(try_embedding(weight, indices, padding_idx, scale_grad_by_freq, sparse))
+}
+/// `aten::embedding(Tensor weight, Tensor indices, SymInt padding_idx=-1, bool scale_grad_by_freq=False, bool sparse=False) -> Tensor`
+pub fn try_embedding(
+    weight: &Tensor,
+    indices: &Tensor,
+    padding_idx: impl Into<SymInt>,
+    scale_grad_by_freq: bool,
+    sparse: bool,
+) -> Result<Tensor> {
+    ops::embedding(weight, indices, padding_idx.into(), scale_grad_by_freq, sparse)
+}
+
+/// `aten::embedding_dense_backward(Tensor grad_output, Tensor indices, SymInt num_weights, SymInt padding_idx, bool scale_grad_by_freq) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_embedding_dense_backward`].
+#[track_caller]
+pub fn embedding_dense_backward(
+    grad_output: &Tensor,
+    indices: &Tensor,
+    num_weights: impl Into<SymInt>,
+    padding_idx: impl Into<SymInt>,
+    scale_grad_by_freq: bool,
+) -> Tensor {
+    expect_ok(
+        try_embedding_dense_backward(
+            grad_output,
+            indices,
+            num_weights,
+            padding_idx,
+            scale_grad_by_freq,
+        ),
+    )
+}
+/// `aten::embedding_dense_backward(Tensor grad_output, Tensor indices, SymInt num_weights, SymInt padding_idx, bool scale_grad_by_freq) -> Tensor`
+pub fn try_embedding_dense_backward(
+    grad_output: &Tensor,
+    indices: &Tensor,
+    num_weights: impl Into<SymInt>,
+    padding_idx: impl Into<SymInt>,
+    scale_grad_by_freq: bool,
+) -> Result<Tensor> {
+    ops::embedding_dense_backward(
+        grad_output,
+        indices,
+        num_weights.into(),
+        padding_idx.into(),
+        scale_grad_by_freq,
+    )
 }
 
 /// `aten::cat(Tensor[] tensors, int dim=0) -> Tensor`
@@ -3002,6 +3730,19 @@ pub fn try_cat(tensors: &[Tensor], dim: i64) -> Result<Tensor> {
     ops::cat(tensors, dim)
 }
 
+/// `aten::concat(Tensor[] tensors, int dim=0) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_concat`].
+#[track_caller]
+pub fn concat(tensors: &[Tensor], dim: i64) -> Tensor {
+    expect_ok(try_concat(tensors, dim))
+}
+/// `aten::concat(Tensor[] tensors, int dim=0) -> Tensor`
+pub fn try_concat(tensors: &[Tensor], dim: i64) -> Result<Tensor> {
+    ops::concat(tensors, dim)
+}
+
 /// `aten::stack(Tensor[] tensors, int dim=0) -> Tensor`
 ///
 /// # Panics
@@ -3013,4 +3754,449 @@ pub fn stack(tensors: &[Tensor], dim: i64) -> Tensor {
 /// `aten::stack(Tensor[] tensors, int dim=0) -> Tensor`
 pub fn try_stack(tensors: &[Tensor], dim: i64) -> Result<Tensor> {
     ops::stack(tensors, dim)
+}
+
+/// `aten::hstack(Tensor[] tensors) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_hstack`].
+#[track_caller]
+pub fn hstack(tensors: &[Tensor]) -> Tensor {
+    expect_ok(try_hstack(tensors))
+}
+/// `aten::hstack(Tensor[] tensors) -> Tensor`
+pub fn try_hstack(tensors: &[Tensor]) -> Result<Tensor> {
+    ops::hstack(tensors)
+}
+
+/// `aten::vstack(Tensor[] tensors) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_vstack`].
+#[track_caller]
+pub fn vstack(tensors: &[Tensor]) -> Tensor {
+    expect_ok(try_vstack(tensors))
+}
+/// `aten::vstack(Tensor[] tensors) -> Tensor`
+pub fn try_vstack(tensors: &[Tensor]) -> Result<Tensor> {
+    ops::vstack(tensors)
+}
+
+/// `aten::dstack(Tensor[] tensors) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_dstack`].
+#[track_caller]
+pub fn dstack(tensors: &[Tensor]) -> Tensor {
+    expect_ok(try_dstack(tensors))
+}
+/// `aten::dstack(Tensor[] tensors) -> Tensor`
+pub fn try_dstack(tensors: &[Tensor]) -> Result<Tensor> {
+    ops::dstack(tensors)
+}
+
+/// `aten::column_stack(Tensor[] tensors) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_column_stack`].
+#[track_caller]
+pub fn column_stack(tensors: &[Tensor]) -> Tensor {
+    expect_ok(try_column_stack(tensors))
+}
+/// `aten::column_stack(Tensor[] tensors) -> Tensor`
+pub fn try_column_stack(tensors: &[Tensor]) -> Result<Tensor> {
+    ops::column_stack(tensors)
+}
+
+/// `aten::block_diag(Tensor[] tensors) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_block_diag`].
+#[track_caller]
+pub fn block_diag(tensors: &[Tensor]) -> Tensor {
+    expect_ok(try_block_diag(tensors))
+}
+/// `aten::block_diag(Tensor[] tensors) -> Tensor`
+pub fn try_block_diag(tensors: &[Tensor]) -> Result<Tensor> {
+    ops::block_diag(tensors)
+}
+
+/// `aten::cartesian_prod(Tensor[] tensors) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_cartesian_prod`].
+#[track_caller]
+pub fn cartesian_prod(tensors: &[Tensor]) -> Tensor {
+    expect_ok(try_cartesian_prod(tensors))
+}
+/// `aten::cartesian_prod(Tensor[] tensors) -> Tensor`
+pub fn try_cartesian_prod(tensors: &[Tensor]) -> Result<Tensor> {
+    ops::cartesian_prod(tensors)
+}
+
+/// `aten::reflection_pad1d_backward(Tensor grad_output, Tensor self, SymInt[2] padding) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_reflection_pad1d_backward`].
+#[track_caller]
+pub fn reflection_pad1d_backward(
+    grad_output: &Tensor,
+    self_: &Tensor,
+    padding: impl IntoSizes,
+) -> Tensor {
+    expect_ok(try_reflection_pad1d_backward(grad_output, self_, padding))
+}
+/// `aten::reflection_pad1d_backward(Tensor grad_output, Tensor self, SymInt[2] padding) -> Tensor`
+pub fn try_reflection_pad1d_backward(
+    grad_output: &Tensor,
+    self_: &Tensor,
+    padding: impl IntoSizes,
+) -> Result<Tensor> {
+    ops::reflection_pad1d_backward(grad_output, self_, &padding.into_sizes())
+}
+
+/// `aten::reflection_pad2d_backward(Tensor grad_output, Tensor self, SymInt[4] padding) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_reflection_pad2d_backward`].
+#[track_caller]
+pub fn reflection_pad2d_backward(
+    grad_output: &Tensor,
+    self_: &Tensor,
+    padding: impl IntoSizes,
+) -> Tensor {
+    expect_ok(try_reflection_pad2d_backward(grad_output, self_, padding))
+}
+/// `aten::reflection_pad2d_backward(Tensor grad_output, Tensor self, SymInt[4] padding) -> Tensor`
+pub fn try_reflection_pad2d_backward(
+    grad_output: &Tensor,
+    self_: &Tensor,
+    padding: impl IntoSizes,
+) -> Result<Tensor> {
+    ops::reflection_pad2d_backward(grad_output, self_, &padding.into_sizes())
+}
+
+/// `aten::reflection_pad3d_backward(Tensor grad_output, Tensor self, SymInt[6] padding) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_reflection_pad3d_backward`].
+#[track_caller]
+pub fn reflection_pad3d_backward(
+    grad_output: &Tensor,
+    self_: &Tensor,
+    padding: impl IntoSizes,
+) -> Tensor {
+    expect_ok(try_reflection_pad3d_backward(grad_output, self_, padding))
+}
+/// `aten::reflection_pad3d_backward(Tensor grad_output, Tensor self, SymInt[6] padding) -> Tensor`
+pub fn try_reflection_pad3d_backward(
+    grad_output: &Tensor,
+    self_: &Tensor,
+    padding: impl IntoSizes,
+) -> Result<Tensor> {
+    ops::reflection_pad3d_backward(grad_output, self_, &padding.into_sizes())
+}
+
+/// `aten::replication_pad1d_backward(Tensor grad_output, Tensor self, SymInt[2] padding) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_replication_pad1d_backward`].
+#[track_caller]
+pub fn replication_pad1d_backward(
+    grad_output: &Tensor,
+    self_: &Tensor,
+    padding: impl IntoSizes,
+) -> Tensor {
+    expect_ok(try_replication_pad1d_backward(grad_output, self_, padding))
+}
+/// `aten::replication_pad1d_backward(Tensor grad_output, Tensor self, SymInt[2] padding) -> Tensor`
+pub fn try_replication_pad1d_backward(
+    grad_output: &Tensor,
+    self_: &Tensor,
+    padding: impl IntoSizes,
+) -> Result<Tensor> {
+    ops::replication_pad1d_backward(grad_output, self_, &padding.into_sizes())
+}
+
+/// `aten::replication_pad2d_backward(Tensor grad_output, Tensor self, SymInt[4] padding) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_replication_pad2d_backward`].
+#[track_caller]
+pub fn replication_pad2d_backward(
+    grad_output: &Tensor,
+    self_: &Tensor,
+    padding: impl IntoSizes,
+) -> Tensor {
+    expect_ok(try_replication_pad2d_backward(grad_output, self_, padding))
+}
+/// `aten::replication_pad2d_backward(Tensor grad_output, Tensor self, SymInt[4] padding) -> Tensor`
+pub fn try_replication_pad2d_backward(
+    grad_output: &Tensor,
+    self_: &Tensor,
+    padding: impl IntoSizes,
+) -> Result<Tensor> {
+    ops::replication_pad2d_backward(grad_output, self_, &padding.into_sizes())
+}
+
+/// `aten::replication_pad3d_backward(Tensor grad_output, Tensor self, SymInt[6] padding) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_replication_pad3d_backward`].
+#[track_caller]
+pub fn replication_pad3d_backward(
+    grad_output: &Tensor,
+    self_: &Tensor,
+    padding: impl IntoSizes,
+) -> Tensor {
+    expect_ok(try_replication_pad3d_backward(grad_output, self_, padding))
+}
+/// `aten::replication_pad3d_backward(Tensor grad_output, Tensor self, SymInt[6] padding) -> Tensor`
+pub fn try_replication_pad3d_backward(
+    grad_output: &Tensor,
+    self_: &Tensor,
+    padding: impl IntoSizes,
+) -> Result<Tensor> {
+    ops::replication_pad3d_backward(grad_output, self_, &padding.into_sizes())
+}
+
+/// `aten::searchsorted.Tensor(Tensor sorted_sequence, Tensor self, *, bool out_int32=False, bool right=False, str? side=None, Tensor? sorter=None) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_searchsorted`].
+#[track_caller]
+pub fn searchsorted(sorted_sequence: &Tensor, self_: &Tensor) -> Tensor {
+    expect_ok(try_searchsorted(sorted_sequence, self_))
+}
+/// `aten::searchsorted.Tensor(Tensor sorted_sequence, Tensor self, *, bool out_int32=False, bool right=False, str? side=None, Tensor? sorter=None) -> Tensor`
+pub fn try_searchsorted(sorted_sequence: &Tensor, self_: &Tensor) -> Result<Tensor> {
+    ops::searchsorted(sorted_sequence, self_, false, false, None, None)
+}
+
+/// `aten::isin.Tensor_Tensor(Tensor elements, Tensor test_elements, *, bool assume_unique=False, bool invert=False) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_isin`].
+#[track_caller]
+pub fn isin(elements: &Tensor, test_elements: &Tensor) -> Tensor {
+    expect_ok(try_isin(elements, test_elements))
+}
+/// `aten::isin.Tensor_Tensor(Tensor elements, Tensor test_elements, *, bool assume_unique=False, bool invert=False) -> Tensor`
+pub fn try_isin(elements: &Tensor, test_elements: &Tensor) -> Result<Tensor> {
+    ops::isin(elements, test_elements, false, false)
+}
+
+/// `aten::rand(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_rand`].
+#[track_caller]
+pub fn rand(size: impl IntoSizes) -> Tensor {
+    expect_ok(try_rand(size))
+}
+/// `aten::rand(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor`
+pub fn try_rand(size: impl IntoSizes) -> Result<Tensor> {
+    ops::rand(&size.into_sizes(), None, None)
+}
+
+/// `aten::randn(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_randn`].
+#[track_caller]
+pub fn randn(size: impl IntoSizes) -> Tensor {
+    expect_ok(try_randn(size))
+}
+/// `aten::randn(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor`
+pub fn try_randn(size: impl IntoSizes) -> Result<Tensor> {
+    ops::randn(&size.into_sizes(), None, None)
+}
+
+/// `aten::randint(SymInt high, SymInt[] size, *, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_randint`].
+#[track_caller]
+pub fn randint(high: impl Into<SymInt>, size: impl IntoSizes) -> Tensor {
+    expect_ok(try_randint(high, size))
+}
+/// `aten::randint(SymInt high, SymInt[] size, *, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor`
+pub fn try_randint(high: impl Into<SymInt>, size: impl IntoSizes) -> Result<Tensor> {
+    ops::randint(high.into(), &size.into_sizes(), Some(DType::I64), None)
+}
+
+/// `aten::randint.low(SymInt low, SymInt high, SymInt[] size, *, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_randint_low`].
+#[track_caller]
+pub fn randint_low(
+    low: impl Into<SymInt>,
+    high: impl Into<SymInt>,
+    size: impl IntoSizes,
+) -> Tensor {
+    expect_ok(try_randint_low(low, high, size))
+}
+/// `aten::randint.low(SymInt low, SymInt high, SymInt[] size, *, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor`
+pub fn try_randint_low(
+    low: impl Into<SymInt>,
+    high: impl Into<SymInt>,
+    size: impl IntoSizes,
+) -> Result<Tensor> {
+    ops::randint_low(low.into(), high.into(), &size.into_sizes(), Some(DType::I64), None)
+}
+
+/// `aten::randperm(SymInt n, *, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_randperm`].
+#[track_caller]
+pub fn randperm(n: impl Into<SymInt>) -> Tensor {
+    expect_ok(try_randperm(n))
+}
+/// `aten::randperm(SymInt n, *, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor`
+pub fn try_randperm(n: impl Into<SymInt>) -> Result<Tensor> {
+    ops::randperm(n.into(), Some(DType::I64), None)
+}
+
+/// `aten::normal.float_float(float mean, float std, SymInt[] size, *, Generator? generator=None, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_normal`].
+#[track_caller]
+pub fn normal(mean: f64, std: f64, size: impl IntoSizes) -> Tensor {
+    expect_ok(try_normal(mean, std, size))
+}
+/// `aten::normal.float_float(float mean, float std, SymInt[] size, *, Generator? generator=None, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor`
+pub fn try_normal(mean: f64, std: f64, size: impl IntoSizes) -> Result<Tensor> {
+    ops::normal(mean, std, &size.into_sizes(), None, None)
+}
+
+/// `aten::normal.Tensor_float(Tensor mean, float std=1, *, Generator? generator=None) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_normal_tensor_float`].
+#[track_caller]
+pub fn normal_tensor_float(mean: &Tensor, std: f64) -> Tensor {
+    expect_ok(try_normal_tensor_float(mean, std))
+}
+/// `aten::normal.Tensor_float(Tensor mean, float std=1, *, Generator? generator=None) -> Tensor`
+pub fn try_normal_tensor_float(mean: &Tensor, std: f64) -> Result<Tensor> {
+    ops::normal_tensor_float(mean, std)
+}
+
+/// `aten::normal.float_Tensor(float mean, Tensor std, *, Generator? generator=None) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_normal_float_tensor`].
+#[track_caller]
+pub fn normal_float_tensor(mean: f64, std: &Tensor) -> Tensor {
+    expect_ok(try_normal_float_tensor(mean, std))
+}
+/// `aten::normal.float_Tensor(float mean, Tensor std, *, Generator? generator=None) -> Tensor`
+pub fn try_normal_float_tensor(mean: f64, std: &Tensor) -> Result<Tensor> {
+    ops::normal_float_tensor(mean, std)
+}
+
+/// `aten::normal.Tensor_Tensor(Tensor mean, Tensor std, *, Generator? generator=None) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_normal_tensor_tensor`].
+#[track_caller]
+pub fn normal_tensor_tensor(mean: &Tensor, std: &Tensor) -> Tensor {
+    expect_ok(try_normal_tensor_tensor(mean, std))
+}
+/// `aten::normal.Tensor_Tensor(Tensor mean, Tensor std, *, Generator? generator=None) -> Tensor`
+pub fn try_normal_tensor_tensor(mean: &Tensor, std: &Tensor) -> Result<Tensor> {
+    ops::normal_tensor_tensor(mean, std)
+}
+
+/// `aten::dropout(Tensor input, float p, bool train) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_dropout`].
+#[track_caller]
+pub fn dropout(input: &Tensor, p: f64, train: bool) -> Tensor {
+    expect_ok(try_dropout(input, p, train))
+}
+/// `aten::dropout(Tensor input, float p, bool train) -> Tensor`
+pub fn try_dropout(input: &Tensor, p: f64, train: bool) -> Result<Tensor> {
+    ops::dropout(input, p, train)
+}
+
+/// `aten::feature_dropout(Tensor input, float p, bool train) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_feature_dropout`].
+#[track_caller]
+pub fn feature_dropout(input: &Tensor, p: f64, train: bool) -> Tensor {
+    expect_ok(try_feature_dropout(input, p, train))
+}
+/// `aten::feature_dropout(Tensor input, float p, bool train) -> Tensor`
+pub fn try_feature_dropout(input: &Tensor, p: f64, train: bool) -> Result<Tensor> {
+    ops::feature_dropout(input, p, train)
+}
+
+/// `aten::alpha_dropout(Tensor input, float p, bool train) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_alpha_dropout`].
+#[track_caller]
+pub fn alpha_dropout(input: &Tensor, p: f64, train: bool) -> Tensor {
+    expect_ok(try_alpha_dropout(input, p, train))
+}
+/// `aten::alpha_dropout(Tensor input, float p, bool train) -> Tensor`
+pub fn try_alpha_dropout(input: &Tensor, p: f64, train: bool) -> Result<Tensor> {
+    ops::alpha_dropout(input, p, train)
+}
+
+/// `aten::feature_alpha_dropout(Tensor input, float p, bool train) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_feature_alpha_dropout`].
+#[track_caller]
+pub fn feature_alpha_dropout(input: &Tensor, p: f64, train: bool) -> Tensor {
+    expect_ok(try_feature_alpha_dropout(input, p, train))
+}
+/// `aten::feature_alpha_dropout(Tensor input, float p, bool train) -> Tensor`
+pub fn try_feature_alpha_dropout(input: &Tensor, p: f64, train: bool) -> Result<Tensor> {
+    ops::feature_alpha_dropout(input, p, train)
+}
+
+/// `aten::native_dropout(Tensor input, float p, bool? train) -> (Tensor, Tensor)`
+///
+/// # Panics
+/// With the error of [`try_native_dropout`].
+#[track_caller]
+pub fn native_dropout(input: &Tensor, p: f64, train: Option<bool>) -> (Tensor, Tensor) {
+    expect_ok(try_native_dropout(input, p, train))
+}
+/// `aten::native_dropout(Tensor input, float p, bool? train) -> (Tensor, Tensor)`
+pub fn try_native_dropout(
+    input: &Tensor,
+    p: f64,
+    train: Option<bool>,
+) -> Result<(Tensor, Tensor)> {
+    ops::native_dropout(input, p, train)
+}
+
+/// `aten::native_dropout_backward(Tensor grad_output, Tensor mask, float scale) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_native_dropout_backward`].
+#[track_caller]
+pub fn native_dropout_backward(
+    grad_output: &Tensor,
+    mask: &Tensor,
+    scale: f64,
+) -> Tensor {
+    expect_ok(try_native_dropout_backward(grad_output, mask, scale))
+}
+/// `aten::native_dropout_backward(Tensor grad_output, Tensor mask, float scale) -> Tensor`
+pub fn try_native_dropout_backward(
+    grad_output: &Tensor,
+    mask: &Tensor,
+    scale: f64,
+) -> Result<Tensor> {
+    ops::native_dropout_backward(grad_output, mask, scale)
 }

@@ -8845,6 +8845,16 @@ pub(crate) fn squeeze_dim(word: u32, self_: &Tensor, dim: i64) -> Result<Tensor>
     Ok(self_.make_view(layout, CreationKind::Default))
 }
 
+pub(crate) fn squeeze_dims(word: u32, self_: &Tensor, dim: &[i64]) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(Op::SQUEEZE_DIMS, &[self_.into(), dim.into()])?,
+        );
+    }
+    let layout = shape::view::squeeze_dims(self_, dim)?;
+    Ok(self_.make_view(layout, CreationKind::Default))
+}
+
 pub(crate) fn select(
     word: u32,
     self_: &Tensor,
@@ -8921,6 +8931,29 @@ pub(crate) fn split(
     )
 }
 
+pub(crate) fn split_with_sizes(
+    word: u32,
+    self_: &Tensor,
+    split_sizes: &[SymInt],
+    dim: i64,
+) -> Result<Vec<Tensor>> {
+    if word & state::INNER != 0 {
+        return dispatch::one_list(
+            dispatch::call_inner(
+                Op::SPLIT_WITH_SIZES,
+                &[self_.into(), split_sizes.into(), dim.into()],
+            )?,
+        );
+    }
+    let layouts = shape::view::split_with_sizes(self_, split_sizes, dim)?;
+    Ok(
+        layouts
+            .into_iter()
+            .map(|l| self_.make_view(l, CreationKind::MultiOutput))
+            .collect(),
+    )
+}
+
 pub(crate) fn as_strided(
     word: u32,
     self_: &Tensor,
@@ -8940,6 +8973,376 @@ pub(crate) fn as_strided(
     Ok(self_.make_view(layout, CreationKind::Default))
 }
 
+pub(crate) fn diagonal(
+    word: u32,
+    self_: &Tensor,
+    offset: i64,
+    dim1: i64,
+    dim2: i64,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::DIAGONAL,
+                &[self_.into(), offset.into(), dim1.into(), dim2.into()],
+            )?,
+        );
+    }
+    let layout = shape::view::diagonal(self_, offset, dim1, dim2)?;
+    Ok(self_.make_view(layout, CreationKind::Default))
+}
+
+pub(crate) fn unfold(
+    word: u32,
+    self_: &Tensor,
+    dimension: i64,
+    size: i64,
+    step: i64,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::UNFOLD,
+                &[self_.into(), dimension.into(), size.into(), step.into()],
+            )?,
+        );
+    }
+    let layout = shape::view::unfold(self_, dimension, size, step)?;
+    Ok(self_.make_view(layout, CreationKind::Default))
+}
+
+pub(crate) fn lift_fresh(word: u32, self_: &Tensor) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(Op::LIFT_FRESH, &[self_.into()])?,
+        );
+    }
+    let layout = shape::view::alias(self_)?;
+    Ok(self_.make_view(layout, CreationKind::Default))
+}
+
+pub(crate) fn unsafe_view(word: u32, self_: &Tensor, size: &[SymInt]) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(Op::_UNSAFE_VIEW, &[self_.into(), size.into()])?,
+        );
+    }
+    cpu::view::unsafe_view(self_, size)
+}
+
+pub(crate) fn unsafe_split(
+    word: u32,
+    self_: &Tensor,
+    split_size: SymInt,
+    dim: i64,
+) -> Result<Vec<Tensor>> {
+    if word & state::INNER != 0 {
+        return dispatch::one_list(
+            dispatch::call_inner(
+                Op::UNSAFE_SPLIT_TENSOR,
+                &[self_.into(), split_size.into(), dim.into()],
+            )?,
+        );
+    }
+    cpu::view::unsafe_split(self_, split_size, dim)
+}
+
+pub(crate) fn slice_scatter(
+    word: u32,
+    self_: &Tensor,
+    src: &Tensor,
+    dim: i64,
+    start: Option<SymInt>,
+    end: Option<SymInt>,
+    step: SymInt,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::SLICE_SCATTER,
+                &[
+                    self_.into(),
+                    src.into(),
+                    dim.into(),
+                    start.into(),
+                    end.into(),
+                    step.into(),
+                ],
+            )?,
+        );
+    }
+    let result = Tensor::try_empty(
+        shape::region::slice_scatter("slice_scatter", self_, src, dim, start, end, step)?,
+    )?;
+    if !result.is_meta() {
+        cpu::region::slice_scatter(self_, src, dim, start, end, step, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn select_scatter(
+    word: u32,
+    self_: &Tensor,
+    src: &Tensor,
+    dim: i64,
+    index: SymInt,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::SELECT_SCATTER,
+                &[self_.into(), src.into(), dim.into(), index.into()],
+            )?,
+        );
+    }
+    let result = Tensor::try_empty(
+        shape::region::select_scatter("select_scatter", self_, src, dim, index)?,
+    )?;
+    if !result.is_meta() {
+        cpu::region::select_scatter(self_, src, dim, index, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn diagonal_scatter(
+    word: u32,
+    self_: &Tensor,
+    src: &Tensor,
+    offset: i64,
+    dim1: i64,
+    dim2: i64,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::DIAGONAL_SCATTER,
+                &[self_.into(), src.into(), offset.into(), dim1.into(), dim2.into()],
+            )?,
+        );
+    }
+    let result = Tensor::try_empty(
+        shape::region::diagonal_scatter(
+            "diagonal_scatter",
+            self_,
+            src,
+            offset,
+            dim1,
+            dim2,
+        )?,
+    )?;
+    if !result.is_meta() {
+        cpu::region::diagonal_scatter(self_, src, offset, dim1, dim2, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn as_strided_scatter(
+    word: u32,
+    self_: &Tensor,
+    src: &Tensor,
+    size: &[SymInt],
+    stride: &[SymInt],
+    storage_offset: Option<SymInt>,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::AS_STRIDED_SCATTER,
+                &[
+                    self_.into(),
+                    src.into(),
+                    size.into(),
+                    stride.into(),
+                    storage_offset.into(),
+                ],
+            )?,
+        );
+    }
+    let result = Tensor::try_empty(
+        shape::region::as_strided_scatter(
+            "as_strided_scatter",
+            self_,
+            src,
+            size,
+            stride,
+            storage_offset,
+        )?,
+    )?;
+    if !result.is_meta() {
+        cpu::region::as_strided_scatter(
+            self_,
+            src,
+            size,
+            stride,
+            storage_offset,
+            &result,
+        )?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn slice_backward(
+    word: u32,
+    grad_output: &Tensor,
+    input_sizes: &[SymInt],
+    dim: i64,
+    start: SymInt,
+    end: SymInt,
+    step: SymInt,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::SLICE_BACKWARD,
+                &[
+                    grad_output.into(),
+                    input_sizes.into(),
+                    dim.into(),
+                    start.into(),
+                    end.into(),
+                    step.into(),
+                ],
+            )?,
+        );
+    }
+    let result = Tensor::try_empty(
+        shape::region::slice_backward(
+            "slice_backward",
+            grad_output,
+            input_sizes,
+            dim,
+            start,
+            end,
+            step,
+        )?,
+    )?;
+    if !result.is_meta() {
+        cpu::region::slice_backward(
+            grad_output,
+            input_sizes,
+            dim,
+            start,
+            end,
+            step,
+            &result,
+        )?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn select_backward(
+    word: u32,
+    grad_output: &Tensor,
+    input_sizes: &[SymInt],
+    dim: i64,
+    index: SymInt,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::SELECT_BACKWARD,
+                &[grad_output.into(), input_sizes.into(), dim.into(), index.into()],
+            )?,
+        );
+    }
+    let result = Tensor::try_empty(
+        shape::region::select_backward(
+            "select_backward",
+            grad_output,
+            input_sizes,
+            dim,
+            index,
+        )?,
+    )?;
+    if !result.is_meta() {
+        cpu::region::select_backward(grad_output, input_sizes, dim, index, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn diagonal_backward(
+    word: u32,
+    grad_output: &Tensor,
+    input_sizes: &[SymInt],
+    offset: i64,
+    dim1: i64,
+    dim2: i64,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::DIAGONAL_BACKWARD,
+                &[
+                    grad_output.into(),
+                    input_sizes.into(),
+                    offset.into(),
+                    dim1.into(),
+                    dim2.into(),
+                ],
+            )?,
+        );
+    }
+    let result = Tensor::try_empty(
+        shape::region::diagonal_backward(
+            "diagonal_backward",
+            grad_output,
+            input_sizes,
+            offset,
+            dim1,
+            dim2,
+        )?,
+    )?;
+    if !result.is_meta() {
+        cpu::region::diagonal_backward(
+            grad_output,
+            input_sizes,
+            offset,
+            dim1,
+            dim2,
+            &result,
+        )?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn unfold_backward(
+    word: u32,
+    grad_in: &Tensor,
+    input_sizes: &[SymInt],
+    dim: i64,
+    size: i64,
+    step: i64,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::UNFOLD_BACKWARD,
+                &[
+                    grad_in.into(),
+                    input_sizes.into(),
+                    dim.into(),
+                    size.into(),
+                    step.into(),
+                ],
+            )?,
+        );
+    }
+    let result = Tensor::try_empty(
+        shape::region::unfold_backward(
+            "unfold_backward",
+            grad_in,
+            input_sizes,
+            dim,
+            size,
+            step,
+        )?,
+    )?;
+    if !result.is_meta() {
+        cpu::region::unfold_backward(grad_in, input_sizes, dim, size, step, &result)?;
+    }
+    Ok(result)
+}
+
 pub(crate) fn clone(
     word: u32,
     self_: &Tensor,
@@ -8950,9 +9353,26 @@ pub(crate) fn clone(
             dispatch::call_inner(Op::CLONE, &[self_.into(), memory_format.into()])?,
         );
     }
-    let result = Tensor::try_empty(shape::clone("clone", self_, memory_format)?)?;
+    let result = Tensor::try_empty(
+        shape::creation::clone("clone", self_, memory_format)?,
+    )?;
     if !result.is_meta() {
-        cpu::copy::clone(self_, memory_format, &result)?;
+        cpu::creation::clone(self_, memory_format, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn lift_fresh_copy(word: u32, self_: &Tensor) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(Op::LIFT_FRESH_COPY, &[self_.into()])?,
+        );
+    }
+    let result = Tensor::try_empty(
+        shape::creation::lift_fresh_copy("lift_fresh_copy", self_)?,
+    )?;
+    if !result.is_meta() {
+        cpu::creation::lift_fresh_copy(self_, &result)?;
     }
     Ok(result)
 }
@@ -8982,10 +9402,47 @@ pub(crate) fn to_copy(
         );
     }
     let result = Tensor::try_empty(
-        shape::to_copy("_to_copy", self_, dtype, device, non_blocking, memory_format)?,
+        shape::creation::to_copy(
+            "_to_copy",
+            self_,
+            dtype,
+            device,
+            non_blocking,
+            memory_format,
+        )?,
     )?;
     if !result.is_meta() {
-        cpu::copy::to_copy(self_, dtype, device, non_blocking, memory_format, &result)?;
+        cpu::creation::to_copy(
+            self_,
+            dtype,
+            device,
+            non_blocking,
+            memory_format,
+            &result,
+        )?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn copy(
+    word: u32,
+    self_: &Tensor,
+    src: &Tensor,
+    non_blocking: bool,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::COPY,
+                &[self_.into(), src.into(), non_blocking.into()],
+            )?,
+        );
+    }
+    let result = Tensor::try_empty(
+        shape::creation::copy("copy", self_, src, non_blocking)?,
+    )?;
+    if !result.is_meta() {
+        cpu::creation::copy(self_, src, non_blocking, &result)?;
     }
     Ok(result)
 }
@@ -8996,9 +9453,9 @@ pub(crate) fn fill(word: u32, self_: &Tensor, value: Scalar) -> Result<Tensor> {
             dispatch::call_inner(Op::FILL_SCALAR, &[self_.into(), value.into()])?,
         );
     }
-    let result = Tensor::try_empty(shape::fill("fill", self_, value)?)?;
+    let result = Tensor::try_empty(shape::creation::fill("fill", self_, value)?)?;
     if !result.is_meta() {
-        cpu::copy::fill(self_, value, &result)?;
+        cpu::creation::fill(self_, value, &result)?;
     }
     Ok(result)
 }
@@ -9008,13 +9465,41 @@ pub(crate) fn fill_(word: u32, self_: &Tensor, value: Scalar) -> Result<()> {
         return dispatch::call_inner(Op::FILL__SCALAR, &[self_.into(), value.into()])
             .map(drop);
     }
-    let spec = shape::fill("fill_", self_, value)?;
+    let spec = shape::creation::fill("fill_", self_, value)?;
     inplace::write(
         "fill_",
         self_,
         spec,
         &[self_],
-        |out| cpu::copy::fill(self_, value, out),
+        |out| cpu::creation::fill(self_, value, out),
+    )
+}
+
+pub(crate) fn fill_tensor(word: u32, self_: &Tensor, value: &Tensor) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(Op::FILL_TENSOR, &[self_.into(), value.into()])?,
+        );
+    }
+    let result = Tensor::try_empty(shape::creation::fill_tensor("fill", self_, value)?)?;
+    if !result.is_meta() {
+        cpu::creation::fill_tensor(self_, value, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn fill_tensor_(word: u32, self_: &Tensor, value: &Tensor) -> Result<()> {
+    if word & state::INNER != 0 {
+        return dispatch::call_inner(Op::FILL__TENSOR, &[self_.into(), value.into()])
+            .map(drop);
+    }
+    let spec = shape::creation::fill_tensor("fill_", self_, value)?;
+    inplace::write(
+        "fill_",
+        self_,
+        spec,
+        &[self_, value],
+        |out| cpu::creation::fill_tensor(self_, value, out),
     )
 }
 
@@ -9022,9 +9507,9 @@ pub(crate) fn zero(word: u32, self_: &Tensor) -> Result<Tensor> {
     if word & state::INNER != 0 {
         return dispatch::one_tensor(dispatch::call_inner(Op::ZERO, &[self_.into()])?);
     }
-    let result = Tensor::try_empty(shape::unary("zero", self_)?)?;
+    let result = Tensor::try_empty(shape::creation::zero("zero", self_)?)?;
     if !result.is_meta() {
-        cpu::copy::zero(self_, &result)?;
+        cpu::creation::zero(self_, &result)?;
     }
     Ok(result)
 }
@@ -9033,8 +9518,184 @@ pub(crate) fn zero_(word: u32, self_: &Tensor) -> Result<()> {
     if word & state::INNER != 0 {
         return dispatch::call_inner(Op::ZERO_, &[self_.into()]).map(drop);
     }
-    let spec = shape::unary("zero_", self_)?;
-    inplace::write("zero_", self_, spec, &[self_], |out| cpu::copy::zero(self_, out))
+    let spec = shape::creation::zero("zero_", self_)?;
+    inplace::write("zero_", self_, spec, &[self_], |out| cpu::creation::zero(self_, out))
+}
+
+pub(crate) fn zeros(
+    word: u32,
+    size: &[SymInt],
+    dtype: Option<DType>,
+    device: Option<Device>,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::ZEROS,
+                &[size.into(), dtype.into(), Value::None, device.into(), Value::None],
+            )?,
+        );
+    }
+    cpu::creation::zeros(size, dtype, device)
+}
+
+pub(crate) fn ones(
+    word: u32,
+    size: &[SymInt],
+    dtype: Option<DType>,
+    device: Option<Device>,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::ONES,
+                &[size.into(), dtype.into(), Value::None, device.into(), Value::None],
+            )?,
+        );
+    }
+    cpu::creation::ones(size, dtype, device)
+}
+
+pub(crate) fn full(
+    word: u32,
+    size: &[SymInt],
+    fill_value: Scalar,
+    dtype: Option<DType>,
+    device: Option<Device>,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::FULL,
+                &[
+                    size.into(),
+                    fill_value.into(),
+                    dtype.into(),
+                    Value::None,
+                    device.into(),
+                    Value::None,
+                ],
+            )?,
+        );
+    }
+    cpu::creation::full(size, fill_value, dtype, device)
+}
+
+pub(crate) fn scalar_tensor(
+    word: u32,
+    s: Scalar,
+    dtype: Option<DType>,
+    device: Option<Device>,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::SCALAR_TENSOR,
+                &[s.into(), dtype.into(), Value::None, device.into(), Value::None],
+            )?,
+        );
+    }
+    cpu::creation::scalar_tensor(s, dtype, device)
+}
+
+pub(crate) fn empty(
+    word: u32,
+    size: &[SymInt],
+    dtype: Option<DType>,
+    device: Option<Device>,
+    memory_format: Option<MemoryFormat>,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::EMPTY_MEMORY_FORMAT,
+                &[
+                    size.into(),
+                    dtype.into(),
+                    Value::None,
+                    device.into(),
+                    Value::None,
+                    memory_format.into(),
+                ],
+            )?,
+        );
+    }
+    cpu::creation::empty(size, dtype, device, memory_format)
+}
+
+pub(crate) fn empty_permuted(
+    word: u32,
+    size: &[SymInt],
+    physical_layout: &[i64],
+    dtype: Option<DType>,
+    device: Option<Device>,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::EMPTY_PERMUTED,
+                &[
+                    size.into(),
+                    physical_layout.into(),
+                    dtype.into(),
+                    Value::None,
+                    device.into(),
+                    Value::None,
+                ],
+            )?,
+        );
+    }
+    cpu::creation::empty_permuted(size, physical_layout, dtype, device)
+}
+
+pub(crate) fn empty_strided(
+    word: u32,
+    size: &[SymInt],
+    stride: &[SymInt],
+    dtype: Option<DType>,
+    device: Option<Device>,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::EMPTY_STRIDED,
+                &[
+                    size.into(),
+                    stride.into(),
+                    dtype.into(),
+                    Value::None,
+                    device.into(),
+                    Value::None,
+                ],
+            )?,
+        );
+    }
+    cpu::creation::empty_strided(size, stride, dtype, device)
+}
+
+pub(crate) fn empty_like(
+    word: u32,
+    self_: &Tensor,
+    dtype: Option<DType>,
+    device: Option<Device>,
+    memory_format: Option<MemoryFormat>,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::EMPTY_LIKE,
+                &[
+                    self_.into(),
+                    dtype.into(),
+                    Value::None,
+                    device.into(),
+                    Value::None,
+                    memory_format.into(),
+                ],
+            )?,
+        );
+    }
+    cpu::creation::empty_like(self_, dtype, device, memory_format)
 }
 
 pub(crate) fn zeros_like(
@@ -9059,85 +9720,1025 @@ pub(crate) fn zeros_like(
             )?,
         );
     }
+    cpu::creation::zeros_like(self_, dtype, device, memory_format)
+}
+
+pub(crate) fn ones_like(
+    word: u32,
+    self_: &Tensor,
+    dtype: Option<DType>,
+    device: Option<Device>,
+    memory_format: Option<MemoryFormat>,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::ONES_LIKE,
+                &[
+                    self_.into(),
+                    dtype.into(),
+                    Value::None,
+                    device.into(),
+                    Value::None,
+                    memory_format.into(),
+                ],
+            )?,
+        );
+    }
+    cpu::creation::ones_like(self_, dtype, device, memory_format)
+}
+
+pub(crate) fn full_like(
+    word: u32,
+    self_: &Tensor,
+    fill_value: Scalar,
+    dtype: Option<DType>,
+    device: Option<Device>,
+    memory_format: Option<MemoryFormat>,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::FULL_LIKE,
+                &[
+                    self_.into(),
+                    fill_value.into(),
+                    dtype.into(),
+                    Value::None,
+                    device.into(),
+                    Value::None,
+                    memory_format.into(),
+                ],
+            )?,
+        );
+    }
+    cpu::creation::full_like(self_, fill_value, dtype, device, memory_format)
+}
+
+pub(crate) fn new_empty(
+    word: u32,
+    self_: &Tensor,
+    size: &[SymInt],
+    dtype: Option<DType>,
+    device: Option<Device>,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::NEW_EMPTY,
+                &[
+                    self_.into(),
+                    size.into(),
+                    dtype.into(),
+                    Value::None,
+                    device.into(),
+                    Value::None,
+                ],
+            )?,
+        );
+    }
+    cpu::creation::new_empty(self_, size, dtype, device)
+}
+
+pub(crate) fn new_empty_strided(
+    word: u32,
+    self_: &Tensor,
+    size: &[SymInt],
+    stride: &[SymInt],
+    dtype: Option<DType>,
+    device: Option<Device>,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::NEW_EMPTY_STRIDED,
+                &[
+                    self_.into(),
+                    size.into(),
+                    stride.into(),
+                    dtype.into(),
+                    Value::None,
+                    device.into(),
+                    Value::None,
+                ],
+            )?,
+        );
+    }
+    cpu::creation::new_empty_strided(self_, size, stride, dtype, device)
+}
+
+pub(crate) fn new_zeros(
+    word: u32,
+    self_: &Tensor,
+    size: &[SymInt],
+    dtype: Option<DType>,
+    device: Option<Device>,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::NEW_ZEROS,
+                &[
+                    self_.into(),
+                    size.into(),
+                    dtype.into(),
+                    Value::None,
+                    device.into(),
+                    Value::None,
+                ],
+            )?,
+        );
+    }
+    cpu::creation::new_zeros(self_, size, dtype, device)
+}
+
+pub(crate) fn new_ones(
+    word: u32,
+    self_: &Tensor,
+    size: &[SymInt],
+    dtype: Option<DType>,
+    device: Option<Device>,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::NEW_ONES,
+                &[
+                    self_.into(),
+                    size.into(),
+                    dtype.into(),
+                    Value::None,
+                    device.into(),
+                    Value::None,
+                ],
+            )?,
+        );
+    }
+    cpu::creation::new_ones(self_, size, dtype, device)
+}
+
+pub(crate) fn new_full(
+    word: u32,
+    self_: &Tensor,
+    size: &[SymInt],
+    fill_value: Scalar,
+    dtype: Option<DType>,
+    device: Option<Device>,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::NEW_FULL,
+                &[
+                    self_.into(),
+                    size.into(),
+                    fill_value.into(),
+                    dtype.into(),
+                    Value::None,
+                    device.into(),
+                    Value::None,
+                ],
+            )?,
+        );
+    }
+    cpu::creation::new_full(self_, size, fill_value, dtype, device)
+}
+
+pub(crate) fn arange(
+    word: u32,
+    end: Scalar,
+    dtype: Option<DType>,
+    device: Option<Device>,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::ARANGE,
+                &[end.into(), dtype.into(), Value::None, device.into(), Value::None],
+            )?,
+        );
+    }
+    cpu::creation::arange(end, dtype, device)
+}
+
+pub(crate) fn arange_start(
+    word: u32,
+    start: Scalar,
+    end: Scalar,
+    dtype: Option<DType>,
+    device: Option<Device>,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::ARANGE_START,
+                &[
+                    start.into(),
+                    end.into(),
+                    dtype.into(),
+                    Value::None,
+                    device.into(),
+                    Value::None,
+                ],
+            )?,
+        );
+    }
+    cpu::creation::arange_start(start, end, dtype, device)
+}
+
+pub(crate) fn arange_start_step(
+    word: u32,
+    start: Scalar,
+    end: Scalar,
+    step: Scalar,
+    dtype: Option<DType>,
+    device: Option<Device>,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::ARANGE_START_STEP,
+                &[
+                    start.into(),
+                    end.into(),
+                    step.into(),
+                    dtype.into(),
+                    Value::None,
+                    device.into(),
+                    Value::None,
+                ],
+            )?,
+        );
+    }
+    cpu::creation::arange_step(start, end, step, dtype, device)
+}
+
+pub(crate) fn linspace(
+    word: u32,
+    start: Scalar,
+    end: Scalar,
+    steps: i64,
+    dtype: Option<DType>,
+    device: Option<Device>,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::LINSPACE,
+                &[
+                    start.into(),
+                    end.into(),
+                    steps.into(),
+                    dtype.into(),
+                    Value::None,
+                    device.into(),
+                    Value::None,
+                ],
+            )?,
+        );
+    }
+    cpu::creation::linspace(start, end, steps, dtype, device)
+}
+
+pub(crate) fn logspace(
+    word: u32,
+    start: Scalar,
+    end: Scalar,
+    steps: i64,
+    base: f64,
+    dtype: Option<DType>,
+    device: Option<Device>,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::LOGSPACE,
+                &[
+                    start.into(),
+                    end.into(),
+                    steps.into(),
+                    base.into(),
+                    dtype.into(),
+                    Value::None,
+                    device.into(),
+                    Value::None,
+                ],
+            )?,
+        );
+    }
+    cpu::creation::logspace(start, end, steps, base, dtype, device)
+}
+
+pub(crate) fn eye(
+    word: u32,
+    n: SymInt,
+    dtype: Option<DType>,
+    device: Option<Device>,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::EYE,
+                &[n.into(), dtype.into(), Value::None, device.into(), Value::None],
+            )?,
+        );
+    }
+    cpu::creation::eye(n, dtype, device)
+}
+
+pub(crate) fn eye_m(
+    word: u32,
+    n: SymInt,
+    m: SymInt,
+    dtype: Option<DType>,
+    device: Option<Device>,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::EYE_M,
+                &[
+                    n.into(),
+                    m.into(),
+                    dtype.into(),
+                    Value::None,
+                    device.into(),
+                    Value::None,
+                ],
+            )?,
+        );
+    }
+    cpu::creation::eye_m(n, m, dtype, device)
+}
+
+pub(crate) fn hann_window(
+    word: u32,
+    window_length: i64,
+    dtype: Option<DType>,
+    device: Option<Device>,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::HANN_WINDOW,
+                &[
+                    window_length.into(),
+                    dtype.into(),
+                    Value::None,
+                    device.into(),
+                    Value::None,
+                ],
+            )?,
+        );
+    }
+    cpu::creation::hann_window(window_length, dtype, device)
+}
+
+pub(crate) fn hann_window_periodic(
+    word: u32,
+    window_length: i64,
+    periodic: bool,
+    dtype: Option<DType>,
+    device: Option<Device>,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::HANN_WINDOW_PERIODIC,
+                &[
+                    window_length.into(),
+                    periodic.into(),
+                    dtype.into(),
+                    Value::None,
+                    device.into(),
+                    Value::None,
+                ],
+            )?,
+        );
+    }
+    cpu::creation::hann_window_periodic(window_length, periodic, dtype, device)
+}
+
+pub(crate) fn tril_indices(
+    word: u32,
+    row: i64,
+    col: i64,
+    offset: i64,
+    dtype: Option<DType>,
+    device: Option<Device>,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::TRIL_INDICES,
+                &[
+                    row.into(),
+                    col.into(),
+                    offset.into(),
+                    dtype.into(),
+                    Value::None,
+                    device.into(),
+                    Value::None,
+                ],
+            )?,
+        );
+    }
+    cpu::creation::tril_indices(row, col, offset, dtype, device)
+}
+
+pub(crate) fn triu_indices(
+    word: u32,
+    row: i64,
+    col: i64,
+    offset: i64,
+    dtype: Option<DType>,
+    device: Option<Device>,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::TRIU_INDICES,
+                &[
+                    row.into(),
+                    col.into(),
+                    offset.into(),
+                    dtype.into(),
+                    Value::None,
+                    device.into(),
+                    Value::None,
+                ],
+            )?,
+        );
+    }
+    cpu::creation::triu_indices(row, col, offset, dtype, device)
+}
+
+pub(crate) fn item(word: u32, self_: &Tensor) -> Result<Scalar> {
+    if word & state::INNER != 0 {
+        return dispatch::one_scalar(dispatch::call_inner(Op::ITEM, &[self_.into()])?);
+    }
+    cpu::creation::item(self_)
+}
+
+pub(crate) fn _local_scalar_dense(word: u32, self_: &Tensor) -> Result<Scalar> {
+    if word & state::INNER != 0 {
+        return dispatch::one_scalar(
+            dispatch::call_inner(Op::_LOCAL_SCALAR_DENSE, &[self_.into()])?,
+        );
+    }
+    cpu::creation::item(self_)
+}
+
+pub(crate) fn is_nonzero(word: u32, self_: &Tensor) -> Result<bool> {
+    if word & state::INNER != 0 {
+        return dispatch::one_bool(
+            dispatch::call_inner(Op::IS_NONZERO, &[self_.into()])?,
+        );
+    }
+    cpu::creation::is_nonzero(self_)
+}
+
+pub(crate) fn numel(word: u32, self_: &Tensor) -> Result<i64> {
+    if word & state::INNER != 0 {
+        return dispatch::one_int(dispatch::call_inner(Op::NUMEL, &[self_.into()])?);
+    }
+    cpu::creation::numel(self_)
+}
+
+pub(crate) fn sym_size(word: u32, self_: &Tensor, dim: i64) -> Result<SymInt> {
+    if word & state::INNER != 0 {
+        return dispatch::one_sym_int(
+            dispatch::call_inner(Op::SYM_SIZE_INT, &[self_.into(), dim.into()])?,
+        );
+    }
+    cpu::creation::sym_size(self_, dim)
+}
+
+pub(crate) fn sym_stride(word: u32, self_: &Tensor, dim: i64) -> Result<SymInt> {
+    if word & state::INNER != 0 {
+        return dispatch::one_sym_int(
+            dispatch::call_inner(Op::SYM_STRIDE_INT, &[self_.into(), dim.into()])?,
+        );
+    }
+    cpu::creation::sym_stride(self_, dim)
+}
+
+pub(crate) fn sym_numel(word: u32, self_: &Tensor) -> Result<SymInt> {
+    if word & state::INNER != 0 {
+        return dispatch::one_sym_int(
+            dispatch::call_inner(Op::SYM_NUMEL, &[self_.into()])?,
+        );
+    }
+    cpu::creation::sym_numel(self_)
+}
+
+pub(crate) fn sym_storage_offset(word: u32, self_: &Tensor) -> Result<SymInt> {
+    if word & state::INNER != 0 {
+        return dispatch::one_sym_int(
+            dispatch::call_inner(Op::SYM_STORAGE_OFFSET, &[self_.into()])?,
+        );
+    }
+    cpu::creation::sym_storage_offset(self_)
+}
+
+pub(crate) fn assert_tensor_metadata(
+    word: u32,
+    a_: &Tensor,
+    size: Option<&[SymInt]>,
+    stride: Option<&[SymInt]>,
+    dtype: Option<DType>,
+    device: Option<Device>,
+) -> Result<()> {
+    if word & state::INNER != 0 {
+        return dispatch::call_inner(
+                Op::_ASSERT_TENSOR_METADATA,
+                &[
+                    a_.into(),
+                    size.into(),
+                    stride.into(),
+                    dtype.into(),
+                    device.into(),
+                    Value::None,
+                ],
+            )
+            .map(drop);
+    }
+    cpu::creation::assert_tensor_metadata(a_, size, stride, dtype, device)
+}
+
+pub(crate) fn gather(
+    word: u32,
+    self_: &Tensor,
+    dim: i64,
+    index: &Tensor,
+    sparse_grad: bool,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::GATHER,
+                &[self_.into(), dim.into(), index.into(), sparse_grad.into()],
+            )?,
+        );
+    }
     let result = Tensor::try_empty(
-        shape::new_like("zeros_like", self_, dtype, device, memory_format)?,
+        shape::index::gather("gather", self_, dim, index, sparse_grad)?,
     )?;
     if !result.is_meta() {
-        cpu::copy::zeros_like(self_, dtype, device, memory_format, &result)?;
+        cpu::index::gather(self_, dim, index, sparse_grad, &result)?;
     }
     Ok(result)
 }
 
-pub(crate) fn cat(word: u32, tensors: &[Tensor], dim: i64) -> Result<Tensor> {
+pub(crate) fn scatter(
+    word: u32,
+    self_: &Tensor,
+    dim: i64,
+    index: &Tensor,
+    src: &Tensor,
+) -> Result<Tensor> {
     if word & state::INNER != 0 {
         return dispatch::one_tensor(
-            dispatch::call_inner(Op::CAT, &[tensors.into(), dim.into()])?,
+            dispatch::call_inner(
+                Op::SCATTER_SRC,
+                &[self_.into(), dim.into(), index.into(), src.into()],
+            )?,
         );
     }
-    let result = Tensor::try_empty(shape::cat("cat", tensors, dim)?)?;
+    let result = Tensor::try_empty(
+        shape::index::scatter("scatter", self_, dim, index, src)?,
+    )?;
     if !result.is_meta() {
-        cpu::join::cat(tensors, dim, &result)?;
+        cpu::index::scatter(self_, dim, index, src, &result)?;
     }
     Ok(result)
 }
 
-pub(crate) fn cat_out(
+pub(crate) fn scatter_(
     word: u32,
-    tensors: &[Tensor],
+    self_: &Tensor,
     dim: i64,
-    out: &Tensor,
+    index: &Tensor,
+    src: &Tensor,
 ) -> Result<()> {
     if word & state::INNER != 0 {
         return dispatch::call_inner(
-                Op::CAT_OUT,
-                &[tensors.into(), dim.into(), out.into()],
+                Op::SCATTER__SRC,
+                &[self_.into(), dim.into(), index.into(), src.into()],
             )
             .map(drop);
     }
-    let spec = shape::cat("cat", tensors, dim)?;
-    inplace::write_out_through_copy(
-        "cat",
-        out,
+    let spec = shape::index::scatter("scatter_", self_, dim, index, src)?;
+    inplace::write(
+        "scatter_",
+        self_,
         spec,
-        &std::iter::empty::<&Tensor>().chain(tensors).collect::<Vec<_>>(),
-        |out| cpu::join::cat(tensors, dim, out),
+        &[self_, index, src],
+        |out| cpu::index::scatter(self_, dim, index, src, out),
     )
 }
 
-pub(crate) fn stack(word: u32, tensors: &[Tensor], dim: i64) -> Result<Tensor> {
+pub(crate) fn scatter_value(
+    word: u32,
+    self_: &Tensor,
+    dim: i64,
+    index: &Tensor,
+    value: Scalar,
+) -> Result<Tensor> {
     if word & state::INNER != 0 {
         return dispatch::one_tensor(
-            dispatch::call_inner(Op::STACK, &[tensors.into(), dim.into()])?,
+            dispatch::call_inner(
+                Op::SCATTER_VALUE,
+                &[self_.into(), dim.into(), index.into(), value.into()],
+            )?,
         );
     }
-    let result = Tensor::try_empty(shape::stack("stack", tensors, dim)?)?;
+    let result = Tensor::try_empty(
+        shape::index::scatter_value("scatter", self_, dim, index, value)?,
+    )?;
     if !result.is_meta() {
-        cpu::join::stack(tensors, dim, &result)?;
+        cpu::index::scatter_value(self_, dim, index, value, &result)?;
     }
     Ok(result)
 }
 
-pub(crate) fn stack_out(
+pub(crate) fn scatter_value_(
     word: u32,
-    tensors: &[Tensor],
+    self_: &Tensor,
     dim: i64,
-    out: &Tensor,
+    index: &Tensor,
+    value: Scalar,
 ) -> Result<()> {
     if word & state::INNER != 0 {
         return dispatch::call_inner(
-                Op::STACK_OUT,
-                &[tensors.into(), dim.into(), out.into()],
+                Op::SCATTER__VALUE,
+                &[self_.into(), dim.into(), index.into(), value.into()],
             )
             .map(drop);
     }
-    let spec = shape::stack("stack", tensors, dim)?;
-    inplace::write_out_through_copy(
-        "stack",
-        out,
+    let spec = shape::index::scatter_value("scatter_", self_, dim, index, value)?;
+    inplace::write(
+        "scatter_",
+        self_,
         spec,
-        &std::iter::empty::<&Tensor>().chain(tensors).collect::<Vec<_>>(),
-        |out| cpu::join::stack(tensors, dim, out),
+        &[self_, index],
+        |out| cpu::index::scatter_value(self_, dim, index, value, out),
     )
+}
+
+pub(crate) fn scatter_add(
+    word: u32,
+    self_: &Tensor,
+    dim: i64,
+    index: &Tensor,
+    src: &Tensor,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::SCATTER_ADD,
+                &[self_.into(), dim.into(), index.into(), src.into()],
+            )?,
+        );
+    }
+    let result = Tensor::try_empty(
+        shape::index::scatter("scatter_add", self_, dim, index, src)?,
+    )?;
+    if !result.is_meta() {
+        cpu::index::scatter_add(self_, dim, index, src, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn scatter_add_(
+    word: u32,
+    self_: &Tensor,
+    dim: i64,
+    index: &Tensor,
+    src: &Tensor,
+) -> Result<()> {
+    if word & state::INNER != 0 {
+        return dispatch::call_inner(
+                Op::SCATTER_ADD_,
+                &[self_.into(), dim.into(), index.into(), src.into()],
+            )
+            .map(drop);
+    }
+    let spec = shape::index::scatter("scatter_add_", self_, dim, index, src)?;
+    inplace::write(
+        "scatter_add_",
+        self_,
+        spec,
+        &[self_, index, src],
+        |out| cpu::index::scatter_add(self_, dim, index, src, out),
+    )
+}
+
+pub(crate) fn scatter_reduce(
+    word: u32,
+    self_: &Tensor,
+    dim: i64,
+    index: &Tensor,
+    src: &Tensor,
+    reduce: &str,
+    include_self: bool,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::SCATTER_REDUCE_TWO,
+                &[
+                    self_.into(),
+                    dim.into(),
+                    index.into(),
+                    src.into(),
+                    reduce.into(),
+                    include_self.into(),
+                ],
+            )?,
+        );
+    }
+    let result = Tensor::try_empty(
+        shape::index::scatter_reduce(
+            "scatter_reduce",
+            self_,
+            dim,
+            index,
+            src,
+            reduce,
+            include_self,
+        )?,
+    )?;
+    if !result.is_meta() {
+        cpu::index::scatter_reduce(
+            self_,
+            dim,
+            index,
+            src,
+            reduce,
+            include_self,
+            &result,
+        )?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn scatter_reduce_(
+    word: u32,
+    self_: &Tensor,
+    dim: i64,
+    index: &Tensor,
+    src: &Tensor,
+    reduce: &str,
+    include_self: bool,
+) -> Result<()> {
+    if word & state::INNER != 0 {
+        return dispatch::call_inner(
+                Op::SCATTER_REDUCE__TWO,
+                &[
+                    self_.into(),
+                    dim.into(),
+                    index.into(),
+                    src.into(),
+                    reduce.into(),
+                    include_self.into(),
+                ],
+            )
+            .map(drop);
+    }
+    let spec = shape::index::scatter_reduce(
+        "scatter_reduce_",
+        self_,
+        dim,
+        index,
+        src,
+        reduce,
+        include_self,
+    )?;
+    inplace::write(
+        "scatter_reduce_",
+        self_,
+        spec,
+        &[self_, index, src],
+        |out| cpu::index::scatter_reduce(
+            self_,
+            dim,
+            index,
+            src,
+            reduce,
+            include_self,
+            out,
+        ),
+    )
+}
+
+pub(crate) fn index_reduce(
+    word: u32,
+    self_: &Tensor,
+    dim: i64,
+    index: &Tensor,
+    source: &Tensor,
+    reduce: &str,
+    include_self: bool,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::INDEX_REDUCE,
+                &[
+                    self_.into(),
+                    dim.into(),
+                    index.into(),
+                    source.into(),
+                    reduce.into(),
+                    include_self.into(),
+                ],
+            )?,
+        );
+    }
+    let result = Tensor::try_empty(
+        shape::index::index_reduce(
+            "index_reduce",
+            self_,
+            dim,
+            index,
+            source,
+            reduce,
+            include_self,
+        )?,
+    )?;
+    if !result.is_meta() {
+        cpu::index::index_reduce(
+            self_,
+            dim,
+            index,
+            source,
+            reduce,
+            include_self,
+            &result,
+        )?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn index_reduce_(
+    word: u32,
+    self_: &Tensor,
+    dim: i64,
+    index: &Tensor,
+    source: &Tensor,
+    reduce: &str,
+    include_self: bool,
+) -> Result<()> {
+    if word & state::INNER != 0 {
+        return dispatch::call_inner(
+                Op::INDEX_REDUCE_,
+                &[
+                    self_.into(),
+                    dim.into(),
+                    index.into(),
+                    source.into(),
+                    reduce.into(),
+                    include_self.into(),
+                ],
+            )
+            .map(drop);
+    }
+    let spec = shape::index::index_reduce(
+        "index_reduce_",
+        self_,
+        dim,
+        index,
+        source,
+        reduce,
+        include_self,
+    )?;
+    inplace::write(
+        "index_reduce_",
+        self_,
+        spec,
+        &[self_, index, source],
+        |out| cpu::index::index_reduce(
+            self_,
+            dim,
+            index,
+            source,
+            reduce,
+            include_self,
+            out,
+        ),
+    )
+}
+
+pub(crate) fn index(
+    word: u32,
+    self_: &Tensor,
+    indices: &[Option<Tensor>],
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(Op::INDEX_TENSOR, &[self_.into(), indices.into()])?,
+        );
+    }
+    cpu::index::index(self_, indices)
+}
+
+pub(crate) fn unsafe_index(
+    word: u32,
+    self_: &Tensor,
+    indices: &[Option<Tensor>],
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::_UNSAFE_INDEX_TENSOR,
+                &[self_.into(), indices.into()],
+            )?,
+        );
+    }
+    cpu::index::index(self_, indices)
+}
+
+pub(crate) fn index_put(
+    word: u32,
+    self_: &Tensor,
+    indices: &[Option<Tensor>],
+    values: &Tensor,
+    accumulate: bool,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::INDEX_PUT,
+                &[self_.into(), indices.into(), values.into(), accumulate.into()],
+            )?,
+        );
+    }
+    let result = Tensor::try_empty(
+        shape::index::index_put("index_put", self_, indices, values, accumulate)?,
+    )?;
+    if !result.is_meta() {
+        cpu::index::index_put(self_, indices, values, accumulate, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn index_put_(
+    word: u32,
+    self_: &Tensor,
+    indices: &[Option<Tensor>],
+    values: &Tensor,
+    accumulate: bool,
+) -> Result<()> {
+    if word & state::INNER != 0 {
+        return dispatch::call_inner(
+                Op::INDEX_PUT_,
+                &[self_.into(), indices.into(), values.into(), accumulate.into()],
+            )
+            .map(drop);
+    }
+    let spec = shape::index::index_put(
+        "index_put_",
+        self_,
+        indices,
+        values,
+        accumulate,
+    )?;
+    inplace::write(
+        "index_put_",
+        self_,
+        spec,
+        &std::iter::empty::<&Tensor>()
+            .chain([self_])
+            .chain(indices.iter().flatten())
+            .chain([values])
+            .collect::<Vec<_>>(),
+        |out| cpu::index::index_put(self_, indices, values, accumulate, out),
+    )
+}
+
+pub(crate) fn unsafe_index_put(
+    word: u32,
+    self_: &Tensor,
+    indices: &[Option<Tensor>],
+    values: &Tensor,
+    accumulate: bool,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::_UNSAFE_INDEX_PUT,
+                &[self_.into(), indices.into(), values.into(), accumulate.into()],
+            )?,
+        );
+    }
+    let result = Tensor::try_empty(
+        shape::index::index_put("_unsafe_index_put", self_, indices, values, accumulate)?,
+    )?;
+    if !result.is_meta() {
+        cpu::index::index_put(self_, indices, values, accumulate, &result)?;
+    }
+    Ok(result)
 }
 
 pub(crate) fn index_select(
@@ -9155,7 +10756,7 @@ pub(crate) fn index_select(
         );
     }
     let result = Tensor::try_empty(
-        shape::index_select("index_select", self_, dim, index)?,
+        shape::index::index_select("index_select", self_, dim, index)?,
     )?;
     if !result.is_meta() {
         cpu::index::index_select(self_, dim, index, &result)?;
@@ -9180,10 +10781,1728 @@ pub(crate) fn index_add(
         );
     }
     let result = Tensor::try_empty(
-        shape::index_add("index_add", self_, dim, index, source, alpha)?,
+        shape::index::index_add("index_add", self_, dim, index, source, alpha)?,
     )?;
     if !result.is_meta() {
         cpu::index::index_add(self_, dim, index, source, alpha, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn index_add_(
+    word: u32,
+    self_: &Tensor,
+    dim: i64,
+    index: &Tensor,
+    source: &Tensor,
+    alpha: Scalar,
+) -> Result<()> {
+    if word & state::INNER != 0 {
+        return dispatch::call_inner(
+                Op::INDEX_ADD_,
+                &[self_.into(), dim.into(), index.into(), source.into(), alpha.into()],
+            )
+            .map(drop);
+    }
+    let spec = shape::index::index_add("index_add_", self_, dim, index, source, alpha)?;
+    inplace::write(
+        "index_add_",
+        self_,
+        spec,
+        &[self_, index, source],
+        |out| cpu::index::index_add(self_, dim, index, source, alpha, out),
+    )
+}
+
+pub(crate) fn index_copy(
+    word: u32,
+    self_: &Tensor,
+    dim: i64,
+    index: &Tensor,
+    source: &Tensor,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::INDEX_COPY,
+                &[self_.into(), dim.into(), index.into(), source.into()],
+            )?,
+        );
+    }
+    let result = Tensor::try_empty(
+        shape::index::index_source("index_copy", self_, dim, index, source)?,
+    )?;
+    if !result.is_meta() {
+        cpu::index::index_copy(self_, dim, index, source, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn index_copy_(
+    word: u32,
+    self_: &Tensor,
+    dim: i64,
+    index: &Tensor,
+    source: &Tensor,
+) -> Result<()> {
+    if word & state::INNER != 0 {
+        return dispatch::call_inner(
+                Op::INDEX_COPY_,
+                &[self_.into(), dim.into(), index.into(), source.into()],
+            )
+            .map(drop);
+    }
+    let spec = shape::index::index_source("index_copy_", self_, dim, index, source)?;
+    inplace::write(
+        "index_copy_",
+        self_,
+        spec,
+        &[self_, index, source],
+        |out| cpu::index::index_copy(self_, dim, index, source, out),
+    )
+}
+
+pub(crate) fn index_fill(
+    word: u32,
+    self_: &Tensor,
+    dim: i64,
+    index: &Tensor,
+    value: Scalar,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::INDEX_FILL_INT_SCALAR,
+                &[self_.into(), dim.into(), index.into(), value.into()],
+            )?,
+        );
+    }
+    let result = Tensor::try_empty(
+        shape::index::index_fill("index_fill", self_, dim, index, value)?,
+    )?;
+    if !result.is_meta() {
+        cpu::index::index_fill(self_, dim, index, value, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn index_fill_(
+    word: u32,
+    self_: &Tensor,
+    dim: i64,
+    index: &Tensor,
+    value: Scalar,
+) -> Result<()> {
+    if word & state::INNER != 0 {
+        return dispatch::call_inner(
+                Op::INDEX_FILL__INT_SCALAR,
+                &[self_.into(), dim.into(), index.into(), value.into()],
+            )
+            .map(drop);
+    }
+    let spec = shape::index::index_fill("index_fill_", self_, dim, index, value)?;
+    inplace::write(
+        "index_fill_",
+        self_,
+        spec,
+        &[self_, index],
+        |out| cpu::index::index_fill(self_, dim, index, value, out),
+    )
+}
+
+pub(crate) fn index_fill_tensor(
+    word: u32,
+    self_: &Tensor,
+    dim: i64,
+    index: &Tensor,
+    value: &Tensor,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::INDEX_FILL_INT_TENSOR,
+                &[self_.into(), dim.into(), index.into(), value.into()],
+            )?,
+        );
+    }
+    let result = Tensor::try_empty(
+        shape::index::index_fill_tensor("index_fill", self_, dim, index, value)?,
+    )?;
+    if !result.is_meta() {
+        cpu::index::index_fill_tensor(self_, dim, index, value, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn index_fill_tensor_(
+    word: u32,
+    self_: &Tensor,
+    dim: i64,
+    index: &Tensor,
+    value: &Tensor,
+) -> Result<()> {
+    if word & state::INNER != 0 {
+        return dispatch::call_inner(
+                Op::INDEX_FILL__INT_TENSOR,
+                &[self_.into(), dim.into(), index.into(), value.into()],
+            )
+            .map(drop);
+    }
+    let spec = shape::index::index_fill_tensor("index_fill_", self_, dim, index, value)?;
+    inplace::write(
+        "index_fill_",
+        self_,
+        spec,
+        &[self_, index, value],
+        |out| cpu::index::index_fill_tensor(self_, dim, index, value, out),
+    )
+}
+
+pub(crate) fn masked_fill(
+    word: u32,
+    self_: &Tensor,
+    mask: &Tensor,
+    value: Scalar,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::MASKED_FILL_SCALAR,
+                &[self_.into(), mask.into(), value.into()],
+            )?,
+        );
+    }
+    let result = Tensor::try_empty(
+        shape::index::masked_fill("masked_fill", self_, mask, value)?,
+    )?;
+    if !result.is_meta() {
+        cpu::index::masked_fill(self_, mask, value, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn masked_fill_(
+    word: u32,
+    self_: &Tensor,
+    mask: &Tensor,
+    value: Scalar,
+) -> Result<()> {
+    if word & state::INNER != 0 {
+        return dispatch::call_inner(
+                Op::MASKED_FILL__SCALAR,
+                &[self_.into(), mask.into(), value.into()],
+            )
+            .map(drop);
+    }
+    let spec = shape::index::masked_fill("masked_fill_", self_, mask, value)?;
+    inplace::write(
+        "masked_fill_",
+        self_,
+        spec,
+        &[self_, mask],
+        |out| cpu::index::masked_fill(self_, mask, value, out),
+    )
+}
+
+pub(crate) fn masked_fill_tensor(
+    word: u32,
+    self_: &Tensor,
+    mask: &Tensor,
+    value: &Tensor,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::MASKED_FILL_TENSOR,
+                &[self_.into(), mask.into(), value.into()],
+            )?,
+        );
+    }
+    let result = Tensor::try_empty(
+        shape::index::masked_fill_tensor("masked_fill", self_, mask, value)?,
+    )?;
+    if !result.is_meta() {
+        cpu::index::masked_fill_tensor(self_, mask, value, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn masked_fill_tensor_(
+    word: u32,
+    self_: &Tensor,
+    mask: &Tensor,
+    value: &Tensor,
+) -> Result<()> {
+    if word & state::INNER != 0 {
+        return dispatch::call_inner(
+                Op::MASKED_FILL__TENSOR,
+                &[self_.into(), mask.into(), value.into()],
+            )
+            .map(drop);
+    }
+    let spec = shape::index::masked_fill_tensor("masked_fill_", self_, mask, value)?;
+    inplace::write(
+        "masked_fill_",
+        self_,
+        spec,
+        &[self_, mask, value],
+        |out| cpu::index::masked_fill_tensor(self_, mask, value, out),
+    )
+}
+
+pub(crate) fn masked_select(word: u32, self_: &Tensor, mask: &Tensor) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(Op::MASKED_SELECT, &[self_.into(), mask.into()])?,
+        );
+    }
+    cpu::index::masked_select(self_, mask)
+}
+
+pub(crate) fn masked_scatter(
+    word: u32,
+    self_: &Tensor,
+    mask: &Tensor,
+    source: &Tensor,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::MASKED_SCATTER,
+                &[self_.into(), mask.into(), source.into()],
+            )?,
+        );
+    }
+    let result = Tensor::try_empty(
+        shape::index::masked_scatter("masked_scatter", self_, mask, source)?,
+    )?;
+    if !result.is_meta() {
+        cpu::index::masked_scatter(self_, mask, source, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn masked_scatter_(
+    word: u32,
+    self_: &Tensor,
+    mask: &Tensor,
+    source: &Tensor,
+) -> Result<()> {
+    if word & state::INNER != 0 {
+        return dispatch::call_inner(
+                Op::MASKED_SCATTER_,
+                &[self_.into(), mask.into(), source.into()],
+            )
+            .map(drop);
+    }
+    let spec = shape::index::masked_scatter("masked_scatter_", self_, mask, source)?;
+    inplace::write(
+        "masked_scatter_",
+        self_,
+        spec,
+        &[self_, mask, source],
+        |out| cpu::index::masked_scatter(self_, mask, source, out),
+    )
+}
+
+pub(crate) fn take(word: u32, self_: &Tensor, index: &Tensor) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(Op::TAKE, &[self_.into(), index.into()])?,
+        );
+    }
+    let result = Tensor::try_empty(shape::index::take("take", self_, index)?)?;
+    if !result.is_meta() {
+        cpu::index::take(self_, index, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn put(
+    word: u32,
+    self_: &Tensor,
+    index: &Tensor,
+    source: &Tensor,
+    accumulate: bool,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::PUT,
+                &[self_.into(), index.into(), source.into(), accumulate.into()],
+            )?,
+        );
+    }
+    let result = Tensor::try_empty(
+        shape::index::put("put", self_, index, source, accumulate)?,
+    )?;
+    if !result.is_meta() {
+        cpu::index::put(self_, index, source, accumulate, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn put_(
+    word: u32,
+    self_: &Tensor,
+    index: &Tensor,
+    source: &Tensor,
+    accumulate: bool,
+) -> Result<()> {
+    if word & state::INNER != 0 {
+        return dispatch::call_inner(
+                Op::PUT_,
+                &[self_.into(), index.into(), source.into(), accumulate.into()],
+            )
+            .map(drop);
+    }
+    let spec = shape::index::put("put_", self_, index, source, accumulate)?;
+    inplace::write(
+        "put_",
+        self_,
+        spec,
+        &[self_, index, source],
+        |out| cpu::index::put(self_, index, source, accumulate, out),
+    )
+}
+
+pub(crate) fn nonzero(word: u32, self_: &Tensor) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(dispatch::call_inner(Op::NONZERO, &[self_.into()])?);
+    }
+    cpu::index::nonzero(self_)
+}
+
+pub(crate) fn embedding(
+    word: u32,
+    weight: &Tensor,
+    indices: &Tensor,
+    padding_idx: SymInt,
+    scale_grad_by_freq: bool,
+    sparse: bool,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::EMBEDDING,
+                &[
+                    weight.into(),
+                    indices.into(),
+                    padding_idx.into(),
+                    scale_grad_by_freq.into(),
+                    sparse.into(),
+                ],
+            )?,
+        );
+    }
+    let result = Tensor::try_empty(
+        shape::index::embedding(
+            "embedding",
+            weight,
+            indices,
+            padding_idx,
+            scale_grad_by_freq,
+            sparse,
+        )?,
+    )?;
+    if !result.is_meta() {
+        cpu::index::embedding(
+            weight,
+            indices,
+            padding_idx,
+            scale_grad_by_freq,
+            sparse,
+            &result,
+        )?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn embedding_dense_backward(
+    word: u32,
+    grad_output: &Tensor,
+    indices: &Tensor,
+    num_weights: SymInt,
+    padding_idx: SymInt,
+    scale_grad_by_freq: bool,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::EMBEDDING_DENSE_BACKWARD,
+                &[
+                    grad_output.into(),
+                    indices.into(),
+                    num_weights.into(),
+                    padding_idx.into(),
+                    scale_grad_by_freq.into(),
+                ],
+            )?,
+        );
+    }
+    let result = Tensor::try_empty(
+        shape::index::embedding_dense_backward(
+            "embedding_dense_backward",
+            grad_output,
+            indices,
+            num_weights,
+            padding_idx,
+            scale_grad_by_freq,
+        )?,
+    )?;
+    if !result.is_meta() {
+        cpu::index::embedding_dense_backward(
+            grad_output,
+            indices,
+            num_weights,
+            padding_idx,
+            scale_grad_by_freq,
+            &result,
+        )?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn cat(word: u32, tensors: &[Tensor], dim: i64) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(Op::CAT, &[tensors.into(), dim.into()])?,
+        );
+    }
+    let result = Tensor::try_empty(shape::join::cat("cat", tensors, dim)?)?;
+    if !result.is_meta() {
+        cpu::join::cat(tensors, dim, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn cat_out(
+    word: u32,
+    tensors: &[Tensor],
+    dim: i64,
+    out: &Tensor,
+) -> Result<()> {
+    if word & state::INNER != 0 {
+        return dispatch::call_inner(
+                Op::CAT_OUT,
+                &[tensors.into(), dim.into(), out.into()],
+            )
+            .map(drop);
+    }
+    let spec = shape::join::cat("cat", tensors, dim)?;
+    inplace::write_out_through_copy(
+        "cat",
+        out,
+        spec,
+        &std::iter::empty::<&Tensor>().chain(tensors).collect::<Vec<_>>(),
+        |out| cpu::join::cat(tensors, dim, out),
+    )
+}
+
+pub(crate) fn stack(word: u32, tensors: &[Tensor], dim: i64) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(Op::STACK, &[tensors.into(), dim.into()])?,
+        );
+    }
+    let result = Tensor::try_empty(shape::join::stack("stack", tensors, dim)?)?;
+    if !result.is_meta() {
+        cpu::join::stack(tensors, dim, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn stack_out(
+    word: u32,
+    tensors: &[Tensor],
+    dim: i64,
+    out: &Tensor,
+) -> Result<()> {
+    if word & state::INNER != 0 {
+        return dispatch::call_inner(
+                Op::STACK_OUT,
+                &[tensors.into(), dim.into(), out.into()],
+            )
+            .map(drop);
+    }
+    let spec = shape::join::stack("stack", tensors, dim)?;
+    inplace::write_out_through_copy(
+        "stack",
+        out,
+        spec,
+        &std::iter::empty::<&Tensor>().chain(tensors).collect::<Vec<_>>(),
+        |out| cpu::join::stack(tensors, dim, out),
+    )
+}
+
+pub(crate) fn repeat(word: u32, self_: &Tensor, repeats: &[SymInt]) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(Op::REPEAT, &[self_.into(), repeats.into()])?,
+        );
+    }
+    let result = Tensor::try_empty(shape::join::repeat("repeat", self_, repeats)?)?;
+    if !result.is_meta() {
+        cpu::join::repeat(self_, repeats, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn flip(word: u32, self_: &Tensor, dims: &[i64]) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(Op::FLIP, &[self_.into(), dims.into()])?,
+        );
+    }
+    let result = Tensor::try_empty(shape::join::flip("flip", self_, dims)?)?;
+    if !result.is_meta() {
+        cpu::join::flip(self_, dims, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn roll(
+    word: u32,
+    self_: &Tensor,
+    shifts: &[SymInt],
+    dims: &[i64],
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(Op::ROLL, &[self_.into(), shifts.into(), dims.into()])?,
+        );
+    }
+    let result = Tensor::try_empty(shape::join::roll("roll", self_, shifts, dims)?)?;
+    if !result.is_meta() {
+        cpu::join::roll(self_, shifts, dims, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn tril(word: u32, self_: &Tensor, diagonal: SymInt) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(Op::TRIL, &[self_.into(), diagonal.into()])?,
+        );
+    }
+    let result = Tensor::try_empty(shape::join::triangle("tril", self_, diagonal)?)?;
+    if !result.is_meta() {
+        cpu::join::tril(self_, diagonal, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn tril_(word: u32, self_: &Tensor, diagonal: SymInt) -> Result<()> {
+    if word & state::INNER != 0 {
+        return dispatch::call_inner(Op::TRIL_, &[self_.into(), diagonal.into()])
+            .map(drop);
+    }
+    let spec = shape::join::triangle("tril_", self_, diagonal)?;
+    inplace::write(
+        "tril_",
+        self_,
+        spec,
+        &[self_],
+        |out| cpu::join::tril(self_, diagonal, out),
+    )
+}
+
+pub(crate) fn triu(word: u32, self_: &Tensor, diagonal: SymInt) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(Op::TRIU, &[self_.into(), diagonal.into()])?,
+        );
+    }
+    let result = Tensor::try_empty(shape::join::triangle("triu", self_, diagonal)?)?;
+    if !result.is_meta() {
+        cpu::join::triu(self_, diagonal, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn triu_(word: u32, self_: &Tensor, diagonal: SymInt) -> Result<()> {
+    if word & state::INNER != 0 {
+        return dispatch::call_inner(Op::TRIU_, &[self_.into(), diagonal.into()])
+            .map(drop);
+    }
+    let spec = shape::join::triangle("triu_", self_, diagonal)?;
+    inplace::write(
+        "triu_",
+        self_,
+        spec,
+        &[self_],
+        |out| cpu::join::triu(self_, diagonal, out),
+    )
+}
+
+pub(crate) fn constant_pad_nd(
+    word: u32,
+    self_: &Tensor,
+    pad: &[SymInt],
+    value: Scalar,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::CONSTANT_PAD_ND,
+                &[self_.into(), pad.into(), value.into()],
+            )?,
+        );
+    }
+    let result = Tensor::try_empty(
+        shape::join::constant_pad_nd("constant_pad_nd", self_, pad, value)?,
+    )?;
+    if !result.is_meta() {
+        cpu::join::constant_pad_nd(self_, pad, value, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn reflection_pad1d(
+    word: u32,
+    self_: &Tensor,
+    padding: &[SymInt],
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(Op::REFLECTION_PAD1D, &[self_.into(), padding.into()])?,
+        );
+    }
+    let result = Tensor::try_empty(
+        shape::join::reflection_pad("reflection_pad1d", self_, padding)?,
+    )?;
+    if !result.is_meta() {
+        cpu::join::reflection_pad(self_, padding, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn reflection_pad1d_backward(
+    word: u32,
+    grad_output: &Tensor,
+    self_: &Tensor,
+    padding: &[SymInt],
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::REFLECTION_PAD1D_BACKWARD,
+                &[grad_output.into(), self_.into(), padding.into()],
+            )?,
+        );
+    }
+    let result = Tensor::try_empty(
+        shape::join::reflection_pad_backward(
+            "reflection_pad1d_backward",
+            grad_output,
+            self_,
+            padding,
+        )?,
+    )?;
+    if !result.is_meta() {
+        cpu::join::reflection_pad_backward(grad_output, self_, padding, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn reflection_pad2d(
+    word: u32,
+    self_: &Tensor,
+    padding: &[SymInt],
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(Op::REFLECTION_PAD2D, &[self_.into(), padding.into()])?,
+        );
+    }
+    let result = Tensor::try_empty(
+        shape::join::reflection_pad("reflection_pad2d", self_, padding)?,
+    )?;
+    if !result.is_meta() {
+        cpu::join::reflection_pad(self_, padding, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn reflection_pad2d_backward(
+    word: u32,
+    grad_output: &Tensor,
+    self_: &Tensor,
+    padding: &[SymInt],
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::REFLECTION_PAD2D_BACKWARD,
+                &[grad_output.into(), self_.into(), padding.into()],
+            )?,
+        );
+    }
+    let result = Tensor::try_empty(
+        shape::join::reflection_pad_backward(
+            "reflection_pad2d_backward",
+            grad_output,
+            self_,
+            padding,
+        )?,
+    )?;
+    if !result.is_meta() {
+        cpu::join::reflection_pad_backward(grad_output, self_, padding, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn reflection_pad3d(
+    word: u32,
+    self_: &Tensor,
+    padding: &[SymInt],
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(Op::REFLECTION_PAD3D, &[self_.into(), padding.into()])?,
+        );
+    }
+    let result = Tensor::try_empty(
+        shape::join::reflection_pad("reflection_pad3d", self_, padding)?,
+    )?;
+    if !result.is_meta() {
+        cpu::join::reflection_pad(self_, padding, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn reflection_pad3d_backward(
+    word: u32,
+    grad_output: &Tensor,
+    self_: &Tensor,
+    padding: &[SymInt],
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::REFLECTION_PAD3D_BACKWARD,
+                &[grad_output.into(), self_.into(), padding.into()],
+            )?,
+        );
+    }
+    let result = Tensor::try_empty(
+        shape::join::reflection_pad_backward(
+            "reflection_pad3d_backward",
+            grad_output,
+            self_,
+            padding,
+        )?,
+    )?;
+    if !result.is_meta() {
+        cpu::join::reflection_pad_backward(grad_output, self_, padding, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn replication_pad1d(
+    word: u32,
+    self_: &Tensor,
+    padding: &[SymInt],
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(Op::REPLICATION_PAD1D, &[self_.into(), padding.into()])?,
+        );
+    }
+    let result = Tensor::try_empty(
+        shape::join::replication_pad("replication_pad1d", self_, padding)?,
+    )?;
+    if !result.is_meta() {
+        cpu::join::replication_pad(self_, padding, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn replication_pad1d_backward(
+    word: u32,
+    grad_output: &Tensor,
+    self_: &Tensor,
+    padding: &[SymInt],
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::REPLICATION_PAD1D_BACKWARD,
+                &[grad_output.into(), self_.into(), padding.into()],
+            )?,
+        );
+    }
+    let result = Tensor::try_empty(
+        shape::join::replication_pad_backward(
+            "replication_pad1d_backward",
+            grad_output,
+            self_,
+            padding,
+        )?,
+    )?;
+    if !result.is_meta() {
+        cpu::join::replication_pad_backward(grad_output, self_, padding, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn replication_pad2d(
+    word: u32,
+    self_: &Tensor,
+    padding: &[SymInt],
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(Op::REPLICATION_PAD2D, &[self_.into(), padding.into()])?,
+        );
+    }
+    let result = Tensor::try_empty(
+        shape::join::replication_pad("replication_pad2d", self_, padding)?,
+    )?;
+    if !result.is_meta() {
+        cpu::join::replication_pad(self_, padding, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn replication_pad2d_backward(
+    word: u32,
+    grad_output: &Tensor,
+    self_: &Tensor,
+    padding: &[SymInt],
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::REPLICATION_PAD2D_BACKWARD,
+                &[grad_output.into(), self_.into(), padding.into()],
+            )?,
+        );
+    }
+    let result = Tensor::try_empty(
+        shape::join::replication_pad_backward(
+            "replication_pad2d_backward",
+            grad_output,
+            self_,
+            padding,
+        )?,
+    )?;
+    if !result.is_meta() {
+        cpu::join::replication_pad_backward(grad_output, self_, padding, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn replication_pad3d(
+    word: u32,
+    self_: &Tensor,
+    padding: &[SymInt],
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(Op::REPLICATION_PAD3D, &[self_.into(), padding.into()])?,
+        );
+    }
+    let result = Tensor::try_empty(
+        shape::join::replication_pad("replication_pad3d", self_, padding)?,
+    )?;
+    if !result.is_meta() {
+        cpu::join::replication_pad(self_, padding, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn replication_pad3d_backward(
+    word: u32,
+    grad_output: &Tensor,
+    self_: &Tensor,
+    padding: &[SymInt],
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::REPLICATION_PAD3D_BACKWARD,
+                &[grad_output.into(), self_.into(), padding.into()],
+            )?,
+        );
+    }
+    let result = Tensor::try_empty(
+        shape::join::replication_pad_backward(
+            "replication_pad3d_backward",
+            grad_output,
+            self_,
+            padding,
+        )?,
+    )?;
+    if !result.is_meta() {
+        cpu::join::replication_pad_backward(grad_output, self_, padding, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn sort(
+    word: u32,
+    self_: &Tensor,
+    dim: i64,
+    descending: bool,
+) -> Result<(Tensor, Tensor)> {
+    if word & state::INNER != 0 {
+        return dispatch::tensors(
+                dispatch::call_inner(
+                    Op::SORT,
+                    &[self_.into(), dim.into(), descending.into()],
+                )?,
+            )
+            .map(|[values, indices]| (values, indices));
+    }
+    let (spec0, spec1) = shape::sort::sort("sort", self_, dim, descending)?;
+    let values = Tensor::try_empty(spec0)?;
+    let indices = Tensor::try_empty(spec1)?;
+    if !values.is_meta() {
+        cpu::sort::sort(self_, dim, descending, &values, &indices)?;
+    }
+    Ok((values, indices))
+}
+
+pub(crate) fn sort_out(
+    word: u32,
+    self_: &Tensor,
+    dim: i64,
+    descending: bool,
+    values: &Tensor,
+    indices: &Tensor,
+) -> Result<()> {
+    if word & state::INNER != 0 {
+        return dispatch::call_inner(
+                Op::SORT_VALUES,
+                &[
+                    self_.into(),
+                    dim.into(),
+                    descending.into(),
+                    values.into(),
+                    indices.into(),
+                ],
+            )
+            .map(drop);
+    }
+    let (spec0, spec1) = shape::sort::sort("sort", self_, dim, descending)?;
+    inplace::write_outs(
+        "sort",
+        [values, indices],
+        [spec0, spec1],
+        &[self_],
+        |[values, indices]| cpu::sort::sort(self_, dim, descending, values, indices),
+    )
+}
+
+pub(crate) fn sort_stable(
+    word: u32,
+    self_: &Tensor,
+    stable: Option<bool>,
+    dim: i64,
+    descending: bool,
+) -> Result<(Tensor, Tensor)> {
+    if word & state::INNER != 0 {
+        return dispatch::tensors(
+                dispatch::call_inner(
+                    Op::SORT_STABLE,
+                    &[self_.into(), stable.into(), dim.into(), descending.into()],
+                )?,
+            )
+            .map(|[values, indices]| (values, indices));
+    }
+    let (spec0, spec1) = shape::sort::sort_stable(
+        "sort",
+        self_,
+        stable,
+        dim,
+        descending,
+    )?;
+    let values = Tensor::try_empty(spec0)?;
+    let indices = Tensor::try_empty(spec1)?;
+    if !values.is_meta() {
+        cpu::sort::sort_stable(self_, stable, dim, descending, &values, &indices)?;
+    }
+    Ok((values, indices))
+}
+
+pub(crate) fn topk(
+    word: u32,
+    self_: &Tensor,
+    k: SymInt,
+    dim: i64,
+    largest: bool,
+    sorted: bool,
+) -> Result<(Tensor, Tensor)> {
+    if word & state::INNER != 0 {
+        return dispatch::tensors(
+                dispatch::call_inner(
+                    Op::TOPK,
+                    &[self_.into(), k.into(), dim.into(), largest.into(), sorted.into()],
+                )?,
+            )
+            .map(|[values, indices]| (values, indices));
+    }
+    let (spec0, spec1) = shape::sort::topk("topk", self_, k, dim, largest, sorted)?;
+    let values = Tensor::try_empty(spec0)?;
+    let indices = Tensor::try_empty(spec1)?;
+    if !values.is_meta() {
+        cpu::sort::topk(self_, k, dim, largest, sorted, &values, &indices)?;
+    }
+    Ok((values, indices))
+}
+
+pub(crate) fn topk_out(
+    word: u32,
+    self_: &Tensor,
+    k: SymInt,
+    dim: i64,
+    largest: bool,
+    sorted: bool,
+    values: &Tensor,
+    indices: &Tensor,
+) -> Result<()> {
+    if word & state::INNER != 0 {
+        return dispatch::call_inner(
+                Op::TOPK_VALUES,
+                &[
+                    self_.into(),
+                    k.into(),
+                    dim.into(),
+                    largest.into(),
+                    sorted.into(),
+                    values.into(),
+                    indices.into(),
+                ],
+            )
+            .map(drop);
+    }
+    let (spec0, spec1) = shape::sort::topk("topk", self_, k, dim, largest, sorted)?;
+    inplace::write_outs(
+        "topk",
+        [values, indices],
+        [spec0, spec1],
+        &[self_],
+        |[values, indices]| cpu::sort::topk(
+            self_,
+            k,
+            dim,
+            largest,
+            sorted,
+            values,
+            indices,
+        ),
+    )
+}
+
+pub(crate) fn kthvalue(
+    word: u32,
+    self_: &Tensor,
+    k: SymInt,
+    dim: i64,
+    keepdim: bool,
+) -> Result<(Tensor, Tensor)> {
+    if word & state::INNER != 0 {
+        return dispatch::tensors(
+                dispatch::call_inner(
+                    Op::KTHVALUE,
+                    &[self_.into(), k.into(), dim.into(), keepdim.into()],
+                )?,
+            )
+            .map(|[values, indices]| (values, indices));
+    }
+    let (spec0, spec1) = shape::sort::kthvalue("kthvalue", self_, k, dim, keepdim)?;
+    let values = Tensor::try_empty(spec0)?;
+    let indices = Tensor::try_empty(spec1)?;
+    if !values.is_meta() {
+        cpu::sort::kthvalue(self_, k, dim, keepdim, &values, &indices)?;
+    }
+    Ok((values, indices))
+}
+
+pub(crate) fn median(word: u32, self_: &Tensor) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(dispatch::call_inner(Op::MEDIAN, &[self_.into()])?);
+    }
+    let result = Tensor::try_empty(shape::sort::median("median", self_)?)?;
+    if !result.is_meta() {
+        cpu::sort::median(self_, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn median_dim(
+    word: u32,
+    self_: &Tensor,
+    dim: i64,
+    keepdim: bool,
+) -> Result<(Tensor, Tensor)> {
+    if word & state::INNER != 0 {
+        return dispatch::tensors(
+                dispatch::call_inner(
+                    Op::MEDIAN_DIM,
+                    &[self_.into(), dim.into(), keepdim.into()],
+                )?,
+            )
+            .map(|[values, indices]| (values, indices));
+    }
+    let (spec0, spec1) = shape::sort::along("median", self_, dim, keepdim)?;
+    let values = Tensor::try_empty(spec0)?;
+    let indices = Tensor::try_empty(spec1)?;
+    if !values.is_meta() {
+        cpu::sort::median_dim(self_, dim, keepdim, &values, &indices)?;
+    }
+    Ok((values, indices))
+}
+
+pub(crate) fn nanmedian(word: u32, self_: &Tensor) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(Op::NANMEDIAN, &[self_.into()])?,
+        );
+    }
+    let result = Tensor::try_empty(shape::sort::median("nanmedian", self_)?)?;
+    if !result.is_meta() {
+        cpu::sort::nanmedian(self_, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn nanmedian_dim(
+    word: u32,
+    self_: &Tensor,
+    dim: i64,
+    keepdim: bool,
+) -> Result<(Tensor, Tensor)> {
+    if word & state::INNER != 0 {
+        return dispatch::tensors(
+                dispatch::call_inner(
+                    Op::NANMEDIAN_DIM,
+                    &[self_.into(), dim.into(), keepdim.into()],
+                )?,
+            )
+            .map(|[values, indices]| (values, indices));
+    }
+    let (spec0, spec1) = shape::sort::along("nanmedian", self_, dim, keepdim)?;
+    let values = Tensor::try_empty(spec0)?;
+    let indices = Tensor::try_empty(spec1)?;
+    if !values.is_meta() {
+        cpu::sort::nanmedian_dim(self_, dim, keepdim, &values, &indices)?;
+    }
+    Ok((values, indices))
+}
+
+pub(crate) fn mode(
+    word: u32,
+    self_: &Tensor,
+    dim: i64,
+    keepdim: bool,
+) -> Result<(Tensor, Tensor)> {
+    if word & state::INNER != 0 {
+        return dispatch::tensors(
+                dispatch::call_inner(
+                    Op::MODE,
+                    &[self_.into(), dim.into(), keepdim.into()],
+                )?,
+            )
+            .map(|[values, indices]| (values, indices));
+    }
+    let (spec0, spec1) = shape::sort::along("mode", self_, dim, keepdim)?;
+    let values = Tensor::try_empty(spec0)?;
+    let indices = Tensor::try_empty(spec1)?;
+    if !values.is_meta() {
+        cpu::sort::mode(self_, dim, keepdim, &values, &indices)?;
+    }
+    Ok((values, indices))
+}
+
+pub(crate) fn searchsorted(
+    word: u32,
+    sorted_sequence: &Tensor,
+    self_: &Tensor,
+    out_int32: bool,
+    right: bool,
+    side: Option<&str>,
+    sorter: Option<&Tensor>,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::SEARCHSORTED_TENSOR,
+                &[
+                    sorted_sequence.into(),
+                    self_.into(),
+                    out_int32.into(),
+                    right.into(),
+                    side.into(),
+                    sorter.into(),
+                ],
+            )?,
+        );
+    }
+    let result = Tensor::try_empty(
+        shape::sort::searchsorted(
+            "searchsorted",
+            sorted_sequence,
+            self_,
+            out_int32,
+            right,
+            side,
+            sorter,
+        )?,
+    )?;
+    if !result.is_meta() {
+        cpu::sort::searchsorted(
+            sorted_sequence,
+            self_,
+            out_int32,
+            right,
+            side,
+            sorter,
+            &result,
+        )?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn bucketize(
+    word: u32,
+    self_: &Tensor,
+    boundaries: &Tensor,
+    out_int32: bool,
+    right: bool,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::BUCKETIZE_TENSOR,
+                &[self_.into(), boundaries.into(), out_int32.into(), right.into()],
+            )?,
+        );
+    }
+    let result = Tensor::try_empty(
+        shape::sort::bucketize("bucketize", self_, boundaries, out_int32, right)?,
+    )?;
+    if !result.is_meta() {
+        cpu::sort::bucketize(self_, boundaries, out_int32, right, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn unique2(
+    word: u32,
+    self_: &Tensor,
+    sorted: bool,
+    return_inverse: bool,
+    return_counts: bool,
+) -> Result<(Tensor, Tensor, Tensor)> {
+    if word & state::INNER != 0 {
+        return dispatch::tensors(
+                dispatch::call_inner(
+                    Op::_UNIQUE2,
+                    &[
+                        self_.into(),
+                        sorted.into(),
+                        return_inverse.into(),
+                        return_counts.into(),
+                    ],
+                )?,
+            )
+            .map(|[result0, result1, result2]| (result0, result1, result2));
+    }
+    cpu::sort::unique2(self_, sorted, return_inverse, return_counts)
+}
+
+pub(crate) fn unique_consecutive(
+    word: u32,
+    self_: &Tensor,
+    return_inverse: bool,
+    return_counts: bool,
+    dim: Option<i64>,
+) -> Result<(Tensor, Tensor, Tensor)> {
+    if word & state::INNER != 0 {
+        return dispatch::tensors(
+                dispatch::call_inner(
+                    Op::UNIQUE_CONSECUTIVE,
+                    &[
+                        self_.into(),
+                        return_inverse.into(),
+                        return_counts.into(),
+                        dim.into(),
+                    ],
+                )?,
+            )
+            .map(|[result0, result1, result2]| (result0, result1, result2));
+    }
+    cpu::sort::unique_consecutive(self_, return_inverse, return_counts, dim)
+}
+
+pub(crate) fn unique_dim(
+    word: u32,
+    self_: &Tensor,
+    dim: i64,
+    sorted: bool,
+    return_inverse: bool,
+    return_counts: bool,
+) -> Result<(Tensor, Tensor, Tensor)> {
+    if word & state::INNER != 0 {
+        return dispatch::tensors(
+                dispatch::call_inner(
+                    Op::UNIQUE_DIM,
+                    &[
+                        self_.into(),
+                        dim.into(),
+                        sorted.into(),
+                        return_inverse.into(),
+                        return_counts.into(),
+                    ],
+                )?,
+            )
+            .map(|[result0, result1, result2]| (result0, result1, result2));
+    }
+    cpu::sort::unique_dim(self_, dim, sorted, return_inverse, return_counts)
+}
+
+pub(crate) fn isin(
+    word: u32,
+    elements: &Tensor,
+    test_elements: &Tensor,
+    assume_unique: bool,
+    invert: bool,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::ISIN_TENSOR_TENSOR,
+                &[
+                    elements.into(),
+                    test_elements.into(),
+                    assume_unique.into(),
+                    invert.into(),
+                ],
+            )?,
+        );
+    }
+    cpu::sort::isin(elements, test_elements, assume_unique, invert)
+}
+
+pub(crate) fn rand(
+    word: u32,
+    size: &[SymInt],
+    dtype: Option<DType>,
+    device: Option<Device>,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::RAND,
+                &[size.into(), dtype.into(), Value::None, device.into(), Value::None],
+            )?,
+        );
+    }
+    cpu::random::rand(size, dtype, device)
+}
+
+pub(crate) fn randn(
+    word: u32,
+    size: &[SymInt],
+    dtype: Option<DType>,
+    device: Option<Device>,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::RANDN,
+                &[size.into(), dtype.into(), Value::None, device.into(), Value::None],
+            )?,
+        );
+    }
+    cpu::random::randn(size, dtype, device)
+}
+
+pub(crate) fn randint(
+    word: u32,
+    high: SymInt,
+    size: &[SymInt],
+    dtype: Option<DType>,
+    device: Option<Device>,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::RANDINT,
+                &[
+                    high.into(),
+                    size.into(),
+                    dtype.into(),
+                    Value::None,
+                    device.into(),
+                    Value::None,
+                ],
+            )?,
+        );
+    }
+    cpu::random::randint(high, size, dtype, device)
+}
+
+pub(crate) fn randint_low(
+    word: u32,
+    low: SymInt,
+    high: SymInt,
+    size: &[SymInt],
+    dtype: Option<DType>,
+    device: Option<Device>,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::RANDINT_LOW,
+                &[
+                    low.into(),
+                    high.into(),
+                    size.into(),
+                    dtype.into(),
+                    Value::None,
+                    device.into(),
+                    Value::None,
+                ],
+            )?,
+        );
+    }
+    cpu::random::randint_low(low, high, size, dtype, device)
+}
+
+pub(crate) fn randperm(
+    word: u32,
+    n: SymInt,
+    dtype: Option<DType>,
+    device: Option<Device>,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::RANDPERM,
+                &[n.into(), dtype.into(), Value::None, device.into(), Value::None],
+            )?,
+        );
+    }
+    cpu::random::randperm(n, dtype, device)
+}
+
+pub(crate) fn rand_like(
+    word: u32,
+    self_: &Tensor,
+    dtype: Option<DType>,
+    device: Option<Device>,
+    memory_format: Option<MemoryFormat>,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::RAND_LIKE,
+                &[
+                    self_.into(),
+                    dtype.into(),
+                    Value::None,
+                    device.into(),
+                    Value::None,
+                    memory_format.into(),
+                ],
+            )?,
+        );
+    }
+    cpu::random::rand_like(self_, dtype, device, memory_format)
+}
+
+pub(crate) fn randn_like(
+    word: u32,
+    self_: &Tensor,
+    dtype: Option<DType>,
+    device: Option<Device>,
+    memory_format: Option<MemoryFormat>,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::RANDN_LIKE,
+                &[
+                    self_.into(),
+                    dtype.into(),
+                    Value::None,
+                    device.into(),
+                    Value::None,
+                    memory_format.into(),
+                ],
+            )?,
+        );
+    }
+    cpu::random::randn_like(self_, dtype, device, memory_format)
+}
+
+pub(crate) fn randint_like(
+    word: u32,
+    self_: &Tensor,
+    high: SymInt,
+    dtype: Option<DType>,
+    device: Option<Device>,
+    memory_format: Option<MemoryFormat>,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::RANDINT_LIKE,
+                &[
+                    self_.into(),
+                    high.into(),
+                    dtype.into(),
+                    Value::None,
+                    device.into(),
+                    Value::None,
+                    memory_format.into(),
+                ],
+            )?,
+        );
+    }
+    cpu::random::randint_like(self_, high, dtype, device, memory_format)
+}
+
+pub(crate) fn randint_like_low(
+    word: u32,
+    self_: &Tensor,
+    low: SymInt,
+    high: SymInt,
+    dtype: Option<DType>,
+    device: Option<Device>,
+    memory_format: Option<MemoryFormat>,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::RANDINT_LIKE_LOW_DTYPE,
+                &[
+                    self_.into(),
+                    low.into(),
+                    high.into(),
+                    dtype.into(),
+                    Value::None,
+                    device.into(),
+                    Value::None,
+                    memory_format.into(),
+                ],
+            )?,
+        );
+    }
+    cpu::random::randint_like_low(self_, low, high, dtype, device, memory_format)
+}
+
+pub(crate) fn normal(
+    word: u32,
+    mean: f64,
+    std: f64,
+    size: &[SymInt],
+    dtype: Option<DType>,
+    device: Option<Device>,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::NORMAL_FLOAT_FLOAT,
+                &[
+                    mean.into(),
+                    std.into(),
+                    size.into(),
+                    Value::None,
+                    dtype.into(),
+                    Value::None,
+                    device.into(),
+                    Value::None,
+                ],
+            )?,
+        );
+    }
+    cpu::random::normal(mean, std, size, dtype, device)
+}
+
+pub(crate) fn bernoulli(word: u32, self_: &Tensor) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(Op::BERNOULLI, &[self_.into(), Value::None])?,
+        );
+    }
+    cpu::random::bernoulli(self_)
+}
+
+pub(crate) fn bernoulli_p(word: u32, self_: &Tensor, p: f64) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::BERNOULLI_P,
+                &[self_.into(), p.into(), Value::None],
+            )?,
+        );
+    }
+    cpu::random::bernoulli_p(self_, p)
+}
+
+pub(crate) fn multinomial(
+    word: u32,
+    self_: &Tensor,
+    num_samples: SymInt,
+    replacement: bool,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::MULTINOMIAL,
+                &[self_.into(), num_samples.into(), replacement.into(), Value::None],
+            )?,
+        );
+    }
+    cpu::random::multinomial(self_, num_samples, replacement)
+}
+
+pub(crate) fn native_dropout(
+    word: u32,
+    input: &Tensor,
+    p: f64,
+    train: Option<bool>,
+) -> Result<(Tensor, Tensor)> {
+    if word & state::INNER != 0 {
+        return dispatch::tensors(
+                dispatch::call_inner(
+                    Op::NATIVE_DROPOUT,
+                    &[input.into(), p.into(), train.into()],
+                )?,
+            )
+            .map(|[result0, result1]| (result0, result1));
+    }
+    cpu::random::native_dropout(input, p, train)
+}
+
+pub(crate) fn native_dropout_backward(
+    word: u32,
+    grad_output: &Tensor,
+    mask: &Tensor,
+    scale: f64,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::NATIVE_DROPOUT_BACKWARD,
+                &[grad_output.into(), mask.into(), scale.into()],
+            )?,
+        );
+    }
+    let result = Tensor::try_empty(
+        shape::random::native_dropout_backward(
+            "native_dropout_backward",
+            grad_output,
+            mask,
+            scale,
+        )?,
+    )?;
+    if !result.is_meta() {
+        cpu::random::native_dropout_backward(grad_output, mask, scale, &result)?;
     }
     Ok(result)
 }

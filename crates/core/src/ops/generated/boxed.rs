@@ -6917,13 +6917,6 @@ pub(super) fn view(a: &Args<'_>, below: bool) -> Result<Outputs> {
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn reshape(a: &Args<'_>, _below: bool) -> Result<Outputs> {
-    let self_ = a.tensor(0, "self")?;
-    let shape = a.sym_ints(1, "shape")?;
-    let result = functions::reshape(self_, &shape)?;
-    Ok(smallvec![result.into()])
-}
-
 pub(super) fn t(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let result = if below { inner::t(0, self_)? } else { functions::t(self_)? };
@@ -6997,6 +6990,17 @@ pub(super) fn squeeze_dim(a: &Args<'_>, below: bool) -> Result<Outputs> {
     Ok(smallvec![result.into()])
 }
 
+pub(super) fn squeeze_dims(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let dim = a.ints(1, "dim")?;
+    let result = if below {
+        inner::squeeze_dims(0, self_, &dim)?
+    } else {
+        functions::squeeze_dims(self_, &dim)?
+    };
+    Ok(smallvec![result.into()])
+}
+
 pub(super) fn select(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let dim = a.int(1, "dim")?;
@@ -7046,6 +7050,18 @@ pub(super) fn split(a: &Args<'_>, below: bool) -> Result<Outputs> {
     Ok(smallvec![result.into()])
 }
 
+pub(super) fn split_with_sizes(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let split_sizes = a.sym_ints(1, "split_sizes")?;
+    let dim = if a.is_none(2) { 0 } else { a.int(2, "dim")? };
+    let result = if below {
+        inner::split_with_sizes(0, self_, &split_sizes, dim)?
+    } else {
+        functions::split_with_sizes(self_, &split_sizes, dim)?
+    };
+    Ok(smallvec![result.into()])
+}
+
 pub(super) fn as_strided(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let size = a.sym_ints(1, "size")?;
@@ -7059,9 +7075,620 @@ pub(super) fn as_strided(a: &Args<'_>, below: bool) -> Result<Outputs> {
     Ok(smallvec![result.into()])
 }
 
+pub(super) fn diagonal(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let offset = if a.is_none(1) { 0 } else { a.int(1, "offset")? };
+    let dim1 = if a.is_none(2) { 0 } else { a.int(2, "dim1")? };
+    let dim2 = if a.is_none(3) { 1 } else { a.int(3, "dim2")? };
+    let result = if below {
+        inner::diagonal(0, self_, offset, dim1, dim2)?
+    } else {
+        functions::diagonal(self_, offset, dim1, dim2)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn unfold(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let dimension = a.int(1, "dimension")?;
+    let size = a.int(2, "size")?;
+    let step = a.int(3, "step")?;
+    let result = if below {
+        inner::unfold(0, self_, dimension, size, step)?
+    } else {
+        functions::unfold(self_, dimension, size, step)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn lift_fresh(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let result = if below {
+        inner::lift_fresh(0, self_)?
+    } else {
+        functions::lift_fresh(self_)?
+    };
+    Ok(smallvec![result.into()])
+}
+
 pub(super) fn detach(a: &Args<'_>, _below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let result = functions::detach(self_)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn detach_(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    functions::detach_(self_)?;
+    Ok(smallvec![self_.into()])
+}
+
+pub(super) fn unsqueeze_(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let dim = a.int(1, "dim")?;
+    functions::unsqueeze_(self_, dim)?;
+    Ok(smallvec![self_.into()])
+}
+
+pub(super) fn squeeze_(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    functions::squeeze_(self_)?;
+    Ok(smallvec![self_.into()])
+}
+
+pub(super) fn squeeze_dim_(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let dim = a.int(1, "dim")?;
+    functions::squeeze_dim_(self_, dim)?;
+    Ok(smallvec![self_.into()])
+}
+
+pub(super) fn transpose_(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let dim0 = a.int(1, "dim0")?;
+    let dim1 = a.int(2, "dim1")?;
+    functions::transpose_(self_, dim0, dim1)?;
+    Ok(smallvec![self_.into()])
+}
+
+pub(super) fn t_(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    functions::t_(self_)?;
+    Ok(smallvec![self_.into()])
+}
+
+pub(super) fn unsafe_view(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let size = a.sym_ints(1, "size")?;
+    let result = if below {
+        inner::unsafe_view(0, self_, &size)?
+    } else {
+        functions::unsafe_view(self_, &size)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn unsafe_split(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let split_size = a.sym_int(1, "split_size")?;
+    let dim = if a.is_none(2) { 0 } else { a.int(2, "dim")? };
+    let result = if below {
+        inner::unsafe_split(0, self_, split_size, dim)?
+    } else {
+        functions::unsafe_split(self_, split_size, dim)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn reshape(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let shape = a.sym_ints(1, "shape")?;
+    let result = functions::reshape(self_, &shape)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn reshape_as(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let other = a.tensor(1, "other")?;
+    let result = functions::reshape_as(self_, other)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn view_as(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let other = a.tensor(1, "other")?;
+    let result = functions::view_as(self_, other)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn expand_as(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let other = a.tensor(1, "other")?;
+    let result = functions::expand_as(self_, other)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn broadcast_to(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let size = a.sym_ints(1, "size")?;
+    let result = functions::broadcast_to(self_, &size)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn broadcast_tensors(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let tensors = a.tensors(0, "tensors")?;
+    let result = functions::broadcast_tensors(&tensors)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn swapaxes(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let axis0 = a.int(1, "axis0")?;
+    let axis1 = a.int(2, "axis1")?;
+    let result = functions::swapaxes(self_, axis0, axis1)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn swapdims(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let dim0 = a.int(1, "dim0")?;
+    let dim1 = a.int(2, "dim1")?;
+    let result = functions::swapdims(self_, dim0, dim1)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn numpy_t(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let result = functions::numpy_t(self_)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn mt(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let result = functions::mt(self_)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn narrow(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let dim = a.int(1, "dim")?;
+    let start = a.sym_int(2, "start")?;
+    let length = a.sym_int(3, "length")?;
+    let result = functions::narrow(self_, dim, start, length)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn flatten(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let start_dim = if a.is_none(1) { 0 } else { a.int(1, "start_dim")? };
+    let end_dim = if a.is_none(2) { -1 } else { a.int(2, "end_dim")? };
+    let result = functions::flatten(self_, start_dim, end_dim)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn unflatten(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let dim = a.int(1, "dim")?;
+    let sizes = a.sym_ints(2, "sizes")?;
+    let result = functions::unflatten(self_, dim, &sizes)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn ravel(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let result = functions::ravel(self_)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn split_sizes(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let split_size = a.sym_ints(1, "split_size")?;
+    let dim = if a.is_none(2) { 0 } else { a.int(2, "dim")? };
+    let result = functions::split_sizes(self_, &split_size, dim)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn chunk(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let chunks = a.int(1, "chunks")?;
+    let dim = if a.is_none(2) { 0 } else { a.int(2, "dim")? };
+    let result = functions::chunk(self_, chunks, dim)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn unsafe_chunk(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let chunks = a.int(1, "chunks")?;
+    let dim = if a.is_none(2) { 0 } else { a.int(2, "dim")? };
+    let result = functions::unsafe_chunk(self_, chunks, dim)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn tensor_split(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let sections = a.sym_int(1, "sections")?;
+    let dim = if a.is_none(2) { 0 } else { a.int(2, "dim")? };
+    let result = functions::tensor_split(self_, sections, dim)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn tensor_split_indices(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let indices = a.sym_ints(1, "indices")?;
+    let dim = if a.is_none(2) { 0 } else { a.int(2, "dim")? };
+    let result = functions::tensor_split_indices(self_, &indices, dim)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn movedim(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let source = a.int(1, "source")?;
+    let destination = a.int(2, "destination")?;
+    let result = functions::movedim(self_, source, destination)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn movedim_intlist(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let source = a.ints(1, "source")?;
+    let destination = a.ints(2, "destination")?;
+    let result = functions::movedim_intlist(self_, &source, &destination)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn moveaxis(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let source = a.int(1, "source")?;
+    let destination = a.int(2, "destination")?;
+    let result = functions::moveaxis(self_, source, destination)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn moveaxis_intlist(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let source = a.ints(1, "source")?;
+    let destination = a.ints(2, "destination")?;
+    let result = functions::moveaxis_intlist(self_, &source, &destination)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn atleast_1d(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let result = functions::atleast_1d(self_)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn atleast_2d(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let result = functions::atleast_2d(self_)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn atleast_3d(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let result = functions::atleast_3d(self_)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn contiguous(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let memory_format = if a.is_none(1) {
+        MemoryFormat::Contiguous
+    } else {
+        a.memory_format(1, "memory_format")?
+    };
+    let result = functions::contiguous(self_, memory_format)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn lift(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let result = functions::lift(self_)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn meshgrid(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let tensors = a.tensors(0, "tensors")?;
+    let result = functions::meshgrid(&tensors)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn meshgrid_indexing(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let tensors = a.tensors(0, "tensors")?;
+    let indexing = a.str(1, "indexing")?;
+    let result = functions::meshgrid_indexing(&tensors, indexing)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn pixel_shuffle(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let upscale_factor = a.int(1, "upscale_factor")?;
+    let result = functions::pixel_shuffle(self_, upscale_factor)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn pixel_unshuffle(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let downscale_factor = a.int(1, "downscale_factor")?;
+    let result = functions::pixel_unshuffle(self_, downscale_factor)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn channel_shuffle(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let groups = a.sym_int(1, "groups")?;
+    let result = functions::channel_shuffle(self_, groups)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn diag(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let diagonal = if a.is_none(1) { 0 } else { a.int(1, "diagonal")? };
+    let result = functions::diag(self_, diagonal)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn diag_embed(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let offset = if a.is_none(1) { 0 } else { a.int(1, "offset")? };
+    let dim1 = if a.is_none(2) { -2 } else { a.int(2, "dim1")? };
+    let dim2 = if a.is_none(3) { -1 } else { a.int(3, "dim2")? };
+    let result = functions::diag_embed(self_, offset, dim1, dim2)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn alias_copy(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let result = functions::alias_copy(self_)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn detach_copy(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let result = functions::detach_copy(self_)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn view_copy(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let size = a.sym_ints(1, "size")?;
+    let result = functions::view_copy(self_, &size)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn t_copy(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let result = functions::t_copy(self_)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn transpose_copy(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let dim0 = a.int(1, "dim0")?;
+    let dim1 = a.int(2, "dim1")?;
+    let result = functions::transpose_copy(self_, dim0, dim1)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn permute_copy(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let dims = a.ints(1, "dims")?;
+    let result = functions::permute_copy(self_, &dims)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn expand_copy(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let size = a.sym_ints(1, "size")?;
+    let implicit = if a.is_none(2) { false } else { a.bool(2, "implicit")? };
+    let result = functions::expand_copy(self_, &size, implicit)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn unsqueeze_copy(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let dim = a.int(1, "dim")?;
+    let result = functions::unsqueeze_copy(self_, dim)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn squeeze_copy(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let result = functions::squeeze_copy(self_)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn squeeze_copy_dim(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let dim = a.int(1, "dim")?;
+    let result = functions::squeeze_copy_dim(self_, dim)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn squeeze_copy_dims(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let dim = a.ints(1, "dim")?;
+    let result = functions::squeeze_copy_dims(self_, &dim)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn select_copy(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let dim = a.int(1, "dim")?;
+    let index = a.sym_int(2, "index")?;
+    let result = functions::select_copy(self_, dim, index)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn slice_copy(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let dim = if a.is_none(1) { 0 } else { a.int(1, "dim")? };
+    let start = a.opt_sym_int(2, "start")?;
+    let end = a.opt_sym_int(3, "end")?;
+    let step = if a.is_none(4) { SymInt::from(1i64) } else { a.sym_int(4, "step")? };
+    let result = functions::slice_copy(self_, dim, start, end, step)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn unbind_copy(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let dim = if a.is_none(1) { 0 } else { a.int(1, "dim")? };
+    let result = functions::unbind_copy(self_, dim)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn split_copy(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let split_size = a.sym_int(1, "split_size")?;
+    let dim = if a.is_none(2) { 0 } else { a.int(2, "dim")? };
+    let result = functions::split_copy(self_, split_size, dim)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn split_with_sizes_copy(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let split_sizes = a.sym_ints(1, "split_sizes")?;
+    let dim = if a.is_none(2) { 0 } else { a.int(2, "dim")? };
+    let result = functions::split_with_sizes_copy(self_, &split_sizes, dim)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn as_strided_copy(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let size = a.sym_ints(1, "size")?;
+    let stride = a.sym_ints(2, "stride")?;
+    let storage_offset = a.opt_sym_int(3, "storage_offset")?;
+    let result = functions::as_strided_copy(self_, &size, &stride, storage_offset)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn diagonal_copy(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let offset = if a.is_none(1) { 0 } else { a.int(1, "offset")? };
+    let dim1 = if a.is_none(2) { 0 } else { a.int(2, "dim1")? };
+    let dim2 = if a.is_none(3) { 1 } else { a.int(3, "dim2")? };
+    let result = functions::diagonal_copy(self_, offset, dim1, dim2)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn unfold_copy(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let dimension = a.int(1, "dimension")?;
+    let size = a.int(2, "size")?;
+    let step = a.int(3, "step")?;
+    let result = functions::unfold_copy(self_, dimension, size, step)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn slice_scatter(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let src = a.tensor(1, "src")?;
+    let dim = if a.is_none(2) { 0 } else { a.int(2, "dim")? };
+    let start = a.opt_sym_int(3, "start")?;
+    let end = a.opt_sym_int(4, "end")?;
+    let step = if a.is_none(5) { SymInt::from(1i64) } else { a.sym_int(5, "step")? };
+    let result = if below {
+        inner::slice_scatter(0, self_, src, dim, start, end, step)?
+    } else {
+        functions::slice_scatter(self_, src, dim, start, end, step)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn select_scatter(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let src = a.tensor(1, "src")?;
+    let dim = a.int(2, "dim")?;
+    let index = a.sym_int(3, "index")?;
+    let result = if below {
+        inner::select_scatter(0, self_, src, dim, index)?
+    } else {
+        functions::select_scatter(self_, src, dim, index)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn diagonal_scatter(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let src = a.tensor(1, "src")?;
+    let offset = if a.is_none(2) { 0 } else { a.int(2, "offset")? };
+    let dim1 = if a.is_none(3) { 0 } else { a.int(3, "dim1")? };
+    let dim2 = if a.is_none(4) { 1 } else { a.int(4, "dim2")? };
+    let result = if below {
+        inner::diagonal_scatter(0, self_, src, offset, dim1, dim2)?
+    } else {
+        functions::diagonal_scatter(self_, src, offset, dim1, dim2)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn as_strided_scatter(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let src = a.tensor(1, "src")?;
+    let size = a.sym_ints(2, "size")?;
+    let stride = a.sym_ints(3, "stride")?;
+    let storage_offset = a.opt_sym_int(4, "storage_offset")?;
+    let result = if below {
+        inner::as_strided_scatter(0, self_, src, &size, &stride, storage_offset)?
+    } else {
+        functions::as_strided_scatter(self_, src, &size, &stride, storage_offset)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn slice_backward(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let grad_output = a.tensor(0, "grad_output")?;
+    let input_sizes = a.sym_ints(1, "input_sizes")?;
+    let dim = a.int(2, "dim")?;
+    let start = a.sym_int(3, "start")?;
+    let end = a.sym_int(4, "end")?;
+    let step = a.sym_int(5, "step")?;
+    let result = if below {
+        inner::slice_backward(0, grad_output, &input_sizes, dim, start, end, step)?
+    } else {
+        functions::slice_backward(grad_output, &input_sizes, dim, start, end, step)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn select_backward(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let grad_output = a.tensor(0, "grad_output")?;
+    let input_sizes = a.sym_ints(1, "input_sizes")?;
+    let dim = a.int(2, "dim")?;
+    let index = a.sym_int(3, "index")?;
+    let result = if below {
+        inner::select_backward(0, grad_output, &input_sizes, dim, index)?
+    } else {
+        functions::select_backward(grad_output, &input_sizes, dim, index)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn diagonal_backward(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let grad_output = a.tensor(0, "grad_output")?;
+    let input_sizes = a.sym_ints(1, "input_sizes")?;
+    let offset = a.int(2, "offset")?;
+    let dim1 = a.int(3, "dim1")?;
+    let dim2 = a.int(4, "dim2")?;
+    let result = if below {
+        inner::diagonal_backward(0, grad_output, &input_sizes, offset, dim1, dim2)?
+    } else {
+        functions::diagonal_backward(grad_output, &input_sizes, offset, dim1, dim2)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn unfold_backward(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let grad_in = a.tensor(0, "grad_in")?;
+    let input_sizes = a.sym_ints(1, "input_sizes")?;
+    let dim = a.int(2, "dim")?;
+    let size = a.int(3, "size")?;
+    let step = a.int(4, "step")?;
+    let result = if below {
+        inner::unfold_backward(0, grad_in, &input_sizes, dim, size, step)?
+    } else {
+        functions::unfold_backward(grad_in, &input_sizes, dim, size, step)?
+    };
     Ok(smallvec![result.into()])
 }
 
@@ -7072,6 +7699,16 @@ pub(super) fn clone(a: &Args<'_>, below: bool) -> Result<Outputs> {
         inner::clone(0, self_, memory_format)?
     } else {
         functions::clone(self_, memory_format)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn lift_fresh_copy(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let result = if below {
+        inner::lift_fresh_copy(0, self_)?
+    } else {
+        functions::lift_fresh_copy(self_)?
     };
     Ok(smallvec![result.into()])
 }
@@ -7090,12 +7727,87 @@ pub(super) fn to_copy(a: &Args<'_>, below: bool) -> Result<Outputs> {
     Ok(smallvec![result.into()])
 }
 
+pub(super) fn to_dtype(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let dtype = a.dtype(1, "dtype")?;
+    let non_blocking = if a.is_none(2) { false } else { a.bool(2, "non_blocking")? };
+    let copy = if a.is_none(3) { false } else { a.bool(3, "copy")? };
+    let memory_format = a.opt_memory_format(4, "memory_format")?;
+    let result = functions::to_dtype(self_, dtype, non_blocking, copy, memory_format)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn to_dtype_layout(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let dtype = a.opt_dtype(1, "dtype")?;
+    let device = a.opt_device(3, "device")?;
+    let non_blocking = if a.is_none(5) { false } else { a.bool(5, "non_blocking")? };
+    let copy = if a.is_none(6) { false } else { a.bool(6, "copy")? };
+    let memory_format = a.opt_memory_format(7, "memory_format")?;
+    let result = functions::to_dtype_layout(
+        self_,
+        dtype,
+        device,
+        non_blocking,
+        copy,
+        memory_format,
+    )?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn to_device(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let device = a.device(1, "device")?;
+    let dtype = a.dtype(2, "dtype")?;
+    let non_blocking = if a.is_none(3) { false } else { a.bool(3, "non_blocking")? };
+    let copy = if a.is_none(4) { false } else { a.bool(4, "copy")? };
+    let memory_format = a.opt_memory_format(5, "memory_format")?;
+    let result = functions::to_device(
+        self_,
+        device,
+        dtype,
+        non_blocking,
+        copy,
+        memory_format,
+    )?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn to_other(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let other = a.tensor(1, "other")?;
+    let non_blocking = if a.is_none(2) { false } else { a.bool(2, "non_blocking")? };
+    let copy = if a.is_none(3) { false } else { a.bool(3, "copy")? };
+    let memory_format = a.opt_memory_format(4, "memory_format")?;
+    let result = functions::to_other(self_, other, non_blocking, copy, memory_format)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn type_as(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let other = a.tensor(1, "other")?;
+    let result = functions::type_as(self_, other)?;
+    Ok(smallvec![result.into()])
+}
+
 pub(super) fn copy_(a: &Args<'_>, _below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let src = a.tensor(1, "src")?;
     let non_blocking = if a.is_none(2) { false } else { a.bool(2, "non_blocking")? };
     functions::copy_(self_, src, non_blocking)?;
     Ok(smallvec![self_.into()])
+}
+
+pub(super) fn copy(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let src = a.tensor(1, "src")?;
+    let non_blocking = if a.is_none(2) { false } else { a.bool(2, "non_blocking")? };
+    let result = if below {
+        inner::copy(0, self_, src, non_blocking)?
+    } else {
+        functions::copy(self_, src, non_blocking)?
+    };
+    Ok(smallvec![result.into()])
 }
 
 pub(super) fn fill(a: &Args<'_>, below: bool) -> Result<Outputs> {
@@ -7120,6 +7832,28 @@ pub(super) fn fill_(a: &Args<'_>, below: bool) -> Result<Outputs> {
     Ok(smallvec![self_.into()])
 }
 
+pub(super) fn fill_tensor(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let value = a.tensor(1, "value")?;
+    let result = if below {
+        inner::fill_tensor(0, self_, value)?
+    } else {
+        functions::fill_tensor(self_, value)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn fill_tensor_(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let value = a.tensor(1, "value")?;
+    if below {
+        inner::fill_tensor_(0, self_, value)?
+    } else {
+        functions::fill_tensor_(self_, value)?;
+    }
+    Ok(smallvec![self_.into()])
+}
+
 pub(super) fn zero(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let result = if below { inner::zero(0, self_)? } else { functions::zero(self_)? };
@@ -7136,6 +7870,107 @@ pub(super) fn zero_(a: &Args<'_>, below: bool) -> Result<Outputs> {
     Ok(smallvec![self_.into()])
 }
 
+pub(super) fn zeros(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let size = a.sym_ints(0, "size")?;
+    let dtype = a.opt_dtype(1, "dtype")?;
+    let device = a.opt_device(3, "device")?;
+    let result = if below {
+        inner::zeros(0, &size, dtype, device)?
+    } else {
+        functions::zeros(&size, dtype, device)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn ones(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let size = a.sym_ints(0, "size")?;
+    let dtype = a.opt_dtype(1, "dtype")?;
+    let device = a.opt_device(3, "device")?;
+    let result = if below {
+        inner::ones(0, &size, dtype, device)?
+    } else {
+        functions::ones(&size, dtype, device)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn full(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let size = a.sym_ints(0, "size")?;
+    let fill_value = a.scalar(1, "fill_value")?;
+    let dtype = a.opt_dtype(2, "dtype")?;
+    let device = a.opt_device(4, "device")?;
+    let result = if below {
+        inner::full(0, &size, fill_value, dtype, device)?
+    } else {
+        functions::full(&size, fill_value, dtype, device)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn scalar_tensor(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let s = a.scalar(0, "s")?;
+    let dtype = a.opt_dtype(1, "dtype")?;
+    let device = a.opt_device(3, "device")?;
+    let result = if below {
+        inner::scalar_tensor(0, s, dtype, device)?
+    } else {
+        functions::scalar_tensor(s, dtype, device)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn empty(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let size = a.sym_ints(0, "size")?;
+    let dtype = a.opt_dtype(1, "dtype")?;
+    let device = a.opt_device(3, "device")?;
+    let memory_format = a.opt_memory_format(5, "memory_format")?;
+    let result = if below {
+        inner::empty(0, &size, dtype, device, memory_format)?
+    } else {
+        functions::empty(&size, dtype, device, memory_format)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn empty_permuted(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let size = a.sym_ints(0, "size")?;
+    let physical_layout = a.ints(1, "physical_layout")?;
+    let dtype = a.opt_dtype(2, "dtype")?;
+    let device = a.opt_device(4, "device")?;
+    let result = if below {
+        inner::empty_permuted(0, &size, &physical_layout, dtype, device)?
+    } else {
+        functions::empty_permuted(&size, &physical_layout, dtype, device)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn empty_strided(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let size = a.sym_ints(0, "size")?;
+    let stride = a.sym_ints(1, "stride")?;
+    let dtype = a.opt_dtype(2, "dtype")?;
+    let device = a.opt_device(4, "device")?;
+    let result = if below {
+        inner::empty_strided(0, &size, &stride, dtype, device)?
+    } else {
+        functions::empty_strided(&size, &stride, dtype, device)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn empty_like(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let dtype = a.opt_dtype(1, "dtype")?;
+    let device = a.opt_device(3, "device")?;
+    let memory_format = a.opt_memory_format(5, "memory_format")?;
+    let result = if below {
+        inner::empty_like(0, self_, dtype, device, memory_format)?
+    } else {
+        functions::empty_like(self_, dtype, device, memory_format)?
+    };
+    Ok(smallvec![result.into()])
+}
+
 pub(super) fn zeros_like(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let dtype = a.opt_dtype(1, "dtype")?;
@@ -7147,6 +7982,914 @@ pub(super) fn zeros_like(a: &Args<'_>, below: bool) -> Result<Outputs> {
         functions::zeros_like(self_, dtype, device, memory_format)?
     };
     Ok(smallvec![result.into()])
+}
+
+pub(super) fn ones_like(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let dtype = a.opt_dtype(1, "dtype")?;
+    let device = a.opt_device(3, "device")?;
+    let memory_format = a.opt_memory_format(5, "memory_format")?;
+    let result = if below {
+        inner::ones_like(0, self_, dtype, device, memory_format)?
+    } else {
+        functions::ones_like(self_, dtype, device, memory_format)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn full_like(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let fill_value = a.scalar(1, "fill_value")?;
+    let dtype = a.opt_dtype(2, "dtype")?;
+    let device = a.opt_device(4, "device")?;
+    let memory_format = a.opt_memory_format(6, "memory_format")?;
+    let result = if below {
+        inner::full_like(0, self_, fill_value, dtype, device, memory_format)?
+    } else {
+        functions::full_like(self_, fill_value, dtype, device, memory_format)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn new_empty(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let size = a.sym_ints(1, "size")?;
+    let dtype = a.opt_dtype(2, "dtype")?;
+    let device = a.opt_device(4, "device")?;
+    let result = if below {
+        inner::new_empty(0, self_, &size, dtype, device)?
+    } else {
+        functions::new_empty(self_, &size, dtype, device)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn new_empty_strided(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let size = a.sym_ints(1, "size")?;
+    let stride = a.sym_ints(2, "stride")?;
+    let dtype = a.opt_dtype(3, "dtype")?;
+    let device = a.opt_device(5, "device")?;
+    let result = if below {
+        inner::new_empty_strided(0, self_, &size, &stride, dtype, device)?
+    } else {
+        functions::new_empty_strided(self_, &size, &stride, dtype, device)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn new_zeros(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let size = a.sym_ints(1, "size")?;
+    let dtype = a.opt_dtype(2, "dtype")?;
+    let device = a.opt_device(4, "device")?;
+    let result = if below {
+        inner::new_zeros(0, self_, &size, dtype, device)?
+    } else {
+        functions::new_zeros(self_, &size, dtype, device)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn new_ones(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let size = a.sym_ints(1, "size")?;
+    let dtype = a.opt_dtype(2, "dtype")?;
+    let device = a.opt_device(4, "device")?;
+    let result = if below {
+        inner::new_ones(0, self_, &size, dtype, device)?
+    } else {
+        functions::new_ones(self_, &size, dtype, device)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn new_full(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let size = a.sym_ints(1, "size")?;
+    let fill_value = a.scalar(2, "fill_value")?;
+    let dtype = a.opt_dtype(3, "dtype")?;
+    let device = a.opt_device(5, "device")?;
+    let result = if below {
+        inner::new_full(0, self_, &size, fill_value, dtype, device)?
+    } else {
+        functions::new_full(self_, &size, fill_value, dtype, device)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn arange(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let end = a.scalar(0, "end")?;
+    let dtype = a.opt_dtype(1, "dtype")?;
+    let device = a.opt_device(3, "device")?;
+    let result = if below {
+        inner::arange(0, end, dtype, device)?
+    } else {
+        functions::arange(end, dtype, device)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn arange_start(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let start = a.scalar(0, "start")?;
+    let end = a.scalar(1, "end")?;
+    let dtype = a.opt_dtype(2, "dtype")?;
+    let device = a.opt_device(4, "device")?;
+    let result = if below {
+        inner::arange_start(0, start, end, dtype, device)?
+    } else {
+        functions::arange_start(start, end, dtype, device)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn arange_start_step(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let start = a.scalar(0, "start")?;
+    let end = a.scalar(1, "end")?;
+    let step = if a.is_none(2) { Scalar::Int(1) } else { a.scalar(2, "step")? };
+    let dtype = a.opt_dtype(3, "dtype")?;
+    let device = a.opt_device(5, "device")?;
+    let result = if below {
+        inner::arange_start_step(0, start, end, step, dtype, device)?
+    } else {
+        functions::arange_start_step(start, end, step, dtype, device)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn linspace(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let start = a.scalar(0, "start")?;
+    let end = a.scalar(1, "end")?;
+    let steps = a.int(2, "steps")?;
+    let dtype = a.opt_dtype(3, "dtype")?;
+    let device = a.opt_device(5, "device")?;
+    let result = if below {
+        inner::linspace(0, start, end, steps, dtype, device)?
+    } else {
+        functions::linspace(start, end, steps, dtype, device)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn logspace(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let start = a.scalar(0, "start")?;
+    let end = a.scalar(1, "end")?;
+    let steps = a.int(2, "steps")?;
+    let base = if a.is_none(3) { 10.0 } else { a.float(3, "base")? };
+    let dtype = a.opt_dtype(4, "dtype")?;
+    let device = a.opt_device(6, "device")?;
+    let result = if below {
+        inner::logspace(0, start, end, steps, base, dtype, device)?
+    } else {
+        functions::logspace(start, end, steps, base, dtype, device)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn eye(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let n = a.sym_int(0, "n")?;
+    let dtype = a.opt_dtype(1, "dtype")?;
+    let device = a.opt_device(3, "device")?;
+    let result = if below {
+        inner::eye(0, n, dtype, device)?
+    } else {
+        functions::eye(n, dtype, device)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn eye_m(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let n = a.sym_int(0, "n")?;
+    let m = a.sym_int(1, "m")?;
+    let dtype = a.opt_dtype(2, "dtype")?;
+    let device = a.opt_device(4, "device")?;
+    let result = if below {
+        inner::eye_m(0, n, m, dtype, device)?
+    } else {
+        functions::eye_m(n, m, dtype, device)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn hann_window(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let window_length = a.int(0, "window_length")?;
+    let dtype = a.opt_dtype(1, "dtype")?;
+    let device = a.opt_device(3, "device")?;
+    let result = if below {
+        inner::hann_window(0, window_length, dtype, device)?
+    } else {
+        functions::hann_window(window_length, dtype, device)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn hann_window_periodic(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let window_length = a.int(0, "window_length")?;
+    let periodic = a.bool(1, "periodic")?;
+    let dtype = a.opt_dtype(2, "dtype")?;
+    let device = a.opt_device(4, "device")?;
+    let result = if below {
+        inner::hann_window_periodic(0, window_length, periodic, dtype, device)?
+    } else {
+        functions::hann_window_periodic(window_length, periodic, dtype, device)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn tril_indices(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let row = a.int(0, "row")?;
+    let col = a.int(1, "col")?;
+    let offset = if a.is_none(2) { 0 } else { a.int(2, "offset")? };
+    let dtype = if a.is_none(3) { Some(DType::I64) } else { a.opt_dtype(3, "dtype")? };
+    let device = a.opt_device(5, "device")?;
+    let result = if below {
+        inner::tril_indices(0, row, col, offset, dtype, device)?
+    } else {
+        functions::tril_indices(row, col, offset, dtype, device)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn triu_indices(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let row = a.int(0, "row")?;
+    let col = a.int(1, "col")?;
+    let offset = if a.is_none(2) { 0 } else { a.int(2, "offset")? };
+    let dtype = if a.is_none(3) { Some(DType::I64) } else { a.opt_dtype(3, "dtype")? };
+    let device = a.opt_device(5, "device")?;
+    let result = if below {
+        inner::triu_indices(0, row, col, offset, dtype, device)?
+    } else {
+        functions::triu_indices(row, col, offset, dtype, device)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn item(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let result = if below { inner::item(0, self_)? } else { functions::item(self_)? };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn _local_scalar_dense(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let result = if below {
+        inner::_local_scalar_dense(0, self_)?
+    } else {
+        functions::_local_scalar_dense(self_)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn is_nonzero(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let result = if below {
+        inner::is_nonzero(0, self_)?
+    } else {
+        functions::is_nonzero(self_)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn numel(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let result = if below { inner::numel(0, self_)? } else { functions::numel(self_)? };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn sym_size(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let dim = a.int(1, "dim")?;
+    let result = if below {
+        inner::sym_size(0, self_, dim)?
+    } else {
+        functions::sym_size(self_, dim)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn sym_stride(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let dim = a.int(1, "dim")?;
+    let result = if below {
+        inner::sym_stride(0, self_, dim)?
+    } else {
+        functions::sym_stride(self_, dim)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn sym_numel(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let result = if below {
+        inner::sym_numel(0, self_)?
+    } else {
+        functions::sym_numel(self_)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn sym_storage_offset(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let result = if below {
+        inner::sym_storage_offset(0, self_)?
+    } else {
+        functions::sym_storage_offset(self_)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn assert_tensor_metadata(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let a_ = a.tensor(0, "a")?;
+    let size = a.opt_sym_ints(1, "size")?;
+    let stride = a.opt_sym_ints(2, "stride")?;
+    let dtype = a.opt_dtype(3, "dtype")?;
+    let device = a.opt_device(4, "device")?;
+    if below {
+        inner::assert_tensor_metadata(
+            0,
+            a_,
+            size.as_deref(),
+            stride.as_deref(),
+            dtype,
+            device,
+        )?
+    } else {
+        functions::assert_tensor_metadata(
+            a_,
+            size.as_deref(),
+            stride.as_deref(),
+            dtype,
+            device,
+        )?
+    };
+    Ok(smallvec![])
+}
+
+pub(super) fn gather(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let dim = a.int(1, "dim")?;
+    let index = a.tensor(2, "index")?;
+    let sparse_grad = if a.is_none(3) { false } else { a.bool(3, "sparse_grad")? };
+    let result = if below {
+        inner::gather(0, self_, dim, index, sparse_grad)?
+    } else {
+        functions::gather(self_, dim, index, sparse_grad)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn scatter(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let dim = a.int(1, "dim")?;
+    let index = a.tensor(2, "index")?;
+    let src = a.tensor(3, "src")?;
+    let result = if below {
+        inner::scatter(0, self_, dim, index, src)?
+    } else {
+        functions::scatter(self_, dim, index, src)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn scatter_(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let dim = a.int(1, "dim")?;
+    let index = a.tensor(2, "index")?;
+    let src = a.tensor(3, "src")?;
+    if below {
+        inner::scatter_(0, self_, dim, index, src)?
+    } else {
+        functions::scatter_(self_, dim, index, src)?;
+    }
+    Ok(smallvec![self_.into()])
+}
+
+pub(super) fn scatter_value(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let dim = a.int(1, "dim")?;
+    let index = a.tensor(2, "index")?;
+    let value = a.scalar(3, "value")?;
+    let result = if below {
+        inner::scatter_value(0, self_, dim, index, value)?
+    } else {
+        functions::scatter_value(self_, dim, index, value)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn scatter_value_(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let dim = a.int(1, "dim")?;
+    let index = a.tensor(2, "index")?;
+    let value = a.scalar(3, "value")?;
+    if below {
+        inner::scatter_value_(0, self_, dim, index, value)?
+    } else {
+        functions::scatter_value_(self_, dim, index, value)?;
+    }
+    Ok(smallvec![self_.into()])
+}
+
+pub(super) fn scatter_with_reduce(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let dim = a.int(1, "dim")?;
+    let index = a.tensor(2, "index")?;
+    let src = a.tensor(3, "src")?;
+    let reduce = a.str(4, "reduce")?;
+    let result = functions::scatter_with_reduce(self_, dim, index, src, reduce)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn scatter_value_with_reduce(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let dim = a.int(1, "dim")?;
+    let index = a.tensor(2, "index")?;
+    let value = a.scalar(3, "value")?;
+    let reduce = a.str(4, "reduce")?;
+    let result = functions::scatter_value_with_reduce(self_, dim, index, value, reduce)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn scatter_add(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let dim = a.int(1, "dim")?;
+    let index = a.tensor(2, "index")?;
+    let src = a.tensor(3, "src")?;
+    let result = if below {
+        inner::scatter_add(0, self_, dim, index, src)?
+    } else {
+        functions::scatter_add(self_, dim, index, src)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn scatter_add_(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let dim = a.int(1, "dim")?;
+    let index = a.tensor(2, "index")?;
+    let src = a.tensor(3, "src")?;
+    if below {
+        inner::scatter_add_(0, self_, dim, index, src)?
+    } else {
+        functions::scatter_add_(self_, dim, index, src)?;
+    }
+    Ok(smallvec![self_.into()])
+}
+
+pub(super) fn scatter_reduce(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let dim = a.int(1, "dim")?;
+    let index = a.tensor(2, "index")?;
+    let src = a.tensor(3, "src")?;
+    let reduce = a.str(4, "reduce")?;
+    let include_self = if a.is_none(5) { true } else { a.bool(5, "include_self")? };
+    let result = if below {
+        inner::scatter_reduce(0, self_, dim, index, src, reduce, include_self)?
+    } else {
+        functions::scatter_reduce(self_, dim, index, src, reduce, include_self)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn scatter_reduce_(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let dim = a.int(1, "dim")?;
+    let index = a.tensor(2, "index")?;
+    let src = a.tensor(3, "src")?;
+    let reduce = a.str(4, "reduce")?;
+    let include_self = if a.is_none(5) { true } else { a.bool(5, "include_self")? };
+    if below {
+        inner::scatter_reduce_(0, self_, dim, index, src, reduce, include_self)?
+    } else {
+        functions::scatter_reduce_(self_, dim, index, src, reduce, include_self)?;
+    }
+    Ok(smallvec![self_.into()])
+}
+
+pub(super) fn index_reduce(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let dim = a.int(1, "dim")?;
+    let index = a.tensor(2, "index")?;
+    let source = a.tensor(3, "source")?;
+    let reduce = a.str(4, "reduce")?;
+    let include_self = if a.is_none(5) { true } else { a.bool(5, "include_self")? };
+    let result = if below {
+        inner::index_reduce(0, self_, dim, index, source, reduce, include_self)?
+    } else {
+        functions::index_reduce(self_, dim, index, source, reduce, include_self)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn index_reduce_(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let dim = a.int(1, "dim")?;
+    let index = a.tensor(2, "index")?;
+    let source = a.tensor(3, "source")?;
+    let reduce = a.str(4, "reduce")?;
+    let include_self = if a.is_none(5) { true } else { a.bool(5, "include_self")? };
+    if below {
+        inner::index_reduce_(0, self_, dim, index, source, reduce, include_self)?
+    } else {
+        functions::index_reduce_(self_, dim, index, source, reduce, include_self)?;
+    }
+    Ok(smallvec![self_.into()])
+}
+
+pub(super) fn index(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let indices = a.opt_tensors(1, "indices")?;
+    let result = if below {
+        inner::index(0, self_, &indices)?
+    } else {
+        functions::index(self_, &indices)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn unsafe_index(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let indices = a.opt_tensors(1, "indices")?;
+    let result = if below {
+        inner::unsafe_index(0, self_, &indices)?
+    } else {
+        functions::unsafe_index(self_, &indices)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn index_put(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let indices = a.opt_tensors(1, "indices")?;
+    let values = a.tensor(2, "values")?;
+    let accumulate = if a.is_none(3) { false } else { a.bool(3, "accumulate")? };
+    let result = if below {
+        inner::index_put(0, self_, &indices, values, accumulate)?
+    } else {
+        functions::index_put(self_, &indices, values, accumulate)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn index_put_(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let indices = a.opt_tensors(1, "indices")?;
+    let values = a.tensor(2, "values")?;
+    let accumulate = if a.is_none(3) { false } else { a.bool(3, "accumulate")? };
+    if below {
+        inner::index_put_(0, self_, &indices, values, accumulate)?
+    } else {
+        functions::index_put_(self_, &indices, values, accumulate)?;
+    }
+    Ok(smallvec![self_.into()])
+}
+
+pub(super) fn unsafe_index_put(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let indices = a.opt_tensors(1, "indices")?;
+    let values = a.tensor(2, "values")?;
+    let accumulate = if a.is_none(3) { false } else { a.bool(3, "accumulate")? };
+    let result = if below {
+        inner::unsafe_index_put(0, self_, &indices, values, accumulate)?
+    } else {
+        functions::unsafe_index_put(self_, &indices, values, accumulate)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn index_select(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let dim = a.int(1, "dim")?;
+    let index = a.tensor(2, "index")?;
+    let result = if below {
+        inner::index_select(0, self_, dim, index)?
+    } else {
+        functions::index_select(self_, dim, index)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn index_select_backward(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let grad = a.tensor(0, "grad")?;
+    let self_sizes = a.sym_ints(1, "self_sizes")?;
+    let dim = a.int(2, "dim")?;
+    let index = a.tensor(3, "index")?;
+    let result = functions::index_select_backward(grad, &self_sizes, dim, index)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn index_add(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let dim = a.int(1, "dim")?;
+    let index = a.tensor(2, "index")?;
+    let source = a.tensor(3, "source")?;
+    let alpha = if a.is_none(4) { Scalar::Int(1) } else { a.scalar(4, "alpha")? };
+    let result = if below {
+        inner::index_add(0, self_, dim, index, source, alpha)?
+    } else {
+        functions::index_add(self_, dim, index, source, alpha)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn index_add_(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let dim = a.int(1, "dim")?;
+    let index = a.tensor(2, "index")?;
+    let source = a.tensor(3, "source")?;
+    let alpha = if a.is_none(4) { Scalar::Int(1) } else { a.scalar(4, "alpha")? };
+    if below {
+        inner::index_add_(0, self_, dim, index, source, alpha)?
+    } else {
+        functions::index_add_(self_, dim, index, source, alpha)?;
+    }
+    Ok(smallvec![self_.into()])
+}
+
+pub(super) fn index_copy(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let dim = a.int(1, "dim")?;
+    let index = a.tensor(2, "index")?;
+    let source = a.tensor(3, "source")?;
+    let result = if below {
+        inner::index_copy(0, self_, dim, index, source)?
+    } else {
+        functions::index_copy(self_, dim, index, source)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn index_copy_(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let dim = a.int(1, "dim")?;
+    let index = a.tensor(2, "index")?;
+    let source = a.tensor(3, "source")?;
+    if below {
+        inner::index_copy_(0, self_, dim, index, source)?
+    } else {
+        functions::index_copy_(self_, dim, index, source)?;
+    }
+    Ok(smallvec![self_.into()])
+}
+
+pub(super) fn index_fill(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let dim = a.int(1, "dim")?;
+    let index = a.tensor(2, "index")?;
+    let value = a.scalar(3, "value")?;
+    let result = if below {
+        inner::index_fill(0, self_, dim, index, value)?
+    } else {
+        functions::index_fill(self_, dim, index, value)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn index_fill_(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let dim = a.int(1, "dim")?;
+    let index = a.tensor(2, "index")?;
+    let value = a.scalar(3, "value")?;
+    if below {
+        inner::index_fill_(0, self_, dim, index, value)?
+    } else {
+        functions::index_fill_(self_, dim, index, value)?;
+    }
+    Ok(smallvec![self_.into()])
+}
+
+pub(super) fn index_fill_tensor(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let dim = a.int(1, "dim")?;
+    let index = a.tensor(2, "index")?;
+    let value = a.tensor(3, "value")?;
+    let result = if below {
+        inner::index_fill_tensor(0, self_, dim, index, value)?
+    } else {
+        functions::index_fill_tensor(self_, dim, index, value)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn index_fill_tensor_(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let dim = a.int(1, "dim")?;
+    let index = a.tensor(2, "index")?;
+    let value = a.tensor(3, "value")?;
+    if below {
+        inner::index_fill_tensor_(0, self_, dim, index, value)?
+    } else {
+        functions::index_fill_tensor_(self_, dim, index, value)?;
+    }
+    Ok(smallvec![self_.into()])
+}
+
+pub(super) fn masked_fill(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let mask = a.tensor(1, "mask")?;
+    let value = a.scalar(2, "value")?;
+    let result = if below {
+        inner::masked_fill(0, self_, mask, value)?
+    } else {
+        functions::masked_fill(self_, mask, value)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn masked_fill_(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let mask = a.tensor(1, "mask")?;
+    let value = a.scalar(2, "value")?;
+    if below {
+        inner::masked_fill_(0, self_, mask, value)?
+    } else {
+        functions::masked_fill_(self_, mask, value)?;
+    }
+    Ok(smallvec![self_.into()])
+}
+
+pub(super) fn masked_fill_tensor(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let mask = a.tensor(1, "mask")?;
+    let value = a.tensor(2, "value")?;
+    let result = if below {
+        inner::masked_fill_tensor(0, self_, mask, value)?
+    } else {
+        functions::masked_fill_tensor(self_, mask, value)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn masked_fill_tensor_(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let mask = a.tensor(1, "mask")?;
+    let value = a.tensor(2, "value")?;
+    if below {
+        inner::masked_fill_tensor_(0, self_, mask, value)?
+    } else {
+        functions::masked_fill_tensor_(self_, mask, value)?;
+    }
+    Ok(smallvec![self_.into()])
+}
+
+pub(super) fn masked_select(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let mask = a.tensor(1, "mask")?;
+    let result = if below {
+        inner::masked_select(0, self_, mask)?
+    } else {
+        functions::masked_select(self_, mask)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn masked_scatter(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let mask = a.tensor(1, "mask")?;
+    let source = a.tensor(2, "source")?;
+    let result = if below {
+        inner::masked_scatter(0, self_, mask, source)?
+    } else {
+        functions::masked_scatter(self_, mask, source)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn masked_scatter_(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let mask = a.tensor(1, "mask")?;
+    let source = a.tensor(2, "source")?;
+    if below {
+        inner::masked_scatter_(0, self_, mask, source)?
+    } else {
+        functions::masked_scatter_(self_, mask, source)?;
+    }
+    Ok(smallvec![self_.into()])
+}
+
+pub(super) fn take(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let index = a.tensor(1, "index")?;
+    let result = if below {
+        inner::take(0, self_, index)?
+    } else {
+        functions::take(self_, index)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn take_along_dim(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let indices = a.tensor(1, "indices")?;
+    let dim = a.opt_int(2, "dim")?;
+    let result = functions::take_along_dim(self_, indices, dim)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn put(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let index = a.tensor(1, "index")?;
+    let source = a.tensor(2, "source")?;
+    let accumulate = if a.is_none(3) { false } else { a.bool(3, "accumulate")? };
+    let result = if below {
+        inner::put(0, self_, index, source, accumulate)?
+    } else {
+        functions::put(self_, index, source, accumulate)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn put_(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let index = a.tensor(1, "index")?;
+    let source = a.tensor(2, "source")?;
+    let accumulate = if a.is_none(3) { false } else { a.bool(3, "accumulate")? };
+    if below {
+        inner::put_(0, self_, index, source, accumulate)?
+    } else {
+        functions::put_(self_, index, source, accumulate)?;
+    }
+    Ok(smallvec![self_.into()])
+}
+
+pub(super) fn nonzero(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let result = if below {
+        inner::nonzero(0, self_)?
+    } else {
+        functions::nonzero(self_)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn argwhere(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let result = functions::argwhere(self_)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn one_hot(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let num_classes = if a.is_none(1) { -1 } else { a.int(1, "num_classes")? };
+    let result = functions::one_hot(self_, num_classes)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn embedding(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let weight = a.tensor(0, "weight")?;
+    let indices = a.tensor(1, "indices")?;
+    let padding_idx = if a.is_none(2) {
+        SymInt::from(-1i64)
+    } else {
+        a.sym_int(2, "padding_idx")?
+    };
+    let scale_grad_by_freq = if a.is_none(3) {
+        false
+    } else {
+        a.bool(3, "scale_grad_by_freq")?
+    };
+    let sparse = if a.is_none(4) { false } else { a.bool(4, "sparse")? };
+    let result = if below {
+        inner::embedding(0, weight, indices, padding_idx, scale_grad_by_freq, sparse)?
+    } else {
+        functions::embedding(weight, indices, padding_idx, scale_grad_by_freq, sparse)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn embedding_dense_backward(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let grad_output = a.tensor(0, "grad_output")?;
+    let indices = a.tensor(1, "indices")?;
+    let num_weights = a.sym_int(2, "num_weights")?;
+    let padding_idx = a.sym_int(3, "padding_idx")?;
+    let scale_grad_by_freq = a.bool(4, "scale_grad_by_freq")?;
+    let result = if below {
+        inner::embedding_dense_backward(
+            0,
+            grad_output,
+            indices,
+            num_weights,
+            padding_idx,
+            scale_grad_by_freq,
+        )?
+    } else {
+        functions::embedding_dense_backward(
+            grad_output,
+            indices,
+            num_weights,
+            padding_idx,
+            scale_grad_by_freq,
+        )?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn fill_diagonal_(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let fill_value = a.scalar(1, "fill_value")?;
+    let wrap = if a.is_none(2) { false } else { a.bool(2, "wrap")? };
+    functions::fill_diagonal_(self_, fill_value, wrap)?;
+    Ok(smallvec![self_.into()])
 }
 
 pub(super) fn cat(a: &Args<'_>, below: bool) -> Result<Outputs> {
@@ -7172,6 +8915,13 @@ pub(super) fn cat_out(a: &Args<'_>, below: bool) -> Result<Outputs> {
     Ok(smallvec![out.into()])
 }
 
+pub(super) fn concat(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let tensors = a.tensors(0, "tensors")?;
+    let dim = if a.is_none(1) { 0 } else { a.int(1, "dim")? };
+    let result = functions::concat(&tensors, dim)?;
+    Ok(smallvec![result.into()])
+}
+
 pub(super) fn stack(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let tensors = a.tensors(0, "tensors")?;
     let dim = if a.is_none(1) { 0 } else { a.int(1, "dim")? };
@@ -7195,28 +8945,921 @@ pub(super) fn stack_out(a: &Args<'_>, below: bool) -> Result<Outputs> {
     Ok(smallvec![out.into()])
 }
 
-pub(super) fn index_select(a: &Args<'_>, below: bool) -> Result<Outputs> {
+pub(super) fn hstack(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let tensors = a.tensors(0, "tensors")?;
+    let result = functions::hstack(&tensors)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn vstack(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let tensors = a.tensors(0, "tensors")?;
+    let result = functions::vstack(&tensors)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn dstack(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let tensors = a.tensors(0, "tensors")?;
+    let result = functions::dstack(&tensors)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn column_stack(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let tensors = a.tensors(0, "tensors")?;
+    let result = functions::column_stack(&tensors)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn block_diag(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let tensors = a.tensors(0, "tensors")?;
+    let result = functions::block_diag(&tensors)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn cartesian_prod(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let tensors = a.tensors(0, "tensors")?;
+    let result = functions::cartesian_prod(&tensors)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn combinations(a: &Args<'_>, _below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
-    let dim = a.int(1, "dim")?;
-    let index = a.tensor(2, "index")?;
-    let result = if below {
-        inner::index_select(0, self_, dim, index)?
+    let r = if a.is_none(1) { 2 } else { a.int(1, "r")? };
+    let with_replacement = if a.is_none(2) {
+        false
     } else {
-        functions::index_select(self_, dim, index)?
+        a.bool(2, "with_replacement")?
+    };
+    let result = functions::combinations(self_, r, with_replacement)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn repeat(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let repeats = a.sym_ints(1, "repeats")?;
+    let result = if below {
+        inner::repeat(0, self_, &repeats)?
+    } else {
+        functions::repeat(self_, &repeats)?
     };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn index_add(a: &Args<'_>, below: bool) -> Result<Outputs> {
+pub(super) fn tile(a: &Args<'_>, _below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
-    let dim = a.int(1, "dim")?;
-    let index = a.tensor(2, "index")?;
-    let source = a.tensor(3, "source")?;
-    let alpha = if a.is_none(4) { Scalar::Int(1) } else { a.scalar(4, "alpha")? };
+    let dims = a.sym_ints(1, "dims")?;
+    let result = functions::tile(self_, &dims)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn repeat_interleave(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let repeats = a.sym_int(1, "repeats")?;
+    let dim = a.opt_int(2, "dim")?;
+    let output_size = a.opt_sym_int(3, "output_size")?;
+    let result = functions::repeat_interleave(self_, repeats, dim, output_size)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn repeat_interleave_tensor(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let repeats = a.tensor(1, "repeats")?;
+    let dim = a.opt_int(2, "dim")?;
+    let output_size = a.opt_sym_int(3, "output_size")?;
+    let result = functions::repeat_interleave_tensor(self_, repeats, dim, output_size)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn flip(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let dims = a.ints(1, "dims")?;
     let result = if below {
-        inner::index_add(0, self_, dim, index, source, alpha)?
+        inner::flip(0, self_, &dims)?
     } else {
-        functions::index_add(self_, dim, index, source, alpha)?
+        functions::flip(self_, &dims)?
     };
     Ok(smallvec![result.into()])
+}
+
+pub(super) fn fliplr(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let result = functions::fliplr(self_)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn flipud(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let result = functions::flipud(self_)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn rot90(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let k = if a.is_none(1) { 1 } else { a.int(1, "k")? };
+    let dims = if a.is_none(2) { vec![0, 1] } else { a.ints(2, "dims")? };
+    let result = functions::rot90(self_, k, &dims)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn roll(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let shifts = a.sym_ints(1, "shifts")?;
+    let dims = if a.is_none(2) { vec![] } else { a.ints(2, "dims")? };
+    let result = if below {
+        inner::roll(0, self_, &shifts, &dims)?
+    } else {
+        functions::roll(self_, &shifts, &dims)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn tril(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let diagonal = if a.is_none(1) {
+        SymInt::from(0i64)
+    } else {
+        a.sym_int(1, "diagonal")?
+    };
+    let result = if below {
+        inner::tril(0, self_, diagonal)?
+    } else {
+        functions::tril(self_, diagonal)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn tril_(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let diagonal = if a.is_none(1) {
+        SymInt::from(0i64)
+    } else {
+        a.sym_int(1, "diagonal")?
+    };
+    if below {
+        inner::tril_(0, self_, diagonal)?
+    } else {
+        functions::tril_(self_, diagonal)?;
+    }
+    Ok(smallvec![self_.into()])
+}
+
+pub(super) fn triu(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let diagonal = if a.is_none(1) {
+        SymInt::from(0i64)
+    } else {
+        a.sym_int(1, "diagonal")?
+    };
+    let result = if below {
+        inner::triu(0, self_, diagonal)?
+    } else {
+        functions::triu(self_, diagonal)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn triu_(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let diagonal = if a.is_none(1) {
+        SymInt::from(0i64)
+    } else {
+        a.sym_int(1, "diagonal")?
+    };
+    if below {
+        inner::triu_(0, self_, diagonal)?
+    } else {
+        functions::triu_(self_, diagonal)?;
+    }
+    Ok(smallvec![self_.into()])
+}
+
+pub(super) fn constant_pad_nd(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let pad = a.sym_ints(1, "pad")?;
+    let value = if a.is_none(2) { Scalar::Int(0) } else { a.scalar(2, "value")? };
+    let result = if below {
+        inner::constant_pad_nd(0, self_, &pad, value)?
+    } else {
+        functions::constant_pad_nd(self_, &pad, value)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn pad(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let pad = a.sym_ints(1, "pad")?;
+    let mode = if a.is_none(2) { "constant" } else { a.str(2, "mode")? };
+    let value = a.opt_float(3, "value")?;
+    let result = functions::pad(self_, &pad, mode, value)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn reflection_pad1d(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let padding = a.sym_ints(1, "padding")?;
+    let result = if below {
+        inner::reflection_pad1d(0, self_, &padding)?
+    } else {
+        functions::reflection_pad1d(self_, &padding)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn reflection_pad1d_backward(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let grad_output = a.tensor(0, "grad_output")?;
+    let self_ = a.tensor(1, "self")?;
+    let padding = a.sym_ints(2, "padding")?;
+    let result = if below {
+        inner::reflection_pad1d_backward(0, grad_output, self_, &padding)?
+    } else {
+        functions::reflection_pad1d_backward(grad_output, self_, &padding)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn reflection_pad2d(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let padding = a.sym_ints(1, "padding")?;
+    let result = if below {
+        inner::reflection_pad2d(0, self_, &padding)?
+    } else {
+        functions::reflection_pad2d(self_, &padding)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn reflection_pad2d_backward(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let grad_output = a.tensor(0, "grad_output")?;
+    let self_ = a.tensor(1, "self")?;
+    let padding = a.sym_ints(2, "padding")?;
+    let result = if below {
+        inner::reflection_pad2d_backward(0, grad_output, self_, &padding)?
+    } else {
+        functions::reflection_pad2d_backward(grad_output, self_, &padding)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn reflection_pad3d(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let padding = a.sym_ints(1, "padding")?;
+    let result = if below {
+        inner::reflection_pad3d(0, self_, &padding)?
+    } else {
+        functions::reflection_pad3d(self_, &padding)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn reflection_pad3d_backward(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let grad_output = a.tensor(0, "grad_output")?;
+    let self_ = a.tensor(1, "self")?;
+    let padding = a.sym_ints(2, "padding")?;
+    let result = if below {
+        inner::reflection_pad3d_backward(0, grad_output, self_, &padding)?
+    } else {
+        functions::reflection_pad3d_backward(grad_output, self_, &padding)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn replication_pad1d(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let padding = a.sym_ints(1, "padding")?;
+    let result = if below {
+        inner::replication_pad1d(0, self_, &padding)?
+    } else {
+        functions::replication_pad1d(self_, &padding)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn replication_pad1d_backward(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let grad_output = a.tensor(0, "grad_output")?;
+    let self_ = a.tensor(1, "self")?;
+    let padding = a.sym_ints(2, "padding")?;
+    let result = if below {
+        inner::replication_pad1d_backward(0, grad_output, self_, &padding)?
+    } else {
+        functions::replication_pad1d_backward(grad_output, self_, &padding)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn replication_pad2d(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let padding = a.sym_ints(1, "padding")?;
+    let result = if below {
+        inner::replication_pad2d(0, self_, &padding)?
+    } else {
+        functions::replication_pad2d(self_, &padding)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn replication_pad2d_backward(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let grad_output = a.tensor(0, "grad_output")?;
+    let self_ = a.tensor(1, "self")?;
+    let padding = a.sym_ints(2, "padding")?;
+    let result = if below {
+        inner::replication_pad2d_backward(0, grad_output, self_, &padding)?
+    } else {
+        functions::replication_pad2d_backward(grad_output, self_, &padding)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn replication_pad3d(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let padding = a.sym_ints(1, "padding")?;
+    let result = if below {
+        inner::replication_pad3d(0, self_, &padding)?
+    } else {
+        functions::replication_pad3d(self_, &padding)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn replication_pad3d_backward(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let grad_output = a.tensor(0, "grad_output")?;
+    let self_ = a.tensor(1, "self")?;
+    let padding = a.sym_ints(2, "padding")?;
+    let result = if below {
+        inner::replication_pad3d_backward(0, grad_output, self_, &padding)?
+    } else {
+        functions::replication_pad3d_backward(grad_output, self_, &padding)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn sort(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let dim = if a.is_none(1) { -1 } else { a.int(1, "dim")? };
+    let descending = if a.is_none(2) { false } else { a.bool(2, "descending")? };
+    let (values, indices) = if below {
+        inner::sort(0, self_, dim, descending)?
+    } else {
+        functions::sort(self_, dim, descending)?
+    };
+    Ok(smallvec![values.into(), indices.into()])
+}
+
+pub(super) fn sort_out(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let dim = if a.is_none(1) { -1 } else { a.int(1, "dim")? };
+    let descending = if a.is_none(2) { false } else { a.bool(2, "descending")? };
+    let values = a.tensor(3, "values")?;
+    let indices = a.tensor(4, "indices")?;
+    if below {
+        inner::sort_out(0, self_, dim, descending, values, indices)?
+    } else {
+        functions::sort_out(self_, dim, descending, values, indices)?;
+    }
+    Ok(smallvec![values.into(), indices.into()])
+}
+
+pub(super) fn sort_stable(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let stable = a.opt_bool(1, "stable")?;
+    let dim = if a.is_none(2) { -1 } else { a.int(2, "dim")? };
+    let descending = if a.is_none(3) { false } else { a.bool(3, "descending")? };
+    let (values, indices) = if below {
+        inner::sort_stable(0, self_, stable, dim, descending)?
+    } else {
+        functions::sort_stable(self_, stable, dim, descending)?
+    };
+    Ok(smallvec![values.into(), indices.into()])
+}
+
+pub(super) fn argsort(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let dim = if a.is_none(1) { -1 } else { a.int(1, "dim")? };
+    let descending = if a.is_none(2) { false } else { a.bool(2, "descending")? };
+    let result = functions::argsort(self_, dim, descending)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn argsort_stable(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let stable = a.bool(1, "stable")?;
+    let dim = if a.is_none(2) { -1 } else { a.int(2, "dim")? };
+    let descending = if a.is_none(3) { false } else { a.bool(3, "descending")? };
+    let result = functions::argsort_stable(self_, stable, dim, descending)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn msort(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let result = functions::msort(self_)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn topk(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let k = a.sym_int(1, "k")?;
+    let dim = if a.is_none(2) { -1 } else { a.int(2, "dim")? };
+    let largest = if a.is_none(3) { true } else { a.bool(3, "largest")? };
+    let sorted = if a.is_none(4) { true } else { a.bool(4, "sorted")? };
+    let (values, indices) = if below {
+        inner::topk(0, self_, k, dim, largest, sorted)?
+    } else {
+        functions::topk(self_, k, dim, largest, sorted)?
+    };
+    Ok(smallvec![values.into(), indices.into()])
+}
+
+pub(super) fn topk_out(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let k = a.sym_int(1, "k")?;
+    let dim = if a.is_none(2) { -1 } else { a.int(2, "dim")? };
+    let largest = if a.is_none(3) { true } else { a.bool(3, "largest")? };
+    let sorted = if a.is_none(4) { true } else { a.bool(4, "sorted")? };
+    let values = a.tensor(5, "values")?;
+    let indices = a.tensor(6, "indices")?;
+    if below {
+        inner::topk_out(0, self_, k, dim, largest, sorted, values, indices)?
+    } else {
+        functions::topk_out(self_, k, dim, largest, sorted, values, indices)?;
+    }
+    Ok(smallvec![values.into(), indices.into()])
+}
+
+pub(super) fn kthvalue(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let k = a.sym_int(1, "k")?;
+    let dim = if a.is_none(2) { -1 } else { a.int(2, "dim")? };
+    let keepdim = if a.is_none(3) { false } else { a.bool(3, "keepdim")? };
+    let (values, indices) = if below {
+        inner::kthvalue(0, self_, k, dim, keepdim)?
+    } else {
+        functions::kthvalue(self_, k, dim, keepdim)?
+    };
+    Ok(smallvec![values.into(), indices.into()])
+}
+
+pub(super) fn median(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let result = if below {
+        inner::median(0, self_)?
+    } else {
+        functions::median(self_)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn median_dim(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let dim = a.int(1, "dim")?;
+    let keepdim = if a.is_none(2) { false } else { a.bool(2, "keepdim")? };
+    let (values, indices) = if below {
+        inner::median_dim(0, self_, dim, keepdim)?
+    } else {
+        functions::median_dim(self_, dim, keepdim)?
+    };
+    Ok(smallvec![values.into(), indices.into()])
+}
+
+pub(super) fn nanmedian(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let result = if below {
+        inner::nanmedian(0, self_)?
+    } else {
+        functions::nanmedian(self_)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn nanmedian_dim(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let dim = a.int(1, "dim")?;
+    let keepdim = if a.is_none(2) { false } else { a.bool(2, "keepdim")? };
+    let (values, indices) = if below {
+        inner::nanmedian_dim(0, self_, dim, keepdim)?
+    } else {
+        functions::nanmedian_dim(self_, dim, keepdim)?
+    };
+    Ok(smallvec![values.into(), indices.into()])
+}
+
+pub(super) fn mode(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let dim = if a.is_none(1) { -1 } else { a.int(1, "dim")? };
+    let keepdim = if a.is_none(2) { false } else { a.bool(2, "keepdim")? };
+    let (values, indices) = if below {
+        inner::mode(0, self_, dim, keepdim)?
+    } else {
+        functions::mode(self_, dim, keepdim)?
+    };
+    Ok(smallvec![values.into(), indices.into()])
+}
+
+pub(super) fn searchsorted(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let sorted_sequence = a.tensor(0, "sorted_sequence")?;
+    let self_ = a.tensor(1, "self")?;
+    let out_int32 = if a.is_none(2) { false } else { a.bool(2, "out_int32")? };
+    let right = if a.is_none(3) { false } else { a.bool(3, "right")? };
+    let side = a.opt_str(4, "side")?;
+    let sorter = a.opt_tensor(5, "sorter")?;
+    let result = if below {
+        inner::searchsorted(0, sorted_sequence, self_, out_int32, right, side, sorter)?
+    } else {
+        functions::searchsorted(sorted_sequence, self_, out_int32, right, side, sorter)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn bucketize(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let boundaries = a.tensor(1, "boundaries")?;
+    let out_int32 = if a.is_none(2) { false } else { a.bool(2, "out_int32")? };
+    let right = if a.is_none(3) { false } else { a.bool(3, "right")? };
+    let result = if below {
+        inner::bucketize(0, self_, boundaries, out_int32, right)?
+    } else {
+        functions::bucketize(self_, boundaries, out_int32, right)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn unique2(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let sorted = if a.is_none(1) { true } else { a.bool(1, "sorted")? };
+    let return_inverse = if a.is_none(2) { false } else { a.bool(2, "return_inverse")? };
+    let return_counts = if a.is_none(3) { false } else { a.bool(3, "return_counts")? };
+    let (result0, result1, result2) = if below {
+        inner::unique2(0, self_, sorted, return_inverse, return_counts)?
+    } else {
+        functions::unique2(self_, sorted, return_inverse, return_counts)?
+    };
+    Ok(smallvec![result0.into(), result1.into(), result2.into()])
+}
+
+pub(super) fn unique_consecutive(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let return_inverse = if a.is_none(1) { false } else { a.bool(1, "return_inverse")? };
+    let return_counts = if a.is_none(2) { false } else { a.bool(2, "return_counts")? };
+    let dim = a.opt_int(3, "dim")?;
+    let (result0, result1, result2) = if below {
+        inner::unique_consecutive(0, self_, return_inverse, return_counts, dim)?
+    } else {
+        functions::unique_consecutive(self_, return_inverse, return_counts, dim)?
+    };
+    Ok(smallvec![result0.into(), result1.into(), result2.into()])
+}
+
+pub(super) fn unique_dim(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let dim = a.int(1, "dim")?;
+    let sorted = if a.is_none(2) { true } else { a.bool(2, "sorted")? };
+    let return_inverse = if a.is_none(3) { false } else { a.bool(3, "return_inverse")? };
+    let return_counts = if a.is_none(4) { false } else { a.bool(4, "return_counts")? };
+    let (result0, result1, result2) = if below {
+        inner::unique_dim(0, self_, dim, sorted, return_inverse, return_counts)?
+    } else {
+        functions::unique_dim(self_, dim, sorted, return_inverse, return_counts)?
+    };
+    Ok(smallvec![result0.into(), result1.into(), result2.into()])
+}
+
+pub(super) fn isin(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let elements = a.tensor(0, "elements")?;
+    let test_elements = a.tensor(1, "test_elements")?;
+    let assume_unique = if a.is_none(2) { false } else { a.bool(2, "assume_unique")? };
+    let invert = if a.is_none(3) { false } else { a.bool(3, "invert")? };
+    let result = if below {
+        inner::isin(0, elements, test_elements, assume_unique, invert)?
+    } else {
+        functions::isin(elements, test_elements, assume_unique, invert)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn rand(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let size = a.sym_ints(0, "size")?;
+    let dtype = a.opt_dtype(1, "dtype")?;
+    let device = a.opt_device(3, "device")?;
+    let result = if below {
+        inner::rand(0, &size, dtype, device)?
+    } else {
+        functions::rand(&size, dtype, device)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn randn(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let size = a.sym_ints(0, "size")?;
+    let dtype = a.opt_dtype(1, "dtype")?;
+    let device = a.opt_device(3, "device")?;
+    let result = if below {
+        inner::randn(0, &size, dtype, device)?
+    } else {
+        functions::randn(&size, dtype, device)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn randint(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let high = a.sym_int(0, "high")?;
+    let size = a.sym_ints(1, "size")?;
+    let dtype = if a.is_none(2) { Some(DType::I64) } else { a.opt_dtype(2, "dtype")? };
+    let device = a.opt_device(4, "device")?;
+    let result = if below {
+        inner::randint(0, high, &size, dtype, device)?
+    } else {
+        functions::randint(high, &size, dtype, device)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn randint_low(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let low = a.sym_int(0, "low")?;
+    let high = a.sym_int(1, "high")?;
+    let size = a.sym_ints(2, "size")?;
+    let dtype = if a.is_none(3) { Some(DType::I64) } else { a.opt_dtype(3, "dtype")? };
+    let device = a.opt_device(5, "device")?;
+    let result = if below {
+        inner::randint_low(0, low, high, &size, dtype, device)?
+    } else {
+        functions::randint_low(low, high, &size, dtype, device)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn randperm(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let n = a.sym_int(0, "n")?;
+    let dtype = if a.is_none(1) { Some(DType::I64) } else { a.opt_dtype(1, "dtype")? };
+    let device = a.opt_device(3, "device")?;
+    let result = if below {
+        inner::randperm(0, n, dtype, device)?
+    } else {
+        functions::randperm(n, dtype, device)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn rand_like(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let dtype = a.opt_dtype(1, "dtype")?;
+    let device = a.opt_device(3, "device")?;
+    let memory_format = a.opt_memory_format(5, "memory_format")?;
+    let result = if below {
+        inner::rand_like(0, self_, dtype, device, memory_format)?
+    } else {
+        functions::rand_like(self_, dtype, device, memory_format)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn randn_like(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let dtype = a.opt_dtype(1, "dtype")?;
+    let device = a.opt_device(3, "device")?;
+    let memory_format = a.opt_memory_format(5, "memory_format")?;
+    let result = if below {
+        inner::randn_like(0, self_, dtype, device, memory_format)?
+    } else {
+        functions::randn_like(self_, dtype, device, memory_format)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn randint_like(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let high = a.sym_int(1, "high")?;
+    let dtype = a.opt_dtype(2, "dtype")?;
+    let device = a.opt_device(4, "device")?;
+    let memory_format = a.opt_memory_format(6, "memory_format")?;
+    let result = if below {
+        inner::randint_like(0, self_, high, dtype, device, memory_format)?
+    } else {
+        functions::randint_like(self_, high, dtype, device, memory_format)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn randint_like_low(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let low = a.sym_int(1, "low")?;
+    let high = a.sym_int(2, "high")?;
+    let dtype = a.opt_dtype(3, "dtype")?;
+    let device = a.opt_device(5, "device")?;
+    let memory_format = a.opt_memory_format(7, "memory_format")?;
+    let result = if below {
+        inner::randint_like_low(0, self_, low, high, dtype, device, memory_format)?
+    } else {
+        functions::randint_like_low(self_, low, high, dtype, device, memory_format)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn normal(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let mean = a.float(0, "mean")?;
+    let std = a.float(1, "std")?;
+    let size = a.sym_ints(2, "size")?;
+    let dtype = a.opt_dtype(4, "dtype")?;
+    let device = a.opt_device(6, "device")?;
+    let result = if below {
+        inner::normal(0, mean, std, &size, dtype, device)?
+    } else {
+        functions::normal(mean, std, &size, dtype, device)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn normal_tensor_float(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let mean = a.tensor(0, "mean")?;
+    let std = if a.is_none(1) { 1.0 } else { a.float(1, "std")? };
+    let result = functions::normal_tensor_float(mean, std)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn normal_float_tensor(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let mean = a.float(0, "mean")?;
+    let std = a.tensor(1, "std")?;
+    let result = functions::normal_float_tensor(mean, std)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn normal_tensor_tensor(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let mean = a.tensor(0, "mean")?;
+    let std = a.tensor(1, "std")?;
+    let result = functions::normal_tensor_tensor(mean, std)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn bernoulli(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let result = if below {
+        inner::bernoulli(0, self_)?
+    } else {
+        functions::bernoulli(self_)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn bernoulli_p(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let p = a.float(1, "p")?;
+    let result = if below {
+        inner::bernoulli_p(0, self_, p)?
+    } else {
+        functions::bernoulli_p(self_, p)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn multinomial(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let num_samples = a.sym_int(1, "num_samples")?;
+    let replacement = if a.is_none(2) { false } else { a.bool(2, "replacement")? };
+    let result = if below {
+        inner::multinomial(0, self_, num_samples, replacement)?
+    } else {
+        functions::multinomial(self_, num_samples, replacement)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn dropout(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let input = a.tensor(0, "input")?;
+    let p = a.float(1, "p")?;
+    let train = a.bool(2, "train")?;
+    let result = functions::dropout(input, p, train)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn dropout_(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let p = a.float(1, "p")?;
+    let train = a.bool(2, "train")?;
+    functions::dropout_(self_, p, train)?;
+    Ok(smallvec![self_.into()])
+}
+
+pub(super) fn feature_dropout(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let input = a.tensor(0, "input")?;
+    let p = a.float(1, "p")?;
+    let train = a.bool(2, "train")?;
+    let result = functions::feature_dropout(input, p, train)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn alpha_dropout(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let input = a.tensor(0, "input")?;
+    let p = a.float(1, "p")?;
+    let train = a.bool(2, "train")?;
+    let result = functions::alpha_dropout(input, p, train)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn feature_alpha_dropout(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let input = a.tensor(0, "input")?;
+    let p = a.float(1, "p")?;
+    let train = a.bool(2, "train")?;
+    let result = functions::feature_alpha_dropout(input, p, train)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn native_dropout(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let input = a.tensor(0, "input")?;
+    let p = a.float(1, "p")?;
+    let train = a.opt_bool(2, "train")?;
+    let (result0, result1) = if below {
+        inner::native_dropout(0, input, p, train)?
+    } else {
+        functions::native_dropout(input, p, train)?
+    };
+    Ok(smallvec![result0.into(), result1.into()])
+}
+
+pub(super) fn native_dropout_backward(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let grad_output = a.tensor(0, "grad_output")?;
+    let mask = a.tensor(1, "mask")?;
+    let scale = a.float(2, "scale")?;
+    let result = if below {
+        inner::native_dropout_backward(0, grad_output, mask, scale)?
+    } else {
+        functions::native_dropout_backward(grad_output, mask, scale)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn uniform_(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let from = if a.is_none(1) { 0.0 } else { a.float(1, "from")? };
+    let to = if a.is_none(2) { 1.0 } else { a.float(2, "to")? };
+    functions::uniform_(self_, from, to)?;
+    Ok(smallvec![self_.into()])
+}
+
+pub(super) fn normal_(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let mean = if a.is_none(1) { 0.0 } else { a.float(1, "mean")? };
+    let std = if a.is_none(2) { 1.0 } else { a.float(2, "std")? };
+    functions::normal_(self_, mean, std)?;
+    Ok(smallvec![self_.into()])
+}
+
+pub(super) fn log_normal_(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let mean = if a.is_none(1) { 1.0 } else { a.float(1, "mean")? };
+    let std = if a.is_none(2) { 2.0 } else { a.float(2, "std")? };
+    functions::log_normal_(self_, mean, std)?;
+    Ok(smallvec![self_.into()])
+}
+
+pub(super) fn exponential_(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let lambd = if a.is_none(1) { 1.0 } else { a.float(1, "lambd")? };
+    functions::exponential_(self_, lambd)?;
+    Ok(smallvec![self_.into()])
+}
+
+pub(super) fn cauchy_(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let median = if a.is_none(1) { 0.0 } else { a.float(1, "median")? };
+    let sigma = if a.is_none(2) { 1.0 } else { a.float(2, "sigma")? };
+    functions::cauchy_(self_, median, sigma)?;
+    Ok(smallvec![self_.into()])
+}
+
+pub(super) fn geometric_(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let p = a.float(1, "p")?;
+    functions::geometric_(self_, p)?;
+    Ok(smallvec![self_.into()])
+}
+
+pub(super) fn random_(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    functions::random_(self_)?;
+    Ok(smallvec![self_.into()])
+}
+
+pub(super) fn random_to_(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let to = a.int(1, "to")?;
+    functions::random_to_(self_, to)?;
+    Ok(smallvec![self_.into()])
+}
+
+pub(super) fn random_from_(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let from = a.int(1, "from")?;
+    let to = a.opt_int(2, "to")?;
+    functions::random_from_(self_, from, to)?;
+    Ok(smallvec![self_.into()])
+}
+
+pub(super) fn bernoulli_(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let p = if a.is_none(1) { 0.5 } else { a.float(1, "p")? };
+    functions::bernoulli_(self_, p)?;
+    Ok(smallvec![self_.into()])
+}
+
+pub(super) fn bernoulli_tensor_(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let p = a.tensor(1, "p")?;
+    functions::bernoulli_tensor_(self_, p)?;
+    Ok(smallvec![self_.into()])
 }

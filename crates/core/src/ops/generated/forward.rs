@@ -4662,7 +4662,7 @@ pub(crate) fn view(
     }
     let _off = ModeGuard::new(0, state::DUAL);
     let self_t = &tangent_or_zeros(self_)?;
-    Ok(Some(ops::view(self_t, size)?))
+    Ok(Some(formulas::view_tangent(self_t, size)?))
 }
 
 pub(crate) fn t(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> {
@@ -4750,6 +4750,19 @@ pub(crate) fn squeeze_dim(
     Ok(Some(ops::squeeze_dim(self_t, dim)?))
 }
 
+pub(crate) fn squeeze_dims(
+    self_: &Tensor,
+    dim: &[i64],
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    Ok(Some(ops::squeeze_dims(self_t, dim)?))
+}
+
 pub(crate) fn select(
     self_: &Tensor,
     dim: i64,
@@ -4807,6 +4820,20 @@ pub(crate) fn split(
     Ok(Some(ops::split(self_t, SymInt::from(split_size), dim)?))
 }
 
+pub(crate) fn split_with_sizes(
+    self_: &Tensor,
+    split_sizes: &[SymInt],
+    dim: i64,
+    result: &[Tensor],
+) -> Result<Option<Vec<Tensor>>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    Ok(Some(ops::split_with_sizes(self_t, split_sizes, dim)?))
+}
+
 pub(crate) fn as_strided(
     self_: &Tensor,
     size: &[SymInt],
@@ -4823,6 +4850,227 @@ pub(crate) fn as_strided(
     Ok(Some(formulas::as_strided_tangent(self_t, self_p, size, stride, storage_offset)?))
 }
 
+pub(crate) fn diagonal(
+    self_: &Tensor,
+    offset: i64,
+    dim1: i64,
+    dim2: i64,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    Ok(Some(ops::diagonal(self_t, offset, dim1, dim2)?))
+}
+
+pub(crate) fn unfold(
+    self_: &Tensor,
+    dimension: i64,
+    size: i64,
+    step: i64,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    Ok(Some(ops::unfold(self_t, dimension, size, step)?))
+}
+
+pub(crate) fn lift_fresh(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    Ok(Some(ops::lift_fresh(self_t)?))
+}
+
+pub(crate) fn unsafe_view(
+    self_: &Tensor,
+    size: &[SymInt],
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    Ok(Some(formulas::view_tangent(self_t, size)?))
+}
+
+pub(crate) fn unsafe_split(
+    self_: &Tensor,
+    split_size: SymInt,
+    dim: i64,
+    result: &[Tensor],
+) -> Result<Option<Vec<Tensor>>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    Ok(Some(ops::unsafe_split(self_t, SymInt::from(split_size), dim)?))
+}
+
+pub(crate) fn slice_scatter(
+    self_: &Tensor,
+    src: &Tensor,
+    dim: i64,
+    start: Option<SymInt>,
+    end: Option<SymInt>,
+    step: SymInt,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_, src]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    let src_t = &tangent_or_zeros(src)?;
+    Ok(Some(ops::slice_scatter(self_t, src_t, dim, start, end, SymInt::from(step))?))
+}
+
+pub(crate) fn select_scatter(
+    self_: &Tensor,
+    src: &Tensor,
+    dim: i64,
+    index: SymInt,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_, src]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    let src_t = &tangent_or_zeros(src)?;
+    Ok(Some(ops::select_scatter(self_t, src_t, dim, SymInt::from(index))?))
+}
+
+pub(crate) fn diagonal_scatter(
+    self_: &Tensor,
+    src: &Tensor,
+    offset: i64,
+    dim1: i64,
+    dim2: i64,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_, src]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    let src_t = &tangent_or_zeros(src)?;
+    Ok(Some(ops::diagonal_scatter(self_t, src_t, offset, dim1, dim2)?))
+}
+
+pub(crate) fn as_strided_scatter(
+    self_: &Tensor,
+    src: &Tensor,
+    size: &[SymInt],
+    stride: &[SymInt],
+    storage_offset: Option<SymInt>,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_, src]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    let self_p = self_;
+    let src_t = &tangent_or_zeros(src)?;
+    Ok(
+        Some(
+            formulas::as_strided_scatter_tangent(
+                self_t,
+                src_t,
+                self_p,
+                size,
+                stride,
+                storage_offset,
+            )?,
+        ),
+    )
+}
+
+pub(crate) fn slice_backward(
+    grad_output: &Tensor,
+    input_sizes: &[SymInt],
+    dim: i64,
+    start: SymInt,
+    end: SymInt,
+    step: SymInt,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[grad_output]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let grad_output_t = &tangent_or_zeros(grad_output)?;
+    Ok(
+        Some(
+            ops::slice_backward(
+                grad_output_t,
+                input_sizes,
+                dim,
+                SymInt::from(start),
+                SymInt::from(end),
+                SymInt::from(step),
+            )?,
+        ),
+    )
+}
+
+pub(crate) fn select_backward(
+    grad_output: &Tensor,
+    input_sizes: &[SymInt],
+    dim: i64,
+    index: SymInt,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[grad_output]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let grad_output_t = &tangent_or_zeros(grad_output)?;
+    Ok(Some(ops::select_backward(grad_output_t, input_sizes, dim, SymInt::from(index))?))
+}
+
+pub(crate) fn diagonal_backward(
+    grad_output: &Tensor,
+    input_sizes: &[SymInt],
+    offset: i64,
+    dim1: i64,
+    dim2: i64,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[grad_output]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let grad_output_t = &tangent_or_zeros(grad_output)?;
+    Ok(Some(ops::diagonal_backward(grad_output_t, input_sizes, offset, dim1, dim2)?))
+}
+
+pub(crate) fn unfold_backward(
+    grad_in: &Tensor,
+    input_sizes: &[SymInt],
+    dim: i64,
+    size: i64,
+    step: i64,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[grad_in]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let grad_in_t = &tangent_or_zeros(grad_in)?;
+    Ok(Some(ops::unfold_backward(grad_in_t, input_sizes, dim, size, step)?))
+}
+
 pub(crate) fn clone(
     self_: &Tensor,
     memory_format: Option<MemoryFormat>,
@@ -4834,6 +5082,18 @@ pub(crate) fn clone(
     let _off = ModeGuard::new(0, state::DUAL);
     let self_t = &tangent_or_zeros(self_)?;
     Ok(Some(ops::clone(self_t, memory_format)?))
+}
+
+pub(crate) fn lift_fresh_copy(
+    self_: &Tensor,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    Ok(Some(ops::lift_fresh_copy(self_t)?))
 }
 
 pub(crate) fn to_copy(
@@ -4852,6 +5112,21 @@ pub(crate) fn to_copy(
     Ok(Some(ops::to_copy(self_t, dtype, device, non_blocking, memory_format)?))
 }
 
+pub(crate) fn copy(
+    self_: &Tensor,
+    src: &Tensor,
+    non_blocking: bool,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_, src]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    let src_t = &tangent_or_zeros(src)?;
+    Ok(Some(formulas::copy_tangent(self_t, src_t)?))
+}
+
 pub(crate) fn fill(
     self_: &Tensor,
     value: Scalar,
@@ -4865,6 +5140,20 @@ pub(crate) fn fill(
     Ok(Some(ops::zeros_like(self_t, None, None, None)?))
 }
 
+pub(crate) fn fill_tensor(
+    self_: &Tensor,
+    value: &Tensor,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_, value]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    let value_t = &tangent_or_zeros(value)?;
+    Ok(Some(formulas::copy_tangent(self_t, value_t)?))
+}
+
 pub(crate) fn zero(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> {
     if !any_tangent(&[self_]) {
         return Ok(None);
@@ -4874,30 +5163,192 @@ pub(crate) fn zero(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> {
     Ok(Some(ops::zeros_like(self_t, None, None, None)?))
 }
 
-pub(crate) fn cat(
-    tensors: &[Tensor],
+pub(crate) fn gather(
+    self_: &Tensor,
     dim: i64,
+    index: &Tensor,
+    sparse_grad: bool,
     result: &Tensor,
 ) -> Result<Option<Tensor>> {
-    if !any_tangent(&std::iter::empty::<&Tensor>().chain(tensors).collect::<Vec<_>>()) {
+    if !any_tangent(&[self_]) {
         return Ok(None);
     }
     let _off = ModeGuard::new(0, state::DUAL);
-    let tensors_t = &tangents_or_zeros(tensors)?[..];
-    Ok(Some(ops::cat(tensors_t, dim)?))
+    let self_t = &tangent_or_zeros(self_)?;
+    Ok(Some(ops::gather(self_t, dim, index, sparse_grad)?))
 }
 
-pub(crate) fn stack(
-    tensors: &[Tensor],
+pub(crate) fn scatter(
+    self_: &Tensor,
     dim: i64,
+    index: &Tensor,
+    src: &Tensor,
     result: &Tensor,
 ) -> Result<Option<Tensor>> {
-    if !any_tangent(&std::iter::empty::<&Tensor>().chain(tensors).collect::<Vec<_>>()) {
+    if !any_tangent(&[self_, src]) {
         return Ok(None);
     }
     let _off = ModeGuard::new(0, state::DUAL);
-    let tensors_t = &tangents_or_zeros(tensors)?[..];
-    Ok(Some(ops::stack(tensors_t, dim)?))
+    let self_t = &tangent_or_zeros(self_)?;
+    let src_t = &tangent_or_zeros(src)?;
+    Ok(Some(ops::scatter(self_t, dim, index, src_t)?))
+}
+
+pub(crate) fn scatter_value(
+    self_: &Tensor,
+    dim: i64,
+    index: &Tensor,
+    value: Scalar,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    Ok(Some(ops::scatter_value(self_t, dim, index, Scalar::from(0))?))
+}
+
+pub(crate) fn scatter_add(
+    self_: &Tensor,
+    dim: i64,
+    index: &Tensor,
+    src: &Tensor,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_, src]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    let src_t = &tangent_or_zeros(src)?;
+    Ok(Some(ops::scatter_add(self_t, dim, index, src_t)?))
+}
+
+pub(crate) fn scatter_reduce(
+    self_: &Tensor,
+    dim: i64,
+    index: &Tensor,
+    src: &Tensor,
+    reduce: &str,
+    include_self: bool,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_, src]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    let self_p = self_;
+    let src_t = &tangent_or_zeros(src)?;
+    let src_p = src;
+    Ok(
+        Some(
+            formulas::scatter_reduce_tangent(
+                self_t,
+                src_t,
+                self_p,
+                dim,
+                index,
+                src_p,
+                reduce,
+                include_self,
+                result,
+            )?,
+        ),
+    )
+}
+
+pub(crate) fn index_reduce(
+    self_: &Tensor,
+    dim: i64,
+    index: &Tensor,
+    source: &Tensor,
+    reduce: &str,
+    include_self: bool,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_, source]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    let self_p = self_;
+    let source_t = &tangent_or_zeros(source)?;
+    let source_p = source;
+    Ok(
+        Some(
+            formulas::index_reduce_tangent(
+                self_t,
+                source_t,
+                self_p,
+                dim,
+                index,
+                source_p,
+                reduce,
+                include_self,
+                result,
+            )?,
+        ),
+    )
+}
+
+pub(crate) fn index(
+    self_: &Tensor,
+    indices: &[Option<Tensor>],
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    Ok(Some(ops::index(self_t, indices)?))
+}
+
+pub(crate) fn unsafe_index(
+    self_: &Tensor,
+    indices: &[Option<Tensor>],
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    Ok(Some(ops::unsafe_index(self_t, indices)?))
+}
+
+pub(crate) fn index_put(
+    self_: &Tensor,
+    indices: &[Option<Tensor>],
+    values: &Tensor,
+    accumulate: bool,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_, values]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    let values_t = &tangent_or_zeros(values)?;
+    Ok(Some(ops::index_put(self_t, indices, values_t, accumulate)?))
+}
+
+pub(crate) fn unsafe_index_put(
+    self_: &Tensor,
+    indices: &[Option<Tensor>],
+    values: &Tensor,
+    accumulate: bool,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_, values]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    let values_t = &tangent_or_zeros(values)?;
+    Ok(Some(ops::unsafe_index_put(self_t, indices, values_t, accumulate)?))
 }
 
 pub(crate) fn index_select(
@@ -4929,4 +5380,624 @@ pub(crate) fn index_add(
     let self_t = &tangent_or_zeros(self_)?;
     let source_t = &tangent_or_zeros(source)?;
     Ok(Some(ops::index_add(self_t, dim, index, source_t, alpha)?))
+}
+
+pub(crate) fn index_copy(
+    self_: &Tensor,
+    dim: i64,
+    index: &Tensor,
+    source: &Tensor,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_, source]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    let source_t = &tangent_or_zeros(source)?;
+    Ok(Some(ops::index_copy(self_t, dim, index, source_t)?))
+}
+
+pub(crate) fn index_fill(
+    self_: &Tensor,
+    dim: i64,
+    index: &Tensor,
+    value: Scalar,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    Ok(Some(ops::index_fill(self_t, dim, index, Scalar::from(0))?))
+}
+
+pub(crate) fn index_fill_tensor(
+    self_: &Tensor,
+    dim: i64,
+    index: &Tensor,
+    value: &Tensor,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_, value]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    let value_t = &tangent_or_zeros(value)?;
+    Ok(Some(ops::index_fill_tensor(self_t, dim, index, value_t)?))
+}
+
+pub(crate) fn masked_fill(
+    self_: &Tensor,
+    mask: &Tensor,
+    value: Scalar,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    Ok(Some(ops::masked_fill(self_t, mask, Scalar::from(0))?))
+}
+
+pub(crate) fn masked_fill_tensor(
+    self_: &Tensor,
+    mask: &Tensor,
+    value: &Tensor,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_, value]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    let value_t = &tangent_or_zeros(value)?;
+    Ok(Some(ops::masked_fill_tensor(self_t, mask, value_t)?))
+}
+
+pub(crate) fn masked_select(
+    self_: &Tensor,
+    mask: &Tensor,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    Ok(Some(ops::masked_select(self_t, mask)?))
+}
+
+pub(crate) fn masked_scatter(
+    self_: &Tensor,
+    mask: &Tensor,
+    source: &Tensor,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_, source]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    let source_t = &tangent_or_zeros(source)?;
+    Ok(Some(ops::masked_scatter(self_t, mask, source_t)?))
+}
+
+pub(crate) fn take(
+    self_: &Tensor,
+    index: &Tensor,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    Ok(Some(ops::take(self_t, index)?))
+}
+
+pub(crate) fn put(
+    self_: &Tensor,
+    index: &Tensor,
+    source: &Tensor,
+    accumulate: bool,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_, source]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    let source_t = &tangent_or_zeros(source)?;
+    Ok(Some(ops::put(self_t, index, source_t, accumulate)?))
+}
+
+pub(crate) fn embedding(
+    weight: &Tensor,
+    indices: &Tensor,
+    padding_idx: SymInt,
+    scale_grad_by_freq: bool,
+    sparse: bool,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[weight]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let weight_t = &tangent_or_zeros(weight)?;
+    Ok(
+        Some(
+            ops::embedding(
+                weight_t,
+                indices,
+                SymInt::from(padding_idx),
+                scale_grad_by_freq,
+                sparse,
+            )?,
+        ),
+    )
+}
+
+pub(crate) fn embedding_dense_backward(
+    grad_output: &Tensor,
+    indices: &Tensor,
+    num_weights: SymInt,
+    padding_idx: SymInt,
+    scale_grad_by_freq: bool,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[grad_output]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let grad_output_t = &tangent_or_zeros(grad_output)?;
+    Ok(
+        Some(
+            ops::embedding_dense_backward(
+                grad_output_t,
+                indices,
+                SymInt::from(num_weights),
+                SymInt::from(padding_idx),
+                scale_grad_by_freq,
+            )?,
+        ),
+    )
+}
+
+pub(crate) fn cat(
+    tensors: &[Tensor],
+    dim: i64,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&std::iter::empty::<&Tensor>().chain(tensors).collect::<Vec<_>>()) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let tensors_t = &tangents_or_zeros(tensors)?[..];
+    Ok(Some(ops::cat(tensors_t, dim)?))
+}
+
+pub(crate) fn stack(
+    tensors: &[Tensor],
+    dim: i64,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&std::iter::empty::<&Tensor>().chain(tensors).collect::<Vec<_>>()) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let tensors_t = &tangents_or_zeros(tensors)?[..];
+    Ok(Some(ops::stack(tensors_t, dim)?))
+}
+
+pub(crate) fn repeat(
+    self_: &Tensor,
+    repeats: &[SymInt],
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    Ok(Some(ops::repeat(self_t, repeats)?))
+}
+
+pub(crate) fn flip(
+    self_: &Tensor,
+    dims: &[i64],
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    Ok(Some(ops::flip(self_t, dims)?))
+}
+
+pub(crate) fn roll(
+    self_: &Tensor,
+    shifts: &[SymInt],
+    dims: &[i64],
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    Ok(Some(ops::roll(self_t, shifts, dims)?))
+}
+
+pub(crate) fn tril(
+    self_: &Tensor,
+    diagonal: SymInt,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    Ok(Some(ops::tril(self_t, SymInt::from(diagonal))?))
+}
+
+pub(crate) fn triu(
+    self_: &Tensor,
+    diagonal: SymInt,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    Ok(Some(ops::triu(self_t, SymInt::from(diagonal))?))
+}
+
+pub(crate) fn constant_pad_nd(
+    self_: &Tensor,
+    pad: &[SymInt],
+    value: Scalar,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    Ok(Some(ops::constant_pad_nd(self_t, pad, Scalar::from(0))?))
+}
+
+pub(crate) fn reflection_pad1d(
+    self_: &Tensor,
+    padding: &[SymInt],
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    Ok(Some(ops::reflection_pad1d(self_t, padding)?))
+}
+
+pub(crate) fn reflection_pad1d_backward(
+    grad_output: &Tensor,
+    self_: &Tensor,
+    padding: &[SymInt],
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[grad_output]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let grad_output_t = &tangent_or_zeros(grad_output)?;
+    Ok(Some(ops::reflection_pad1d_backward(grad_output_t, self_, padding)?))
+}
+
+pub(crate) fn reflection_pad2d(
+    self_: &Tensor,
+    padding: &[SymInt],
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    Ok(Some(ops::reflection_pad2d(self_t, padding)?))
+}
+
+pub(crate) fn reflection_pad2d_backward(
+    grad_output: &Tensor,
+    self_: &Tensor,
+    padding: &[SymInt],
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[grad_output]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let grad_output_t = &tangent_or_zeros(grad_output)?;
+    Ok(Some(ops::reflection_pad2d_backward(grad_output_t, self_, padding)?))
+}
+
+pub(crate) fn reflection_pad3d(
+    self_: &Tensor,
+    padding: &[SymInt],
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    Ok(Some(ops::reflection_pad3d(self_t, padding)?))
+}
+
+pub(crate) fn reflection_pad3d_backward(
+    grad_output: &Tensor,
+    self_: &Tensor,
+    padding: &[SymInt],
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[grad_output]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let grad_output_t = &tangent_or_zeros(grad_output)?;
+    Ok(Some(ops::reflection_pad3d_backward(grad_output_t, self_, padding)?))
+}
+
+pub(crate) fn replication_pad1d(
+    self_: &Tensor,
+    padding: &[SymInt],
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    Ok(Some(ops::replication_pad1d(self_t, padding)?))
+}
+
+pub(crate) fn replication_pad1d_backward(
+    grad_output: &Tensor,
+    self_: &Tensor,
+    padding: &[SymInt],
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[grad_output]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let grad_output_t = &tangent_or_zeros(grad_output)?;
+    Ok(Some(ops::replication_pad1d_backward(grad_output_t, self_, padding)?))
+}
+
+pub(crate) fn replication_pad2d(
+    self_: &Tensor,
+    padding: &[SymInt],
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    Ok(Some(ops::replication_pad2d(self_t, padding)?))
+}
+
+pub(crate) fn replication_pad2d_backward(
+    grad_output: &Tensor,
+    self_: &Tensor,
+    padding: &[SymInt],
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[grad_output]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let grad_output_t = &tangent_or_zeros(grad_output)?;
+    Ok(Some(ops::replication_pad2d_backward(grad_output_t, self_, padding)?))
+}
+
+pub(crate) fn replication_pad3d(
+    self_: &Tensor,
+    padding: &[SymInt],
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    Ok(Some(ops::replication_pad3d(self_t, padding)?))
+}
+
+pub(crate) fn replication_pad3d_backward(
+    grad_output: &Tensor,
+    self_: &Tensor,
+    padding: &[SymInt],
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[grad_output]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let grad_output_t = &tangent_or_zeros(grad_output)?;
+    Ok(Some(ops::replication_pad3d_backward(grad_output_t, self_, padding)?))
+}
+
+pub(crate) fn sort(
+    self_: &Tensor,
+    dim: i64,
+    descending: bool,
+    values: &Tensor,
+    indices: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    Ok(Some(formulas::gather_with_keepdimed_indices(self_t, dim, indices, true)?))
+}
+
+pub(crate) fn sort_stable(
+    self_: &Tensor,
+    stable: Option<bool>,
+    dim: i64,
+    descending: bool,
+    values: &Tensor,
+    indices: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    Ok(Some(formulas::gather_with_keepdimed_indices(self_t, dim, indices, true)?))
+}
+
+pub(crate) fn topk(
+    self_: &Tensor,
+    k: SymInt,
+    dim: i64,
+    largest: bool,
+    sorted: bool,
+    values: &Tensor,
+    indices: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    Ok(Some(formulas::gather_with_keepdimed_indices(self_t, dim, indices, true)?))
+}
+
+pub(crate) fn kthvalue(
+    self_: &Tensor,
+    k: SymInt,
+    dim: i64,
+    keepdim: bool,
+    values: &Tensor,
+    indices: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    Ok(Some(formulas::gather_with_keepdimed_indices(self_t, dim, indices, keepdim)?))
+}
+
+pub(crate) fn median(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    let self_p = self_;
+    Ok(Some(formulas::evenly_read_jvp(self_t, self_p, result)?))
+}
+
+pub(crate) fn median_dim(
+    self_: &Tensor,
+    dim: i64,
+    keepdim: bool,
+    values: &Tensor,
+    indices: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    Ok(Some(formulas::gather_with_keepdimed_indices(self_t, dim, indices, keepdim)?))
+}
+
+pub(crate) fn nanmedian(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    let self_p = self_;
+    Ok(Some(formulas::evenly_read_jvp(self_t, self_p, result)?))
+}
+
+pub(crate) fn nanmedian_dim(
+    self_: &Tensor,
+    dim: i64,
+    keepdim: bool,
+    values: &Tensor,
+    indices: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    Ok(Some(formulas::gather_with_keepdimed_indices(self_t, dim, indices, keepdim)?))
+}
+
+pub(crate) fn mode(
+    self_: &Tensor,
+    dim: i64,
+    keepdim: bool,
+    values: &Tensor,
+    indices: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    Ok(Some(formulas::gather_with_keepdimed_indices(self_t, dim, indices, keepdim)?))
+}
+
+pub(crate) fn bernoulli(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    Ok(Some(ops::zeros_like(self_t, None, None, None)?))
+}
+
+pub(crate) fn native_dropout(
+    input: &Tensor,
+    p: f64,
+    train: Option<bool>,
+    result0: &Tensor,
+    result1: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[input]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let input_t = &tangent_or_zeros(input)?;
+    Ok(Some(formulas::dropout_masked(input_t, result1, p, train)?))
+}
+
+pub(crate) fn native_dropout_backward(
+    grad_output: &Tensor,
+    mask: &Tensor,
+    scale: f64,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[grad_output]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let grad_output_t = &tangent_or_zeros(grad_output)?;
+    Ok(Some(ops::native_dropout_backward(grad_output_t, mask, scale)?))
 }

@@ -17158,17 +17158,6 @@ pub fn view(self_: &Tensor, size: &[SymInt]) -> Result<Tensor> {
     Ok(result)
 }
 
-/// `aten::reshape(Tensor(a) self, SymInt[] shape) -> Tensor(a)`
-pub fn reshape(self_: &Tensor, shape: &[SymInt]) -> Result<Tensor> {
-    let word = state::word();
-    if word & state::LAYERS != 0 {
-        return dispatch::one_tensor(
-            dispatch::call_layers(Op::RESHAPE, &[self_.into(), shape.into()])?,
-        );
-    }
-    composite::reshape(self_, shape)
-}
-
 /// `aten::t(Tensor(a) self) -> Tensor(a)`
 pub fn t(self_: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -17354,7 +17343,6 @@ pub fn squeeze_dim(self_: &Tensor, dim: i64) -> Result<Tensor> {
     {
         let edges: Edges = smallvec![record::edge(self_)?];
         let saved = nodes::SqueezeBackward1Saved {
-            dim,
             self_sym_sizes: self_.sym_sizes(),
         };
         record::finish(
@@ -17365,6 +17353,36 @@ pub fn squeeze_dim(self_: &Tensor, dim: i64) -> Result<Tensor> {
     }
     if word & state::DUAL != 0
         && let Some(t) = forward::squeeze_dim(self_, dim, &result)?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::squeeze.dims(Tensor(a) self, int[] dim) -> Tensor(a)`
+pub fn squeeze_dims(self_: &Tensor, dim: &[i64]) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::SQUEEZE_DIMS, &[self_.into(), dim.into()])?,
+        );
+    }
+    let mut result = below::squeeze_dims(word, self_, dim)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let saved = nodes::SqueezeBackward2Saved {
+            self_sym_sizes: self_.sym_sizes(),
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::SqueezeBackward2(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::squeeze_dims(self_, dim, &result)?
     {
         set_tangent(&result, t)?;
     }
@@ -17495,7 +17513,6 @@ pub fn split(self_: &Tensor, split_size: SymInt, dim: i64) -> Result<Vec<Tensor>
         let saved = nodes::SplitBackward0Saved {
             dim,
             self_spec: self_.spec().clone(),
-            self_sym_sizes: self_.sym_sizes(),
             split_size,
         };
         record::finish_list(
@@ -17506,6 +17523,45 @@ pub fn split(self_: &Tensor, split_size: SymInt, dim: i64) -> Result<Vec<Tensor>
     }
     if word & state::DUAL != 0
         && let Some(t) = forward::split(self_, split_size, dim, &result)?
+    {
+        for (r, t) in result.iter().zip(t) {
+            set_tangent(r, t)?;
+        }
+    }
+    Ok(result)
+}
+
+/// `aten::split_with_sizes(Tensor(a -> *) self, SymInt[] split_sizes, int dim=0) -> Tensor(a)[]`
+pub fn split_with_sizes(
+    self_: &Tensor,
+    split_sizes: &[SymInt],
+    dim: i64,
+) -> Result<Vec<Tensor>> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_list(
+            dispatch::call_layers(
+                Op::SPLIT_WITH_SIZES,
+                &[self_.into(), split_sizes.into(), dim.into()],
+            )?,
+        );
+    }
+    let mut result = below::split_with_sizes(word, self_, split_sizes, dim)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_]) {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let saved = nodes::SplitWithSizesBackward0Saved {
+            dim,
+            self_spec: self_.spec().clone(),
+            split_sizes: split_sizes.iter().copied().collect(),
+        };
+        record::finish_list(
+            &mut result,
+            edges,
+            Box::new(nodes::SplitWithSizesBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::split_with_sizes(self_, split_sizes, dim, &result)?
     {
         for (r, t) in result.iter().zip(t) {
             set_tangent(r, t)?;
@@ -17561,6 +17617,99 @@ pub fn as_strided(
     Ok(result)
 }
 
+/// `aten::diagonal(Tensor(a) self, int offset=0, int dim1=0, int dim2=1) -> Tensor(a)`
+pub fn diagonal(self_: &Tensor, offset: i64, dim1: i64, dim2: i64) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::DIAGONAL,
+                &[self_.into(), offset.into(), dim1.into(), dim2.into()],
+            )?,
+        );
+    }
+    let mut result = below::diagonal(word, self_, offset, dim1, dim2)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let saved = nodes::DiagonalBackward0Saved {
+            dim1,
+            dim2,
+            offset,
+            self_sym_sizes: self_.sym_sizes(),
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::DiagonalBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::diagonal(self_, offset, dim1, dim2, &result)?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::unfold(Tensor(a) self, int dimension, int size, int step) -> Tensor(a)`
+pub fn unfold(self_: &Tensor, dimension: i64, size: i64, step: i64) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::UNFOLD,
+                &[self_.into(), dimension.into(), size.into(), step.into()],
+            )?,
+        );
+    }
+    let mut result = below::unfold(word, self_, dimension, size, step)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let saved = nodes::UnfoldBackward0Saved {
+            dimension,
+            self_sym_sizes: self_.sym_sizes(),
+            size,
+            step,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::UnfoldBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::unfold(self_, dimension, size, step, &result)?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::lift_fresh(Tensor(a) self) -> Tensor(a)`
+pub fn lift_fresh(self_: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::LIFT_FRESH, &[self_.into()])?,
+        );
+    }
+    let mut result = below::lift_fresh(word, self_)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        record::finish(&mut result, edges, Box::new(nodes::LiftFreshBackward0))?;
+    }
+    if word & state::DUAL != 0 && let Some(t) = forward::lift_fresh(self_, &result)? {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
 /// `aten::detach(Tensor(a) self) -> Tensor(a)`
 pub fn detach(self_: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -17568,6 +17717,1298 @@ pub fn detach(self_: &Tensor) -> Result<Tensor> {
         return dispatch::one_tensor(dispatch::call_layers(Op::DETACH, &[self_.into()])?);
     }
     manual::detach(self_)
+}
+
+/// `aten::detach_(Tensor(a!) self) -> Tensor(a!)`
+pub fn detach_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(Op::DETACH_, &[self_.into()])?;
+        return Ok(self_);
+    }
+    manual::detach_(self_)?;
+    Ok(self_)
+}
+
+/// `aten::unsqueeze_(Tensor(a!) self, int dim) -> Tensor(a!)`
+pub fn unsqueeze_<'a>(self_: &'a Tensor, dim: i64) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(Op::UNSQUEEZE_, &[self_.into(), dim.into()])?;
+        return Ok(self_);
+    }
+    manual::unsqueeze_(self_, dim)?;
+    Ok(self_)
+}
+
+/// `aten::squeeze_(Tensor(a!) self) -> Tensor(a!)`
+pub fn squeeze_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(Op::SQUEEZE_, &[self_.into()])?;
+        return Ok(self_);
+    }
+    manual::squeeze_(self_)?;
+    Ok(self_)
+}
+
+/// `aten::squeeze_.dim(Tensor(a!) self, int dim) -> Tensor(a!)`
+pub fn squeeze_dim_<'a>(self_: &'a Tensor, dim: i64) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(Op::SQUEEZE__DIM, &[self_.into(), dim.into()])?;
+        return Ok(self_);
+    }
+    manual::squeeze_dim_(self_, dim)?;
+    Ok(self_)
+}
+
+/// `aten::transpose_(Tensor(a!) self, int dim0, int dim1) -> Tensor(a!)`
+pub fn transpose_<'a>(self_: &'a Tensor, dim0: i64, dim1: i64) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(
+            Op::TRANSPOSE_,
+            &[self_.into(), dim0.into(), dim1.into()],
+        )?;
+        return Ok(self_);
+    }
+    manual::transpose_(self_, dim0, dim1)?;
+    Ok(self_)
+}
+
+/// `aten::t_(Tensor(a!) self) -> Tensor(a!)`
+pub fn t_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(Op::T_, &[self_.into()])?;
+        return Ok(self_);
+    }
+    manual::t_(self_)?;
+    Ok(self_)
+}
+
+/// `aten::_unsafe_view(Tensor self, SymInt[] size) -> Tensor`
+pub fn unsafe_view(self_: &Tensor, size: &[SymInt]) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::_UNSAFE_VIEW, &[self_.into(), size.into()])?,
+        );
+    }
+    let mut result = below::unsafe_view(word, self_, size)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let saved = nodes::UnsafeViewBackward0Saved {
+            self_sym_sizes: self_.sym_sizes(),
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::UnsafeViewBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::unsafe_view(self_, size, &result)?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::unsafe_split.Tensor(Tensor self, SymInt split_size, int dim=0) -> Tensor[]`
+pub fn unsafe_split(
+    self_: &Tensor,
+    split_size: SymInt,
+    dim: i64,
+) -> Result<Vec<Tensor>> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_list(
+            dispatch::call_layers(
+                Op::UNSAFE_SPLIT_TENSOR,
+                &[self_.into(), split_size.into(), dim.into()],
+            )?,
+        );
+    }
+    let mut result = below::unsafe_split(word, self_, split_size, dim)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_]) {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let saved = nodes::UnsafeSplitBackward0Saved {
+            dim,
+            self_spec: self_.spec().clone(),
+            split_size,
+        };
+        record::finish_list(
+            &mut result,
+            edges,
+            Box::new(nodes::UnsafeSplitBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::unsafe_split(self_, split_size, dim, &result)?
+    {
+        for (r, t) in result.iter().zip(t) {
+            set_tangent(r, t)?;
+        }
+    }
+    Ok(result)
+}
+
+/// `aten::reshape(Tensor(a) self, SymInt[] shape) -> Tensor(a)`
+pub fn reshape(self_: &Tensor, shape: &[SymInt]) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::RESHAPE, &[self_.into(), shape.into()])?,
+        );
+    }
+    composite::view::reshape(self_, shape)
+}
+
+/// `aten::reshape_as(Tensor(a) self, Tensor other) -> Tensor(a)`
+pub fn reshape_as(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::RESHAPE_AS, &[self_.into(), other.into()])?,
+        );
+    }
+    composite::view::reshape_as(self_, other)
+}
+
+/// `aten::view_as(Tensor(a) self, Tensor other) -> Tensor(a)`
+pub fn view_as(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::VIEW_AS, &[self_.into(), other.into()])?,
+        );
+    }
+    composite::view::view_as(self_, other)
+}
+
+/// `aten::expand_as(Tensor(a) self, Tensor other) -> Tensor(a)`
+pub fn expand_as(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::EXPAND_AS, &[self_.into(), other.into()])?,
+        );
+    }
+    composite::view::expand_as(self_, other)
+}
+
+/// `aten::broadcast_to(Tensor(a) self, SymInt[] size) -> Tensor(a)`
+pub fn broadcast_to(self_: &Tensor, size: &[SymInt]) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::BROADCAST_TO, &[self_.into(), size.into()])?,
+        );
+    }
+    composite::view::broadcast_to(self_, size)
+}
+
+/// `aten::broadcast_tensors(Tensor[] tensors) -> Tensor[]`
+pub fn broadcast_tensors(tensors: &[Tensor]) -> Result<Vec<Tensor>> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_list(
+            dispatch::call_layers(Op::BROADCAST_TENSORS, &[tensors.into()])?,
+        );
+    }
+    composite::view::broadcast_tensors(tensors)
+}
+
+/// `aten::swapaxes(Tensor(a) self, int axis0, int axis1) -> Tensor(a)`
+pub fn swapaxes(self_: &Tensor, axis0: i64, axis1: i64) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::SWAPAXES,
+                &[self_.into(), axis0.into(), axis1.into()],
+            )?,
+        );
+    }
+    composite::view::swapaxes(self_, axis0, axis1)
+}
+
+/// `aten::swapdims(Tensor(a) self, int dim0, int dim1) -> Tensor(a)`
+pub fn swapdims(self_: &Tensor, dim0: i64, dim1: i64) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::SWAPDIMS,
+                &[self_.into(), dim0.into(), dim1.into()],
+            )?,
+        );
+    }
+    composite::view::swapaxes(self_, dim0, dim1)
+}
+
+/// `aten::numpy_T(Tensor(a) self) -> Tensor(a)`
+pub fn numpy_t(self_: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::NUMPY_T, &[self_.into()])?,
+        );
+    }
+    composite::view::numpy_t(self_)
+}
+
+/// `aten::mT(Tensor(a) self) -> Tensor(a)`
+pub fn mt(self_: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(dispatch::call_layers(Op::MT, &[self_.into()])?);
+    }
+    composite::view::mt(self_)
+}
+
+/// `aten::narrow(Tensor(a) self, int dim, SymInt start, SymInt length) -> Tensor(a)`
+pub fn narrow(
+    self_: &Tensor,
+    dim: i64,
+    start: SymInt,
+    length: SymInt,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::NARROW,
+                &[self_.into(), dim.into(), start.into(), length.into()],
+            )?,
+        );
+    }
+    composite::view::narrow(self_, dim, start, length)
+}
+
+/// `aten::flatten.using_ints(Tensor(a) self, int start_dim=0, int end_dim=-1) -> Tensor(a)`
+pub fn flatten(self_: &Tensor, start_dim: i64, end_dim: i64) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::FLATTEN_USING_INTS,
+                &[self_.into(), start_dim.into(), end_dim.into()],
+            )?,
+        );
+    }
+    composite::view::flatten(self_, start_dim, end_dim)
+}
+
+/// `aten::unflatten.int(Tensor(a) self, int dim, SymInt[] sizes) -> Tensor(a)`
+pub fn unflatten(self_: &Tensor, dim: i64, sizes: &[SymInt]) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::UNFLATTEN_INT,
+                &[self_.into(), dim.into(), sizes.into()],
+            )?,
+        );
+    }
+    composite::view::unflatten(self_, dim, sizes)
+}
+
+/// `aten::ravel(Tensor(a) self) -> Tensor(a)`
+pub fn ravel(self_: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(dispatch::call_layers(Op::RAVEL, &[self_.into()])?);
+    }
+    composite::view::ravel(self_)
+}
+
+/// `aten::split.sizes(Tensor(a -> *) self, SymInt[] split_size, int dim=0) -> Tensor(a)[]`
+pub fn split_sizes(
+    self_: &Tensor,
+    split_size: &[SymInt],
+    dim: i64,
+) -> Result<Vec<Tensor>> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_list(
+            dispatch::call_layers(
+                Op::SPLIT_SIZES,
+                &[self_.into(), split_size.into(), dim.into()],
+            )?,
+        );
+    }
+    composite::view::split_sizes(self_, split_size, dim)
+}
+
+/// `aten::chunk(Tensor(a -> *) self, int chunks, int dim=0) -> Tensor(a)[]`
+pub fn chunk(self_: &Tensor, chunks: i64, dim: i64) -> Result<Vec<Tensor>> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_list(
+            dispatch::call_layers(Op::CHUNK, &[self_.into(), chunks.into(), dim.into()])?,
+        );
+    }
+    composite::view::chunk(self_, chunks, dim)
+}
+
+/// `aten::unsafe_chunk(Tensor self, int chunks, int dim=0) -> Tensor[]`
+pub fn unsafe_chunk(self_: &Tensor, chunks: i64, dim: i64) -> Result<Vec<Tensor>> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_list(
+            dispatch::call_layers(
+                Op::UNSAFE_CHUNK,
+                &[self_.into(), chunks.into(), dim.into()],
+            )?,
+        );
+    }
+    composite::view::unsafe_chunk(self_, chunks, dim)
+}
+
+/// `aten::tensor_split.sections(Tensor(a -> *) self, SymInt sections, int dim=0) -> Tensor(a)[]`
+pub fn tensor_split(self_: &Tensor, sections: SymInt, dim: i64) -> Result<Vec<Tensor>> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_list(
+            dispatch::call_layers(
+                Op::TENSOR_SPLIT_SECTIONS,
+                &[self_.into(), sections.into(), dim.into()],
+            )?,
+        );
+    }
+    composite::view::tensor_split(self_, sections, dim)
+}
+
+/// `aten::tensor_split.indices(Tensor(a -> *) self, SymInt[] indices, int dim=0) -> Tensor(a)[]`
+pub fn tensor_split_indices(
+    self_: &Tensor,
+    indices: &[SymInt],
+    dim: i64,
+) -> Result<Vec<Tensor>> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_list(
+            dispatch::call_layers(
+                Op::TENSOR_SPLIT_INDICES,
+                &[self_.into(), indices.into(), dim.into()],
+            )?,
+        );
+    }
+    composite::view::tensor_split_indices(self_, indices, dim)
+}
+
+/// `aten::movedim.int(Tensor(a) self, int source, int destination) -> Tensor(a)`
+pub fn movedim(self_: &Tensor, source: i64, destination: i64) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::MOVEDIM_INT,
+                &[self_.into(), source.into(), destination.into()],
+            )?,
+        );
+    }
+    composite::view::movedim_int(self_, source, destination)
+}
+
+/// `aten::movedim.intlist(Tensor(a) self, int[] source, int[] destination) -> Tensor(a)`
+pub fn movedim_intlist(
+    self_: &Tensor,
+    source: &[i64],
+    destination: &[i64],
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::MOVEDIM_INTLIST,
+                &[self_.into(), source.into(), destination.into()],
+            )?,
+        );
+    }
+    composite::view::movedim(self_, source, destination)
+}
+
+/// `aten::moveaxis.int(Tensor(a) self, int source, int destination) -> Tensor(a)`
+pub fn moveaxis(self_: &Tensor, source: i64, destination: i64) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::MOVEAXIS_INT,
+                &[self_.into(), source.into(), destination.into()],
+            )?,
+        );
+    }
+    composite::view::movedim_int(self_, source, destination)
+}
+
+/// `aten::moveaxis.intlist(Tensor(a) self, int[] source, int[] destination) -> Tensor(a)`
+pub fn moveaxis_intlist(
+    self_: &Tensor,
+    source: &[i64],
+    destination: &[i64],
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::MOVEAXIS_INTLIST,
+                &[self_.into(), source.into(), destination.into()],
+            )?,
+        );
+    }
+    composite::view::movedim(self_, source, destination)
+}
+
+/// `aten::atleast_1d(Tensor self) -> Tensor`
+pub fn atleast_1d(self_: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::ATLEAST_1D, &[self_.into()])?,
+        );
+    }
+    composite::view::atleast_1d(self_)
+}
+
+/// `aten::atleast_2d(Tensor self) -> Tensor`
+pub fn atleast_2d(self_: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::ATLEAST_2D, &[self_.into()])?,
+        );
+    }
+    composite::view::atleast_2d(self_)
+}
+
+/// `aten::atleast_3d(Tensor self) -> Tensor`
+pub fn atleast_3d(self_: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::ATLEAST_3D, &[self_.into()])?,
+        );
+    }
+    composite::view::atleast_3d(self_)
+}
+
+/// `aten::contiguous(Tensor(a) self, *, MemoryFormat memory_format=contiguous_format) -> Tensor(a)`
+pub fn contiguous(self_: &Tensor, memory_format: MemoryFormat) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::CONTIGUOUS, &[self_.into(), memory_format.into()])?,
+        );
+    }
+    composite::view::contiguous(self_, memory_format)
+}
+
+/// `aten::lift(Tensor self) -> Tensor`
+pub fn lift(self_: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(dispatch::call_layers(Op::LIFT, &[self_.into()])?);
+    }
+    composite::view::lift(self_)
+}
+
+/// `aten::meshgrid(Tensor[] tensors) -> Tensor[]`
+pub fn meshgrid(tensors: &[Tensor]) -> Result<Vec<Tensor>> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_list(
+            dispatch::call_layers(Op::MESHGRID, &[tensors.into()])?,
+        );
+    }
+    composite::view::meshgrid(tensors)
+}
+
+/// `aten::meshgrid.indexing(Tensor[] tensors, *, str indexing) -> Tensor[]`
+pub fn meshgrid_indexing(tensors: &[Tensor], indexing: &str) -> Result<Vec<Tensor>> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_list(
+            dispatch::call_layers(
+                Op::MESHGRID_INDEXING,
+                &[tensors.into(), indexing.into()],
+            )?,
+        );
+    }
+    composite::view::meshgrid_indexing(tensors, indexing)
+}
+
+/// `aten::pixel_shuffle(Tensor self, int upscale_factor) -> Tensor`
+pub fn pixel_shuffle(self_: &Tensor, upscale_factor: i64) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::PIXEL_SHUFFLE,
+                &[self_.into(), upscale_factor.into()],
+            )?,
+        );
+    }
+    composite::view::pixel_shuffle(self_, upscale_factor)
+}
+
+/// `aten::pixel_unshuffle(Tensor self, int downscale_factor) -> Tensor`
+pub fn pixel_unshuffle(self_: &Tensor, downscale_factor: i64) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::PIXEL_UNSHUFFLE,
+                &[self_.into(), downscale_factor.into()],
+            )?,
+        );
+    }
+    composite::view::pixel_unshuffle(self_, downscale_factor)
+}
+
+/// `aten::channel_shuffle(Tensor self, SymInt groups) -> Tensor`
+pub fn channel_shuffle(self_: &Tensor, groups: SymInt) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::CHANNEL_SHUFFLE, &[self_.into(), groups.into()])?,
+        );
+    }
+    composite::view::channel_shuffle(self_, groups)
+}
+
+/// `aten::diag(Tensor self, int diagonal=0) -> Tensor`
+pub fn diag(self_: &Tensor, diagonal: i64) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::DIAG, &[self_.into(), diagonal.into()])?,
+        );
+    }
+    composite::view::diag(self_, diagonal)
+}
+
+/// `aten::diag_embed(Tensor self, int offset=0, int dim1=-2, int dim2=-1) -> Tensor`
+pub fn diag_embed(self_: &Tensor, offset: i64, dim1: i64, dim2: i64) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::DIAG_EMBED,
+                &[self_.into(), offset.into(), dim1.into(), dim2.into()],
+            )?,
+        );
+    }
+    composite::view::diag_embed(self_, offset, dim1, dim2)
+}
+
+/// `aten::alias_copy(Tensor self) -> Tensor`
+pub fn alias_copy(self_: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::ALIAS_COPY, &[self_.into()])?,
+        );
+    }
+    composite::view::alias_copy(self_)
+}
+
+/// `aten::detach_copy(Tensor self) -> Tensor`
+pub fn detach_copy(self_: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::DETACH_COPY, &[self_.into()])?,
+        );
+    }
+    composite::view::detach_copy(self_)
+}
+
+/// `aten::view_copy(Tensor self, SymInt[] size) -> Tensor`
+pub fn view_copy(self_: &Tensor, size: &[SymInt]) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::VIEW_COPY, &[self_.into(), size.into()])?,
+        );
+    }
+    composite::view::view_copy(self_, size)
+}
+
+/// `aten::t_copy(Tensor self) -> Tensor`
+pub fn t_copy(self_: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(dispatch::call_layers(Op::T_COPY, &[self_.into()])?);
+    }
+    composite::view::t_copy(self_)
+}
+
+/// `aten::transpose_copy.int(Tensor self, int dim0, int dim1) -> Tensor`
+pub fn transpose_copy(self_: &Tensor, dim0: i64, dim1: i64) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::TRANSPOSE_COPY_INT,
+                &[self_.into(), dim0.into(), dim1.into()],
+            )?,
+        );
+    }
+    composite::view::transpose_copy(self_, dim0, dim1)
+}
+
+/// `aten::permute_copy(Tensor self, int[] dims) -> Tensor`
+pub fn permute_copy(self_: &Tensor, dims: &[i64]) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::PERMUTE_COPY, &[self_.into(), dims.into()])?,
+        );
+    }
+    composite::view::permute_copy(self_, dims)
+}
+
+/// `aten::expand_copy(Tensor self, SymInt[] size, *, bool implicit=False) -> Tensor`
+pub fn expand_copy(self_: &Tensor, size: &[SymInt], implicit: bool) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::EXPAND_COPY,
+                &[self_.into(), size.into(), implicit.into()],
+            )?,
+        );
+    }
+    composite::view::expand_copy(self_, size, implicit)
+}
+
+/// `aten::unsqueeze_copy(Tensor self, int dim) -> Tensor`
+pub fn unsqueeze_copy(self_: &Tensor, dim: i64) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::UNSQUEEZE_COPY, &[self_.into(), dim.into()])?,
+        );
+    }
+    composite::view::unsqueeze_copy(self_, dim)
+}
+
+/// `aten::squeeze_copy(Tensor self) -> Tensor`
+pub fn squeeze_copy(self_: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::SQUEEZE_COPY, &[self_.into()])?,
+        );
+    }
+    composite::view::squeeze_copy(self_)
+}
+
+/// `aten::squeeze_copy.dim(Tensor self, int dim) -> Tensor`
+pub fn squeeze_copy_dim(self_: &Tensor, dim: i64) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::SQUEEZE_COPY_DIM, &[self_.into(), dim.into()])?,
+        );
+    }
+    composite::view::squeeze_dim_copy(self_, dim)
+}
+
+/// `aten::squeeze_copy.dims(Tensor self, int[] dim) -> Tensor`
+pub fn squeeze_copy_dims(self_: &Tensor, dim: &[i64]) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::SQUEEZE_COPY_DIMS, &[self_.into(), dim.into()])?,
+        );
+    }
+    composite::view::squeeze_dims_copy(self_, dim)
+}
+
+/// `aten::select_copy.int(Tensor self, int dim, SymInt index) -> Tensor`
+pub fn select_copy(self_: &Tensor, dim: i64, index: SymInt) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::SELECT_COPY_INT,
+                &[self_.into(), dim.into(), index.into()],
+            )?,
+        );
+    }
+    composite::view::select_copy(self_, dim, index)
+}
+
+/// `aten::slice_copy.Tensor(Tensor self, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor`
+pub fn slice_copy(
+    self_: &Tensor,
+    dim: i64,
+    start: Option<SymInt>,
+    end: Option<SymInt>,
+    step: SymInt,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::SLICE_COPY_TENSOR,
+                &[self_.into(), dim.into(), start.into(), end.into(), step.into()],
+            )?,
+        );
+    }
+    composite::view::slice_copy(self_, dim, start, end, step)
+}
+
+/// `aten::unbind_copy.int(Tensor self, int dim=0) -> Tensor[]`
+pub fn unbind_copy(self_: &Tensor, dim: i64) -> Result<Vec<Tensor>> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_list(
+            dispatch::call_layers(Op::UNBIND_COPY_INT, &[self_.into(), dim.into()])?,
+        );
+    }
+    composite::view::unbind_copy(self_, dim)
+}
+
+/// `aten::split_copy.Tensor(Tensor self, SymInt split_size, int dim=0) -> Tensor[]`
+pub fn split_copy(self_: &Tensor, split_size: SymInt, dim: i64) -> Result<Vec<Tensor>> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_list(
+            dispatch::call_layers(
+                Op::SPLIT_COPY_TENSOR,
+                &[self_.into(), split_size.into(), dim.into()],
+            )?,
+        );
+    }
+    composite::view::split_copy(self_, split_size, dim)
+}
+
+/// `aten::split_with_sizes_copy(Tensor self, SymInt[] split_sizes, int dim=0) -> Tensor[]`
+pub fn split_with_sizes_copy(
+    self_: &Tensor,
+    split_sizes: &[SymInt],
+    dim: i64,
+) -> Result<Vec<Tensor>> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_list(
+            dispatch::call_layers(
+                Op::SPLIT_WITH_SIZES_COPY,
+                &[self_.into(), split_sizes.into(), dim.into()],
+            )?,
+        );
+    }
+    composite::view::split_with_sizes_copy(self_, split_sizes, dim)
+}
+
+/// `aten::as_strided_copy(Tensor self, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor`
+pub fn as_strided_copy(
+    self_: &Tensor,
+    size: &[SymInt],
+    stride: &[SymInt],
+    storage_offset: Option<SymInt>,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::AS_STRIDED_COPY,
+                &[self_.into(), size.into(), stride.into(), storage_offset.into()],
+            )?,
+        );
+    }
+    composite::view::as_strided_copy(self_, size, stride, storage_offset)
+}
+
+/// `aten::diagonal_copy(Tensor self, int offset=0, int dim1=0, int dim2=1) -> Tensor`
+pub fn diagonal_copy(
+    self_: &Tensor,
+    offset: i64,
+    dim1: i64,
+    dim2: i64,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::DIAGONAL_COPY,
+                &[self_.into(), offset.into(), dim1.into(), dim2.into()],
+            )?,
+        );
+    }
+    composite::view::diagonal_copy(self_, offset, dim1, dim2)
+}
+
+/// `aten::unfold_copy(Tensor self, int dimension, int size, int step) -> Tensor`
+pub fn unfold_copy(
+    self_: &Tensor,
+    dimension: i64,
+    size: i64,
+    step: i64,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::UNFOLD_COPY,
+                &[self_.into(), dimension.into(), size.into(), step.into()],
+            )?,
+        );
+    }
+    composite::view::unfold_copy(self_, dimension, size, step)
+}
+
+/// `aten::slice_scatter(Tensor self, Tensor src, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor`
+pub fn slice_scatter(
+    self_: &Tensor,
+    src: &Tensor,
+    dim: i64,
+    start: Option<SymInt>,
+    end: Option<SymInt>,
+    step: SymInt,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::SLICE_SCATTER,
+                &[
+                    self_.into(),
+                    src.into(),
+                    dim.into(),
+                    start.into(),
+                    end.into(),
+                    step.into(),
+                ],
+            )?,
+        );
+    }
+    let mut result = below::slice_scatter(word, self_, src, dim, start, end, step)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_, src])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?, record::edge(src)?];
+        let saved = nodes::SliceScatterBackward0Saved {
+            dim,
+            end,
+            src_info: src.spec().clone(),
+            start,
+            step,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::SliceScatterBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::slice_scatter(
+            self_,
+            src,
+            dim,
+            start,
+            end,
+            step,
+            &result,
+        )?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::select_scatter(Tensor self, Tensor src, int dim, SymInt index) -> Tensor`
+pub fn select_scatter(
+    self_: &Tensor,
+    src: &Tensor,
+    dim: i64,
+    index: SymInt,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::SELECT_SCATTER,
+                &[self_.into(), src.into(), dim.into(), index.into()],
+            )?,
+        );
+    }
+    let mut result = below::select_scatter(word, self_, src, dim, index)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_, src])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?, record::edge(src)?];
+        let saved = nodes::SelectScatterBackward0Saved {
+            dim,
+            index,
+            src_info: src.spec().clone(),
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::SelectScatterBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::select_scatter(self_, src, dim, index, &result)?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::diagonal_scatter(Tensor self, Tensor src, int offset=0, int dim1=0, int dim2=1) -> Tensor`
+pub fn diagonal_scatter(
+    self_: &Tensor,
+    src: &Tensor,
+    offset: i64,
+    dim1: i64,
+    dim2: i64,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::DIAGONAL_SCATTER,
+                &[self_.into(), src.into(), offset.into(), dim1.into(), dim2.into()],
+            )?,
+        );
+    }
+    let mut result = below::diagonal_scatter(word, self_, src, offset, dim1, dim2)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_, src])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?, record::edge(src)?];
+        let saved = nodes::DiagonalScatterBackward0Saved {
+            dim1,
+            dim2,
+            offset,
+            src_info: src.spec().clone(),
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::DiagonalScatterBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::diagonal_scatter(
+            self_,
+            src,
+            offset,
+            dim1,
+            dim2,
+            &result,
+        )?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::as_strided_scatter(Tensor self, Tensor src, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor`
+pub fn as_strided_scatter(
+    self_: &Tensor,
+    src: &Tensor,
+    size: &[SymInt],
+    stride: &[SymInt],
+    storage_offset: Option<SymInt>,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::AS_STRIDED_SCATTER,
+                &[
+                    self_.into(),
+                    src.into(),
+                    size.into(),
+                    stride.into(),
+                    storage_offset.into(),
+                ],
+            )?,
+        );
+    }
+    let mut result = below::as_strided_scatter(
+        word,
+        self_,
+        src,
+        size,
+        stride,
+        storage_offset,
+    )?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_, src])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?, record::edge(src)?];
+        let saved = nodes::AsStridedScatterBackward0Saved {
+            self_layout: self_.layout().clone(),
+            size: size.iter().copied().collect(),
+            src_spec: src.spec().clone(),
+            storage_offset,
+            stride: stride.iter().copied().collect(),
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::AsStridedScatterBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::as_strided_scatter(
+            self_,
+            src,
+            size,
+            stride,
+            storage_offset,
+            &result,
+        )?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::slice_backward(Tensor grad_output, SymInt[] input_sizes, int dim, SymInt start, SymInt end, SymInt step) -> Tensor`
+pub fn slice_backward(
+    grad_output: &Tensor,
+    input_sizes: &[SymInt],
+    dim: i64,
+    start: SymInt,
+    end: SymInt,
+    step: SymInt,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::SLICE_BACKWARD,
+                &[
+                    grad_output.into(),
+                    input_sizes.into(),
+                    dim.into(),
+                    start.into(),
+                    end.into(),
+                    step.into(),
+                ],
+            )?,
+        );
+    }
+    let mut result = below::slice_backward(
+        word,
+        grad_output,
+        input_sizes,
+        dim,
+        start,
+        end,
+        step,
+    )?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[grad_output])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(grad_output)?];
+        let saved = nodes::SliceBackwardBackward0Saved {
+            dim,
+            end,
+            start,
+            step,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::SliceBackwardBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::slice_backward(
+            grad_output,
+            input_sizes,
+            dim,
+            start,
+            end,
+            step,
+            &result,
+        )?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::select_backward(Tensor grad_output, SymInt[] input_sizes, int dim, SymInt index) -> Tensor`
+pub fn select_backward(
+    grad_output: &Tensor,
+    input_sizes: &[SymInt],
+    dim: i64,
+    index: SymInt,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::SELECT_BACKWARD,
+                &[grad_output.into(), input_sizes.into(), dim.into(), index.into()],
+            )?,
+        );
+    }
+    let mut result = below::select_backward(word, grad_output, input_sizes, dim, index)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[grad_output])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(grad_output)?];
+        let saved = nodes::SelectBackwardBackward0Saved {
+            dim,
+            index,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::SelectBackwardBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::select_backward(
+            grad_output,
+            input_sizes,
+            dim,
+            index,
+            &result,
+        )?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::diagonal_backward(Tensor grad_output, SymInt[] input_sizes, int offset, int dim1, int dim2) -> Tensor`
+pub fn diagonal_backward(
+    grad_output: &Tensor,
+    input_sizes: &[SymInt],
+    offset: i64,
+    dim1: i64,
+    dim2: i64,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::DIAGONAL_BACKWARD,
+                &[
+                    grad_output.into(),
+                    input_sizes.into(),
+                    offset.into(),
+                    dim1.into(),
+                    dim2.into(),
+                ],
+            )?,
+        );
+    }
+    let mut result = below::diagonal_backward(
+        word,
+        grad_output,
+        input_sizes,
+        offset,
+        dim1,
+        dim2,
+    )?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[grad_output])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(grad_output)?];
+        let saved = nodes::DiagonalBackwardBackward0Saved {
+            dim1,
+            dim2,
+            offset,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::DiagonalBackwardBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::diagonal_backward(
+            grad_output,
+            input_sizes,
+            offset,
+            dim1,
+            dim2,
+            &result,
+        )?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::unfold_backward(Tensor grad_in, SymInt[] input_sizes, int dim, int size, int step) -> Tensor`
+pub fn unfold_backward(
+    grad_in: &Tensor,
+    input_sizes: &[SymInt],
+    dim: i64,
+    size: i64,
+    step: i64,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::UNFOLD_BACKWARD,
+                &[
+                    grad_in.into(),
+                    input_sizes.into(),
+                    dim.into(),
+                    size.into(),
+                    step.into(),
+                ],
+            )?,
+        );
+    }
+    let mut result = below::unfold_backward(
+        word,
+        grad_in,
+        input_sizes,
+        dim,
+        size,
+        step,
+    )?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[grad_in])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(grad_in)?];
+        let saved = nodes::UnfoldBackwardBackward0Saved {
+            dim,
+            size,
+            step,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::UnfoldBackwardBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::unfold_backward(
+            grad_in,
+            input_sizes,
+            dim,
+            size,
+            step,
+            &result,
+        )?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
 }
 
 /// `aten::clone(Tensor self, *, MemoryFormat? memory_format=None) -> Tensor`
@@ -17587,6 +19028,28 @@ pub fn clone(self_: &Tensor, memory_format: Option<MemoryFormat>) -> Result<Tens
     }
     if word & state::DUAL != 0
         && let Some(t) = forward::clone(self_, memory_format, &result)?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::lift_fresh_copy(Tensor self) -> Tensor`
+pub fn lift_fresh_copy(self_: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::LIFT_FRESH_COPY, &[self_.into()])?,
+        );
+    }
+    let mut result = below::lift_fresh_copy(word, self_)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        record::finish(&mut result, edges, Box::new(nodes::LiftFreshCopyBackward0))?;
+    }
+    if word & state::DUAL != 0 && let Some(t) = forward::lift_fresh_copy(self_, &result)?
     {
         set_tangent(&result, t)?;
     }
@@ -17654,6 +19117,141 @@ pub fn to_copy(
     Ok(result)
 }
 
+/// `aten::to.dtype(Tensor(a) self, ScalarType dtype, bool non_blocking=False, bool copy=False, MemoryFormat? memory_format=None) -> Tensor(a)`
+pub fn to_dtype(
+    self_: &Tensor,
+    dtype: DType,
+    non_blocking: bool,
+    copy: bool,
+    memory_format: Option<MemoryFormat>,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::TO_DTYPE,
+                &[
+                    self_.into(),
+                    dtype.into(),
+                    non_blocking.into(),
+                    copy.into(),
+                    memory_format.into(),
+                ],
+            )?,
+        );
+    }
+    composite::creation::to_dtype(self_, dtype, non_blocking, copy, memory_format)
+}
+
+/// `aten::to.dtype_layout(Tensor(a) self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, bool non_blocking=False, bool copy=False, MemoryFormat? memory_format=None) -> Tensor(a)`
+pub fn to_dtype_layout(
+    self_: &Tensor,
+    dtype: Option<DType>,
+    device: Option<Device>,
+    non_blocking: bool,
+    copy: bool,
+    memory_format: Option<MemoryFormat>,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::TO_DTYPE_LAYOUT,
+                &[
+                    self_.into(),
+                    dtype.into(),
+                    Value::None,
+                    device.into(),
+                    Value::None,
+                    non_blocking.into(),
+                    copy.into(),
+                    memory_format.into(),
+                ],
+            )?,
+        );
+    }
+    composite::creation::to_dtype_layout(
+        self_,
+        dtype,
+        device,
+        non_blocking,
+        copy,
+        memory_format,
+    )
+}
+
+/// `aten::to.device(Tensor(a) self, Device device, ScalarType dtype, bool non_blocking=False, bool copy=False, MemoryFormat? memory_format=None) -> Tensor(a)`
+pub fn to_device(
+    self_: &Tensor,
+    device: Device,
+    dtype: DType,
+    non_blocking: bool,
+    copy: bool,
+    memory_format: Option<MemoryFormat>,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::TO_DEVICE,
+                &[
+                    self_.into(),
+                    device.into(),
+                    dtype.into(),
+                    non_blocking.into(),
+                    copy.into(),
+                    memory_format.into(),
+                ],
+            )?,
+        );
+    }
+    composite::creation::to_device(
+        self_,
+        device,
+        dtype,
+        non_blocking,
+        copy,
+        memory_format,
+    )
+}
+
+/// `aten::to.other(Tensor(a) self, Tensor other, bool non_blocking=False, bool copy=False, MemoryFormat? memory_format=None) -> Tensor(a)`
+pub fn to_other(
+    self_: &Tensor,
+    other: &Tensor,
+    non_blocking: bool,
+    copy: bool,
+    memory_format: Option<MemoryFormat>,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::TO_OTHER,
+                &[
+                    self_.into(),
+                    other.into(),
+                    non_blocking.into(),
+                    copy.into(),
+                    memory_format.into(),
+                ],
+            )?,
+        );
+    }
+    composite::creation::to_other(self_, other, non_blocking, copy, memory_format)
+}
+
+/// `aten::type_as(Tensor self, Tensor other) -> Tensor`
+pub fn type_as(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::TYPE_AS, &[self_.into(), other.into()])?,
+        );
+    }
+    composite::creation::type_as(self_, other)
+}
+
 /// `aten::copy_(Tensor(a!) self, Tensor src, bool non_blocking=False) -> Tensor(a!)`
 pub fn copy_<'a>(
     self_: &'a Tensor,
@@ -17670,6 +19268,39 @@ pub fn copy_<'a>(
     }
     manual::copy_(self_, src, non_blocking)?;
     Ok(self_)
+}
+
+/// `aten::copy(Tensor self, Tensor src, bool non_blocking=False) -> Tensor`
+pub fn copy(self_: &Tensor, src: &Tensor, non_blocking: bool) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::COPY,
+                &[self_.into(), src.into(), non_blocking.into()],
+            )?,
+        );
+    }
+    let mut result = below::copy(word, self_, src, non_blocking)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_, src])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?, record::edge(src)?];
+        let saved = nodes::CopyBackward0Saved {
+            src_spec: src.spec().clone(),
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::CopyBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::copy(self_, src, non_blocking, &result)?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
 }
 
 /// `aten::fill.Scalar(Tensor self, Scalar value) -> Tensor`
@@ -17715,6 +19346,59 @@ pub fn fill_<'a>(self_: &'a Tensor, value: Scalar) -> Result<&'a Tensor> {
         record::finish_inplace(self_, edges, Box::new(nodes::FillBackward0))?;
     }
     if word & state::DUAL != 0 && let Some(t) = forward::fill(self_, value, self_)? {
+        set_tangent_inplace(self_, t)?;
+    }
+    Ok(self_)
+}
+
+/// `aten::fill.Tensor(Tensor self, Tensor value) -> Tensor`
+pub fn fill_tensor(self_: &Tensor, value: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::FILL_TENSOR, &[self_.into(), value.into()])?,
+        );
+    }
+    let mut result = below::fill_tensor(word, self_, value)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_, value])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?, record::edge(value)?];
+        record::finish(&mut result, edges, Box::new(nodes::FillBackward1))?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::fill_tensor(self_, value, &result)?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::fill_.Tensor(Tensor(a!) self, Tensor value) -> Tensor(a!)`
+pub fn fill_tensor_<'a>(self_: &'a Tensor, value: &Tensor) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(Op::FILL__TENSOR, &[self_.into(), value.into()])?;
+        return Ok(self_);
+    }
+    self_.check_writable("fill_")?;
+    let recorded = if word & state::GRAD != 0
+        && record::any_requires_grad(&[self_, value])
+        && self_.dtype().is_differentiable()
+    {
+        self_.check_inplace("fill_")?;
+        let edges: Edges = smallvec![record::edge(self_)?, record::edge(value)?];
+        Some(edges)
+    } else {
+        None
+    };
+    below::fill_tensor_(word, self_, value)?;
+    if let Some(edges) = recorded {
+        record::finish_inplace(self_, edges, Box::new(nodes::FillBackward1))?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::fill_tensor(self_, value, self_)?
+    {
         set_tangent_inplace(self_, t)?;
     }
     Ok(self_)
@@ -17766,6 +19450,190 @@ pub fn zero_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
     Ok(self_)
 }
 
+/// `aten::zeros(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor`
+pub fn zeros(
+    size: &[SymInt],
+    dtype: Option<DType>,
+    device: Option<Device>,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::ZEROS,
+                &[size.into(), dtype.into(), Value::None, device.into(), Value::None],
+            )?,
+        );
+    }
+    below::zeros(word, size, dtype, device)
+}
+
+/// `aten::ones(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor`
+pub fn ones(
+    size: &[SymInt],
+    dtype: Option<DType>,
+    device: Option<Device>,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::ONES,
+                &[size.into(), dtype.into(), Value::None, device.into(), Value::None],
+            )?,
+        );
+    }
+    below::ones(word, size, dtype, device)
+}
+
+/// `aten::full(SymInt[] size, Scalar fill_value, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor`
+pub fn full(
+    size: &[SymInt],
+    fill_value: Scalar,
+    dtype: Option<DType>,
+    device: Option<Device>,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::FULL,
+                &[
+                    size.into(),
+                    fill_value.into(),
+                    dtype.into(),
+                    Value::None,
+                    device.into(),
+                    Value::None,
+                ],
+            )?,
+        );
+    }
+    below::full(word, size, fill_value, dtype, device)
+}
+
+/// `aten::scalar_tensor(Scalar s, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor`
+pub fn scalar_tensor(
+    s: Scalar,
+    dtype: Option<DType>,
+    device: Option<Device>,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::SCALAR_TENSOR,
+                &[s.into(), dtype.into(), Value::None, device.into(), Value::None],
+            )?,
+        );
+    }
+    below::scalar_tensor(word, s, dtype, device)
+}
+
+/// `aten::empty.memory_format(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor`
+pub fn empty(
+    size: &[SymInt],
+    dtype: Option<DType>,
+    device: Option<Device>,
+    memory_format: Option<MemoryFormat>,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::EMPTY_MEMORY_FORMAT,
+                &[
+                    size.into(),
+                    dtype.into(),
+                    Value::None,
+                    device.into(),
+                    Value::None,
+                    memory_format.into(),
+                ],
+            )?,
+        );
+    }
+    below::empty(word, size, dtype, device, memory_format)
+}
+
+/// `aten::empty_permuted(SymInt[] size, int[] physical_layout, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor`
+pub fn empty_permuted(
+    size: &[SymInt],
+    physical_layout: &[i64],
+    dtype: Option<DType>,
+    device: Option<Device>,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::EMPTY_PERMUTED,
+                &[
+                    size.into(),
+                    physical_layout.into(),
+                    dtype.into(),
+                    Value::None,
+                    device.into(),
+                    Value::None,
+                ],
+            )?,
+        );
+    }
+    below::empty_permuted(word, size, physical_layout, dtype, device)
+}
+
+/// `aten::empty_strided(SymInt[] size, SymInt[] stride, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor`
+pub fn empty_strided(
+    size: &[SymInt],
+    stride: &[SymInt],
+    dtype: Option<DType>,
+    device: Option<Device>,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::EMPTY_STRIDED,
+                &[
+                    size.into(),
+                    stride.into(),
+                    dtype.into(),
+                    Value::None,
+                    device.into(),
+                    Value::None,
+                ],
+            )?,
+        );
+    }
+    below::empty_strided(word, size, stride, dtype, device)
+}
+
+/// `aten::empty_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor`
+pub fn empty_like(
+    self_: &Tensor,
+    dtype: Option<DType>,
+    device: Option<Device>,
+    memory_format: Option<MemoryFormat>,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::EMPTY_LIKE,
+                &[
+                    self_.into(),
+                    dtype.into(),
+                    Value::None,
+                    device.into(),
+                    Value::None,
+                    memory_format.into(),
+                ],
+            )?,
+        );
+    }
+    below::empty_like(word, self_, dtype, device, memory_format)
+}
+
 /// `aten::zeros_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor`
 pub fn zeros_like(
     self_: &Tensor,
@@ -17790,6 +19658,2401 @@ pub fn zeros_like(
         );
     }
     below::zeros_like(word, self_, dtype, device, memory_format)
+}
+
+/// `aten::ones_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor`
+pub fn ones_like(
+    self_: &Tensor,
+    dtype: Option<DType>,
+    device: Option<Device>,
+    memory_format: Option<MemoryFormat>,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::ONES_LIKE,
+                &[
+                    self_.into(),
+                    dtype.into(),
+                    Value::None,
+                    device.into(),
+                    Value::None,
+                    memory_format.into(),
+                ],
+            )?,
+        );
+    }
+    below::ones_like(word, self_, dtype, device, memory_format)
+}
+
+/// `aten::full_like(Tensor self, Scalar fill_value, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor`
+pub fn full_like(
+    self_: &Tensor,
+    fill_value: Scalar,
+    dtype: Option<DType>,
+    device: Option<Device>,
+    memory_format: Option<MemoryFormat>,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::FULL_LIKE,
+                &[
+                    self_.into(),
+                    fill_value.into(),
+                    dtype.into(),
+                    Value::None,
+                    device.into(),
+                    Value::None,
+                    memory_format.into(),
+                ],
+            )?,
+        );
+    }
+    below::full_like(word, self_, fill_value, dtype, device, memory_format)
+}
+
+/// `aten::new_empty(Tensor self, SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor`
+pub fn new_empty(
+    self_: &Tensor,
+    size: &[SymInt],
+    dtype: Option<DType>,
+    device: Option<Device>,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::NEW_EMPTY,
+                &[
+                    self_.into(),
+                    size.into(),
+                    dtype.into(),
+                    Value::None,
+                    device.into(),
+                    Value::None,
+                ],
+            )?,
+        );
+    }
+    below::new_empty(word, self_, size, dtype, device)
+}
+
+/// `aten::new_empty_strided(Tensor self, SymInt[] size, SymInt[] stride, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor`
+pub fn new_empty_strided(
+    self_: &Tensor,
+    size: &[SymInt],
+    stride: &[SymInt],
+    dtype: Option<DType>,
+    device: Option<Device>,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::NEW_EMPTY_STRIDED,
+                &[
+                    self_.into(),
+                    size.into(),
+                    stride.into(),
+                    dtype.into(),
+                    Value::None,
+                    device.into(),
+                    Value::None,
+                ],
+            )?,
+        );
+    }
+    below::new_empty_strided(word, self_, size, stride, dtype, device)
+}
+
+/// `aten::new_zeros(Tensor self, SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor`
+pub fn new_zeros(
+    self_: &Tensor,
+    size: &[SymInt],
+    dtype: Option<DType>,
+    device: Option<Device>,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::NEW_ZEROS,
+                &[
+                    self_.into(),
+                    size.into(),
+                    dtype.into(),
+                    Value::None,
+                    device.into(),
+                    Value::None,
+                ],
+            )?,
+        );
+    }
+    below::new_zeros(word, self_, size, dtype, device)
+}
+
+/// `aten::new_ones(Tensor self, SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor`
+pub fn new_ones(
+    self_: &Tensor,
+    size: &[SymInt],
+    dtype: Option<DType>,
+    device: Option<Device>,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::NEW_ONES,
+                &[
+                    self_.into(),
+                    size.into(),
+                    dtype.into(),
+                    Value::None,
+                    device.into(),
+                    Value::None,
+                ],
+            )?,
+        );
+    }
+    below::new_ones(word, self_, size, dtype, device)
+}
+
+/// `aten::new_full(Tensor self, SymInt[] size, Scalar fill_value, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor`
+pub fn new_full(
+    self_: &Tensor,
+    size: &[SymInt],
+    fill_value: Scalar,
+    dtype: Option<DType>,
+    device: Option<Device>,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::NEW_FULL,
+                &[
+                    self_.into(),
+                    size.into(),
+                    fill_value.into(),
+                    dtype.into(),
+                    Value::None,
+                    device.into(),
+                    Value::None,
+                ],
+            )?,
+        );
+    }
+    below::new_full(word, self_, size, fill_value, dtype, device)
+}
+
+/// `aten::arange(Scalar end, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor`
+pub fn arange(
+    end: Scalar,
+    dtype: Option<DType>,
+    device: Option<Device>,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::ARANGE,
+                &[end.into(), dtype.into(), Value::None, device.into(), Value::None],
+            )?,
+        );
+    }
+    below::arange(word, end, dtype, device)
+}
+
+/// `aten::arange.start(Scalar start, Scalar end, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor`
+pub fn arange_start(
+    start: Scalar,
+    end: Scalar,
+    dtype: Option<DType>,
+    device: Option<Device>,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::ARANGE_START,
+                &[
+                    start.into(),
+                    end.into(),
+                    dtype.into(),
+                    Value::None,
+                    device.into(),
+                    Value::None,
+                ],
+            )?,
+        );
+    }
+    below::arange_start(word, start, end, dtype, device)
+}
+
+/// `aten::arange.start_step(Scalar start, Scalar end, Scalar step=1, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor`
+pub fn arange_start_step(
+    start: Scalar,
+    end: Scalar,
+    step: Scalar,
+    dtype: Option<DType>,
+    device: Option<Device>,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::ARANGE_START_STEP,
+                &[
+                    start.into(),
+                    end.into(),
+                    step.into(),
+                    dtype.into(),
+                    Value::None,
+                    device.into(),
+                    Value::None,
+                ],
+            )?,
+        );
+    }
+    below::arange_start_step(word, start, end, step, dtype, device)
+}
+
+/// `aten::linspace(Scalar start, Scalar end, int steps, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor`
+pub fn linspace(
+    start: Scalar,
+    end: Scalar,
+    steps: i64,
+    dtype: Option<DType>,
+    device: Option<Device>,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::LINSPACE,
+                &[
+                    start.into(),
+                    end.into(),
+                    steps.into(),
+                    dtype.into(),
+                    Value::None,
+                    device.into(),
+                    Value::None,
+                ],
+            )?,
+        );
+    }
+    below::linspace(word, start, end, steps, dtype, device)
+}
+
+/// `aten::logspace(Scalar start, Scalar end, int steps, float base=10.0, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor`
+pub fn logspace(
+    start: Scalar,
+    end: Scalar,
+    steps: i64,
+    base: f64,
+    dtype: Option<DType>,
+    device: Option<Device>,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::LOGSPACE,
+                &[
+                    start.into(),
+                    end.into(),
+                    steps.into(),
+                    base.into(),
+                    dtype.into(),
+                    Value::None,
+                    device.into(),
+                    Value::None,
+                ],
+            )?,
+        );
+    }
+    below::logspace(word, start, end, steps, base, dtype, device)
+}
+
+/// `aten::eye(SymInt n, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor`
+pub fn eye(n: SymInt, dtype: Option<DType>, device: Option<Device>) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::EYE,
+                &[n.into(), dtype.into(), Value::None, device.into(), Value::None],
+            )?,
+        );
+    }
+    below::eye(word, n, dtype, device)
+}
+
+/// `aten::eye.m(SymInt n, SymInt m, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor`
+pub fn eye_m(
+    n: SymInt,
+    m: SymInt,
+    dtype: Option<DType>,
+    device: Option<Device>,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::EYE_M,
+                &[
+                    n.into(),
+                    m.into(),
+                    dtype.into(),
+                    Value::None,
+                    device.into(),
+                    Value::None,
+                ],
+            )?,
+        );
+    }
+    below::eye_m(word, n, m, dtype, device)
+}
+
+/// `aten::hann_window(int window_length, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor`
+pub fn hann_window(
+    window_length: i64,
+    dtype: Option<DType>,
+    device: Option<Device>,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::HANN_WINDOW,
+                &[
+                    window_length.into(),
+                    dtype.into(),
+                    Value::None,
+                    device.into(),
+                    Value::None,
+                ],
+            )?,
+        );
+    }
+    below::hann_window(word, window_length, dtype, device)
+}
+
+/// `aten::hann_window.periodic(int window_length, bool periodic, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor`
+pub fn hann_window_periodic(
+    window_length: i64,
+    periodic: bool,
+    dtype: Option<DType>,
+    device: Option<Device>,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::HANN_WINDOW_PERIODIC,
+                &[
+                    window_length.into(),
+                    periodic.into(),
+                    dtype.into(),
+                    Value::None,
+                    device.into(),
+                    Value::None,
+                ],
+            )?,
+        );
+    }
+    below::hann_window_periodic(word, window_length, periodic, dtype, device)
+}
+
+/// `aten::tril_indices(int row, int col, int offset=0, *, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor`
+pub fn tril_indices(
+    row: i64,
+    col: i64,
+    offset: i64,
+    dtype: Option<DType>,
+    device: Option<Device>,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::TRIL_INDICES,
+                &[
+                    row.into(),
+                    col.into(),
+                    offset.into(),
+                    dtype.into(),
+                    Value::None,
+                    device.into(),
+                    Value::None,
+                ],
+            )?,
+        );
+    }
+    below::tril_indices(word, row, col, offset, dtype, device)
+}
+
+/// `aten::triu_indices(int row, int col, int offset=0, *, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor`
+pub fn triu_indices(
+    row: i64,
+    col: i64,
+    offset: i64,
+    dtype: Option<DType>,
+    device: Option<Device>,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::TRIU_INDICES,
+                &[
+                    row.into(),
+                    col.into(),
+                    offset.into(),
+                    dtype.into(),
+                    Value::None,
+                    device.into(),
+                    Value::None,
+                ],
+            )?,
+        );
+    }
+    below::triu_indices(word, row, col, offset, dtype, device)
+}
+
+/// `aten::item(Tensor self) -> Scalar`
+pub fn item(self_: &Tensor) -> Result<Scalar> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_scalar(dispatch::call_layers(Op::ITEM, &[self_.into()])?);
+    }
+    below::item(word, self_)
+}
+
+/// `aten::_local_scalar_dense(Tensor self) -> Scalar`
+pub fn _local_scalar_dense(self_: &Tensor) -> Result<Scalar> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_scalar(
+            dispatch::call_layers(Op::_LOCAL_SCALAR_DENSE, &[self_.into()])?,
+        );
+    }
+    below::_local_scalar_dense(word, self_)
+}
+
+/// `aten::is_nonzero(Tensor self) -> bool`
+pub fn is_nonzero(self_: &Tensor) -> Result<bool> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_bool(
+            dispatch::call_layers(Op::IS_NONZERO, &[self_.into()])?,
+        );
+    }
+    below::is_nonzero(word, self_)
+}
+
+/// `aten::numel(Tensor self) -> int`
+pub fn numel(self_: &Tensor) -> Result<i64> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_int(dispatch::call_layers(Op::NUMEL, &[self_.into()])?);
+    }
+    below::numel(word, self_)
+}
+
+/// `aten::sym_size.int(Tensor self, int dim) -> SymInt`
+pub fn sym_size(self_: &Tensor, dim: i64) -> Result<SymInt> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_sym_int(
+            dispatch::call_layers(Op::SYM_SIZE_INT, &[self_.into(), dim.into()])?,
+        );
+    }
+    below::sym_size(word, self_, dim)
+}
+
+/// `aten::sym_stride.int(Tensor self, int dim) -> SymInt`
+pub fn sym_stride(self_: &Tensor, dim: i64) -> Result<SymInt> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_sym_int(
+            dispatch::call_layers(Op::SYM_STRIDE_INT, &[self_.into(), dim.into()])?,
+        );
+    }
+    below::sym_stride(word, self_, dim)
+}
+
+/// `aten::sym_numel(Tensor self) -> SymInt`
+pub fn sym_numel(self_: &Tensor) -> Result<SymInt> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_sym_int(
+            dispatch::call_layers(Op::SYM_NUMEL, &[self_.into()])?,
+        );
+    }
+    below::sym_numel(word, self_)
+}
+
+/// `aten::sym_storage_offset(Tensor self) -> SymInt`
+pub fn sym_storage_offset(self_: &Tensor) -> Result<SymInt> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_sym_int(
+            dispatch::call_layers(Op::SYM_STORAGE_OFFSET, &[self_.into()])?,
+        );
+    }
+    below::sym_storage_offset(word, self_)
+}
+
+/// `aten::_assert_tensor_metadata(Tensor a, SymInt[]? size=None, SymInt[]? stride=None, ScalarType? dtype=None, *, Device? device=None, Layout? layout=None) -> ()`
+pub fn assert_tensor_metadata(
+    a_: &Tensor,
+    size: Option<&[SymInt]>,
+    stride: Option<&[SymInt]>,
+    dtype: Option<DType>,
+    device: Option<Device>,
+) -> Result<()> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::call_layers(
+                Op::_ASSERT_TENSOR_METADATA,
+                &[
+                    a_.into(),
+                    size.into(),
+                    stride.into(),
+                    dtype.into(),
+                    device.into(),
+                    Value::None,
+                ],
+            )
+            .map(drop);
+    }
+    below::assert_tensor_metadata(word, a_, size, stride, dtype, device)
+}
+
+/// `aten::gather(Tensor self, int dim, Tensor index, *, bool sparse_grad=False) -> Tensor`
+pub fn gather(
+    self_: &Tensor,
+    dim: i64,
+    index: &Tensor,
+    sparse_grad: bool,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::GATHER,
+                &[self_.into(), dim.into(), index.into(), sparse_grad.into()],
+            )?,
+        );
+    }
+    let mut result = below::gather(word, self_, dim, index, sparse_grad)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let saved = nodes::GatherBackward0Saved {
+            dim,
+            index: SavedTensor::input(index)?,
+            self_sym_sizes: self_.sym_sizes(),
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::GatherBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::gather(self_, dim, index, sparse_grad, &result)?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::scatter.src(Tensor self, int dim, Tensor index, Tensor src) -> Tensor`
+pub fn scatter(
+    self_: &Tensor,
+    dim: i64,
+    index: &Tensor,
+    src: &Tensor,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::SCATTER_SRC,
+                &[self_.into(), dim.into(), index.into(), src.into()],
+            )?,
+        );
+    }
+    let mut result = below::scatter(word, self_, dim, index, src)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_, src])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?, record::edge(src)?];
+        let saved = nodes::ScatterBackward0Saved {
+            dim,
+            index: SavedTensor::input(index)?,
+            src_sym_sizes: src.sym_sizes(),
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::ScatterBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::scatter(self_, dim, index, src, &result)?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::scatter_.src(Tensor(a!) self, int dim, Tensor index, Tensor src) -> Tensor(a!)`
+pub fn scatter_<'a>(
+    self_: &'a Tensor,
+    dim: i64,
+    index: &Tensor,
+    src: &Tensor,
+) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(
+            Op::SCATTER__SRC,
+            &[self_.into(), dim.into(), index.into(), src.into()],
+        )?;
+        return Ok(self_);
+    }
+    self_.check_writable("scatter_")?;
+    let recorded = if word & state::GRAD != 0 && record::any_requires_grad(&[self_, src])
+        && self_.dtype().is_differentiable()
+    {
+        self_.check_inplace("scatter_")?;
+        let edges: Edges = smallvec![record::edge(self_)?, record::edge(src)?];
+        let saved = nodes::ScatterBackward0Saved {
+            dim,
+            index: SavedTensor::input(index)?,
+            src_sym_sizes: src.sym_sizes(),
+        };
+        Some((edges, saved))
+    } else {
+        None
+    };
+    below::scatter_(word, self_, dim, index, src)?;
+    if let Some((edges, saved)) = recorded {
+        record::finish_inplace(
+            self_,
+            edges,
+            Box::new(nodes::ScatterBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::scatter(self_, dim, index, src, self_)?
+    {
+        set_tangent_inplace(self_, t)?;
+    }
+    Ok(self_)
+}
+
+/// `aten::scatter.value(Tensor self, int dim, Tensor index, Scalar value) -> Tensor`
+pub fn scatter_value(
+    self_: &Tensor,
+    dim: i64,
+    index: &Tensor,
+    value: Scalar,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::SCATTER_VALUE,
+                &[self_.into(), dim.into(), index.into(), value.into()],
+            )?,
+        );
+    }
+    let mut result = below::scatter_value(word, self_, dim, index, value)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let saved = nodes::ScatterBackward1Saved {
+            dim,
+            index: SavedTensor::input(index)?,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::ScatterBackward1(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::scatter_value(self_, dim, index, value, &result)?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::scatter_.value(Tensor(a!) self, int dim, Tensor index, Scalar value) -> Tensor(a!)`
+pub fn scatter_value_<'a>(
+    self_: &'a Tensor,
+    dim: i64,
+    index: &Tensor,
+    value: Scalar,
+) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(
+            Op::SCATTER__VALUE,
+            &[self_.into(), dim.into(), index.into(), value.into()],
+        )?;
+        return Ok(self_);
+    }
+    self_.check_writable("scatter_")?;
+    let recorded = if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && self_.dtype().is_differentiable()
+    {
+        self_.check_inplace("scatter_")?;
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let saved = nodes::ScatterBackward1Saved {
+            dim,
+            index: SavedTensor::input(index)?,
+        };
+        Some((edges, saved))
+    } else {
+        None
+    };
+    below::scatter_value_(word, self_, dim, index, value)?;
+    if let Some((edges, saved)) = recorded {
+        record::finish_inplace(
+            self_,
+            edges,
+            Box::new(nodes::ScatterBackward1(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::scatter_value(self_, dim, index, value, self_)?
+    {
+        set_tangent_inplace(self_, t)?;
+    }
+    Ok(self_)
+}
+
+/// `aten::scatter.reduce(Tensor self, int dim, Tensor index, Tensor src, *, str reduce) -> Tensor`
+pub fn scatter_with_reduce(
+    self_: &Tensor,
+    dim: i64,
+    index: &Tensor,
+    src: &Tensor,
+    reduce: &str,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::SCATTER_REDUCE,
+                &[self_.into(), dim.into(), index.into(), src.into(), reduce.into()],
+            )?,
+        );
+    }
+    composite::index::scatter_with_reduce(self_, dim, index, src, reduce)
+}
+
+/// `aten::scatter.value_reduce(Tensor self, int dim, Tensor index, Scalar value, *, str reduce) -> Tensor`
+pub fn scatter_value_with_reduce(
+    self_: &Tensor,
+    dim: i64,
+    index: &Tensor,
+    value: Scalar,
+    reduce: &str,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::SCATTER_VALUE_REDUCE,
+                &[self_.into(), dim.into(), index.into(), value.into(), reduce.into()],
+            )?,
+        );
+    }
+    composite::index::scatter_value_with_reduce(self_, dim, index, value, reduce)
+}
+
+/// `aten::scatter_add(Tensor self, int dim, Tensor index, Tensor src) -> Tensor`
+pub fn scatter_add(
+    self_: &Tensor,
+    dim: i64,
+    index: &Tensor,
+    src: &Tensor,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::SCATTER_ADD,
+                &[self_.into(), dim.into(), index.into(), src.into()],
+            )?,
+        );
+    }
+    let mut result = below::scatter_add(word, self_, dim, index, src)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_, src])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?, record::edge(src)?];
+        let saved = nodes::ScatterAddBackward0Saved {
+            dim,
+            index: if edges[1].is_some() {
+                SavedTensor::input(index)?
+            } else {
+                SavedTensor::NONE
+            },
+            src_sym_sizes: src.sym_sizes(),
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::ScatterAddBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::scatter_add(self_, dim, index, src, &result)?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::scatter_add_(Tensor(a!) self, int dim, Tensor index, Tensor src) -> Tensor(a!)`
+pub fn scatter_add_<'a>(
+    self_: &'a Tensor,
+    dim: i64,
+    index: &Tensor,
+    src: &Tensor,
+) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(
+            Op::SCATTER_ADD_,
+            &[self_.into(), dim.into(), index.into(), src.into()],
+        )?;
+        return Ok(self_);
+    }
+    self_.check_writable("scatter_add_")?;
+    let recorded = if word & state::GRAD != 0 && record::any_requires_grad(&[self_, src])
+        && self_.dtype().is_differentiable()
+    {
+        self_.check_inplace("scatter_add_")?;
+        let edges: Edges = smallvec![record::edge(self_)?, record::edge(src)?];
+        let saved = nodes::ScatterAddBackward0Saved {
+            dim,
+            index: if edges[1].is_some() {
+                SavedTensor::input(index)?
+            } else {
+                SavedTensor::NONE
+            },
+            src_sym_sizes: src.sym_sizes(),
+        };
+        Some((edges, saved))
+    } else {
+        None
+    };
+    below::scatter_add_(word, self_, dim, index, src)?;
+    if let Some((edges, saved)) = recorded {
+        record::finish_inplace(
+            self_,
+            edges,
+            Box::new(nodes::ScatterAddBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::scatter_add(self_, dim, index, src, self_)?
+    {
+        set_tangent_inplace(self_, t)?;
+    }
+    Ok(self_)
+}
+
+/// `aten::scatter_reduce.two(Tensor self, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True) -> Tensor`
+pub fn scatter_reduce(
+    self_: &Tensor,
+    dim: i64,
+    index: &Tensor,
+    src: &Tensor,
+    reduce: &str,
+    include_self: bool,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::SCATTER_REDUCE_TWO,
+                &[
+                    self_.into(),
+                    dim.into(),
+                    index.into(),
+                    src.into(),
+                    reduce.into(),
+                    include_self.into(),
+                ],
+            )?,
+        );
+    }
+    let mut result = below::scatter_reduce(
+        word,
+        self_,
+        dim,
+        index,
+        src,
+        reduce,
+        include_self,
+    )?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_, src])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?, record::edge(src)?];
+        let saved = nodes::ScatterReduceBackward0Saved {
+            dim,
+            include_self,
+            index: SavedTensor::input(index)?,
+            reduce: reduce.to_string(),
+            self_: SavedTensor::input(self_)?,
+            src: SavedTensor::input(src)?,
+            result: SavedTensor::output(&result, 0)?,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::ScatterReduceBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::scatter_reduce(
+            self_,
+            dim,
+            index,
+            src,
+            reduce,
+            include_self,
+            &result,
+        )?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::scatter_reduce_.two(Tensor(a!) self, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True) -> Tensor(a!)`
+pub fn scatter_reduce_<'a>(
+    self_: &'a Tensor,
+    dim: i64,
+    index: &Tensor,
+    src: &Tensor,
+    reduce: &str,
+    include_self: bool,
+) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(
+            Op::SCATTER_REDUCE__TWO,
+            &[
+                self_.into(),
+                dim.into(),
+                index.into(),
+                src.into(),
+                reduce.into(),
+                include_self.into(),
+            ],
+        )?;
+        return Ok(self_);
+    }
+    self_.check_writable("scatter_reduce_")?;
+    let recorded = if word & state::GRAD != 0 && record::any_requires_grad(&[self_, src])
+        && self_.dtype().is_differentiable()
+    {
+        self_.check_inplace("scatter_reduce_")?;
+        let edges: Edges = smallvec![record::edge(self_)?, record::edge(src)?];
+        let original = clone(self_, None)?;
+        let saved = nodes::ScatterReduceBackward0Saved {
+            dim,
+            include_self,
+            index: SavedTensor::input(index)?,
+            reduce: reduce.to_string(),
+            self_: SavedTensor::input(&original)?,
+            src: SavedTensor::input(src)?,
+            result: SavedTensor::NONE,
+        };
+        Some((edges, saved))
+    } else {
+        None
+    };
+    let primal = if word & state::DUAL != 0 { Some(clone(self_, None)?) } else { None };
+    below::scatter_reduce_(word, self_, dim, index, src, reduce, include_self)?;
+    if let Some((edges, mut saved)) = recorded {
+        saved.result = SavedTensor::output(self_, 0)?;
+        record::finish_inplace(
+            self_,
+            edges,
+            Box::new(nodes::ScatterReduceBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::scatter_reduce(
+            primal.as_ref().unwrap_or(self_),
+            dim,
+            index,
+            src,
+            reduce,
+            include_self,
+            self_,
+        )?
+    {
+        set_tangent_inplace(self_, t)?;
+    }
+    Ok(self_)
+}
+
+/// `aten::index_reduce(Tensor self, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True) -> Tensor`
+pub fn index_reduce(
+    self_: &Tensor,
+    dim: i64,
+    index: &Tensor,
+    source: &Tensor,
+    reduce: &str,
+    include_self: bool,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::INDEX_REDUCE,
+                &[
+                    self_.into(),
+                    dim.into(),
+                    index.into(),
+                    source.into(),
+                    reduce.into(),
+                    include_self.into(),
+                ],
+            )?,
+        );
+    }
+    let mut result = below::index_reduce(
+        word,
+        self_,
+        dim,
+        index,
+        source,
+        reduce,
+        include_self,
+    )?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_, source])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?, record::edge(source)?];
+        let saved = nodes::IndexReduceBackward0Saved {
+            dim,
+            include_self,
+            index: SavedTensor::input(index)?,
+            reduce: reduce.to_string(),
+            self_: SavedTensor::input(self_)?,
+            source: SavedTensor::input(source)?,
+            result: SavedTensor::output(&result, 0)?,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::IndexReduceBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::index_reduce(
+            self_,
+            dim,
+            index,
+            source,
+            reduce,
+            include_self,
+            &result,
+        )?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::index_reduce_(Tensor(a!) self, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True) -> Tensor(a!)`
+pub fn index_reduce_<'a>(
+    self_: &'a Tensor,
+    dim: i64,
+    index: &Tensor,
+    source: &Tensor,
+    reduce: &str,
+    include_self: bool,
+) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(
+            Op::INDEX_REDUCE_,
+            &[
+                self_.into(),
+                dim.into(),
+                index.into(),
+                source.into(),
+                reduce.into(),
+                include_self.into(),
+            ],
+        )?;
+        return Ok(self_);
+    }
+    self_.check_writable("index_reduce_")?;
+    let recorded = if word & state::GRAD != 0
+        && record::any_requires_grad(&[self_, source])
+        && self_.dtype().is_differentiable()
+    {
+        self_.check_inplace("index_reduce_")?;
+        let edges: Edges = smallvec![record::edge(self_)?, record::edge(source)?];
+        let original = clone(self_, None)?;
+        let saved = nodes::IndexReduceBackward0Saved {
+            dim,
+            include_self,
+            index: SavedTensor::input(index)?,
+            reduce: reduce.to_string(),
+            self_: SavedTensor::input(&original)?,
+            source: SavedTensor::input(source)?,
+            result: SavedTensor::NONE,
+        };
+        Some((edges, saved))
+    } else {
+        None
+    };
+    let primal = if word & state::DUAL != 0 { Some(clone(self_, None)?) } else { None };
+    below::index_reduce_(word, self_, dim, index, source, reduce, include_self)?;
+    if let Some((edges, mut saved)) = recorded {
+        saved.result = SavedTensor::output(self_, 0)?;
+        record::finish_inplace(
+            self_,
+            edges,
+            Box::new(nodes::IndexReduceBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::index_reduce(
+            primal.as_ref().unwrap_or(self_),
+            dim,
+            index,
+            source,
+            reduce,
+            include_self,
+            self_,
+        )?
+    {
+        set_tangent_inplace(self_, t)?;
+    }
+    Ok(self_)
+}
+
+/// `aten::index.Tensor(Tensor self, Tensor?[] indices) -> Tensor`
+pub fn index(self_: &Tensor, indices: &[Option<Tensor>]) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::INDEX_TENSOR, &[self_.into(), indices.into()])?,
+        );
+    }
+    let mut result = below::index(word, self_, indices)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let saved = nodes::IndexBackward0Saved {
+            indices: indices
+                .iter()
+                .map(|t| SavedTensor::optional(t.as_ref()))
+                .collect::<Result<_>>()?,
+            self_spec: self_.spec().clone(),
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::IndexBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0 && let Some(t) = forward::index(self_, indices, &result)?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::_unsafe_index.Tensor(Tensor self, Tensor?[] indices) -> Tensor`
+pub fn unsafe_index(self_: &Tensor, indices: &[Option<Tensor>]) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::_UNSAFE_INDEX_TENSOR,
+                &[self_.into(), indices.into()],
+            )?,
+        );
+    }
+    let mut result = below::unsafe_index(word, self_, indices)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let saved = nodes::UnsafeIndexBackward0Saved {
+            indices: indices
+                .iter()
+                .map(|t| SavedTensor::optional(t.as_ref()))
+                .collect::<Result<_>>()?,
+            self_spec: self_.spec().clone(),
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::UnsafeIndexBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::unsafe_index(self_, indices, &result)?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::index_put(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor`
+pub fn index_put(
+    self_: &Tensor,
+    indices: &[Option<Tensor>],
+    values: &Tensor,
+    accumulate: bool,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::INDEX_PUT,
+                &[self_.into(), indices.into(), values.into(), accumulate.into()],
+            )?,
+        );
+    }
+    let mut result = below::index_put(word, self_, indices, values, accumulate)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_, values])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?, record::edge(values)?];
+        let saved = nodes::IndexPutBackward0Saved {
+            accumulate,
+            indices: indices
+                .iter()
+                .map(|t| SavedTensor::optional(t.as_ref()))
+                .collect::<Result<_>>()?,
+            values_spec: values.spec().clone(),
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::IndexPutBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::index_put(self_, indices, values, accumulate, &result)?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::index_put_(Tensor(a!) self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor(a!)`
+pub fn index_put_<'a>(
+    self_: &'a Tensor,
+    indices: &[Option<Tensor>],
+    values: &Tensor,
+    accumulate: bool,
+) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(
+            Op::INDEX_PUT_,
+            &[self_.into(), indices.into(), values.into(), accumulate.into()],
+        )?;
+        return Ok(self_);
+    }
+    self_.check_writable("index_put_")?;
+    let recorded = if word & state::GRAD != 0
+        && record::any_requires_grad(&[self_, values])
+        && self_.dtype().is_differentiable()
+    {
+        self_.check_inplace("index_put_")?;
+        let edges: Edges = smallvec![record::edge(self_)?, record::edge(values)?];
+        let saved = nodes::IndexPutBackward0Saved {
+            accumulate,
+            indices: indices
+                .iter()
+                .map(|t| SavedTensor::optional(t.as_ref()))
+                .collect::<Result<_>>()?,
+            values_spec: values.spec().clone(),
+        };
+        Some((edges, saved))
+    } else {
+        None
+    };
+    below::index_put_(word, self_, indices, values, accumulate)?;
+    if let Some((edges, saved)) = recorded {
+        record::finish_inplace(
+            self_,
+            edges,
+            Box::new(nodes::IndexPutBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::index_put(self_, indices, values, accumulate, self_)?
+    {
+        set_tangent_inplace(self_, t)?;
+    }
+    Ok(self_)
+}
+
+/// `aten::_unsafe_index_put(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor`
+pub fn unsafe_index_put(
+    self_: &Tensor,
+    indices: &[Option<Tensor>],
+    values: &Tensor,
+    accumulate: bool,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::_UNSAFE_INDEX_PUT,
+                &[self_.into(), indices.into(), values.into(), accumulate.into()],
+            )?,
+        );
+    }
+    let mut result = below::unsafe_index_put(word, self_, indices, values, accumulate)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_, values])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?, record::edge(values)?];
+        let saved = nodes::UnsafeIndexPutBackward0Saved {
+            accumulate,
+            indices: indices
+                .iter()
+                .map(|t| SavedTensor::optional(t.as_ref()))
+                .collect::<Result<_>>()?,
+            values_spec: values.spec().clone(),
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::UnsafeIndexPutBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::unsafe_index_put(
+            self_,
+            indices,
+            values,
+            accumulate,
+            &result,
+        )?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::index_select(Tensor self, int dim, Tensor index) -> Tensor`
+pub fn index_select(self_: &Tensor, dim: i64, index: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::INDEX_SELECT,
+                &[self_.into(), dim.into(), index.into()],
+            )?,
+        );
+    }
+    let mut result = below::index_select(word, self_, dim, index)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let saved = nodes::IndexSelectBackward0Saved {
+            dim,
+            index: SavedTensor::input(index)?,
+            self_sym_sizes: self_.sym_sizes(),
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::IndexSelectBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::index_select(self_, dim, index, &result)?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::index_select_backward(Tensor grad, SymInt[] self_sizes, int dim, Tensor index) -> Tensor`
+pub fn index_select_backward(
+    grad: &Tensor,
+    self_sizes: &[SymInt],
+    dim: i64,
+    index: &Tensor,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::INDEX_SELECT_BACKWARD,
+                &[grad.into(), self_sizes.into(), dim.into(), index.into()],
+            )?,
+        );
+    }
+    composite::index::index_select_backward(grad, self_sizes, dim, index)
+}
+
+/// `aten::index_add(Tensor self, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor`
+pub fn index_add(
+    self_: &Tensor,
+    dim: i64,
+    index: &Tensor,
+    source: &Tensor,
+    alpha: Scalar,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::INDEX_ADD,
+                &[self_.into(), dim.into(), index.into(), source.into(), alpha.into()],
+            )?,
+        );
+    }
+    let mut result = below::index_add(word, self_, dim, index, source, alpha)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_, source])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?, record::edge(source)?];
+        let saved = nodes::IndexAddBackward0Saved {
+            alpha,
+            dim,
+            index: if edges[1].is_some() {
+                SavedTensor::input(index)?
+            } else {
+                SavedTensor::NONE
+            },
+            source_sym_sizes: source.sym_sizes(),
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::IndexAddBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::index_add(self_, dim, index, source, alpha, &result)?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::index_add_(Tensor(a!) self, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor(a!)`
+pub fn index_add_<'a>(
+    self_: &'a Tensor,
+    dim: i64,
+    index: &Tensor,
+    source: &Tensor,
+    alpha: Scalar,
+) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(
+            Op::INDEX_ADD_,
+            &[self_.into(), dim.into(), index.into(), source.into(), alpha.into()],
+        )?;
+        return Ok(self_);
+    }
+    self_.check_writable("index_add_")?;
+    let recorded = if word & state::GRAD != 0
+        && record::any_requires_grad(&[self_, source])
+        && self_.dtype().is_differentiable()
+    {
+        self_.check_inplace("index_add_")?;
+        let edges: Edges = smallvec![record::edge(self_)?, record::edge(source)?];
+        let saved = nodes::IndexAddBackward0Saved {
+            alpha,
+            dim,
+            index: if edges[1].is_some() {
+                SavedTensor::input(index)?
+            } else {
+                SavedTensor::NONE
+            },
+            source_sym_sizes: source.sym_sizes(),
+        };
+        Some((edges, saved))
+    } else {
+        None
+    };
+    below::index_add_(word, self_, dim, index, source, alpha)?;
+    if let Some((edges, saved)) = recorded {
+        record::finish_inplace(
+            self_,
+            edges,
+            Box::new(nodes::IndexAddBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::index_add(self_, dim, index, source, alpha, self_)?
+    {
+        set_tangent_inplace(self_, t)?;
+    }
+    Ok(self_)
+}
+
+/// `aten::index_copy(Tensor self, int dim, Tensor index, Tensor source) -> Tensor`
+pub fn index_copy(
+    self_: &Tensor,
+    dim: i64,
+    index: &Tensor,
+    source: &Tensor,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::INDEX_COPY,
+                &[self_.into(), dim.into(), index.into(), source.into()],
+            )?,
+        );
+    }
+    let mut result = below::index_copy(word, self_, dim, index, source)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_, source])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?, record::edge(source)?];
+        let saved = nodes::IndexCopyBackward0Saved {
+            dim,
+            index: SavedTensor::input(index)?,
+            source_sym_sizes: source.sym_sizes(),
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::IndexCopyBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::index_copy(self_, dim, index, source, &result)?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::index_copy_(Tensor(a!) self, int dim, Tensor index, Tensor source) -> Tensor(a!)`
+pub fn index_copy_<'a>(
+    self_: &'a Tensor,
+    dim: i64,
+    index: &Tensor,
+    source: &Tensor,
+) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(
+            Op::INDEX_COPY_,
+            &[self_.into(), dim.into(), index.into(), source.into()],
+        )?;
+        return Ok(self_);
+    }
+    self_.check_writable("index_copy_")?;
+    let recorded = if word & state::GRAD != 0
+        && record::any_requires_grad(&[self_, source])
+        && self_.dtype().is_differentiable()
+    {
+        self_.check_inplace("index_copy_")?;
+        let edges: Edges = smallvec![record::edge(self_)?, record::edge(source)?];
+        let saved = nodes::IndexCopyBackward0Saved {
+            dim,
+            index: SavedTensor::input(index)?,
+            source_sym_sizes: source.sym_sizes(),
+        };
+        Some((edges, saved))
+    } else {
+        None
+    };
+    below::index_copy_(word, self_, dim, index, source)?;
+    if let Some((edges, saved)) = recorded {
+        record::finish_inplace(
+            self_,
+            edges,
+            Box::new(nodes::IndexCopyBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::index_copy(self_, dim, index, source, self_)?
+    {
+        set_tangent_inplace(self_, t)?;
+    }
+    Ok(self_)
+}
+
+/// `aten::index_fill.int_Scalar(Tensor self, int dim, Tensor index, Scalar value) -> Tensor`
+pub fn index_fill(
+    self_: &Tensor,
+    dim: i64,
+    index: &Tensor,
+    value: Scalar,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::INDEX_FILL_INT_SCALAR,
+                &[self_.into(), dim.into(), index.into(), value.into()],
+            )?,
+        );
+    }
+    let mut result = below::index_fill(word, self_, dim, index, value)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let saved = nodes::IndexFillBackward0Saved {
+            dim,
+            index: SavedTensor::input(index)?,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::IndexFillBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::index_fill(self_, dim, index, value, &result)?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::index_fill_.int_Scalar(Tensor(a!) self, int dim, Tensor index, Scalar value) -> Tensor(a!)`
+pub fn index_fill_<'a>(
+    self_: &'a Tensor,
+    dim: i64,
+    index: &Tensor,
+    value: Scalar,
+) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(
+            Op::INDEX_FILL__INT_SCALAR,
+            &[self_.into(), dim.into(), index.into(), value.into()],
+        )?;
+        return Ok(self_);
+    }
+    self_.check_writable("index_fill_")?;
+    let recorded = if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && self_.dtype().is_differentiable()
+    {
+        self_.check_inplace("index_fill_")?;
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let saved = nodes::IndexFillBackward0Saved {
+            dim,
+            index: SavedTensor::input(index)?,
+        };
+        Some((edges, saved))
+    } else {
+        None
+    };
+    below::index_fill_(word, self_, dim, index, value)?;
+    if let Some((edges, saved)) = recorded {
+        record::finish_inplace(
+            self_,
+            edges,
+            Box::new(nodes::IndexFillBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::index_fill(self_, dim, index, value, self_)?
+    {
+        set_tangent_inplace(self_, t)?;
+    }
+    Ok(self_)
+}
+
+/// `aten::index_fill.int_Tensor(Tensor self, int dim, Tensor index, Tensor value) -> Tensor`
+pub fn index_fill_tensor(
+    self_: &Tensor,
+    dim: i64,
+    index: &Tensor,
+    value: &Tensor,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::INDEX_FILL_INT_TENSOR,
+                &[self_.into(), dim.into(), index.into(), value.into()],
+            )?,
+        );
+    }
+    let mut result = below::index_fill_tensor(word, self_, dim, index, value)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_, value])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?, record::edge(value)?];
+        let saved = nodes::IndexFillBackward1Saved {
+            dim,
+            index: SavedTensor::input(index)?,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::IndexFillBackward1(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::index_fill_tensor(self_, dim, index, value, &result)?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::index_fill_.int_Tensor(Tensor(a!) self, int dim, Tensor index, Tensor value) -> Tensor(a!)`
+pub fn index_fill_tensor_<'a>(
+    self_: &'a Tensor,
+    dim: i64,
+    index: &Tensor,
+    value: &Tensor,
+) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(
+            Op::INDEX_FILL__INT_TENSOR,
+            &[self_.into(), dim.into(), index.into(), value.into()],
+        )?;
+        return Ok(self_);
+    }
+    self_.check_writable("index_fill_")?;
+    let recorded = if word & state::GRAD != 0
+        && record::any_requires_grad(&[self_, value])
+        && self_.dtype().is_differentiable()
+    {
+        self_.check_inplace("index_fill_")?;
+        let edges: Edges = smallvec![record::edge(self_)?, record::edge(value)?];
+        let saved = nodes::IndexFillBackward1Saved {
+            dim,
+            index: SavedTensor::input(index)?,
+        };
+        Some((edges, saved))
+    } else {
+        None
+    };
+    below::index_fill_tensor_(word, self_, dim, index, value)?;
+    if let Some((edges, saved)) = recorded {
+        record::finish_inplace(
+            self_,
+            edges,
+            Box::new(nodes::IndexFillBackward1(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::index_fill_tensor(self_, dim, index, value, self_)?
+    {
+        set_tangent_inplace(self_, t)?;
+    }
+    Ok(self_)
+}
+
+/// `aten::masked_fill.Scalar(Tensor self, Tensor mask, Scalar value) -> Tensor`
+pub fn masked_fill(self_: &Tensor, mask: &Tensor, value: Scalar) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::MASKED_FILL_SCALAR,
+                &[self_.into(), mask.into(), value.into()],
+            )?,
+        );
+    }
+    let mut result = below::masked_fill(word, self_, mask, value)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let saved = nodes::MaskedFillBackward0Saved {
+            mask: SavedTensor::input(mask)?,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::MaskedFillBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::masked_fill(self_, mask, value, &result)?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::masked_fill_.Scalar(Tensor(a!) self, Tensor mask, Scalar value) -> Tensor(a!)`
+pub fn masked_fill_<'a>(
+    self_: &'a Tensor,
+    mask: &Tensor,
+    value: Scalar,
+) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(
+            Op::MASKED_FILL__SCALAR,
+            &[self_.into(), mask.into(), value.into()],
+        )?;
+        return Ok(self_);
+    }
+    self_.check_writable("masked_fill_")?;
+    let recorded = if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && self_.dtype().is_differentiable()
+    {
+        self_.check_inplace("masked_fill_")?;
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let saved = nodes::MaskedFillBackward0Saved {
+            mask: SavedTensor::input(mask)?,
+        };
+        Some((edges, saved))
+    } else {
+        None
+    };
+    below::masked_fill_(word, self_, mask, value)?;
+    if let Some((edges, saved)) = recorded {
+        record::finish_inplace(
+            self_,
+            edges,
+            Box::new(nodes::MaskedFillBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::masked_fill(self_, mask, value, self_)?
+    {
+        set_tangent_inplace(self_, t)?;
+    }
+    Ok(self_)
+}
+
+/// `aten::masked_fill.Tensor(Tensor self, Tensor mask, Tensor value) -> Tensor`
+pub fn masked_fill_tensor(
+    self_: &Tensor,
+    mask: &Tensor,
+    value: &Tensor,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::MASKED_FILL_TENSOR,
+                &[self_.into(), mask.into(), value.into()],
+            )?,
+        );
+    }
+    let mut result = below::masked_fill_tensor(word, self_, mask, value)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_, value])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?, record::edge(value)?];
+        let saved = nodes::MaskedFillBackward1Saved {
+            mask: SavedTensor::input(mask)?,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::MaskedFillBackward1(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::masked_fill_tensor(self_, mask, value, &result)?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::masked_fill_.Tensor(Tensor(a!) self, Tensor mask, Tensor value) -> Tensor(a!)`
+pub fn masked_fill_tensor_<'a>(
+    self_: &'a Tensor,
+    mask: &Tensor,
+    value: &Tensor,
+) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(
+            Op::MASKED_FILL__TENSOR,
+            &[self_.into(), mask.into(), value.into()],
+        )?;
+        return Ok(self_);
+    }
+    self_.check_writable("masked_fill_")?;
+    let recorded = if word & state::GRAD != 0
+        && record::any_requires_grad(&[self_, value])
+        && self_.dtype().is_differentiable()
+    {
+        self_.check_inplace("masked_fill_")?;
+        let edges: Edges = smallvec![record::edge(self_)?, record::edge(value)?];
+        let saved = nodes::MaskedFillBackward1Saved {
+            mask: SavedTensor::input(mask)?,
+        };
+        Some((edges, saved))
+    } else {
+        None
+    };
+    below::masked_fill_tensor_(word, self_, mask, value)?;
+    if let Some((edges, saved)) = recorded {
+        record::finish_inplace(
+            self_,
+            edges,
+            Box::new(nodes::MaskedFillBackward1(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::masked_fill_tensor(self_, mask, value, self_)?
+    {
+        set_tangent_inplace(self_, t)?;
+    }
+    Ok(self_)
+}
+
+/// `aten::masked_select(Tensor self, Tensor mask) -> Tensor`
+pub fn masked_select(self_: &Tensor, mask: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::MASKED_SELECT, &[self_.into(), mask.into()])?,
+        );
+    }
+    let mut result = below::masked_select(word, self_, mask)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let saved = nodes::MaskedSelectBackward0Saved {
+            mask: SavedTensor::input(mask)?,
+            self_sym_sizes: self_.sym_sizes(),
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::MaskedSelectBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::masked_select(self_, mask, &result)?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::masked_scatter(Tensor self, Tensor mask, Tensor source) -> Tensor`
+pub fn masked_scatter(self_: &Tensor, mask: &Tensor, source: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::MASKED_SCATTER,
+                &[self_.into(), mask.into(), source.into()],
+            )?,
+        );
+    }
+    let mut result = below::masked_scatter(word, self_, mask, source)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_, source])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?, record::edge(source)?];
+        let saved = nodes::MaskedScatterBackward0Saved {
+            mask: SavedTensor::input(mask)?,
+            source_sym_sizes: source.sym_sizes(),
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::MaskedScatterBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::masked_scatter(self_, mask, source, &result)?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::masked_scatter_(Tensor(a!) self, Tensor mask, Tensor source) -> Tensor(a!)`
+pub fn masked_scatter_<'a>(
+    self_: &'a Tensor,
+    mask: &Tensor,
+    source: &Tensor,
+) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(
+            Op::MASKED_SCATTER_,
+            &[self_.into(), mask.into(), source.into()],
+        )?;
+        return Ok(self_);
+    }
+    self_.check_writable("masked_scatter_")?;
+    let recorded = if word & state::GRAD != 0
+        && record::any_requires_grad(&[self_, source])
+        && self_.dtype().is_differentiable()
+    {
+        self_.check_inplace("masked_scatter_")?;
+        let edges: Edges = smallvec![record::edge(self_)?, record::edge(source)?];
+        let saved = nodes::MaskedScatterBackward0Saved {
+            mask: SavedTensor::input(mask)?,
+            source_sym_sizes: source.sym_sizes(),
+        };
+        Some((edges, saved))
+    } else {
+        None
+    };
+    below::masked_scatter_(word, self_, mask, source)?;
+    if let Some((edges, saved)) = recorded {
+        record::finish_inplace(
+            self_,
+            edges,
+            Box::new(nodes::MaskedScatterBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::masked_scatter(self_, mask, source, self_)?
+    {
+        set_tangent_inplace(self_, t)?;
+    }
+    Ok(self_)
+}
+
+/// `aten::take(Tensor self, Tensor index) -> Tensor`
+pub fn take(self_: &Tensor, index: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::TAKE, &[self_.into(), index.into()])?,
+        );
+    }
+    let mut result = below::take(word, self_, index)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let saved = nodes::TakeBackward0Saved {
+            index: SavedTensor::input(index)?,
+            self_spec: self_.spec().clone(),
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::TakeBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0 && let Some(t) = forward::take(self_, index, &result)? {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::take_along_dim(Tensor self, Tensor indices, int? dim=None) -> Tensor`
+pub fn take_along_dim(
+    self_: &Tensor,
+    indices: &Tensor,
+    dim: Option<i64>,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::TAKE_ALONG_DIM,
+                &[self_.into(), indices.into(), dim.into()],
+            )?,
+        );
+    }
+    composite::index::take_along_dim(self_, indices, dim)
+}
+
+/// `aten::put(Tensor self, Tensor index, Tensor source, bool accumulate=False) -> Tensor`
+pub fn put(
+    self_: &Tensor,
+    index: &Tensor,
+    source: &Tensor,
+    accumulate: bool,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::PUT,
+                &[self_.into(), index.into(), source.into(), accumulate.into()],
+            )?,
+        );
+    }
+    let mut result = below::put(word, self_, index, source, accumulate)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_, source])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?, record::edge(source)?];
+        let saved = nodes::PutBackward0Saved {
+            accumulate,
+            index: SavedTensor::input(index)?,
+            source_spec: source.spec().clone(),
+            source_sym_sizes: source.sym_sizes(),
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::PutBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::put(self_, index, source, accumulate, &result)?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::put_(Tensor(a!) self, Tensor index, Tensor source, bool accumulate=False) -> Tensor(a!)`
+pub fn put_<'a>(
+    self_: &'a Tensor,
+    index: &Tensor,
+    source: &Tensor,
+    accumulate: bool,
+) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(
+            Op::PUT_,
+            &[self_.into(), index.into(), source.into(), accumulate.into()],
+        )?;
+        return Ok(self_);
+    }
+    self_.check_writable("put_")?;
+    let recorded = if word & state::GRAD != 0
+        && record::any_requires_grad(&[self_, source])
+        && self_.dtype().is_differentiable()
+    {
+        self_.check_inplace("put_")?;
+        let edges: Edges = smallvec![record::edge(self_)?, record::edge(source)?];
+        let saved = nodes::PutBackward0Saved {
+            accumulate,
+            index: SavedTensor::input(index)?,
+            source_spec: source.spec().clone(),
+            source_sym_sizes: source.sym_sizes(),
+        };
+        Some((edges, saved))
+    } else {
+        None
+    };
+    below::put_(word, self_, index, source, accumulate)?;
+    if let Some((edges, saved)) = recorded {
+        record::finish_inplace(
+            self_,
+            edges,
+            Box::new(nodes::PutBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::put(self_, index, source, accumulate, self_)?
+    {
+        set_tangent_inplace(self_, t)?;
+    }
+    Ok(self_)
+}
+
+/// `aten::nonzero(Tensor self) -> Tensor`
+pub fn nonzero(self_: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::NONZERO, &[self_.into()])?,
+        );
+    }
+    below::nonzero(word, self_)
+}
+
+/// `aten::argwhere(Tensor self) -> Tensor`
+pub fn argwhere(self_: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::ARGWHERE, &[self_.into()])?,
+        );
+    }
+    composite::index::argwhere(self_)
+}
+
+/// `aten::one_hot(Tensor self, int num_classes=-1) -> Tensor`
+pub fn one_hot(self_: &Tensor, num_classes: i64) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::ONE_HOT, &[self_.into(), num_classes.into()])?,
+        );
+    }
+    composite::index::one_hot(self_, num_classes)
+}
+
+/// `aten::embedding(Tensor weight, Tensor indices, SymInt padding_idx=-1, bool scale_grad_by_freq=False, bool sparse=False) -> Tensor`
+pub fn embedding(
+    weight: &Tensor,
+    indices: &Tensor,
+    padding_idx: SymInt,
+    scale_grad_by_freq: bool,
+    sparse: bool,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::EMBEDDING,
+                &[
+                    weight.into(),
+                    indices.into(),
+                    padding_idx.into(),
+                    scale_grad_by_freq.into(),
+                    sparse.into(),
+                ],
+            )?,
+        );
+    }
+    let mut result = below::embedding(
+        word,
+        weight,
+        indices,
+        padding_idx,
+        scale_grad_by_freq,
+        sparse,
+    )?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[weight])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(weight)?];
+        let saved = nodes::EmbeddingBackward0Saved {
+            indices: SavedTensor::input(indices)?,
+            padding_idx,
+            scale_grad_by_freq,
+            weight_sym_argsize_0: formulas::sym_size(weight, 0)?,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::EmbeddingBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::embedding(
+            weight,
+            indices,
+            padding_idx,
+            scale_grad_by_freq,
+            sparse,
+            &result,
+        )?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::embedding_dense_backward(Tensor grad_output, Tensor indices, SymInt num_weights, SymInt padding_idx, bool scale_grad_by_freq) -> Tensor`
+pub fn embedding_dense_backward(
+    grad_output: &Tensor,
+    indices: &Tensor,
+    num_weights: SymInt,
+    padding_idx: SymInt,
+    scale_grad_by_freq: bool,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::EMBEDDING_DENSE_BACKWARD,
+                &[
+                    grad_output.into(),
+                    indices.into(),
+                    num_weights.into(),
+                    padding_idx.into(),
+                    scale_grad_by_freq.into(),
+                ],
+            )?,
+        );
+    }
+    let mut result = below::embedding_dense_backward(
+        word,
+        grad_output,
+        indices,
+        num_weights,
+        padding_idx,
+        scale_grad_by_freq,
+    )?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[grad_output])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(grad_output)?];
+        let saved = nodes::EmbeddingDenseBackwardBackward0Saved {
+            indices: SavedTensor::input(indices)?,
+            padding_idx,
+            scale_grad_by_freq,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::EmbeddingDenseBackwardBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::embedding_dense_backward(
+            grad_output,
+            indices,
+            num_weights,
+            padding_idx,
+            scale_grad_by_freq,
+            &result,
+        )?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::fill_diagonal_(Tensor(a!) self, Scalar fill_value, bool wrap=False) -> Tensor(a!)`
+pub fn fill_diagonal_<'a>(
+    self_: &'a Tensor,
+    fill_value: Scalar,
+    wrap: bool,
+) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(
+            Op::FILL_DIAGONAL_,
+            &[self_.into(), fill_value.into(), wrap.into()],
+        )?;
+        return Ok(self_);
+    }
+    composite::index::fill_diagonal_(self_, fill_value, wrap)?;
+    Ok(self_)
 }
 
 /// `aten::cat(Tensor[] tensors, int dim=0) -> Tensor`
@@ -17832,6 +22095,17 @@ pub fn cat_out<'a>(tensors: &[Tensor], dim: i64, out: &'a Tensor) -> Result<&'a 
     }
     below::cat_out(word, tensors, dim, out)?;
     Ok(out)
+}
+
+/// `aten::concat(Tensor[] tensors, int dim=0) -> Tensor`
+pub fn concat(tensors: &[Tensor], dim: i64) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::CONCAT, &[tensors.into(), dim.into()])?,
+        );
+    }
+    composite::join::concat(tensors, dim)
 }
 
 /// `aten::stack(Tensor[] tensors, int dim=0) -> Tensor`
@@ -17879,83 +22153,2119 @@ pub fn stack_out<'a>(
     Ok(out)
 }
 
-/// `aten::index_select(Tensor self, int dim, Tensor index) -> Tensor`
-pub fn index_select(self_: &Tensor, dim: i64, index: &Tensor) -> Result<Tensor> {
+/// `aten::hstack(Tensor[] tensors) -> Tensor`
+pub fn hstack(tensors: &[Tensor]) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::HSTACK, &[tensors.into()])?,
+        );
+    }
+    composite::join::hstack(tensors)
+}
+
+/// `aten::vstack(Tensor[] tensors) -> Tensor`
+pub fn vstack(tensors: &[Tensor]) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::VSTACK, &[tensors.into()])?,
+        );
+    }
+    composite::join::vstack(tensors)
+}
+
+/// `aten::dstack(Tensor[] tensors) -> Tensor`
+pub fn dstack(tensors: &[Tensor]) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::DSTACK, &[tensors.into()])?,
+        );
+    }
+    composite::join::dstack(tensors)
+}
+
+/// `aten::column_stack(Tensor[] tensors) -> Tensor`
+pub fn column_stack(tensors: &[Tensor]) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::COLUMN_STACK, &[tensors.into()])?,
+        );
+    }
+    composite::join::column_stack(tensors)
+}
+
+/// `aten::block_diag(Tensor[] tensors) -> Tensor`
+pub fn block_diag(tensors: &[Tensor]) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::BLOCK_DIAG, &[tensors.into()])?,
+        );
+    }
+    composite::join::block_diag(tensors)
+}
+
+/// `aten::cartesian_prod(Tensor[] tensors) -> Tensor`
+pub fn cartesian_prod(tensors: &[Tensor]) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::CARTESIAN_PROD, &[tensors.into()])?,
+        );
+    }
+    composite::join::cartesian_prod(tensors)
+}
+
+/// `aten::combinations(Tensor self, int r=2, bool with_replacement=False) -> Tensor`
+pub fn combinations(self_: &Tensor, r: i64, with_replacement: bool) -> Result<Tensor> {
     let word = state::word();
     if word & state::LAYERS != 0 {
         return dispatch::one_tensor(
             dispatch::call_layers(
-                Op::INDEX_SELECT,
-                &[self_.into(), dim.into(), index.into()],
+                Op::COMBINATIONS,
+                &[self_.into(), r.into(), with_replacement.into()],
             )?,
         );
     }
-    let mut result = below::index_select(word, self_, dim, index)?;
+    composite::join::combinations(self_, r, with_replacement)
+}
+
+/// `aten::repeat(Tensor self, SymInt[] repeats) -> Tensor`
+pub fn repeat(self_: &Tensor, repeats: &[SymInt]) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::REPEAT, &[self_.into(), repeats.into()])?,
+        );
+    }
+    let mut result = below::repeat(word, self_, repeats)?;
     if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
         && result.dtype().is_differentiable()
     {
         let edges: Edges = smallvec![record::edge(self_)?];
-        let saved = nodes::IndexSelectBackward0Saved {
-            dim,
-            index: SavedTensor::input(index)?,
+        let saved = nodes::RepeatBackward0Saved {
+            repeats: repeats.iter().copied().collect(),
             self_sym_sizes: self_.sym_sizes(),
         };
         record::finish(
             &mut result,
             edges,
-            Box::new(nodes::IndexSelectBackward0(SavedSlot::new(saved))),
+            Box::new(nodes::RepeatBackward0(SavedSlot::new(saved))),
         )?;
     }
-    if word & state::DUAL != 0
-        && let Some(t) = forward::index_select(self_, dim, index, &result)?
+    if word & state::DUAL != 0 && let Some(t) = forward::repeat(self_, repeats, &result)?
     {
         set_tangent(&result, t)?;
     }
     Ok(result)
 }
 
-/// `aten::index_add(Tensor self, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor`
-pub fn index_add(
+/// `aten::tile(Tensor self, SymInt[] dims) -> Tensor`
+pub fn tile(self_: &Tensor, dims: &[SymInt]) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::TILE, &[self_.into(), dims.into()])?,
+        );
+    }
+    composite::join::tile(self_, dims)
+}
+
+/// `aten::repeat_interleave.self_int(Tensor self, SymInt repeats, int? dim=None, *, SymInt? output_size=None) -> Tensor`
+pub fn repeat_interleave(
     self_: &Tensor,
-    dim: i64,
-    index: &Tensor,
-    source: &Tensor,
-    alpha: Scalar,
+    repeats: SymInt,
+    dim: Option<i64>,
+    output_size: Option<SymInt>,
 ) -> Result<Tensor> {
     let word = state::word();
     if word & state::LAYERS != 0 {
         return dispatch::one_tensor(
             dispatch::call_layers(
-                Op::INDEX_ADD,
-                &[self_.into(), dim.into(), index.into(), source.into(), alpha.into()],
+                Op::REPEAT_INTERLEAVE_SELF_INT,
+                &[self_.into(), repeats.into(), dim.into(), output_size.into()],
             )?,
         );
     }
-    let mut result = below::index_add(word, self_, dim, index, source, alpha)?;
-    if word & state::GRAD != 0 && record::any_requires_grad(&[self_, source])
+    composite::join::repeat_interleave(self_, repeats, dim, output_size)
+}
+
+/// `aten::repeat_interleave.self_Tensor(Tensor self, Tensor repeats, int? dim=None, *, SymInt? output_size=None) -> Tensor`
+pub fn repeat_interleave_tensor(
+    self_: &Tensor,
+    repeats: &Tensor,
+    dim: Option<i64>,
+    output_size: Option<SymInt>,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::REPEAT_INTERLEAVE_SELF_TENSOR,
+                &[self_.into(), repeats.into(), dim.into(), output_size.into()],
+            )?,
+        );
+    }
+    composite::join::repeat_interleave_tensor(self_, repeats, dim, output_size)
+}
+
+/// `aten::flip(Tensor self, int[] dims) -> Tensor`
+pub fn flip(self_: &Tensor, dims: &[i64]) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::FLIP, &[self_.into(), dims.into()])?,
+        );
+    }
+    let mut result = below::flip(word, self_, dims)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
         && result.dtype().is_differentiable()
     {
-        let edges: Edges = smallvec![record::edge(self_)?, record::edge(source)?];
-        let saved = nodes::IndexAddBackward0Saved {
-            alpha,
-            dim,
-            index: if edges[1].is_some() {
-                SavedTensor::input(index)?
-            } else {
-                SavedTensor::NONE
-            },
-            source_sym_sizes: source.sym_sizes(),
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let saved = nodes::FlipBackward0Saved {
+            dims: dims.to_vec(),
         };
         record::finish(
             &mut result,
             edges,
-            Box::new(nodes::IndexAddBackward0(SavedSlot::new(saved))),
+            Box::new(nodes::FlipBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0 && let Some(t) = forward::flip(self_, dims, &result)? {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::fliplr(Tensor self) -> Tensor`
+pub fn fliplr(self_: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(dispatch::call_layers(Op::FLIPLR, &[self_.into()])?);
+    }
+    composite::join::fliplr(self_)
+}
+
+/// `aten::flipud(Tensor self) -> Tensor`
+pub fn flipud(self_: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(dispatch::call_layers(Op::FLIPUD, &[self_.into()])?);
+    }
+    composite::join::flipud(self_)
+}
+
+/// `aten::rot90(Tensor self, int k=1, int[] dims=[0,1]) -> Tensor`
+pub fn rot90(self_: &Tensor, k: i64, dims: &[i64]) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::ROT90, &[self_.into(), k.into(), dims.into()])?,
+        );
+    }
+    composite::join::rot90(self_, k, dims)
+}
+
+/// `aten::roll(Tensor self, SymInt[1] shifts, int[1] dims=[]) -> Tensor`
+pub fn roll(self_: &Tensor, shifts: &[SymInt], dims: &[i64]) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::ROLL, &[self_.into(), shifts.into(), dims.into()])?,
+        );
+    }
+    let mut result = below::roll(word, self_, shifts, dims)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let saved = nodes::RollBackward0Saved {
+            dims: dims.to_vec(),
+            shifts: shifts.iter().copied().collect(),
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::RollBackward0(SavedSlot::new(saved))),
         )?;
     }
     if word & state::DUAL != 0
-        && let Some(t) = forward::index_add(self_, dim, index, source, alpha, &result)?
+        && let Some(t) = forward::roll(self_, shifts, dims, &result)?
     {
         set_tangent(&result, t)?;
     }
     Ok(result)
+}
+
+/// `aten::tril(Tensor self, SymInt diagonal=0) -> Tensor`
+pub fn tril(self_: &Tensor, diagonal: SymInt) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::TRIL, &[self_.into(), diagonal.into()])?,
+        );
+    }
+    let mut result = below::tril(word, self_, diagonal)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let saved = nodes::TrilBackward0Saved {
+            diagonal,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::TrilBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0 && let Some(t) = forward::tril(self_, diagonal, &result)?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::tril_(Tensor(a!) self, SymInt diagonal=0) -> Tensor(a!)`
+pub fn tril_<'a>(self_: &'a Tensor, diagonal: SymInt) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(Op::TRIL_, &[self_.into(), diagonal.into()])?;
+        return Ok(self_);
+    }
+    self_.check_writable("tril_")?;
+    let recorded = if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && self_.dtype().is_differentiable()
+    {
+        self_.check_inplace("tril_")?;
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let saved = nodes::TrilBackward0Saved {
+            diagonal,
+        };
+        Some((edges, saved))
+    } else {
+        None
+    };
+    below::tril_(word, self_, diagonal)?;
+    if let Some((edges, saved)) = recorded {
+        record::finish_inplace(
+            self_,
+            edges,
+            Box::new(nodes::TrilBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0 && let Some(t) = forward::tril(self_, diagonal, self_)? {
+        set_tangent_inplace(self_, t)?;
+    }
+    Ok(self_)
+}
+
+/// `aten::triu(Tensor self, SymInt diagonal=0) -> Tensor`
+pub fn triu(self_: &Tensor, diagonal: SymInt) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::TRIU, &[self_.into(), diagonal.into()])?,
+        );
+    }
+    let mut result = below::triu(word, self_, diagonal)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let saved = nodes::TriuBackward0Saved {
+            diagonal,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::TriuBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0 && let Some(t) = forward::triu(self_, diagonal, &result)?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::triu_(Tensor(a!) self, SymInt diagonal=0) -> Tensor(a!)`
+pub fn triu_<'a>(self_: &'a Tensor, diagonal: SymInt) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(Op::TRIU_, &[self_.into(), diagonal.into()])?;
+        return Ok(self_);
+    }
+    self_.check_writable("triu_")?;
+    let recorded = if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && self_.dtype().is_differentiable()
+    {
+        self_.check_inplace("triu_")?;
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let saved = nodes::TriuBackward0Saved {
+            diagonal,
+        };
+        Some((edges, saved))
+    } else {
+        None
+    };
+    below::triu_(word, self_, diagonal)?;
+    if let Some((edges, saved)) = recorded {
+        record::finish_inplace(
+            self_,
+            edges,
+            Box::new(nodes::TriuBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0 && let Some(t) = forward::triu(self_, diagonal, self_)? {
+        set_tangent_inplace(self_, t)?;
+    }
+    Ok(self_)
+}
+
+/// `aten::constant_pad_nd(Tensor self, SymInt[] pad, Scalar value=0) -> Tensor`
+pub fn constant_pad_nd(self_: &Tensor, pad: &[SymInt], value: Scalar) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::CONSTANT_PAD_ND,
+                &[self_.into(), pad.into(), value.into()],
+            )?,
+        );
+    }
+    let mut result = below::constant_pad_nd(word, self_, pad, value)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let saved = nodes::ConstantPadNdBackward0Saved {
+            pad: pad.iter().copied().collect(),
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::ConstantPadNdBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::constant_pad_nd(self_, pad, value, &result)?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::pad(Tensor self, SymInt[] pad, str mode="constant", float? value=None) -> Tensor`
+pub fn pad(
+    self_: &Tensor,
+    pad: &[SymInt],
+    mode: &str,
+    value: Option<f64>,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::PAD,
+                &[self_.into(), pad.into(), mode.into(), value.into()],
+            )?,
+        );
+    }
+    composite::join::pad(self_, pad, mode, value)
+}
+
+/// `aten::reflection_pad1d(Tensor self, SymInt[2] padding) -> Tensor`
+pub fn reflection_pad1d(self_: &Tensor, padding: &[SymInt]) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::REFLECTION_PAD1D, &[self_.into(), padding.into()])?,
+        );
+    }
+    let mut result = below::reflection_pad1d(word, self_, padding)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let saved = nodes::ReflectionPad1DBackward0Saved {
+            padding: padding.iter().copied().collect(),
+            self_: SavedTensor::input(self_)?,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::ReflectionPad1DBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::reflection_pad1d(self_, padding, &result)?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::reflection_pad1d_backward(Tensor grad_output, Tensor self, SymInt[2] padding) -> Tensor`
+pub fn reflection_pad1d_backward(
+    grad_output: &Tensor,
+    self_: &Tensor,
+    padding: &[SymInt],
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::REFLECTION_PAD1D_BACKWARD,
+                &[grad_output.into(), self_.into(), padding.into()],
+            )?,
+        );
+    }
+    let mut result = below::reflection_pad1d_backward(
+        word,
+        grad_output,
+        self_,
+        padding,
+    )?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[grad_output])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(grad_output)?];
+        let saved = nodes::ReflectionPad1DBackwardBackward0Saved {
+            padding: padding.iter().copied().collect(),
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::ReflectionPad1DBackwardBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::reflection_pad1d_backward(
+            grad_output,
+            self_,
+            padding,
+            &result,
+        )?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::reflection_pad2d(Tensor self, SymInt[4] padding) -> Tensor`
+pub fn reflection_pad2d(self_: &Tensor, padding: &[SymInt]) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::REFLECTION_PAD2D, &[self_.into(), padding.into()])?,
+        );
+    }
+    let mut result = below::reflection_pad2d(word, self_, padding)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let saved = nodes::ReflectionPad2DBackward0Saved {
+            padding: padding.iter().copied().collect(),
+            self_: SavedTensor::input(self_)?,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::ReflectionPad2DBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::reflection_pad2d(self_, padding, &result)?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::reflection_pad2d_backward(Tensor grad_output, Tensor self, SymInt[4] padding) -> Tensor`
+pub fn reflection_pad2d_backward(
+    grad_output: &Tensor,
+    self_: &Tensor,
+    padding: &[SymInt],
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::REFLECTION_PAD2D_BACKWARD,
+                &[grad_output.into(), self_.into(), padding.into()],
+            )?,
+        );
+    }
+    let mut result = below::reflection_pad2d_backward(
+        word,
+        grad_output,
+        self_,
+        padding,
+    )?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[grad_output])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(grad_output)?];
+        let saved = nodes::ReflectionPad2DBackwardBackward0Saved {
+            padding: padding.iter().copied().collect(),
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::ReflectionPad2DBackwardBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::reflection_pad2d_backward(
+            grad_output,
+            self_,
+            padding,
+            &result,
+        )?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::reflection_pad3d(Tensor self, SymInt[6] padding) -> Tensor`
+pub fn reflection_pad3d(self_: &Tensor, padding: &[SymInt]) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::REFLECTION_PAD3D, &[self_.into(), padding.into()])?,
+        );
+    }
+    let mut result = below::reflection_pad3d(word, self_, padding)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let saved = nodes::ReflectionPad3DBackward0Saved {
+            padding: padding.iter().copied().collect(),
+            self_: SavedTensor::input(self_)?,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::ReflectionPad3DBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::reflection_pad3d(self_, padding, &result)?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::reflection_pad3d_backward(Tensor grad_output, Tensor self, SymInt[6] padding) -> Tensor`
+pub fn reflection_pad3d_backward(
+    grad_output: &Tensor,
+    self_: &Tensor,
+    padding: &[SymInt],
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::REFLECTION_PAD3D_BACKWARD,
+                &[grad_output.into(), self_.into(), padding.into()],
+            )?,
+        );
+    }
+    let mut result = below::reflection_pad3d_backward(
+        word,
+        grad_output,
+        self_,
+        padding,
+    )?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[grad_output])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(grad_output)?];
+        let saved = nodes::ReflectionPad3DBackwardBackward0Saved {
+            padding: padding.iter().copied().collect(),
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::ReflectionPad3DBackwardBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::reflection_pad3d_backward(
+            grad_output,
+            self_,
+            padding,
+            &result,
+        )?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::replication_pad1d(Tensor self, SymInt[2] padding) -> Tensor`
+pub fn replication_pad1d(self_: &Tensor, padding: &[SymInt]) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::REPLICATION_PAD1D,
+                &[self_.into(), padding.into()],
+            )?,
+        );
+    }
+    let mut result = below::replication_pad1d(word, self_, padding)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let saved = nodes::ReplicationPad1DBackward0Saved {
+            padding: padding.iter().copied().collect(),
+            self_: SavedTensor::input(self_)?,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::ReplicationPad1DBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::replication_pad1d(self_, padding, &result)?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::replication_pad1d_backward(Tensor grad_output, Tensor self, SymInt[2] padding) -> Tensor`
+pub fn replication_pad1d_backward(
+    grad_output: &Tensor,
+    self_: &Tensor,
+    padding: &[SymInt],
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::REPLICATION_PAD1D_BACKWARD,
+                &[grad_output.into(), self_.into(), padding.into()],
+            )?,
+        );
+    }
+    let mut result = below::replication_pad1d_backward(
+        word,
+        grad_output,
+        self_,
+        padding,
+    )?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[grad_output])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(grad_output)?];
+        let saved = nodes::ReplicationPad1DBackwardBackward0Saved {
+            padding: padding.iter().copied().collect(),
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::ReplicationPad1DBackwardBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::replication_pad1d_backward(
+            grad_output,
+            self_,
+            padding,
+            &result,
+        )?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::replication_pad2d(Tensor self, SymInt[4] padding) -> Tensor`
+pub fn replication_pad2d(self_: &Tensor, padding: &[SymInt]) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::REPLICATION_PAD2D,
+                &[self_.into(), padding.into()],
+            )?,
+        );
+    }
+    let mut result = below::replication_pad2d(word, self_, padding)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let saved = nodes::ReplicationPad2DBackward0Saved {
+            padding: padding.iter().copied().collect(),
+            self_: SavedTensor::input(self_)?,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::ReplicationPad2DBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::replication_pad2d(self_, padding, &result)?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::replication_pad2d_backward(Tensor grad_output, Tensor self, SymInt[4] padding) -> Tensor`
+pub fn replication_pad2d_backward(
+    grad_output: &Tensor,
+    self_: &Tensor,
+    padding: &[SymInt],
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::REPLICATION_PAD2D_BACKWARD,
+                &[grad_output.into(), self_.into(), padding.into()],
+            )?,
+        );
+    }
+    let mut result = below::replication_pad2d_backward(
+        word,
+        grad_output,
+        self_,
+        padding,
+    )?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[grad_output])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(grad_output)?];
+        let saved = nodes::ReplicationPad2DBackwardBackward0Saved {
+            padding: padding.iter().copied().collect(),
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::ReplicationPad2DBackwardBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::replication_pad2d_backward(
+            grad_output,
+            self_,
+            padding,
+            &result,
+        )?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::replication_pad3d(Tensor self, SymInt[6] padding) -> Tensor`
+pub fn replication_pad3d(self_: &Tensor, padding: &[SymInt]) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::REPLICATION_PAD3D,
+                &[self_.into(), padding.into()],
+            )?,
+        );
+    }
+    let mut result = below::replication_pad3d(word, self_, padding)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let saved = nodes::ReplicationPad3DBackward0Saved {
+            padding: padding.iter().copied().collect(),
+            self_: SavedTensor::input(self_)?,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::ReplicationPad3DBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::replication_pad3d(self_, padding, &result)?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::replication_pad3d_backward(Tensor grad_output, Tensor self, SymInt[6] padding) -> Tensor`
+pub fn replication_pad3d_backward(
+    grad_output: &Tensor,
+    self_: &Tensor,
+    padding: &[SymInt],
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::REPLICATION_PAD3D_BACKWARD,
+                &[grad_output.into(), self_.into(), padding.into()],
+            )?,
+        );
+    }
+    let mut result = below::replication_pad3d_backward(
+        word,
+        grad_output,
+        self_,
+        padding,
+    )?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[grad_output])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(grad_output)?];
+        let saved = nodes::ReplicationPad3DBackwardBackward0Saved {
+            padding: padding.iter().copied().collect(),
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::ReplicationPad3DBackwardBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::replication_pad3d_backward(
+            grad_output,
+            self_,
+            padding,
+            &result,
+        )?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::sort(Tensor self, int dim=-1, bool descending=False) -> (Tensor values, Tensor indices)`
+pub fn sort(self_: &Tensor, dim: i64, descending: bool) -> Result<(Tensor, Tensor)> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::tensors(
+                dispatch::call_layers(
+                    Op::SORT,
+                    &[self_.into(), dim.into(), descending.into()],
+                )?,
+            )
+            .map(|[values, indices]| (values, indices));
+    }
+    let (mut values, indices) = below::sort(word, self_, dim, descending)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_]) {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let saved = nodes::SortBackward0Saved {
+            dim,
+            self_sym_sizes: self_.sym_sizes(),
+            indices: SavedTensor::input(&indices)?,
+        };
+        record::finish(
+            &mut values,
+            edges,
+            Box::new(nodes::SortBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::sort(self_, dim, descending, &values, &indices)?
+    {
+        set_tangent(&values, t)?;
+    }
+    Ok((values, indices))
+}
+
+/// `aten::sort.values(Tensor self, int dim=-1, bool descending=False, *, Tensor(a!) values, Tensor(b!) indices) -> (Tensor(a!) values, Tensor(b!) indices)`
+pub fn sort_out<'a>(
+    self_: &Tensor,
+    dim: i64,
+    descending: bool,
+    values: &'a Tensor,
+    indices: &'a Tensor,
+) -> Result<(&'a Tensor, &'a Tensor)> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(
+            Op::SORT_VALUES,
+            &[self_.into(), dim.into(), descending.into(), values.into(), indices.into()],
+        )?;
+        return Ok((values, indices));
+    }
+    below::sort_out(word, self_, dim, descending, values, indices)?;
+    Ok((values, indices))
+}
+
+/// `aten::sort.stable(Tensor self, *, bool? stable, int dim=-1, bool descending=False) -> (Tensor values, Tensor indices)`
+pub fn sort_stable(
+    self_: &Tensor,
+    stable: Option<bool>,
+    dim: i64,
+    descending: bool,
+) -> Result<(Tensor, Tensor)> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::tensors(
+                dispatch::call_layers(
+                    Op::SORT_STABLE,
+                    &[self_.into(), stable.into(), dim.into(), descending.into()],
+                )?,
+            )
+            .map(|[values, indices]| (values, indices));
+    }
+    let (mut values, indices) = below::sort_stable(
+        word,
+        self_,
+        stable,
+        dim,
+        descending,
+    )?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_]) {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let saved = nodes::SortBackward1Saved {
+            dim,
+            self_sym_sizes: self_.sym_sizes(),
+            indices: SavedTensor::input(&indices)?,
+        };
+        record::finish(
+            &mut values,
+            edges,
+            Box::new(nodes::SortBackward1(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::sort_stable(
+            self_,
+            stable,
+            dim,
+            descending,
+            &values,
+            &indices,
+        )?
+    {
+        set_tangent(&values, t)?;
+    }
+    Ok((values, indices))
+}
+
+/// `aten::argsort(Tensor self, int dim=-1, bool descending=False) -> Tensor`
+pub fn argsort(self_: &Tensor, dim: i64, descending: bool) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::ARGSORT,
+                &[self_.into(), dim.into(), descending.into()],
+            )?,
+        );
+    }
+    composite::sort::argsort(self_, dim, descending)
+}
+
+/// `aten::argsort.stable(Tensor self, *, bool stable, int dim=-1, bool descending=False) -> Tensor`
+pub fn argsort_stable(
+    self_: &Tensor,
+    stable: bool,
+    dim: i64,
+    descending: bool,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::ARGSORT_STABLE,
+                &[self_.into(), stable.into(), dim.into(), descending.into()],
+            )?,
+        );
+    }
+    composite::sort::argsort_stable(self_, stable, dim, descending)
+}
+
+/// `aten::msort(Tensor self) -> Tensor`
+pub fn msort(self_: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(dispatch::call_layers(Op::MSORT, &[self_.into()])?);
+    }
+    composite::sort::msort(self_)
+}
+
+/// `aten::topk(Tensor self, SymInt k, int dim=-1, bool largest=True, bool sorted=True) -> (Tensor values, Tensor indices)`
+pub fn topk(
+    self_: &Tensor,
+    k: SymInt,
+    dim: i64,
+    largest: bool,
+    sorted: bool,
+) -> Result<(Tensor, Tensor)> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::tensors(
+                dispatch::call_layers(
+                    Op::TOPK,
+                    &[self_.into(), k.into(), dim.into(), largest.into(), sorted.into()],
+                )?,
+            )
+            .map(|[values, indices]| (values, indices));
+    }
+    let (mut values, indices) = below::topk(word, self_, k, dim, largest, sorted)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_]) {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let saved = nodes::TopkBackward0Saved {
+            dim,
+            self_sym_sizes: self_.sym_sizes(),
+            indices: SavedTensor::input(&indices)?,
+        };
+        record::finish(
+            &mut values,
+            edges,
+            Box::new(nodes::TopkBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::topk(
+            self_,
+            k,
+            dim,
+            largest,
+            sorted,
+            &values,
+            &indices,
+        )?
+    {
+        set_tangent(&values, t)?;
+    }
+    Ok((values, indices))
+}
+
+/// `aten::topk.values(Tensor self, SymInt k, int dim=-1, bool largest=True, bool sorted=True, *, Tensor(a!) values, Tensor(b!) indices) -> (Tensor(a!) values, Tensor(b!) indices)`
+pub fn topk_out<'a>(
+    self_: &Tensor,
+    k: SymInt,
+    dim: i64,
+    largest: bool,
+    sorted: bool,
+    values: &'a Tensor,
+    indices: &'a Tensor,
+) -> Result<(&'a Tensor, &'a Tensor)> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(
+            Op::TOPK_VALUES,
+            &[
+                self_.into(),
+                k.into(),
+                dim.into(),
+                largest.into(),
+                sorted.into(),
+                values.into(),
+                indices.into(),
+            ],
+        )?;
+        return Ok((values, indices));
+    }
+    below::topk_out(word, self_, k, dim, largest, sorted, values, indices)?;
+    Ok((values, indices))
+}
+
+/// `aten::kthvalue(Tensor self, SymInt k, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)`
+pub fn kthvalue(
+    self_: &Tensor,
+    k: SymInt,
+    dim: i64,
+    keepdim: bool,
+) -> Result<(Tensor, Tensor)> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::tensors(
+                dispatch::call_layers(
+                    Op::KTHVALUE,
+                    &[self_.into(), k.into(), dim.into(), keepdim.into()],
+                )?,
+            )
+            .map(|[values, indices]| (values, indices));
+    }
+    let (mut values, indices) = below::kthvalue(word, self_, k, dim, keepdim)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_]) {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let saved = nodes::KthvalueBackward0Saved {
+            dim,
+            keepdim,
+            self_sym_sizes: self_.sym_sizes(),
+            indices: SavedTensor::input(&indices)?,
+        };
+        record::finish(
+            &mut values,
+            edges,
+            Box::new(nodes::KthvalueBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::kthvalue(self_, k, dim, keepdim, &values, &indices)?
+    {
+        set_tangent(&values, t)?;
+    }
+    Ok((values, indices))
+}
+
+/// `aten::median(Tensor self) -> Tensor`
+pub fn median(self_: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(dispatch::call_layers(Op::MEDIAN, &[self_.into()])?);
+    }
+    let mut result = below::median(word, self_)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let saved = nodes::MedianBackward0Saved {
+            self_: SavedTensor::input(self_)?,
+            result: SavedTensor::output(&result, 0)?,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::MedianBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0 && let Some(t) = forward::median(self_, &result)? {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::median.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)`
+pub fn median_dim(self_: &Tensor, dim: i64, keepdim: bool) -> Result<(Tensor, Tensor)> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::tensors(
+                dispatch::call_layers(
+                    Op::MEDIAN_DIM,
+                    &[self_.into(), dim.into(), keepdim.into()],
+                )?,
+            )
+            .map(|[values, indices]| (values, indices));
+    }
+    let (mut values, indices) = below::median_dim(word, self_, dim, keepdim)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_]) {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let saved = nodes::MedianBackward1Saved {
+            dim,
+            keepdim,
+            self_sym_sizes: self_.sym_sizes(),
+            indices: SavedTensor::input(&indices)?,
+        };
+        record::finish(
+            &mut values,
+            edges,
+            Box::new(nodes::MedianBackward1(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::median_dim(self_, dim, keepdim, &values, &indices)?
+    {
+        set_tangent(&values, t)?;
+    }
+    Ok((values, indices))
+}
+
+/// `aten::nanmedian(Tensor self) -> Tensor`
+pub fn nanmedian(self_: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::NANMEDIAN, &[self_.into()])?,
+        );
+    }
+    let mut result = below::nanmedian(word, self_)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let saved = nodes::NanmedianBackward0Saved {
+            self_: SavedTensor::input(self_)?,
+            result: SavedTensor::output(&result, 0)?,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::NanmedianBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0 && let Some(t) = forward::nanmedian(self_, &result)? {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::nanmedian.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)`
+pub fn nanmedian_dim(
+    self_: &Tensor,
+    dim: i64,
+    keepdim: bool,
+) -> Result<(Tensor, Tensor)> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::tensors(
+                dispatch::call_layers(
+                    Op::NANMEDIAN_DIM,
+                    &[self_.into(), dim.into(), keepdim.into()],
+                )?,
+            )
+            .map(|[values, indices]| (values, indices));
+    }
+    let (mut values, indices) = below::nanmedian_dim(word, self_, dim, keepdim)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_]) {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let saved = nodes::NanmedianBackward1Saved {
+            dim,
+            keepdim,
+            self_sym_sizes: self_.sym_sizes(),
+            indices: SavedTensor::input(&indices)?,
+        };
+        record::finish(
+            &mut values,
+            edges,
+            Box::new(nodes::NanmedianBackward1(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::nanmedian_dim(self_, dim, keepdim, &values, &indices)?
+    {
+        set_tangent(&values, t)?;
+    }
+    Ok((values, indices))
+}
+
+/// `aten::mode(Tensor self, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)`
+pub fn mode(self_: &Tensor, dim: i64, keepdim: bool) -> Result<(Tensor, Tensor)> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::tensors(
+                dispatch::call_layers(
+                    Op::MODE,
+                    &[self_.into(), dim.into(), keepdim.into()],
+                )?,
+            )
+            .map(|[values, indices]| (values, indices));
+    }
+    let (mut values, indices) = below::mode(word, self_, dim, keepdim)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_]) {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let saved = nodes::ModeBackward0Saved {
+            dim,
+            keepdim,
+            self_sym_sizes: self_.sym_sizes(),
+            indices: SavedTensor::input(&indices)?,
+        };
+        record::finish(
+            &mut values,
+            edges,
+            Box::new(nodes::ModeBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::mode(self_, dim, keepdim, &values, &indices)?
+    {
+        set_tangent(&values, t)?;
+    }
+    Ok((values, indices))
+}
+
+/// `aten::searchsorted.Tensor(Tensor sorted_sequence, Tensor self, *, bool out_int32=False, bool right=False, str? side=None, Tensor? sorter=None) -> Tensor`
+pub fn searchsorted(
+    sorted_sequence: &Tensor,
+    self_: &Tensor,
+    out_int32: bool,
+    right: bool,
+    side: Option<&str>,
+    sorter: Option<&Tensor>,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::SEARCHSORTED_TENSOR,
+                &[
+                    sorted_sequence.into(),
+                    self_.into(),
+                    out_int32.into(),
+                    right.into(),
+                    side.into(),
+                    sorter.into(),
+                ],
+            )?,
+        );
+    }
+    below::searchsorted(word, sorted_sequence, self_, out_int32, right, side, sorter)
+}
+
+/// `aten::bucketize.Tensor(Tensor self, Tensor boundaries, *, bool out_int32=False, bool right=False) -> Tensor`
+pub fn bucketize(
+    self_: &Tensor,
+    boundaries: &Tensor,
+    out_int32: bool,
+    right: bool,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::BUCKETIZE_TENSOR,
+                &[self_.into(), boundaries.into(), out_int32.into(), right.into()],
+            )?,
+        );
+    }
+    below::bucketize(word, self_, boundaries, out_int32, right)
+}
+
+/// `aten::_unique2(Tensor self, bool sorted=True, bool return_inverse=False, bool return_counts=False) -> (Tensor, Tensor, Tensor)`
+pub fn unique2(
+    self_: &Tensor,
+    sorted: bool,
+    return_inverse: bool,
+    return_counts: bool,
+) -> Result<(Tensor, Tensor, Tensor)> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::tensors(
+                dispatch::call_layers(
+                    Op::_UNIQUE2,
+                    &[
+                        self_.into(),
+                        sorted.into(),
+                        return_inverse.into(),
+                        return_counts.into(),
+                    ],
+                )?,
+            )
+            .map(|[result0, result1, result2]| (result0, result1, result2));
+    }
+    below::unique2(word, self_, sorted, return_inverse, return_counts)
+}
+
+/// `aten::unique_consecutive(Tensor self, bool return_inverse=False, bool return_counts=False, int? dim=None) -> (Tensor, Tensor, Tensor)`
+pub fn unique_consecutive(
+    self_: &Tensor,
+    return_inverse: bool,
+    return_counts: bool,
+    dim: Option<i64>,
+) -> Result<(Tensor, Tensor, Tensor)> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::tensors(
+                dispatch::call_layers(
+                    Op::UNIQUE_CONSECUTIVE,
+                    &[
+                        self_.into(),
+                        return_inverse.into(),
+                        return_counts.into(),
+                        dim.into(),
+                    ],
+                )?,
+            )
+            .map(|[result0, result1, result2]| (result0, result1, result2));
+    }
+    below::unique_consecutive(word, self_, return_inverse, return_counts, dim)
+}
+
+/// `aten::unique_dim(Tensor self, int dim, bool sorted=True, bool return_inverse=False, bool return_counts=False) -> (Tensor, Tensor, Tensor)`
+pub fn unique_dim(
+    self_: &Tensor,
+    dim: i64,
+    sorted: bool,
+    return_inverse: bool,
+    return_counts: bool,
+) -> Result<(Tensor, Tensor, Tensor)> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::tensors(
+                dispatch::call_layers(
+                    Op::UNIQUE_DIM,
+                    &[
+                        self_.into(),
+                        dim.into(),
+                        sorted.into(),
+                        return_inverse.into(),
+                        return_counts.into(),
+                    ],
+                )?,
+            )
+            .map(|[result0, result1, result2]| (result0, result1, result2));
+    }
+    below::unique_dim(word, self_, dim, sorted, return_inverse, return_counts)
+}
+
+/// `aten::isin.Tensor_Tensor(Tensor elements, Tensor test_elements, *, bool assume_unique=False, bool invert=False) -> Tensor`
+pub fn isin(
+    elements: &Tensor,
+    test_elements: &Tensor,
+    assume_unique: bool,
+    invert: bool,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::ISIN_TENSOR_TENSOR,
+                &[
+                    elements.into(),
+                    test_elements.into(),
+                    assume_unique.into(),
+                    invert.into(),
+                ],
+            )?,
+        );
+    }
+    below::isin(word, elements, test_elements, assume_unique, invert)
+}
+
+/// `aten::rand(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor`
+pub fn rand(
+    size: &[SymInt],
+    dtype: Option<DType>,
+    device: Option<Device>,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::RAND,
+                &[size.into(), dtype.into(), Value::None, device.into(), Value::None],
+            )?,
+        );
+    }
+    below::rand(word, size, dtype, device)
+}
+
+/// `aten::randn(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor`
+pub fn randn(
+    size: &[SymInt],
+    dtype: Option<DType>,
+    device: Option<Device>,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::RANDN,
+                &[size.into(), dtype.into(), Value::None, device.into(), Value::None],
+            )?,
+        );
+    }
+    below::randn(word, size, dtype, device)
+}
+
+/// `aten::randint(SymInt high, SymInt[] size, *, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor`
+pub fn randint(
+    high: SymInt,
+    size: &[SymInt],
+    dtype: Option<DType>,
+    device: Option<Device>,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::RANDINT,
+                &[
+                    high.into(),
+                    size.into(),
+                    dtype.into(),
+                    Value::None,
+                    device.into(),
+                    Value::None,
+                ],
+            )?,
+        );
+    }
+    below::randint(word, high, size, dtype, device)
+}
+
+/// `aten::randint.low(SymInt low, SymInt high, SymInt[] size, *, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor`
+pub fn randint_low(
+    low: SymInt,
+    high: SymInt,
+    size: &[SymInt],
+    dtype: Option<DType>,
+    device: Option<Device>,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::RANDINT_LOW,
+                &[
+                    low.into(),
+                    high.into(),
+                    size.into(),
+                    dtype.into(),
+                    Value::None,
+                    device.into(),
+                    Value::None,
+                ],
+            )?,
+        );
+    }
+    below::randint_low(word, low, high, size, dtype, device)
+}
+
+/// `aten::randperm(SymInt n, *, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor`
+pub fn randperm(
+    n: SymInt,
+    dtype: Option<DType>,
+    device: Option<Device>,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::RANDPERM,
+                &[n.into(), dtype.into(), Value::None, device.into(), Value::None],
+            )?,
+        );
+    }
+    below::randperm(word, n, dtype, device)
+}
+
+/// `aten::rand_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor`
+pub fn rand_like(
+    self_: &Tensor,
+    dtype: Option<DType>,
+    device: Option<Device>,
+    memory_format: Option<MemoryFormat>,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::RAND_LIKE,
+                &[
+                    self_.into(),
+                    dtype.into(),
+                    Value::None,
+                    device.into(),
+                    Value::None,
+                    memory_format.into(),
+                ],
+            )?,
+        );
+    }
+    below::rand_like(word, self_, dtype, device, memory_format)
+}
+
+/// `aten::randn_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor`
+pub fn randn_like(
+    self_: &Tensor,
+    dtype: Option<DType>,
+    device: Option<Device>,
+    memory_format: Option<MemoryFormat>,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::RANDN_LIKE,
+                &[
+                    self_.into(),
+                    dtype.into(),
+                    Value::None,
+                    device.into(),
+                    Value::None,
+                    memory_format.into(),
+                ],
+            )?,
+        );
+    }
+    below::randn_like(word, self_, dtype, device, memory_format)
+}
+
+/// `aten::randint_like(Tensor self, SymInt high, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor`
+pub fn randint_like(
+    self_: &Tensor,
+    high: SymInt,
+    dtype: Option<DType>,
+    device: Option<Device>,
+    memory_format: Option<MemoryFormat>,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::RANDINT_LIKE,
+                &[
+                    self_.into(),
+                    high.into(),
+                    dtype.into(),
+                    Value::None,
+                    device.into(),
+                    Value::None,
+                    memory_format.into(),
+                ],
+            )?,
+        );
+    }
+    below::randint_like(word, self_, high, dtype, device, memory_format)
+}
+
+/// `aten::randint_like.low_dtype(Tensor self, SymInt low, SymInt high, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor`
+pub fn randint_like_low(
+    self_: &Tensor,
+    low: SymInt,
+    high: SymInt,
+    dtype: Option<DType>,
+    device: Option<Device>,
+    memory_format: Option<MemoryFormat>,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::RANDINT_LIKE_LOW_DTYPE,
+                &[
+                    self_.into(),
+                    low.into(),
+                    high.into(),
+                    dtype.into(),
+                    Value::None,
+                    device.into(),
+                    Value::None,
+                    memory_format.into(),
+                ],
+            )?,
+        );
+    }
+    below::randint_like_low(word, self_, low, high, dtype, device, memory_format)
+}
+
+/// `aten::normal.float_float(float mean, float std, SymInt[] size, *, Generator? generator=None, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor`
+pub fn normal(
+    mean: f64,
+    std: f64,
+    size: &[SymInt],
+    dtype: Option<DType>,
+    device: Option<Device>,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::NORMAL_FLOAT_FLOAT,
+                &[
+                    mean.into(),
+                    std.into(),
+                    size.into(),
+                    Value::None,
+                    dtype.into(),
+                    Value::None,
+                    device.into(),
+                    Value::None,
+                ],
+            )?,
+        );
+    }
+    below::normal(word, mean, std, size, dtype, device)
+}
+
+/// `aten::normal.Tensor_float(Tensor mean, float std=1, *, Generator? generator=None) -> Tensor`
+pub fn normal_tensor_float(mean: &Tensor, std: f64) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::NORMAL_TENSOR_FLOAT,
+                &[mean.into(), std.into(), Value::None],
+            )?,
+        );
+    }
+    composite::random::normal_tensor_float(mean, std)
+}
+
+/// `aten::normal.float_Tensor(float mean, Tensor std, *, Generator? generator=None) -> Tensor`
+pub fn normal_float_tensor(mean: f64, std: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::NORMAL_FLOAT_TENSOR,
+                &[mean.into(), std.into(), Value::None],
+            )?,
+        );
+    }
+    composite::random::normal_float_tensor(mean, std)
+}
+
+/// `aten::normal.Tensor_Tensor(Tensor mean, Tensor std, *, Generator? generator=None) -> Tensor`
+pub fn normal_tensor_tensor(mean: &Tensor, std: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::NORMAL_TENSOR_TENSOR,
+                &[mean.into(), std.into(), Value::None],
+            )?,
+        );
+    }
+    composite::random::normal_tensor_tensor(mean, std)
+}
+
+/// `aten::bernoulli(Tensor self, *, Generator? generator=None) -> Tensor`
+pub fn bernoulli(self_: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::BERNOULLI, &[self_.into(), Value::None])?,
+        );
+    }
+    let mut result = below::bernoulli(word, self_)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        record::finish(&mut result, edges, Box::new(nodes::BernoulliBackward0))?;
+    }
+    if word & state::DUAL != 0 && let Some(t) = forward::bernoulli(self_, &result)? {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::bernoulli.p(Tensor self, float p, *, Generator? generator=None) -> Tensor`
+pub fn bernoulli_p(self_: &Tensor, p: f64) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::BERNOULLI_P,
+                &[self_.into(), p.into(), Value::None],
+            )?,
+        );
+    }
+    below::bernoulli_p(word, self_, p)
+}
+
+/// `aten::multinomial(Tensor self, SymInt num_samples, bool replacement=False, *, Generator? generator=None) -> Tensor`
+pub fn multinomial(
+    self_: &Tensor,
+    num_samples: SymInt,
+    replacement: bool,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::MULTINOMIAL,
+                &[self_.into(), num_samples.into(), replacement.into(), Value::None],
+            )?,
+        );
+    }
+    below::multinomial(word, self_, num_samples, replacement)
+}
+
+/// `aten::dropout(Tensor input, float p, bool train) -> Tensor`
+pub fn dropout(input: &Tensor, p: f64, train: bool) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::DROPOUT, &[input.into(), p.into(), train.into()])?,
+        );
+    }
+    composite::random::dropout(input, p, train)
+}
+
+/// `aten::dropout_(Tensor(a!) self, float p, bool train) -> Tensor(a!)`
+pub fn dropout_<'a>(self_: &'a Tensor, p: f64, train: bool) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(Op::DROPOUT_, &[self_.into(), p.into(), train.into()])?;
+        return Ok(self_);
+    }
+    composite::random::dropout_(self_, p, train)?;
+    Ok(self_)
+}
+
+/// `aten::feature_dropout(Tensor input, float p, bool train) -> Tensor`
+pub fn feature_dropout(input: &Tensor, p: f64, train: bool) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::FEATURE_DROPOUT,
+                &[input.into(), p.into(), train.into()],
+            )?,
+        );
+    }
+    composite::random::feature_dropout(input, p, train)
+}
+
+/// `aten::alpha_dropout(Tensor input, float p, bool train) -> Tensor`
+pub fn alpha_dropout(input: &Tensor, p: f64, train: bool) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::ALPHA_DROPOUT,
+                &[input.into(), p.into(), train.into()],
+            )?,
+        );
+    }
+    composite::random::alpha_dropout(input, p, train)
+}
+
+/// `aten::feature_alpha_dropout(Tensor input, float p, bool train) -> Tensor`
+pub fn feature_alpha_dropout(input: &Tensor, p: f64, train: bool) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::FEATURE_ALPHA_DROPOUT,
+                &[input.into(), p.into(), train.into()],
+            )?,
+        );
+    }
+    composite::random::feature_alpha_dropout(input, p, train)
+}
+
+/// `aten::native_dropout(Tensor input, float p, bool? train) -> (Tensor, Tensor)`
+pub fn native_dropout(
+    input: &Tensor,
+    p: f64,
+    train: Option<bool>,
+) -> Result<(Tensor, Tensor)> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::tensors(
+                dispatch::call_layers(
+                    Op::NATIVE_DROPOUT,
+                    &[input.into(), p.into(), train.into()],
+                )?,
+            )
+            .map(|[result0, result1]| (result0, result1));
+    }
+    let (mut result0, result1) = below::native_dropout(word, input, p, train)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[input]) {
+        let edges: Edges = smallvec![record::edge(input)?];
+        let saved = nodes::NativeDropoutBackward0Saved {
+            p,
+            train,
+            result1: SavedTensor::input(&result1)?,
+        };
+        record::finish(
+            &mut result0,
+            edges,
+            Box::new(nodes::NativeDropoutBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::native_dropout(input, p, train, &result0, &result1)?
+    {
+        set_tangent(&result0, t)?;
+    }
+    Ok((result0, result1))
+}
+
+/// `aten::native_dropout_backward(Tensor grad_output, Tensor mask, float scale) -> Tensor`
+pub fn native_dropout_backward(
+    grad_output: &Tensor,
+    mask: &Tensor,
+    scale: f64,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::NATIVE_DROPOUT_BACKWARD,
+                &[grad_output.into(), mask.into(), scale.into()],
+            )?,
+        );
+    }
+    let mut result = below::native_dropout_backward(word, grad_output, mask, scale)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[grad_output])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(grad_output)?];
+        let saved = nodes::NativeDropoutBackwardBackward0Saved {
+            mask: SavedTensor::input(mask)?,
+            scale,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::NativeDropoutBackwardBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::native_dropout_backward(
+            grad_output,
+            mask,
+            scale,
+            &result,
+        )?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::uniform_(Tensor(a!) self, float from=0, float to=1, *, Generator? generator=None) -> Tensor(a!)`
+pub fn uniform_<'a>(self_: &'a Tensor, from: f64, to: f64) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(
+            Op::UNIFORM_,
+            &[self_.into(), from.into(), to.into(), Value::None],
+        )?;
+        return Ok(self_);
+    }
+    manual::uniform_(self_, from, to)?;
+    Ok(self_)
+}
+
+/// `aten::normal_(Tensor(a!) self, float mean=0, float std=1, *, Generator? generator=None) -> Tensor(a!)`
+pub fn normal_<'a>(self_: &'a Tensor, mean: f64, std: f64) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(
+            Op::NORMAL_,
+            &[self_.into(), mean.into(), std.into(), Value::None],
+        )?;
+        return Ok(self_);
+    }
+    manual::normal_(self_, mean, std)?;
+    Ok(self_)
+}
+
+/// `aten::log_normal_(Tensor(a!) self, float mean=1, float std=2, *, Generator? generator=None) -> Tensor(a!)`
+pub fn log_normal_<'a>(self_: &'a Tensor, mean: f64, std: f64) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(
+            Op::LOG_NORMAL_,
+            &[self_.into(), mean.into(), std.into(), Value::None],
+        )?;
+        return Ok(self_);
+    }
+    manual::log_normal_(self_, mean, std)?;
+    Ok(self_)
+}
+
+/// `aten::exponential_(Tensor(a!) self, float lambd=1, *, Generator? generator=None) -> Tensor(a!)`
+pub fn exponential_<'a>(self_: &'a Tensor, lambd: f64) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(
+            Op::EXPONENTIAL_,
+            &[self_.into(), lambd.into(), Value::None],
+        )?;
+        return Ok(self_);
+    }
+    manual::exponential_(self_, lambd)?;
+    Ok(self_)
+}
+
+/// `aten::cauchy_(Tensor(a!) self, float median=0, float sigma=1, *, Generator? generator=None) -> Tensor(a!)`
+pub fn cauchy_<'a>(self_: &'a Tensor, median: f64, sigma: f64) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(
+            Op::CAUCHY_,
+            &[self_.into(), median.into(), sigma.into(), Value::None],
+        )?;
+        return Ok(self_);
+    }
+    manual::cauchy_(self_, median, sigma)?;
+    Ok(self_)
+}
+
+/// `aten::geometric_(Tensor(a!) self, float p, *, Generator? generator=None) -> Tensor(a!)`
+pub fn geometric_<'a>(self_: &'a Tensor, p: f64) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(Op::GEOMETRIC_, &[self_.into(), p.into(), Value::None])?;
+        return Ok(self_);
+    }
+    manual::geometric_(self_, p)?;
+    Ok(self_)
+}
+
+/// `aten::random_(Tensor(a!) self, *, Generator? generator=None) -> Tensor(a!)`
+pub fn random_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(Op::RANDOM_, &[self_.into(), Value::None])?;
+        return Ok(self_);
+    }
+    manual::random_(self_)?;
+    Ok(self_)
+}
+
+/// `aten::random_.to(Tensor(a!) self, int to, *, Generator? generator=None) -> Tensor(a!)`
+pub fn random_to_<'a>(self_: &'a Tensor, to: i64) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(Op::RANDOM__TO, &[self_.into(), to.into(), Value::None])?;
+        return Ok(self_);
+    }
+    manual::random_to_(self_, to)?;
+    Ok(self_)
+}
+
+/// `aten::random_.from(Tensor(a!) self, int from, int? to, *, Generator? generator=None) -> Tensor(a!)`
+pub fn random_from_<'a>(
+    self_: &'a Tensor,
+    from: i64,
+    to: Option<i64>,
+) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(
+            Op::RANDOM__FROM,
+            &[self_.into(), from.into(), to.into(), Value::None],
+        )?;
+        return Ok(self_);
+    }
+    manual::random_from_(self_, from, to)?;
+    Ok(self_)
+}
+
+/// `aten::bernoulli_.float(Tensor(a!) self, float p=0.5, *, Generator? generator=None) -> Tensor(a!)`
+pub fn bernoulli_<'a>(self_: &'a Tensor, p: f64) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(
+            Op::BERNOULLI__FLOAT,
+            &[self_.into(), p.into(), Value::None],
+        )?;
+        return Ok(self_);
+    }
+    manual::bernoulli_(self_, p)?;
+    Ok(self_)
+}
+
+/// `aten::bernoulli_.Tensor(Tensor(a!) self, Tensor p, *, Generator? generator=None) -> Tensor(a!)`
+pub fn bernoulli_tensor_<'a>(self_: &'a Tensor, p: &Tensor) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(
+            Op::BERNOULLI__TENSOR,
+            &[self_.into(), p.into(), Value::None],
+        )?;
+        return Ok(self_);
+    }
+    manual::bernoulli_tensor_(self_, p)?;
+    Ok(self_)
 }

@@ -5467,18 +5467,6 @@ impl Tensor {
     pub fn try_view(&self, size: impl IntoSizes) -> Result<Tensor> {
         ops::view(self, &size.into_sizes())
     }
-    /// `aten::reshape(Tensor(a) self, SymInt[] shape) -> Tensor(a)`
-    ///
-    /// # Panics
-    /// With the error of [`Tensor::try_reshape`].
-    #[track_caller]
-    pub fn reshape(&self, shape: impl IntoSizes) -> Tensor {
-        expect_ok(self.try_reshape(shape))
-    }
-    /// `aten::reshape(Tensor(a) self, SymInt[] shape) -> Tensor(a)`
-    pub fn try_reshape(&self, shape: impl IntoSizes) -> Result<Tensor> {
-        ops::reshape(self, &shape.into_sizes())
-    }
     /// `aten::t(Tensor(a) self) -> Tensor(a)`
     ///
     /// # Panics
@@ -5563,6 +5551,18 @@ impl Tensor {
     pub fn try_squeeze_dim(&self, dim: i64) -> Result<Tensor> {
         ops::squeeze_dim(self, dim)
     }
+    /// `aten::squeeze.dims(Tensor(a) self, int[] dim) -> Tensor(a)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_squeeze_dims`].
+    #[track_caller]
+    pub fn squeeze_dims(&self, dim: &[i64]) -> Tensor {
+        expect_ok(self.try_squeeze_dims(dim))
+    }
+    /// `aten::squeeze.dims(Tensor(a) self, int[] dim) -> Tensor(a)`
+    pub fn try_squeeze_dims(&self, dim: &[i64]) -> Result<Tensor> {
+        ops::squeeze_dims(self, dim)
+    }
     /// `aten::select.int(Tensor(a) self, int dim, SymInt index) -> Tensor(a)`
     ///
     /// # Panics
@@ -5627,6 +5627,26 @@ impl Tensor {
     ) -> Result<Vec<Tensor>> {
         ops::split(self, split_size.into(), dim)
     }
+    /// `aten::split_with_sizes(Tensor(a -> *) self, SymInt[] split_sizes, int dim=0) -> Tensor(a)[]`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_split_with_sizes`].
+    #[track_caller]
+    pub fn split_with_sizes(
+        &self,
+        split_sizes: impl IntoSizes,
+        dim: i64,
+    ) -> Vec<Tensor> {
+        expect_ok(self.try_split_with_sizes(split_sizes, dim))
+    }
+    /// `aten::split_with_sizes(Tensor(a -> *) self, SymInt[] split_sizes, int dim=0) -> Tensor(a)[]`
+    pub fn try_split_with_sizes(
+        &self,
+        split_sizes: impl IntoSizes,
+        dim: i64,
+    ) -> Result<Vec<Tensor>> {
+        ops::split_with_sizes(self, &split_sizes.into_sizes(), dim)
+    }
     /// `aten::as_strided(Tensor(a) self, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor(a)`
     ///
     /// # Panics
@@ -5649,6 +5669,30 @@ impl Tensor {
     ) -> Result<Tensor> {
         ops::as_strided(self, &size.into_sizes(), &stride.into_sizes(), storage_offset)
     }
+    /// `aten::diagonal(Tensor(a) self, int offset=0, int dim1=0, int dim2=1) -> Tensor(a)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_diagonal`].
+    #[track_caller]
+    pub fn diagonal(&self, offset: i64, dim1: i64, dim2: i64) -> Tensor {
+        expect_ok(self.try_diagonal(offset, dim1, dim2))
+    }
+    /// `aten::diagonal(Tensor(a) self, int offset=0, int dim1=0, int dim2=1) -> Tensor(a)`
+    pub fn try_diagonal(&self, offset: i64, dim1: i64, dim2: i64) -> Result<Tensor> {
+        ops::diagonal(self, offset, dim1, dim2)
+    }
+    /// `aten::unfold(Tensor(a) self, int dimension, int size, int step) -> Tensor(a)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_unfold`].
+    #[track_caller]
+    pub fn unfold(&self, dimension: i64, size: i64, step: i64) -> Tensor {
+        expect_ok(self.try_unfold(dimension, size, step))
+    }
+    /// `aten::unfold(Tensor(a) self, int dimension, int size, int step) -> Tensor(a)`
+    pub fn try_unfold(&self, dimension: i64, size: i64, step: i64) -> Result<Tensor> {
+        ops::unfold(self, dimension, size, step)
+    }
     /// `aten::detach(Tensor(a) self) -> Tensor(a)`
     ///
     /// # Panics
@@ -5660,6 +5704,891 @@ impl Tensor {
     /// `aten::detach(Tensor(a) self) -> Tensor(a)`
     pub fn try_detach(&self) -> Result<Tensor> {
         ops::detach(self)
+    }
+    /// `aten::detach_(Tensor(a!) self) -> Tensor(a!)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_detach_`].
+    #[track_caller]
+    pub fn detach_(&self) -> &Tensor {
+        expect_ok(self.try_detach_())
+    }
+    /// `aten::detach_(Tensor(a!) self) -> Tensor(a!)`
+    pub fn try_detach_(&self) -> Result<&Tensor> {
+        ops::detach_(self)
+    }
+    /// `aten::unsqueeze_(Tensor(a!) self, int dim) -> Tensor(a!)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_unsqueeze_`].
+    #[track_caller]
+    pub fn unsqueeze_(&self, dim: i64) -> &Tensor {
+        expect_ok(self.try_unsqueeze_(dim))
+    }
+    /// `aten::unsqueeze_(Tensor(a!) self, int dim) -> Tensor(a!)`
+    pub fn try_unsqueeze_(&self, dim: i64) -> Result<&Tensor> {
+        ops::unsqueeze_(self, dim)
+    }
+    /// `aten::squeeze_(Tensor(a!) self) -> Tensor(a!)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_squeeze_`].
+    #[track_caller]
+    pub fn squeeze_(&self) -> &Tensor {
+        expect_ok(self.try_squeeze_())
+    }
+    /// `aten::squeeze_(Tensor(a!) self) -> Tensor(a!)`
+    pub fn try_squeeze_(&self) -> Result<&Tensor> {
+        ops::squeeze_(self)
+    }
+    /// `aten::squeeze_.dim(Tensor(a!) self, int dim) -> Tensor(a!)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_squeeze_dim_`].
+    #[track_caller]
+    pub fn squeeze_dim_(&self, dim: i64) -> &Tensor {
+        expect_ok(self.try_squeeze_dim_(dim))
+    }
+    /// `aten::squeeze_.dim(Tensor(a!) self, int dim) -> Tensor(a!)`
+    pub fn try_squeeze_dim_(&self, dim: i64) -> Result<&Tensor> {
+        ops::squeeze_dim_(self, dim)
+    }
+    /// `aten::transpose_(Tensor(a!) self, int dim0, int dim1) -> Tensor(a!)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_transpose_`].
+    #[track_caller]
+    pub fn transpose_(&self, dim0: i64, dim1: i64) -> &Tensor {
+        expect_ok(self.try_transpose_(dim0, dim1))
+    }
+    /// `aten::transpose_(Tensor(a!) self, int dim0, int dim1) -> Tensor(a!)`
+    pub fn try_transpose_(&self, dim0: i64, dim1: i64) -> Result<&Tensor> {
+        ops::transpose_(self, dim0, dim1)
+    }
+    /// `aten::t_(Tensor(a!) self) -> Tensor(a!)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_t_`].
+    #[track_caller]
+    pub fn t_(&self) -> &Tensor {
+        expect_ok(self.try_t_())
+    }
+    /// `aten::t_(Tensor(a!) self) -> Tensor(a!)`
+    pub fn try_t_(&self) -> Result<&Tensor> {
+        ops::t_(self)
+    }
+    /// `aten::_unsafe_view(Tensor self, SymInt[] size) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_unsafe_view`].
+    #[track_caller]
+    pub fn unsafe_view(&self, size: impl IntoSizes) -> Tensor {
+        expect_ok(self.try_unsafe_view(size))
+    }
+    /// `aten::_unsafe_view(Tensor self, SymInt[] size) -> Tensor`
+    pub fn try_unsafe_view(&self, size: impl IntoSizes) -> Result<Tensor> {
+        ops::unsafe_view(self, &size.into_sizes())
+    }
+    /// `aten::unsafe_split.Tensor(Tensor self, SymInt split_size, int dim=0) -> Tensor[]`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_unsafe_split`].
+    #[track_caller]
+    pub fn unsafe_split(&self, split_size: impl Into<SymInt>, dim: i64) -> Vec<Tensor> {
+        expect_ok(self.try_unsafe_split(split_size, dim))
+    }
+    /// `aten::unsafe_split.Tensor(Tensor self, SymInt split_size, int dim=0) -> Tensor[]`
+    pub fn try_unsafe_split(
+        &self,
+        split_size: impl Into<SymInt>,
+        dim: i64,
+    ) -> Result<Vec<Tensor>> {
+        ops::unsafe_split(self, split_size.into(), dim)
+    }
+    /// `aten::reshape(Tensor(a) self, SymInt[] shape) -> Tensor(a)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_reshape`].
+    #[track_caller]
+    pub fn reshape(&self, shape: impl IntoSizes) -> Tensor {
+        expect_ok(self.try_reshape(shape))
+    }
+    /// `aten::reshape(Tensor(a) self, SymInt[] shape) -> Tensor(a)`
+    pub fn try_reshape(&self, shape: impl IntoSizes) -> Result<Tensor> {
+        ops::reshape(self, &shape.into_sizes())
+    }
+    /// `aten::reshape_as(Tensor(a) self, Tensor other) -> Tensor(a)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_reshape_as`].
+    #[track_caller]
+    pub fn reshape_as(&self, other: &Tensor) -> Tensor {
+        expect_ok(self.try_reshape_as(other))
+    }
+    /// `aten::reshape_as(Tensor(a) self, Tensor other) -> Tensor(a)`
+    pub fn try_reshape_as(&self, other: &Tensor) -> Result<Tensor> {
+        ops::reshape_as(self, other)
+    }
+    /// `aten::view_as(Tensor(a) self, Tensor other) -> Tensor(a)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_view_as`].
+    #[track_caller]
+    pub fn view_as(&self, other: &Tensor) -> Tensor {
+        expect_ok(self.try_view_as(other))
+    }
+    /// `aten::view_as(Tensor(a) self, Tensor other) -> Tensor(a)`
+    pub fn try_view_as(&self, other: &Tensor) -> Result<Tensor> {
+        ops::view_as(self, other)
+    }
+    /// `aten::expand_as(Tensor(a) self, Tensor other) -> Tensor(a)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_expand_as`].
+    #[track_caller]
+    pub fn expand_as(&self, other: &Tensor) -> Tensor {
+        expect_ok(self.try_expand_as(other))
+    }
+    /// `aten::expand_as(Tensor(a) self, Tensor other) -> Tensor(a)`
+    pub fn try_expand_as(&self, other: &Tensor) -> Result<Tensor> {
+        ops::expand_as(self, other)
+    }
+    /// `aten::broadcast_to(Tensor(a) self, SymInt[] size) -> Tensor(a)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_broadcast_to`].
+    #[track_caller]
+    pub fn broadcast_to(&self, size: impl IntoSizes) -> Tensor {
+        expect_ok(self.try_broadcast_to(size))
+    }
+    /// `aten::broadcast_to(Tensor(a) self, SymInt[] size) -> Tensor(a)`
+    pub fn try_broadcast_to(&self, size: impl IntoSizes) -> Result<Tensor> {
+        ops::broadcast_to(self, &size.into_sizes())
+    }
+    /// `aten::swapaxes(Tensor(a) self, int axis0, int axis1) -> Tensor(a)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_swapaxes`].
+    #[track_caller]
+    pub fn swapaxes(&self, axis0: i64, axis1: i64) -> Tensor {
+        expect_ok(self.try_swapaxes(axis0, axis1))
+    }
+    /// `aten::swapaxes(Tensor(a) self, int axis0, int axis1) -> Tensor(a)`
+    pub fn try_swapaxes(&self, axis0: i64, axis1: i64) -> Result<Tensor> {
+        ops::swapaxes(self, axis0, axis1)
+    }
+    /// `aten::swapdims(Tensor(a) self, int dim0, int dim1) -> Tensor(a)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_swapdims`].
+    #[track_caller]
+    pub fn swapdims(&self, dim0: i64, dim1: i64) -> Tensor {
+        expect_ok(self.try_swapdims(dim0, dim1))
+    }
+    /// `aten::swapdims(Tensor(a) self, int dim0, int dim1) -> Tensor(a)`
+    pub fn try_swapdims(&self, dim0: i64, dim1: i64) -> Result<Tensor> {
+        ops::swapdims(self, dim0, dim1)
+    }
+    /// `aten::numpy_T(Tensor(a) self) -> Tensor(a)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_numpy_t`].
+    #[track_caller]
+    pub fn numpy_t(&self) -> Tensor {
+        expect_ok(self.try_numpy_t())
+    }
+    /// `aten::numpy_T(Tensor(a) self) -> Tensor(a)`
+    pub fn try_numpy_t(&self) -> Result<Tensor> {
+        ops::numpy_t(self)
+    }
+    /// `aten::mT(Tensor(a) self) -> Tensor(a)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_mt`].
+    #[track_caller]
+    pub fn mt(&self) -> Tensor {
+        expect_ok(self.try_mt())
+    }
+    /// `aten::mT(Tensor(a) self) -> Tensor(a)`
+    pub fn try_mt(&self) -> Result<Tensor> {
+        ops::mt(self)
+    }
+    /// `aten::narrow(Tensor(a) self, int dim, SymInt start, SymInt length) -> Tensor(a)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_narrow`].
+    #[track_caller]
+    pub fn narrow(
+        &self,
+        dim: i64,
+        start: impl Into<SymInt>,
+        length: impl Into<SymInt>,
+    ) -> Tensor {
+        expect_ok(self.try_narrow(dim, start, length))
+    }
+    /// `aten::narrow(Tensor(a) self, int dim, SymInt start, SymInt length) -> Tensor(a)`
+    pub fn try_narrow(
+        &self,
+        dim: i64,
+        start: impl Into<SymInt>,
+        length: impl Into<SymInt>,
+    ) -> Result<Tensor> {
+        ops::narrow(self, dim, start.into(), length.into())
+    }
+    /// `aten::flatten.using_ints(Tensor(a) self, int start_dim=0, int end_dim=-1) -> Tensor(a)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_flatten`].
+    #[track_caller]
+    pub fn flatten(&self, start_dim: i64, end_dim: i64) -> Tensor {
+        expect_ok(self.try_flatten(start_dim, end_dim))
+    }
+    /// `aten::flatten.using_ints(Tensor(a) self, int start_dim=0, int end_dim=-1) -> Tensor(a)`
+    pub fn try_flatten(&self, start_dim: i64, end_dim: i64) -> Result<Tensor> {
+        ops::flatten(self, start_dim, end_dim)
+    }
+    /// `aten::unflatten.int(Tensor(a) self, int dim, SymInt[] sizes) -> Tensor(a)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_unflatten`].
+    #[track_caller]
+    pub fn unflatten(&self, dim: i64, sizes: impl IntoSizes) -> Tensor {
+        expect_ok(self.try_unflatten(dim, sizes))
+    }
+    /// `aten::unflatten.int(Tensor(a) self, int dim, SymInt[] sizes) -> Tensor(a)`
+    pub fn try_unflatten(&self, dim: i64, sizes: impl IntoSizes) -> Result<Tensor> {
+        ops::unflatten(self, dim, &sizes.into_sizes())
+    }
+    /// `aten::ravel(Tensor(a) self) -> Tensor(a)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_ravel`].
+    #[track_caller]
+    pub fn ravel(&self) -> Tensor {
+        expect_ok(self.try_ravel())
+    }
+    /// `aten::ravel(Tensor(a) self) -> Tensor(a)`
+    pub fn try_ravel(&self) -> Result<Tensor> {
+        ops::ravel(self)
+    }
+    /// `aten::split.sizes(Tensor(a -> *) self, SymInt[] split_size, int dim=0) -> Tensor(a)[]`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_split_sizes`].
+    #[track_caller]
+    pub fn split_sizes(&self, split_size: impl IntoSizes, dim: i64) -> Vec<Tensor> {
+        expect_ok(self.try_split_sizes(split_size, dim))
+    }
+    /// `aten::split.sizes(Tensor(a -> *) self, SymInt[] split_size, int dim=0) -> Tensor(a)[]`
+    pub fn try_split_sizes(
+        &self,
+        split_size: impl IntoSizes,
+        dim: i64,
+    ) -> Result<Vec<Tensor>> {
+        ops::split_sizes(self, &split_size.into_sizes(), dim)
+    }
+    /// `aten::chunk(Tensor(a -> *) self, int chunks, int dim=0) -> Tensor(a)[]`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_chunk`].
+    #[track_caller]
+    pub fn chunk(&self, chunks: i64, dim: i64) -> Vec<Tensor> {
+        expect_ok(self.try_chunk(chunks, dim))
+    }
+    /// `aten::chunk(Tensor(a -> *) self, int chunks, int dim=0) -> Tensor(a)[]`
+    pub fn try_chunk(&self, chunks: i64, dim: i64) -> Result<Vec<Tensor>> {
+        ops::chunk(self, chunks, dim)
+    }
+    /// `aten::unsafe_chunk(Tensor self, int chunks, int dim=0) -> Tensor[]`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_unsafe_chunk`].
+    #[track_caller]
+    pub fn unsafe_chunk(&self, chunks: i64, dim: i64) -> Vec<Tensor> {
+        expect_ok(self.try_unsafe_chunk(chunks, dim))
+    }
+    /// `aten::unsafe_chunk(Tensor self, int chunks, int dim=0) -> Tensor[]`
+    pub fn try_unsafe_chunk(&self, chunks: i64, dim: i64) -> Result<Vec<Tensor>> {
+        ops::unsafe_chunk(self, chunks, dim)
+    }
+    /// `aten::tensor_split.sections(Tensor(a -> *) self, SymInt sections, int dim=0) -> Tensor(a)[]`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_tensor_split`].
+    #[track_caller]
+    pub fn tensor_split(&self, sections: impl Into<SymInt>, dim: i64) -> Vec<Tensor> {
+        expect_ok(self.try_tensor_split(sections, dim))
+    }
+    /// `aten::tensor_split.sections(Tensor(a -> *) self, SymInt sections, int dim=0) -> Tensor(a)[]`
+    pub fn try_tensor_split(
+        &self,
+        sections: impl Into<SymInt>,
+        dim: i64,
+    ) -> Result<Vec<Tensor>> {
+        ops::tensor_split(self, sections.into(), dim)
+    }
+    /// `aten::tensor_split.indices(Tensor(a -> *) self, SymInt[] indices, int dim=0) -> Tensor(a)[]`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_tensor_split_indices`].
+    #[track_caller]
+    pub fn tensor_split_indices(
+        &self,
+        indices: impl IntoSizes,
+        dim: i64,
+    ) -> Vec<Tensor> {
+        expect_ok(self.try_tensor_split_indices(indices, dim))
+    }
+    /// `aten::tensor_split.indices(Tensor(a -> *) self, SymInt[] indices, int dim=0) -> Tensor(a)[]`
+    pub fn try_tensor_split_indices(
+        &self,
+        indices: impl IntoSizes,
+        dim: i64,
+    ) -> Result<Vec<Tensor>> {
+        ops::tensor_split_indices(self, &indices.into_sizes(), dim)
+    }
+    /// `aten::movedim.int(Tensor(a) self, int source, int destination) -> Tensor(a)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_movedim`].
+    #[track_caller]
+    pub fn movedim(&self, source: i64, destination: i64) -> Tensor {
+        expect_ok(self.try_movedim(source, destination))
+    }
+    /// `aten::movedim.int(Tensor(a) self, int source, int destination) -> Tensor(a)`
+    pub fn try_movedim(&self, source: i64, destination: i64) -> Result<Tensor> {
+        ops::movedim(self, source, destination)
+    }
+    /// `aten::movedim.intlist(Tensor(a) self, int[] source, int[] destination) -> Tensor(a)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_movedim_intlist`].
+    #[track_caller]
+    pub fn movedim_intlist(&self, source: &[i64], destination: &[i64]) -> Tensor {
+        expect_ok(self.try_movedim_intlist(source, destination))
+    }
+    /// `aten::movedim.intlist(Tensor(a) self, int[] source, int[] destination) -> Tensor(a)`
+    pub fn try_movedim_intlist(
+        &self,
+        source: &[i64],
+        destination: &[i64],
+    ) -> Result<Tensor> {
+        ops::movedim_intlist(self, source, destination)
+    }
+    /// `aten::moveaxis.int(Tensor(a) self, int source, int destination) -> Tensor(a)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_moveaxis`].
+    #[track_caller]
+    pub fn moveaxis(&self, source: i64, destination: i64) -> Tensor {
+        expect_ok(self.try_moveaxis(source, destination))
+    }
+    /// `aten::moveaxis.int(Tensor(a) self, int source, int destination) -> Tensor(a)`
+    pub fn try_moveaxis(&self, source: i64, destination: i64) -> Result<Tensor> {
+        ops::moveaxis(self, source, destination)
+    }
+    /// `aten::moveaxis.intlist(Tensor(a) self, int[] source, int[] destination) -> Tensor(a)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_moveaxis_intlist`].
+    #[track_caller]
+    pub fn moveaxis_intlist(&self, source: &[i64], destination: &[i64]) -> Tensor {
+        expect_ok(self.try_moveaxis_intlist(source, destination))
+    }
+    /// `aten::moveaxis.intlist(Tensor(a) self, int[] source, int[] destination) -> Tensor(a)`
+    pub fn try_moveaxis_intlist(
+        &self,
+        source: &[i64],
+        destination: &[i64],
+    ) -> Result<Tensor> {
+        ops::moveaxis_intlist(self, source, destination)
+    }
+    /// `aten::atleast_1d(Tensor self) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_atleast_1d`].
+    #[track_caller]
+    pub fn atleast_1d(&self) -> Tensor {
+        expect_ok(self.try_atleast_1d())
+    }
+    /// `aten::atleast_1d(Tensor self) -> Tensor`
+    pub fn try_atleast_1d(&self) -> Result<Tensor> {
+        ops::atleast_1d(self)
+    }
+    /// `aten::atleast_2d(Tensor self) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_atleast_2d`].
+    #[track_caller]
+    pub fn atleast_2d(&self) -> Tensor {
+        expect_ok(self.try_atleast_2d())
+    }
+    /// `aten::atleast_2d(Tensor self) -> Tensor`
+    pub fn try_atleast_2d(&self) -> Result<Tensor> {
+        ops::atleast_2d(self)
+    }
+    /// `aten::atleast_3d(Tensor self) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_atleast_3d`].
+    #[track_caller]
+    pub fn atleast_3d(&self) -> Tensor {
+        expect_ok(self.try_atleast_3d())
+    }
+    /// `aten::atleast_3d(Tensor self) -> Tensor`
+    pub fn try_atleast_3d(&self) -> Result<Tensor> {
+        ops::atleast_3d(self)
+    }
+    /// `aten::contiguous(Tensor(a) self, *, MemoryFormat memory_format=contiguous_format) -> Tensor(a)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_contiguous`].
+    #[track_caller]
+    pub fn contiguous(&self) -> Tensor {
+        expect_ok(self.try_contiguous())
+    }
+    /// `aten::contiguous(Tensor(a) self, *, MemoryFormat memory_format=contiguous_format) -> Tensor(a)`
+    pub fn try_contiguous(&self) -> Result<Tensor> {
+        ops::contiguous(self, MemoryFormat::Contiguous)
+    }
+    /// `aten::pixel_shuffle(Tensor self, int upscale_factor) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_pixel_shuffle`].
+    #[track_caller]
+    pub fn pixel_shuffle(&self, upscale_factor: i64) -> Tensor {
+        expect_ok(self.try_pixel_shuffle(upscale_factor))
+    }
+    /// `aten::pixel_shuffle(Tensor self, int upscale_factor) -> Tensor`
+    pub fn try_pixel_shuffle(&self, upscale_factor: i64) -> Result<Tensor> {
+        ops::pixel_shuffle(self, upscale_factor)
+    }
+    /// `aten::pixel_unshuffle(Tensor self, int downscale_factor) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_pixel_unshuffle`].
+    #[track_caller]
+    pub fn pixel_unshuffle(&self, downscale_factor: i64) -> Tensor {
+        expect_ok(self.try_pixel_unshuffle(downscale_factor))
+    }
+    /// `aten::pixel_unshuffle(Tensor self, int downscale_factor) -> Tensor`
+    pub fn try_pixel_unshuffle(&self, downscale_factor: i64) -> Result<Tensor> {
+        ops::pixel_unshuffle(self, downscale_factor)
+    }
+    /// `aten::channel_shuffle(Tensor self, SymInt groups) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_channel_shuffle`].
+    #[track_caller]
+    pub fn channel_shuffle(&self, groups: impl Into<SymInt>) -> Tensor {
+        expect_ok(self.try_channel_shuffle(groups))
+    }
+    /// `aten::channel_shuffle(Tensor self, SymInt groups) -> Tensor`
+    pub fn try_channel_shuffle(&self, groups: impl Into<SymInt>) -> Result<Tensor> {
+        ops::channel_shuffle(self, groups.into())
+    }
+    /// `aten::diag(Tensor self, int diagonal=0) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_diag`].
+    #[track_caller]
+    pub fn diag(&self, diagonal: i64) -> Tensor {
+        expect_ok(self.try_diag(diagonal))
+    }
+    /// `aten::diag(Tensor self, int diagonal=0) -> Tensor`
+    pub fn try_diag(&self, diagonal: i64) -> Result<Tensor> {
+        ops::diag(self, diagonal)
+    }
+    /// `aten::diag_embed(Tensor self, int offset=0, int dim1=-2, int dim2=-1) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_diag_embed`].
+    #[track_caller]
+    pub fn diag_embed(&self, offset: i64, dim1: i64, dim2: i64) -> Tensor {
+        expect_ok(self.try_diag_embed(offset, dim1, dim2))
+    }
+    /// `aten::diag_embed(Tensor self, int offset=0, int dim1=-2, int dim2=-1) -> Tensor`
+    pub fn try_diag_embed(&self, offset: i64, dim1: i64, dim2: i64) -> Result<Tensor> {
+        ops::diag_embed(self, offset, dim1, dim2)
+    }
+    /// `aten::alias_copy(Tensor self) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_alias_copy`].
+    #[track_caller]
+    pub fn alias_copy(&self) -> Tensor {
+        expect_ok(self.try_alias_copy())
+    }
+    /// `aten::alias_copy(Tensor self) -> Tensor`
+    pub fn try_alias_copy(&self) -> Result<Tensor> {
+        ops::alias_copy(self)
+    }
+    /// `aten::detach_copy(Tensor self) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_detach_copy`].
+    #[track_caller]
+    pub fn detach_copy(&self) -> Tensor {
+        expect_ok(self.try_detach_copy())
+    }
+    /// `aten::detach_copy(Tensor self) -> Tensor`
+    pub fn try_detach_copy(&self) -> Result<Tensor> {
+        ops::detach_copy(self)
+    }
+    /// `aten::view_copy(Tensor self, SymInt[] size) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_view_copy`].
+    #[track_caller]
+    pub fn view_copy(&self, size: impl IntoSizes) -> Tensor {
+        expect_ok(self.try_view_copy(size))
+    }
+    /// `aten::view_copy(Tensor self, SymInt[] size) -> Tensor`
+    pub fn try_view_copy(&self, size: impl IntoSizes) -> Result<Tensor> {
+        ops::view_copy(self, &size.into_sizes())
+    }
+    /// `aten::t_copy(Tensor self) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_t_copy`].
+    #[track_caller]
+    pub fn t_copy(&self) -> Tensor {
+        expect_ok(self.try_t_copy())
+    }
+    /// `aten::t_copy(Tensor self) -> Tensor`
+    pub fn try_t_copy(&self) -> Result<Tensor> {
+        ops::t_copy(self)
+    }
+    /// `aten::transpose_copy.int(Tensor self, int dim0, int dim1) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_transpose_copy`].
+    #[track_caller]
+    pub fn transpose_copy(&self, dim0: i64, dim1: i64) -> Tensor {
+        expect_ok(self.try_transpose_copy(dim0, dim1))
+    }
+    /// `aten::transpose_copy.int(Tensor self, int dim0, int dim1) -> Tensor`
+    pub fn try_transpose_copy(&self, dim0: i64, dim1: i64) -> Result<Tensor> {
+        ops::transpose_copy(self, dim0, dim1)
+    }
+    /// `aten::permute_copy(Tensor self, int[] dims) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_permute_copy`].
+    #[track_caller]
+    pub fn permute_copy(&self, dims: &[i64]) -> Tensor {
+        expect_ok(self.try_permute_copy(dims))
+    }
+    /// `aten::permute_copy(Tensor self, int[] dims) -> Tensor`
+    pub fn try_permute_copy(&self, dims: &[i64]) -> Result<Tensor> {
+        ops::permute_copy(self, dims)
+    }
+    /// `aten::expand_copy(Tensor self, SymInt[] size, *, bool implicit=False) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_expand_copy`].
+    #[track_caller]
+    pub fn expand_copy(&self, size: impl IntoSizes) -> Tensor {
+        expect_ok(self.try_expand_copy(size))
+    }
+    /// `aten::expand_copy(Tensor self, SymInt[] size, *, bool implicit=False) -> Tensor`
+    pub fn try_expand_copy(&self, size: impl IntoSizes) -> Result<Tensor> {
+        ops::expand_copy(self, &size.into_sizes(), false)
+    }
+    /// `aten::unsqueeze_copy(Tensor self, int dim) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_unsqueeze_copy`].
+    #[track_caller]
+    pub fn unsqueeze_copy(&self, dim: i64) -> Tensor {
+        expect_ok(self.try_unsqueeze_copy(dim))
+    }
+    /// `aten::unsqueeze_copy(Tensor self, int dim) -> Tensor`
+    pub fn try_unsqueeze_copy(&self, dim: i64) -> Result<Tensor> {
+        ops::unsqueeze_copy(self, dim)
+    }
+    /// `aten::squeeze_copy(Tensor self) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_squeeze_copy`].
+    #[track_caller]
+    pub fn squeeze_copy(&self) -> Tensor {
+        expect_ok(self.try_squeeze_copy())
+    }
+    /// `aten::squeeze_copy(Tensor self) -> Tensor`
+    pub fn try_squeeze_copy(&self) -> Result<Tensor> {
+        ops::squeeze_copy(self)
+    }
+    /// `aten::squeeze_copy.dim(Tensor self, int dim) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_squeeze_copy_dim`].
+    #[track_caller]
+    pub fn squeeze_copy_dim(&self, dim: i64) -> Tensor {
+        expect_ok(self.try_squeeze_copy_dim(dim))
+    }
+    /// `aten::squeeze_copy.dim(Tensor self, int dim) -> Tensor`
+    pub fn try_squeeze_copy_dim(&self, dim: i64) -> Result<Tensor> {
+        ops::squeeze_copy_dim(self, dim)
+    }
+    /// `aten::squeeze_copy.dims(Tensor self, int[] dim) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_squeeze_copy_dims`].
+    #[track_caller]
+    pub fn squeeze_copy_dims(&self, dim: &[i64]) -> Tensor {
+        expect_ok(self.try_squeeze_copy_dims(dim))
+    }
+    /// `aten::squeeze_copy.dims(Tensor self, int[] dim) -> Tensor`
+    pub fn try_squeeze_copy_dims(&self, dim: &[i64]) -> Result<Tensor> {
+        ops::squeeze_copy_dims(self, dim)
+    }
+    /// `aten::select_copy.int(Tensor self, int dim, SymInt index) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_select_copy`].
+    #[track_caller]
+    pub fn select_copy(&self, dim: i64, index: impl Into<SymInt>) -> Tensor {
+        expect_ok(self.try_select_copy(dim, index))
+    }
+    /// `aten::select_copy.int(Tensor self, int dim, SymInt index) -> Tensor`
+    pub fn try_select_copy(&self, dim: i64, index: impl Into<SymInt>) -> Result<Tensor> {
+        ops::select_copy(self, dim, index.into())
+    }
+    /// `aten::slice_copy.Tensor(Tensor self, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_slice_copy`].
+    #[track_caller]
+    pub fn slice_copy(
+        &self,
+        dim: i64,
+        start: Option<SymInt>,
+        end: Option<SymInt>,
+        step: impl Into<SymInt>,
+    ) -> Tensor {
+        expect_ok(self.try_slice_copy(dim, start, end, step))
+    }
+    /// `aten::slice_copy.Tensor(Tensor self, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor`
+    pub fn try_slice_copy(
+        &self,
+        dim: i64,
+        start: Option<SymInt>,
+        end: Option<SymInt>,
+        step: impl Into<SymInt>,
+    ) -> Result<Tensor> {
+        ops::slice_copy(self, dim, start, end, step.into())
+    }
+    /// `aten::unbind_copy.int(Tensor self, int dim=0) -> Tensor[]`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_unbind_copy`].
+    #[track_caller]
+    pub fn unbind_copy(&self, dim: i64) -> Vec<Tensor> {
+        expect_ok(self.try_unbind_copy(dim))
+    }
+    /// `aten::unbind_copy.int(Tensor self, int dim=0) -> Tensor[]`
+    pub fn try_unbind_copy(&self, dim: i64) -> Result<Vec<Tensor>> {
+        ops::unbind_copy(self, dim)
+    }
+    /// `aten::split_copy.Tensor(Tensor self, SymInt split_size, int dim=0) -> Tensor[]`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_split_copy`].
+    #[track_caller]
+    pub fn split_copy(&self, split_size: impl Into<SymInt>, dim: i64) -> Vec<Tensor> {
+        expect_ok(self.try_split_copy(split_size, dim))
+    }
+    /// `aten::split_copy.Tensor(Tensor self, SymInt split_size, int dim=0) -> Tensor[]`
+    pub fn try_split_copy(
+        &self,
+        split_size: impl Into<SymInt>,
+        dim: i64,
+    ) -> Result<Vec<Tensor>> {
+        ops::split_copy(self, split_size.into(), dim)
+    }
+    /// `aten::split_with_sizes_copy(Tensor self, SymInt[] split_sizes, int dim=0) -> Tensor[]`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_split_with_sizes_copy`].
+    #[track_caller]
+    pub fn split_with_sizes_copy(
+        &self,
+        split_sizes: impl IntoSizes,
+        dim: i64,
+    ) -> Vec<Tensor> {
+        expect_ok(self.try_split_with_sizes_copy(split_sizes, dim))
+    }
+    /// `aten::split_with_sizes_copy(Tensor self, SymInt[] split_sizes, int dim=0) -> Tensor[]`
+    pub fn try_split_with_sizes_copy(
+        &self,
+        split_sizes: impl IntoSizes,
+        dim: i64,
+    ) -> Result<Vec<Tensor>> {
+        ops::split_with_sizes_copy(self, &split_sizes.into_sizes(), dim)
+    }
+    /// `aten::as_strided_copy(Tensor self, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_as_strided_copy`].
+    #[track_caller]
+    pub fn as_strided_copy(
+        &self,
+        size: impl IntoSizes,
+        stride: impl IntoSizes,
+        storage_offset: Option<SymInt>,
+    ) -> Tensor {
+        expect_ok(self.try_as_strided_copy(size, stride, storage_offset))
+    }
+    /// `aten::as_strided_copy(Tensor self, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor`
+    pub fn try_as_strided_copy(
+        &self,
+        size: impl IntoSizes,
+        stride: impl IntoSizes,
+        storage_offset: Option<SymInt>,
+    ) -> Result<Tensor> {
+        ops::as_strided_copy(
+            self,
+            &size.into_sizes(),
+            &stride.into_sizes(),
+            storage_offset,
+        )
+    }
+    /// `aten::diagonal_copy(Tensor self, int offset=0, int dim1=0, int dim2=1) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_diagonal_copy`].
+    #[track_caller]
+    pub fn diagonal_copy(&self, offset: i64, dim1: i64, dim2: i64) -> Tensor {
+        expect_ok(self.try_diagonal_copy(offset, dim1, dim2))
+    }
+    /// `aten::diagonal_copy(Tensor self, int offset=0, int dim1=0, int dim2=1) -> Tensor`
+    pub fn try_diagonal_copy(
+        &self,
+        offset: i64,
+        dim1: i64,
+        dim2: i64,
+    ) -> Result<Tensor> {
+        ops::diagonal_copy(self, offset, dim1, dim2)
+    }
+    /// `aten::unfold_copy(Tensor self, int dimension, int size, int step) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_unfold_copy`].
+    #[track_caller]
+    pub fn unfold_copy(&self, dimension: i64, size: i64, step: i64) -> Tensor {
+        expect_ok(self.try_unfold_copy(dimension, size, step))
+    }
+    /// `aten::unfold_copy(Tensor self, int dimension, int size, int step) -> Tensor`
+    pub fn try_unfold_copy(
+        &self,
+        dimension: i64,
+        size: i64,
+        step: i64,
+    ) -> Result<Tensor> {
+        ops::unfold_copy(self, dimension, size, step)
+    }
+    /// `aten::slice_scatter(Tensor self, Tensor src, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_slice_scatter`].
+    #[track_caller]
+    pub fn slice_scatter(
+        &self,
+        src: &Tensor,
+        dim: i64,
+        start: Option<SymInt>,
+        end: Option<SymInt>,
+        step: impl Into<SymInt>,
+    ) -> Tensor {
+        expect_ok(self.try_slice_scatter(src, dim, start, end, step))
+    }
+    /// `aten::slice_scatter(Tensor self, Tensor src, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor`
+    pub fn try_slice_scatter(
+        &self,
+        src: &Tensor,
+        dim: i64,
+        start: Option<SymInt>,
+        end: Option<SymInt>,
+        step: impl Into<SymInt>,
+    ) -> Result<Tensor> {
+        ops::slice_scatter(self, src, dim, start, end, step.into())
+    }
+    /// `aten::select_scatter(Tensor self, Tensor src, int dim, SymInt index) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_select_scatter`].
+    #[track_caller]
+    pub fn select_scatter(
+        &self,
+        src: &Tensor,
+        dim: i64,
+        index: impl Into<SymInt>,
+    ) -> Tensor {
+        expect_ok(self.try_select_scatter(src, dim, index))
+    }
+    /// `aten::select_scatter(Tensor self, Tensor src, int dim, SymInt index) -> Tensor`
+    pub fn try_select_scatter(
+        &self,
+        src: &Tensor,
+        dim: i64,
+        index: impl Into<SymInt>,
+    ) -> Result<Tensor> {
+        ops::select_scatter(self, src, dim, index.into())
+    }
+    /// `aten::diagonal_scatter(Tensor self, Tensor src, int offset=0, int dim1=0, int dim2=1) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_diagonal_scatter`].
+    #[track_caller]
+    pub fn diagonal_scatter(
+        &self,
+        src: &Tensor,
+        offset: i64,
+        dim1: i64,
+        dim2: i64,
+    ) -> Tensor {
+        expect_ok(self.try_diagonal_scatter(src, offset, dim1, dim2))
+    }
+    /// `aten::diagonal_scatter(Tensor self, Tensor src, int offset=0, int dim1=0, int dim2=1) -> Tensor`
+    pub fn try_diagonal_scatter(
+        &self,
+        src: &Tensor,
+        offset: i64,
+        dim1: i64,
+        dim2: i64,
+    ) -> Result<Tensor> {
+        ops::diagonal_scatter(self, src, offset, dim1, dim2)
+    }
+    /// `aten::as_strided_scatter(Tensor self, Tensor src, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_as_strided_scatter`].
+    #[track_caller]
+    pub fn as_strided_scatter(
+        &self,
+        src: &Tensor,
+        size: impl IntoSizes,
+        stride: impl IntoSizes,
+        storage_offset: Option<SymInt>,
+    ) -> Tensor {
+        expect_ok(self.try_as_strided_scatter(src, size, stride, storage_offset))
+    }
+    /// `aten::as_strided_scatter(Tensor self, Tensor src, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor`
+    pub fn try_as_strided_scatter(
+        &self,
+        src: &Tensor,
+        size: impl IntoSizes,
+        stride: impl IntoSizes,
+        storage_offset: Option<SymInt>,
+    ) -> Result<Tensor> {
+        ops::as_strided_scatter(
+            self,
+            src,
+            &size.into_sizes(),
+            &stride.into_sizes(),
+            storage_offset,
+        )
     }
     /// `aten::clone(Tensor self, *, MemoryFormat? memory_format=None) -> Tensor`
     ///
@@ -5673,6 +6602,18 @@ impl Tensor {
     pub fn try_clone_tensor(&self) -> Result<Tensor> {
         ops::clone(self, None)
     }
+    /// `aten::type_as(Tensor self, Tensor other) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_type_as`].
+    #[track_caller]
+    pub fn type_as(&self, other: &Tensor) -> Tensor {
+        expect_ok(self.try_type_as(other))
+    }
+    /// `aten::type_as(Tensor self, Tensor other) -> Tensor`
+    pub fn try_type_as(&self, other: &Tensor) -> Result<Tensor> {
+        ops::type_as(self, other)
+    }
     /// `aten::copy_(Tensor(a!) self, Tensor src, bool non_blocking=False) -> Tensor(a!)`
     ///
     /// # Panics
@@ -5684,6 +6625,18 @@ impl Tensor {
     /// `aten::copy_(Tensor(a!) self, Tensor src, bool non_blocking=False) -> Tensor(a!)`
     pub fn try_copy_(&self, src: &Tensor, non_blocking: bool) -> Result<&Tensor> {
         ops::copy_(self, src, non_blocking)
+    }
+    /// `aten::copy(Tensor self, Tensor src, bool non_blocking=False) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_copy`].
+    #[track_caller]
+    pub fn copy(&self, src: &Tensor, non_blocking: bool) -> Tensor {
+        expect_ok(self.try_copy(src, non_blocking))
+    }
+    /// `aten::copy(Tensor self, Tensor src, bool non_blocking=False) -> Tensor`
+    pub fn try_copy(&self, src: &Tensor, non_blocking: bool) -> Result<Tensor> {
+        ops::copy(self, src, non_blocking)
     }
     /// `aten::fill.Scalar(Tensor self, Scalar value) -> Tensor`
     ///
@@ -5709,6 +6662,30 @@ impl Tensor {
     pub fn try_fill_(&self, value: impl Into<Scalar>) -> Result<&Tensor> {
         ops::fill_(self, value.into())
     }
+    /// `aten::fill.Tensor(Tensor self, Tensor value) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_fill_tensor`].
+    #[track_caller]
+    pub fn fill_tensor(&self, value: &Tensor) -> Tensor {
+        expect_ok(self.try_fill_tensor(value))
+    }
+    /// `aten::fill.Tensor(Tensor self, Tensor value) -> Tensor`
+    pub fn try_fill_tensor(&self, value: &Tensor) -> Result<Tensor> {
+        ops::fill_tensor(self, value)
+    }
+    /// `aten::fill_.Tensor(Tensor(a!) self, Tensor value) -> Tensor(a!)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_fill_tensor_`].
+    #[track_caller]
+    pub fn fill_tensor_(&self, value: &Tensor) -> &Tensor {
+        expect_ok(self.try_fill_tensor_(value))
+    }
+    /// `aten::fill_.Tensor(Tensor(a!) self, Tensor value) -> Tensor(a!)`
+    pub fn try_fill_tensor_(&self, value: &Tensor) -> Result<&Tensor> {
+        ops::fill_tensor_(self, value)
+    }
     /// `aten::zero(Tensor self) -> Tensor`
     ///
     /// # Panics
@@ -5733,6 +6710,18 @@ impl Tensor {
     pub fn try_zero_(&self) -> Result<&Tensor> {
         ops::zero_(self)
     }
+    /// `aten::empty_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_empty_like`].
+    #[track_caller]
+    pub fn empty_like(&self) -> Tensor {
+        expect_ok(self.try_empty_like())
+    }
+    /// `aten::empty_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor`
+    pub fn try_empty_like(&self) -> Result<Tensor> {
+        ops::empty_like(self, None, None, None)
+    }
     /// `aten::zeros_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor`
     ///
     /// # Panics
@@ -5744,6 +6733,465 @@ impl Tensor {
     /// `aten::zeros_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor`
     pub fn try_zeros_like(&self) -> Result<Tensor> {
         ops::zeros_like(self, None, None, None)
+    }
+    /// `aten::ones_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_ones_like`].
+    #[track_caller]
+    pub fn ones_like(&self) -> Tensor {
+        expect_ok(self.try_ones_like())
+    }
+    /// `aten::ones_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor`
+    pub fn try_ones_like(&self) -> Result<Tensor> {
+        ops::ones_like(self, None, None, None)
+    }
+    /// `aten::full_like(Tensor self, Scalar fill_value, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_full_like`].
+    #[track_caller]
+    pub fn full_like(&self, fill_value: impl Into<Scalar>) -> Tensor {
+        expect_ok(self.try_full_like(fill_value))
+    }
+    /// `aten::full_like(Tensor self, Scalar fill_value, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor`
+    pub fn try_full_like(&self, fill_value: impl Into<Scalar>) -> Result<Tensor> {
+        ops::full_like(self, fill_value.into(), None, None, None)
+    }
+    /// `aten::new_empty(Tensor self, SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_new_empty`].
+    #[track_caller]
+    pub fn new_empty(&self, size: impl IntoSizes) -> Tensor {
+        expect_ok(self.try_new_empty(size))
+    }
+    /// `aten::new_empty(Tensor self, SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor`
+    pub fn try_new_empty(&self, size: impl IntoSizes) -> Result<Tensor> {
+        ops::new_empty(self, &size.into_sizes(), None, None)
+    }
+    /// `aten::new_empty_strided(Tensor self, SymInt[] size, SymInt[] stride, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_new_empty_strided`].
+    #[track_caller]
+    pub fn new_empty_strided(
+        &self,
+        size: impl IntoSizes,
+        stride: impl IntoSizes,
+    ) -> Tensor {
+        expect_ok(self.try_new_empty_strided(size, stride))
+    }
+    /// `aten::new_empty_strided(Tensor self, SymInt[] size, SymInt[] stride, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor`
+    pub fn try_new_empty_strided(
+        &self,
+        size: impl IntoSizes,
+        stride: impl IntoSizes,
+    ) -> Result<Tensor> {
+        ops::new_empty_strided(
+            self,
+            &size.into_sizes(),
+            &stride.into_sizes(),
+            None,
+            None,
+        )
+    }
+    /// `aten::new_zeros(Tensor self, SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_new_zeros`].
+    #[track_caller]
+    pub fn new_zeros(&self, size: impl IntoSizes) -> Tensor {
+        expect_ok(self.try_new_zeros(size))
+    }
+    /// `aten::new_zeros(Tensor self, SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor`
+    pub fn try_new_zeros(&self, size: impl IntoSizes) -> Result<Tensor> {
+        ops::new_zeros(self, &size.into_sizes(), None, None)
+    }
+    /// `aten::new_ones(Tensor self, SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_new_ones`].
+    #[track_caller]
+    pub fn new_ones(&self, size: impl IntoSizes) -> Tensor {
+        expect_ok(self.try_new_ones(size))
+    }
+    /// `aten::new_ones(Tensor self, SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor`
+    pub fn try_new_ones(&self, size: impl IntoSizes) -> Result<Tensor> {
+        ops::new_ones(self, &size.into_sizes(), None, None)
+    }
+    /// `aten::new_full(Tensor self, SymInt[] size, Scalar fill_value, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_new_full`].
+    #[track_caller]
+    pub fn new_full(
+        &self,
+        size: impl IntoSizes,
+        fill_value: impl Into<Scalar>,
+    ) -> Tensor {
+        expect_ok(self.try_new_full(size, fill_value))
+    }
+    /// `aten::new_full(Tensor self, SymInt[] size, Scalar fill_value, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor`
+    pub fn try_new_full(
+        &self,
+        size: impl IntoSizes,
+        fill_value: impl Into<Scalar>,
+    ) -> Result<Tensor> {
+        ops::new_full(self, &size.into_sizes(), fill_value.into(), None, None)
+    }
+    /// `aten::gather(Tensor self, int dim, Tensor index, *, bool sparse_grad=False) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_gather`].
+    #[track_caller]
+    pub fn gather(&self, dim: i64, index: &Tensor) -> Tensor {
+        expect_ok(self.try_gather(dim, index))
+    }
+    /// `aten::gather(Tensor self, int dim, Tensor index, *, bool sparse_grad=False) -> Tensor`
+    pub fn try_gather(&self, dim: i64, index: &Tensor) -> Result<Tensor> {
+        ops::gather(self, dim, index, false)
+    }
+    /// `aten::scatter.src(Tensor self, int dim, Tensor index, Tensor src) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_scatter`].
+    #[track_caller]
+    pub fn scatter(&self, dim: i64, index: &Tensor, src: &Tensor) -> Tensor {
+        expect_ok(self.try_scatter(dim, index, src))
+    }
+    /// `aten::scatter.src(Tensor self, int dim, Tensor index, Tensor src) -> Tensor`
+    pub fn try_scatter(&self, dim: i64, index: &Tensor, src: &Tensor) -> Result<Tensor> {
+        ops::scatter(self, dim, index, src)
+    }
+    /// `aten::scatter_.src(Tensor(a!) self, int dim, Tensor index, Tensor src) -> Tensor(a!)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_scatter_`].
+    #[track_caller]
+    pub fn scatter_(&self, dim: i64, index: &Tensor, src: &Tensor) -> &Tensor {
+        expect_ok(self.try_scatter_(dim, index, src))
+    }
+    /// `aten::scatter_.src(Tensor(a!) self, int dim, Tensor index, Tensor src) -> Tensor(a!)`
+    pub fn try_scatter_(
+        &self,
+        dim: i64,
+        index: &Tensor,
+        src: &Tensor,
+    ) -> Result<&Tensor> {
+        ops::scatter_(self, dim, index, src)
+    }
+    /// `aten::scatter.value(Tensor self, int dim, Tensor index, Scalar value) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_scatter_value`].
+    #[track_caller]
+    pub fn scatter_value(
+        &self,
+        dim: i64,
+        index: &Tensor,
+        value: impl Into<Scalar>,
+    ) -> Tensor {
+        expect_ok(self.try_scatter_value(dim, index, value))
+    }
+    /// `aten::scatter.value(Tensor self, int dim, Tensor index, Scalar value) -> Tensor`
+    pub fn try_scatter_value(
+        &self,
+        dim: i64,
+        index: &Tensor,
+        value: impl Into<Scalar>,
+    ) -> Result<Tensor> {
+        ops::scatter_value(self, dim, index, value.into())
+    }
+    /// `aten::scatter_.value(Tensor(a!) self, int dim, Tensor index, Scalar value) -> Tensor(a!)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_scatter_value_`].
+    #[track_caller]
+    pub fn scatter_value_(
+        &self,
+        dim: i64,
+        index: &Tensor,
+        value: impl Into<Scalar>,
+    ) -> &Tensor {
+        expect_ok(self.try_scatter_value_(dim, index, value))
+    }
+    /// `aten::scatter_.value(Tensor(a!) self, int dim, Tensor index, Scalar value) -> Tensor(a!)`
+    pub fn try_scatter_value_(
+        &self,
+        dim: i64,
+        index: &Tensor,
+        value: impl Into<Scalar>,
+    ) -> Result<&Tensor> {
+        ops::scatter_value_(self, dim, index, value.into())
+    }
+    /// `aten::scatter.reduce(Tensor self, int dim, Tensor index, Tensor src, *, str reduce) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_scatter_with_reduce`].
+    #[track_caller]
+    pub fn scatter_with_reduce(
+        &self,
+        dim: i64,
+        index: &Tensor,
+        src: &Tensor,
+        reduce: &str,
+    ) -> Tensor {
+        expect_ok(self.try_scatter_with_reduce(dim, index, src, reduce))
+    }
+    /// `aten::scatter.reduce(Tensor self, int dim, Tensor index, Tensor src, *, str reduce) -> Tensor`
+    pub fn try_scatter_with_reduce(
+        &self,
+        dim: i64,
+        index: &Tensor,
+        src: &Tensor,
+        reduce: &str,
+    ) -> Result<Tensor> {
+        ops::scatter_with_reduce(self, dim, index, src, reduce)
+    }
+    /// `aten::scatter.value_reduce(Tensor self, int dim, Tensor index, Scalar value, *, str reduce) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_scatter_value_with_reduce`].
+    #[track_caller]
+    pub fn scatter_value_with_reduce(
+        &self,
+        dim: i64,
+        index: &Tensor,
+        value: impl Into<Scalar>,
+        reduce: &str,
+    ) -> Tensor {
+        expect_ok(self.try_scatter_value_with_reduce(dim, index, value, reduce))
+    }
+    /// `aten::scatter.value_reduce(Tensor self, int dim, Tensor index, Scalar value, *, str reduce) -> Tensor`
+    pub fn try_scatter_value_with_reduce(
+        &self,
+        dim: i64,
+        index: &Tensor,
+        value: impl Into<Scalar>,
+        reduce: &str,
+    ) -> Result<Tensor> {
+        ops::scatter_value_with_reduce(self, dim, index, value.into(), reduce)
+    }
+    /// `aten::scatter_add(Tensor self, int dim, Tensor index, Tensor src) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_scatter_add`].
+    #[track_caller]
+    pub fn scatter_add(&self, dim: i64, index: &Tensor, src: &Tensor) -> Tensor {
+        expect_ok(self.try_scatter_add(dim, index, src))
+    }
+    /// `aten::scatter_add(Tensor self, int dim, Tensor index, Tensor src) -> Tensor`
+    pub fn try_scatter_add(
+        &self,
+        dim: i64,
+        index: &Tensor,
+        src: &Tensor,
+    ) -> Result<Tensor> {
+        ops::scatter_add(self, dim, index, src)
+    }
+    /// `aten::scatter_add_(Tensor(a!) self, int dim, Tensor index, Tensor src) -> Tensor(a!)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_scatter_add_`].
+    #[track_caller]
+    pub fn scatter_add_(&self, dim: i64, index: &Tensor, src: &Tensor) -> &Tensor {
+        expect_ok(self.try_scatter_add_(dim, index, src))
+    }
+    /// `aten::scatter_add_(Tensor(a!) self, int dim, Tensor index, Tensor src) -> Tensor(a!)`
+    pub fn try_scatter_add_(
+        &self,
+        dim: i64,
+        index: &Tensor,
+        src: &Tensor,
+    ) -> Result<&Tensor> {
+        ops::scatter_add_(self, dim, index, src)
+    }
+    /// `aten::scatter_reduce.two(Tensor self, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_scatter_reduce`].
+    #[track_caller]
+    pub fn scatter_reduce(
+        &self,
+        dim: i64,
+        index: &Tensor,
+        src: &Tensor,
+        reduce: &str,
+    ) -> Tensor {
+        expect_ok(self.try_scatter_reduce(dim, index, src, reduce))
+    }
+    /// `aten::scatter_reduce.two(Tensor self, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True) -> Tensor`
+    pub fn try_scatter_reduce(
+        &self,
+        dim: i64,
+        index: &Tensor,
+        src: &Tensor,
+        reduce: &str,
+    ) -> Result<Tensor> {
+        ops::scatter_reduce(self, dim, index, src, reduce, true)
+    }
+    /// `aten::scatter_reduce_.two(Tensor(a!) self, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True) -> Tensor(a!)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_scatter_reduce_`].
+    #[track_caller]
+    pub fn scatter_reduce_(
+        &self,
+        dim: i64,
+        index: &Tensor,
+        src: &Tensor,
+        reduce: &str,
+    ) -> &Tensor {
+        expect_ok(self.try_scatter_reduce_(dim, index, src, reduce))
+    }
+    /// `aten::scatter_reduce_.two(Tensor(a!) self, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True) -> Tensor(a!)`
+    pub fn try_scatter_reduce_(
+        &self,
+        dim: i64,
+        index: &Tensor,
+        src: &Tensor,
+        reduce: &str,
+    ) -> Result<&Tensor> {
+        ops::scatter_reduce_(self, dim, index, src, reduce, true)
+    }
+    /// `aten::index_reduce(Tensor self, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_index_reduce`].
+    #[track_caller]
+    pub fn index_reduce(
+        &self,
+        dim: i64,
+        index: &Tensor,
+        source: &Tensor,
+        reduce: &str,
+    ) -> Tensor {
+        expect_ok(self.try_index_reduce(dim, index, source, reduce))
+    }
+    /// `aten::index_reduce(Tensor self, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True) -> Tensor`
+    pub fn try_index_reduce(
+        &self,
+        dim: i64,
+        index: &Tensor,
+        source: &Tensor,
+        reduce: &str,
+    ) -> Result<Tensor> {
+        ops::index_reduce(self, dim, index, source, reduce, true)
+    }
+    /// `aten::index_reduce_(Tensor(a!) self, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True) -> Tensor(a!)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_index_reduce_`].
+    #[track_caller]
+    pub fn index_reduce_(
+        &self,
+        dim: i64,
+        index: &Tensor,
+        source: &Tensor,
+        reduce: &str,
+    ) -> &Tensor {
+        expect_ok(self.try_index_reduce_(dim, index, source, reduce))
+    }
+    /// `aten::index_reduce_(Tensor(a!) self, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True) -> Tensor(a!)`
+    pub fn try_index_reduce_(
+        &self,
+        dim: i64,
+        index: &Tensor,
+        source: &Tensor,
+        reduce: &str,
+    ) -> Result<&Tensor> {
+        ops::index_reduce_(self, dim, index, source, reduce, true)
+    }
+    /// `aten::index.Tensor(Tensor self, Tensor?[] indices) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_index`].
+    #[track_caller]
+    pub fn index(&self, indices: &[Option<Tensor>]) -> Tensor {
+        expect_ok(self.try_index(indices))
+    }
+    /// `aten::index.Tensor(Tensor self, Tensor?[] indices) -> Tensor`
+    pub fn try_index(&self, indices: &[Option<Tensor>]) -> Result<Tensor> {
+        ops::index(self, indices)
+    }
+    /// `aten::_unsafe_index.Tensor(Tensor self, Tensor?[] indices) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_unsafe_index`].
+    #[track_caller]
+    pub fn unsafe_index(&self, indices: &[Option<Tensor>]) -> Tensor {
+        expect_ok(self.try_unsafe_index(indices))
+    }
+    /// `aten::_unsafe_index.Tensor(Tensor self, Tensor?[] indices) -> Tensor`
+    pub fn try_unsafe_index(&self, indices: &[Option<Tensor>]) -> Result<Tensor> {
+        ops::unsafe_index(self, indices)
+    }
+    /// `aten::index_put(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_index_put`].
+    #[track_caller]
+    pub fn index_put(
+        &self,
+        indices: &[Option<Tensor>],
+        values: &Tensor,
+        accumulate: bool,
+    ) -> Tensor {
+        expect_ok(self.try_index_put(indices, values, accumulate))
+    }
+    /// `aten::index_put(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor`
+    pub fn try_index_put(
+        &self,
+        indices: &[Option<Tensor>],
+        values: &Tensor,
+        accumulate: bool,
+    ) -> Result<Tensor> {
+        ops::index_put(self, indices, values, accumulate)
+    }
+    /// `aten::index_put_(Tensor(a!) self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor(a!)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_index_put_`].
+    #[track_caller]
+    pub fn index_put_(
+        &self,
+        indices: &[Option<Tensor>],
+        values: &Tensor,
+        accumulate: bool,
+    ) -> &Tensor {
+        expect_ok(self.try_index_put_(indices, values, accumulate))
+    }
+    /// `aten::index_put_(Tensor(a!) self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor(a!)`
+    pub fn try_index_put_(
+        &self,
+        indices: &[Option<Tensor>],
+        values: &Tensor,
+        accumulate: bool,
+    ) -> Result<&Tensor> {
+        ops::index_put_(self, indices, values, accumulate)
+    }
+    /// `aten::_unsafe_index_put(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_unsafe_index_put`].
+    #[track_caller]
+    pub fn unsafe_index_put(
+        &self,
+        indices: &[Option<Tensor>],
+        values: &Tensor,
+        accumulate: bool,
+    ) -> Tensor {
+        expect_ok(self.try_unsafe_index_put(indices, values, accumulate))
+    }
+    /// `aten::_unsafe_index_put(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor`
+    pub fn try_unsafe_index_put(
+        &self,
+        indices: &[Option<Tensor>],
+        values: &Tensor,
+        accumulate: bool,
+    ) -> Result<Tensor> {
+        ops::unsafe_index_put(self, indices, values, accumulate)
     }
     /// `aten::index_select(Tensor self, int dim, Tensor index) -> Tensor`
     ///
@@ -5773,5 +7221,1144 @@ impl Tensor {
         source: &Tensor,
     ) -> Result<Tensor> {
         ops::index_add(self, dim, index, source, Scalar::Int(1))
+    }
+    /// `aten::index_add_(Tensor(a!) self, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor(a!)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_index_add_`].
+    #[track_caller]
+    pub fn index_add_(&self, dim: i64, index: &Tensor, source: &Tensor) -> &Tensor {
+        expect_ok(self.try_index_add_(dim, index, source))
+    }
+    /// `aten::index_add_(Tensor(a!) self, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor(a!)`
+    pub fn try_index_add_(
+        &self,
+        dim: i64,
+        index: &Tensor,
+        source: &Tensor,
+    ) -> Result<&Tensor> {
+        ops::index_add_(self, dim, index, source, Scalar::Int(1))
+    }
+    /// `aten::index_copy(Tensor self, int dim, Tensor index, Tensor source) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_index_copy`].
+    #[track_caller]
+    pub fn index_copy(&self, dim: i64, index: &Tensor, source: &Tensor) -> Tensor {
+        expect_ok(self.try_index_copy(dim, index, source))
+    }
+    /// `aten::index_copy(Tensor self, int dim, Tensor index, Tensor source) -> Tensor`
+    pub fn try_index_copy(
+        &self,
+        dim: i64,
+        index: &Tensor,
+        source: &Tensor,
+    ) -> Result<Tensor> {
+        ops::index_copy(self, dim, index, source)
+    }
+    /// `aten::index_copy_(Tensor(a!) self, int dim, Tensor index, Tensor source) -> Tensor(a!)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_index_copy_`].
+    #[track_caller]
+    pub fn index_copy_(&self, dim: i64, index: &Tensor, source: &Tensor) -> &Tensor {
+        expect_ok(self.try_index_copy_(dim, index, source))
+    }
+    /// `aten::index_copy_(Tensor(a!) self, int dim, Tensor index, Tensor source) -> Tensor(a!)`
+    pub fn try_index_copy_(
+        &self,
+        dim: i64,
+        index: &Tensor,
+        source: &Tensor,
+    ) -> Result<&Tensor> {
+        ops::index_copy_(self, dim, index, source)
+    }
+    /// `aten::index_fill.int_Scalar(Tensor self, int dim, Tensor index, Scalar value) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_index_fill`].
+    #[track_caller]
+    pub fn index_fill(
+        &self,
+        dim: i64,
+        index: &Tensor,
+        value: impl Into<Scalar>,
+    ) -> Tensor {
+        expect_ok(self.try_index_fill(dim, index, value))
+    }
+    /// `aten::index_fill.int_Scalar(Tensor self, int dim, Tensor index, Scalar value) -> Tensor`
+    pub fn try_index_fill(
+        &self,
+        dim: i64,
+        index: &Tensor,
+        value: impl Into<Scalar>,
+    ) -> Result<Tensor> {
+        ops::index_fill(self, dim, index, value.into())
+    }
+    /// `aten::index_fill_.int_Scalar(Tensor(a!) self, int dim, Tensor index, Scalar value) -> Tensor(a!)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_index_fill_`].
+    #[track_caller]
+    pub fn index_fill_(
+        &self,
+        dim: i64,
+        index: &Tensor,
+        value: impl Into<Scalar>,
+    ) -> &Tensor {
+        expect_ok(self.try_index_fill_(dim, index, value))
+    }
+    /// `aten::index_fill_.int_Scalar(Tensor(a!) self, int dim, Tensor index, Scalar value) -> Tensor(a!)`
+    pub fn try_index_fill_(
+        &self,
+        dim: i64,
+        index: &Tensor,
+        value: impl Into<Scalar>,
+    ) -> Result<&Tensor> {
+        ops::index_fill_(self, dim, index, value.into())
+    }
+    /// `aten::index_fill.int_Tensor(Tensor self, int dim, Tensor index, Tensor value) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_index_fill_tensor`].
+    #[track_caller]
+    pub fn index_fill_tensor(&self, dim: i64, index: &Tensor, value: &Tensor) -> Tensor {
+        expect_ok(self.try_index_fill_tensor(dim, index, value))
+    }
+    /// `aten::index_fill.int_Tensor(Tensor self, int dim, Tensor index, Tensor value) -> Tensor`
+    pub fn try_index_fill_tensor(
+        &self,
+        dim: i64,
+        index: &Tensor,
+        value: &Tensor,
+    ) -> Result<Tensor> {
+        ops::index_fill_tensor(self, dim, index, value)
+    }
+    /// `aten::index_fill_.int_Tensor(Tensor(a!) self, int dim, Tensor index, Tensor value) -> Tensor(a!)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_index_fill_tensor_`].
+    #[track_caller]
+    pub fn index_fill_tensor_(
+        &self,
+        dim: i64,
+        index: &Tensor,
+        value: &Tensor,
+    ) -> &Tensor {
+        expect_ok(self.try_index_fill_tensor_(dim, index, value))
+    }
+    /// `aten::index_fill_.int_Tensor(Tensor(a!) self, int dim, Tensor index, Tensor value) -> Tensor(a!)`
+    pub fn try_index_fill_tensor_(
+        &self,
+        dim: i64,
+        index: &Tensor,
+        value: &Tensor,
+    ) -> Result<&Tensor> {
+        ops::index_fill_tensor_(self, dim, index, value)
+    }
+    /// `aten::masked_fill.Scalar(Tensor self, Tensor mask, Scalar value) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_masked_fill`].
+    #[track_caller]
+    pub fn masked_fill(&self, mask: &Tensor, value: impl Into<Scalar>) -> Tensor {
+        expect_ok(self.try_masked_fill(mask, value))
+    }
+    /// `aten::masked_fill.Scalar(Tensor self, Tensor mask, Scalar value) -> Tensor`
+    pub fn try_masked_fill(
+        &self,
+        mask: &Tensor,
+        value: impl Into<Scalar>,
+    ) -> Result<Tensor> {
+        ops::masked_fill(self, mask, value.into())
+    }
+    /// `aten::masked_fill_.Scalar(Tensor(a!) self, Tensor mask, Scalar value) -> Tensor(a!)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_masked_fill_`].
+    #[track_caller]
+    pub fn masked_fill_(&self, mask: &Tensor, value: impl Into<Scalar>) -> &Tensor {
+        expect_ok(self.try_masked_fill_(mask, value))
+    }
+    /// `aten::masked_fill_.Scalar(Tensor(a!) self, Tensor mask, Scalar value) -> Tensor(a!)`
+    pub fn try_masked_fill_(
+        &self,
+        mask: &Tensor,
+        value: impl Into<Scalar>,
+    ) -> Result<&Tensor> {
+        ops::masked_fill_(self, mask, value.into())
+    }
+    /// `aten::masked_fill.Tensor(Tensor self, Tensor mask, Tensor value) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_masked_fill_tensor`].
+    #[track_caller]
+    pub fn masked_fill_tensor(&self, mask: &Tensor, value: &Tensor) -> Tensor {
+        expect_ok(self.try_masked_fill_tensor(mask, value))
+    }
+    /// `aten::masked_fill.Tensor(Tensor self, Tensor mask, Tensor value) -> Tensor`
+    pub fn try_masked_fill_tensor(
+        &self,
+        mask: &Tensor,
+        value: &Tensor,
+    ) -> Result<Tensor> {
+        ops::masked_fill_tensor(self, mask, value)
+    }
+    /// `aten::masked_fill_.Tensor(Tensor(a!) self, Tensor mask, Tensor value) -> Tensor(a!)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_masked_fill_tensor_`].
+    #[track_caller]
+    pub fn masked_fill_tensor_(&self, mask: &Tensor, value: &Tensor) -> &Tensor {
+        expect_ok(self.try_masked_fill_tensor_(mask, value))
+    }
+    /// `aten::masked_fill_.Tensor(Tensor(a!) self, Tensor mask, Tensor value) -> Tensor(a!)`
+    pub fn try_masked_fill_tensor_(
+        &self,
+        mask: &Tensor,
+        value: &Tensor,
+    ) -> Result<&Tensor> {
+        ops::masked_fill_tensor_(self, mask, value)
+    }
+    /// `aten::masked_select(Tensor self, Tensor mask) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_masked_select`].
+    #[track_caller]
+    pub fn masked_select(&self, mask: &Tensor) -> Tensor {
+        expect_ok(self.try_masked_select(mask))
+    }
+    /// `aten::masked_select(Tensor self, Tensor mask) -> Tensor`
+    pub fn try_masked_select(&self, mask: &Tensor) -> Result<Tensor> {
+        ops::masked_select(self, mask)
+    }
+    /// `aten::masked_scatter(Tensor self, Tensor mask, Tensor source) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_masked_scatter`].
+    #[track_caller]
+    pub fn masked_scatter(&self, mask: &Tensor, source: &Tensor) -> Tensor {
+        expect_ok(self.try_masked_scatter(mask, source))
+    }
+    /// `aten::masked_scatter(Tensor self, Tensor mask, Tensor source) -> Tensor`
+    pub fn try_masked_scatter(&self, mask: &Tensor, source: &Tensor) -> Result<Tensor> {
+        ops::masked_scatter(self, mask, source)
+    }
+    /// `aten::masked_scatter_(Tensor(a!) self, Tensor mask, Tensor source) -> Tensor(a!)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_masked_scatter_`].
+    #[track_caller]
+    pub fn masked_scatter_(&self, mask: &Tensor, source: &Tensor) -> &Tensor {
+        expect_ok(self.try_masked_scatter_(mask, source))
+    }
+    /// `aten::masked_scatter_(Tensor(a!) self, Tensor mask, Tensor source) -> Tensor(a!)`
+    pub fn try_masked_scatter_(
+        &self,
+        mask: &Tensor,
+        source: &Tensor,
+    ) -> Result<&Tensor> {
+        ops::masked_scatter_(self, mask, source)
+    }
+    /// `aten::take(Tensor self, Tensor index) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_take`].
+    #[track_caller]
+    pub fn take(&self, index: &Tensor) -> Tensor {
+        expect_ok(self.try_take(index))
+    }
+    /// `aten::take(Tensor self, Tensor index) -> Tensor`
+    pub fn try_take(&self, index: &Tensor) -> Result<Tensor> {
+        ops::take(self, index)
+    }
+    /// `aten::take_along_dim(Tensor self, Tensor indices, int? dim=None) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_take_along_dim`].
+    #[track_caller]
+    pub fn take_along_dim(&self, indices: &Tensor, dim: Option<i64>) -> Tensor {
+        expect_ok(self.try_take_along_dim(indices, dim))
+    }
+    /// `aten::take_along_dim(Tensor self, Tensor indices, int? dim=None) -> Tensor`
+    pub fn try_take_along_dim(
+        &self,
+        indices: &Tensor,
+        dim: Option<i64>,
+    ) -> Result<Tensor> {
+        ops::take_along_dim(self, indices, dim)
+    }
+    /// `aten::put(Tensor self, Tensor index, Tensor source, bool accumulate=False) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_put`].
+    #[track_caller]
+    pub fn put(&self, index: &Tensor, source: &Tensor, accumulate: bool) -> Tensor {
+        expect_ok(self.try_put(index, source, accumulate))
+    }
+    /// `aten::put(Tensor self, Tensor index, Tensor source, bool accumulate=False) -> Tensor`
+    pub fn try_put(
+        &self,
+        index: &Tensor,
+        source: &Tensor,
+        accumulate: bool,
+    ) -> Result<Tensor> {
+        ops::put(self, index, source, accumulate)
+    }
+    /// `aten::put_(Tensor(a!) self, Tensor index, Tensor source, bool accumulate=False) -> Tensor(a!)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_put_`].
+    #[track_caller]
+    pub fn put_(&self, index: &Tensor, source: &Tensor, accumulate: bool) -> &Tensor {
+        expect_ok(self.try_put_(index, source, accumulate))
+    }
+    /// `aten::put_(Tensor(a!) self, Tensor index, Tensor source, bool accumulate=False) -> Tensor(a!)`
+    pub fn try_put_(
+        &self,
+        index: &Tensor,
+        source: &Tensor,
+        accumulate: bool,
+    ) -> Result<&Tensor> {
+        ops::put_(self, index, source, accumulate)
+    }
+    /// `aten::nonzero(Tensor self) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_nonzero`].
+    #[track_caller]
+    pub fn nonzero(&self) -> Tensor {
+        expect_ok(self.try_nonzero())
+    }
+    /// `aten::nonzero(Tensor self) -> Tensor`
+    pub fn try_nonzero(&self) -> Result<Tensor> {
+        ops::nonzero(self)
+    }
+    /// `aten::argwhere(Tensor self) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_argwhere`].
+    #[track_caller]
+    pub fn argwhere(&self) -> Tensor {
+        expect_ok(self.try_argwhere())
+    }
+    /// `aten::argwhere(Tensor self) -> Tensor`
+    pub fn try_argwhere(&self) -> Result<Tensor> {
+        ops::argwhere(self)
+    }
+    /// `aten::one_hot(Tensor self, int num_classes=-1) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_one_hot`].
+    #[track_caller]
+    pub fn one_hot(&self, num_classes: i64) -> Tensor {
+        expect_ok(self.try_one_hot(num_classes))
+    }
+    /// `aten::one_hot(Tensor self, int num_classes=-1) -> Tensor`
+    pub fn try_one_hot(&self, num_classes: i64) -> Result<Tensor> {
+        ops::one_hot(self, num_classes)
+    }
+    /// `aten::fill_diagonal_(Tensor(a!) self, Scalar fill_value, bool wrap=False) -> Tensor(a!)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_fill_diagonal_`].
+    #[track_caller]
+    pub fn fill_diagonal_(&self, fill_value: impl Into<Scalar>, wrap: bool) -> &Tensor {
+        expect_ok(self.try_fill_diagonal_(fill_value, wrap))
+    }
+    /// `aten::fill_diagonal_(Tensor(a!) self, Scalar fill_value, bool wrap=False) -> Tensor(a!)`
+    pub fn try_fill_diagonal_(
+        &self,
+        fill_value: impl Into<Scalar>,
+        wrap: bool,
+    ) -> Result<&Tensor> {
+        ops::fill_diagonal_(self, fill_value.into(), wrap)
+    }
+    /// `aten::combinations(Tensor self, int r=2, bool with_replacement=False) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_combinations`].
+    #[track_caller]
+    pub fn combinations(&self, r: i64, with_replacement: bool) -> Tensor {
+        expect_ok(self.try_combinations(r, with_replacement))
+    }
+    /// `aten::combinations(Tensor self, int r=2, bool with_replacement=False) -> Tensor`
+    pub fn try_combinations(&self, r: i64, with_replacement: bool) -> Result<Tensor> {
+        ops::combinations(self, r, with_replacement)
+    }
+    /// `aten::repeat(Tensor self, SymInt[] repeats) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_repeat`].
+    #[track_caller]
+    pub fn repeat(&self, repeats: impl IntoSizes) -> Tensor {
+        expect_ok(self.try_repeat(repeats))
+    }
+    /// `aten::repeat(Tensor self, SymInt[] repeats) -> Tensor`
+    pub fn try_repeat(&self, repeats: impl IntoSizes) -> Result<Tensor> {
+        ops::repeat(self, &repeats.into_sizes())
+    }
+    /// `aten::tile(Tensor self, SymInt[] dims) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_tile`].
+    #[track_caller]
+    pub fn tile(&self, dims: impl IntoSizes) -> Tensor {
+        expect_ok(self.try_tile(dims))
+    }
+    /// `aten::tile(Tensor self, SymInt[] dims) -> Tensor`
+    pub fn try_tile(&self, dims: impl IntoSizes) -> Result<Tensor> {
+        ops::tile(self, &dims.into_sizes())
+    }
+    /// `aten::repeat_interleave.self_int(Tensor self, SymInt repeats, int? dim=None, *, SymInt? output_size=None) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_repeat_interleave`].
+    #[track_caller]
+    pub fn repeat_interleave(
+        &self,
+        repeats: impl Into<SymInt>,
+        dim: Option<i64>,
+    ) -> Tensor {
+        expect_ok(self.try_repeat_interleave(repeats, dim))
+    }
+    /// `aten::repeat_interleave.self_int(Tensor self, SymInt repeats, int? dim=None, *, SymInt? output_size=None) -> Tensor`
+    pub fn try_repeat_interleave(
+        &self,
+        repeats: impl Into<SymInt>,
+        dim: Option<i64>,
+    ) -> Result<Tensor> {
+        ops::repeat_interleave(self, repeats.into(), dim, None)
+    }
+    /// `aten::repeat_interleave.self_Tensor(Tensor self, Tensor repeats, int? dim=None, *, SymInt? output_size=None) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_repeat_interleave_tensor`].
+    #[track_caller]
+    pub fn repeat_interleave_tensor(
+        &self,
+        repeats: &Tensor,
+        dim: Option<i64>,
+    ) -> Tensor {
+        expect_ok(self.try_repeat_interleave_tensor(repeats, dim))
+    }
+    /// `aten::repeat_interleave.self_Tensor(Tensor self, Tensor repeats, int? dim=None, *, SymInt? output_size=None) -> Tensor`
+    pub fn try_repeat_interleave_tensor(
+        &self,
+        repeats: &Tensor,
+        dim: Option<i64>,
+    ) -> Result<Tensor> {
+        ops::repeat_interleave_tensor(self, repeats, dim, None)
+    }
+    /// `aten::flip(Tensor self, int[] dims) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_flip`].
+    #[track_caller]
+    pub fn flip(&self, dims: &[i64]) -> Tensor {
+        expect_ok(self.try_flip(dims))
+    }
+    /// `aten::flip(Tensor self, int[] dims) -> Tensor`
+    pub fn try_flip(&self, dims: &[i64]) -> Result<Tensor> {
+        ops::flip(self, dims)
+    }
+    /// `aten::fliplr(Tensor self) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_fliplr`].
+    #[track_caller]
+    pub fn fliplr(&self) -> Tensor {
+        expect_ok(self.try_fliplr())
+    }
+    /// `aten::fliplr(Tensor self) -> Tensor`
+    pub fn try_fliplr(&self) -> Result<Tensor> {
+        ops::fliplr(self)
+    }
+    /// `aten::flipud(Tensor self) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_flipud`].
+    #[track_caller]
+    pub fn flipud(&self) -> Tensor {
+        expect_ok(self.try_flipud())
+    }
+    /// `aten::flipud(Tensor self) -> Tensor`
+    pub fn try_flipud(&self) -> Result<Tensor> {
+        ops::flipud(self)
+    }
+    /// `aten::rot90(Tensor self, int k=1, int[] dims=[0,1]) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_rot90`].
+    #[track_caller]
+    pub fn rot90(&self, k: i64, dims: &[i64]) -> Tensor {
+        expect_ok(self.try_rot90(k, dims))
+    }
+    /// `aten::rot90(Tensor self, int k=1, int[] dims=[0,1]) -> Tensor`
+    pub fn try_rot90(&self, k: i64, dims: &[i64]) -> Result<Tensor> {
+        ops::rot90(self, k, dims)
+    }
+    /// `aten::roll(Tensor self, SymInt[1] shifts, int[1] dims=[]) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_roll`].
+    #[track_caller]
+    pub fn roll(&self, shifts: impl IntoSizes, dims: &[i64]) -> Tensor {
+        expect_ok(self.try_roll(shifts, dims))
+    }
+    /// `aten::roll(Tensor self, SymInt[1] shifts, int[1] dims=[]) -> Tensor`
+    pub fn try_roll(&self, shifts: impl IntoSizes, dims: &[i64]) -> Result<Tensor> {
+        ops::roll(self, &shifts.into_sizes(), dims)
+    }
+    /// `aten::tril(Tensor self, SymInt diagonal=0) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_tril`].
+    #[track_caller]
+    pub fn tril(&self, diagonal: impl Into<SymInt>) -> Tensor {
+        expect_ok(self.try_tril(diagonal))
+    }
+    /// `aten::tril(Tensor self, SymInt diagonal=0) -> Tensor`
+    pub fn try_tril(&self, diagonal: impl Into<SymInt>) -> Result<Tensor> {
+        ops::tril(self, diagonal.into())
+    }
+    /// `aten::tril_(Tensor(a!) self, SymInt diagonal=0) -> Tensor(a!)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_tril_`].
+    #[track_caller]
+    pub fn tril_(&self, diagonal: impl Into<SymInt>) -> &Tensor {
+        expect_ok(self.try_tril_(diagonal))
+    }
+    /// `aten::tril_(Tensor(a!) self, SymInt diagonal=0) -> Tensor(a!)`
+    pub fn try_tril_(&self, diagonal: impl Into<SymInt>) -> Result<&Tensor> {
+        ops::tril_(self, diagonal.into())
+    }
+    /// `aten::triu(Tensor self, SymInt diagonal=0) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_triu`].
+    #[track_caller]
+    pub fn triu(&self, diagonal: impl Into<SymInt>) -> Tensor {
+        expect_ok(self.try_triu(diagonal))
+    }
+    /// `aten::triu(Tensor self, SymInt diagonal=0) -> Tensor`
+    pub fn try_triu(&self, diagonal: impl Into<SymInt>) -> Result<Tensor> {
+        ops::triu(self, diagonal.into())
+    }
+    /// `aten::triu_(Tensor(a!) self, SymInt diagonal=0) -> Tensor(a!)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_triu_`].
+    #[track_caller]
+    pub fn triu_(&self, diagonal: impl Into<SymInt>) -> &Tensor {
+        expect_ok(self.try_triu_(diagonal))
+    }
+    /// `aten::triu_(Tensor(a!) self, SymInt diagonal=0) -> Tensor(a!)`
+    pub fn try_triu_(&self, diagonal: impl Into<SymInt>) -> Result<&Tensor> {
+        ops::triu_(self, diagonal.into())
+    }
+    /// `aten::constant_pad_nd(Tensor self, SymInt[] pad, Scalar value=0) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_constant_pad_nd`].
+    #[track_caller]
+    pub fn constant_pad_nd(
+        &self,
+        pad: impl IntoSizes,
+        value: impl Into<Scalar>,
+    ) -> Tensor {
+        expect_ok(self.try_constant_pad_nd(pad, value))
+    }
+    /// `aten::constant_pad_nd(Tensor self, SymInt[] pad, Scalar value=0) -> Tensor`
+    pub fn try_constant_pad_nd(
+        &self,
+        pad: impl IntoSizes,
+        value: impl Into<Scalar>,
+    ) -> Result<Tensor> {
+        ops::constant_pad_nd(self, &pad.into_sizes(), value.into())
+    }
+    /// `aten::pad(Tensor self, SymInt[] pad, str mode="constant", float? value=None) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_pad`].
+    #[track_caller]
+    pub fn pad(&self, pad: impl IntoSizes, mode: &str, value: Option<f64>) -> Tensor {
+        expect_ok(self.try_pad(pad, mode, value))
+    }
+    /// `aten::pad(Tensor self, SymInt[] pad, str mode="constant", float? value=None) -> Tensor`
+    pub fn try_pad(
+        &self,
+        pad: impl IntoSizes,
+        mode: &str,
+        value: Option<f64>,
+    ) -> Result<Tensor> {
+        ops::pad(self, &pad.into_sizes(), mode, value)
+    }
+    /// `aten::reflection_pad1d(Tensor self, SymInt[2] padding) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_reflection_pad1d`].
+    #[track_caller]
+    pub fn reflection_pad1d(&self, padding: impl IntoSizes) -> Tensor {
+        expect_ok(self.try_reflection_pad1d(padding))
+    }
+    /// `aten::reflection_pad1d(Tensor self, SymInt[2] padding) -> Tensor`
+    pub fn try_reflection_pad1d(&self, padding: impl IntoSizes) -> Result<Tensor> {
+        ops::reflection_pad1d(self, &padding.into_sizes())
+    }
+    /// `aten::reflection_pad2d(Tensor self, SymInt[4] padding) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_reflection_pad2d`].
+    #[track_caller]
+    pub fn reflection_pad2d(&self, padding: impl IntoSizes) -> Tensor {
+        expect_ok(self.try_reflection_pad2d(padding))
+    }
+    /// `aten::reflection_pad2d(Tensor self, SymInt[4] padding) -> Tensor`
+    pub fn try_reflection_pad2d(&self, padding: impl IntoSizes) -> Result<Tensor> {
+        ops::reflection_pad2d(self, &padding.into_sizes())
+    }
+    /// `aten::reflection_pad3d(Tensor self, SymInt[6] padding) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_reflection_pad3d`].
+    #[track_caller]
+    pub fn reflection_pad3d(&self, padding: impl IntoSizes) -> Tensor {
+        expect_ok(self.try_reflection_pad3d(padding))
+    }
+    /// `aten::reflection_pad3d(Tensor self, SymInt[6] padding) -> Tensor`
+    pub fn try_reflection_pad3d(&self, padding: impl IntoSizes) -> Result<Tensor> {
+        ops::reflection_pad3d(self, &padding.into_sizes())
+    }
+    /// `aten::replication_pad1d(Tensor self, SymInt[2] padding) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_replication_pad1d`].
+    #[track_caller]
+    pub fn replication_pad1d(&self, padding: impl IntoSizes) -> Tensor {
+        expect_ok(self.try_replication_pad1d(padding))
+    }
+    /// `aten::replication_pad1d(Tensor self, SymInt[2] padding) -> Tensor`
+    pub fn try_replication_pad1d(&self, padding: impl IntoSizes) -> Result<Tensor> {
+        ops::replication_pad1d(self, &padding.into_sizes())
+    }
+    /// `aten::replication_pad2d(Tensor self, SymInt[4] padding) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_replication_pad2d`].
+    #[track_caller]
+    pub fn replication_pad2d(&self, padding: impl IntoSizes) -> Tensor {
+        expect_ok(self.try_replication_pad2d(padding))
+    }
+    /// `aten::replication_pad2d(Tensor self, SymInt[4] padding) -> Tensor`
+    pub fn try_replication_pad2d(&self, padding: impl IntoSizes) -> Result<Tensor> {
+        ops::replication_pad2d(self, &padding.into_sizes())
+    }
+    /// `aten::replication_pad3d(Tensor self, SymInt[6] padding) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_replication_pad3d`].
+    #[track_caller]
+    pub fn replication_pad3d(&self, padding: impl IntoSizes) -> Tensor {
+        expect_ok(self.try_replication_pad3d(padding))
+    }
+    /// `aten::replication_pad3d(Tensor self, SymInt[6] padding) -> Tensor`
+    pub fn try_replication_pad3d(&self, padding: impl IntoSizes) -> Result<Tensor> {
+        ops::replication_pad3d(self, &padding.into_sizes())
+    }
+    /// `aten::sort(Tensor self, int dim=-1, bool descending=False) -> (Tensor values, Tensor indices)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_sort`].
+    #[track_caller]
+    pub fn sort(&self, dim: i64, descending: bool) -> (Tensor, Tensor) {
+        expect_ok(self.try_sort(dim, descending))
+    }
+    /// `aten::sort(Tensor self, int dim=-1, bool descending=False) -> (Tensor values, Tensor indices)`
+    pub fn try_sort(&self, dim: i64, descending: bool) -> Result<(Tensor, Tensor)> {
+        ops::sort(self, dim, descending)
+    }
+    /// `aten::sort.stable(Tensor self, *, bool? stable, int dim=-1, bool descending=False) -> (Tensor values, Tensor indices)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_sort_stable`].
+    #[track_caller]
+    pub fn sort_stable(&self, stable: Option<bool>) -> (Tensor, Tensor) {
+        expect_ok(self.try_sort_stable(stable))
+    }
+    /// `aten::sort.stable(Tensor self, *, bool? stable, int dim=-1, bool descending=False) -> (Tensor values, Tensor indices)`
+    pub fn try_sort_stable(&self, stable: Option<bool>) -> Result<(Tensor, Tensor)> {
+        ops::sort_stable(self, stable, -1, false)
+    }
+    /// `aten::argsort(Tensor self, int dim=-1, bool descending=False) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_argsort`].
+    #[track_caller]
+    pub fn argsort(&self, dim: i64, descending: bool) -> Tensor {
+        expect_ok(self.try_argsort(dim, descending))
+    }
+    /// `aten::argsort(Tensor self, int dim=-1, bool descending=False) -> Tensor`
+    pub fn try_argsort(&self, dim: i64, descending: bool) -> Result<Tensor> {
+        ops::argsort(self, dim, descending)
+    }
+    /// `aten::argsort.stable(Tensor self, *, bool stable, int dim=-1, bool descending=False) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_argsort_stable`].
+    #[track_caller]
+    pub fn argsort_stable(&self, stable: bool) -> Tensor {
+        expect_ok(self.try_argsort_stable(stable))
+    }
+    /// `aten::argsort.stable(Tensor self, *, bool stable, int dim=-1, bool descending=False) -> Tensor`
+    pub fn try_argsort_stable(&self, stable: bool) -> Result<Tensor> {
+        ops::argsort_stable(self, stable, -1, false)
+    }
+    /// `aten::msort(Tensor self) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_msort`].
+    #[track_caller]
+    pub fn msort(&self) -> Tensor {
+        expect_ok(self.try_msort())
+    }
+    /// `aten::msort(Tensor self) -> Tensor`
+    pub fn try_msort(&self) -> Result<Tensor> {
+        ops::msort(self)
+    }
+    /// `aten::topk(Tensor self, SymInt k, int dim=-1, bool largest=True, bool sorted=True) -> (Tensor values, Tensor indices)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_topk`].
+    #[track_caller]
+    pub fn topk(
+        &self,
+        k: impl Into<SymInt>,
+        dim: i64,
+        largest: bool,
+        sorted: bool,
+    ) -> (Tensor, Tensor) {
+        expect_ok(self.try_topk(k, dim, largest, sorted))
+    }
+    /// `aten::topk(Tensor self, SymInt k, int dim=-1, bool largest=True, bool sorted=True) -> (Tensor values, Tensor indices)`
+    pub fn try_topk(
+        &self,
+        k: impl Into<SymInt>,
+        dim: i64,
+        largest: bool,
+        sorted: bool,
+    ) -> Result<(Tensor, Tensor)> {
+        ops::topk(self, k.into(), dim, largest, sorted)
+    }
+    /// `aten::kthvalue(Tensor self, SymInt k, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_kthvalue`].
+    #[track_caller]
+    pub fn kthvalue(
+        &self,
+        k: impl Into<SymInt>,
+        dim: i64,
+        keepdim: bool,
+    ) -> (Tensor, Tensor) {
+        expect_ok(self.try_kthvalue(k, dim, keepdim))
+    }
+    /// `aten::kthvalue(Tensor self, SymInt k, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)`
+    pub fn try_kthvalue(
+        &self,
+        k: impl Into<SymInt>,
+        dim: i64,
+        keepdim: bool,
+    ) -> Result<(Tensor, Tensor)> {
+        ops::kthvalue(self, k.into(), dim, keepdim)
+    }
+    /// `aten::median(Tensor self) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_median`].
+    #[track_caller]
+    pub fn median(&self) -> Tensor {
+        expect_ok(self.try_median())
+    }
+    /// `aten::median(Tensor self) -> Tensor`
+    pub fn try_median(&self) -> Result<Tensor> {
+        ops::median(self)
+    }
+    /// `aten::median.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_median_dim`].
+    #[track_caller]
+    pub fn median_dim(&self, dim: i64, keepdim: bool) -> (Tensor, Tensor) {
+        expect_ok(self.try_median_dim(dim, keepdim))
+    }
+    /// `aten::median.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)`
+    pub fn try_median_dim(&self, dim: i64, keepdim: bool) -> Result<(Tensor, Tensor)> {
+        ops::median_dim(self, dim, keepdim)
+    }
+    /// `aten::nanmedian(Tensor self) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_nanmedian`].
+    #[track_caller]
+    pub fn nanmedian(&self) -> Tensor {
+        expect_ok(self.try_nanmedian())
+    }
+    /// `aten::nanmedian(Tensor self) -> Tensor`
+    pub fn try_nanmedian(&self) -> Result<Tensor> {
+        ops::nanmedian(self)
+    }
+    /// `aten::nanmedian.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_nanmedian_dim`].
+    #[track_caller]
+    pub fn nanmedian_dim(&self, dim: i64, keepdim: bool) -> (Tensor, Tensor) {
+        expect_ok(self.try_nanmedian_dim(dim, keepdim))
+    }
+    /// `aten::nanmedian.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)`
+    pub fn try_nanmedian_dim(
+        &self,
+        dim: i64,
+        keepdim: bool,
+    ) -> Result<(Tensor, Tensor)> {
+        ops::nanmedian_dim(self, dim, keepdim)
+    }
+    /// `aten::mode(Tensor self, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_mode`].
+    #[track_caller]
+    pub fn mode(&self, dim: i64, keepdim: bool) -> (Tensor, Tensor) {
+        expect_ok(self.try_mode(dim, keepdim))
+    }
+    /// `aten::mode(Tensor self, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)`
+    pub fn try_mode(&self, dim: i64, keepdim: bool) -> Result<(Tensor, Tensor)> {
+        ops::mode(self, dim, keepdim)
+    }
+    /// `aten::bucketize.Tensor(Tensor self, Tensor boundaries, *, bool out_int32=False, bool right=False) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_bucketize`].
+    #[track_caller]
+    pub fn bucketize(&self, boundaries: &Tensor) -> Tensor {
+        expect_ok(self.try_bucketize(boundaries))
+    }
+    /// `aten::bucketize.Tensor(Tensor self, Tensor boundaries, *, bool out_int32=False, bool right=False) -> Tensor`
+    pub fn try_bucketize(&self, boundaries: &Tensor) -> Result<Tensor> {
+        ops::bucketize(self, boundaries, false, false)
+    }
+    /// `aten::_unique2(Tensor self, bool sorted=True, bool return_inverse=False, bool return_counts=False) -> (Tensor, Tensor, Tensor)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_unique2`].
+    #[track_caller]
+    pub fn unique2(
+        &self,
+        sorted: bool,
+        return_inverse: bool,
+        return_counts: bool,
+    ) -> (Tensor, Tensor, Tensor) {
+        expect_ok(self.try_unique2(sorted, return_inverse, return_counts))
+    }
+    /// `aten::_unique2(Tensor self, bool sorted=True, bool return_inverse=False, bool return_counts=False) -> (Tensor, Tensor, Tensor)`
+    pub fn try_unique2(
+        &self,
+        sorted: bool,
+        return_inverse: bool,
+        return_counts: bool,
+    ) -> Result<(Tensor, Tensor, Tensor)> {
+        ops::unique2(self, sorted, return_inverse, return_counts)
+    }
+    /// `aten::unique_consecutive(Tensor self, bool return_inverse=False, bool return_counts=False, int? dim=None) -> (Tensor, Tensor, Tensor)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_unique_consecutive`].
+    #[track_caller]
+    pub fn unique_consecutive(
+        &self,
+        return_inverse: bool,
+        return_counts: bool,
+        dim: Option<i64>,
+    ) -> (Tensor, Tensor, Tensor) {
+        expect_ok(self.try_unique_consecutive(return_inverse, return_counts, dim))
+    }
+    /// `aten::unique_consecutive(Tensor self, bool return_inverse=False, bool return_counts=False, int? dim=None) -> (Tensor, Tensor, Tensor)`
+    pub fn try_unique_consecutive(
+        &self,
+        return_inverse: bool,
+        return_counts: bool,
+        dim: Option<i64>,
+    ) -> Result<(Tensor, Tensor, Tensor)> {
+        ops::unique_consecutive(self, return_inverse, return_counts, dim)
+    }
+    /// `aten::unique_dim(Tensor self, int dim, bool sorted=True, bool return_inverse=False, bool return_counts=False) -> (Tensor, Tensor, Tensor)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_unique_dim`].
+    #[track_caller]
+    pub fn unique_dim(
+        &self,
+        dim: i64,
+        sorted: bool,
+        return_inverse: bool,
+        return_counts: bool,
+    ) -> (Tensor, Tensor, Tensor) {
+        expect_ok(self.try_unique_dim(dim, sorted, return_inverse, return_counts))
+    }
+    /// `aten::unique_dim(Tensor self, int dim, bool sorted=True, bool return_inverse=False, bool return_counts=False) -> (Tensor, Tensor, Tensor)`
+    pub fn try_unique_dim(
+        &self,
+        dim: i64,
+        sorted: bool,
+        return_inverse: bool,
+        return_counts: bool,
+    ) -> Result<(Tensor, Tensor, Tensor)> {
+        ops::unique_dim(self, dim, sorted, return_inverse, return_counts)
+    }
+    /// `aten::rand_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_rand_like`].
+    #[track_caller]
+    pub fn rand_like(&self) -> Tensor {
+        expect_ok(self.try_rand_like())
+    }
+    /// `aten::rand_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor`
+    pub fn try_rand_like(&self) -> Result<Tensor> {
+        ops::rand_like(self, None, None, None)
+    }
+    /// `aten::randn_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_randn_like`].
+    #[track_caller]
+    pub fn randn_like(&self) -> Tensor {
+        expect_ok(self.try_randn_like())
+    }
+    /// `aten::randn_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor`
+    pub fn try_randn_like(&self) -> Result<Tensor> {
+        ops::randn_like(self, None, None, None)
+    }
+    /// `aten::randint_like(Tensor self, SymInt high, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_randint_like`].
+    #[track_caller]
+    pub fn randint_like(&self, high: impl Into<SymInt>) -> Tensor {
+        expect_ok(self.try_randint_like(high))
+    }
+    /// `aten::randint_like(Tensor self, SymInt high, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor`
+    pub fn try_randint_like(&self, high: impl Into<SymInt>) -> Result<Tensor> {
+        ops::randint_like(self, high.into(), None, None, None)
+    }
+    /// `aten::randint_like.low_dtype(Tensor self, SymInt low, SymInt high, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_randint_like_low`].
+    #[track_caller]
+    pub fn randint_like_low(
+        &self,
+        low: impl Into<SymInt>,
+        high: impl Into<SymInt>,
+    ) -> Tensor {
+        expect_ok(self.try_randint_like_low(low, high))
+    }
+    /// `aten::randint_like.low_dtype(Tensor self, SymInt low, SymInt high, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor`
+    pub fn try_randint_like_low(
+        &self,
+        low: impl Into<SymInt>,
+        high: impl Into<SymInt>,
+    ) -> Result<Tensor> {
+        ops::randint_like_low(self, low.into(), high.into(), None, None, None)
+    }
+    /// `aten::bernoulli(Tensor self, *, Generator? generator=None) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_bernoulli`].
+    #[track_caller]
+    pub fn bernoulli(&self) -> Tensor {
+        expect_ok(self.try_bernoulli())
+    }
+    /// `aten::bernoulli(Tensor self, *, Generator? generator=None) -> Tensor`
+    pub fn try_bernoulli(&self) -> Result<Tensor> {
+        ops::bernoulli(self)
+    }
+    /// `aten::bernoulli.p(Tensor self, float p, *, Generator? generator=None) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_bernoulli_p`].
+    #[track_caller]
+    pub fn bernoulli_p(&self, p: f64) -> Tensor {
+        expect_ok(self.try_bernoulli_p(p))
+    }
+    /// `aten::bernoulli.p(Tensor self, float p, *, Generator? generator=None) -> Tensor`
+    pub fn try_bernoulli_p(&self, p: f64) -> Result<Tensor> {
+        ops::bernoulli_p(self, p)
+    }
+    /// `aten::multinomial(Tensor self, SymInt num_samples, bool replacement=False, *, Generator? generator=None) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_multinomial`].
+    #[track_caller]
+    pub fn multinomial(
+        &self,
+        num_samples: impl Into<SymInt>,
+        replacement: bool,
+    ) -> Tensor {
+        expect_ok(self.try_multinomial(num_samples, replacement))
+    }
+    /// `aten::multinomial(Tensor self, SymInt num_samples, bool replacement=False, *, Generator? generator=None) -> Tensor`
+    pub fn try_multinomial(
+        &self,
+        num_samples: impl Into<SymInt>,
+        replacement: bool,
+    ) -> Result<Tensor> {
+        ops::multinomial(self, num_samples.into(), replacement)
+    }
+    /// `aten::dropout_(Tensor(a!) self, float p, bool train) -> Tensor(a!)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_dropout_`].
+    #[track_caller]
+    pub fn dropout_(&self, p: f64, train: bool) -> &Tensor {
+        expect_ok(self.try_dropout_(p, train))
+    }
+    /// `aten::dropout_(Tensor(a!) self, float p, bool train) -> Tensor(a!)`
+    pub fn try_dropout_(&self, p: f64, train: bool) -> Result<&Tensor> {
+        ops::dropout_(self, p, train)
+    }
+    /// `aten::uniform_(Tensor(a!) self, float from=0, float to=1, *, Generator? generator=None) -> Tensor(a!)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_uniform_`].
+    #[track_caller]
+    pub fn uniform_(&self, from: f64, to: f64) -> &Tensor {
+        expect_ok(self.try_uniform_(from, to))
+    }
+    /// `aten::uniform_(Tensor(a!) self, float from=0, float to=1, *, Generator? generator=None) -> Tensor(a!)`
+    pub fn try_uniform_(&self, from: f64, to: f64) -> Result<&Tensor> {
+        ops::uniform_(self, from, to)
+    }
+    /// `aten::normal_(Tensor(a!) self, float mean=0, float std=1, *, Generator? generator=None) -> Tensor(a!)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_normal_`].
+    #[track_caller]
+    pub fn normal_(&self, mean: f64, std: f64) -> &Tensor {
+        expect_ok(self.try_normal_(mean, std))
+    }
+    /// `aten::normal_(Tensor(a!) self, float mean=0, float std=1, *, Generator? generator=None) -> Tensor(a!)`
+    pub fn try_normal_(&self, mean: f64, std: f64) -> Result<&Tensor> {
+        ops::normal_(self, mean, std)
+    }
+    /// `aten::log_normal_(Tensor(a!) self, float mean=1, float std=2, *, Generator? generator=None) -> Tensor(a!)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_log_normal_`].
+    #[track_caller]
+    pub fn log_normal_(&self, mean: f64, std: f64) -> &Tensor {
+        expect_ok(self.try_log_normal_(mean, std))
+    }
+    /// `aten::log_normal_(Tensor(a!) self, float mean=1, float std=2, *, Generator? generator=None) -> Tensor(a!)`
+    pub fn try_log_normal_(&self, mean: f64, std: f64) -> Result<&Tensor> {
+        ops::log_normal_(self, mean, std)
+    }
+    /// `aten::exponential_(Tensor(a!) self, float lambd=1, *, Generator? generator=None) -> Tensor(a!)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_exponential_`].
+    #[track_caller]
+    pub fn exponential_(&self, lambd: f64) -> &Tensor {
+        expect_ok(self.try_exponential_(lambd))
+    }
+    /// `aten::exponential_(Tensor(a!) self, float lambd=1, *, Generator? generator=None) -> Tensor(a!)`
+    pub fn try_exponential_(&self, lambd: f64) -> Result<&Tensor> {
+        ops::exponential_(self, lambd)
+    }
+    /// `aten::cauchy_(Tensor(a!) self, float median=0, float sigma=1, *, Generator? generator=None) -> Tensor(a!)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_cauchy_`].
+    #[track_caller]
+    pub fn cauchy_(&self, median: f64, sigma: f64) -> &Tensor {
+        expect_ok(self.try_cauchy_(median, sigma))
+    }
+    /// `aten::cauchy_(Tensor(a!) self, float median=0, float sigma=1, *, Generator? generator=None) -> Tensor(a!)`
+    pub fn try_cauchy_(&self, median: f64, sigma: f64) -> Result<&Tensor> {
+        ops::cauchy_(self, median, sigma)
+    }
+    /// `aten::geometric_(Tensor(a!) self, float p, *, Generator? generator=None) -> Tensor(a!)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_geometric_`].
+    #[track_caller]
+    pub fn geometric_(&self, p: f64) -> &Tensor {
+        expect_ok(self.try_geometric_(p))
+    }
+    /// `aten::geometric_(Tensor(a!) self, float p, *, Generator? generator=None) -> Tensor(a!)`
+    pub fn try_geometric_(&self, p: f64) -> Result<&Tensor> {
+        ops::geometric_(self, p)
+    }
+    /// `aten::random_(Tensor(a!) self, *, Generator? generator=None) -> Tensor(a!)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_random_`].
+    #[track_caller]
+    pub fn random_(&self) -> &Tensor {
+        expect_ok(self.try_random_())
+    }
+    /// `aten::random_(Tensor(a!) self, *, Generator? generator=None) -> Tensor(a!)`
+    pub fn try_random_(&self) -> Result<&Tensor> {
+        ops::random_(self)
+    }
+    /// `aten::random_.to(Tensor(a!) self, int to, *, Generator? generator=None) -> Tensor(a!)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_random_to_`].
+    #[track_caller]
+    pub fn random_to_(&self, to: i64) -> &Tensor {
+        expect_ok(self.try_random_to_(to))
+    }
+    /// `aten::random_.to(Tensor(a!) self, int to, *, Generator? generator=None) -> Tensor(a!)`
+    pub fn try_random_to_(&self, to: i64) -> Result<&Tensor> {
+        ops::random_to_(self, to)
+    }
+    /// `aten::random_.from(Tensor(a!) self, int from, int? to, *, Generator? generator=None) -> Tensor(a!)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_random_from_`].
+    #[track_caller]
+    pub fn random_from_(&self, from: i64, to: Option<i64>) -> &Tensor {
+        expect_ok(self.try_random_from_(from, to))
+    }
+    /// `aten::random_.from(Tensor(a!) self, int from, int? to, *, Generator? generator=None) -> Tensor(a!)`
+    pub fn try_random_from_(&self, from: i64, to: Option<i64>) -> Result<&Tensor> {
+        ops::random_from_(self, from, to)
+    }
+    /// `aten::bernoulli_.float(Tensor(a!) self, float p=0.5, *, Generator? generator=None) -> Tensor(a!)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_bernoulli_`].
+    #[track_caller]
+    pub fn bernoulli_(&self, p: f64) -> &Tensor {
+        expect_ok(self.try_bernoulli_(p))
+    }
+    /// `aten::bernoulli_.float(Tensor(a!) self, float p=0.5, *, Generator? generator=None) -> Tensor(a!)`
+    pub fn try_bernoulli_(&self, p: f64) -> Result<&Tensor> {
+        ops::bernoulli_(self, p)
+    }
+    /// `aten::bernoulli_.Tensor(Tensor(a!) self, Tensor p, *, Generator? generator=None) -> Tensor(a!)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_bernoulli_tensor_`].
+    #[track_caller]
+    pub fn bernoulli_tensor_(&self, p: &Tensor) -> &Tensor {
+        expect_ok(self.try_bernoulli_tensor_(p))
+    }
+    /// `aten::bernoulli_.Tensor(Tensor(a!) self, Tensor p, *, Generator? generator=None) -> Tensor(a!)`
+    pub fn try_bernoulli_tensor_(&self, p: &Tensor) -> Result<&Tensor> {
+        ops::bernoulli_tensor_(self, p)
     }
 }

@@ -12724,7 +12724,7 @@ impl Backward for SqueezeBackward0 {
         let saved = self.0.read(node, Clone::clone)?;
         let self_sym_sizes = &saved.self_sym_sizes[..];
         if needs.get(0) {
-            gradients[0] = formulas::unsqueeze_to(grad, self_sym_sizes)?.into_grad();
+            gradients[0] = ops::view(grad, self_sym_sizes)?.into_grad();
         }
         Ok(gradients)
     }
@@ -12739,7 +12739,6 @@ impl Backward for SqueezeBackward0 {
 
 #[derive(Clone)]
 pub(crate) struct SqueezeBackward1Saved {
-    pub(crate) dim: i64,
     pub(crate) self_sym_sizes: SymInts,
 }
 pub(crate) struct SqueezeBackward1(pub(crate) SavedSlot<SqueezeBackward1Saved>);
@@ -12758,11 +12757,9 @@ impl Backward for SqueezeBackward1 {
             return Ok(gradients)
         };
         let saved = self.0.read(node, Clone::clone)?;
-        let dim = saved.dim;
         let self_sym_sizes = &saved.self_sym_sizes[..];
         if needs.get(0) {
-            gradients[0] = formulas::unsqueeze_to_dim(grad, dim, self_sym_sizes)?
-                .into_grad();
+            gradients[0] = ops::view(grad, self_sym_sizes)?.into_grad();
         }
         Ok(gradients)
     }
@@ -12771,12 +12768,42 @@ impl Backward for SqueezeBackward1 {
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
-        Ok(
-            Vec::from([
-                ("dim", saved.dim.into()),
-                ("self_sym_sizes", saved.self_sym_sizes.into()),
-            ]),
-        )
+        Ok(Vec::from([("self_sym_sizes", saved.self_sym_sizes.into())]))
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct SqueezeBackward2Saved {
+    pub(crate) self_sym_sizes: SymInts,
+}
+pub(crate) struct SqueezeBackward2(pub(crate) SavedSlot<SqueezeBackward2Saved>);
+impl Backward for SqueezeBackward2 {
+    fn name(&self) -> &str {
+        "SqueezeBackward2"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let self_sym_sizes = &saved.self_sym_sizes[..];
+        if needs.get(0) {
+            gradients[0] = ops::view(grad, self_sym_sizes)?.into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(Vec::from([("self_sym_sizes", saved.self_sym_sizes.into())]))
     }
 }
 
@@ -12806,7 +12833,12 @@ impl Backward for SelectBackward0 {
         let index = saved.index;
         let self_sym_sizes = &saved.self_sym_sizes[..];
         if needs.get(0) {
-            gradients[0] = formulas::select_backward(grad, self_sym_sizes, dim, index)?
+            gradients[0] = ops::select_backward(
+                    grad,
+                    self_sym_sizes,
+                    dim,
+                    SymInt::from(index),
+                )?
                 .into_grad();
         }
         Ok(gradients)
@@ -12856,7 +12888,7 @@ impl Backward for SliceBackward0 {
         let start = saved.start;
         let step = saved.step;
         if needs.get(0) {
-            gradients[0] = formulas::slice_backward(
+            gradients[0] = formulas::slice_backward_of(
                     grad,
                     self_sym_sizes,
                     dim,
@@ -12927,7 +12959,6 @@ impl Backward for UnbindBackward0 {
 pub(crate) struct SplitBackward0Saved {
     pub(crate) dim: i64,
     pub(crate) self_spec: Spec,
-    pub(crate) self_sym_sizes: SymInts,
     pub(crate) split_size: SymInt,
 }
 pub(crate) struct SplitBackward0(pub(crate) SavedSlot<SplitBackward0Saved>);
@@ -12949,14 +12980,60 @@ impl Backward for SplitBackward0 {
         let saved = self.0.read(node, Clone::clone)?;
         let dim = saved.dim;
         let self_spec = &saved.self_spec;
-        let self_sym_sizes = &saved.self_sym_sizes[..];
         let split_size = saved.split_size;
         if needs.get(0) {
-            gradients[0] = formulas::split_backward(
+            gradients[0] = formulas::split_backward(grads, split_size, dim, self_spec)?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("dim", saved.dim.into()),
+                ("split_size", saved.split_size.into()),
+            ]),
+        )
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct SplitWithSizesBackward0Saved {
+    pub(crate) dim: i64,
+    pub(crate) self_spec: Spec,
+    pub(crate) split_sizes: SymInts,
+}
+pub(crate) struct SplitWithSizesBackward0(
+    pub(crate) SavedSlot<SplitWithSizesBackward0Saved>,
+);
+impl Backward for SplitWithSizesBackward0 {
+    fn name(&self) -> &str {
+        "SplitWithSizesBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let grads = &grads[..];
+        if grads.iter().all(Option::is_none) {
+            return Ok(gradients);
+        }
+        let saved = self.0.read(node, Clone::clone)?;
+        let dim = saved.dim;
+        let self_spec = &saved.self_spec;
+        let split_sizes = &saved.split_sizes[..];
+        if needs.get(0) {
+            gradients[0] = formulas::split_with_sizes_backward(
                     grads,
-                    split_size,
+                    split_sizes,
                     dim,
-                    self_sym_sizes,
                     self_spec,
                 )?
                 .into_grad();
@@ -12971,8 +13048,7 @@ impl Backward for SplitBackward0 {
         Ok(
             Vec::from([
                 ("dim", saved.dim.into()),
-                ("self_sym_sizes", saved.self_sym_sizes.into()),
-                ("split_size", saved.split_size.into()),
+                ("split_sizes", saved.split_sizes.into()),
             ]),
         )
     }
@@ -13032,10 +13108,667 @@ impl Backward for AsStridedBackward0 {
     }
 }
 
+#[derive(Clone)]
+pub(crate) struct DiagonalBackward0Saved {
+    pub(crate) dim1: i64,
+    pub(crate) dim2: i64,
+    pub(crate) offset: i64,
+    pub(crate) self_sym_sizes: SymInts,
+}
+pub(crate) struct DiagonalBackward0(pub(crate) SavedSlot<DiagonalBackward0Saved>);
+impl Backward for DiagonalBackward0 {
+    fn name(&self) -> &str {
+        "DiagonalBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let dim1 = saved.dim1;
+        let dim2 = saved.dim2;
+        let offset = saved.offset;
+        let self_sym_sizes = &saved.self_sym_sizes[..];
+        if needs.get(0) {
+            gradients[0] = ops::diagonal_backward(
+                    grad,
+                    self_sym_sizes,
+                    offset,
+                    dim1,
+                    dim2,
+                )?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("dim1", saved.dim1.into()),
+                ("dim2", saved.dim2.into()),
+                ("offset", saved.offset.into()),
+                ("self_sym_sizes", saved.self_sym_sizes.into()),
+            ]),
+        )
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct UnfoldBackward0Saved {
+    pub(crate) dimension: i64,
+    pub(crate) self_sym_sizes: SymInts,
+    pub(crate) size: i64,
+    pub(crate) step: i64,
+}
+pub(crate) struct UnfoldBackward0(pub(crate) SavedSlot<UnfoldBackward0Saved>);
+impl Backward for UnfoldBackward0 {
+    fn name(&self) -> &str {
+        "UnfoldBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let dimension = saved.dimension;
+        let self_sym_sizes = &saved.self_sym_sizes[..];
+        let size = saved.size;
+        let step = saved.step;
+        if needs.get(0) {
+            gradients[0] = ops::unfold_backward(
+                    grad,
+                    self_sym_sizes,
+                    dimension,
+                    size,
+                    step,
+                )?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("dimension", saved.dimension.into()),
+                ("self_sym_sizes", saved.self_sym_sizes.into()),
+                ("size", saved.size.into()),
+                ("step", saved.step.into()),
+            ]),
+        )
+    }
+}
+
+pub(crate) struct LiftFreshBackward0;
+impl Backward for LiftFreshBackward0 {
+    fn name(&self) -> &str {
+        "LiftFreshBackward0"
+    }
+    fn apply(&self, _: &Node, grads: Gradients, needs: &Needs<'_>) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        if needs.get(0) {
+            gradients[0] = grad.into_grad();
+        }
+        Ok(gradients)
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct UnsafeViewBackward0Saved {
+    pub(crate) self_sym_sizes: SymInts,
+}
+pub(crate) struct UnsafeViewBackward0(pub(crate) SavedSlot<UnsafeViewBackward0Saved>);
+impl Backward for UnsafeViewBackward0 {
+    fn name(&self) -> &str {
+        "UnsafeViewBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let self_sym_sizes = &saved.self_sym_sizes[..];
+        if needs.get(0) {
+            gradients[0] = ops::reshape(grad, self_sym_sizes)?.into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(Vec::from([("self_sym_sizes", saved.self_sym_sizes.into())]))
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct UnsafeSplitBackward0Saved {
+    pub(crate) dim: i64,
+    pub(crate) self_spec: Spec,
+    pub(crate) split_size: SymInt,
+}
+pub(crate) struct UnsafeSplitBackward0(pub(crate) SavedSlot<UnsafeSplitBackward0Saved>);
+impl Backward for UnsafeSplitBackward0 {
+    fn name(&self) -> &str {
+        "UnsafeSplitBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let grads = &grads[..];
+        if grads.iter().all(Option::is_none) {
+            return Ok(gradients);
+        }
+        let saved = self.0.read(node, Clone::clone)?;
+        let dim = saved.dim;
+        let self_spec = &saved.self_spec;
+        let split_size = saved.split_size;
+        if needs.get(0) {
+            gradients[0] = formulas::split_backward(grads, split_size, dim, self_spec)?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("dim", saved.dim.into()),
+                ("split_size", saved.split_size.into()),
+            ]),
+        )
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct SliceScatterBackward0Saved {
+    pub(crate) dim: i64,
+    pub(crate) end: Option<SymInt>,
+    pub(crate) src_info: Spec,
+    pub(crate) start: Option<SymInt>,
+    pub(crate) step: SymInt,
+}
+pub(crate) struct SliceScatterBackward0(
+    pub(crate) SavedSlot<SliceScatterBackward0Saved>,
+);
+impl Backward for SliceScatterBackward0 {
+    fn name(&self) -> &str {
+        "SliceScatterBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let dim = saved.dim;
+        let end = saved.end;
+        let src_info = &saved.src_info;
+        let start = saved.start;
+        let step = saved.step;
+        if needs.get(0) {
+            gradients[0] = ops::slice_scatter(
+                    grad,
+                    &formulas::zeros_of(src_info)?,
+                    dim,
+                    start,
+                    end,
+                    SymInt::from(step),
+                )?
+                .into_grad();
+        }
+        if needs.get(1) {
+            gradients[1] = ops::slice(grad, dim, start, end, SymInt::from(step))?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("dim", saved.dim.into()),
+                ("end", saved.end.into()),
+                ("start", saved.start.into()),
+                ("step", saved.step.into()),
+            ]),
+        )
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct SelectScatterBackward0Saved {
+    pub(crate) dim: i64,
+    pub(crate) index: SymInt,
+    pub(crate) src_info: Spec,
+}
+pub(crate) struct SelectScatterBackward0(
+    pub(crate) SavedSlot<SelectScatterBackward0Saved>,
+);
+impl Backward for SelectScatterBackward0 {
+    fn name(&self) -> &str {
+        "SelectScatterBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let dim = saved.dim;
+        let index = saved.index;
+        let src_info = &saved.src_info;
+        if needs.get(0) {
+            gradients[0] = ops::select_scatter(
+                    grad,
+                    &formulas::zeros_of(src_info)?,
+                    dim,
+                    SymInt::from(index),
+                )?
+                .into_grad();
+        }
+        if needs.get(1) {
+            gradients[1] = ops::select(grad, dim, SymInt::from(index))?.into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(Vec::from([("dim", saved.dim.into()), ("index", saved.index.into())]))
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct DiagonalScatterBackward0Saved {
+    pub(crate) dim1: i64,
+    pub(crate) dim2: i64,
+    pub(crate) offset: i64,
+    pub(crate) src_info: Spec,
+}
+pub(crate) struct DiagonalScatterBackward0(
+    pub(crate) SavedSlot<DiagonalScatterBackward0Saved>,
+);
+impl Backward for DiagonalScatterBackward0 {
+    fn name(&self) -> &str {
+        "DiagonalScatterBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let dim1 = saved.dim1;
+        let dim2 = saved.dim2;
+        let offset = saved.offset;
+        let src_info = &saved.src_info;
+        if needs.get(0) {
+            gradients[0] = ops::diagonal_scatter(
+                    grad,
+                    &formulas::zeros_of(src_info)?,
+                    offset,
+                    dim1,
+                    dim2,
+                )?
+                .into_grad();
+        }
+        if needs.get(1) {
+            gradients[1] = ops::diagonal(grad, offset, dim1, dim2)?.into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("dim1", saved.dim1.into()),
+                ("dim2", saved.dim2.into()),
+                ("offset", saved.offset.into()),
+            ]),
+        )
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct AsStridedScatterBackward0Saved {
+    pub(crate) self_layout: Layout,
+    pub(crate) size: SymInts,
+    pub(crate) src_spec: Spec,
+    pub(crate) storage_offset: Option<SymInt>,
+    pub(crate) stride: SymInts,
+}
+pub(crate) struct AsStridedScatterBackward0(
+    pub(crate) SavedSlot<AsStridedScatterBackward0Saved>,
+);
+impl Backward for AsStridedScatterBackward0 {
+    fn name(&self) -> &str {
+        "AsStridedScatterBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let self_layout = &saved.self_layout;
+        let size = &saved.size[..];
+        let src_spec = &saved.src_spec;
+        let storage_offset = saved.storage_offset;
+        let stride = &saved.stride[..];
+        if needs.get(0) {
+            gradients[0] = formulas::as_strided_scatter_self_backward(
+                    grad,
+                    self_layout,
+                    src_spec,
+                    size,
+                    stride,
+                    storage_offset,
+                )?
+                .into_grad();
+        }
+        if needs.get(1) {
+            gradients[1] = formulas::as_strided_scatter_src_backward(
+                    grad,
+                    self_layout,
+                    size,
+                    stride,
+                    storage_offset,
+                )?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("size", saved.size.into()),
+                ("storage_offset", saved.storage_offset.into()),
+                ("stride", saved.stride.into()),
+            ]),
+        )
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct SliceBackwardBackward0Saved {
+    pub(crate) dim: i64,
+    pub(crate) end: SymInt,
+    pub(crate) start: SymInt,
+    pub(crate) step: SymInt,
+}
+pub(crate) struct SliceBackwardBackward0(
+    pub(crate) SavedSlot<SliceBackwardBackward0Saved>,
+);
+impl Backward for SliceBackwardBackward0 {
+    fn name(&self) -> &str {
+        "SliceBackwardBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let dim = saved.dim;
+        let end = saved.end;
+        let start = saved.start;
+        let step = saved.step;
+        if needs.get(0) {
+            gradients[0] = ops::slice(
+                    grad,
+                    dim,
+                    Some(SymInt::from(start)),
+                    Some(SymInt::from(end)),
+                    SymInt::from(step),
+                )?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("dim", saved.dim.into()),
+                ("end", saved.end.into()),
+                ("start", saved.start.into()),
+                ("step", saved.step.into()),
+            ]),
+        )
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct SelectBackwardBackward0Saved {
+    pub(crate) dim: i64,
+    pub(crate) index: SymInt,
+}
+pub(crate) struct SelectBackwardBackward0(
+    pub(crate) SavedSlot<SelectBackwardBackward0Saved>,
+);
+impl Backward for SelectBackwardBackward0 {
+    fn name(&self) -> &str {
+        "SelectBackwardBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let dim = saved.dim;
+        let index = saved.index;
+        if needs.get(0) {
+            gradients[0] = ops::select(grad, dim, SymInt::from(index))?.into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(Vec::from([("dim", saved.dim.into()), ("index", saved.index.into())]))
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct DiagonalBackwardBackward0Saved {
+    pub(crate) dim1: i64,
+    pub(crate) dim2: i64,
+    pub(crate) offset: i64,
+}
+pub(crate) struct DiagonalBackwardBackward0(
+    pub(crate) SavedSlot<DiagonalBackwardBackward0Saved>,
+);
+impl Backward for DiagonalBackwardBackward0 {
+    fn name(&self) -> &str {
+        "DiagonalBackwardBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let dim1 = saved.dim1;
+        let dim2 = saved.dim2;
+        let offset = saved.offset;
+        if needs.get(0) {
+            gradients[0] = ops::diagonal(grad, offset, dim1, dim2)?.into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("dim1", saved.dim1.into()),
+                ("dim2", saved.dim2.into()),
+                ("offset", saved.offset.into()),
+            ]),
+        )
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct UnfoldBackwardBackward0Saved {
+    pub(crate) dim: i64,
+    pub(crate) size: i64,
+    pub(crate) step: i64,
+}
+pub(crate) struct UnfoldBackwardBackward0(
+    pub(crate) SavedSlot<UnfoldBackwardBackward0Saved>,
+);
+impl Backward for UnfoldBackwardBackward0 {
+    fn name(&self) -> &str {
+        "UnfoldBackwardBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let dim = saved.dim;
+        let size = saved.size;
+        let step = saved.step;
+        if needs.get(0) {
+            gradients[0] = ops::unfold(grad, dim, size, step)?.into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("dim", saved.dim.into()),
+                ("size", saved.size.into()),
+                ("step", saved.step.into()),
+            ]),
+        )
+    }
+}
+
 pub(crate) struct CloneBackward0;
 impl Backward for CloneBackward0 {
     fn name(&self) -> &str {
         "CloneBackward0"
+    }
+    fn apply(&self, _: &Node, grads: Gradients, needs: &Needs<'_>) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        if needs.get(0) {
+            gradients[0] = grad.into_grad();
+        }
+        Ok(gradients)
+    }
+}
+
+pub(crate) struct LiftFreshCopyBackward0;
+impl Backward for LiftFreshCopyBackward0 {
+    fn name(&self) -> &str {
+        "LiftFreshCopyBackward0"
     }
     fn apply(&self, _: &Node, grads: Gradients, needs: &Needs<'_>) -> Result<Gradients> {
         let mut gradients: Gradients = smallvec![None; needs.len()];
@@ -13084,6 +13817,44 @@ impl Backward for ToCopyBackward0 {
     }
 }
 
+#[derive(Clone)]
+pub(crate) struct CopyBackward0Saved {
+    pub(crate) src_spec: Spec,
+}
+pub(crate) struct CopyBackward0(pub(crate) SavedSlot<CopyBackward0Saved>);
+impl Backward for CopyBackward0 {
+    fn name(&self) -> &str {
+        "CopyBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let src_spec = &saved.src_spec;
+        if needs.get(0) {
+            gradients[0] = ops::zeros_like(grad, None, None, None)?.into_grad();
+        }
+        if needs.get(1) {
+            gradients[1] = formulas::copy_backward(grad, src_spec)?.into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(Vec::from([]))
+    }
+}
+
 pub(crate) struct FillBackward0;
 impl Backward for FillBackward0 {
     fn name(&self) -> &str {
@@ -13096,6 +13867,26 @@ impl Backward for FillBackward0 {
         };
         if needs.get(0) {
             gradients[0] = ops::zeros_like(grad, None, None, None)?.into_grad();
+        }
+        Ok(gradients)
+    }
+}
+
+pub(crate) struct FillBackward1;
+impl Backward for FillBackward1 {
+    fn name(&self) -> &str {
+        "FillBackward1"
+    }
+    fn apply(&self, _: &Node, grads: Gradients, needs: &Needs<'_>) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        if needs.get(0) {
+            gradients[0] = ops::zeros_like(grad, None, None, None)?.into_grad();
+        }
+        if needs.get(1) {
+            gradients[1] = ops::sum(grad, None)?.into_grad();
         }
         Ok(gradients)
     }
@@ -13115,6 +13906,1352 @@ impl Backward for ZeroBackward0 {
             gradients[0] = ops::zeros_like(grad, None, None, None)?.into_grad();
         }
         Ok(gradients)
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct GatherBackward0Saved {
+    pub(crate) dim: i64,
+    pub(crate) index: SavedTensor,
+    pub(crate) self_sym_sizes: SymInts,
+}
+pub(crate) struct GatherBackward0(pub(crate) SavedSlot<GatherBackward0Saved>);
+impl Backward for GatherBackward0 {
+    fn name(&self) -> &str {
+        "GatherBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let dim = saved.dim;
+        let index = &saved.index.unpack_some(node)?;
+        let self_sym_sizes = &saved.self_sym_sizes[..];
+        if needs.get(0) {
+            gradients[0] = formulas::gather_backward(grad, self_sym_sizes, dim, index)?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("dim", saved.dim.into()),
+                ("index", saved.index.unpack(node)?.into()),
+                ("self_sym_sizes", saved.self_sym_sizes.into()),
+            ]),
+        )
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "index" => s.index.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct ScatterBackward0Saved {
+    pub(crate) dim: i64,
+    pub(crate) index: SavedTensor,
+    pub(crate) src_sym_sizes: SymInts,
+}
+pub(crate) struct ScatterBackward0(pub(crate) SavedSlot<ScatterBackward0Saved>);
+impl Backward for ScatterBackward0 {
+    fn name(&self) -> &str {
+        "ScatterBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let dim = saved.dim;
+        let index = &saved.index.unpack_some(node)?;
+        let src_sym_sizes = &saved.src_sym_sizes[..];
+        if needs.get(0) {
+            gradients[0] = ops::scatter_value(grad, dim, index, Scalar::from(0))?
+                .into_grad();
+        }
+        if needs.get(1) {
+            gradients[1] = formulas::scatter_src_backward(
+                    grad,
+                    dim,
+                    index,
+                    src_sym_sizes,
+                )?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("dim", saved.dim.into()),
+                ("index", saved.index.unpack(node)?.into()),
+                ("src_sym_sizes", saved.src_sym_sizes.into()),
+            ]),
+        )
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "index" => s.index.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct ScatterBackward1Saved {
+    pub(crate) dim: i64,
+    pub(crate) index: SavedTensor,
+}
+pub(crate) struct ScatterBackward1(pub(crate) SavedSlot<ScatterBackward1Saved>);
+impl Backward for ScatterBackward1 {
+    fn name(&self) -> &str {
+        "ScatterBackward1"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let dim = saved.dim;
+        let index = &saved.index.unpack_some(node)?;
+        if needs.get(0) {
+            gradients[0] = ops::scatter_value(grad, dim, index, Scalar::from(0))?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("dim", saved.dim.into()),
+                ("index", saved.index.unpack(node)?.into()),
+            ]),
+        )
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "index" => s.index.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct ScatterAddBackward0Saved {
+    pub(crate) dim: i64,
+    pub(crate) index: SavedTensor,
+    pub(crate) src_sym_sizes: SymInts,
+}
+pub(crate) struct ScatterAddBackward0(pub(crate) SavedSlot<ScatterAddBackward0Saved>);
+impl Backward for ScatterAddBackward0 {
+    fn name(&self) -> &str {
+        "ScatterAddBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let dim = saved.dim;
+        let src_sym_sizes = &saved.src_sym_sizes[..];
+        if needs.get(0) {
+            gradients[0] = grad.into_grad();
+        }
+        if needs.get(1) {
+            let index = &saved.index.unpack_some(node)?;
+            gradients[1] = formulas::scatter_src_backward(
+                    grad,
+                    dim,
+                    index,
+                    src_sym_sizes,
+                )?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("dim", saved.dim.into()),
+                ("index", saved.index.unpack(node)?.into()),
+                ("src_sym_sizes", saved.src_sym_sizes.into()),
+            ]),
+        )
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "index" => s.index.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct ScatterReduceBackward0Saved {
+    pub(crate) dim: i64,
+    pub(crate) include_self: bool,
+    pub(crate) index: SavedTensor,
+    pub(crate) reduce: String,
+    pub(crate) self_: SavedTensor,
+    pub(crate) src: SavedTensor,
+    pub(crate) result: SavedTensor,
+}
+pub(crate) struct ScatterReduceBackward0(
+    pub(crate) SavedSlot<ScatterReduceBackward0Saved>,
+);
+impl Backward for ScatterReduceBackward0 {
+    fn name(&self) -> &str {
+        "ScatterReduceBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let dim = saved.dim;
+        let include_self = saved.include_self;
+        let index = &saved.index.unpack_some(node)?;
+        let reduce = &saved.reduce[..];
+        let self_ = &saved.self_.unpack_some(node)?;
+        let src = &saved.src.unpack_some(node)?;
+        let result = &saved.result.unpack_some(node)?;
+        if needs.get(0) || needs.get(1) {
+            let (g0, g1) = formulas::scatter_reduce_backward(
+                grad,
+                self_,
+                dim,
+                index,
+                src,
+                reduce,
+                include_self,
+                result,
+            )?;
+            if needs.get(0) {
+                gradients[0] = g0.into_grad();
+            }
+            if needs.get(1) {
+                gradients[1] = g1.into_grad();
+            }
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("dim", saved.dim.into()),
+                ("include_self", saved.include_self.into()),
+                ("index", saved.index.unpack(node)?.into()),
+                ("reduce", saved.reduce.into()),
+                ("self", saved.self_.unpack(node)?.into()),
+                ("src", saved.src.unpack(node)?.into()),
+                ("result", saved.result.unpack(node)?.into()),
+            ]),
+        )
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "index" => s.index.register_hooks(hooks).map(|()| true),
+                "self" => s.self_.register_hooks(hooks).map(|()| true),
+                "src" => s.src.register_hooks(hooks).map(|()| true),
+                "result" => s.result.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct IndexReduceBackward0Saved {
+    pub(crate) dim: i64,
+    pub(crate) include_self: bool,
+    pub(crate) index: SavedTensor,
+    pub(crate) reduce: String,
+    pub(crate) self_: SavedTensor,
+    pub(crate) source: SavedTensor,
+    pub(crate) result: SavedTensor,
+}
+pub(crate) struct IndexReduceBackward0(pub(crate) SavedSlot<IndexReduceBackward0Saved>);
+impl Backward for IndexReduceBackward0 {
+    fn name(&self) -> &str {
+        "IndexReduceBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let dim = saved.dim;
+        let include_self = saved.include_self;
+        let index = &saved.index.unpack_some(node)?;
+        let reduce = &saved.reduce[..];
+        let self_ = &saved.self_.unpack_some(node)?;
+        let source = &saved.source.unpack_some(node)?;
+        let result = &saved.result.unpack_some(node)?;
+        if needs.get(0) || needs.get(1) {
+            let (g0, g1) = formulas::index_reduce_backward(
+                grad,
+                self_,
+                dim,
+                index,
+                source,
+                reduce,
+                include_self,
+                result,
+            )?;
+            if needs.get(0) {
+                gradients[0] = g0.into_grad();
+            }
+            if needs.get(1) {
+                gradients[1] = g1.into_grad();
+            }
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("dim", saved.dim.into()),
+                ("include_self", saved.include_self.into()),
+                ("index", saved.index.unpack(node)?.into()),
+                ("reduce", saved.reduce.into()),
+                ("self", saved.self_.unpack(node)?.into()),
+                ("source", saved.source.unpack(node)?.into()),
+                ("result", saved.result.unpack(node)?.into()),
+            ]),
+        )
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "index" => s.index.register_hooks(hooks).map(|()| true),
+                "self" => s.self_.register_hooks(hooks).map(|()| true),
+                "source" => s.source.register_hooks(hooks).map(|()| true),
+                "result" => s.result.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct IndexBackward0Saved {
+    pub(crate) indices: Vec<SavedTensor>,
+    pub(crate) self_spec: Spec,
+}
+pub(crate) struct IndexBackward0(pub(crate) SavedSlot<IndexBackward0Saved>);
+impl Backward for IndexBackward0 {
+    fn name(&self) -> &str {
+        "IndexBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let indices = saved
+            .indices
+            .into_iter()
+            .map(|t| t.unpack(node))
+            .collect::<Result<Vec<_>>>()?;
+        let indices = &indices[..];
+        let self_spec = &saved.self_spec;
+        if needs.get(0) {
+            gradients[0] = formulas::index_backward(grad, self_spec, indices)?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                (
+                    "indices",
+                    saved
+                        .indices
+                        .into_iter()
+                        .map(|t| t.unpack(node))
+                        .collect::<Result<Vec<_>>>()?
+                        .into(),
+                ),
+            ]),
+        )
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct UnsafeIndexBackward0Saved {
+    pub(crate) indices: Vec<SavedTensor>,
+    pub(crate) self_spec: Spec,
+}
+pub(crate) struct UnsafeIndexBackward0(pub(crate) SavedSlot<UnsafeIndexBackward0Saved>);
+impl Backward for UnsafeIndexBackward0 {
+    fn name(&self) -> &str {
+        "UnsafeIndexBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let indices = saved
+            .indices
+            .into_iter()
+            .map(|t| t.unpack(node))
+            .collect::<Result<Vec<_>>>()?;
+        let indices = &indices[..];
+        let self_spec = &saved.self_spec;
+        if needs.get(0) {
+            gradients[0] = formulas::index_backward(grad, self_spec, indices)?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                (
+                    "indices",
+                    saved
+                        .indices
+                        .into_iter()
+                        .map(|t| t.unpack(node))
+                        .collect::<Result<Vec<_>>>()?
+                        .into(),
+                ),
+            ]),
+        )
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct IndexPutBackward0Saved {
+    pub(crate) accumulate: bool,
+    pub(crate) indices: Vec<SavedTensor>,
+    pub(crate) values_spec: Spec,
+}
+pub(crate) struct IndexPutBackward0(pub(crate) SavedSlot<IndexPutBackward0Saved>);
+impl Backward for IndexPutBackward0 {
+    fn name(&self) -> &str {
+        "IndexPutBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let accumulate = saved.accumulate;
+        let indices = saved
+            .indices
+            .into_iter()
+            .map(|t| t.unpack(node))
+            .collect::<Result<Vec<_>>>()?;
+        let indices = &indices[..];
+        let values_spec = &saved.values_spec;
+        if needs.get(0) {
+            gradients[0] = formulas::index_put_self_backward(
+                    grad,
+                    indices,
+                    values_spec,
+                    accumulate,
+                )?
+                .into_grad();
+        }
+        if needs.get(1) {
+            gradients[1] = ops::index(grad, indices)?.into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("accumulate", saved.accumulate.into()),
+                (
+                    "indices",
+                    saved
+                        .indices
+                        .into_iter()
+                        .map(|t| t.unpack(node))
+                        .collect::<Result<Vec<_>>>()?
+                        .into(),
+                ),
+            ]),
+        )
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct UnsafeIndexPutBackward0Saved {
+    pub(crate) accumulate: bool,
+    pub(crate) indices: Vec<SavedTensor>,
+    pub(crate) values_spec: Spec,
+}
+pub(crate) struct UnsafeIndexPutBackward0(
+    pub(crate) SavedSlot<UnsafeIndexPutBackward0Saved>,
+);
+impl Backward for UnsafeIndexPutBackward0 {
+    fn name(&self) -> &str {
+        "UnsafeIndexPutBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let accumulate = saved.accumulate;
+        let indices = saved
+            .indices
+            .into_iter()
+            .map(|t| t.unpack(node))
+            .collect::<Result<Vec<_>>>()?;
+        let indices = &indices[..];
+        let values_spec = &saved.values_spec;
+        if needs.get(0) {
+            gradients[0] = formulas::index_put_self_backward(
+                    grad,
+                    indices,
+                    values_spec,
+                    accumulate,
+                )?
+                .into_grad();
+        }
+        if needs.get(1) {
+            gradients[1] = ops::index(grad, indices)?.into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("accumulate", saved.accumulate.into()),
+                (
+                    "indices",
+                    saved
+                        .indices
+                        .into_iter()
+                        .map(|t| t.unpack(node))
+                        .collect::<Result<Vec<_>>>()?
+                        .into(),
+                ),
+            ]),
+        )
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct IndexSelectBackward0Saved {
+    pub(crate) dim: i64,
+    pub(crate) index: SavedTensor,
+    pub(crate) self_sym_sizes: SymInts,
+}
+pub(crate) struct IndexSelectBackward0(pub(crate) SavedSlot<IndexSelectBackward0Saved>);
+impl Backward for IndexSelectBackward0 {
+    fn name(&self) -> &str {
+        "IndexSelectBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let dim = saved.dim;
+        let index = &saved.index.unpack_some(node)?;
+        let self_sym_sizes = &saved.self_sym_sizes[..];
+        if needs.get(0) {
+            gradients[0] = ops::index_select_backward(grad, self_sym_sizes, dim, index)?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("dim", saved.dim.into()),
+                ("index", saved.index.unpack(node)?.into()),
+                ("self_sym_sizes", saved.self_sym_sizes.into()),
+            ]),
+        )
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "index" => s.index.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct IndexAddBackward0Saved {
+    pub(crate) alpha: Scalar,
+    pub(crate) dim: i64,
+    pub(crate) index: SavedTensor,
+    pub(crate) source_sym_sizes: SymInts,
+}
+pub(crate) struct IndexAddBackward0(pub(crate) SavedSlot<IndexAddBackward0Saved>);
+impl Backward for IndexAddBackward0 {
+    fn name(&self) -> &str {
+        "IndexAddBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let alpha = saved.alpha;
+        let dim = saved.dim;
+        let source_sym_sizes = &saved.source_sym_sizes[..];
+        if needs.get(0) {
+            gradients[0] = grad.into_grad();
+        }
+        if needs.get(1) {
+            let index = &saved.index.unpack_some(node)?;
+            gradients[1] = formulas::index_add_source_backward(
+                    grad,
+                    dim,
+                    index,
+                    source_sym_sizes,
+                    alpha,
+                )?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("alpha", saved.alpha.into()),
+                ("dim", saved.dim.into()),
+                ("index", saved.index.unpack(node)?.into()),
+                ("source_sym_sizes", saved.source_sym_sizes.into()),
+            ]),
+        )
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "index" => s.index.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct IndexCopyBackward0Saved {
+    pub(crate) dim: i64,
+    pub(crate) index: SavedTensor,
+    pub(crate) source_sym_sizes: SymInts,
+}
+pub(crate) struct IndexCopyBackward0(pub(crate) SavedSlot<IndexCopyBackward0Saved>);
+impl Backward for IndexCopyBackward0 {
+    fn name(&self) -> &str {
+        "IndexCopyBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let dim = saved.dim;
+        let index = &saved.index.unpack_some(node)?;
+        let source_sym_sizes = &saved.source_sym_sizes[..];
+        if needs.get(0) {
+            gradients[0] = ops::index_fill(grad, dim, index, Scalar::from(0))?
+                .into_grad();
+        }
+        if needs.get(1) {
+            gradients[1] = ops::reshape(
+                    &ops::index_select(grad, dim, index)?,
+                    source_sym_sizes,
+                )?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("dim", saved.dim.into()),
+                ("index", saved.index.unpack(node)?.into()),
+                ("source_sym_sizes", saved.source_sym_sizes.into()),
+            ]),
+        )
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "index" => s.index.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct IndexFillBackward0Saved {
+    pub(crate) dim: i64,
+    pub(crate) index: SavedTensor,
+}
+pub(crate) struct IndexFillBackward0(pub(crate) SavedSlot<IndexFillBackward0Saved>);
+impl Backward for IndexFillBackward0 {
+    fn name(&self) -> &str {
+        "IndexFillBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let dim = saved.dim;
+        let index = &saved.index.unpack_some(node)?;
+        if needs.get(0) {
+            gradients[0] = ops::index_fill(grad, dim, index, Scalar::from(0))?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("dim", saved.dim.into()),
+                ("index", saved.index.unpack(node)?.into()),
+            ]),
+        )
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "index" => s.index.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct IndexFillBackward1Saved {
+    pub(crate) dim: i64,
+    pub(crate) index: SavedTensor,
+}
+pub(crate) struct IndexFillBackward1(pub(crate) SavedSlot<IndexFillBackward1Saved>);
+impl Backward for IndexFillBackward1 {
+    fn name(&self) -> &str {
+        "IndexFillBackward1"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let dim = saved.dim;
+        let index = &saved.index.unpack_some(node)?;
+        if needs.get(0) {
+            gradients[0] = ops::index_fill(grad, dim, index, Scalar::from(0))?
+                .into_grad();
+        }
+        if needs.get(1) {
+            gradients[1] = formulas::index_fill_value_backward(grad, dim, index)?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("dim", saved.dim.into()),
+                ("index", saved.index.unpack(node)?.into()),
+            ]),
+        )
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "index" => s.index.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct MaskedFillBackward0Saved {
+    pub(crate) mask: SavedTensor,
+}
+pub(crate) struct MaskedFillBackward0(pub(crate) SavedSlot<MaskedFillBackward0Saved>);
+impl Backward for MaskedFillBackward0 {
+    fn name(&self) -> &str {
+        "MaskedFillBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let mask = &saved.mask.unpack_some(node)?;
+        if needs.get(0) {
+            gradients[0] = ops::masked_fill(grad, mask, Scalar::from(0))?.into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(Vec::from([("mask", saved.mask.unpack(node)?.into())]))
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "mask" => s.mask.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct MaskedFillBackward1Saved {
+    pub(crate) mask: SavedTensor,
+}
+pub(crate) struct MaskedFillBackward1(pub(crate) SavedSlot<MaskedFillBackward1Saved>);
+impl Backward for MaskedFillBackward1 {
+    fn name(&self) -> &str {
+        "MaskedFillBackward1"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let mask = &saved.mask.unpack_some(node)?;
+        if needs.get(0) {
+            gradients[0] = ops::masked_fill(grad, mask, Scalar::from(0))?.into_grad();
+        }
+        if needs.get(1) {
+            gradients[1] = formulas::masked_fill_value_backward(grad, mask)?.into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(Vec::from([("mask", saved.mask.unpack(node)?.into())]))
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "mask" => s.mask.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct MaskedSelectBackward0Saved {
+    pub(crate) mask: SavedTensor,
+    pub(crate) self_sym_sizes: SymInts,
+}
+pub(crate) struct MaskedSelectBackward0(
+    pub(crate) SavedSlot<MaskedSelectBackward0Saved>,
+);
+impl Backward for MaskedSelectBackward0 {
+    fn name(&self) -> &str {
+        "MaskedSelectBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let mask = &saved.mask.unpack_some(node)?;
+        let self_sym_sizes = &saved.self_sym_sizes[..];
+        if needs.get(0) {
+            gradients[0] = formulas::masked_select_backward(grad, self_sym_sizes, mask)?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("mask", saved.mask.unpack(node)?.into()),
+                ("self_sym_sizes", saved.self_sym_sizes.into()),
+            ]),
+        )
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "mask" => s.mask.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct MaskedScatterBackward0Saved {
+    pub(crate) mask: SavedTensor,
+    pub(crate) source_sym_sizes: SymInts,
+}
+pub(crate) struct MaskedScatterBackward0(
+    pub(crate) SavedSlot<MaskedScatterBackward0Saved>,
+);
+impl Backward for MaskedScatterBackward0 {
+    fn name(&self) -> &str {
+        "MaskedScatterBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let mask = &saved.mask.unpack_some(node)?;
+        let source_sym_sizes = &saved.source_sym_sizes[..];
+        if needs.get(0) {
+            gradients[0] = ops::masked_fill(grad, mask, Scalar::from(0))?.into_grad();
+        }
+        if needs.get(1) {
+            gradients[1] = formulas::masked_scatter_backward(
+                    grad,
+                    mask,
+                    source_sym_sizes,
+                )?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("mask", saved.mask.unpack(node)?.into()),
+                ("source_sym_sizes", saved.source_sym_sizes.into()),
+            ]),
+        )
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "mask" => s.mask.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct TakeBackward0Saved {
+    pub(crate) index: SavedTensor,
+    pub(crate) self_spec: Spec,
+}
+pub(crate) struct TakeBackward0(pub(crate) SavedSlot<TakeBackward0Saved>);
+impl Backward for TakeBackward0 {
+    fn name(&self) -> &str {
+        "TakeBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let index = &saved.index.unpack_some(node)?;
+        let self_spec = &saved.self_spec;
+        if needs.get(0) {
+            gradients[0] = formulas::take_backward(grad, self_spec, index)?.into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(Vec::from([("index", saved.index.unpack(node)?.into())]))
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "index" => s.index.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct PutBackward0Saved {
+    pub(crate) accumulate: bool,
+    pub(crate) index: SavedTensor,
+    pub(crate) source_spec: Spec,
+    pub(crate) source_sym_sizes: SymInts,
+}
+pub(crate) struct PutBackward0(pub(crate) SavedSlot<PutBackward0Saved>);
+impl Backward for PutBackward0 {
+    fn name(&self) -> &str {
+        "PutBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let accumulate = saved.accumulate;
+        let index = &saved.index.unpack_some(node)?;
+        let source_spec = &saved.source_spec;
+        let source_sym_sizes = &saved.source_sym_sizes[..];
+        if needs.get(0) {
+            gradients[0] = formulas::put_self_backward(
+                    grad,
+                    index,
+                    source_spec,
+                    accumulate,
+                )?
+                .into_grad();
+        }
+        if needs.get(1) {
+            gradients[1] = ops::reshape(&ops::take(grad, index)?, source_sym_sizes)?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("accumulate", saved.accumulate.into()),
+                ("index", saved.index.unpack(node)?.into()),
+                ("source_sym_sizes", saved.source_sym_sizes.into()),
+            ]),
+        )
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "index" => s.index.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct EmbeddingBackward0Saved {
+    pub(crate) indices: SavedTensor,
+    pub(crate) padding_idx: SymInt,
+    pub(crate) scale_grad_by_freq: bool,
+    pub(crate) weight_sym_argsize_0: SymInt,
+}
+pub(crate) struct EmbeddingBackward0(pub(crate) SavedSlot<EmbeddingBackward0Saved>);
+impl Backward for EmbeddingBackward0 {
+    fn name(&self) -> &str {
+        "EmbeddingBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let indices = &saved.indices.unpack_some(node)?;
+        let padding_idx = saved.padding_idx;
+        let scale_grad_by_freq = saved.scale_grad_by_freq;
+        let weight_sym_argsize_0 = saved.weight_sym_argsize_0;
+        if needs.get(0) {
+            gradients[0] = ops::embedding_dense_backward(
+                    grad,
+                    indices,
+                    SymInt::from(weight_sym_argsize_0),
+                    SymInt::from(padding_idx),
+                    scale_grad_by_freq,
+                )?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("indices", saved.indices.unpack(node)?.into()),
+                ("padding_idx", saved.padding_idx.into()),
+                ("scale_grad_by_freq", saved.scale_grad_by_freq.into()),
+                ("weight_sym_argsize_0", saved.weight_sym_argsize_0.into()),
+            ]),
+        )
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "indices" => s.indices.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct EmbeddingDenseBackwardBackward0Saved {
+    pub(crate) indices: SavedTensor,
+    pub(crate) padding_idx: SymInt,
+    pub(crate) scale_grad_by_freq: bool,
+}
+pub(crate) struct EmbeddingDenseBackwardBackward0(
+    pub(crate) SavedSlot<EmbeddingDenseBackwardBackward0Saved>,
+);
+impl Backward for EmbeddingDenseBackwardBackward0 {
+    fn name(&self) -> &str {
+        "EmbeddingDenseBackwardBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let indices = &saved.indices.unpack_some(node)?;
+        let padding_idx = saved.padding_idx;
+        let scale_grad_by_freq = saved.scale_grad_by_freq;
+        if needs.get(0) {
+            gradients[0] = formulas::embedding_dense_double_backward(
+                    grad,
+                    indices,
+                    padding_idx,
+                    scale_grad_by_freq,
+                )?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("indices", saved.indices.unpack(node)?.into()),
+                ("padding_idx", saved.padding_idx.into()),
+                ("scale_grad_by_freq", saved.scale_grad_by_freq.into()),
+            ]),
+        )
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "indices" => s.indices.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
     }
 }
 
@@ -13227,15 +15364,14 @@ impl Backward for StackBackward0 {
 }
 
 #[derive(Clone)]
-pub(crate) struct IndexSelectBackward0Saved {
-    pub(crate) dim: i64,
-    pub(crate) index: SavedTensor,
+pub(crate) struct RepeatBackward0Saved {
+    pub(crate) repeats: SymInts,
     pub(crate) self_sym_sizes: SymInts,
 }
-pub(crate) struct IndexSelectBackward0(pub(crate) SavedSlot<IndexSelectBackward0Saved>);
-impl Backward for IndexSelectBackward0 {
+pub(crate) struct RepeatBackward0(pub(crate) SavedSlot<RepeatBackward0Saved>);
+impl Backward for RepeatBackward0 {
     fn name(&self) -> &str {
-        "IndexSelectBackward0"
+        "RepeatBackward0"
     }
     fn apply(
         &self,
@@ -13248,16 +15384,10 @@ impl Backward for IndexSelectBackward0 {
             return Ok(gradients)
         };
         let saved = self.0.read(node, Clone::clone)?;
-        let dim = saved.dim;
-        let index = &saved.index.unpack_some(node)?;
+        let repeats = &saved.repeats[..];
         let self_sym_sizes = &saved.self_sym_sizes[..];
         if needs.get(0) {
-            gradients[0] = formulas::index_select_backward(
-                    grad,
-                    self_sym_sizes,
-                    dim,
-                    index,
-                )?
+            gradients[0] = formulas::repeat_backward(grad, repeats, self_sym_sizes)?
                 .into_grad();
         }
         Ok(gradients)
@@ -13269,32 +15399,254 @@ impl Backward for IndexSelectBackward0 {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(
             Vec::from([
-                ("dim", saved.dim.into()),
-                ("index", saved.index.unpack(node)?.into()),
+                ("repeats", saved.repeats.into()),
                 ("self_sym_sizes", saved.self_sym_sizes.into()),
+            ]),
+        )
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct FlipBackward0Saved {
+    pub(crate) dims: Vec<i64>,
+}
+pub(crate) struct FlipBackward0(pub(crate) SavedSlot<FlipBackward0Saved>);
+impl Backward for FlipBackward0 {
+    fn name(&self) -> &str {
+        "FlipBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let dims = &saved.dims[..];
+        if needs.get(0) {
+            gradients[0] = ops::flip(grad, dims)?.into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(Vec::from([("dims", saved.dims.into())]))
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct RollBackward0Saved {
+    pub(crate) dims: Vec<i64>,
+    pub(crate) shifts: SymInts,
+}
+pub(crate) struct RollBackward0(pub(crate) SavedSlot<RollBackward0Saved>);
+impl Backward for RollBackward0 {
+    fn name(&self) -> &str {
+        "RollBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let dims = &saved.dims[..];
+        let shifts = &saved.shifts[..];
+        if needs.get(0) {
+            gradients[0] = formulas::roll_backward(grad, shifts, dims)?.into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(Vec::from([("dims", saved.dims.into()), ("shifts", saved.shifts.into())]))
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct TrilBackward0Saved {
+    pub(crate) diagonal: SymInt,
+}
+pub(crate) struct TrilBackward0(pub(crate) SavedSlot<TrilBackward0Saved>);
+impl Backward for TrilBackward0 {
+    fn name(&self) -> &str {
+        "TrilBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let diagonal = saved.diagonal;
+        if needs.get(0) {
+            gradients[0] = ops::tril(grad, SymInt::from(diagonal))?.into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(Vec::from([("diagonal", saved.diagonal.into())]))
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct TriuBackward0Saved {
+    pub(crate) diagonal: SymInt,
+}
+pub(crate) struct TriuBackward0(pub(crate) SavedSlot<TriuBackward0Saved>);
+impl Backward for TriuBackward0 {
+    fn name(&self) -> &str {
+        "TriuBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let diagonal = saved.diagonal;
+        if needs.get(0) {
+            gradients[0] = ops::triu(grad, SymInt::from(diagonal))?.into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(Vec::from([("diagonal", saved.diagonal.into())]))
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct ConstantPadNdBackward0Saved {
+    pub(crate) pad: SymInts,
+}
+pub(crate) struct ConstantPadNdBackward0(
+    pub(crate) SavedSlot<ConstantPadNdBackward0Saved>,
+);
+impl Backward for ConstantPadNdBackward0 {
+    fn name(&self) -> &str {
+        "ConstantPadNdBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let pad = &saved.pad[..];
+        if needs.get(0) {
+            gradients[0] = formulas::constant_pad_nd_backward(grad, pad)?.into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(Vec::from([("pad", saved.pad.into())]))
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct ReflectionPad1DBackward0Saved {
+    pub(crate) padding: SymInts,
+    pub(crate) self_: SavedTensor,
+}
+pub(crate) struct ReflectionPad1DBackward0(
+    pub(crate) SavedSlot<ReflectionPad1DBackward0Saved>,
+);
+impl Backward for ReflectionPad1DBackward0 {
+    fn name(&self) -> &str {
+        "ReflectionPad1DBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let padding = &saved.padding[..];
+        let self_ = &saved.self_.unpack_some(node)?;
+        if needs.get(0) {
+            gradients[0] = ops::reflection_pad1d_backward(grad, self_, padding)?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("padding", saved.padding.into()),
+                ("self", saved.self_.unpack(node)?.into()),
             ]),
         )
     }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
             .change(|s| match name {
-                "index" => s.index.register_hooks(hooks).map(|()| true),
+                "self" => s.self_.register_hooks(hooks).map(|()| true),
                 _ => Ok(false),
             })
     }
 }
 
 #[derive(Clone)]
-pub(crate) struct IndexAddBackward0Saved {
-    pub(crate) alpha: Scalar,
-    pub(crate) dim: i64,
-    pub(crate) index: SavedTensor,
-    pub(crate) source_sym_sizes: SymInts,
+pub(crate) struct ReflectionPad1DBackwardBackward0Saved {
+    pub(crate) padding: SymInts,
 }
-pub(crate) struct IndexAddBackward0(pub(crate) SavedSlot<IndexAddBackward0Saved>);
-impl Backward for IndexAddBackward0 {
+pub(crate) struct ReflectionPad1DBackwardBackward0(
+    pub(crate) SavedSlot<ReflectionPad1DBackwardBackward0Saved>,
+);
+impl Backward for ReflectionPad1DBackwardBackward0 {
     fn name(&self) -> &str {
-        "IndexAddBackward0"
+        "ReflectionPad1DBackwardBackward0"
     }
     fn apply(
         &self,
@@ -13307,20 +15659,498 @@ impl Backward for IndexAddBackward0 {
             return Ok(gradients)
         };
         let saved = self.0.read(node, Clone::clone)?;
-        let alpha = saved.alpha;
-        let dim = saved.dim;
-        let source_sym_sizes = &saved.source_sym_sizes[..];
+        let padding = &saved.padding[..];
         if needs.get(0) {
-            gradients[0] = grad.into_grad();
+            gradients[0] = ops::reflection_pad1d(grad, padding)?.into_grad();
         }
-        if needs.get(1) {
-            let index = &saved.index.unpack_some(node)?;
-            gradients[1] = formulas::index_add_source_backward(
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(Vec::from([("padding", saved.padding.into())]))
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct ReflectionPad2DBackward0Saved {
+    pub(crate) padding: SymInts,
+    pub(crate) self_: SavedTensor,
+}
+pub(crate) struct ReflectionPad2DBackward0(
+    pub(crate) SavedSlot<ReflectionPad2DBackward0Saved>,
+);
+impl Backward for ReflectionPad2DBackward0 {
+    fn name(&self) -> &str {
+        "ReflectionPad2DBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let padding = &saved.padding[..];
+        let self_ = &saved.self_.unpack_some(node)?;
+        if needs.get(0) {
+            gradients[0] = ops::reflection_pad2d_backward(grad, self_, padding)?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("padding", saved.padding.into()),
+                ("self", saved.self_.unpack(node)?.into()),
+            ]),
+        )
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "self" => s.self_.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct ReflectionPad2DBackwardBackward0Saved {
+    pub(crate) padding: SymInts,
+}
+pub(crate) struct ReflectionPad2DBackwardBackward0(
+    pub(crate) SavedSlot<ReflectionPad2DBackwardBackward0Saved>,
+);
+impl Backward for ReflectionPad2DBackwardBackward0 {
+    fn name(&self) -> &str {
+        "ReflectionPad2DBackwardBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let padding = &saved.padding[..];
+        if needs.get(0) {
+            gradients[0] = ops::reflection_pad2d(grad, padding)?.into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(Vec::from([("padding", saved.padding.into())]))
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct ReflectionPad3DBackward0Saved {
+    pub(crate) padding: SymInts,
+    pub(crate) self_: SavedTensor,
+}
+pub(crate) struct ReflectionPad3DBackward0(
+    pub(crate) SavedSlot<ReflectionPad3DBackward0Saved>,
+);
+impl Backward for ReflectionPad3DBackward0 {
+    fn name(&self) -> &str {
+        "ReflectionPad3DBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let padding = &saved.padding[..];
+        let self_ = &saved.self_.unpack_some(node)?;
+        if needs.get(0) {
+            gradients[0] = ops::reflection_pad3d_backward(grad, self_, padding)?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("padding", saved.padding.into()),
+                ("self", saved.self_.unpack(node)?.into()),
+            ]),
+        )
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "self" => s.self_.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct ReflectionPad3DBackwardBackward0Saved {
+    pub(crate) padding: SymInts,
+}
+pub(crate) struct ReflectionPad3DBackwardBackward0(
+    pub(crate) SavedSlot<ReflectionPad3DBackwardBackward0Saved>,
+);
+impl Backward for ReflectionPad3DBackwardBackward0 {
+    fn name(&self) -> &str {
+        "ReflectionPad3DBackwardBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let padding = &saved.padding[..];
+        if needs.get(0) {
+            gradients[0] = ops::reflection_pad3d(grad, padding)?.into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(Vec::from([("padding", saved.padding.into())]))
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct ReplicationPad1DBackward0Saved {
+    pub(crate) padding: SymInts,
+    pub(crate) self_: SavedTensor,
+}
+pub(crate) struct ReplicationPad1DBackward0(
+    pub(crate) SavedSlot<ReplicationPad1DBackward0Saved>,
+);
+impl Backward for ReplicationPad1DBackward0 {
+    fn name(&self) -> &str {
+        "ReplicationPad1DBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let padding = &saved.padding[..];
+        let self_ = &saved.self_.unpack_some(node)?;
+        if needs.get(0) {
+            gradients[0] = ops::replication_pad1d_backward(grad, self_, padding)?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("padding", saved.padding.into()),
+                ("self", saved.self_.unpack(node)?.into()),
+            ]),
+        )
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "self" => s.self_.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct ReplicationPad1DBackwardBackward0Saved {
+    pub(crate) padding: SymInts,
+}
+pub(crate) struct ReplicationPad1DBackwardBackward0(
+    pub(crate) SavedSlot<ReplicationPad1DBackwardBackward0Saved>,
+);
+impl Backward for ReplicationPad1DBackwardBackward0 {
+    fn name(&self) -> &str {
+        "ReplicationPad1DBackwardBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let padding = &saved.padding[..];
+        if needs.get(0) {
+            gradients[0] = ops::replication_pad1d(grad, padding)?.into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(Vec::from([("padding", saved.padding.into())]))
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct ReplicationPad2DBackward0Saved {
+    pub(crate) padding: SymInts,
+    pub(crate) self_: SavedTensor,
+}
+pub(crate) struct ReplicationPad2DBackward0(
+    pub(crate) SavedSlot<ReplicationPad2DBackward0Saved>,
+);
+impl Backward for ReplicationPad2DBackward0 {
+    fn name(&self) -> &str {
+        "ReplicationPad2DBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let padding = &saved.padding[..];
+        let self_ = &saved.self_.unpack_some(node)?;
+        if needs.get(0) {
+            gradients[0] = ops::replication_pad2d_backward(grad, self_, padding)?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("padding", saved.padding.into()),
+                ("self", saved.self_.unpack(node)?.into()),
+            ]),
+        )
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "self" => s.self_.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct ReplicationPad2DBackwardBackward0Saved {
+    pub(crate) padding: SymInts,
+}
+pub(crate) struct ReplicationPad2DBackwardBackward0(
+    pub(crate) SavedSlot<ReplicationPad2DBackwardBackward0Saved>,
+);
+impl Backward for ReplicationPad2DBackwardBackward0 {
+    fn name(&self) -> &str {
+        "ReplicationPad2DBackwardBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let padding = &saved.padding[..];
+        if needs.get(0) {
+            gradients[0] = ops::replication_pad2d(grad, padding)?.into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(Vec::from([("padding", saved.padding.into())]))
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct ReplicationPad3DBackward0Saved {
+    pub(crate) padding: SymInts,
+    pub(crate) self_: SavedTensor,
+}
+pub(crate) struct ReplicationPad3DBackward0(
+    pub(crate) SavedSlot<ReplicationPad3DBackward0Saved>,
+);
+impl Backward for ReplicationPad3DBackward0 {
+    fn name(&self) -> &str {
+        "ReplicationPad3DBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let padding = &saved.padding[..];
+        let self_ = &saved.self_.unpack_some(node)?;
+        if needs.get(0) {
+            gradients[0] = ops::replication_pad3d_backward(grad, self_, padding)?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("padding", saved.padding.into()),
+                ("self", saved.self_.unpack(node)?.into()),
+            ]),
+        )
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "self" => s.self_.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct ReplicationPad3DBackwardBackward0Saved {
+    pub(crate) padding: SymInts,
+}
+pub(crate) struct ReplicationPad3DBackwardBackward0(
+    pub(crate) SavedSlot<ReplicationPad3DBackwardBackward0Saved>,
+);
+impl Backward for ReplicationPad3DBackwardBackward0 {
+    fn name(&self) -> &str {
+        "ReplicationPad3DBackwardBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let padding = &saved.padding[..];
+        if needs.get(0) {
+            gradients[0] = ops::replication_pad3d(grad, padding)?.into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(Vec::from([("padding", saved.padding.into())]))
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct SortBackward0Saved {
+    pub(crate) dim: i64,
+    pub(crate) self_sym_sizes: SymInts,
+    pub(crate) indices: SavedTensor,
+}
+pub(crate) struct SortBackward0(pub(crate) SavedSlot<SortBackward0Saved>);
+impl Backward for SortBackward0 {
+    fn name(&self) -> &str {
+        "SortBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let dim = saved.dim;
+        let self_sym_sizes = &saved.self_sym_sizes[..];
+        let indices = &saved.indices.unpack_some(node)?;
+        if needs.get(0) {
+            gradients[0] = formulas::value_selecting_reduction_backward(
                     grad,
                     dim,
-                    index,
-                    source_sym_sizes,
-                    alpha,
+                    indices,
+                    self_sym_sizes,
+                    true,
                 )?
                 .into_grad();
         }
@@ -13333,17 +16163,607 @@ impl Backward for IndexAddBackward0 {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(
             Vec::from([
-                ("alpha", saved.alpha.into()),
                 ("dim", saved.dim.into()),
-                ("index", saved.index.unpack(node)?.into()),
-                ("source_sym_sizes", saved.source_sym_sizes.into()),
+                ("self_sym_sizes", saved.self_sym_sizes.into()),
+                ("indices", saved.indices.unpack(node)?.into()),
             ]),
         )
     }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
             .change(|s| match name {
-                "index" => s.index.register_hooks(hooks).map(|()| true),
+                "indices" => s.indices.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct SortBackward1Saved {
+    pub(crate) dim: i64,
+    pub(crate) self_sym_sizes: SymInts,
+    pub(crate) indices: SavedTensor,
+}
+pub(crate) struct SortBackward1(pub(crate) SavedSlot<SortBackward1Saved>);
+impl Backward for SortBackward1 {
+    fn name(&self) -> &str {
+        "SortBackward1"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let dim = saved.dim;
+        let self_sym_sizes = &saved.self_sym_sizes[..];
+        let indices = &saved.indices.unpack_some(node)?;
+        if needs.get(0) {
+            gradients[0] = formulas::value_selecting_reduction_backward(
+                    grad,
+                    dim,
+                    indices,
+                    self_sym_sizes,
+                    true,
+                )?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("dim", saved.dim.into()),
+                ("self_sym_sizes", saved.self_sym_sizes.into()),
+                ("indices", saved.indices.unpack(node)?.into()),
+            ]),
+        )
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "indices" => s.indices.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct TopkBackward0Saved {
+    pub(crate) dim: i64,
+    pub(crate) self_sym_sizes: SymInts,
+    pub(crate) indices: SavedTensor,
+}
+pub(crate) struct TopkBackward0(pub(crate) SavedSlot<TopkBackward0Saved>);
+impl Backward for TopkBackward0 {
+    fn name(&self) -> &str {
+        "TopkBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let dim = saved.dim;
+        let self_sym_sizes = &saved.self_sym_sizes[..];
+        let indices = &saved.indices.unpack_some(node)?;
+        if needs.get(0) {
+            gradients[0] = formulas::value_selecting_reduction_backward(
+                    grad,
+                    dim,
+                    indices,
+                    self_sym_sizes,
+                    true,
+                )?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("dim", saved.dim.into()),
+                ("self_sym_sizes", saved.self_sym_sizes.into()),
+                ("indices", saved.indices.unpack(node)?.into()),
+            ]),
+        )
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "indices" => s.indices.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct KthvalueBackward0Saved {
+    pub(crate) dim: i64,
+    pub(crate) keepdim: bool,
+    pub(crate) self_sym_sizes: SymInts,
+    pub(crate) indices: SavedTensor,
+}
+pub(crate) struct KthvalueBackward0(pub(crate) SavedSlot<KthvalueBackward0Saved>);
+impl Backward for KthvalueBackward0 {
+    fn name(&self) -> &str {
+        "KthvalueBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let dim = saved.dim;
+        let keepdim = saved.keepdim;
+        let self_sym_sizes = &saved.self_sym_sizes[..];
+        let indices = &saved.indices.unpack_some(node)?;
+        if needs.get(0) {
+            gradients[0] = formulas::value_selecting_reduction_backward(
+                    grad,
+                    dim,
+                    indices,
+                    self_sym_sizes,
+                    keepdim,
+                )?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("dim", saved.dim.into()),
+                ("keepdim", saved.keepdim.into()),
+                ("self_sym_sizes", saved.self_sym_sizes.into()),
+                ("indices", saved.indices.unpack(node)?.into()),
+            ]),
+        )
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "indices" => s.indices.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct MedianBackward0Saved {
+    pub(crate) self_: SavedTensor,
+    pub(crate) result: SavedTensor,
+}
+pub(crate) struct MedianBackward0(pub(crate) SavedSlot<MedianBackward0Saved>);
+impl Backward for MedianBackward0 {
+    fn name(&self) -> &str {
+        "MedianBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let self_ = &saved.self_.unpack_some(node)?;
+        let result = &saved.result.unpack_some(node)?;
+        if needs.get(0) {
+            gradients[0] = formulas::evenly_distribute_backward(grad, self_, result)?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("self", saved.self_.unpack(node)?.into()),
+                ("result", saved.result.unpack(node)?.into()),
+            ]),
+        )
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "self" => s.self_.register_hooks(hooks).map(|()| true),
+                "result" => s.result.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct MedianBackward1Saved {
+    pub(crate) dim: i64,
+    pub(crate) keepdim: bool,
+    pub(crate) self_sym_sizes: SymInts,
+    pub(crate) indices: SavedTensor,
+}
+pub(crate) struct MedianBackward1(pub(crate) SavedSlot<MedianBackward1Saved>);
+impl Backward for MedianBackward1 {
+    fn name(&self) -> &str {
+        "MedianBackward1"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let dim = saved.dim;
+        let keepdim = saved.keepdim;
+        let self_sym_sizes = &saved.self_sym_sizes[..];
+        let indices = &saved.indices.unpack_some(node)?;
+        if needs.get(0) {
+            gradients[0] = formulas::value_selecting_reduction_backward(
+                    grad,
+                    dim,
+                    indices,
+                    self_sym_sizes,
+                    keepdim,
+                )?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("dim", saved.dim.into()),
+                ("keepdim", saved.keepdim.into()),
+                ("self_sym_sizes", saved.self_sym_sizes.into()),
+                ("indices", saved.indices.unpack(node)?.into()),
+            ]),
+        )
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "indices" => s.indices.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct NanmedianBackward0Saved {
+    pub(crate) self_: SavedTensor,
+    pub(crate) result: SavedTensor,
+}
+pub(crate) struct NanmedianBackward0(pub(crate) SavedSlot<NanmedianBackward0Saved>);
+impl Backward for NanmedianBackward0 {
+    fn name(&self) -> &str {
+        "NanmedianBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let self_ = &saved.self_.unpack_some(node)?;
+        let result = &saved.result.unpack_some(node)?;
+        if needs.get(0) {
+            gradients[0] = formulas::evenly_distribute_backward(grad, self_, result)?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("self", saved.self_.unpack(node)?.into()),
+                ("result", saved.result.unpack(node)?.into()),
+            ]),
+        )
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "self" => s.self_.register_hooks(hooks).map(|()| true),
+                "result" => s.result.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct NanmedianBackward1Saved {
+    pub(crate) dim: i64,
+    pub(crate) keepdim: bool,
+    pub(crate) self_sym_sizes: SymInts,
+    pub(crate) indices: SavedTensor,
+}
+pub(crate) struct NanmedianBackward1(pub(crate) SavedSlot<NanmedianBackward1Saved>);
+impl Backward for NanmedianBackward1 {
+    fn name(&self) -> &str {
+        "NanmedianBackward1"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let dim = saved.dim;
+        let keepdim = saved.keepdim;
+        let self_sym_sizes = &saved.self_sym_sizes[..];
+        let indices = &saved.indices.unpack_some(node)?;
+        if needs.get(0) {
+            gradients[0] = formulas::value_selecting_reduction_backward(
+                    grad,
+                    dim,
+                    indices,
+                    self_sym_sizes,
+                    keepdim,
+                )?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("dim", saved.dim.into()),
+                ("keepdim", saved.keepdim.into()),
+                ("self_sym_sizes", saved.self_sym_sizes.into()),
+                ("indices", saved.indices.unpack(node)?.into()),
+            ]),
+        )
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "indices" => s.indices.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct ModeBackward0Saved {
+    pub(crate) dim: i64,
+    pub(crate) keepdim: bool,
+    pub(crate) self_sym_sizes: SymInts,
+    pub(crate) indices: SavedTensor,
+}
+pub(crate) struct ModeBackward0(pub(crate) SavedSlot<ModeBackward0Saved>);
+impl Backward for ModeBackward0 {
+    fn name(&self) -> &str {
+        "ModeBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let dim = saved.dim;
+        let keepdim = saved.keepdim;
+        let self_sym_sizes = &saved.self_sym_sizes[..];
+        let indices = &saved.indices.unpack_some(node)?;
+        if needs.get(0) {
+            gradients[0] = formulas::value_selecting_reduction_backward(
+                    grad,
+                    dim,
+                    indices,
+                    self_sym_sizes,
+                    keepdim,
+                )?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("dim", saved.dim.into()),
+                ("keepdim", saved.keepdim.into()),
+                ("self_sym_sizes", saved.self_sym_sizes.into()),
+                ("indices", saved.indices.unpack(node)?.into()),
+            ]),
+        )
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "indices" => s.indices.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+pub(crate) struct BernoulliBackward0;
+impl Backward for BernoulliBackward0 {
+    fn name(&self) -> &str {
+        "BernoulliBackward0"
+    }
+    fn apply(&self, _: &Node, grads: Gradients, needs: &Needs<'_>) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        if needs.get(0) {
+            gradients[0] = ops::zeros_like(grad, None, None, None)?.into_grad();
+        }
+        Ok(gradients)
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct NativeDropoutBackward0Saved {
+    pub(crate) p: f64,
+    pub(crate) train: Option<bool>,
+    pub(crate) result1: SavedTensor,
+}
+pub(crate) struct NativeDropoutBackward0(
+    pub(crate) SavedSlot<NativeDropoutBackward0Saved>,
+);
+impl Backward for NativeDropoutBackward0 {
+    fn name(&self) -> &str {
+        "NativeDropoutBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let p = saved.p;
+        let train = saved.train;
+        let result1 = &saved.result1.unpack_some(node)?;
+        if needs.get(0) {
+            gradients[0] = formulas::dropout_masked(grad, result1, p, train)?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("p", saved.p.into()),
+                ("train", saved.train.into()),
+                ("result1", saved.result1.unpack(node)?.into()),
+            ]),
+        )
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "result1" => s.result1.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct NativeDropoutBackwardBackward0Saved {
+    pub(crate) mask: SavedTensor,
+    pub(crate) scale: f64,
+}
+pub(crate) struct NativeDropoutBackwardBackward0(
+    pub(crate) SavedSlot<NativeDropoutBackwardBackward0Saved>,
+);
+impl Backward for NativeDropoutBackwardBackward0 {
+    fn name(&self) -> &str {
+        "NativeDropoutBackwardBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.read(node, Clone::clone)?;
+        let mask = &saved.mask.unpack_some(node)?;
+        let scale = saved.scale;
+        if needs.get(0) {
+            gradients[0] = ops::native_dropout_backward(grad, mask, scale)?.into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("mask", saved.mask.unpack(node)?.into()),
+                ("scale", saved.scale.into()),
+            ]),
+        )
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "mask" => s.mask.register_hooks(hooks).map(|()| true),
                 _ => Ok(false),
             })
     }

@@ -1084,22 +1084,22 @@ impl Op {
     pub const ALIAS: Op = Op(535);
     /// `aten::view`
     pub const VIEW: Op = Op(536);
-    /// `aten::reshape`
-    pub const RESHAPE: Op = Op(537);
     /// `aten::t`
-    pub const T: Op = Op(538);
+    pub const T: Op = Op(537);
     /// `aten::transpose.int`
-    pub const TRANSPOSE_INT: Op = Op(539);
+    pub const TRANSPOSE_INT: Op = Op(538);
     /// `aten::permute`
-    pub const PERMUTE: Op = Op(540);
+    pub const PERMUTE: Op = Op(539);
     /// `aten::expand`
-    pub const EXPAND: Op = Op(541);
+    pub const EXPAND: Op = Op(540);
     /// `aten::unsqueeze`
-    pub const UNSQUEEZE: Op = Op(542);
+    pub const UNSQUEEZE: Op = Op(541);
     /// `aten::squeeze`
-    pub const SQUEEZE: Op = Op(543);
+    pub const SQUEEZE: Op = Op(542);
     /// `aten::squeeze.dim`
-    pub const SQUEEZE_DIM: Op = Op(544);
+    pub const SQUEEZE_DIM: Op = Op(543);
+    /// `aten::squeeze.dims`
+    pub const SQUEEZE_DIMS: Op = Op(544);
     /// `aten::select.int`
     pub const SELECT_INT: Op = Op(545);
     /// `aten::slice.Tensor`
@@ -1108,41 +1108,541 @@ impl Op {
     pub const UNBIND_INT: Op = Op(547);
     /// `aten::split.Tensor`
     pub const SPLIT_TENSOR: Op = Op(548);
+    /// `aten::split_with_sizes`
+    pub const SPLIT_WITH_SIZES: Op = Op(549);
     /// `aten::as_strided`
-    pub const AS_STRIDED: Op = Op(549);
+    pub const AS_STRIDED: Op = Op(550);
+    /// `aten::diagonal`
+    pub const DIAGONAL: Op = Op(551);
+    /// `aten::unfold`
+    pub const UNFOLD: Op = Op(552);
+    /// `aten::lift_fresh`
+    pub const LIFT_FRESH: Op = Op(553);
     /// `aten::detach`
-    pub const DETACH: Op = Op(550);
+    pub const DETACH: Op = Op(554);
+    /// `aten::detach_`
+    pub const DETACH_: Op = Op(555);
+    /// `aten::unsqueeze_`
+    pub const UNSQUEEZE_: Op = Op(556);
+    /// `aten::squeeze_`
+    pub const SQUEEZE_: Op = Op(557);
+    /// `aten::squeeze_.dim`
+    pub const SQUEEZE__DIM: Op = Op(558);
+    /// `aten::transpose_`
+    pub const TRANSPOSE_: Op = Op(559);
+    /// `aten::t_`
+    pub const T_: Op = Op(560);
+    /// `aten::_unsafe_view`
+    pub const _UNSAFE_VIEW: Op = Op(561);
+    /// `aten::unsafe_split.Tensor`
+    pub const UNSAFE_SPLIT_TENSOR: Op = Op(562);
+    /// `aten::reshape`
+    pub const RESHAPE: Op = Op(563);
+    /// `aten::reshape_as`
+    pub const RESHAPE_AS: Op = Op(564);
+    /// `aten::view_as`
+    pub const VIEW_AS: Op = Op(565);
+    /// `aten::expand_as`
+    pub const EXPAND_AS: Op = Op(566);
+    /// `aten::broadcast_to`
+    pub const BROADCAST_TO: Op = Op(567);
+    /// `aten::broadcast_tensors`
+    pub const BROADCAST_TENSORS: Op = Op(568);
+    /// `aten::swapaxes`
+    pub const SWAPAXES: Op = Op(569);
+    /// `aten::swapdims`
+    pub const SWAPDIMS: Op = Op(570);
+    /// `aten::numpy_T`
+    pub const NUMPY_T: Op = Op(571);
+    /// `aten::mT`
+    pub const MT: Op = Op(572);
+    /// `aten::narrow`
+    pub const NARROW: Op = Op(573);
+    /// `aten::flatten.using_ints`
+    pub const FLATTEN_USING_INTS: Op = Op(574);
+    /// `aten::unflatten.int`
+    pub const UNFLATTEN_INT: Op = Op(575);
+    /// `aten::ravel`
+    pub const RAVEL: Op = Op(576);
+    /// `aten::split.sizes`
+    pub const SPLIT_SIZES: Op = Op(577);
+    /// `aten::chunk`
+    pub const CHUNK: Op = Op(578);
+    /// `aten::unsafe_chunk`
+    pub const UNSAFE_CHUNK: Op = Op(579);
+    /// `aten::tensor_split.sections`
+    pub const TENSOR_SPLIT_SECTIONS: Op = Op(580);
+    /// `aten::tensor_split.indices`
+    pub const TENSOR_SPLIT_INDICES: Op = Op(581);
+    /// `aten::movedim.int`
+    pub const MOVEDIM_INT: Op = Op(582);
+    /// `aten::movedim.intlist`
+    pub const MOVEDIM_INTLIST: Op = Op(583);
+    /// `aten::moveaxis.int`
+    pub const MOVEAXIS_INT: Op = Op(584);
+    /// `aten::moveaxis.intlist`
+    pub const MOVEAXIS_INTLIST: Op = Op(585);
+    /// `aten::atleast_1d`
+    pub const ATLEAST_1D: Op = Op(586);
+    /// `aten::atleast_2d`
+    pub const ATLEAST_2D: Op = Op(587);
+    /// `aten::atleast_3d`
+    pub const ATLEAST_3D: Op = Op(588);
+    /// `aten::contiguous`
+    pub const CONTIGUOUS: Op = Op(589);
+    /// `aten::lift`
+    pub const LIFT: Op = Op(590);
+    /// `aten::meshgrid`
+    pub const MESHGRID: Op = Op(591);
+    /// `aten::meshgrid.indexing`
+    pub const MESHGRID_INDEXING: Op = Op(592);
+    /// `aten::pixel_shuffle`
+    pub const PIXEL_SHUFFLE: Op = Op(593);
+    /// `aten::pixel_unshuffle`
+    pub const PIXEL_UNSHUFFLE: Op = Op(594);
+    /// `aten::channel_shuffle`
+    pub const CHANNEL_SHUFFLE: Op = Op(595);
+    /// `aten::diag`
+    pub const DIAG: Op = Op(596);
+    /// `aten::diag_embed`
+    pub const DIAG_EMBED: Op = Op(597);
+    /// `aten::alias_copy`
+    pub const ALIAS_COPY: Op = Op(598);
+    /// `aten::detach_copy`
+    pub const DETACH_COPY: Op = Op(599);
+    /// `aten::view_copy`
+    pub const VIEW_COPY: Op = Op(600);
+    /// `aten::t_copy`
+    pub const T_COPY: Op = Op(601);
+    /// `aten::transpose_copy.int`
+    pub const TRANSPOSE_COPY_INT: Op = Op(602);
+    /// `aten::permute_copy`
+    pub const PERMUTE_COPY: Op = Op(603);
+    /// `aten::expand_copy`
+    pub const EXPAND_COPY: Op = Op(604);
+    /// `aten::unsqueeze_copy`
+    pub const UNSQUEEZE_COPY: Op = Op(605);
+    /// `aten::squeeze_copy`
+    pub const SQUEEZE_COPY: Op = Op(606);
+    /// `aten::squeeze_copy.dim`
+    pub const SQUEEZE_COPY_DIM: Op = Op(607);
+    /// `aten::squeeze_copy.dims`
+    pub const SQUEEZE_COPY_DIMS: Op = Op(608);
+    /// `aten::select_copy.int`
+    pub const SELECT_COPY_INT: Op = Op(609);
+    /// `aten::slice_copy.Tensor`
+    pub const SLICE_COPY_TENSOR: Op = Op(610);
+    /// `aten::unbind_copy.int`
+    pub const UNBIND_COPY_INT: Op = Op(611);
+    /// `aten::split_copy.Tensor`
+    pub const SPLIT_COPY_TENSOR: Op = Op(612);
+    /// `aten::split_with_sizes_copy`
+    pub const SPLIT_WITH_SIZES_COPY: Op = Op(613);
+    /// `aten::as_strided_copy`
+    pub const AS_STRIDED_COPY: Op = Op(614);
+    /// `aten::diagonal_copy`
+    pub const DIAGONAL_COPY: Op = Op(615);
+    /// `aten::unfold_copy`
+    pub const UNFOLD_COPY: Op = Op(616);
+    /// `aten::slice_scatter`
+    pub const SLICE_SCATTER: Op = Op(617);
+    /// `aten::select_scatter`
+    pub const SELECT_SCATTER: Op = Op(618);
+    /// `aten::diagonal_scatter`
+    pub const DIAGONAL_SCATTER: Op = Op(619);
+    /// `aten::as_strided_scatter`
+    pub const AS_STRIDED_SCATTER: Op = Op(620);
+    /// `aten::slice_backward`
+    pub const SLICE_BACKWARD: Op = Op(621);
+    /// `aten::select_backward`
+    pub const SELECT_BACKWARD: Op = Op(622);
+    /// `aten::diagonal_backward`
+    pub const DIAGONAL_BACKWARD: Op = Op(623);
+    /// `aten::unfold_backward`
+    pub const UNFOLD_BACKWARD: Op = Op(624);
     /// `aten::clone`
-    pub const CLONE: Op = Op(551);
+    pub const CLONE: Op = Op(625);
+    /// `aten::lift_fresh_copy`
+    pub const LIFT_FRESH_COPY: Op = Op(626);
     /// `aten::_to_copy`
-    pub const _TO_COPY: Op = Op(552);
+    pub const _TO_COPY: Op = Op(627);
+    /// `aten::to.dtype`
+    pub const TO_DTYPE: Op = Op(628);
+    /// `aten::to.dtype_layout`
+    pub const TO_DTYPE_LAYOUT: Op = Op(629);
+    /// `aten::to.device`
+    pub const TO_DEVICE: Op = Op(630);
+    /// `aten::to.other`
+    pub const TO_OTHER: Op = Op(631);
+    /// `aten::type_as`
+    pub const TYPE_AS: Op = Op(632);
     /// `aten::copy_`
-    pub const COPY_: Op = Op(553);
+    pub const COPY_: Op = Op(633);
+    /// `aten::copy`
+    pub const COPY: Op = Op(634);
     /// `aten::fill.Scalar`
-    pub const FILL_SCALAR: Op = Op(554);
+    pub const FILL_SCALAR: Op = Op(635);
     /// `aten::fill_.Scalar`
-    pub const FILL__SCALAR: Op = Op(555);
+    pub const FILL__SCALAR: Op = Op(636);
+    /// `aten::fill.Tensor`
+    pub const FILL_TENSOR: Op = Op(637);
+    /// `aten::fill_.Tensor`
+    pub const FILL__TENSOR: Op = Op(638);
     /// `aten::zero`
-    pub const ZERO: Op = Op(556);
+    pub const ZERO: Op = Op(639);
     /// `aten::zero_`
-    pub const ZERO_: Op = Op(557);
+    pub const ZERO_: Op = Op(640);
+    /// `aten::zeros`
+    pub const ZEROS: Op = Op(641);
+    /// `aten::ones`
+    pub const ONES: Op = Op(642);
+    /// `aten::full`
+    pub const FULL: Op = Op(643);
+    /// `aten::scalar_tensor`
+    pub const SCALAR_TENSOR: Op = Op(644);
+    /// `aten::empty.memory_format`
+    pub const EMPTY_MEMORY_FORMAT: Op = Op(645);
+    /// `aten::empty_permuted`
+    pub const EMPTY_PERMUTED: Op = Op(646);
+    /// `aten::empty_strided`
+    pub const EMPTY_STRIDED: Op = Op(647);
+    /// `aten::empty_like`
+    pub const EMPTY_LIKE: Op = Op(648);
     /// `aten::zeros_like`
-    pub const ZEROS_LIKE: Op = Op(558);
-    /// `aten::cat`
-    pub const CAT: Op = Op(559);
-    /// `aten::cat.out`
-    pub const CAT_OUT: Op = Op(560);
-    /// `aten::stack`
-    pub const STACK: Op = Op(561);
-    /// `aten::stack.out`
-    pub const STACK_OUT: Op = Op(562);
+    pub const ZEROS_LIKE: Op = Op(649);
+    /// `aten::ones_like`
+    pub const ONES_LIKE: Op = Op(650);
+    /// `aten::full_like`
+    pub const FULL_LIKE: Op = Op(651);
+    /// `aten::new_empty`
+    pub const NEW_EMPTY: Op = Op(652);
+    /// `aten::new_empty_strided`
+    pub const NEW_EMPTY_STRIDED: Op = Op(653);
+    /// `aten::new_zeros`
+    pub const NEW_ZEROS: Op = Op(654);
+    /// `aten::new_ones`
+    pub const NEW_ONES: Op = Op(655);
+    /// `aten::new_full`
+    pub const NEW_FULL: Op = Op(656);
+    /// `aten::arange`
+    pub const ARANGE: Op = Op(657);
+    /// `aten::arange.start`
+    pub const ARANGE_START: Op = Op(658);
+    /// `aten::arange.start_step`
+    pub const ARANGE_START_STEP: Op = Op(659);
+    /// `aten::linspace`
+    pub const LINSPACE: Op = Op(660);
+    /// `aten::logspace`
+    pub const LOGSPACE: Op = Op(661);
+    /// `aten::eye`
+    pub const EYE: Op = Op(662);
+    /// `aten::eye.m`
+    pub const EYE_M: Op = Op(663);
+    /// `aten::hann_window`
+    pub const HANN_WINDOW: Op = Op(664);
+    /// `aten::hann_window.periodic`
+    pub const HANN_WINDOW_PERIODIC: Op = Op(665);
+    /// `aten::tril_indices`
+    pub const TRIL_INDICES: Op = Op(666);
+    /// `aten::triu_indices`
+    pub const TRIU_INDICES: Op = Op(667);
+    /// `aten::item`
+    pub const ITEM: Op = Op(668);
+    /// `aten::_local_scalar_dense`
+    pub const _LOCAL_SCALAR_DENSE: Op = Op(669);
+    /// `aten::is_nonzero`
+    pub const IS_NONZERO: Op = Op(670);
+    /// `aten::numel`
+    pub const NUMEL: Op = Op(671);
+    /// `aten::sym_size.int`
+    pub const SYM_SIZE_INT: Op = Op(672);
+    /// `aten::sym_stride.int`
+    pub const SYM_STRIDE_INT: Op = Op(673);
+    /// `aten::sym_numel`
+    pub const SYM_NUMEL: Op = Op(674);
+    /// `aten::sym_storage_offset`
+    pub const SYM_STORAGE_OFFSET: Op = Op(675);
+    /// `aten::_assert_tensor_metadata`
+    pub const _ASSERT_TENSOR_METADATA: Op = Op(676);
+    /// `aten::gather`
+    pub const GATHER: Op = Op(677);
+    /// `aten::scatter.src`
+    pub const SCATTER_SRC: Op = Op(678);
+    /// `aten::scatter_.src`
+    pub const SCATTER__SRC: Op = Op(679);
+    /// `aten::scatter.value`
+    pub const SCATTER_VALUE: Op = Op(680);
+    /// `aten::scatter_.value`
+    pub const SCATTER__VALUE: Op = Op(681);
+    /// `aten::scatter.reduce`
+    pub const SCATTER_REDUCE: Op = Op(682);
+    /// `aten::scatter.value_reduce`
+    pub const SCATTER_VALUE_REDUCE: Op = Op(683);
+    /// `aten::scatter_add`
+    pub const SCATTER_ADD: Op = Op(684);
+    /// `aten::scatter_add_`
+    pub const SCATTER_ADD_: Op = Op(685);
+    /// `aten::scatter_reduce.two`
+    pub const SCATTER_REDUCE_TWO: Op = Op(686);
+    /// `aten::scatter_reduce_.two`
+    pub const SCATTER_REDUCE__TWO: Op = Op(687);
+    /// `aten::index_reduce`
+    pub const INDEX_REDUCE: Op = Op(688);
+    /// `aten::index_reduce_`
+    pub const INDEX_REDUCE_: Op = Op(689);
+    /// `aten::index.Tensor`
+    pub const INDEX_TENSOR: Op = Op(690);
+    /// `aten::_unsafe_index.Tensor`
+    pub const _UNSAFE_INDEX_TENSOR: Op = Op(691);
+    /// `aten::index_put`
+    pub const INDEX_PUT: Op = Op(692);
+    /// `aten::index_put_`
+    pub const INDEX_PUT_: Op = Op(693);
+    /// `aten::_unsafe_index_put`
+    pub const _UNSAFE_INDEX_PUT: Op = Op(694);
     /// `aten::index_select`
-    pub const INDEX_SELECT: Op = Op(563);
+    pub const INDEX_SELECT: Op = Op(695);
+    /// `aten::index_select_backward`
+    pub const INDEX_SELECT_BACKWARD: Op = Op(696);
     /// `aten::index_add`
-    pub const INDEX_ADD: Op = Op(564);
+    pub const INDEX_ADD: Op = Op(697);
+    /// `aten::index_add_`
+    pub const INDEX_ADD_: Op = Op(698);
+    /// `aten::index_copy`
+    pub const INDEX_COPY: Op = Op(699);
+    /// `aten::index_copy_`
+    pub const INDEX_COPY_: Op = Op(700);
+    /// `aten::index_fill.int_Scalar`
+    pub const INDEX_FILL_INT_SCALAR: Op = Op(701);
+    /// `aten::index_fill_.int_Scalar`
+    pub const INDEX_FILL__INT_SCALAR: Op = Op(702);
+    /// `aten::index_fill.int_Tensor`
+    pub const INDEX_FILL_INT_TENSOR: Op = Op(703);
+    /// `aten::index_fill_.int_Tensor`
+    pub const INDEX_FILL__INT_TENSOR: Op = Op(704);
+    /// `aten::masked_fill.Scalar`
+    pub const MASKED_FILL_SCALAR: Op = Op(705);
+    /// `aten::masked_fill_.Scalar`
+    pub const MASKED_FILL__SCALAR: Op = Op(706);
+    /// `aten::masked_fill.Tensor`
+    pub const MASKED_FILL_TENSOR: Op = Op(707);
+    /// `aten::masked_fill_.Tensor`
+    pub const MASKED_FILL__TENSOR: Op = Op(708);
+    /// `aten::masked_select`
+    pub const MASKED_SELECT: Op = Op(709);
+    /// `aten::masked_scatter`
+    pub const MASKED_SCATTER: Op = Op(710);
+    /// `aten::masked_scatter_`
+    pub const MASKED_SCATTER_: Op = Op(711);
+    /// `aten::take`
+    pub const TAKE: Op = Op(712);
+    /// `aten::take_along_dim`
+    pub const TAKE_ALONG_DIM: Op = Op(713);
+    /// `aten::put`
+    pub const PUT: Op = Op(714);
+    /// `aten::put_`
+    pub const PUT_: Op = Op(715);
+    /// `aten::nonzero`
+    pub const NONZERO: Op = Op(716);
+    /// `aten::argwhere`
+    pub const ARGWHERE: Op = Op(717);
+    /// `aten::one_hot`
+    pub const ONE_HOT: Op = Op(718);
+    /// `aten::embedding`
+    pub const EMBEDDING: Op = Op(719);
+    /// `aten::embedding_dense_backward`
+    pub const EMBEDDING_DENSE_BACKWARD: Op = Op(720);
+    /// `aten::fill_diagonal_`
+    pub const FILL_DIAGONAL_: Op = Op(721);
+    /// `aten::cat`
+    pub const CAT: Op = Op(722);
+    /// `aten::cat.out`
+    pub const CAT_OUT: Op = Op(723);
+    /// `aten::concat`
+    pub const CONCAT: Op = Op(724);
+    /// `aten::stack`
+    pub const STACK: Op = Op(725);
+    /// `aten::stack.out`
+    pub const STACK_OUT: Op = Op(726);
+    /// `aten::hstack`
+    pub const HSTACK: Op = Op(727);
+    /// `aten::vstack`
+    pub const VSTACK: Op = Op(728);
+    /// `aten::dstack`
+    pub const DSTACK: Op = Op(729);
+    /// `aten::column_stack`
+    pub const COLUMN_STACK: Op = Op(730);
+    /// `aten::block_diag`
+    pub const BLOCK_DIAG: Op = Op(731);
+    /// `aten::cartesian_prod`
+    pub const CARTESIAN_PROD: Op = Op(732);
+    /// `aten::combinations`
+    pub const COMBINATIONS: Op = Op(733);
+    /// `aten::repeat`
+    pub const REPEAT: Op = Op(734);
+    /// `aten::tile`
+    pub const TILE: Op = Op(735);
+    /// `aten::repeat_interleave.self_int`
+    pub const REPEAT_INTERLEAVE_SELF_INT: Op = Op(736);
+    /// `aten::repeat_interleave.self_Tensor`
+    pub const REPEAT_INTERLEAVE_SELF_TENSOR: Op = Op(737);
+    /// `aten::flip`
+    pub const FLIP: Op = Op(738);
+    /// `aten::fliplr`
+    pub const FLIPLR: Op = Op(739);
+    /// `aten::flipud`
+    pub const FLIPUD: Op = Op(740);
+    /// `aten::rot90`
+    pub const ROT90: Op = Op(741);
+    /// `aten::roll`
+    pub const ROLL: Op = Op(742);
+    /// `aten::tril`
+    pub const TRIL: Op = Op(743);
+    /// `aten::tril_`
+    pub const TRIL_: Op = Op(744);
+    /// `aten::triu`
+    pub const TRIU: Op = Op(745);
+    /// `aten::triu_`
+    pub const TRIU_: Op = Op(746);
+    /// `aten::constant_pad_nd`
+    pub const CONSTANT_PAD_ND: Op = Op(747);
+    /// `aten::pad`
+    pub const PAD: Op = Op(748);
+    /// `aten::reflection_pad1d`
+    pub const REFLECTION_PAD1D: Op = Op(749);
+    /// `aten::reflection_pad1d_backward`
+    pub const REFLECTION_PAD1D_BACKWARD: Op = Op(750);
+    /// `aten::reflection_pad2d`
+    pub const REFLECTION_PAD2D: Op = Op(751);
+    /// `aten::reflection_pad2d_backward`
+    pub const REFLECTION_PAD2D_BACKWARD: Op = Op(752);
+    /// `aten::reflection_pad3d`
+    pub const REFLECTION_PAD3D: Op = Op(753);
+    /// `aten::reflection_pad3d_backward`
+    pub const REFLECTION_PAD3D_BACKWARD: Op = Op(754);
+    /// `aten::replication_pad1d`
+    pub const REPLICATION_PAD1D: Op = Op(755);
+    /// `aten::replication_pad1d_backward`
+    pub const REPLICATION_PAD1D_BACKWARD: Op = Op(756);
+    /// `aten::replication_pad2d`
+    pub const REPLICATION_PAD2D: Op = Op(757);
+    /// `aten::replication_pad2d_backward`
+    pub const REPLICATION_PAD2D_BACKWARD: Op = Op(758);
+    /// `aten::replication_pad3d`
+    pub const REPLICATION_PAD3D: Op = Op(759);
+    /// `aten::replication_pad3d_backward`
+    pub const REPLICATION_PAD3D_BACKWARD: Op = Op(760);
+    /// `aten::sort`
+    pub const SORT: Op = Op(761);
+    /// `aten::sort.values`
+    pub const SORT_VALUES: Op = Op(762);
+    /// `aten::sort.stable`
+    pub const SORT_STABLE: Op = Op(763);
+    /// `aten::argsort`
+    pub const ARGSORT: Op = Op(764);
+    /// `aten::argsort.stable`
+    pub const ARGSORT_STABLE: Op = Op(765);
+    /// `aten::msort`
+    pub const MSORT: Op = Op(766);
+    /// `aten::topk`
+    pub const TOPK: Op = Op(767);
+    /// `aten::topk.values`
+    pub const TOPK_VALUES: Op = Op(768);
+    /// `aten::kthvalue`
+    pub const KTHVALUE: Op = Op(769);
+    /// `aten::median`
+    pub const MEDIAN: Op = Op(770);
+    /// `aten::median.dim`
+    pub const MEDIAN_DIM: Op = Op(771);
+    /// `aten::nanmedian`
+    pub const NANMEDIAN: Op = Op(772);
+    /// `aten::nanmedian.dim`
+    pub const NANMEDIAN_DIM: Op = Op(773);
+    /// `aten::mode`
+    pub const MODE: Op = Op(774);
+    /// `aten::searchsorted.Tensor`
+    pub const SEARCHSORTED_TENSOR: Op = Op(775);
+    /// `aten::bucketize.Tensor`
+    pub const BUCKETIZE_TENSOR: Op = Op(776);
+    /// `aten::_unique2`
+    pub const _UNIQUE2: Op = Op(777);
+    /// `aten::unique_consecutive`
+    pub const UNIQUE_CONSECUTIVE: Op = Op(778);
+    /// `aten::unique_dim`
+    pub const UNIQUE_DIM: Op = Op(779);
+    /// `aten::isin.Tensor_Tensor`
+    pub const ISIN_TENSOR_TENSOR: Op = Op(780);
+    /// `aten::rand`
+    pub const RAND: Op = Op(781);
+    /// `aten::randn`
+    pub const RANDN: Op = Op(782);
+    /// `aten::randint`
+    pub const RANDINT: Op = Op(783);
+    /// `aten::randint.low`
+    pub const RANDINT_LOW: Op = Op(784);
+    /// `aten::randperm`
+    pub const RANDPERM: Op = Op(785);
+    /// `aten::rand_like`
+    pub const RAND_LIKE: Op = Op(786);
+    /// `aten::randn_like`
+    pub const RANDN_LIKE: Op = Op(787);
+    /// `aten::randint_like`
+    pub const RANDINT_LIKE: Op = Op(788);
+    /// `aten::randint_like.low_dtype`
+    pub const RANDINT_LIKE_LOW_DTYPE: Op = Op(789);
+    /// `aten::normal.float_float`
+    pub const NORMAL_FLOAT_FLOAT: Op = Op(790);
+    /// `aten::normal.Tensor_float`
+    pub const NORMAL_TENSOR_FLOAT: Op = Op(791);
+    /// `aten::normal.float_Tensor`
+    pub const NORMAL_FLOAT_TENSOR: Op = Op(792);
+    /// `aten::normal.Tensor_Tensor`
+    pub const NORMAL_TENSOR_TENSOR: Op = Op(793);
+    /// `aten::bernoulli`
+    pub const BERNOULLI: Op = Op(794);
+    /// `aten::bernoulli.p`
+    pub const BERNOULLI_P: Op = Op(795);
+    /// `aten::multinomial`
+    pub const MULTINOMIAL: Op = Op(796);
+    /// `aten::dropout`
+    pub const DROPOUT: Op = Op(797);
+    /// `aten::dropout_`
+    pub const DROPOUT_: Op = Op(798);
+    /// `aten::feature_dropout`
+    pub const FEATURE_DROPOUT: Op = Op(799);
+    /// `aten::alpha_dropout`
+    pub const ALPHA_DROPOUT: Op = Op(800);
+    /// `aten::feature_alpha_dropout`
+    pub const FEATURE_ALPHA_DROPOUT: Op = Op(801);
+    /// `aten::native_dropout`
+    pub const NATIVE_DROPOUT: Op = Op(802);
+    /// `aten::native_dropout_backward`
+    pub const NATIVE_DROPOUT_BACKWARD: Op = Op(803);
+    /// `aten::uniform_`
+    pub const UNIFORM_: Op = Op(804);
+    /// `aten::normal_`
+    pub const NORMAL_: Op = Op(805);
+    /// `aten::log_normal_`
+    pub const LOG_NORMAL_: Op = Op(806);
+    /// `aten::exponential_`
+    pub const EXPONENTIAL_: Op = Op(807);
+    /// `aten::cauchy_`
+    pub const CAUCHY_: Op = Op(808);
+    /// `aten::geometric_`
+    pub const GEOMETRIC_: Op = Op(809);
+    /// `aten::random_`
+    pub const RANDOM_: Op = Op(810);
+    /// `aten::random_.to`
+    pub const RANDOM__TO: Op = Op(811);
+    /// `aten::random_.from`
+    pub const RANDOM__FROM: Op = Op(812);
+    /// `aten::bernoulli_.float`
+    pub const BERNOULLI__FLOAT: Op = Op(813);
+    /// `aten::bernoulli_.Tensor`
+    pub const BERNOULLI__TENSOR: Op = Op(814);
 }
 
-pub(crate) static TABLE: [OpInfo; 565] = [
+pub(crate) static TABLE: [OpInfo; 815] = [
     OpInfo {
         name: "aten::add.Tensor",
         schema: "aten::add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor",
@@ -5977,15 +6477,6 @@ pub(crate) static TABLE: [OpInfo; 565] = [
         below: |a| boxed::view(a, true),
     },
     OpInfo {
-        name: "aten::reshape",
-        schema: "aten::reshape(Tensor(a) self, SymInt[] shape) -> Tensor(a)",
-        tags: &[],
-        derivative: Derivative::Composite,
-        forward: true,
-        call: |a| boxed::reshape(a, false),
-        below: |a| boxed::reshape(a, true),
-    },
-    OpInfo {
         name: "aten::t",
         schema: "aten::t(Tensor(a) self) -> Tensor(a)",
         tags: &["view"],
@@ -6049,6 +6540,15 @@ pub(crate) static TABLE: [OpInfo; 565] = [
         below: |a| boxed::squeeze_dim(a, true),
     },
     OpInfo {
+        name: "aten::squeeze.dims",
+        schema: "aten::squeeze.dims(Tensor(a) self, int[] dim) -> Tensor(a)",
+        tags: &["core", "view"],
+        derivative: Derivative::Formula("SqueezeBackward2"),
+        forward: true,
+        call: |a| boxed::squeeze_dims(a, false),
+        below: |a| boxed::squeeze_dims(a, true),
+    },
+    OpInfo {
         name: "aten::select.int",
         schema: "aten::select.int(Tensor(a) self, int dim, SymInt index) -> Tensor(a)",
         tags: &["core", "view"],
@@ -6085,6 +6585,15 @@ pub(crate) static TABLE: [OpInfo; 565] = [
         below: |a| boxed::split(a, true),
     },
     OpInfo {
+        name: "aten::split_with_sizes",
+        schema: "aten::split_with_sizes(Tensor(a -> *) self, SymInt[] split_sizes, int dim=0) -> Tensor(a)[]",
+        tags: &["core", "view"],
+        derivative: Derivative::Formula("SplitWithSizesBackward0"),
+        forward: true,
+        call: |a| boxed::split_with_sizes(a, false),
+        below: |a| boxed::split_with_sizes(a, true),
+    },
+    OpInfo {
         name: "aten::as_strided",
         schema: "aten::as_strided(Tensor(a) self, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor(a)",
         tags: &["core", "view"],
@@ -6094,22 +6603,688 @@ pub(crate) static TABLE: [OpInfo; 565] = [
         below: |a| boxed::as_strided(a, true),
     },
     OpInfo {
+        name: "aten::diagonal",
+        schema: "aten::diagonal(Tensor(a) self, int offset=0, int dim1=0, int dim2=1) -> Tensor(a)",
+        tags: &["core", "view"],
+        derivative: Derivative::Formula("DiagonalBackward0"),
+        forward: true,
+        call: |a| boxed::diagonal(a, false),
+        below: |a| boxed::diagonal(a, true),
+    },
+    OpInfo {
+        name: "aten::unfold",
+        schema: "aten::unfold(Tensor(a) self, int dimension, int size, int step) -> Tensor(a)",
+        tags: &["view"],
+        derivative: Derivative::Formula("UnfoldBackward0"),
+        forward: true,
+        call: |a| boxed::unfold(a, false),
+        below: |a| boxed::unfold(a, true),
+    },
+    OpInfo {
+        name: "aten::lift_fresh",
+        schema: "aten::lift_fresh(Tensor(a) self) -> Tensor(a)",
+        tags: &["view"],
+        derivative: Derivative::Formula("LiftFreshBackward0"),
+        forward: true,
+        call: |a| boxed::lift_fresh(a, false),
+        below: |a| boxed::lift_fresh(a, true),
+    },
+    OpInfo {
         name: "aten::detach",
         schema: "aten::detach(Tensor(a) self) -> Tensor(a)",
-        tags: &[],
+        tags: &["view"],
         derivative: Derivative::NonDifferentiable,
         forward: false,
         call: |a| boxed::detach(a, false),
         below: |a| boxed::detach(a, true),
     },
     OpInfo {
+        name: "aten::detach_",
+        schema: "aten::detach_(Tensor(a!) self) -> Tensor(a!)",
+        tags: &["inplace_view"],
+        derivative: Derivative::NonDifferentiable,
+        forward: false,
+        call: |a| boxed::detach_(a, false),
+        below: |a| boxed::detach_(a, true),
+    },
+    OpInfo {
+        name: "aten::unsqueeze_",
+        schema: "aten::unsqueeze_(Tensor(a!) self, int dim) -> Tensor(a!)",
+        tags: &["inplace_view"],
+        derivative: Derivative::Formula("UnsqueezeBackward0"),
+        forward: true,
+        call: |a| boxed::unsqueeze_(a, false),
+        below: |a| boxed::unsqueeze_(a, true),
+    },
+    OpInfo {
+        name: "aten::squeeze_",
+        schema: "aten::squeeze_(Tensor(a!) self) -> Tensor(a!)",
+        tags: &["inplace_view"],
+        derivative: Derivative::Formula("SqueezeBackward0"),
+        forward: true,
+        call: |a| boxed::squeeze_(a, false),
+        below: |a| boxed::squeeze_(a, true),
+    },
+    OpInfo {
+        name: "aten::squeeze_.dim",
+        schema: "aten::squeeze_.dim(Tensor(a!) self, int dim) -> Tensor(a!)",
+        tags: &["inplace_view"],
+        derivative: Derivative::Formula("SqueezeBackward1"),
+        forward: true,
+        call: |a| boxed::squeeze_dim_(a, false),
+        below: |a| boxed::squeeze_dim_(a, true),
+    },
+    OpInfo {
+        name: "aten::transpose_",
+        schema: "aten::transpose_(Tensor(a!) self, int dim0, int dim1) -> Tensor(a!)",
+        tags: &["inplace_view"],
+        derivative: Derivative::Formula("TransposeBackward0"),
+        forward: true,
+        call: |a| boxed::transpose_(a, false),
+        below: |a| boxed::transpose_(a, true),
+    },
+    OpInfo {
+        name: "aten::t_",
+        schema: "aten::t_(Tensor(a!) self) -> Tensor(a!)",
+        tags: &["inplace_view"],
+        derivative: Derivative::Formula("TBackward0"),
+        forward: true,
+        call: |a| boxed::t_(a, false),
+        below: |a| boxed::t_(a, true),
+    },
+    OpInfo {
+        name: "aten::_unsafe_view",
+        schema: "aten::_unsafe_view(Tensor self, SymInt[] size) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Formula("UnsafeViewBackward0"),
+        forward: true,
+        call: |a| boxed::unsafe_view(a, false),
+        below: |a| boxed::unsafe_view(a, true),
+    },
+    OpInfo {
+        name: "aten::unsafe_split.Tensor",
+        schema: "aten::unsafe_split.Tensor(Tensor self, SymInt split_size, int dim=0) -> Tensor[]",
+        tags: &[],
+        derivative: Derivative::Formula("UnsafeSplitBackward0"),
+        forward: true,
+        call: |a| boxed::unsafe_split(a, false),
+        below: |a| boxed::unsafe_split(a, true),
+    },
+    OpInfo {
+        name: "aten::reshape",
+        schema: "aten::reshape(Tensor(a) self, SymInt[] shape) -> Tensor(a)",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::reshape(a, false),
+        below: |a| boxed::reshape(a, true),
+    },
+    OpInfo {
+        name: "aten::reshape_as",
+        schema: "aten::reshape_as(Tensor(a) self, Tensor other) -> Tensor(a)",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::reshape_as(a, false),
+        below: |a| boxed::reshape_as(a, true),
+    },
+    OpInfo {
+        name: "aten::view_as",
+        schema: "aten::view_as(Tensor(a) self, Tensor other) -> Tensor(a)",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::view_as(a, false),
+        below: |a| boxed::view_as(a, true),
+    },
+    OpInfo {
+        name: "aten::expand_as",
+        schema: "aten::expand_as(Tensor(a) self, Tensor other) -> Tensor(a)",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::expand_as(a, false),
+        below: |a| boxed::expand_as(a, true),
+    },
+    OpInfo {
+        name: "aten::broadcast_to",
+        schema: "aten::broadcast_to(Tensor(a) self, SymInt[] size) -> Tensor(a)",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::broadcast_to(a, false),
+        below: |a| boxed::broadcast_to(a, true),
+    },
+    OpInfo {
+        name: "aten::broadcast_tensors",
+        schema: "aten::broadcast_tensors(Tensor[] tensors) -> Tensor[]",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::broadcast_tensors(a, false),
+        below: |a| boxed::broadcast_tensors(a, true),
+    },
+    OpInfo {
+        name: "aten::swapaxes",
+        schema: "aten::swapaxes(Tensor(a) self, int axis0, int axis1) -> Tensor(a)",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::swapaxes(a, false),
+        below: |a| boxed::swapaxes(a, true),
+    },
+    OpInfo {
+        name: "aten::swapdims",
+        schema: "aten::swapdims(Tensor(a) self, int dim0, int dim1) -> Tensor(a)",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::swapdims(a, false),
+        below: |a| boxed::swapdims(a, true),
+    },
+    OpInfo {
+        name: "aten::numpy_T",
+        schema: "aten::numpy_T(Tensor(a) self) -> Tensor(a)",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::numpy_t(a, false),
+        below: |a| boxed::numpy_t(a, true),
+    },
+    OpInfo {
+        name: "aten::mT",
+        schema: "aten::mT(Tensor(a) self) -> Tensor(a)",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::mt(a, false),
+        below: |a| boxed::mt(a, true),
+    },
+    OpInfo {
+        name: "aten::narrow",
+        schema: "aten::narrow(Tensor(a) self, int dim, SymInt start, SymInt length) -> Tensor(a)",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::narrow(a, false),
+        below: |a| boxed::narrow(a, true),
+    },
+    OpInfo {
+        name: "aten::flatten.using_ints",
+        schema: "aten::flatten.using_ints(Tensor(a) self, int start_dim=0, int end_dim=-1) -> Tensor(a)",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::flatten(a, false),
+        below: |a| boxed::flatten(a, true),
+    },
+    OpInfo {
+        name: "aten::unflatten.int",
+        schema: "aten::unflatten.int(Tensor(a) self, int dim, SymInt[] sizes) -> Tensor(a)",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::unflatten(a, false),
+        below: |a| boxed::unflatten(a, true),
+    },
+    OpInfo {
+        name: "aten::ravel",
+        schema: "aten::ravel(Tensor(a) self) -> Tensor(a)",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::ravel(a, false),
+        below: |a| boxed::ravel(a, true),
+    },
+    OpInfo {
+        name: "aten::split.sizes",
+        schema: "aten::split.sizes(Tensor(a -> *) self, SymInt[] split_size, int dim=0) -> Tensor(a)[]",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::split_sizes(a, false),
+        below: |a| boxed::split_sizes(a, true),
+    },
+    OpInfo {
+        name: "aten::chunk",
+        schema: "aten::chunk(Tensor(a -> *) self, int chunks, int dim=0) -> Tensor(a)[]",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::chunk(a, false),
+        below: |a| boxed::chunk(a, true),
+    },
+    OpInfo {
+        name: "aten::unsafe_chunk",
+        schema: "aten::unsafe_chunk(Tensor self, int chunks, int dim=0) -> Tensor[]",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::unsafe_chunk(a, false),
+        below: |a| boxed::unsafe_chunk(a, true),
+    },
+    OpInfo {
+        name: "aten::tensor_split.sections",
+        schema: "aten::tensor_split.sections(Tensor(a -> *) self, SymInt sections, int dim=0) -> Tensor(a)[]",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::tensor_split(a, false),
+        below: |a| boxed::tensor_split(a, true),
+    },
+    OpInfo {
+        name: "aten::tensor_split.indices",
+        schema: "aten::tensor_split.indices(Tensor(a -> *) self, SymInt[] indices, int dim=0) -> Tensor(a)[]",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::tensor_split_indices(a, false),
+        below: |a| boxed::tensor_split_indices(a, true),
+    },
+    OpInfo {
+        name: "aten::movedim.int",
+        schema: "aten::movedim.int(Tensor(a) self, int source, int destination) -> Tensor(a)",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::movedim(a, false),
+        below: |a| boxed::movedim(a, true),
+    },
+    OpInfo {
+        name: "aten::movedim.intlist",
+        schema: "aten::movedim.intlist(Tensor(a) self, int[] source, int[] destination) -> Tensor(a)",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::movedim_intlist(a, false),
+        below: |a| boxed::movedim_intlist(a, true),
+    },
+    OpInfo {
+        name: "aten::moveaxis.int",
+        schema: "aten::moveaxis.int(Tensor(a) self, int source, int destination) -> Tensor(a)",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::moveaxis(a, false),
+        below: |a| boxed::moveaxis(a, true),
+    },
+    OpInfo {
+        name: "aten::moveaxis.intlist",
+        schema: "aten::moveaxis.intlist(Tensor(a) self, int[] source, int[] destination) -> Tensor(a)",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::moveaxis_intlist(a, false),
+        below: |a| boxed::moveaxis_intlist(a, true),
+    },
+    OpInfo {
+        name: "aten::atleast_1d",
+        schema: "aten::atleast_1d(Tensor self) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::atleast_1d(a, false),
+        below: |a| boxed::atleast_1d(a, true),
+    },
+    OpInfo {
+        name: "aten::atleast_2d",
+        schema: "aten::atleast_2d(Tensor self) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::atleast_2d(a, false),
+        below: |a| boxed::atleast_2d(a, true),
+    },
+    OpInfo {
+        name: "aten::atleast_3d",
+        schema: "aten::atleast_3d(Tensor self) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::atleast_3d(a, false),
+        below: |a| boxed::atleast_3d(a, true),
+    },
+    OpInfo {
+        name: "aten::contiguous",
+        schema: "aten::contiguous(Tensor(a) self, *, MemoryFormat memory_format=contiguous_format) -> Tensor(a)",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::contiguous(a, false),
+        below: |a| boxed::contiguous(a, true),
+    },
+    OpInfo {
+        name: "aten::lift",
+        schema: "aten::lift(Tensor self) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::lift(a, false),
+        below: |a| boxed::lift(a, true),
+    },
+    OpInfo {
+        name: "aten::meshgrid",
+        schema: "aten::meshgrid(Tensor[] tensors) -> Tensor[]",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::meshgrid(a, false),
+        below: |a| boxed::meshgrid(a, true),
+    },
+    OpInfo {
+        name: "aten::meshgrid.indexing",
+        schema: "aten::meshgrid.indexing(Tensor[] tensors, *, str indexing) -> Tensor[]",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::meshgrid_indexing(a, false),
+        below: |a| boxed::meshgrid_indexing(a, true),
+    },
+    OpInfo {
+        name: "aten::pixel_shuffle",
+        schema: "aten::pixel_shuffle(Tensor self, int upscale_factor) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::pixel_shuffle(a, false),
+        below: |a| boxed::pixel_shuffle(a, true),
+    },
+    OpInfo {
+        name: "aten::pixel_unshuffle",
+        schema: "aten::pixel_unshuffle(Tensor self, int downscale_factor) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::pixel_unshuffle(a, false),
+        below: |a| boxed::pixel_unshuffle(a, true),
+    },
+    OpInfo {
+        name: "aten::channel_shuffle",
+        schema: "aten::channel_shuffle(Tensor self, SymInt groups) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::channel_shuffle(a, false),
+        below: |a| boxed::channel_shuffle(a, true),
+    },
+    OpInfo {
+        name: "aten::diag",
+        schema: "aten::diag(Tensor self, int diagonal=0) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::diag(a, false),
+        below: |a| boxed::diag(a, true),
+    },
+    OpInfo {
+        name: "aten::diag_embed",
+        schema: "aten::diag_embed(Tensor self, int offset=0, int dim1=-2, int dim2=-1) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::diag_embed(a, false),
+        below: |a| boxed::diag_embed(a, true),
+    },
+    OpInfo {
+        name: "aten::alias_copy",
+        schema: "aten::alias_copy(Tensor self) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::alias_copy(a, false),
+        below: |a| boxed::alias_copy(a, true),
+    },
+    OpInfo {
+        name: "aten::detach_copy",
+        schema: "aten::detach_copy(Tensor self) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::detach_copy(a, false),
+        below: |a| boxed::detach_copy(a, true),
+    },
+    OpInfo {
+        name: "aten::view_copy",
+        schema: "aten::view_copy(Tensor self, SymInt[] size) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::view_copy(a, false),
+        below: |a| boxed::view_copy(a, true),
+    },
+    OpInfo {
+        name: "aten::t_copy",
+        schema: "aten::t_copy(Tensor self) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::t_copy(a, false),
+        below: |a| boxed::t_copy(a, true),
+    },
+    OpInfo {
+        name: "aten::transpose_copy.int",
+        schema: "aten::transpose_copy.int(Tensor self, int dim0, int dim1) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::transpose_copy(a, false),
+        below: |a| boxed::transpose_copy(a, true),
+    },
+    OpInfo {
+        name: "aten::permute_copy",
+        schema: "aten::permute_copy(Tensor self, int[] dims) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::permute_copy(a, false),
+        below: |a| boxed::permute_copy(a, true),
+    },
+    OpInfo {
+        name: "aten::expand_copy",
+        schema: "aten::expand_copy(Tensor self, SymInt[] size, *, bool implicit=False) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::expand_copy(a, false),
+        below: |a| boxed::expand_copy(a, true),
+    },
+    OpInfo {
+        name: "aten::unsqueeze_copy",
+        schema: "aten::unsqueeze_copy(Tensor self, int dim) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::unsqueeze_copy(a, false),
+        below: |a| boxed::unsqueeze_copy(a, true),
+    },
+    OpInfo {
+        name: "aten::squeeze_copy",
+        schema: "aten::squeeze_copy(Tensor self) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::squeeze_copy(a, false),
+        below: |a| boxed::squeeze_copy(a, true),
+    },
+    OpInfo {
+        name: "aten::squeeze_copy.dim",
+        schema: "aten::squeeze_copy.dim(Tensor self, int dim) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::squeeze_copy_dim(a, false),
+        below: |a| boxed::squeeze_copy_dim(a, true),
+    },
+    OpInfo {
+        name: "aten::squeeze_copy.dims",
+        schema: "aten::squeeze_copy.dims(Tensor self, int[] dim) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::squeeze_copy_dims(a, false),
+        below: |a| boxed::squeeze_copy_dims(a, true),
+    },
+    OpInfo {
+        name: "aten::select_copy.int",
+        schema: "aten::select_copy.int(Tensor self, int dim, SymInt index) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::select_copy(a, false),
+        below: |a| boxed::select_copy(a, true),
+    },
+    OpInfo {
+        name: "aten::slice_copy.Tensor",
+        schema: "aten::slice_copy.Tensor(Tensor self, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::slice_copy(a, false),
+        below: |a| boxed::slice_copy(a, true),
+    },
+    OpInfo {
+        name: "aten::unbind_copy.int",
+        schema: "aten::unbind_copy.int(Tensor self, int dim=0) -> Tensor[]",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::unbind_copy(a, false),
+        below: |a| boxed::unbind_copy(a, true),
+    },
+    OpInfo {
+        name: "aten::split_copy.Tensor",
+        schema: "aten::split_copy.Tensor(Tensor self, SymInt split_size, int dim=0) -> Tensor[]",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::split_copy(a, false),
+        below: |a| boxed::split_copy(a, true),
+    },
+    OpInfo {
+        name: "aten::split_with_sizes_copy",
+        schema: "aten::split_with_sizes_copy(Tensor self, SymInt[] split_sizes, int dim=0) -> Tensor[]",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::split_with_sizes_copy(a, false),
+        below: |a| boxed::split_with_sizes_copy(a, true),
+    },
+    OpInfo {
+        name: "aten::as_strided_copy",
+        schema: "aten::as_strided_copy(Tensor self, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::as_strided_copy(a, false),
+        below: |a| boxed::as_strided_copy(a, true),
+    },
+    OpInfo {
+        name: "aten::diagonal_copy",
+        schema: "aten::diagonal_copy(Tensor self, int offset=0, int dim1=0, int dim2=1) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::diagonal_copy(a, false),
+        below: |a| boxed::diagonal_copy(a, true),
+    },
+    OpInfo {
+        name: "aten::unfold_copy",
+        schema: "aten::unfold_copy(Tensor self, int dimension, int size, int step) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::unfold_copy(a, false),
+        below: |a| boxed::unfold_copy(a, true),
+    },
+    OpInfo {
+        name: "aten::slice_scatter",
+        schema: "aten::slice_scatter(Tensor self, Tensor src, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor",
+        tags: &["core"],
+        derivative: Derivative::Formula("SliceScatterBackward0"),
+        forward: true,
+        call: |a| boxed::slice_scatter(a, false),
+        below: |a| boxed::slice_scatter(a, true),
+    },
+    OpInfo {
+        name: "aten::select_scatter",
+        schema: "aten::select_scatter(Tensor self, Tensor src, int dim, SymInt index) -> Tensor",
+        tags: &["core"],
+        derivative: Derivative::Formula("SelectScatterBackward0"),
+        forward: true,
+        call: |a| boxed::select_scatter(a, false),
+        below: |a| boxed::select_scatter(a, true),
+    },
+    OpInfo {
+        name: "aten::diagonal_scatter",
+        schema: "aten::diagonal_scatter(Tensor self, Tensor src, int offset=0, int dim1=0, int dim2=1) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Formula("DiagonalScatterBackward0"),
+        forward: true,
+        call: |a| boxed::diagonal_scatter(a, false),
+        below: |a| boxed::diagonal_scatter(a, true),
+    },
+    OpInfo {
+        name: "aten::as_strided_scatter",
+        schema: "aten::as_strided_scatter(Tensor self, Tensor src, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Formula("AsStridedScatterBackward0"),
+        forward: true,
+        call: |a| boxed::as_strided_scatter(a, false),
+        below: |a| boxed::as_strided_scatter(a, true),
+    },
+    OpInfo {
+        name: "aten::slice_backward",
+        schema: "aten::slice_backward(Tensor grad_output, SymInt[] input_sizes, int dim, SymInt start, SymInt end, SymInt step) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Formula("SliceBackwardBackward0"),
+        forward: true,
+        call: |a| boxed::slice_backward(a, false),
+        below: |a| boxed::slice_backward(a, true),
+    },
+    OpInfo {
+        name: "aten::select_backward",
+        schema: "aten::select_backward(Tensor grad_output, SymInt[] input_sizes, int dim, SymInt index) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Formula("SelectBackwardBackward0"),
+        forward: true,
+        call: |a| boxed::select_backward(a, false),
+        below: |a| boxed::select_backward(a, true),
+    },
+    OpInfo {
+        name: "aten::diagonal_backward",
+        schema: "aten::diagonal_backward(Tensor grad_output, SymInt[] input_sizes, int offset, int dim1, int dim2) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Formula("DiagonalBackwardBackward0"),
+        forward: true,
+        call: |a| boxed::diagonal_backward(a, false),
+        below: |a| boxed::diagonal_backward(a, true),
+    },
+    OpInfo {
+        name: "aten::unfold_backward",
+        schema: "aten::unfold_backward(Tensor grad_in, SymInt[] input_sizes, int dim, int size, int step) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Formula("UnfoldBackwardBackward0"),
+        forward: true,
+        call: |a| boxed::unfold_backward(a, false),
+        below: |a| boxed::unfold_backward(a, true),
+    },
+    OpInfo {
         name: "aten::clone",
         schema: "aten::clone(Tensor self, *, MemoryFormat? memory_format=None) -> Tensor",
-        tags: &["core"],
+        tags: &["core", "pointwise"],
         derivative: Derivative::Formula("CloneBackward0"),
         forward: true,
         call: |a| boxed::clone(a, false),
         below: |a| boxed::clone(a, true),
+    },
+    OpInfo {
+        name: "aten::lift_fresh_copy",
+        schema: "aten::lift_fresh_copy(Tensor self) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Formula("LiftFreshCopyBackward0"),
+        forward: true,
+        call: |a| boxed::lift_fresh_copy(a, false),
+        below: |a| boxed::lift_fresh_copy(a, true),
     },
     OpInfo {
         name: "aten::_to_copy",
@@ -6121,6 +7296,51 @@ pub(crate) static TABLE: [OpInfo; 565] = [
         below: |a| boxed::to_copy(a, true),
     },
     OpInfo {
+        name: "aten::to.dtype",
+        schema: "aten::to.dtype(Tensor(a) self, ScalarType dtype, bool non_blocking=False, bool copy=False, MemoryFormat? memory_format=None) -> Tensor(a)",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::to_dtype(a, false),
+        below: |a| boxed::to_dtype(a, true),
+    },
+    OpInfo {
+        name: "aten::to.dtype_layout",
+        schema: "aten::to.dtype_layout(Tensor(a) self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, bool non_blocking=False, bool copy=False, MemoryFormat? memory_format=None) -> Tensor(a)",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::to_dtype_layout(a, false),
+        below: |a| boxed::to_dtype_layout(a, true),
+    },
+    OpInfo {
+        name: "aten::to.device",
+        schema: "aten::to.device(Tensor(a) self, Device device, ScalarType dtype, bool non_blocking=False, bool copy=False, MemoryFormat? memory_format=None) -> Tensor(a)",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::to_device(a, false),
+        below: |a| boxed::to_device(a, true),
+    },
+    OpInfo {
+        name: "aten::to.other",
+        schema: "aten::to.other(Tensor(a) self, Tensor other, bool non_blocking=False, bool copy=False, MemoryFormat? memory_format=None) -> Tensor(a)",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::to_other(a, false),
+        below: |a| boxed::to_other(a, true),
+    },
+    OpInfo {
+        name: "aten::type_as",
+        schema: "aten::type_as(Tensor self, Tensor other) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::type_as(a, false),
+        below: |a| boxed::type_as(a, true),
+    },
+    OpInfo {
         name: "aten::copy_",
         schema: "aten::copy_(Tensor(a!) self, Tensor src, bool non_blocking=False) -> Tensor(a!)",
         tags: &[],
@@ -6128,6 +7348,15 @@ pub(crate) static TABLE: [OpInfo; 565] = [
         forward: true,
         call: |a| boxed::copy_(a, false),
         below: |a| boxed::copy_(a, true),
+    },
+    OpInfo {
+        name: "aten::copy",
+        schema: "aten::copy(Tensor self, Tensor src, bool non_blocking=False) -> Tensor",
+        tags: &["core"],
+        derivative: Derivative::Formula("CopyBackward0"),
+        forward: true,
+        call: |a| boxed::copy(a, false),
+        below: |a| boxed::copy(a, true),
     },
     OpInfo {
         name: "aten::fill.Scalar",
@@ -6148,6 +7377,24 @@ pub(crate) static TABLE: [OpInfo; 565] = [
         below: |a| boxed::fill_(a, true),
     },
     OpInfo {
+        name: "aten::fill.Tensor",
+        schema: "aten::fill.Tensor(Tensor self, Tensor value) -> Tensor",
+        tags: &["pointwise"],
+        derivative: Derivative::Formula("FillBackward1"),
+        forward: true,
+        call: |a| boxed::fill_tensor(a, false),
+        below: |a| boxed::fill_tensor(a, true),
+    },
+    OpInfo {
+        name: "aten::fill_.Tensor",
+        schema: "aten::fill_.Tensor(Tensor(a!) self, Tensor value) -> Tensor(a!)",
+        tags: &["pointwise"],
+        derivative: Derivative::Formula("FillBackward1"),
+        forward: true,
+        call: |a| boxed::fill_tensor_(a, false),
+        below: |a| boxed::fill_tensor_(a, true),
+    },
+    OpInfo {
         name: "aten::zero",
         schema: "aten::zero(Tensor self) -> Tensor",
         tags: &["pointwise"],
@@ -6166,6 +7413,78 @@ pub(crate) static TABLE: [OpInfo; 565] = [
         below: |a| boxed::zero_(a, true),
     },
     OpInfo {
+        name: "aten::zeros",
+        schema: "aten::zeros(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
+        tags: &["factory"],
+        derivative: Derivative::NonDifferentiable,
+        forward: false,
+        call: |a| boxed::zeros(a, false),
+        below: |a| boxed::zeros(a, true),
+    },
+    OpInfo {
+        name: "aten::ones",
+        schema: "aten::ones(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
+        tags: &["factory"],
+        derivative: Derivative::NonDifferentiable,
+        forward: false,
+        call: |a| boxed::ones(a, false),
+        below: |a| boxed::ones(a, true),
+    },
+    OpInfo {
+        name: "aten::full",
+        schema: "aten::full(SymInt[] size, Scalar fill_value, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
+        tags: &["core", "factory"],
+        derivative: Derivative::NonDifferentiable,
+        forward: false,
+        call: |a| boxed::full(a, false),
+        below: |a| boxed::full(a, true),
+    },
+    OpInfo {
+        name: "aten::scalar_tensor",
+        schema: "aten::scalar_tensor(Scalar s, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
+        tags: &["core", "factory"],
+        derivative: Derivative::NonDifferentiable,
+        forward: false,
+        call: |a| boxed::scalar_tensor(a, false),
+        below: |a| boxed::scalar_tensor(a, true),
+    },
+    OpInfo {
+        name: "aten::empty.memory_format",
+        schema: "aten::empty.memory_format(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
+        tags: &["core", "factory"],
+        derivative: Derivative::NonDifferentiable,
+        forward: false,
+        call: |a| boxed::empty(a, false),
+        below: |a| boxed::empty(a, true),
+    },
+    OpInfo {
+        name: "aten::empty_permuted",
+        schema: "aten::empty_permuted(SymInt[] size, int[] physical_layout, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
+        tags: &["factory"],
+        derivative: Derivative::NonDifferentiable,
+        forward: false,
+        call: |a| boxed::empty_permuted(a, false),
+        below: |a| boxed::empty_permuted(a, true),
+    },
+    OpInfo {
+        name: "aten::empty_strided",
+        schema: "aten::empty_strided(SymInt[] size, SymInt[] stride, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
+        tags: &["core", "factory"],
+        derivative: Derivative::NonDifferentiable,
+        forward: false,
+        call: |a| boxed::empty_strided(a, false),
+        below: |a| boxed::empty_strided(a, true),
+    },
+    OpInfo {
+        name: "aten::empty_like",
+        schema: "aten::empty_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
+        tags: &[],
+        derivative: Derivative::NonDifferentiable,
+        forward: false,
+        call: |a| boxed::empty_like(a, false),
+        below: |a| boxed::empty_like(a, true),
+    },
+    OpInfo {
         name: "aten::zeros_like",
         schema: "aten::zeros_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
         tags: &[],
@@ -6173,6 +7492,654 @@ pub(crate) static TABLE: [OpInfo; 565] = [
         forward: false,
         call: |a| boxed::zeros_like(a, false),
         below: |a| boxed::zeros_like(a, true),
+    },
+    OpInfo {
+        name: "aten::ones_like",
+        schema: "aten::ones_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
+        tags: &[],
+        derivative: Derivative::NonDifferentiable,
+        forward: false,
+        call: |a| boxed::ones_like(a, false),
+        below: |a| boxed::ones_like(a, true),
+    },
+    OpInfo {
+        name: "aten::full_like",
+        schema: "aten::full_like(Tensor self, Scalar fill_value, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
+        tags: &["core"],
+        derivative: Derivative::NonDifferentiable,
+        forward: false,
+        call: |a| boxed::full_like(a, false),
+        below: |a| boxed::full_like(a, true),
+    },
+    OpInfo {
+        name: "aten::new_empty",
+        schema: "aten::new_empty(Tensor self, SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
+        tags: &[],
+        derivative: Derivative::NonDifferentiable,
+        forward: false,
+        call: |a| boxed::new_empty(a, false),
+        below: |a| boxed::new_empty(a, true),
+    },
+    OpInfo {
+        name: "aten::new_empty_strided",
+        schema: "aten::new_empty_strided(Tensor self, SymInt[] size, SymInt[] stride, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
+        tags: &[],
+        derivative: Derivative::NonDifferentiable,
+        forward: false,
+        call: |a| boxed::new_empty_strided(a, false),
+        below: |a| boxed::new_empty_strided(a, true),
+    },
+    OpInfo {
+        name: "aten::new_zeros",
+        schema: "aten::new_zeros(Tensor self, SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
+        tags: &[],
+        derivative: Derivative::NonDifferentiable,
+        forward: false,
+        call: |a| boxed::new_zeros(a, false),
+        below: |a| boxed::new_zeros(a, true),
+    },
+    OpInfo {
+        name: "aten::new_ones",
+        schema: "aten::new_ones(Tensor self, SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
+        tags: &[],
+        derivative: Derivative::NonDifferentiable,
+        forward: false,
+        call: |a| boxed::new_ones(a, false),
+        below: |a| boxed::new_ones(a, true),
+    },
+    OpInfo {
+        name: "aten::new_full",
+        schema: "aten::new_full(Tensor self, SymInt[] size, Scalar fill_value, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
+        tags: &[],
+        derivative: Derivative::NonDifferentiable,
+        forward: false,
+        call: |a| boxed::new_full(a, false),
+        below: |a| boxed::new_full(a, true),
+    },
+    OpInfo {
+        name: "aten::arange",
+        schema: "aten::arange(Scalar end, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
+        tags: &["factory"],
+        derivative: Derivative::NonDifferentiable,
+        forward: false,
+        call: |a| boxed::arange(a, false),
+        below: |a| boxed::arange(a, true),
+    },
+    OpInfo {
+        name: "aten::arange.start",
+        schema: "aten::arange.start(Scalar start, Scalar end, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
+        tags: &["factory"],
+        derivative: Derivative::NonDifferentiable,
+        forward: false,
+        call: |a| boxed::arange_start(a, false),
+        below: |a| boxed::arange_start(a, true),
+    },
+    OpInfo {
+        name: "aten::arange.start_step",
+        schema: "aten::arange.start_step(Scalar start, Scalar end, Scalar step=1, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
+        tags: &["core", "factory"],
+        derivative: Derivative::NonDifferentiable,
+        forward: false,
+        call: |a| boxed::arange_start_step(a, false),
+        below: |a| boxed::arange_start_step(a, true),
+    },
+    OpInfo {
+        name: "aten::linspace",
+        schema: "aten::linspace(Scalar start, Scalar end, int steps, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
+        tags: &["factory"],
+        derivative: Derivative::NonDifferentiable,
+        forward: false,
+        call: |a| boxed::linspace(a, false),
+        below: |a| boxed::linspace(a, true),
+    },
+    OpInfo {
+        name: "aten::logspace",
+        schema: "aten::logspace(Scalar start, Scalar end, int steps, float base=10.0, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
+        tags: &["factory"],
+        derivative: Derivative::NonDifferentiable,
+        forward: false,
+        call: |a| boxed::logspace(a, false),
+        below: |a| boxed::logspace(a, true),
+    },
+    OpInfo {
+        name: "aten::eye",
+        schema: "aten::eye(SymInt n, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
+        tags: &["factory"],
+        derivative: Derivative::NonDifferentiable,
+        forward: false,
+        call: |a| boxed::eye(a, false),
+        below: |a| boxed::eye(a, true),
+    },
+    OpInfo {
+        name: "aten::eye.m",
+        schema: "aten::eye.m(SymInt n, SymInt m, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
+        tags: &["factory"],
+        derivative: Derivative::NonDifferentiable,
+        forward: false,
+        call: |a| boxed::eye_m(a, false),
+        below: |a| boxed::eye_m(a, true),
+    },
+    OpInfo {
+        name: "aten::hann_window",
+        schema: "aten::hann_window(int window_length, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
+        tags: &["factory"],
+        derivative: Derivative::NonDifferentiable,
+        forward: false,
+        call: |a| boxed::hann_window(a, false),
+        below: |a| boxed::hann_window(a, true),
+    },
+    OpInfo {
+        name: "aten::hann_window.periodic",
+        schema: "aten::hann_window.periodic(int window_length, bool periodic, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
+        tags: &["factory"],
+        derivative: Derivative::NonDifferentiable,
+        forward: false,
+        call: |a| boxed::hann_window_periodic(a, false),
+        below: |a| boxed::hann_window_periodic(a, true),
+    },
+    OpInfo {
+        name: "aten::tril_indices",
+        schema: "aten::tril_indices(int row, int col, int offset=0, *, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
+        tags: &["factory"],
+        derivative: Derivative::NonDifferentiable,
+        forward: false,
+        call: |a| boxed::tril_indices(a, false),
+        below: |a| boxed::tril_indices(a, true),
+    },
+    OpInfo {
+        name: "aten::triu_indices",
+        schema: "aten::triu_indices(int row, int col, int offset=0, *, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
+        tags: &["factory"],
+        derivative: Derivative::NonDifferentiable,
+        forward: false,
+        call: |a| boxed::triu_indices(a, false),
+        below: |a| boxed::triu_indices(a, true),
+    },
+    OpInfo {
+        name: "aten::item",
+        schema: "aten::item(Tensor self) -> Scalar",
+        tags: &["data_dependent_output"],
+        derivative: Derivative::NonDifferentiable,
+        forward: false,
+        call: |a| boxed::item(a, false),
+        below: |a| boxed::item(a, true),
+    },
+    OpInfo {
+        name: "aten::_local_scalar_dense",
+        schema: "aten::_local_scalar_dense(Tensor self) -> Scalar",
+        tags: &["core", "data_dependent_output"],
+        derivative: Derivative::NonDifferentiable,
+        forward: false,
+        call: |a| boxed::_local_scalar_dense(a, false),
+        below: |a| boxed::_local_scalar_dense(a, true),
+    },
+    OpInfo {
+        name: "aten::is_nonzero",
+        schema: "aten::is_nonzero(Tensor self) -> bool",
+        tags: &["data_dependent_output"],
+        derivative: Derivative::NonDifferentiable,
+        forward: false,
+        call: |a| boxed::is_nonzero(a, false),
+        below: |a| boxed::is_nonzero(a, true),
+    },
+    OpInfo {
+        name: "aten::numel",
+        schema: "aten::numel(Tensor self) -> int",
+        tags: &[],
+        derivative: Derivative::NonDifferentiable,
+        forward: false,
+        call: |a| boxed::numel(a, false),
+        below: |a| boxed::numel(a, true),
+    },
+    OpInfo {
+        name: "aten::sym_size.int",
+        schema: "aten::sym_size.int(Tensor self, int dim) -> SymInt",
+        tags: &["core"],
+        derivative: Derivative::NonDifferentiable,
+        forward: false,
+        call: |a| boxed::sym_size(a, false),
+        below: |a| boxed::sym_size(a, true),
+    },
+    OpInfo {
+        name: "aten::sym_stride.int",
+        schema: "aten::sym_stride.int(Tensor self, int dim) -> SymInt",
+        tags: &["core"],
+        derivative: Derivative::NonDifferentiable,
+        forward: false,
+        call: |a| boxed::sym_stride(a, false),
+        below: |a| boxed::sym_stride(a, true),
+    },
+    OpInfo {
+        name: "aten::sym_numel",
+        schema: "aten::sym_numel(Tensor self) -> SymInt",
+        tags: &["core"],
+        derivative: Derivative::NonDifferentiable,
+        forward: false,
+        call: |a| boxed::sym_numel(a, false),
+        below: |a| boxed::sym_numel(a, true),
+    },
+    OpInfo {
+        name: "aten::sym_storage_offset",
+        schema: "aten::sym_storage_offset(Tensor self) -> SymInt",
+        tags: &["core"],
+        derivative: Derivative::NonDifferentiable,
+        forward: false,
+        call: |a| boxed::sym_storage_offset(a, false),
+        below: |a| boxed::sym_storage_offset(a, true),
+    },
+    OpInfo {
+        name: "aten::_assert_tensor_metadata",
+        schema: "aten::_assert_tensor_metadata(Tensor a, SymInt[]? size=None, SymInt[]? stride=None, ScalarType? dtype=None, *, Device? device=None, Layout? layout=None) -> ()",
+        tags: &[],
+        derivative: Derivative::NonDifferentiable,
+        forward: false,
+        call: |a| boxed::assert_tensor_metadata(a, false),
+        below: |a| boxed::assert_tensor_metadata(a, true),
+    },
+    OpInfo {
+        name: "aten::gather",
+        schema: "aten::gather(Tensor self, int dim, Tensor index, *, bool sparse_grad=False) -> Tensor",
+        tags: &["core"],
+        derivative: Derivative::Formula("GatherBackward0"),
+        forward: true,
+        call: |a| boxed::gather(a, false),
+        below: |a| boxed::gather(a, true),
+    },
+    OpInfo {
+        name: "aten::scatter.src",
+        schema: "aten::scatter.src(Tensor self, int dim, Tensor index, Tensor src) -> Tensor",
+        tags: &["core"],
+        derivative: Derivative::Formula("ScatterBackward0"),
+        forward: true,
+        call: |a| boxed::scatter(a, false),
+        below: |a| boxed::scatter(a, true),
+    },
+    OpInfo {
+        name: "aten::scatter_.src",
+        schema: "aten::scatter_.src(Tensor(a!) self, int dim, Tensor index, Tensor src) -> Tensor(a!)",
+        tags: &["core"],
+        derivative: Derivative::Formula("ScatterBackward0"),
+        forward: true,
+        call: |a| boxed::scatter_(a, false),
+        below: |a| boxed::scatter_(a, true),
+    },
+    OpInfo {
+        name: "aten::scatter.value",
+        schema: "aten::scatter.value(Tensor self, int dim, Tensor index, Scalar value) -> Tensor",
+        tags: &["core"],
+        derivative: Derivative::Formula("ScatterBackward1"),
+        forward: true,
+        call: |a| boxed::scatter_value(a, false),
+        below: |a| boxed::scatter_value(a, true),
+    },
+    OpInfo {
+        name: "aten::scatter_.value",
+        schema: "aten::scatter_.value(Tensor(a!) self, int dim, Tensor index, Scalar value) -> Tensor(a!)",
+        tags: &["core"],
+        derivative: Derivative::Formula("ScatterBackward1"),
+        forward: true,
+        call: |a| boxed::scatter_value_(a, false),
+        below: |a| boxed::scatter_value_(a, true),
+    },
+    OpInfo {
+        name: "aten::scatter.reduce",
+        schema: "aten::scatter.reduce(Tensor self, int dim, Tensor index, Tensor src, *, str reduce) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::scatter_with_reduce(a, false),
+        below: |a| boxed::scatter_with_reduce(a, true),
+    },
+    OpInfo {
+        name: "aten::scatter.value_reduce",
+        schema: "aten::scatter.value_reduce(Tensor self, int dim, Tensor index, Scalar value, *, str reduce) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::scatter_value_with_reduce(a, false),
+        below: |a| boxed::scatter_value_with_reduce(a, true),
+    },
+    OpInfo {
+        name: "aten::scatter_add",
+        schema: "aten::scatter_add(Tensor self, int dim, Tensor index, Tensor src) -> Tensor",
+        tags: &["core"],
+        derivative: Derivative::Formula("ScatterAddBackward0"),
+        forward: true,
+        call: |a| boxed::scatter_add(a, false),
+        below: |a| boxed::scatter_add(a, true),
+    },
+    OpInfo {
+        name: "aten::scatter_add_",
+        schema: "aten::scatter_add_(Tensor(a!) self, int dim, Tensor index, Tensor src) -> Tensor(a!)",
+        tags: &["core"],
+        derivative: Derivative::Formula("ScatterAddBackward0"),
+        forward: true,
+        call: |a| boxed::scatter_add_(a, false),
+        below: |a| boxed::scatter_add_(a, true),
+    },
+    OpInfo {
+        name: "aten::scatter_reduce.two",
+        schema: "aten::scatter_reduce.two(Tensor self, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True) -> Tensor",
+        tags: &["core"],
+        derivative: Derivative::Formula("ScatterReduceBackward0"),
+        forward: true,
+        call: |a| boxed::scatter_reduce(a, false),
+        below: |a| boxed::scatter_reduce(a, true),
+    },
+    OpInfo {
+        name: "aten::scatter_reduce_.two",
+        schema: "aten::scatter_reduce_.two(Tensor(a!) self, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True) -> Tensor(a!)",
+        tags: &["core"],
+        derivative: Derivative::Formula("ScatterReduceBackward0"),
+        forward: true,
+        call: |a| boxed::scatter_reduce_(a, false),
+        below: |a| boxed::scatter_reduce_(a, true),
+    },
+    OpInfo {
+        name: "aten::index_reduce",
+        schema: "aten::index_reduce(Tensor self, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Formula("IndexReduceBackward0"),
+        forward: true,
+        call: |a| boxed::index_reduce(a, false),
+        below: |a| boxed::index_reduce(a, true),
+    },
+    OpInfo {
+        name: "aten::index_reduce_",
+        schema: "aten::index_reduce_(Tensor(a!) self, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True) -> Tensor(a!)",
+        tags: &[],
+        derivative: Derivative::Formula("IndexReduceBackward0"),
+        forward: true,
+        call: |a| boxed::index_reduce_(a, false),
+        below: |a| boxed::index_reduce_(a, true),
+    },
+    OpInfo {
+        name: "aten::index.Tensor",
+        schema: "aten::index.Tensor(Tensor self, Tensor?[] indices) -> Tensor",
+        tags: &["core", "dynamic_output_shape"],
+        derivative: Derivative::Formula("IndexBackward0"),
+        forward: true,
+        call: |a| boxed::index(a, false),
+        below: |a| boxed::index(a, true),
+    },
+    OpInfo {
+        name: "aten::_unsafe_index.Tensor",
+        schema: "aten::_unsafe_index.Tensor(Tensor self, Tensor?[] indices) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Formula("UnsafeIndexBackward0"),
+        forward: true,
+        call: |a| boxed::unsafe_index(a, false),
+        below: |a| boxed::unsafe_index(a, true),
+    },
+    OpInfo {
+        name: "aten::index_put",
+        schema: "aten::index_put(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor",
+        tags: &["core"],
+        derivative: Derivative::Formula("IndexPutBackward0"),
+        forward: true,
+        call: |a| boxed::index_put(a, false),
+        below: |a| boxed::index_put(a, true),
+    },
+    OpInfo {
+        name: "aten::index_put_",
+        schema: "aten::index_put_(Tensor(a!) self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor(a!)",
+        tags: &["core"],
+        derivative: Derivative::Formula("IndexPutBackward0"),
+        forward: true,
+        call: |a| boxed::index_put_(a, false),
+        below: |a| boxed::index_put_(a, true),
+    },
+    OpInfo {
+        name: "aten::_unsafe_index_put",
+        schema: "aten::_unsafe_index_put(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Formula("UnsafeIndexPutBackward0"),
+        forward: true,
+        call: |a| boxed::unsafe_index_put(a, false),
+        below: |a| boxed::unsafe_index_put(a, true),
+    },
+    OpInfo {
+        name: "aten::index_select",
+        schema: "aten::index_select(Tensor self, int dim, Tensor index) -> Tensor",
+        tags: &["core"],
+        derivative: Derivative::Formula("IndexSelectBackward0"),
+        forward: true,
+        call: |a| boxed::index_select(a, false),
+        below: |a| boxed::index_select(a, true),
+    },
+    OpInfo {
+        name: "aten::index_select_backward",
+        schema: "aten::index_select_backward(Tensor grad, SymInt[] self_sizes, int dim, Tensor index) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::index_select_backward(a, false),
+        below: |a| boxed::index_select_backward(a, true),
+    },
+    OpInfo {
+        name: "aten::index_add",
+        schema: "aten::index_add(Tensor self, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Formula("IndexAddBackward0"),
+        forward: true,
+        call: |a| boxed::index_add(a, false),
+        below: |a| boxed::index_add(a, true),
+    },
+    OpInfo {
+        name: "aten::index_add_",
+        schema: "aten::index_add_(Tensor(a!) self, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor(a!)",
+        tags: &[],
+        derivative: Derivative::Formula("IndexAddBackward0"),
+        forward: true,
+        call: |a| boxed::index_add_(a, false),
+        below: |a| boxed::index_add_(a, true),
+    },
+    OpInfo {
+        name: "aten::index_copy",
+        schema: "aten::index_copy(Tensor self, int dim, Tensor index, Tensor source) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Formula("IndexCopyBackward0"),
+        forward: true,
+        call: |a| boxed::index_copy(a, false),
+        below: |a| boxed::index_copy(a, true),
+    },
+    OpInfo {
+        name: "aten::index_copy_",
+        schema: "aten::index_copy_(Tensor(a!) self, int dim, Tensor index, Tensor source) -> Tensor(a!)",
+        tags: &[],
+        derivative: Derivative::Formula("IndexCopyBackward0"),
+        forward: true,
+        call: |a| boxed::index_copy_(a, false),
+        below: |a| boxed::index_copy_(a, true),
+    },
+    OpInfo {
+        name: "aten::index_fill.int_Scalar",
+        schema: "aten::index_fill.int_Scalar(Tensor self, int dim, Tensor index, Scalar value) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Formula("IndexFillBackward0"),
+        forward: true,
+        call: |a| boxed::index_fill(a, false),
+        below: |a| boxed::index_fill(a, true),
+    },
+    OpInfo {
+        name: "aten::index_fill_.int_Scalar",
+        schema: "aten::index_fill_.int_Scalar(Tensor(a!) self, int dim, Tensor index, Scalar value) -> Tensor(a!)",
+        tags: &[],
+        derivative: Derivative::Formula("IndexFillBackward0"),
+        forward: true,
+        call: |a| boxed::index_fill_(a, false),
+        below: |a| boxed::index_fill_(a, true),
+    },
+    OpInfo {
+        name: "aten::index_fill.int_Tensor",
+        schema: "aten::index_fill.int_Tensor(Tensor self, int dim, Tensor index, Tensor value) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Formula("IndexFillBackward1"),
+        forward: true,
+        call: |a| boxed::index_fill_tensor(a, false),
+        below: |a| boxed::index_fill_tensor(a, true),
+    },
+    OpInfo {
+        name: "aten::index_fill_.int_Tensor",
+        schema: "aten::index_fill_.int_Tensor(Tensor(a!) self, int dim, Tensor index, Tensor value) -> Tensor(a!)",
+        tags: &[],
+        derivative: Derivative::Formula("IndexFillBackward1"),
+        forward: true,
+        call: |a| boxed::index_fill_tensor_(a, false),
+        below: |a| boxed::index_fill_tensor_(a, true),
+    },
+    OpInfo {
+        name: "aten::masked_fill.Scalar",
+        schema: "aten::masked_fill.Scalar(Tensor self, Tensor mask, Scalar value) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Formula("MaskedFillBackward0"),
+        forward: true,
+        call: |a| boxed::masked_fill(a, false),
+        below: |a| boxed::masked_fill(a, true),
+    },
+    OpInfo {
+        name: "aten::masked_fill_.Scalar",
+        schema: "aten::masked_fill_.Scalar(Tensor(a!) self, Tensor mask, Scalar value) -> Tensor(a!)",
+        tags: &[],
+        derivative: Derivative::Formula("MaskedFillBackward0"),
+        forward: true,
+        call: |a| boxed::masked_fill_(a, false),
+        below: |a| boxed::masked_fill_(a, true),
+    },
+    OpInfo {
+        name: "aten::masked_fill.Tensor",
+        schema: "aten::masked_fill.Tensor(Tensor self, Tensor mask, Tensor value) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Formula("MaskedFillBackward1"),
+        forward: true,
+        call: |a| boxed::masked_fill_tensor(a, false),
+        below: |a| boxed::masked_fill_tensor(a, true),
+    },
+    OpInfo {
+        name: "aten::masked_fill_.Tensor",
+        schema: "aten::masked_fill_.Tensor(Tensor(a!) self, Tensor mask, Tensor value) -> Tensor(a!)",
+        tags: &[],
+        derivative: Derivative::Formula("MaskedFillBackward1"),
+        forward: true,
+        call: |a| boxed::masked_fill_tensor_(a, false),
+        below: |a| boxed::masked_fill_tensor_(a, true),
+    },
+    OpInfo {
+        name: "aten::masked_select",
+        schema: "aten::masked_select(Tensor self, Tensor mask) -> Tensor",
+        tags: &["dynamic_output_shape"],
+        derivative: Derivative::Formula("MaskedSelectBackward0"),
+        forward: true,
+        call: |a| boxed::masked_select(a, false),
+        below: |a| boxed::masked_select(a, true),
+    },
+    OpInfo {
+        name: "aten::masked_scatter",
+        schema: "aten::masked_scatter(Tensor self, Tensor mask, Tensor source) -> Tensor",
+        tags: &["core"],
+        derivative: Derivative::Formula("MaskedScatterBackward0"),
+        forward: true,
+        call: |a| boxed::masked_scatter(a, false),
+        below: |a| boxed::masked_scatter(a, true),
+    },
+    OpInfo {
+        name: "aten::masked_scatter_",
+        schema: "aten::masked_scatter_(Tensor(a!) self, Tensor mask, Tensor source) -> Tensor(a!)",
+        tags: &["core"],
+        derivative: Derivative::Formula("MaskedScatterBackward0"),
+        forward: true,
+        call: |a| boxed::masked_scatter_(a, false),
+        below: |a| boxed::masked_scatter_(a, true),
+    },
+    OpInfo {
+        name: "aten::take",
+        schema: "aten::take(Tensor self, Tensor index) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Formula("TakeBackward0"),
+        forward: true,
+        call: |a| boxed::take(a, false),
+        below: |a| boxed::take(a, true),
+    },
+    OpInfo {
+        name: "aten::take_along_dim",
+        schema: "aten::take_along_dim(Tensor self, Tensor indices, int? dim=None) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::take_along_dim(a, false),
+        below: |a| boxed::take_along_dim(a, true),
+    },
+    OpInfo {
+        name: "aten::put",
+        schema: "aten::put(Tensor self, Tensor index, Tensor source, bool accumulate=False) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Formula("PutBackward0"),
+        forward: true,
+        call: |a| boxed::put(a, false),
+        below: |a| boxed::put(a, true),
+    },
+    OpInfo {
+        name: "aten::put_",
+        schema: "aten::put_(Tensor(a!) self, Tensor index, Tensor source, bool accumulate=False) -> Tensor(a!)",
+        tags: &[],
+        derivative: Derivative::Formula("PutBackward0"),
+        forward: true,
+        call: |a| boxed::put_(a, false),
+        below: |a| boxed::put_(a, true),
+    },
+    OpInfo {
+        name: "aten::nonzero",
+        schema: "aten::nonzero(Tensor self) -> Tensor",
+        tags: &["core", "dynamic_output_shape"],
+        derivative: Derivative::NonDifferentiable,
+        forward: false,
+        call: |a| boxed::nonzero(a, false),
+        below: |a| boxed::nonzero(a, true),
+    },
+    OpInfo {
+        name: "aten::argwhere",
+        schema: "aten::argwhere(Tensor self) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::argwhere(a, false),
+        below: |a| boxed::argwhere(a, true),
+    },
+    OpInfo {
+        name: "aten::one_hot",
+        schema: "aten::one_hot(Tensor self, int num_classes=-1) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::one_hot(a, false),
+        below: |a| boxed::one_hot(a, true),
+    },
+    OpInfo {
+        name: "aten::embedding",
+        schema: "aten::embedding(Tensor weight, Tensor indices, SymInt padding_idx=-1, bool scale_grad_by_freq=False, bool sparse=False) -> Tensor",
+        tags: &["core"],
+        derivative: Derivative::Formula("EmbeddingBackward0"),
+        forward: true,
+        call: |a| boxed::embedding(a, false),
+        below: |a| boxed::embedding(a, true),
+    },
+    OpInfo {
+        name: "aten::embedding_dense_backward",
+        schema: "aten::embedding_dense_backward(Tensor grad_output, Tensor indices, SymInt num_weights, SymInt padding_idx, bool scale_grad_by_freq) -> Tensor",
+        tags: &["core"],
+        derivative: Derivative::Formula("EmbeddingDenseBackwardBackward0"),
+        forward: true,
+        call: |a| boxed::embedding_dense_backward(a, false),
+        below: |a| boxed::embedding_dense_backward(a, true),
+    },
+    OpInfo {
+        name: "aten::fill_diagonal_",
+        schema: "aten::fill_diagonal_(Tensor(a!) self, Scalar fill_value, bool wrap=False) -> Tensor(a!)",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::fill_diagonal_(a, false),
+        below: |a| boxed::fill_diagonal_(a, true),
     },
     OpInfo {
         name: "aten::cat",
@@ -6193,6 +8160,15 @@ pub(crate) static TABLE: [OpInfo; 565] = [
         below: |a| boxed::cat_out(a, true),
     },
     OpInfo {
+        name: "aten::concat",
+        schema: "aten::concat(Tensor[] tensors, int dim=0) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::concat(a, false),
+        below: |a| boxed::concat(a, true),
+    },
+    OpInfo {
         name: "aten::stack",
         schema: "aten::stack(Tensor[] tensors, int dim=0) -> Tensor",
         tags: &[],
@@ -6211,21 +8187,795 @@ pub(crate) static TABLE: [OpInfo; 565] = [
         below: |a| boxed::stack_out(a, true),
     },
     OpInfo {
-        name: "aten::index_select",
-        schema: "aten::index_select(Tensor self, int dim, Tensor index) -> Tensor",
-        tags: &["core"],
-        derivative: Derivative::Formula("IndexSelectBackward0"),
+        name: "aten::hstack",
+        schema: "aten::hstack(Tensor[] tensors) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
         forward: true,
-        call: |a| boxed::index_select(a, false),
-        below: |a| boxed::index_select(a, true),
+        call: |a| boxed::hstack(a, false),
+        below: |a| boxed::hstack(a, true),
     },
     OpInfo {
-        name: "aten::index_add",
-        schema: "aten::index_add(Tensor self, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor",
+        name: "aten::vstack",
+        schema: "aten::vstack(Tensor[] tensors) -> Tensor",
         tags: &[],
-        derivative: Derivative::Formula("IndexAddBackward0"),
+        derivative: Derivative::Composite,
         forward: true,
-        call: |a| boxed::index_add(a, false),
-        below: |a| boxed::index_add(a, true),
+        call: |a| boxed::vstack(a, false),
+        below: |a| boxed::vstack(a, true),
+    },
+    OpInfo {
+        name: "aten::dstack",
+        schema: "aten::dstack(Tensor[] tensors) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::dstack(a, false),
+        below: |a| boxed::dstack(a, true),
+    },
+    OpInfo {
+        name: "aten::column_stack",
+        schema: "aten::column_stack(Tensor[] tensors) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::column_stack(a, false),
+        below: |a| boxed::column_stack(a, true),
+    },
+    OpInfo {
+        name: "aten::block_diag",
+        schema: "aten::block_diag(Tensor[] tensors) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::block_diag(a, false),
+        below: |a| boxed::block_diag(a, true),
+    },
+    OpInfo {
+        name: "aten::cartesian_prod",
+        schema: "aten::cartesian_prod(Tensor[] tensors) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::cartesian_prod(a, false),
+        below: |a| boxed::cartesian_prod(a, true),
+    },
+    OpInfo {
+        name: "aten::combinations",
+        schema: "aten::combinations(Tensor self, int r=2, bool with_replacement=False) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::combinations(a, false),
+        below: |a| boxed::combinations(a, true),
+    },
+    OpInfo {
+        name: "aten::repeat",
+        schema: "aten::repeat(Tensor self, SymInt[] repeats) -> Tensor",
+        tags: &["core"],
+        derivative: Derivative::Formula("RepeatBackward0"),
+        forward: true,
+        call: |a| boxed::repeat(a, false),
+        below: |a| boxed::repeat(a, true),
+    },
+    OpInfo {
+        name: "aten::tile",
+        schema: "aten::tile(Tensor self, SymInt[] dims) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::tile(a, false),
+        below: |a| boxed::tile(a, true),
+    },
+    OpInfo {
+        name: "aten::repeat_interleave.self_int",
+        schema: "aten::repeat_interleave.self_int(Tensor self, SymInt repeats, int? dim=None, *, SymInt? output_size=None) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::repeat_interleave(a, false),
+        below: |a| boxed::repeat_interleave(a, true),
+    },
+    OpInfo {
+        name: "aten::repeat_interleave.self_Tensor",
+        schema: "aten::repeat_interleave.self_Tensor(Tensor self, Tensor repeats, int? dim=None, *, SymInt? output_size=None) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::repeat_interleave_tensor(a, false),
+        below: |a| boxed::repeat_interleave_tensor(a, true),
+    },
+    OpInfo {
+        name: "aten::flip",
+        schema: "aten::flip(Tensor self, int[] dims) -> Tensor",
+        tags: &["core"],
+        derivative: Derivative::Formula("FlipBackward0"),
+        forward: true,
+        call: |a| boxed::flip(a, false),
+        below: |a| boxed::flip(a, true),
+    },
+    OpInfo {
+        name: "aten::fliplr",
+        schema: "aten::fliplr(Tensor self) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::fliplr(a, false),
+        below: |a| boxed::fliplr(a, true),
+    },
+    OpInfo {
+        name: "aten::flipud",
+        schema: "aten::flipud(Tensor self) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::flipud(a, false),
+        below: |a| boxed::flipud(a, true),
+    },
+    OpInfo {
+        name: "aten::rot90",
+        schema: "aten::rot90(Tensor self, int k=1, int[] dims=[0,1]) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::rot90(a, false),
+        below: |a| boxed::rot90(a, true),
+    },
+    OpInfo {
+        name: "aten::roll",
+        schema: "aten::roll(Tensor self, SymInt[1] shifts, int[1] dims=[]) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Formula("RollBackward0"),
+        forward: true,
+        call: |a| boxed::roll(a, false),
+        below: |a| boxed::roll(a, true),
+    },
+    OpInfo {
+        name: "aten::tril",
+        schema: "aten::tril(Tensor self, SymInt diagonal=0) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Formula("TrilBackward0"),
+        forward: true,
+        call: |a| boxed::tril(a, false),
+        below: |a| boxed::tril(a, true),
+    },
+    OpInfo {
+        name: "aten::tril_",
+        schema: "aten::tril_(Tensor(a!) self, SymInt diagonal=0) -> Tensor(a!)",
+        tags: &[],
+        derivative: Derivative::Formula("TrilBackward0"),
+        forward: true,
+        call: |a| boxed::tril_(a, false),
+        below: |a| boxed::tril_(a, true),
+    },
+    OpInfo {
+        name: "aten::triu",
+        schema: "aten::triu(Tensor self, SymInt diagonal=0) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Formula("TriuBackward0"),
+        forward: true,
+        call: |a| boxed::triu(a, false),
+        below: |a| boxed::triu(a, true),
+    },
+    OpInfo {
+        name: "aten::triu_",
+        schema: "aten::triu_(Tensor(a!) self, SymInt diagonal=0) -> Tensor(a!)",
+        tags: &[],
+        derivative: Derivative::Formula("TriuBackward0"),
+        forward: true,
+        call: |a| boxed::triu_(a, false),
+        below: |a| boxed::triu_(a, true),
+    },
+    OpInfo {
+        name: "aten::constant_pad_nd",
+        schema: "aten::constant_pad_nd(Tensor self, SymInt[] pad, Scalar value=0) -> Tensor",
+        tags: &["core"],
+        derivative: Derivative::Formula("ConstantPadNdBackward0"),
+        forward: true,
+        call: |a| boxed::constant_pad_nd(a, false),
+        below: |a| boxed::constant_pad_nd(a, true),
+    },
+    OpInfo {
+        name: "aten::pad",
+        schema: "aten::pad(Tensor self, SymInt[] pad, str mode=\"constant\", float? value=None) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::pad(a, false),
+        below: |a| boxed::pad(a, true),
+    },
+    OpInfo {
+        name: "aten::reflection_pad1d",
+        schema: "aten::reflection_pad1d(Tensor self, SymInt[2] padding) -> Tensor",
+        tags: &["core"],
+        derivative: Derivative::Formula("ReflectionPad1DBackward0"),
+        forward: true,
+        call: |a| boxed::reflection_pad1d(a, false),
+        below: |a| boxed::reflection_pad1d(a, true),
+    },
+    OpInfo {
+        name: "aten::reflection_pad1d_backward",
+        schema: "aten::reflection_pad1d_backward(Tensor grad_output, Tensor self, SymInt[2] padding) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Formula("ReflectionPad1DBackwardBackward0"),
+        forward: true,
+        call: |a| boxed::reflection_pad1d_backward(a, false),
+        below: |a| boxed::reflection_pad1d_backward(a, true),
+    },
+    OpInfo {
+        name: "aten::reflection_pad2d",
+        schema: "aten::reflection_pad2d(Tensor self, SymInt[4] padding) -> Tensor",
+        tags: &["core"],
+        derivative: Derivative::Formula("ReflectionPad2DBackward0"),
+        forward: true,
+        call: |a| boxed::reflection_pad2d(a, false),
+        below: |a| boxed::reflection_pad2d(a, true),
+    },
+    OpInfo {
+        name: "aten::reflection_pad2d_backward",
+        schema: "aten::reflection_pad2d_backward(Tensor grad_output, Tensor self, SymInt[4] padding) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Formula("ReflectionPad2DBackwardBackward0"),
+        forward: true,
+        call: |a| boxed::reflection_pad2d_backward(a, false),
+        below: |a| boxed::reflection_pad2d_backward(a, true),
+    },
+    OpInfo {
+        name: "aten::reflection_pad3d",
+        schema: "aten::reflection_pad3d(Tensor self, SymInt[6] padding) -> Tensor",
+        tags: &["core"],
+        derivative: Derivative::Formula("ReflectionPad3DBackward0"),
+        forward: true,
+        call: |a| boxed::reflection_pad3d(a, false),
+        below: |a| boxed::reflection_pad3d(a, true),
+    },
+    OpInfo {
+        name: "aten::reflection_pad3d_backward",
+        schema: "aten::reflection_pad3d_backward(Tensor grad_output, Tensor self, SymInt[6] padding) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Formula("ReflectionPad3DBackwardBackward0"),
+        forward: true,
+        call: |a| boxed::reflection_pad3d_backward(a, false),
+        below: |a| boxed::reflection_pad3d_backward(a, true),
+    },
+    OpInfo {
+        name: "aten::replication_pad1d",
+        schema: "aten::replication_pad1d(Tensor self, SymInt[2] padding) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Formula("ReplicationPad1DBackward0"),
+        forward: true,
+        call: |a| boxed::replication_pad1d(a, false),
+        below: |a| boxed::replication_pad1d(a, true),
+    },
+    OpInfo {
+        name: "aten::replication_pad1d_backward",
+        schema: "aten::replication_pad1d_backward(Tensor grad_output, Tensor self, SymInt[2] padding) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Formula("ReplicationPad1DBackwardBackward0"),
+        forward: true,
+        call: |a| boxed::replication_pad1d_backward(a, false),
+        below: |a| boxed::replication_pad1d_backward(a, true),
+    },
+    OpInfo {
+        name: "aten::replication_pad2d",
+        schema: "aten::replication_pad2d(Tensor self, SymInt[4] padding) -> Tensor",
+        tags: &["core"],
+        derivative: Derivative::Formula("ReplicationPad2DBackward0"),
+        forward: true,
+        call: |a| boxed::replication_pad2d(a, false),
+        below: |a| boxed::replication_pad2d(a, true),
+    },
+    OpInfo {
+        name: "aten::replication_pad2d_backward",
+        schema: "aten::replication_pad2d_backward(Tensor grad_output, Tensor self, SymInt[4] padding) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Formula("ReplicationPad2DBackwardBackward0"),
+        forward: true,
+        call: |a| boxed::replication_pad2d_backward(a, false),
+        below: |a| boxed::replication_pad2d_backward(a, true),
+    },
+    OpInfo {
+        name: "aten::replication_pad3d",
+        schema: "aten::replication_pad3d(Tensor self, SymInt[6] padding) -> Tensor",
+        tags: &["core"],
+        derivative: Derivative::Formula("ReplicationPad3DBackward0"),
+        forward: true,
+        call: |a| boxed::replication_pad3d(a, false),
+        below: |a| boxed::replication_pad3d(a, true),
+    },
+    OpInfo {
+        name: "aten::replication_pad3d_backward",
+        schema: "aten::replication_pad3d_backward(Tensor grad_output, Tensor self, SymInt[6] padding) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Formula("ReplicationPad3DBackwardBackward0"),
+        forward: true,
+        call: |a| boxed::replication_pad3d_backward(a, false),
+        below: |a| boxed::replication_pad3d_backward(a, true),
+    },
+    OpInfo {
+        name: "aten::sort",
+        schema: "aten::sort(Tensor self, int dim=-1, bool descending=False) -> (Tensor values, Tensor indices)",
+        tags: &["core"],
+        derivative: Derivative::Formula("SortBackward0"),
+        forward: true,
+        call: |a| boxed::sort(a, false),
+        below: |a| boxed::sort(a, true),
+    },
+    OpInfo {
+        name: "aten::sort.values",
+        schema: "aten::sort.values(Tensor self, int dim=-1, bool descending=False, *, Tensor(a!) values, Tensor(b!) indices) -> (Tensor(a!) values, Tensor(b!) indices)",
+        tags: &["core"],
+        derivative: Derivative::NonDifferentiable,
+        forward: false,
+        call: |a| boxed::sort_out(a, false),
+        below: |a| boxed::sort_out(a, true),
+    },
+    OpInfo {
+        name: "aten::sort.stable",
+        schema: "aten::sort.stable(Tensor self, *, bool? stable, int dim=-1, bool descending=False) -> (Tensor values, Tensor indices)",
+        tags: &[],
+        derivative: Derivative::Formula("SortBackward1"),
+        forward: true,
+        call: |a| boxed::sort_stable(a, false),
+        below: |a| boxed::sort_stable(a, true),
+    },
+    OpInfo {
+        name: "aten::argsort",
+        schema: "aten::argsort(Tensor self, int dim=-1, bool descending=False) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::argsort(a, false),
+        below: |a| boxed::argsort(a, true),
+    },
+    OpInfo {
+        name: "aten::argsort.stable",
+        schema: "aten::argsort.stable(Tensor self, *, bool stable, int dim=-1, bool descending=False) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::argsort_stable(a, false),
+        below: |a| boxed::argsort_stable(a, true),
+    },
+    OpInfo {
+        name: "aten::msort",
+        schema: "aten::msort(Tensor self) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::msort(a, false),
+        below: |a| boxed::msort(a, true),
+    },
+    OpInfo {
+        name: "aten::topk",
+        schema: "aten::topk(Tensor self, SymInt k, int dim=-1, bool largest=True, bool sorted=True) -> (Tensor values, Tensor indices)",
+        tags: &["core"],
+        derivative: Derivative::Formula("TopkBackward0"),
+        forward: true,
+        call: |a| boxed::topk(a, false),
+        below: |a| boxed::topk(a, true),
+    },
+    OpInfo {
+        name: "aten::topk.values",
+        schema: "aten::topk.values(Tensor self, SymInt k, int dim=-1, bool largest=True, bool sorted=True, *, Tensor(a!) values, Tensor(b!) indices) -> (Tensor(a!) values, Tensor(b!) indices)",
+        tags: &["core"],
+        derivative: Derivative::NonDifferentiable,
+        forward: false,
+        call: |a| boxed::topk_out(a, false),
+        below: |a| boxed::topk_out(a, true),
+    },
+    OpInfo {
+        name: "aten::kthvalue",
+        schema: "aten::kthvalue(Tensor self, SymInt k, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)",
+        tags: &[],
+        derivative: Derivative::Formula("KthvalueBackward0"),
+        forward: true,
+        call: |a| boxed::kthvalue(a, false),
+        below: |a| boxed::kthvalue(a, true),
+    },
+    OpInfo {
+        name: "aten::median",
+        schema: "aten::median(Tensor self) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Formula("MedianBackward0"),
+        forward: true,
+        call: |a| boxed::median(a, false),
+        below: |a| boxed::median(a, true),
+    },
+    OpInfo {
+        name: "aten::median.dim",
+        schema: "aten::median.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
+        tags: &[],
+        derivative: Derivative::Formula("MedianBackward1"),
+        forward: true,
+        call: |a| boxed::median_dim(a, false),
+        below: |a| boxed::median_dim(a, true),
+    },
+    OpInfo {
+        name: "aten::nanmedian",
+        schema: "aten::nanmedian(Tensor self) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Formula("NanmedianBackward0"),
+        forward: true,
+        call: |a| boxed::nanmedian(a, false),
+        below: |a| boxed::nanmedian(a, true),
+    },
+    OpInfo {
+        name: "aten::nanmedian.dim",
+        schema: "aten::nanmedian.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
+        tags: &[],
+        derivative: Derivative::Formula("NanmedianBackward1"),
+        forward: true,
+        call: |a| boxed::nanmedian_dim(a, false),
+        below: |a| boxed::nanmedian_dim(a, true),
+    },
+    OpInfo {
+        name: "aten::mode",
+        schema: "aten::mode(Tensor self, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)",
+        tags: &[],
+        derivative: Derivative::Formula("ModeBackward0"),
+        forward: true,
+        call: |a| boxed::mode(a, false),
+        below: |a| boxed::mode(a, true),
+    },
+    OpInfo {
+        name: "aten::searchsorted.Tensor",
+        schema: "aten::searchsorted.Tensor(Tensor sorted_sequence, Tensor self, *, bool out_int32=False, bool right=False, str? side=None, Tensor? sorter=None) -> Tensor",
+        tags: &[],
+        derivative: Derivative::NonDifferentiable,
+        forward: false,
+        call: |a| boxed::searchsorted(a, false),
+        below: |a| boxed::searchsorted(a, true),
+    },
+    OpInfo {
+        name: "aten::bucketize.Tensor",
+        schema: "aten::bucketize.Tensor(Tensor self, Tensor boundaries, *, bool out_int32=False, bool right=False) -> Tensor",
+        tags: &[],
+        derivative: Derivative::NonDifferentiable,
+        forward: false,
+        call: |a| boxed::bucketize(a, false),
+        below: |a| boxed::bucketize(a, true),
+    },
+    OpInfo {
+        name: "aten::_unique2",
+        schema: "aten::_unique2(Tensor self, bool sorted=True, bool return_inverse=False, bool return_counts=False) -> (Tensor, Tensor, Tensor)",
+        tags: &["dynamic_output_shape"],
+        derivative: Derivative::NonDifferentiable,
+        forward: false,
+        call: |a| boxed::unique2(a, false),
+        below: |a| boxed::unique2(a, true),
+    },
+    OpInfo {
+        name: "aten::unique_consecutive",
+        schema: "aten::unique_consecutive(Tensor self, bool return_inverse=False, bool return_counts=False, int? dim=None) -> (Tensor, Tensor, Tensor)",
+        tags: &["dynamic_output_shape"],
+        derivative: Derivative::NonDifferentiable,
+        forward: false,
+        call: |a| boxed::unique_consecutive(a, false),
+        below: |a| boxed::unique_consecutive(a, true),
+    },
+    OpInfo {
+        name: "aten::unique_dim",
+        schema: "aten::unique_dim(Tensor self, int dim, bool sorted=True, bool return_inverse=False, bool return_counts=False) -> (Tensor, Tensor, Tensor)",
+        tags: &["dynamic_output_shape"],
+        derivative: Derivative::NonDifferentiable,
+        forward: false,
+        call: |a| boxed::unique_dim(a, false),
+        below: |a| boxed::unique_dim(a, true),
+    },
+    OpInfo {
+        name: "aten::isin.Tensor_Tensor",
+        schema: "aten::isin.Tensor_Tensor(Tensor elements, Tensor test_elements, *, bool assume_unique=False, bool invert=False) -> Tensor",
+        tags: &[],
+        derivative: Derivative::NonDifferentiable,
+        forward: false,
+        call: |a| boxed::isin(a, false),
+        below: |a| boxed::isin(a, true),
+    },
+    OpInfo {
+        name: "aten::rand",
+        schema: "aten::rand(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
+        tags: &["core", "factory", "nondeterministic_seeded"],
+        derivative: Derivative::NonDifferentiable,
+        forward: false,
+        call: |a| boxed::rand(a, false),
+        below: |a| boxed::rand(a, true),
+    },
+    OpInfo {
+        name: "aten::randn",
+        schema: "aten::randn(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
+        tags: &["core", "factory", "nondeterministic_seeded"],
+        derivative: Derivative::NonDifferentiable,
+        forward: false,
+        call: |a| boxed::randn(a, false),
+        below: |a| boxed::randn(a, true),
+    },
+    OpInfo {
+        name: "aten::randint",
+        schema: "aten::randint(SymInt high, SymInt[] size, *, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
+        tags: &["factory", "nondeterministic_seeded"],
+        derivative: Derivative::NonDifferentiable,
+        forward: false,
+        call: |a| boxed::randint(a, false),
+        below: |a| boxed::randint(a, true),
+    },
+    OpInfo {
+        name: "aten::randint.low",
+        schema: "aten::randint.low(SymInt low, SymInt high, SymInt[] size, *, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
+        tags: &["factory", "nondeterministic_seeded"],
+        derivative: Derivative::NonDifferentiable,
+        forward: false,
+        call: |a| boxed::randint_low(a, false),
+        below: |a| boxed::randint_low(a, true),
+    },
+    OpInfo {
+        name: "aten::randperm",
+        schema: "aten::randperm(SymInt n, *, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
+        tags: &["core", "factory", "nondeterministic_seeded"],
+        derivative: Derivative::NonDifferentiable,
+        forward: false,
+        call: |a| boxed::randperm(a, false),
+        below: |a| boxed::randperm(a, true),
+    },
+    OpInfo {
+        name: "aten::rand_like",
+        schema: "aten::rand_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
+        tags: &["nondeterministic_seeded"],
+        derivative: Derivative::NonDifferentiable,
+        forward: false,
+        call: |a| boxed::rand_like(a, false),
+        below: |a| boxed::rand_like(a, true),
+    },
+    OpInfo {
+        name: "aten::randn_like",
+        schema: "aten::randn_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
+        tags: &["nondeterministic_seeded"],
+        derivative: Derivative::NonDifferentiable,
+        forward: false,
+        call: |a| boxed::randn_like(a, false),
+        below: |a| boxed::randn_like(a, true),
+    },
+    OpInfo {
+        name: "aten::randint_like",
+        schema: "aten::randint_like(Tensor self, SymInt high, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
+        tags: &["nondeterministic_seeded"],
+        derivative: Derivative::NonDifferentiable,
+        forward: false,
+        call: |a| boxed::randint_like(a, false),
+        below: |a| boxed::randint_like(a, true),
+    },
+    OpInfo {
+        name: "aten::randint_like.low_dtype",
+        schema: "aten::randint_like.low_dtype(Tensor self, SymInt low, SymInt high, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
+        tags: &["nondeterministic_seeded"],
+        derivative: Derivative::NonDifferentiable,
+        forward: false,
+        call: |a| boxed::randint_like_low(a, false),
+        below: |a| boxed::randint_like_low(a, true),
+    },
+    OpInfo {
+        name: "aten::normal.float_float",
+        schema: "aten::normal.float_float(float mean, float std, SymInt[] size, *, Generator? generator=None, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
+        tags: &["factory", "nondeterministic_seeded"],
+        derivative: Derivative::NonDifferentiable,
+        forward: false,
+        call: |a| boxed::normal(a, false),
+        below: |a| boxed::normal(a, true),
+    },
+    OpInfo {
+        name: "aten::normal.Tensor_float",
+        schema: "aten::normal.Tensor_float(Tensor mean, float std=1, *, Generator? generator=None) -> Tensor",
+        tags: &["nondeterministic_seeded"],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::normal_tensor_float(a, false),
+        below: |a| boxed::normal_tensor_float(a, true),
+    },
+    OpInfo {
+        name: "aten::normal.float_Tensor",
+        schema: "aten::normal.float_Tensor(float mean, Tensor std, *, Generator? generator=None) -> Tensor",
+        tags: &["nondeterministic_seeded"],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::normal_float_tensor(a, false),
+        below: |a| boxed::normal_float_tensor(a, true),
+    },
+    OpInfo {
+        name: "aten::normal.Tensor_Tensor",
+        schema: "aten::normal.Tensor_Tensor(Tensor mean, Tensor std, *, Generator? generator=None) -> Tensor",
+        tags: &["nondeterministic_seeded"],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::normal_tensor_tensor(a, false),
+        below: |a| boxed::normal_tensor_tensor(a, true),
+    },
+    OpInfo {
+        name: "aten::bernoulli",
+        schema: "aten::bernoulli(Tensor self, *, Generator? generator=None) -> Tensor",
+        tags: &["nondeterministic_seeded"],
+        derivative: Derivative::Formula("BernoulliBackward0"),
+        forward: true,
+        call: |a| boxed::bernoulli(a, false),
+        below: |a| boxed::bernoulli(a, true),
+    },
+    OpInfo {
+        name: "aten::bernoulli.p",
+        schema: "aten::bernoulli.p(Tensor self, float p, *, Generator? generator=None) -> Tensor",
+        tags: &["nondeterministic_seeded"],
+        derivative: Derivative::NonDifferentiable,
+        forward: false,
+        call: |a| boxed::bernoulli_p(a, false),
+        below: |a| boxed::bernoulli_p(a, true),
+    },
+    OpInfo {
+        name: "aten::multinomial",
+        schema: "aten::multinomial(Tensor self, SymInt num_samples, bool replacement=False, *, Generator? generator=None) -> Tensor",
+        tags: &["nondeterministic_seeded"],
+        derivative: Derivative::NonDifferentiable,
+        forward: false,
+        call: |a| boxed::multinomial(a, false),
+        below: |a| boxed::multinomial(a, true),
+    },
+    OpInfo {
+        name: "aten::dropout",
+        schema: "aten::dropout(Tensor input, float p, bool train) -> Tensor",
+        tags: &["nondeterministic_seeded"],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::dropout(a, false),
+        below: |a| boxed::dropout(a, true),
+    },
+    OpInfo {
+        name: "aten::dropout_",
+        schema: "aten::dropout_(Tensor(a!) self, float p, bool train) -> Tensor(a!)",
+        tags: &["nondeterministic_seeded"],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::dropout_(a, false),
+        below: |a| boxed::dropout_(a, true),
+    },
+    OpInfo {
+        name: "aten::feature_dropout",
+        schema: "aten::feature_dropout(Tensor input, float p, bool train) -> Tensor",
+        tags: &["nondeterministic_seeded"],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::feature_dropout(a, false),
+        below: |a| boxed::feature_dropout(a, true),
+    },
+    OpInfo {
+        name: "aten::alpha_dropout",
+        schema: "aten::alpha_dropout(Tensor input, float p, bool train) -> Tensor",
+        tags: &["nondeterministic_seeded"],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::alpha_dropout(a, false),
+        below: |a| boxed::alpha_dropout(a, true),
+    },
+    OpInfo {
+        name: "aten::feature_alpha_dropout",
+        schema: "aten::feature_alpha_dropout(Tensor input, float p, bool train) -> Tensor",
+        tags: &["nondeterministic_seeded"],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::feature_alpha_dropout(a, false),
+        below: |a| boxed::feature_alpha_dropout(a, true),
+    },
+    OpInfo {
+        name: "aten::native_dropout",
+        schema: "aten::native_dropout(Tensor input, float p, bool? train) -> (Tensor, Tensor)",
+        tags: &["core", "nondeterministic_seeded"],
+        derivative: Derivative::Formula("NativeDropoutBackward0"),
+        forward: true,
+        call: |a| boxed::native_dropout(a, false),
+        below: |a| boxed::native_dropout(a, true),
+    },
+    OpInfo {
+        name: "aten::native_dropout_backward",
+        schema: "aten::native_dropout_backward(Tensor grad_output, Tensor mask, float scale) -> Tensor",
+        tags: &["pointwise"],
+        derivative: Derivative::Formula("NativeDropoutBackwardBackward0"),
+        forward: true,
+        call: |a| boxed::native_dropout_backward(a, false),
+        below: |a| boxed::native_dropout_backward(a, true),
+    },
+    OpInfo {
+        name: "aten::uniform_",
+        schema: "aten::uniform_(Tensor(a!) self, float from=0, float to=1, *, Generator? generator=None) -> Tensor(a!)",
+        tags: &["nondeterministic_seeded"],
+        derivative: Derivative::Formula("UniformBackward0"),
+        forward: true,
+        call: |a| boxed::uniform_(a, false),
+        below: |a| boxed::uniform_(a, true),
+    },
+    OpInfo {
+        name: "aten::normal_",
+        schema: "aten::normal_(Tensor(a!) self, float mean=0, float std=1, *, Generator? generator=None) -> Tensor(a!)",
+        tags: &["nondeterministic_seeded"],
+        derivative: Derivative::Formula("NormalBackward0"),
+        forward: true,
+        call: |a| boxed::normal_(a, false),
+        below: |a| boxed::normal_(a, true),
+    },
+    OpInfo {
+        name: "aten::log_normal_",
+        schema: "aten::log_normal_(Tensor(a!) self, float mean=1, float std=2, *, Generator? generator=None) -> Tensor(a!)",
+        tags: &["nondeterministic_seeded"],
+        derivative: Derivative::Formula("LogNormalBackward0"),
+        forward: true,
+        call: |a| boxed::log_normal_(a, false),
+        below: |a| boxed::log_normal_(a, true),
+    },
+    OpInfo {
+        name: "aten::exponential_",
+        schema: "aten::exponential_(Tensor(a!) self, float lambd=1, *, Generator? generator=None) -> Tensor(a!)",
+        tags: &["nondeterministic_seeded"],
+        derivative: Derivative::Formula("ExponentialBackward0"),
+        forward: true,
+        call: |a| boxed::exponential_(a, false),
+        below: |a| boxed::exponential_(a, true),
+    },
+    OpInfo {
+        name: "aten::cauchy_",
+        schema: "aten::cauchy_(Tensor(a!) self, float median=0, float sigma=1, *, Generator? generator=None) -> Tensor(a!)",
+        tags: &["nondeterministic_seeded"],
+        derivative: Derivative::Formula("CauchyBackward0"),
+        forward: true,
+        call: |a| boxed::cauchy_(a, false),
+        below: |a| boxed::cauchy_(a, true),
+    },
+    OpInfo {
+        name: "aten::geometric_",
+        schema: "aten::geometric_(Tensor(a!) self, float p, *, Generator? generator=None) -> Tensor(a!)",
+        tags: &["nondeterministic_seeded"],
+        derivative: Derivative::Formula("GeometricBackward0"),
+        forward: true,
+        call: |a| boxed::geometric_(a, false),
+        below: |a| boxed::geometric_(a, true),
+    },
+    OpInfo {
+        name: "aten::random_",
+        schema: "aten::random_(Tensor(a!) self, *, Generator? generator=None) -> Tensor(a!)",
+        tags: &["nondeterministic_seeded"],
+        derivative: Derivative::Formula("RandomBackward0"),
+        forward: true,
+        call: |a| boxed::random_(a, false),
+        below: |a| boxed::random_(a, true),
+    },
+    OpInfo {
+        name: "aten::random_.to",
+        schema: "aten::random_.to(Tensor(a!) self, int to, *, Generator? generator=None) -> Tensor(a!)",
+        tags: &["nondeterministic_seeded"],
+        derivative: Derivative::Formula("RandomBackward1"),
+        forward: true,
+        call: |a| boxed::random_to_(a, false),
+        below: |a| boxed::random_to_(a, true),
+    },
+    OpInfo {
+        name: "aten::random_.from",
+        schema: "aten::random_.from(Tensor(a!) self, int from, int? to, *, Generator? generator=None) -> Tensor(a!)",
+        tags: &["nondeterministic_seeded"],
+        derivative: Derivative::Formula("RandomBackward2"),
+        forward: true,
+        call: |a| boxed::random_from_(a, false),
+        below: |a| boxed::random_from_(a, true),
+    },
+    OpInfo {
+        name: "aten::bernoulli_.float",
+        schema: "aten::bernoulli_.float(Tensor(a!) self, float p=0.5, *, Generator? generator=None) -> Tensor(a!)",
+        tags: &["nondeterministic_seeded"],
+        derivative: Derivative::Formula("BernoulliBackward2"),
+        forward: true,
+        call: |a| boxed::bernoulli_(a, false),
+        below: |a| boxed::bernoulli_(a, true),
+    },
+    OpInfo {
+        name: "aten::bernoulli_.Tensor",
+        schema: "aten::bernoulli_.Tensor(Tensor(a!) self, Tensor p, *, Generator? generator=None) -> Tensor(a!)",
+        tags: &["nondeterministic_seeded"],
+        derivative: Derivative::Formula("BernoulliBackward1"),
+        forward: true,
+        call: |a| boxed::bernoulli_tensor_(a, false),
+        below: |a| boxed::bernoulli_tensor_(a, true),
     },
 ];

@@ -5,7 +5,7 @@
 
 pub(crate) mod activations;
 pub(crate) mod conv;
-pub(crate) mod copy;
+pub(crate) mod creation;
 pub(crate) mod index;
 pub(crate) mod join;
 pub(crate) mod loss;
@@ -13,16 +13,16 @@ pub(crate) mod matmul;
 pub(crate) mod norm;
 pub(crate) mod pointwise;
 pub(crate) mod pool;
+pub(crate) mod random;
 pub(crate) mod reduce;
+pub(crate) mod region;
 pub(crate) mod resample;
 pub(crate) mod softmax;
+pub(crate) mod sort;
 pub(crate) mod view;
 
 pub(crate) use activations::*;
 pub(crate) use conv::*;
-pub(crate) use copy::*;
-pub(crate) use index::*;
-pub(crate) use join::*;
 pub(crate) use loss::*;
 pub(crate) use matmul::*;
 pub(crate) use norm::*;

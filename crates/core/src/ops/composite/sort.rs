@@ -1,0 +1,15 @@
+//! Sorting built of `sort`.
+
+use crate::{Result, Tensor, ops};
+
+pub(crate) fn argsort(self_: &Tensor, dim: i64, descending: bool) -> Result<Tensor> {
+    Ok(ops::sort(self_, dim, descending)?.1)
+}
+
+pub(crate) fn argsort_stable(self_: &Tensor, stable: bool, dim: i64, descending: bool) -> Result<Tensor> {
+    Ok(ops::sort_stable(self_, Some(stable), dim, descending)?.1)
+}
+
+pub(crate) fn msort(self_: &Tensor) -> Result<Tensor> {
+    Ok(ops::sort(self_, 0, false)?.0)
+}

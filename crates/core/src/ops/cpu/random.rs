@@ -1,0 +1,265 @@
+//! Random numbers, from the generator that the thread uses now, in PyTorch's order.
+
+use super::{copy_into, expand, zero_into};
+use crate::dispatch::MemoryFormat;
+use crate::layout::Layout;
+use crate::ops::shape::{creation as shape, need_float};
+use crate::random::draw;
+use crate::sym::SymInt;
+use crate::{DType, Device, Error, Result, Scalar, Spec, Tensor};
+use firebrand_kernels::random::Generator;
+
+/// A new tensor filled by the generator.
+fn drawn(spec: Spec, fill: impl FnOnce(&mut Generator, &firebrand_kernels::ViewMut<'_>)) -> Result<Tensor> {
+    let out = Tensor::try_empty(spec)?;
+    if !out.is_meta() {
+        let to = out.access();
+        draw(|g| fill(g, &to.view_mut()));
+    }
+    Ok(out)
+}
+
+fn float_spec(op: &'static str, spec: Spec) -> Result<Spec> {
+    need_float(op, spec.dtype)?;
+    Ok(spec)
+}
+
+pub(crate) fn rand(size: &[SymInt], dtype: Option<DType>, device: Option<Device>) -> Result<Tensor> {
+    let spec = float_spec("rand", shape::fresh("rand", size, dtype, device)?)?;
+    drawn(spec, |g, to| g.uniform(to, 0.0, 1.0))
+}
+
+pub(crate) fn randn(size: &[SymInt], dtype: Option<DType>, device: Option<Device>) -> Result<Tensor> {
+    let spec = float_spec("randn", shape::fresh("randn", size, dtype, device)?)?;
+    drawn(spec, |g, to| g.normal(to, 0.0, 1.0))
+}
+
+pub(crate) fn rand_like(
+    self_: &Tensor,
+    dtype: Option<DType>,
+    device: Option<Device>,
+    format: Option<MemoryFormat>,
+) -> Result<Tensor> {
+    let spec = float_spec("rand_like", shape::like(self_, dtype, device, format)?)?;
+    drawn(spec, |g, to| g.uniform(to, 0.0, 1.0))
+}
+
+pub(crate) fn randn_like(
+    self_: &Tensor,
+    dtype: Option<DType>,
+    device: Option<Device>,
+    format: Option<MemoryFormat>,
+) -> Result<Tensor> {
+    let spec = float_spec("randn_like", shape::like(self_, dtype, device, format)?)?;
+    drawn(spec, |g, to| g.normal(to, 0.0, 1.0))
+}
+
+/// Fails unless there is an integer to draw.
+pub(crate) fn need_range(op: &'static str, low: i64, high: i64) -> Result<()> {
+    if low < high {
+        return Ok(());
+    }
+    Err(Error::argument(op, format!("integers from {low} to below {high}: there is none")))
+}
+
+pub(crate) fn randint(high: SymInt, size: &[SymInt], dtype: Option<DType>, device: Option<Device>) -> Result<Tensor> {
+    randint_low(0.into(), high, size, dtype, device)
+}
+
+pub(crate) fn randint_low(
+    low: SymInt,
+    high: SymInt,
+    size: &[SymInt],
+    dtype: Option<DType>,
+    device: Option<Device>,
+) -> Result<Tensor> {
+    need_range("randint", low.int(), high.int())?;
+    let spec = shape::fresh("randint", size, Some(dtype.unwrap_or(DType::I64)), device)?;
+    drawn(spec, |g, to| g.random_from_to(to, low.int(), high.int()))
+}
+
+pub(crate) fn randint_like(
+    self_: &Tensor,
+    high: SymInt,
+    dtype: Option<DType>,
+    device: Option<Device>,
+    format: Option<MemoryFormat>,
+) -> Result<Tensor> {
+    randint_like_low(self_, 0.into(), high, dtype, device, format)
+}
+
+pub(crate) fn randint_like_low(
+    self_: &Tensor,
+    low: SymInt,
+    high: SymInt,
+    dtype: Option<DType>,
+    device: Option<Device>,
+    format: Option<MemoryFormat>,
+) -> Result<Tensor> {
+    need_range("randint_like", low.int(), high.int())?;
+    drawn(shape::like(self_, dtype, device, format)?, |g, to| g.random_from_to(to, low.int(), high.int()))
+}
+
+pub(crate) fn randperm(n: SymInt, dtype: Option<DType>, device: Option<Device>) -> Result<Tensor> {
+    let spec = shape::fresh("randperm", &[n], Some(dtype.unwrap_or(DType::I64)), device)?;
+    drawn(spec, |g, to| g.randperm(to))
+}
+
+/// Fails for a negative deviation.
+pub(crate) fn need_std(op: &'static str, std: f64) -> Result<()> {
+    if std >= 0.0 {
+        return Ok(());
+    }
+    Err(Error::argument(op, format!("the standard deviation must not be negative, found {std}")))
+}
+
+pub(crate) fn normal(
+    mean: f64,
+    std: f64,
+    size: &[SymInt],
+    dtype: Option<DType>,
+    device: Option<Device>,
+) -> Result<Tensor> {
+    need_std("normal", std)?;
+    let spec = float_spec("normal", shape::fresh("normal", size, dtype, device)?)?;
+    drawn(spec, |g, to| g.normal(to, mean, std))
+}
+
+/// Standard normals of a tensor's shape, which a composition then shifts and scales.
+pub(crate) fn standard_normal(like: &Tensor, sizes: &[usize]) -> Result<Tensor> {
+    let spec = float_spec("normal", Spec::new(sizes, like.dtype(), like.device()))?;
+    drawn(spec, |g, to| g.normal(to, 0.0, 1.0))
+}
+
+/// Fails unless it is a probability.
+pub(crate) fn need_probability(op: &'static str, p: f64) -> Result<()> {
+    if (0.0..=1.0).contains(&p) {
+        return Ok(());
+    }
+    Err(Error::argument(op, format!("a probability lies between 0 and 1, found {p}")))
+}
+
+/// Fails unless all elements are probabilities.
+pub(crate) fn need_probabilities(op: &'static str, p: &Tensor) -> Result<()> {
+    need_float(op, p.dtype())?;
+    p.need_data(op)?;
+    let wide = Tensor::try_empty(Spec::new(p.shape(), DType::F64, Device::Cpu))?;
+    copy_into(p, &wide)?;
+    match wide.try_to_vec::<f64>()?.into_iter().find(|p| !(0.0..=1.0).contains(p)) {
+        Some(wrong) => need_probability(op, wrong),
+        None => Ok(()),
+    }
+}
+
+/// `bernoulli`: the tensor holds the probabilities.
+pub(crate) fn bernoulli(self_: &Tensor) -> Result<Tensor> {
+    let spec = float_spec("bernoulli", shape::like(self_, None, None, None)?)?;
+    if self_.is_meta() {
+        return Tensor::try_empty(spec);
+    }
+    need_probabilities("bernoulli", self_)?;
+    let p = self_.access();
+    drawn(spec, |g, to| g.bernoulli_tensor(to, &p.view()))
+}
+
+/// `bernoulli.p`.
+pub(crate) fn bernoulli_p(self_: &Tensor, p: f64) -> Result<Tensor> {
+    need_probability("bernoulli", p)?;
+    drawn(shape::like(self_, None, None, None)?, |g, to| g.bernoulli(to, p))
+}
+
+/// `multinomial`: with replacement by running sums, without by the largest of weight over exponential.
+pub(crate) fn multinomial(self_: &Tensor, num_samples: SymInt, replacement: bool) -> Result<Tensor> {
+    const OP: &str = "multinomial";
+    need_float(OP, self_.dtype())?;
+    let wrong = |m: String| Err(Error::argument(OP, m));
+    let (rows, categories) = match *self_.shape() {
+        [c] => (1, c),
+        [r, c] => (r, c),
+        _ => return wrong(format!("takes one or two dimensions of weights, found shape {:?}", self_.shape())),
+    };
+    let Some(n) = num_samples.to_usize().filter(|n| *n > 0) else {
+        return wrong(format!("the number of samples must be positive, found {num_samples}"));
+    };
+    if !replacement && n > categories {
+        return wrong(format!("{n} samples without replacement from {categories} categories"));
+    }
+    let sizes = if self_.ndim() == 1 { vec![n] } else { vec![rows, n] };
+    let out = Tensor::try_empty(Spec::new(&sizes, DType::I64, self_.device()))?;
+    if out.is_meta() {
+        return Ok(out);
+    }
+    let weights = Tensor::try_empty(Spec::new(&[rows, categories], self_.dtype(), Device::Cpu))?;
+    copy_into(self_, &weights.alias_with(Layout::contiguous(self_.shape())))?;
+    let wide = Tensor::try_empty(Spec::new(&[rows, categories], DType::F64, Device::Cpu))?;
+    copy_into(&weights, &wide)?;
+    let values = wide.try_to_vec::<f64>()?;
+    for row in values.chunks(categories.max(1)) {
+        let sum: f64 = row.iter().sum();
+        if row.iter().any(|w| !w.is_finite() || *w < 0.0) || sum <= 0.0 {
+            return wrong("weights must be finite and not negative, and each row needs a positive one".into());
+        }
+        if !replacement && row.iter().filter(|w| **w > 0.0).count() < n {
+            return wrong(format!("{n} samples without replacement from fewer positive weights"));
+        }
+    }
+    let flat = out.alias_with(Layout::contiguous(&[rows, n]));
+    if replacement {
+        let (w, to) = (weights.access(), flat.access());
+        draw(|g| g.multinomial(&to.view_mut(), &w.view()));
+        return Ok(out);
+    }
+    let noise = Tensor::try_empty(Spec::new(&[rows, categories], self_.dtype(), Device::Cpu))?;
+    draw(|g| g.exponential(&noise.access().view_mut(), 1.0));
+    super::pointwise::binary_op(
+        firebrand_kernels::pointwise::Op::Div,
+        self_.dtype().compute(),
+        &weights,
+        &noise,
+        &weights,
+    )?;
+    let best = Tensor::try_empty(Spec::new(&[rows, n], self_.dtype(), Device::Cpu))?;
+    super::sort::topk(&weights, num_samples, 1, true, true, &best, &flat)?;
+    Ok(out)
+}
+
+/// `native_dropout`: kept elements scaled, and which were kept.
+pub(crate) fn native_dropout(input: &Tensor, p: f64, train: Option<bool>) -> Result<(Tensor, Tensor)> {
+    const OP: &str = "native_dropout";
+    need_probability(OP, p)?;
+    let out = Tensor::try_empty(shape::like(input, None, None, None)?)?;
+    let mask = Tensor::try_empty(shape::like(input, Some(DType::Bool), None, None)?)?;
+    if out.is_meta() {
+        return Ok((out, mask));
+    }
+    if train == Some(false) || p == 0.0 {
+        firebrand_kernels::fill(mask.access().view_mut(), Scalar::Bool(true).into());
+        copy_into(input, &out)?;
+    } else if p == 1.0 {
+        zero_into(&mask);
+        zero_into(&out);
+    } else {
+        need_float(OP, input.dtype())?;
+        draw(|g| g.bernoulli(&mask.access().view_mut(), 1.0 - p));
+        native_dropout_backward(input, &mask, 1.0 / (1.0 - p), &out)?;
+    }
+    Ok((out, mask))
+}
+
+/// `native_dropout_backward`.
+pub(crate) fn native_dropout_backward(grad: &Tensor, mask: &Tensor, scale: f64, out: &Tensor) -> Result<()> {
+    use firebrand_kernels::pointwise::Op;
+    let compute = out.dtype().compute();
+    super::pointwise::scalar_op(Op::Mul, compute, grad, Scalar::Float(scale), out)?;
+    let (kept, zero) = (expand(mask, out.shape()), Scalar::Int(0));
+    let to = out.access();
+    firebrand_kernels::pointwise::ternary(
+        Op::Where,
+        compute,
+        kept.view().into(),
+        to.view().into(),
+        firebrand_kernels::pointwise::Operand::Value(zero.into()),
+        to.view_mut(),
+    );
+    Ok(())
+}

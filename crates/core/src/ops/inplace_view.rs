@@ -1,0 +1,99 @@
+//! In-place ops that change how a tensor shows its memory (`t_`, `unsqueeze_`), with their history.
+//!
+//! The numbers stay where they are; the tensor gets another layout. A tracked view that requires grad is refused: its
+//! base would have to learn of a region that has moved.
+
+use crate::autograd::node::{Backward, Edges, Gradients, Needs, Node};
+use crate::autograd::{forward, record};
+use crate::layout::Layout;
+use crate::ops::shape::view;
+use crate::{Error, Result, Spec, Tensor, ops, state};
+use smallvec::smallvec;
+
+type Change = Box<dyn Fn(&Tensor) -> Result<Tensor> + Send + Sync>;
+
+/// The gradient of a changed layout: the change undone.
+struct Undo {
+    name: &'static str,
+    undo: Change,
+}
+
+impl Backward for Undo {
+    fn name(&self) -> &str {
+        self.name
+    }
+    fn apply(&self, _: &Node, grads: Gradients, _: &Needs<'_>) -> Result<Gradients> {
+        let Some(g) = grads.into_iter().next().flatten() else { return Ok(smallvec![None]) };
+        Ok(smallvec![Some((self.undo)(&g)?)])
+    }
+}
+
+fn relayout<'a>(
+    op: &'static str,
+    self_: &'a Tensor,
+    layout: Layout,
+    node: &'static str,
+    apply: impl Fn(&Tensor) -> Result<Tensor>,
+    undo: Change,
+) -> Result<&'a Tensor> {
+    let word = state::word();
+    let recording = word & state::GRAD != 0 && self_.requires_grad() && self_.dtype().is_differentiable();
+    let mut edges = Edges::new();
+    if recording {
+        self_.check_inplace(op)?;
+        if self_.is_view() {
+            return Err(Error::argument(
+                op,
+                "a view that requires grad cannot change its shape in place; use the form without underscore",
+            ));
+        }
+        edges = smallvec![record::edge(self_)?];
+    }
+    let tangent = if word & state::DUAL != 0 { forward::tangent(self_) } else { None };
+    let tangent = tangent.map(|t| apply(&t)).transpose()?;
+    let spec = Spec { layout, ..self_.spec().clone() };
+    let storage = self_.storage().clone();
+    self_.replace_data(storage, spec);
+    self_.bump_version();
+    if recording {
+        record::finish_inplace(self_, edges, Box::new(Undo { name: node, undo }))?;
+    }
+    if let Some(t) = tangent {
+        forward::set_tangent(self_, t)?;
+    }
+    Ok(self_)
+}
+
+/// `unsqueeze_`.
+pub(crate) fn unsqueeze_(self_: &Tensor, dim: i64) -> Result<&Tensor> {
+    let layout = view::unsqueeze(self_, dim)?;
+    let undo = Box::new(move |g: &Tensor| ops::squeeze_dim(g, dim));
+    relayout("unsqueeze_", self_, layout, "UnsqueezeBackward0", |t| ops::unsqueeze(t, dim), undo)
+}
+
+/// `squeeze_`.
+pub(crate) fn squeeze_(self_: &Tensor) -> Result<&Tensor> {
+    let (layout, sizes) = (view::squeeze(self_)?, self_.sym_sizes());
+    let undo = Box::new(move |g: &Tensor| ops::reshape(g, &sizes));
+    relayout("squeeze_", self_, layout, "SqueezeBackward0", ops::squeeze, undo)
+}
+
+/// `squeeze_.dim`.
+pub(crate) fn squeeze_dim_(self_: &Tensor, dim: i64) -> Result<&Tensor> {
+    let (layout, sizes) = (view::squeeze_dim(self_, dim)?, self_.sym_sizes());
+    let undo = Box::new(move |g: &Tensor| ops::reshape(g, &sizes));
+    relayout("squeeze_", self_, layout, "SqueezeBackward1", |t| ops::squeeze_dim(t, dim), undo)
+}
+
+/// `transpose_`.
+pub(crate) fn transpose_(self_: &Tensor, dim0: i64, dim1: i64) -> Result<&Tensor> {
+    let layout = view::transpose(self_, dim0, dim1)?;
+    let swap = move |g: &Tensor| ops::transpose(g, dim0, dim1);
+    relayout("transpose_", self_, layout, "TransposeBackward0", swap, Box::new(swap))
+}
+
+/// `t_`.
+pub(crate) fn t_(self_: &Tensor) -> Result<&Tensor> {
+    let layout = view::t(self_)?;
+    relayout("t_", self_, layout, "TBackward0", ops::t, Box::new(ops::t))
+}
