@@ -65,6 +65,7 @@ fn node(d: &Derivative) -> String {
             fn name(&self) -> &str {{ {name:?} }}
             {}
             fn release(&self) {{ self.0.release() }}
+            fn takes_saved(&self) -> bool {{ true }}
             fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {{
                 let saved = self.0.read(node, Clone::clone)?;
                 Ok(Vec::from([{shown}]))
@@ -104,7 +105,7 @@ fn apply(d: &Derivative) -> String {
         }
     }
     if !d.saved.is_empty() {
-        text += "let saved = self.0.read(node, Clone::clone)?;";
+        text += "let saved = self.0.take_or_clone(node, needs)?;";
     }
     for s in d.saved.iter().filter(|s| s.guard.is_none()) {
         text += &unpack(s);

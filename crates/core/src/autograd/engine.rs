@@ -442,17 +442,20 @@ fn evaluate(
         }
     }
     let keep_incoming = hooks::has_post_hooks(node).then(|| grads.clone());
+    // Post-hooks may still read saved values, so those outlive the call then; a node without gradients reads none.
+    let take =
+        !run.keep_graph && keep_incoming.is_none() && node.formula().takes_saved() && grads.iter().any(Option::is_some);
     let anomaly_on = state::is(state::ANOMALY);
     let outs = {
         let _executing = anomaly_on.then(|| anomaly::executing(node));
-        node.formula().apply(node, grads, &Needs::without(node.edges(), unwanted))
+        node.formula().apply(node, grads, &Needs::without(node.edges(), unwanted).last_run(take))
     };
     let result = outs.and_then(|mut outs| {
         validate(node, &mut outs)?;
         if let Some(incoming) = &keep_incoming {
             hooks::run_post_hooks(node, &mut outs, incoming)?;
         }
-        if !run.keep_graph {
+        if !run.keep_graph && !take {
             node.formula().release();
         }
         if anomaly_on && state::is(state::CHECK_NAN) {

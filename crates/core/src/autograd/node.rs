@@ -57,15 +57,25 @@ pub struct Needs<'a> {
     edges: &'a Edges,
     /// Bits of the first 64 edges that the run does not want although they are there.
     unwanted: u64,
+    last_run: bool,
 }
 
 impl<'a> Needs<'a> {
     /// All that have an edge.
     pub(crate) fn all(edges: &'a Edges) -> Needs<'a> {
-        Needs { edges, unwanted: 0 }
+        Needs { edges, unwanted: 0, last_run: false }
     }
     pub(crate) fn without(edges: &'a Edges, unwanted: u64) -> Needs<'a> {
-        Needs { edges, unwanted }
+        Needs { edges, unwanted, last_run: false }
+    }
+    /// The same, for a run after which nobody reads the saved values.
+    pub(crate) fn last_run(self, last_run: bool) -> Needs<'a> {
+        Needs { last_run, ..self }
+    }
+    /// Whether saved values may be moved out.
+    #[inline]
+    pub(crate) fn is_last_run(&self) -> bool {
+        self.last_run
     }
     /// Whether the gradient of input `k` is wanted.
     #[inline]
@@ -96,6 +106,11 @@ pub trait Backward: Send + Sync + 'static {
 
     /// Drops saved values after the last run.
     fn release(&self) {}
+
+    /// Whether `apply` itself moves saved values out on the last run, so that `release` has nothing left to do.
+    fn takes_saved(&self) -> bool {
+        false
+    }
 
     /// Saved values by name, unpacked.
     fn saved(&self, _node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {

@@ -243,6 +243,16 @@ impl<T> SavedSlot<T> {
         self.lock().as_ref().map(f).ok_or_else(|| node.freed())
     }
 
+    /// The values for one run of the node: moved out if it is the last, copied if more may follow.
+    #[inline]
+    pub fn take_or_clone(&self, node: &Node, needs: &super::node::Needs<'_>) -> Result<T>
+    where
+        T: Clone,
+    {
+        let mut slot = self.lock();
+        if needs.is_last_run() { slot.take() } else { slot.clone() }.ok_or_else(|| node.freed())
+    }
+
     /// Changes a saved tensor (to register hooks); an error after release.
     pub fn change<R>(&self, f: impl FnOnce(&mut T) -> Result<R>) -> Result<R> {
         match self.lock().as_mut() {

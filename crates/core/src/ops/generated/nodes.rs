@@ -31,7 +31,7 @@ impl Backward for AddBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let alpha = saved.alpha;
         if needs.get(0) {
             gradients[0] = grad.into_grad();
@@ -43,6 +43,9 @@ impl Backward for AddBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -86,7 +89,7 @@ impl Backward for SubBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let alpha = saved.alpha;
         if needs.get(0) {
             gradients[0] = grad.into_grad();
@@ -99,6 +102,9 @@ impl Backward for SubBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -142,7 +148,7 @@ impl Backward for RsubBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let alpha = saved.alpha;
         if needs.get(0) {
             gradients[0] = arith::neg(&formulas::maybe_multiply(grad, alpha)?)?
@@ -155,6 +161,9 @@ impl Backward for RsubBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -181,7 +190,7 @@ impl Backward for RsubBackward1 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let alpha = saved.alpha;
         if needs.get(0) {
             gradients[0] = arith::neg(&formulas::maybe_multiply(grad, alpha)?)?
@@ -191,6 +200,9 @@ impl Backward for RsubBackward1 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -218,7 +230,7 @@ impl Backward for MulBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         if needs.get(0) {
             let other = &saved.other.unpack_some(node)?;
             gradients[0] = arith::mul(grad, other)?.into_grad();
@@ -231,6 +243,9 @@ impl Backward for MulBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -270,7 +285,7 @@ impl Backward for MulBackward1 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let other = saved.other;
         if needs.get(0) {
             gradients[0] = arith::mul(grad, &other)?.into_grad();
@@ -279,6 +294,9 @@ impl Backward for MulBackward1 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -306,7 +324,7 @@ impl Backward for DivBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let other = &saved.other.unpack_some(node)?;
         if needs.get(0) {
             gradients[0] = arith::div(grad, other)?.into_grad();
@@ -323,6 +341,9 @@ impl Backward for DivBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -362,7 +383,7 @@ impl Backward for DivBackward1 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let other = saved.other;
         if needs.get(0) {
             gradients[0] = ops::div_scalar(grad, other)?.into_grad();
@@ -371,6 +392,9 @@ impl Backward for DivBackward1 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -399,7 +423,7 @@ impl Backward for DivBackward2 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let other = &saved.other.unpack_some(node)?;
         let rounding_mode = saved.rounding_mode.as_deref();
         if needs.get(0) {
@@ -420,6 +444,9 @@ impl Backward for DivBackward2 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -461,7 +488,7 @@ impl Backward for DivBackward3 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let other = saved.other;
         let rounding_mode = saved.rounding_mode.as_deref();
         if needs.get(0) {
@@ -476,6 +503,9 @@ impl Backward for DivBackward3 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -545,7 +575,7 @@ impl Backward for RemainderBackward1 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         if needs.get(0) {
             gradients[0] = grad.into_grad();
         }
@@ -562,6 +592,9 @@ impl Backward for RemainderBackward1 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -619,7 +652,7 @@ impl Backward for RemainderBackward2 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let other = &saved.other.unpack_some(node)?;
         let self_ = saved.self_;
         if needs.get(0) {
@@ -630,6 +663,9 @@ impl Backward for RemainderBackward2 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -669,7 +705,7 @@ impl Backward for FmodBackward1 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         if needs.get(0) {
             gradients[0] = grad.into_grad();
         }
@@ -686,6 +722,9 @@ impl Backward for FmodBackward1 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -744,7 +783,7 @@ impl Backward for PowBackward1 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let exponent = &saved.exponent.unpack_some(node)?;
         let self_ = &saved.self_.unpack_some(node)?;
         let result = &saved.result.unpack_some(node)?;
@@ -765,6 +804,9 @@ impl Backward for PowBackward1 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -807,7 +849,7 @@ impl Backward for PowBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let exponent = saved.exponent;
         let self_ = &saved.self_.unpack_some(node)?;
         if needs.get(0) {
@@ -817,6 +859,9 @@ impl Backward for PowBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -857,7 +902,7 @@ impl Backward for PowBackward2 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let exponent = &saved.exponent.unpack_some(node)?;
         let self_ = saved.self_;
         let result = &saved.result.unpack_some(node)?;
@@ -869,6 +914,9 @@ impl Backward for PowBackward2 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -911,7 +959,7 @@ impl Backward for AddcmulBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let value = saved.value;
         if needs.get(0) {
             gradients[0] = grad.into_grad();
@@ -930,6 +978,9 @@ impl Backward for AddcmulBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -972,7 +1023,7 @@ impl Backward for AddcdivBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let tensor2 = &saved.tensor2.unpack_some(node)?;
         let value = saved.value;
         if needs.get(0) {
@@ -996,6 +1047,9 @@ impl Backward for AddcdivBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -1036,7 +1090,7 @@ impl Backward for LerpBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let weight = saved.weight;
         if needs.get(0) {
             gradients[0] = arith::mul(grad, &formulas::one_minus(weight)?)?.into_grad();
@@ -1048,6 +1102,9 @@ impl Backward for LerpBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -1076,7 +1133,7 @@ impl Backward for LerpBackward1 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let weight = &saved.weight.unpack_some(node)?;
         if needs.get(0) {
             gradients[0] = arith::mul(grad, &arith::sub(&1.0, weight)?)?.into_grad();
@@ -1093,6 +1150,9 @@ impl Backward for LerpBackward1 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -1135,7 +1195,7 @@ impl Backward for LdexpBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let result = &saved.result.unpack_some(node)?;
         if needs.get(0) {
             let other = &saved.other.unpack_some(node)?;
@@ -1152,6 +1212,9 @@ impl Backward for LdexpBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -1192,7 +1255,7 @@ impl Backward for MaximumBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let other = &saved.other.unpack_some(node)?;
         let self_ = &saved.self_.unpack_some(node)?;
         if needs.get(0) {
@@ -1205,6 +1268,9 @@ impl Backward for MaximumBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -1245,7 +1311,7 @@ impl Backward for MinimumBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let other = &saved.other.unpack_some(node)?;
         let self_ = &saved.self_.unpack_some(node)?;
         if needs.get(0) {
@@ -1258,6 +1324,9 @@ impl Backward for MinimumBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -1298,7 +1367,7 @@ impl Backward for FmaxBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let other = &saved.other.unpack_some(node)?;
         let self_ = &saved.self_.unpack_some(node)?;
         if needs.get(0) {
@@ -1313,6 +1382,9 @@ impl Backward for FmaxBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -1353,7 +1425,7 @@ impl Backward for FminBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let other = &saved.other.unpack_some(node)?;
         let self_ = &saved.self_.unpack_some(node)?;
         if needs.get(0) {
@@ -1368,6 +1440,9 @@ impl Backward for FminBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -1409,7 +1484,7 @@ impl Backward for HypotBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let result = &saved.result.unpack_some(node)?;
         if needs.get(0) {
             let self_ = &saved.self_.unpack_some(node)?;
@@ -1423,6 +1498,9 @@ impl Backward for HypotBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -1465,7 +1543,7 @@ impl Backward for LogaddexpBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let other = &saved.other.unpack_some(node)?;
         let self_ = &saved.self_.unpack_some(node)?;
         if needs.get(0) {
@@ -1486,6 +1564,9 @@ impl Backward for LogaddexpBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -1526,7 +1607,7 @@ impl Backward for Logaddexp2Backward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let other = &saved.other.unpack_some(node)?;
         let self_ = &saved.self_.unpack_some(node)?;
         if needs.get(0) {
@@ -1547,6 +1628,9 @@ impl Backward for Logaddexp2Backward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -1587,7 +1671,7 @@ impl Backward for Atan2Backward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let other = &saved.other.unpack_some(node)?;
         let self_ = &saved.self_.unpack_some(node)?;
         if needs.get(0) || needs.get(1) {
@@ -1609,6 +1693,9 @@ impl Backward for Atan2Backward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -1650,7 +1737,7 @@ impl Backward for CopysignBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let other_info = &saved.other_info;
         let result = &saved.result.unpack_some(node)?;
         if needs.get(0) {
@@ -1664,6 +1751,9 @@ impl Backward for CopysignBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -1704,7 +1794,7 @@ impl Backward for CopysignBackward1 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let self_ = &saved.self_.unpack_some(node)?;
         let result = &saved.result.unpack_some(node)?;
         if needs.get(0) {
@@ -1714,6 +1804,9 @@ impl Backward for CopysignBackward1 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -1754,7 +1847,7 @@ impl Backward for XlogyBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let other = &saved.other.unpack_some(node)?;
         let self_ = &saved.self_.unpack_some(node)?;
         if needs.get(0) {
@@ -1767,6 +1860,9 @@ impl Backward for XlogyBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -1807,7 +1903,7 @@ impl Backward for XlogyBackward2 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let other = saved.other;
         let self_ = &saved.self_.unpack_some(node)?;
         if needs.get(0) {
@@ -1818,6 +1914,9 @@ impl Backward for XlogyBackward2 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -1857,7 +1956,7 @@ impl Backward for XlogyBackward1 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let other = &saved.other.unpack_some(node)?;
         let self_ = saved.self_;
         if needs.get(0) {
@@ -1867,6 +1966,9 @@ impl Backward for XlogyBackward1 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -1905,7 +2007,7 @@ impl Backward for HeavisideBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let values_info = &saved.values_info;
         if needs.get(0) {
             gradients[0] = ops::zeros_like(grad, None, None, None)?.into_grad();
@@ -1917,6 +2019,9 @@ impl Backward for HeavisideBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -1960,7 +2065,7 @@ impl Backward for AbsBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let self_ = &saved.self_.unpack_some(node)?;
         if needs.get(0) {
             gradients[0] = arith::mul(grad, &ops::sgn(self_)?)?.into_grad();
@@ -1969,6 +2074,9 @@ impl Backward for AbsBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -2138,7 +2246,7 @@ impl Backward for ReciprocalBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let result = &saved.result.unpack_some(node)?;
         if needs.get(0) {
             gradients[0] = arith::mul(&arith::neg(grad)?, &arith::mul(result, result)?)?
@@ -2148,6 +2256,9 @@ impl Backward for ReciprocalBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -2181,7 +2292,7 @@ impl Backward for SqrtBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let result = &saved.result.unpack_some(node)?;
         if needs.get(0) {
             gradients[0] = arith::div(grad, &arith::mul(&2.0, result)?)?.into_grad();
@@ -2190,6 +2301,9 @@ impl Backward for SqrtBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -2223,7 +2337,7 @@ impl Backward for RsqrtBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let result = &saved.result.unpack_some(node)?;
         if needs.get(0) {
             gradients[0] = arith::mul(
@@ -2236,6 +2350,9 @@ impl Backward for RsqrtBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -2269,7 +2386,7 @@ impl Backward for ExpBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let result = &saved.result.unpack_some(node)?;
         if needs.get(0) {
             gradients[0] = arith::mul(grad, result)?.into_grad();
@@ -2278,6 +2395,9 @@ impl Backward for ExpBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -2311,7 +2431,7 @@ impl Backward for Exp2Backward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let result = &saved.result.unpack_some(node)?;
         if needs.get(0) {
             gradients[0] = arith::mul(
@@ -2324,6 +2444,9 @@ impl Backward for Exp2Backward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -2357,7 +2480,7 @@ impl Backward for Expm1Backward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let result = &saved.result.unpack_some(node)?;
         if needs.get(0) {
             gradients[0] = arith::mul(grad, &arith::add(result, &1.0)?)?.into_grad();
@@ -2366,6 +2489,9 @@ impl Backward for Expm1Backward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -2399,7 +2525,7 @@ impl Backward for LogBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let self_ = &saved.self_.unpack_some(node)?;
         if needs.get(0) {
             gradients[0] = arith::div(grad, self_)?.into_grad();
@@ -2408,6 +2534,9 @@ impl Backward for LogBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -2441,7 +2570,7 @@ impl Backward for Log2Backward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let self_ = &saved.self_.unpack_some(node)?;
         if needs.get(0) {
             gradients[0] = arith::div(
@@ -2454,6 +2583,9 @@ impl Backward for Log2Backward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -2487,7 +2619,7 @@ impl Backward for Log10Backward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let self_ = &saved.self_.unpack_some(node)?;
         if needs.get(0) {
             gradients[0] = arith::div(
@@ -2500,6 +2632,9 @@ impl Backward for Log10Backward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -2533,7 +2668,7 @@ impl Backward for Log1PBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let self_ = &saved.self_.unpack_some(node)?;
         if needs.get(0) {
             gradients[0] = arith::div(grad, &arith::add(self_, &1.0)?)?.into_grad();
@@ -2542,6 +2677,9 @@ impl Backward for Log1PBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -2575,7 +2713,7 @@ impl Backward for SinBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let self_ = &saved.self_.unpack_some(node)?;
         if needs.get(0) {
             gradients[0] = arith::mul(grad, &ops::cos(self_)?)?.into_grad();
@@ -2584,6 +2722,9 @@ impl Backward for SinBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -2617,7 +2758,7 @@ impl Backward for CosBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let self_ = &saved.self_.unpack_some(node)?;
         if needs.get(0) {
             gradients[0] = arith::mul(&arith::neg(grad)?, &ops::sin(self_)?)?
@@ -2627,6 +2768,9 @@ impl Backward for CosBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -2660,7 +2804,7 @@ impl Backward for TanBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let result = &saved.result.unpack_some(node)?;
         if needs.get(0) {
             gradients[0] = arith::mul(
@@ -2673,6 +2817,9 @@ impl Backward for TanBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -2706,7 +2853,7 @@ impl Backward for AsinBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let self_ = &saved.self_.unpack_some(node)?;
         if needs.get(0) {
             gradients[0] = arith::mul(
@@ -2719,6 +2866,9 @@ impl Backward for AsinBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -2752,7 +2902,7 @@ impl Backward for AcosBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let self_ = &saved.self_.unpack_some(node)?;
         if needs.get(0) {
             gradients[0] = arith::mul(
@@ -2765,6 +2915,9 @@ impl Backward for AcosBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -2798,7 +2951,7 @@ impl Backward for AtanBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let self_ = &saved.self_.unpack_some(node)?;
         if needs.get(0) {
             gradients[0] = arith::div(
@@ -2811,6 +2964,9 @@ impl Backward for AtanBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -2844,7 +3000,7 @@ impl Backward for SinhBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let self_ = &saved.self_.unpack_some(node)?;
         if needs.get(0) {
             gradients[0] = arith::mul(grad, &ops::cosh(self_)?)?.into_grad();
@@ -2853,6 +3009,9 @@ impl Backward for SinhBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -2886,7 +3045,7 @@ impl Backward for CoshBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let self_ = &saved.self_.unpack_some(node)?;
         if needs.get(0) {
             gradients[0] = arith::mul(grad, &ops::sinh(self_)?)?.into_grad();
@@ -2895,6 +3054,9 @@ impl Backward for CoshBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -2928,7 +3090,7 @@ impl Backward for TanhBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let result = &saved.result.unpack_some(node)?;
         if needs.get(0) {
             gradients[0] = ops::tanh_backward(grad, result)?.into_grad();
@@ -2937,6 +3099,9 @@ impl Backward for TanhBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -2970,7 +3135,7 @@ impl Backward for AsinhBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let self_ = &saved.self_.unpack_some(node)?;
         if needs.get(0) {
             gradients[0] = arith::mul(
@@ -2983,6 +3148,9 @@ impl Backward for AsinhBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -3016,7 +3184,7 @@ impl Backward for AcoshBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let self_ = &saved.self_.unpack_some(node)?;
         if needs.get(0) {
             gradients[0] = arith::mul(
@@ -3029,6 +3197,9 @@ impl Backward for AcoshBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -3062,7 +3233,7 @@ impl Backward for AtanhBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let self_ = &saved.self_.unpack_some(node)?;
         if needs.get(0) {
             gradients[0] = arith::div(
@@ -3075,6 +3246,9 @@ impl Backward for AtanhBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -3108,7 +3282,7 @@ impl Backward for SigmoidBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let result = &saved.result.unpack_some(node)?;
         if needs.get(0) {
             gradients[0] = ops::sigmoid_backward(grad, result)?.into_grad();
@@ -3117,6 +3291,9 @@ impl Backward for SigmoidBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -3150,7 +3327,7 @@ impl Backward for ErfBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let self_ = &saved.self_.unpack_some(node)?;
         if needs.get(0) {
             gradients[0] = arith::mul(
@@ -3166,6 +3343,9 @@ impl Backward for ErfBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -3199,7 +3379,7 @@ impl Backward for ErfcBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let self_ = &saved.self_.unpack_some(node)?;
         if needs.get(0) {
             gradients[0] = arith::mul(
@@ -3215,6 +3395,9 @@ impl Backward for ErfcBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -3248,7 +3431,7 @@ impl Backward for ErfinvBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let result = &saved.result.unpack_some(node)?;
         if needs.get(0) {
             gradients[0] = arith::div(
@@ -3261,6 +3444,9 @@ impl Backward for ErfinvBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -3294,7 +3480,7 @@ impl Backward for LgammaBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let self_ = &saved.self_.unpack_some(node)?;
         if needs.get(0) {
             gradients[0] = arith::mul(grad, &ops::digamma(self_)?)?.into_grad();
@@ -3303,6 +3489,9 @@ impl Backward for LgammaBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -3336,7 +3525,7 @@ impl Backward for DigammaBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let self_ = &saved.self_.unpack_some(node)?;
         if needs.get(0) {
             gradients[0] = arith::mul(grad, &ops::polygamma(1, self_)?)?.into_grad();
@@ -3345,6 +3534,9 @@ impl Backward for DigammaBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -3378,7 +3570,7 @@ impl Backward for SincBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let self_ = &saved.self_.unpack_some(node)?;
         if needs.get(0) {
             gradients[0] = formulas::sinc_backward(grad, self_)?.into_grad();
@@ -3387,6 +3579,9 @@ impl Backward for SincBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -3455,7 +3650,7 @@ impl Backward for PolygammaBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let n = saved.n;
         let self_ = &saved.self_.unpack_some(node)?;
         if needs.get(0) {
@@ -3465,6 +3660,9 @@ impl Backward for PolygammaBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -3504,7 +3702,7 @@ impl Backward for LogitBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let eps = saved.eps;
         let self_ = &saved.self_.unpack_some(node)?;
         if needs.get(0) {
@@ -3514,6 +3712,9 @@ impl Backward for LogitBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -3552,7 +3753,7 @@ impl Backward for NanToNumBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let self_ = &saved.self_.unpack_some(node)?;
         if needs.get(0) {
             gradients[0] = arith::mul(grad, &ops::isfinite(self_)?)?.into_grad();
@@ -3561,6 +3762,9 @@ impl Backward for NanToNumBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -3611,7 +3815,7 @@ impl Backward for EqBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let other_info = &saved.other_info;
         if needs.get(0) {
             gradients[0] = ops::zeros_like(grad, None, None, None)?.into_grad();
@@ -3623,6 +3827,9 @@ impl Backward for EqBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -3666,7 +3873,7 @@ impl Backward for NeBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let other_info = &saved.other_info;
         if needs.get(0) {
             gradients[0] = ops::zeros_like(grad, None, None, None)?.into_grad();
@@ -3678,6 +3885,9 @@ impl Backward for NeBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -3721,7 +3931,7 @@ impl Backward for LtBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let other_info = &saved.other_info;
         if needs.get(0) {
             gradients[0] = ops::zeros_like(grad, None, None, None)?.into_grad();
@@ -3733,6 +3943,9 @@ impl Backward for LtBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -3776,7 +3989,7 @@ impl Backward for LeBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let other_info = &saved.other_info;
         if needs.get(0) {
             gradients[0] = ops::zeros_like(grad, None, None, None)?.into_grad();
@@ -3788,6 +4001,9 @@ impl Backward for LeBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -3831,7 +4047,7 @@ impl Backward for GtBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let other_info = &saved.other_info;
         if needs.get(0) {
             gradients[0] = ops::zeros_like(grad, None, None, None)?.into_grad();
@@ -3843,6 +4059,9 @@ impl Backward for GtBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -3886,7 +4105,7 @@ impl Backward for GeBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let other_info = &saved.other_info;
         if needs.get(0) {
             gradients[0] = ops::zeros_like(grad, None, None, None)?.into_grad();
@@ -3898,6 +4117,9 @@ impl Backward for GeBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -3941,7 +4163,7 @@ impl Backward for LogicalAndBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let other_info = &saved.other_info;
         if needs.get(0) {
             gradients[0] = ops::zeros_like(grad, None, None, None)?.into_grad();
@@ -3953,6 +4175,9 @@ impl Backward for LogicalAndBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -3979,7 +4204,7 @@ impl Backward for LogicalOrBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let other_info = &saved.other_info;
         if needs.get(0) {
             gradients[0] = ops::zeros_like(grad, None, None, None)?.into_grad();
@@ -3991,6 +4216,9 @@ impl Backward for LogicalOrBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -4017,7 +4245,7 @@ impl Backward for LogicalXorBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let other_info = &saved.other_info;
         if needs.get(0) {
             gradients[0] = ops::zeros_like(grad, None, None, None)?.into_grad();
@@ -4029,6 +4257,9 @@ impl Backward for LogicalXorBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -4072,7 +4303,7 @@ impl Backward for BitwiseAndBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let other_info = &saved.other_info;
         if needs.get(0) {
             gradients[0] = ops::zeros_like(grad, None, None, None)?.into_grad();
@@ -4084,6 +4315,9 @@ impl Backward for BitwiseAndBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -4127,7 +4361,7 @@ impl Backward for BitwiseOrBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let other_info = &saved.other_info;
         if needs.get(0) {
             gradients[0] = ops::zeros_like(grad, None, None, None)?.into_grad();
@@ -4139,6 +4373,9 @@ impl Backward for BitwiseOrBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -4182,7 +4419,7 @@ impl Backward for BitwiseXorBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let other_info = &saved.other_info;
         if needs.get(0) {
             gradients[0] = ops::zeros_like(grad, None, None, None)?.into_grad();
@@ -4194,6 +4431,9 @@ impl Backward for BitwiseXorBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -4239,7 +4479,7 @@ impl Backward for BitwiseLeftShiftBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let other_info = &saved.other_info;
         if needs.get(0) {
             gradients[0] = ops::zeros_like(grad, None, None, None)?.into_grad();
@@ -4251,6 +4491,9 @@ impl Backward for BitwiseLeftShiftBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -4296,7 +4539,7 @@ impl Backward for BitwiseRightShiftBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let other_info = &saved.other_info;
         if needs.get(0) {
             gradients[0] = ops::zeros_like(grad, None, None, None)?.into_grad();
@@ -4308,6 +4551,9 @@ impl Backward for BitwiseRightShiftBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -4351,7 +4597,7 @@ impl Backward for WhereBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let condition = &saved.condition.unpack_some(node)?;
         if needs.get(0) {
             gradients[0] = ops::where_scalar_other(condition, grad, Scalar::from(0))?
@@ -4365,6 +4611,9 @@ impl Backward for WhereBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -4400,7 +4649,7 @@ impl Backward for ClampBackward1 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let max = saved.max;
         let min = saved.min;
         let self_ = &saved.self_.unpack_some(node)?;
@@ -4411,6 +4660,9 @@ impl Backward for ClampBackward1 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -4452,7 +4704,7 @@ impl Backward for ClampBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let max = saved.max.unpack(node)?;
         let max = max.as_ref();
         let min = saved.min.unpack(node)?;
@@ -4482,6 +4734,9 @@ impl Backward for ClampBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -4524,7 +4779,7 @@ impl Backward for ClampMinBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let min = saved.min;
         let self_ = &saved.self_.unpack_some(node)?;
         if needs.get(0) {
@@ -4539,6 +4794,9 @@ impl Backward for ClampMinBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -4578,7 +4836,7 @@ impl Backward for ClampMaxBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let max = saved.max;
         let self_ = &saved.self_.unpack_some(node)?;
         if needs.get(0) {
@@ -4593,6 +4851,9 @@ impl Backward for ClampMaxBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -4632,7 +4893,7 @@ impl Backward for ClampMinBackward1 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let min = &saved.min.unpack_some(node)?;
         let self_ = &saved.self_.unpack_some(node)?;
         if needs.get(0) {
@@ -4645,6 +4906,9 @@ impl Backward for ClampMinBackward1 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -4685,7 +4949,7 @@ impl Backward for ClampMaxBackward1 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let max = &saved.max.unpack_some(node)?;
         let self_ = &saved.self_.unpack_some(node)?;
         if needs.get(0) {
@@ -4698,6 +4962,9 @@ impl Backward for ClampMaxBackward1 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -4737,7 +5004,7 @@ impl Backward for ReluBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let result = &saved.result.unpack_some(node)?;
         if needs.get(0) {
             gradients[0] = ops::threshold_backward(grad, result, Scalar::from(0))?
@@ -4747,6 +5014,9 @@ impl Backward for ReluBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -4780,7 +5050,7 @@ impl Backward for SiluBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let self_ = &saved.self_.unpack_some(node)?;
         if needs.get(0) {
             gradients[0] = ops::silu_backward(grad, self_)?.into_grad();
@@ -4789,6 +5059,9 @@ impl Backward for SiluBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -4822,7 +5095,7 @@ impl Backward for MishBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let self_ = &saved.self_.unpack_some(node)?;
         if needs.get(0) {
             gradients[0] = ops::mish_backward(grad, self_)?.into_grad();
@@ -4831,6 +5104,9 @@ impl Backward for MishBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -4864,7 +5140,7 @@ impl Backward for HardsigmoidBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let self_ = &saved.self_.unpack_some(node)?;
         if needs.get(0) {
             gradients[0] = ops::hardsigmoid_backward(grad, self_)?.into_grad();
@@ -4873,6 +5149,9 @@ impl Backward for HardsigmoidBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -4906,7 +5185,7 @@ impl Backward for HardswishBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let self_ = &saved.self_.unpack_some(node)?;
         if needs.get(0) {
             gradients[0] = ops::hardswish_backward(grad, self_)?.into_grad();
@@ -4915,6 +5194,9 @@ impl Backward for HardswishBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -4949,7 +5231,7 @@ impl Backward for GeluBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let approximate = &saved.approximate[..];
         let self_ = &saved.self_.unpack_some(node)?;
         if needs.get(0) {
@@ -4959,6 +5241,9 @@ impl Backward for GeluBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -4998,7 +5283,7 @@ impl Backward for LogSigmoidBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let self_ = &saved.self_.unpack_some(node)?;
         let buffer = &saved.buffer.unpack_some(node)?;
         if needs.get(0) {
@@ -5008,6 +5293,9 @@ impl Backward for LogSigmoidBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -5049,7 +5337,7 @@ impl Backward for SoftplusBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let beta = saved.beta;
         let self_ = &saved.self_.unpack_some(node)?;
         let threshold = saved.threshold;
@@ -5061,6 +5349,9 @@ impl Backward for SoftplusBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -5103,7 +5394,7 @@ impl Backward for EluBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let alpha = saved.alpha;
         let input_scale = saved.input_scale;
         let scale = saved.scale;
@@ -5123,6 +5414,9 @@ impl Backward for EluBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -5164,7 +5458,7 @@ impl Backward for CeluBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let alpha = saved.alpha;
         let self_ = &saved.self_.unpack_some(node)?;
         if needs.get(0) {
@@ -5174,6 +5468,9 @@ impl Backward for CeluBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -5213,7 +5510,7 @@ impl Backward for LeakyReluBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let negative_slope = saved.negative_slope;
         let self_ = &saved.self_.unpack_some(node)?;
         if needs.get(0) {
@@ -5224,6 +5521,9 @@ impl Backward for LeakyReluBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -5264,7 +5564,7 @@ impl Backward for HardtanhBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let max_val = saved.max_val;
         let min_val = saved.min_val;
         let self_ = &saved.self_.unpack_some(node)?;
@@ -5276,6 +5576,9 @@ impl Backward for HardtanhBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -5316,7 +5619,7 @@ impl Backward for HardshrinkBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let lambd = saved.lambd;
         let self_ = &saved.self_.unpack_some(node)?;
         if needs.get(0) {
@@ -5326,6 +5629,9 @@ impl Backward for HardshrinkBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -5365,7 +5671,7 @@ impl Backward for SoftshrinkBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let lambd = saved.lambd;
         let self_ = &saved.self_.unpack_some(node)?;
         if needs.get(0) {
@@ -5375,6 +5681,9 @@ impl Backward for SoftshrinkBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -5414,7 +5723,7 @@ impl Backward for ThresholdBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let self_ = &saved.self_.unpack_some(node)?;
         let threshold = saved.threshold;
         if needs.get(0) {
@@ -5424,6 +5733,9 @@ impl Backward for ThresholdBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -5463,7 +5775,7 @@ impl Backward for PreluKernelBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let self_ = &saved.self_.unpack_some(node)?;
         if needs.get(0) {
             let weight = &saved.weight.unpack_some(node)?;
@@ -5486,6 +5798,9 @@ impl Backward for PreluKernelBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -5526,7 +5841,7 @@ impl Backward for GluBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let dim = saved.dim;
         let self_ = &saved.self_.unpack_some(node)?;
         if needs.get(0) {
@@ -5536,6 +5851,9 @@ impl Backward for GluBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -5577,7 +5895,7 @@ impl Backward for ThresholdBackwardBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let self_ = &saved.self_.unpack_some(node)?;
         let threshold = saved.threshold;
         if needs.get(0) {
@@ -5590,6 +5908,9 @@ impl Backward for ThresholdBackwardBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -5631,7 +5952,7 @@ impl Backward for TanhBackwardBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let grad_output = &saved.grad_output.unpack_some(node)?;
         let output = &saved.output.unpack_some(node)?;
         if needs.get(0) {
@@ -5648,6 +5969,9 @@ impl Backward for TanhBackwardBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -5690,7 +6014,7 @@ impl Backward for SigmoidBackwardBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let grad_output = &saved.grad_output.unpack_some(node)?;
         let output = &saved.output.unpack_some(node)?;
         if needs.get(0) {
@@ -5707,6 +6031,9 @@ impl Backward for SigmoidBackwardBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -5749,7 +6076,7 @@ impl Backward for SiluBackwardBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let grad_output = &saved.grad_output.unpack_some(node)?;
         let self_ = &saved.self_.unpack_some(node)?;
         if needs.get(0) {
@@ -5766,6 +6093,9 @@ impl Backward for SiluBackwardBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -5808,7 +6138,7 @@ impl Backward for MishBackwardBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let grad_output = &saved.grad_output.unpack_some(node)?;
         let self_ = &saved.self_.unpack_some(node)?;
         if needs.get(0) {
@@ -5825,6 +6155,9 @@ impl Backward for MishBackwardBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -5867,7 +6200,7 @@ impl Backward for HardswishBackwardBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let grad_output = &saved.grad_output.unpack_some(node)?;
         let self_ = &saved.self_.unpack_some(node)?;
         if needs.get(0) {
@@ -5884,6 +6217,9 @@ impl Backward for HardswishBackwardBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -5925,7 +6261,7 @@ impl Backward for HardsigmoidBackwardBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let self_ = &saved.self_.unpack_some(node)?;
         if needs.get(0) {
             gradients[0] = ops::hardsigmoid_backward(grad, self_)?.into_grad();
@@ -5937,6 +6273,9 @@ impl Backward for HardsigmoidBackwardBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -5974,7 +6313,7 @@ impl Backward for GeluBackwardBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let approximate = &saved.approximate[..];
         let grad_output = &saved.grad_output.unpack_some(node)?;
         let self_ = &saved.self_.unpack_some(node)?;
@@ -5994,6 +6333,9 @@ impl Backward for GeluBackwardBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -6039,7 +6381,7 @@ impl Backward for EluBackwardBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let alpha = saved.alpha;
         let grad_output = &saved.grad_output.unpack_some(node)?;
         let input_scale = saved.input_scale;
@@ -6073,6 +6415,9 @@ impl Backward for EluBackwardBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -6120,7 +6465,7 @@ impl Backward for LeakyReluBackwardBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let negative_slope = saved.negative_slope;
         let self_ = &saved.self_.unpack_some(node)?;
         let self_is_result = saved.self_is_result;
@@ -6140,6 +6485,9 @@ impl Backward for LeakyReluBackwardBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -6183,7 +6531,7 @@ impl Backward for HardtanhBackwardBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let max_val = saved.max_val;
         let min_val = saved.min_val;
         let self_ = &saved.self_.unpack_some(node)?;
@@ -6198,6 +6546,9 @@ impl Backward for HardtanhBackwardBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -6242,7 +6593,7 @@ impl Backward for SoftplusBackwardBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let beta = saved.beta;
         let grad_output = &saved.grad_output.unpack_some(node)?;
         let self_ = &saved.self_.unpack_some(node)?;
@@ -6264,6 +6615,9 @@ impl Backward for SoftplusBackwardBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -6308,7 +6662,7 @@ impl Backward for HardshrinkBackwardBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let lambd = saved.lambd;
         let self_ = &saved.self_.unpack_some(node)?;
         if needs.get(0) {
@@ -6321,6 +6675,9 @@ impl Backward for HardshrinkBackwardBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -6362,7 +6719,7 @@ impl Backward for SoftshrinkBackwardBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let lambd = saved.lambd;
         let self_ = &saved.self_.unpack_some(node)?;
         if needs.get(0) {
@@ -6375,6 +6732,9 @@ impl Backward for SoftshrinkBackwardBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -6417,7 +6777,7 @@ impl Backward for LogSigmoidBackwardBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let buffer = &saved.buffer.unpack_some(node)?;
         let grad_output = &saved.grad_output.unpack_some(node)?;
         let self_ = &saved.self_.unpack_some(node)?;
@@ -6435,6 +6795,9 @@ impl Backward for LogSigmoidBackwardBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -6478,7 +6841,7 @@ impl Backward for GluBackwardBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let dim = saved.dim;
         let grad_output = &saved.grad_output.unpack_some(node)?;
         let self_ = &saved.self_.unpack_some(node)?;
@@ -6493,6 +6856,9 @@ impl Backward for GluBackwardBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -6533,7 +6899,7 @@ impl Backward for SumBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let self_sym_sizes = &saved.self_sym_sizes[..];
         if needs.get(0) {
             gradients[0] = ops::expand(grad, self_sym_sizes, false)?.into_grad();
@@ -6542,6 +6908,9 @@ impl Backward for SumBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -6570,7 +6939,7 @@ impl Backward for SumBackward1 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let dim = saved.dim.as_deref();
         let keepdim = saved.keepdim;
         let self_sym_sizes = &saved.self_sym_sizes[..];
@@ -6582,6 +6951,9 @@ impl Backward for SumBackward1 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -6615,7 +6987,7 @@ impl Backward for MeanBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let self_numel = saved.self_numel;
         let self_sym_sizes = &saved.self_sym_sizes[..];
         if needs.get(0) {
@@ -6629,6 +7001,9 @@ impl Backward for MeanBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -6662,7 +7037,7 @@ impl Backward for MeanBackward1 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let dim = saved.dim.as_deref();
         let keepdim = saved.keepdim;
         let self_sym_sizes = &saved.self_sym_sizes[..];
@@ -6674,6 +7049,9 @@ impl Backward for MeanBackward1 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -6708,7 +7086,7 @@ impl Backward for NansumBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let dim = saved.dim.as_deref();
         let keepdim = saved.keepdim;
         let self_ = &saved.self_.unpack_some(node)?;
@@ -6720,6 +7098,9 @@ impl Backward for NansumBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -6760,7 +7141,7 @@ impl Backward for MaxBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let self_ = &saved.self_.unpack_some(node)?;
         let result = &saved.result.unpack_some(node)?;
         if needs.get(0) {
@@ -6771,6 +7152,9 @@ impl Backward for MaxBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -6811,7 +7195,7 @@ impl Backward for MinBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let self_ = &saved.self_.unpack_some(node)?;
         let result = &saved.result.unpack_some(node)?;
         if needs.get(0) {
@@ -6822,6 +7206,9 @@ impl Backward for MinBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -6864,7 +7251,7 @@ impl Backward for AmaxBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let dim = &saved.dim[..];
         let keepdim = saved.keepdim;
         let self_ = &saved.self_.unpack_some(node)?;
@@ -6883,6 +7270,9 @@ impl Backward for AmaxBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -6927,7 +7317,7 @@ impl Backward for AminBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let dim = &saved.dim[..];
         let keepdim = saved.keepdim;
         let self_ = &saved.self_.unpack_some(node)?;
@@ -6946,6 +7336,9 @@ impl Backward for AminBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -6994,7 +7387,7 @@ impl Backward for AminmaxBackward0 {
         }
         let grad_min = grads.get(0).and_then(Option::as_ref);
         let grad_max = grads.get(1).and_then(Option::as_ref);
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let dim = saved.dim;
         let keepdim = saved.keepdim;
         let self_ = &saved.self_.unpack_some(node)?;
@@ -7016,6 +7409,9 @@ impl Backward for AminmaxBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -7062,7 +7458,7 @@ impl Backward for VarBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let correction = saved.correction;
         let dim = saved.dim.as_deref();
         let keepdim = saved.keepdim;
@@ -7075,6 +7471,9 @@ impl Backward for VarBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -7119,7 +7518,7 @@ impl Backward for StdBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let correction = saved.correction;
         let dim = saved.dim.as_deref();
         let keepdim = saved.keepdim;
@@ -7140,6 +7539,9 @@ impl Backward for StdBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -7188,7 +7590,7 @@ impl Backward for VarMeanBackward0 {
         }
         let grad_result0 = grads.get(0).and_then(Option::as_ref);
         let grad_result1 = grads.get(1).and_then(Option::as_ref);
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let correction = saved.correction;
         let dim = saved.dim.as_deref();
         let keepdim = saved.keepdim;
@@ -7208,6 +7610,9 @@ impl Backward for VarMeanBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -7255,7 +7660,7 @@ impl Backward for StdMeanBackward0 {
         }
         let grad_result0 = grads.get(0).and_then(Option::as_ref);
         let grad_result1 = grads.get(1).and_then(Option::as_ref);
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let correction = saved.correction;
         let dim = saved.dim.as_deref();
         let keepdim = saved.keepdim;
@@ -7277,6 +7682,9 @@ impl Backward for StdMeanBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -7321,7 +7729,7 @@ impl Backward for NormBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let p = saved.p;
         let self_ = &saved.self_.unpack_some(node)?;
         let result = &saved.result.unpack_some(node)?;
@@ -7333,6 +7741,9 @@ impl Backward for NormBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -7377,7 +7788,7 @@ impl Backward for NormBackward1 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let dim = &saved.dim[..];
         let keepdim = saved.keepdim;
         let p = saved.p;
@@ -7398,6 +7809,9 @@ impl Backward for NormBackward1 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -7446,7 +7860,7 @@ impl Backward for LinalgVectorNormBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let dim = saved.dim.as_deref();
         let keepdim = saved.keepdim;
         let ord = saved.ord;
@@ -7467,6 +7881,9 @@ impl Backward for LinalgVectorNormBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -7512,7 +7929,7 @@ impl Backward for LogsumexpBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let dim = &saved.dim[..];
         let keepdim = saved.keepdim;
         let self_ = &saved.self_.unpack_some(node)?;
@@ -7531,6 +7948,9 @@ impl Backward for LogsumexpBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -7572,7 +7992,7 @@ impl Backward for TraceBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let self_sym_sizes = &saved.self_sym_sizes[..];
         if needs.get(0) {
             gradients[0] = formulas::trace_backward(grad, self_sym_sizes)?.into_grad();
@@ -7581,6 +8001,9 @@ impl Backward for TraceBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -7609,7 +8032,7 @@ impl Backward for SoftmaxBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let dim = saved.dim;
         let self_scalar_type = saved.self_scalar_type;
         let result = &saved.result.unpack_some(node)?;
@@ -7626,6 +8049,9 @@ impl Backward for SoftmaxBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -7667,7 +8093,7 @@ impl Backward for LogSoftmaxBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let dim = saved.dim;
         let self_scalar_type = saved.self_scalar_type;
         let result = &saved.result.unpack_some(node)?;
@@ -7684,6 +8110,9 @@ impl Backward for LogSoftmaxBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -7728,7 +8157,7 @@ impl Backward for SoftmaxBackwardDataBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let dim = saved.dim;
         let grad_output = &saved.grad_output.unpack_some(node)?;
         let input_dtype = saved.input_dtype;
@@ -7750,6 +8179,9 @@ impl Backward for SoftmaxBackwardDataBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -7795,7 +8227,7 @@ impl Backward for LogSoftmaxBackwardDataBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let dim = saved.dim;
         let grad_output = &saved.grad_output.unpack_some(node)?;
         let output = &saved.output.unpack_some(node)?;
@@ -7816,6 +8248,9 @@ impl Backward for LogSoftmaxBackwardDataBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -7858,7 +8293,7 @@ impl Backward for SafeSoftmaxBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let dim = saved.dim;
         let self_scalar_type = saved.self_scalar_type;
         let result = &saved.result.unpack_some(node)?;
@@ -7875,6 +8310,9 @@ impl Backward for SafeSoftmaxBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -7921,7 +8359,7 @@ impl Backward for NativeLayerNormBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let bias = saved.bias.unpack(node)?;
         let bias = bias.as_ref();
         let input = &saved.input.unpack_some(node)?;
@@ -7956,6 +8394,9 @@ impl Backward for NativeLayerNormBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -8010,7 +8451,7 @@ impl Backward for NativeLayerNormBackwardBackward0 {
         if grads.iter().all(Option::is_none) {
             return Ok(gradients);
         }
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let grad_out = &saved.grad_out.unpack_some(node)?;
         let input = &saved.input.unpack_some(node)?;
         let mean = &saved.mean.unpack_some(node)?;
@@ -8044,6 +8485,9 @@ impl Backward for NativeLayerNormBackwardBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -8100,7 +8544,7 @@ impl Backward for NativeGroupNormBackward0 {
         if grads.iter().all(Option::is_none) {
             return Ok(gradients);
         }
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let C = saved.C;
         let HxW = saved.HxW;
         let N = saved.N;
@@ -8138,6 +8582,9 @@ impl Backward for NativeGroupNormBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -8196,7 +8643,7 @@ impl Backward for NativeGroupNormBackwardBackward0 {
         if grads.iter().all(Option::is_none) {
             return Ok(gradients);
         }
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let C = saved.C;
         let HxW = saved.HxW;
         let N = saved.N;
@@ -8233,6 +8680,9 @@ impl Backward for NativeGroupNormBackwardBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -8291,7 +8741,7 @@ impl Backward for NativeBatchNormBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let eps = saved.eps;
         let input = &saved.input.unpack_some(node)?;
         let running_mean = saved.running_mean.unpack(node)?;
@@ -8331,6 +8781,9 @@ impl Backward for NativeBatchNormBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -8391,7 +8844,7 @@ impl Backward for NativeBatchNormBackwardBackward0 {
         if grads.iter().all(Option::is_none) {
             return Ok(gradients);
         }
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let eps = saved.eps;
         let grad_out = &saved.grad_out.unpack_some(node)?;
         let input = &saved.input.unpack_some(node)?;
@@ -8435,6 +8888,9 @@ impl Backward for NativeBatchNormBackwardBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -8488,7 +8944,7 @@ impl Backward for MseLossBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let reduction = saved.reduction;
         let self_ = &saved.self_.unpack_some(node)?;
         let target = &saved.target.unpack_some(node)?;
@@ -8504,6 +8960,9 @@ impl Backward for MseLossBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -8549,7 +9008,7 @@ impl Backward for MseLossBackwardBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let grad_output = &saved.grad_output.unpack_some(node)?;
         let reduction = saved.reduction;
         let self_ = &saved.self_.unpack_some(node)?;
@@ -8592,6 +9051,9 @@ impl Backward for MseLossBackwardBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -8639,7 +9101,7 @@ impl Backward for SmoothL1LossBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let beta = saved.beta;
         let reduction = saved.reduction;
         let self_ = &saved.self_.unpack_some(node)?;
@@ -8668,6 +9130,9 @@ impl Backward for SmoothL1LossBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -8715,7 +9180,7 @@ impl Backward for SmoothL1LossBackwardBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let beta = saved.beta;
         let grad_output = &saved.grad_output.unpack_some(node)?;
         let reduction = saved.reduction;
@@ -8759,6 +9224,9 @@ impl Backward for SmoothL1LossBackwardBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -8805,7 +9273,7 @@ impl Backward for HuberLossBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let delta = saved.delta;
         let reduction = saved.reduction;
         let self_ = &saved.self_.unpack_some(node)?;
@@ -8834,6 +9302,9 @@ impl Backward for HuberLossBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -8881,7 +9352,7 @@ impl Backward for HuberLossBackwardBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let delta = saved.delta;
         let grad_output = &saved.grad_output.unpack_some(node)?;
         let reduction = saved.reduction;
@@ -8925,6 +9396,9 @@ impl Backward for HuberLossBackwardBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -8973,7 +9447,7 @@ impl Backward for BinaryCrossEntropyBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let reduction = saved.reduction;
         let self_ = &saved.self_.unpack_some(node)?;
         let target = &saved.target.unpack_some(node)?;
@@ -9003,6 +9477,9 @@ impl Backward for BinaryCrossEntropyBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -9051,7 +9528,7 @@ impl Backward for BinaryCrossEntropyBackwardBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let grad_output = &saved.grad_output.unpack_some(node)?;
         let reduction = saved.reduction;
         let self_ = &saved.self_.unpack_some(node)?;
@@ -9094,6 +9571,9 @@ impl Backward for BinaryCrossEntropyBackwardBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -9144,7 +9624,7 @@ impl Backward for BinaryCrossEntropyWithLogitsBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let pos_weight = saved.pos_weight.unpack(node)?;
         let pos_weight = pos_weight.as_ref();
         let reduction = saved.reduction;
@@ -9178,6 +9658,9 @@ impl Backward for BinaryCrossEntropyWithLogitsBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -9227,7 +9710,7 @@ impl Backward for NllLossBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let ignore_index = saved.ignore_index;
         let reduction = saved.reduction;
         let self_ = &saved.self_.unpack_some(node)?;
@@ -9251,6 +9734,9 @@ impl Backward for NllLossBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -9302,7 +9788,7 @@ impl Backward for NllLossBackwardBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let grad_output = &saved.grad_output.unpack_some(node)?;
         let ignore_index = saved.ignore_index;
         let reduction = saved.reduction;
@@ -9327,6 +9813,9 @@ impl Backward for NllLossBackwardBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -9375,7 +9864,7 @@ impl Backward for NllLoss2DBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let ignore_index = saved.ignore_index;
         let reduction = saved.reduction;
         let self_ = &saved.self_.unpack_some(node)?;
@@ -9399,6 +9888,9 @@ impl Backward for NllLoss2DBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -9450,7 +9942,7 @@ impl Backward for NllLoss2DBackwardBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let grad_output = &saved.grad_output.unpack_some(node)?;
         let ignore_index = saved.ignore_index;
         let reduction = saved.reduction;
@@ -9475,6 +9967,9 @@ impl Backward for NllLoss2DBackwardBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -9521,7 +10016,7 @@ impl Backward for MmBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let mat2_layout = &saved.mat2_layout;
         let self_layout = &saved.self_layout;
         if needs.get(0) {
@@ -9548,6 +10043,9 @@ impl Backward for MmBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -9588,7 +10086,7 @@ impl Backward for BmmBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         if needs.get(0) {
             let mat2 = &saved.mat2.unpack_some(node)?;
             gradients[0] = formulas::bmm_mat1_backward(grad, mat2, Scalar::Int(1))?
@@ -9603,6 +10101,9 @@ impl Backward for BmmBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -9643,7 +10144,7 @@ impl Backward for MvBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         if needs.get(0) {
             let vec = &saved.vec.unpack_some(node)?;
             gradients[0] = arith::mul(
@@ -9660,6 +10161,9 @@ impl Backward for MvBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -9700,7 +10204,7 @@ impl Backward for DotBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         if needs.get(0) {
             let tensor = &saved.tensor.unpack_some(node)?;
             gradients[0] = arith::mul(grad, tensor)?.into_grad();
@@ -9713,6 +10217,9 @@ impl Backward for DotBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -9757,7 +10264,7 @@ impl Backward for AddmmBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let alpha = saved.alpha;
         let beta = saved.beta;
         let mat1_layout = &saved.mat1_layout;
@@ -9779,6 +10286,9 @@ impl Backward for AddmmBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -9823,7 +10333,7 @@ impl Backward for AddmvBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let alpha = saved.alpha;
         let beta = saved.beta;
         if needs.get(0) {
@@ -9849,6 +10359,9 @@ impl Backward for AddmvBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -9893,7 +10406,7 @@ impl Backward for BaddbmmBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let alpha = saved.alpha;
         let beta = saved.beta;
         if needs.get(0) {
@@ -9911,6 +10424,9 @@ impl Backward for BaddbmmBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -9959,7 +10475,7 @@ impl Backward for ConvolutionBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let dilation = &saved.dilation[..];
         let groups = saved.groups;
         let input = &saved.input.unpack_some(node)?;
@@ -9996,6 +10512,9 @@ impl Backward for ConvolutionBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -10053,7 +10572,7 @@ impl Backward for ConvolutionBackwardBackward0 {
         if grads.iter().all(Option::is_none) {
             return Ok(gradients);
         }
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let dilation = &saved.dilation[..];
         let grad_output = &saved.grad_output.unpack_some(node)?;
         let groups = saved.groups;
@@ -10094,6 +10613,9 @@ impl Backward for ConvolutionBackwardBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -10146,7 +10668,7 @@ impl Backward for Im2ColBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let dilation = &saved.dilation[..];
         let kernel_size = &saved.kernel_size[..];
         let padding = &saved.padding[..];
@@ -10167,6 +10689,9 @@ impl Backward for Im2ColBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -10204,7 +10729,7 @@ impl Backward for Col2ImBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let dilation = &saved.dilation[..];
         let kernel_size = &saved.kernel_size[..];
         let padding = &saved.padding[..];
@@ -10217,6 +10742,9 @@ impl Backward for Col2ImBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -10258,7 +10786,7 @@ impl Backward for MaxPool2DWithIndicesBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let ceil_mode = saved.ceil_mode;
         let dilation = &saved.dilation[..];
         let kernel_size = &saved.kernel_size[..];
@@ -10283,6 +10811,9 @@ impl Backward for MaxPool2DWithIndicesBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -10329,7 +10860,7 @@ impl Backward for MaxPool2DWithIndicesBackwardBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let indices = &saved.indices.unpack_some(node)?;
         if needs.get(0) {
             gradients[0] = formulas::pick_from_planes(grad, indices, 2)?.into_grad();
@@ -10338,6 +10869,9 @@ impl Backward for MaxPool2DWithIndicesBackwardBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -10379,7 +10913,7 @@ impl Backward for MaxPool3DWithIndicesBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let ceil_mode = saved.ceil_mode;
         let dilation = &saved.dilation[..];
         let kernel_size = &saved.kernel_size[..];
@@ -10404,6 +10938,9 @@ impl Backward for MaxPool3DWithIndicesBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -10450,7 +10987,7 @@ impl Backward for MaxPool3DWithIndicesBackwardBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let indices = &saved.indices.unpack_some(node)?;
         if needs.get(0) {
             gradients[0] = formulas::pick_from_planes(grad, indices, 3)?.into_grad();
@@ -10459,6 +10996,9 @@ impl Backward for MaxPool3DWithIndicesBackwardBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -10492,7 +11032,7 @@ impl Backward for MaxUnpool2DBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let indices = &saved.indices.unpack_some(node)?;
         if needs.get(0) {
             gradients[0] = formulas::pick_from_planes(grad, indices, 2)?.into_grad();
@@ -10501,6 +11041,9 @@ impl Backward for MaxUnpool2DBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -10540,7 +11083,7 @@ impl Backward for AvgPool2DBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let ceil_mode = saved.ceil_mode;
         let count_include_pad = saved.count_include_pad;
         let divisor_override = saved.divisor_override;
@@ -10565,6 +11108,9 @@ impl Backward for AvgPool2DBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -10615,7 +11161,7 @@ impl Backward for AvgPool2DBackwardBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let ceil_mode = saved.ceil_mode;
         let count_include_pad = saved.count_include_pad;
         let divisor_override = saved.divisor_override;
@@ -10638,6 +11184,9 @@ impl Backward for AvgPool2DBackwardBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -10679,7 +11228,7 @@ impl Backward for AvgPool3DBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let ceil_mode = saved.ceil_mode;
         let count_include_pad = saved.count_include_pad;
         let divisor_override = saved.divisor_override;
@@ -10704,6 +11253,9 @@ impl Backward for AvgPool3DBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -10754,7 +11306,7 @@ impl Backward for AvgPool3DBackwardBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let ceil_mode = saved.ceil_mode;
         let count_include_pad = saved.count_include_pad;
         let divisor_override = saved.divisor_override;
@@ -10777,6 +11329,9 @@ impl Backward for AvgPool3DBackwardBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -10814,7 +11369,7 @@ impl Backward for AdaptiveAvgPool2DBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let self_ = &saved.self_.unpack_some(node)?;
         if needs.get(0) {
             gradients[0] = ops::_adaptive_avg_pool2d_backward(grad, self_)?.into_grad();
@@ -10823,6 +11378,9 @@ impl Backward for AdaptiveAvgPool2DBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -10858,7 +11416,7 @@ impl Backward for AdaptiveAvgPool2DBackwardBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let grad_output_sym_sizes = &saved.grad_output_sym_sizes[..];
         if needs.get(0) {
             gradients[0] = ops::_adaptive_avg_pool2d(
@@ -10871,6 +11429,9 @@ impl Backward for AdaptiveAvgPool2DBackwardBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -10900,7 +11461,7 @@ impl Backward for AdaptiveMaxPool2DBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let self_ = &saved.self_.unpack_some(node)?;
         let result1 = &saved.result1.unpack_some(node)?;
         if needs.get(0) {
@@ -10911,6 +11472,9 @@ impl Backward for AdaptiveMaxPool2DBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -10952,7 +11516,7 @@ impl Backward for AdaptiveMaxPool2DBackwardBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let indices = &saved.indices.unpack_some(node)?;
         if needs.get(0) {
             gradients[0] = formulas::pick_from_planes(grad, indices, 2)?.into_grad();
@@ -10961,6 +11525,9 @@ impl Backward for AdaptiveMaxPool2DBackwardBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -10996,7 +11563,7 @@ impl Backward for AdaptiveAvgPool3DBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let self_ = &saved.self_.unpack_some(node)?;
         if needs.get(0) {
             gradients[0] = ops::_adaptive_avg_pool3d_backward(grad, self_)?.into_grad();
@@ -11005,6 +11572,9 @@ impl Backward for AdaptiveAvgPool3DBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -11040,7 +11610,7 @@ impl Backward for AdaptiveAvgPool3DBackwardBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let grad_output_sym_sizes = &saved.grad_output_sym_sizes[..];
         if needs.get(0) {
             gradients[0] = ops::_adaptive_avg_pool3d(
@@ -11053,6 +11623,9 @@ impl Backward for AdaptiveAvgPool3DBackwardBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -11082,7 +11655,7 @@ impl Backward for AdaptiveMaxPool3DBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let self_ = &saved.self_.unpack_some(node)?;
         let result1 = &saved.result1.unpack_some(node)?;
         if needs.get(0) {
@@ -11093,6 +11666,9 @@ impl Backward for AdaptiveMaxPool3DBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -11134,7 +11710,7 @@ impl Backward for AdaptiveMaxPool3DBackwardBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let indices = &saved.indices.unpack_some(node)?;
         if needs.get(0) {
             gradients[0] = formulas::pick_from_planes(grad, indices, 3)?.into_grad();
@@ -11143,6 +11719,9 @@ impl Backward for AdaptiveMaxPool3DBackwardBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -11180,7 +11759,7 @@ impl Backward for UpsampleNearest1DBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let output_size = &saved.output_size[..];
         let scales = saved.scales;
         let self_sym_sizes = &saved.self_sym_sizes[..];
@@ -11197,6 +11776,9 @@ impl Backward for UpsampleNearest1DBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -11232,7 +11814,7 @@ impl Backward for UpsampleNearest1DBackwardBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let output_size = &saved.output_size[..];
         let scales = saved.scales;
         if needs.get(0) {
@@ -11243,6 +11825,9 @@ impl Backward for UpsampleNearest1DBackwardBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -11279,7 +11864,7 @@ impl Backward for UpsampleNearest2DBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let output_size = &saved.output_size[..];
         let scales_h = saved.scales_h;
         let scales_w = saved.scales_w;
@@ -11298,6 +11883,9 @@ impl Backward for UpsampleNearest2DBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -11335,7 +11923,7 @@ impl Backward for UpsampleNearest2DBackwardBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let output_size = &saved.output_size[..];
         let scales_h = saved.scales_h;
         let scales_w = saved.scales_w;
@@ -11352,6 +11940,9 @@ impl Backward for UpsampleNearest2DBackwardBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -11390,7 +11981,7 @@ impl Backward for UpsampleNearest3DBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let output_size = &saved.output_size[..];
         let scales_d = saved.scales_d;
         let scales_h = saved.scales_h;
@@ -11411,6 +12002,9 @@ impl Backward for UpsampleNearest3DBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -11450,7 +12044,7 @@ impl Backward for UpsampleNearest3DBackwardBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let output_size = &saved.output_size[..];
         let scales_d = saved.scales_d;
         let scales_h = saved.scales_h;
@@ -11469,6 +12063,9 @@ impl Backward for UpsampleNearest3DBackwardBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -11506,7 +12103,7 @@ impl Backward for UpsampleNearestExact1DBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let output_size = &saved.output_size[..];
         let scales = saved.scales;
         let self_sym_sizes = &saved.self_sym_sizes[..];
@@ -11523,6 +12120,9 @@ impl Backward for UpsampleNearestExact1DBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -11558,7 +12158,7 @@ impl Backward for UpsampleNearestExact1DBackwardBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let output_size = &saved.output_size[..];
         let scales = saved.scales;
         if needs.get(0) {
@@ -11569,6 +12169,9 @@ impl Backward for UpsampleNearestExact1DBackwardBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -11605,7 +12208,7 @@ impl Backward for UpsampleNearestExact2DBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let output_size = &saved.output_size[..];
         let scales_h = saved.scales_h;
         let scales_w = saved.scales_w;
@@ -11624,6 +12227,9 @@ impl Backward for UpsampleNearestExact2DBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -11661,7 +12267,7 @@ impl Backward for UpsampleNearestExact2DBackwardBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let output_size = &saved.output_size[..];
         let scales_h = saved.scales_h;
         let scales_w = saved.scales_w;
@@ -11678,6 +12284,9 @@ impl Backward for UpsampleNearestExact2DBackwardBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -11716,7 +12325,7 @@ impl Backward for UpsampleNearestExact3DBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let output_size = &saved.output_size[..];
         let scales_d = saved.scales_d;
         let scales_h = saved.scales_h;
@@ -11737,6 +12346,9 @@ impl Backward for UpsampleNearestExact3DBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -11776,7 +12388,7 @@ impl Backward for UpsampleNearestExact3DBackwardBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let output_size = &saved.output_size[..];
         let scales_d = saved.scales_d;
         let scales_h = saved.scales_h;
@@ -11795,6 +12407,9 @@ impl Backward for UpsampleNearestExact3DBackwardBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -11833,7 +12448,7 @@ impl Backward for UpsampleLinear1DBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let align_corners = saved.align_corners;
         let output_size = &saved.output_size[..];
         let scales = saved.scales;
@@ -11852,6 +12467,9 @@ impl Backward for UpsampleLinear1DBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -11889,7 +12507,7 @@ impl Backward for UpsampleLinear1DBackwardBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let align_corners = saved.align_corners;
         let output_size = &saved.output_size[..];
         let scales = saved.scales;
@@ -11906,6 +12524,9 @@ impl Backward for UpsampleLinear1DBackwardBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -11944,7 +12565,7 @@ impl Backward for UpsampleBilinear2DBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let align_corners = saved.align_corners;
         let output_size = &saved.output_size[..];
         let scales_h = saved.scales_h;
@@ -11965,6 +12586,9 @@ impl Backward for UpsampleBilinear2DBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -12004,7 +12628,7 @@ impl Backward for UpsampleBilinear2DBackwardBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let align_corners = saved.align_corners;
         let output_size = &saved.output_size[..];
         let scales_h = saved.scales_h;
@@ -12023,6 +12647,9 @@ impl Backward for UpsampleBilinear2DBackwardBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -12062,7 +12689,7 @@ impl Backward for UpsampleBicubic2DBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let align_corners = saved.align_corners;
         let output_size = &saved.output_size[..];
         let scales_h = saved.scales_h;
@@ -12083,6 +12710,9 @@ impl Backward for UpsampleBicubic2DBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -12122,7 +12752,7 @@ impl Backward for UpsampleBicubic2DBackwardBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let align_corners = saved.align_corners;
         let output_size = &saved.output_size[..];
         let scales_h = saved.scales_h;
@@ -12141,6 +12771,9 @@ impl Backward for UpsampleBicubic2DBackwardBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -12181,7 +12814,7 @@ impl Backward for UpsampleTrilinear3DBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let align_corners = saved.align_corners;
         let output_size = &saved.output_size[..];
         let scales_d = saved.scales_d;
@@ -12204,6 +12837,9 @@ impl Backward for UpsampleTrilinear3DBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -12245,7 +12881,7 @@ impl Backward for UpsampleTrilinear3DBackwardBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let align_corners = saved.align_corners;
         let output_size = &saved.output_size[..];
         let scales_d = saved.scales_d;
@@ -12266,6 +12902,9 @@ impl Backward for UpsampleTrilinear3DBackwardBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -12306,7 +12945,7 @@ impl Backward for GridSampler2DBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let align_corners = saved.align_corners;
         let grid = &saved.grid.unpack_some(node)?;
         let input = &saved.input.unpack_some(node)?;
@@ -12334,6 +12973,9 @@ impl Backward for GridSampler2DBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -12411,7 +13053,7 @@ impl Backward for GridSampler3DBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let align_corners = saved.align_corners;
         let grid = &saved.grid.unpack_some(node)?;
         let input = &saved.input.unpack_some(node)?;
@@ -12439,6 +13081,9 @@ impl Backward for GridSampler3DBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -12527,7 +13172,7 @@ impl Backward for ViewBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let self_sym_sizes = &saved.self_sym_sizes[..];
         if needs.get(0) {
             gradients[0] = ops::reshape(grad, self_sym_sizes)?.into_grad();
@@ -12536,6 +13181,9 @@ impl Backward for ViewBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -12580,7 +13228,7 @@ impl Backward for TransposeBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let dim0 = saved.dim0;
         let dim1 = saved.dim1;
         if needs.get(0) {
@@ -12590,6 +13238,9 @@ impl Backward for TransposeBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -12616,7 +13267,7 @@ impl Backward for PermuteBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let dims = &saved.dims[..];
         if needs.get(0) {
             gradients[0] = formulas::permute_backward(grad, dims)?.into_grad();
@@ -12625,6 +13276,9 @@ impl Backward for PermuteBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -12651,7 +13305,7 @@ impl Backward for ExpandBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let self_sym_sizes = &saved.self_sym_sizes[..];
         if needs.get(0) {
             gradients[0] = formulas::sum_to(grad, self_sym_sizes)?.into_grad();
@@ -12660,6 +13314,9 @@ impl Backward for ExpandBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -12686,7 +13343,7 @@ impl Backward for UnsqueezeBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let dim = saved.dim;
         if needs.get(0) {
             gradients[0] = ops::squeeze_dim(grad, dim)?.into_grad();
@@ -12695,6 +13352,9 @@ impl Backward for UnsqueezeBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -12721,7 +13381,7 @@ impl Backward for SqueezeBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let self_sym_sizes = &saved.self_sym_sizes[..];
         if needs.get(0) {
             gradients[0] = ops::view(grad, self_sym_sizes)?.into_grad();
@@ -12730,6 +13390,9 @@ impl Backward for SqueezeBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -12756,7 +13419,7 @@ impl Backward for SqueezeBackward1 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let self_sym_sizes = &saved.self_sym_sizes[..];
         if needs.get(0) {
             gradients[0] = ops::view(grad, self_sym_sizes)?.into_grad();
@@ -12765,6 +13428,9 @@ impl Backward for SqueezeBackward1 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -12791,7 +13457,7 @@ impl Backward for SqueezeBackward2 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let self_sym_sizes = &saved.self_sym_sizes[..];
         if needs.get(0) {
             gradients[0] = ops::view(grad, self_sym_sizes)?.into_grad();
@@ -12800,6 +13466,9 @@ impl Backward for SqueezeBackward2 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -12828,7 +13497,7 @@ impl Backward for SelectBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let dim = saved.dim;
         let index = saved.index;
         let self_sym_sizes = &saved.self_sym_sizes[..];
@@ -12845,6 +13514,9 @@ impl Backward for SelectBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -12881,7 +13553,7 @@ impl Backward for SliceBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let dim = saved.dim;
         let end = saved.end;
         let self_sym_sizes = &saved.self_sym_sizes[..];
@@ -12902,6 +13574,9 @@ impl Backward for SliceBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -12938,7 +13613,7 @@ impl Backward for UnbindBackward0 {
         if grads.iter().all(Option::is_none) {
             return Ok(gradients);
         }
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let dim = saved.dim;
         let self_spec = &saved.self_spec;
         if needs.get(0) {
@@ -12948,6 +13623,9 @@ impl Backward for UnbindBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -12977,7 +13655,7 @@ impl Backward for SplitBackward0 {
         if grads.iter().all(Option::is_none) {
             return Ok(gradients);
         }
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let dim = saved.dim;
         let self_spec = &saved.self_spec;
         let split_size = saved.split_size;
@@ -12989,6 +13667,9 @@ impl Backward for SplitBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -13025,7 +13706,7 @@ impl Backward for SplitWithSizesBackward0 {
         if grads.iter().all(Option::is_none) {
             return Ok(gradients);
         }
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let dim = saved.dim;
         let self_spec = &saved.self_spec;
         let split_sizes = &saved.split_sizes[..];
@@ -13042,6 +13723,9 @@ impl Backward for SplitWithSizesBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -13076,7 +13760,7 @@ impl Backward for AsStridedBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let self_layout = &saved.self_layout;
         let size = &saved.size[..];
         let storage_offset = saved.storage_offset;
@@ -13095,6 +13779,9 @@ impl Backward for AsStridedBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -13130,7 +13817,7 @@ impl Backward for DiagonalBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let dim1 = saved.dim1;
         let dim2 = saved.dim2;
         let offset = saved.offset;
@@ -13149,6 +13836,9 @@ impl Backward for DiagonalBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -13185,7 +13875,7 @@ impl Backward for UnfoldBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let dimension = saved.dimension;
         let self_sym_sizes = &saved.self_sym_sizes[..];
         let size = saved.size;
@@ -13204,6 +13894,9 @@ impl Backward for UnfoldBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -13254,7 +13947,7 @@ impl Backward for UnsafeViewBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let self_sym_sizes = &saved.self_sym_sizes[..];
         if needs.get(0) {
             gradients[0] = ops::reshape(grad, self_sym_sizes)?.into_grad();
@@ -13263,6 +13956,9 @@ impl Backward for UnsafeViewBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -13292,7 +13988,7 @@ impl Backward for UnsafeSplitBackward0 {
         if grads.iter().all(Option::is_none) {
             return Ok(gradients);
         }
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let dim = saved.dim;
         let self_spec = &saved.self_spec;
         let split_size = saved.split_size;
@@ -13304,6 +14000,9 @@ impl Backward for UnsafeSplitBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -13341,7 +14040,7 @@ impl Backward for SliceScatterBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let dim = saved.dim;
         let end = saved.end;
         let src_info = &saved.src_info;
@@ -13366,6 +14065,9 @@ impl Backward for SliceScatterBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -13403,7 +14105,7 @@ impl Backward for SelectScatterBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let dim = saved.dim;
         let index = saved.index;
         let src_info = &saved.src_info;
@@ -13423,6 +14125,9 @@ impl Backward for SelectScatterBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -13454,7 +14159,7 @@ impl Backward for DiagonalScatterBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let dim1 = saved.dim1;
         let dim2 = saved.dim2;
         let offset = saved.offset;
@@ -13476,6 +14181,9 @@ impl Backward for DiagonalScatterBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -13514,7 +14222,7 @@ impl Backward for AsStridedScatterBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let self_layout = &saved.self_layout;
         let size = &saved.size[..];
         let src_spec = &saved.src_spec;
@@ -13545,6 +14253,9 @@ impl Backward for AsStridedScatterBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -13582,7 +14293,7 @@ impl Backward for SliceBackwardBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let dim = saved.dim;
         let end = saved.end;
         let start = saved.start;
@@ -13601,6 +14312,9 @@ impl Backward for SliceBackwardBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -13637,7 +14351,7 @@ impl Backward for SelectBackwardBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let dim = saved.dim;
         let index = saved.index;
         if needs.get(0) {
@@ -13647,6 +14361,9 @@ impl Backward for SelectBackwardBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -13677,7 +14394,7 @@ impl Backward for DiagonalBackwardBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let dim1 = saved.dim1;
         let dim2 = saved.dim2;
         let offset = saved.offset;
@@ -13688,6 +14405,9 @@ impl Backward for DiagonalBackwardBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -13724,7 +14444,7 @@ impl Backward for UnfoldBackwardBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let dim = saved.dim;
         let size = saved.size;
         let step = saved.step;
@@ -13735,6 +14455,9 @@ impl Backward for UnfoldBackwardBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -13801,7 +14524,7 @@ impl Backward for ToCopyBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let self_spec = &saved.self_spec;
         if needs.get(0) {
             gradients[0] = formulas::to_copy_backward(grad, self_spec)?.into_grad();
@@ -13810,6 +14533,9 @@ impl Backward for ToCopyBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -13836,7 +14562,7 @@ impl Backward for CopyBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let src_spec = &saved.src_spec;
         if needs.get(0) {
             gradients[0] = ops::zeros_like(grad, None, None, None)?.into_grad();
@@ -13848,6 +14574,9 @@ impl Backward for CopyBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -13930,7 +14659,7 @@ impl Backward for GatherBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let dim = saved.dim;
         let index = &saved.index.unpack_some(node)?;
         let self_sym_sizes = &saved.self_sym_sizes[..];
@@ -13942,6 +14671,9 @@ impl Backward for GatherBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -13983,7 +14715,7 @@ impl Backward for ScatterBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let dim = saved.dim;
         let index = &saved.index.unpack_some(node)?;
         let src_sym_sizes = &saved.src_sym_sizes[..];
@@ -14004,6 +14736,9 @@ impl Backward for ScatterBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -14044,7 +14779,7 @@ impl Backward for ScatterBackward1 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let dim = saved.dim;
         let index = &saved.index.unpack_some(node)?;
         if needs.get(0) {
@@ -14055,6 +14790,9 @@ impl Backward for ScatterBackward1 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -14095,7 +14833,7 @@ impl Backward for ScatterAddBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let dim = saved.dim;
         let src_sym_sizes = &saved.src_sym_sizes[..];
         if needs.get(0) {
@@ -14115,6 +14853,9 @@ impl Backward for ScatterAddBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -14162,7 +14903,7 @@ impl Backward for ScatterReduceBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let dim = saved.dim;
         let include_self = saved.include_self;
         let index = &saved.index.unpack_some(node)?;
@@ -14192,6 +14933,9 @@ impl Backward for ScatterReduceBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -14244,7 +14988,7 @@ impl Backward for IndexReduceBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let dim = saved.dim;
         let include_self = saved.include_self;
         let index = &saved.index.unpack_some(node)?;
@@ -14274,6 +15018,9 @@ impl Backward for IndexReduceBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -14321,7 +15068,7 @@ impl Backward for IndexBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let indices = saved
             .indices
             .into_iter()
@@ -14337,6 +15084,9 @@ impl Backward for IndexBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -14376,7 +15126,7 @@ impl Backward for UnsafeIndexBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let indices = saved
             .indices
             .into_iter()
@@ -14392,6 +15142,9 @@ impl Backward for UnsafeIndexBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -14432,7 +15185,7 @@ impl Backward for IndexPutBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let accumulate = saved.accumulate;
         let indices = saved
             .indices
@@ -14457,6 +15210,9 @@ impl Backward for IndexPutBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -14500,7 +15256,7 @@ impl Backward for UnsafeIndexPutBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let accumulate = saved.accumulate;
         let indices = saved
             .indices
@@ -14525,6 +15281,9 @@ impl Backward for UnsafeIndexPutBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -14566,7 +15325,7 @@ impl Backward for IndexSelectBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let dim = saved.dim;
         let index = &saved.index.unpack_some(node)?;
         let self_sym_sizes = &saved.self_sym_sizes[..];
@@ -14578,6 +15337,9 @@ impl Backward for IndexSelectBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -14620,7 +15382,7 @@ impl Backward for IndexAddBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let alpha = saved.alpha;
         let dim = saved.dim;
         let source_sym_sizes = &saved.source_sym_sizes[..];
@@ -14642,6 +15404,9 @@ impl Backward for IndexAddBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -14684,7 +15449,7 @@ impl Backward for IndexCopyBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let dim = saved.dim;
         let index = &saved.index.unpack_some(node)?;
         let source_sym_sizes = &saved.source_sym_sizes[..];
@@ -14703,6 +15468,9 @@ impl Backward for IndexCopyBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -14743,7 +15511,7 @@ impl Backward for IndexFillBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let dim = saved.dim;
         let index = &saved.index.unpack_some(node)?;
         if needs.get(0) {
@@ -14754,6 +15522,9 @@ impl Backward for IndexFillBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -14793,7 +15564,7 @@ impl Backward for IndexFillBackward1 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let dim = saved.dim;
         let index = &saved.index.unpack_some(node)?;
         if needs.get(0) {
@@ -14808,6 +15579,9 @@ impl Backward for IndexFillBackward1 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -14846,7 +15620,7 @@ impl Backward for MaskedFillBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let mask = &saved.mask.unpack_some(node)?;
         if needs.get(0) {
             gradients[0] = ops::masked_fill(grad, mask, Scalar::from(0))?.into_grad();
@@ -14855,6 +15629,9 @@ impl Backward for MaskedFillBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -14888,7 +15665,7 @@ impl Backward for MaskedFillBackward1 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let mask = &saved.mask.unpack_some(node)?;
         if needs.get(0) {
             gradients[0] = ops::masked_fill(grad, mask, Scalar::from(0))?.into_grad();
@@ -14900,6 +15677,9 @@ impl Backward for MaskedFillBackward1 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -14936,7 +15716,7 @@ impl Backward for MaskedSelectBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let mask = &saved.mask.unpack_some(node)?;
         let self_sym_sizes = &saved.self_sym_sizes[..];
         if needs.get(0) {
@@ -14947,6 +15727,9 @@ impl Backward for MaskedSelectBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -14988,7 +15771,7 @@ impl Backward for MaskedScatterBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let mask = &saved.mask.unpack_some(node)?;
         let source_sym_sizes = &saved.source_sym_sizes[..];
         if needs.get(0) {
@@ -15006,6 +15789,9 @@ impl Backward for MaskedScatterBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -15045,7 +15831,7 @@ impl Backward for TakeBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let index = &saved.index.unpack_some(node)?;
         let self_spec = &saved.self_spec;
         if needs.get(0) {
@@ -15055,6 +15841,9 @@ impl Backward for TakeBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -15091,7 +15880,7 @@ impl Backward for PutBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let accumulate = saved.accumulate;
         let index = &saved.index.unpack_some(node)?;
         let source_spec = &saved.source_spec;
@@ -15113,6 +15902,9 @@ impl Backward for PutBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -15155,7 +15947,7 @@ impl Backward for EmbeddingBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let indices = &saved.indices.unpack_some(node)?;
         let padding_idx = saved.padding_idx;
         let scale_grad_by_freq = saved.scale_grad_by_freq;
@@ -15174,6 +15966,9 @@ impl Backward for EmbeddingBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -15218,7 +16013,7 @@ impl Backward for EmbeddingDenseBackwardBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let indices = &saved.indices.unpack_some(node)?;
         let padding_idx = saved.padding_idx;
         let scale_grad_by_freq = saved.scale_grad_by_freq;
@@ -15235,6 +16030,9 @@ impl Backward for EmbeddingDenseBackwardBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -15276,7 +16074,7 @@ impl Backward for CatBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let dim = saved.dim;
         let tensors_args_scalartypes = &saved.tensors_args_scalartypes[..];
         let tensors_args_sizes = &saved.tensors_args_sizes[..];
@@ -15300,6 +16098,9 @@ impl Backward for CatBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -15333,7 +16134,7 @@ impl Backward for StackBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let dim = saved.dim;
         let tensors_args_scalartypes = &saved.tensors_args_scalartypes[..];
         if needs.any(0..needs.len()) {
@@ -15351,6 +16152,9 @@ impl Backward for StackBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -15383,7 +16187,7 @@ impl Backward for RepeatBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let repeats = &saved.repeats[..];
         let self_sym_sizes = &saved.self_sym_sizes[..];
         if needs.get(0) {
@@ -15394,6 +16198,9 @@ impl Backward for RepeatBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -15425,7 +16232,7 @@ impl Backward for FlipBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let dims = &saved.dims[..];
         if needs.get(0) {
             gradients[0] = ops::flip(grad, dims)?.into_grad();
@@ -15434,6 +16241,9 @@ impl Backward for FlipBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -15461,7 +16271,7 @@ impl Backward for RollBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let dims = &saved.dims[..];
         let shifts = &saved.shifts[..];
         if needs.get(0) {
@@ -15471,6 +16281,9 @@ impl Backward for RollBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -15497,7 +16310,7 @@ impl Backward for TrilBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let diagonal = saved.diagonal;
         if needs.get(0) {
             gradients[0] = ops::tril(grad, SymInt::from(diagonal))?.into_grad();
@@ -15506,6 +16319,9 @@ impl Backward for TrilBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -15532,7 +16348,7 @@ impl Backward for TriuBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let diagonal = saved.diagonal;
         if needs.get(0) {
             gradients[0] = ops::triu(grad, SymInt::from(diagonal))?.into_grad();
@@ -15541,6 +16357,9 @@ impl Backward for TriuBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -15569,7 +16388,7 @@ impl Backward for ConstantPadNdBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let pad = &saved.pad[..];
         if needs.get(0) {
             gradients[0] = formulas::constant_pad_nd_backward(grad, pad)?.into_grad();
@@ -15578,6 +16397,9 @@ impl Backward for ConstantPadNdBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -15607,7 +16429,7 @@ impl Backward for ReflectionPad1DBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let padding = &saved.padding[..];
         let self_ = &saved.self_.unpack_some(node)?;
         if needs.get(0) {
@@ -15618,6 +16440,9 @@ impl Backward for ReflectionPad1DBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -15658,7 +16483,7 @@ impl Backward for ReflectionPad1DBackwardBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let padding = &saved.padding[..];
         if needs.get(0) {
             gradients[0] = ops::reflection_pad1d(grad, padding)?.into_grad();
@@ -15667,6 +16492,9 @@ impl Backward for ReflectionPad1DBackwardBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -15696,7 +16524,7 @@ impl Backward for ReflectionPad2DBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let padding = &saved.padding[..];
         let self_ = &saved.self_.unpack_some(node)?;
         if needs.get(0) {
@@ -15707,6 +16535,9 @@ impl Backward for ReflectionPad2DBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -15747,7 +16578,7 @@ impl Backward for ReflectionPad2DBackwardBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let padding = &saved.padding[..];
         if needs.get(0) {
             gradients[0] = ops::reflection_pad2d(grad, padding)?.into_grad();
@@ -15756,6 +16587,9 @@ impl Backward for ReflectionPad2DBackwardBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -15785,7 +16619,7 @@ impl Backward for ReflectionPad3DBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let padding = &saved.padding[..];
         let self_ = &saved.self_.unpack_some(node)?;
         if needs.get(0) {
@@ -15796,6 +16630,9 @@ impl Backward for ReflectionPad3DBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -15836,7 +16673,7 @@ impl Backward for ReflectionPad3DBackwardBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let padding = &saved.padding[..];
         if needs.get(0) {
             gradients[0] = ops::reflection_pad3d(grad, padding)?.into_grad();
@@ -15845,6 +16682,9 @@ impl Backward for ReflectionPad3DBackwardBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -15874,7 +16714,7 @@ impl Backward for ReplicationPad1DBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let padding = &saved.padding[..];
         let self_ = &saved.self_.unpack_some(node)?;
         if needs.get(0) {
@@ -15885,6 +16725,9 @@ impl Backward for ReplicationPad1DBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -15925,7 +16768,7 @@ impl Backward for ReplicationPad1DBackwardBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let padding = &saved.padding[..];
         if needs.get(0) {
             gradients[0] = ops::replication_pad1d(grad, padding)?.into_grad();
@@ -15934,6 +16777,9 @@ impl Backward for ReplicationPad1DBackwardBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -15963,7 +16809,7 @@ impl Backward for ReplicationPad2DBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let padding = &saved.padding[..];
         let self_ = &saved.self_.unpack_some(node)?;
         if needs.get(0) {
@@ -15974,6 +16820,9 @@ impl Backward for ReplicationPad2DBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -16014,7 +16863,7 @@ impl Backward for ReplicationPad2DBackwardBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let padding = &saved.padding[..];
         if needs.get(0) {
             gradients[0] = ops::replication_pad2d(grad, padding)?.into_grad();
@@ -16023,6 +16872,9 @@ impl Backward for ReplicationPad2DBackwardBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -16052,7 +16904,7 @@ impl Backward for ReplicationPad3DBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let padding = &saved.padding[..];
         let self_ = &saved.self_.unpack_some(node)?;
         if needs.get(0) {
@@ -16063,6 +16915,9 @@ impl Backward for ReplicationPad3DBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -16103,7 +16958,7 @@ impl Backward for ReplicationPad3DBackwardBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let padding = &saved.padding[..];
         if needs.get(0) {
             gradients[0] = ops::replication_pad3d(grad, padding)?.into_grad();
@@ -16112,6 +16967,9 @@ impl Backward for ReplicationPad3DBackwardBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -16140,7 +16998,7 @@ impl Backward for SortBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let dim = saved.dim;
         let self_sym_sizes = &saved.self_sym_sizes[..];
         let indices = &saved.indices.unpack_some(node)?;
@@ -16158,6 +17016,9 @@ impl Backward for SortBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -16199,7 +17060,7 @@ impl Backward for SortBackward1 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let dim = saved.dim;
         let self_sym_sizes = &saved.self_sym_sizes[..];
         let indices = &saved.indices.unpack_some(node)?;
@@ -16217,6 +17078,9 @@ impl Backward for SortBackward1 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -16258,7 +17122,7 @@ impl Backward for TopkBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let dim = saved.dim;
         let self_sym_sizes = &saved.self_sym_sizes[..];
         let indices = &saved.indices.unpack_some(node)?;
@@ -16276,6 +17140,9 @@ impl Backward for TopkBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -16318,7 +17185,7 @@ impl Backward for KthvalueBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let dim = saved.dim;
         let keepdim = saved.keepdim;
         let self_sym_sizes = &saved.self_sym_sizes[..];
@@ -16337,6 +17204,9 @@ impl Backward for KthvalueBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -16378,7 +17248,7 @@ impl Backward for MedianBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let self_ = &saved.self_.unpack_some(node)?;
         let result = &saved.result.unpack_some(node)?;
         if needs.get(0) {
@@ -16389,6 +17259,9 @@ impl Backward for MedianBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -16431,7 +17304,7 @@ impl Backward for MedianBackward1 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let dim = saved.dim;
         let keepdim = saved.keepdim;
         let self_sym_sizes = &saved.self_sym_sizes[..];
@@ -16450,6 +17323,9 @@ impl Backward for MedianBackward1 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -16491,7 +17367,7 @@ impl Backward for NanmedianBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let self_ = &saved.self_.unpack_some(node)?;
         let result = &saved.result.unpack_some(node)?;
         if needs.get(0) {
@@ -16502,6 +17378,9 @@ impl Backward for NanmedianBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -16544,7 +17423,7 @@ impl Backward for NanmedianBackward1 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let dim = saved.dim;
         let keepdim = saved.keepdim;
         let self_sym_sizes = &saved.self_sym_sizes[..];
@@ -16563,6 +17442,9 @@ impl Backward for NanmedianBackward1 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -16606,7 +17488,7 @@ impl Backward for ModeBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let dim = saved.dim;
         let keepdim = saved.keepdim;
         let self_sym_sizes = &saved.self_sym_sizes[..];
@@ -16625,6 +17507,9 @@ impl Backward for ModeBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -16686,7 +17571,7 @@ impl Backward for NativeDropoutBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let p = saved.p;
         let train = saved.train;
         let result1 = &saved.result1.unpack_some(node)?;
@@ -16698,6 +17583,9 @@ impl Backward for NativeDropoutBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -16740,7 +17628,7 @@ impl Backward for NativeDropoutBackwardBackward0 {
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.read(node, Clone::clone)?;
+        let saved = self.0.take_or_clone(node, needs)?;
         let mask = &saved.mask.unpack_some(node)?;
         let scale = saved.scale;
         if needs.get(0) {
@@ -16750,6 +17638,9 @@ impl Backward for NativeDropoutBackwardBackward0 {
     }
     fn release(&self) {
         self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
