@@ -1,4 +1,4 @@
-//! Sampling of images at given points: `grid_sample` in two and three dimensions, and its gradients.
+//! Sampling of images at given points: `grid_sample` in two and three dimensions, and its derivatives of any order.
 //!
 //! Every mode is a product of weighted positions per dimension (`Taps`), with PyTorch's rules for coordinates. Memory is
 //! contiguous: input `[batch, channels, (depth,) height, width]`, grid `[batch, output.., 2 or 3]` with x first.
@@ -51,10 +51,13 @@ pub struct GridSample {
     pub align_corners: bool,
 }
 
-/// Positions along one dimension: index (if inside), weight, and the weight's derivative by the grid's coordinate.
+/// A weight and its derivatives by the grid's coordinate; all weights are polynomials of degree three or less.
+type Jet<T> = [T; 5];
+
+/// Positions along one dimension: index (if inside) and weight.
 struct Taps<T> {
     n: usize,
-    at: [(Option<usize>, T, T); 4],
+    at: [(Option<usize>, Jet<T>); 4],
 }
 
 /// A number and its derivative by the grid's coordinate.
@@ -66,27 +69,32 @@ impl GridSample {
     }
 
     fn taps<T: Real>(&self, coordinate: T, size: usize) -> Taps<T> {
-        let none = (None, T::ZERO, T::ZERO);
-        let mut at = [none; 4];
+        let zero = T::ZERO;
+        let mut at = [(None, [zero; 5]); 4];
         let raw = self.pixels(coordinate, size);
         if self.interpolation == Interpolation::Cubic {
             let first = raw.0.to_f64().floor();
             let t = raw.0 - T::from_f64(first);
-            for (i, (weight, slope)) in cubic(t).into_iter().enumerate() {
-                let (place, _) = self.pad((T::from_f64(first + i as f64 - 1.0), T::ZERO), size);
-                at[i] = (inside(place.to_f64(), size), weight, slope * raw.1);
+            for (i, mut weight) in cubic(t).into_iter().enumerate() {
+                let (place, _) = self.pad((T::from_f64(first + i as f64 - 1.0), zero), size);
+                let mut factor = raw.1;
+                for w in &mut weight[1..] {
+                    *w = *w * factor;
+                    factor = factor * raw.1;
+                }
+                at[i] = (inside(place.to_f64(), size), weight);
             }
             return Taps { n: 4, at };
         }
         let (place, slope) = self.pad(raw, size);
         if self.interpolation == Interpolation::Nearest {
-            at[0] = (inside(place.to_f64().round_ties_even(), size), T::ONE, T::ZERO);
+            at[0] = (inside(place.to_f64().round_ties_even(), size), [T::ONE, zero, zero, zero, zero]);
             return Taps { n: 1, at };
         }
         let first = place.to_f64().floor();
         let t = place - T::from_f64(first);
-        at[0] = (inside(first, size), T::ONE - t, -slope);
-        at[1] = (inside(first + 1.0, size), t, slope);
+        at[0] = (inside(first, size), [T::ONE - t, -slope, zero, zero, zero]);
+        at[1] = (inside(first + 1.0, size), [t, slope, zero, zero, zero]);
         Taps { n: 2, at }
     }
 
@@ -125,23 +133,26 @@ impl GridSample {
 
     /// The taps of a point, whose coordinates are x, y (, z), as dimensions z, y, x.
     fn point<T: Real>(&self, grid: &[T]) -> [Taps<T>; 3] {
-        let alone = (Some(0), T::ONE, T::ZERO);
+        let alone = (Some(0), [T::ONE, T::ZERO, T::ZERO, T::ZERO, T::ZERO]);
         std::array::from_fn(|d| match grid.get(2 - d) {
             Some(&v) => self.taps(v, self.input[d]),
             None => Taps { n: 1, at: [alone; 4] },
         })
     }
 
-    /// Calls `f(pixel in a plane, weight, derivatives by z, y and x)` for every pixel that a point reads.
+    /// Calls `f(pixel in a plane, weight, derivatives by z, y and x)` for every pixel that a point reads; the weight is
+    /// itself the derivative of the given order.
     #[inline(always)]
-    fn each<T: Real>(&self, grid: &[T], mut f: impl FnMut(usize, T, [T; 3])) {
+    fn each<T: Real>(&self, grid: &[T], order: Order, mut f: impl FnMut(usize, T, [T; 3])) {
         let [z, y, x] = self.point(grid);
-        for &(iz, wz, sz) in &z.at[..z.n] {
-            for &(iy, wy, sy) in &y.at[..y.n] {
-                for &(ix, wx, sx) in &x.at[..x.n] {
+        let [(kz, lz), (ky, ly), (kx, lx)] = order.map(|k| (k.min(4), (k + 1).min(4)));
+        for (iz, wz) in &z.at[..z.n] {
+            for (iy, wy) in &y.at[..y.n] {
+                for (ix, wx) in &x.at[..x.n] {
                     if let (Some(iz), Some(iy), Some(ix)) = (iz, iy, ix) {
                         let at = (iz * self.input[1] + iy) * self.input[2] + ix;
-                        f(at, wz * wy * wx, [sz * wy * wx, wz * sy * wx, wz * wy * sx]);
+                        let (z, y, x) = (wz[kz], wy[ky], wx[kx]);
+                        f(at, z * y * x, [wz[lz] * y * x, z * wy[ly] * x, z * y * wx[lx]]);
                     }
                 }
             }
@@ -173,25 +184,29 @@ fn clip<T: Real>((v, slope): Dual<T>, size: usize) -> Dual<T> {
 }
 
 /// Weights of cubic convolution (coefficient -0.75) and their derivatives, for a point `t` beyond the second of four pixels.
-fn cubic<T: Real>(t: T) -> [Dual<T>; 4] {
-    let (of, a) = (T::from_f64, T::from_f64(-0.75));
-    let near = |x: T| {
-        let (p, q) = (a + of(2.0), a + of(3.0));
-        ((p * x - q) * x * x + T::ONE, (of(3.0) * p * x - of(2.0) * q) * x)
+fn cubic<T: Real>(t: T) -> [Jet<T>; 4] {
+    let of = T::from_f64;
+    // c[0] x^3 + c[1] x^2 + c[2] x + c[3]
+    let jet = |c: [f64; 4], x: T| {
+        let [a, b, c, d] = c.map(of);
+        let (two, three, six) = (of(2.0), of(3.0), of(6.0));
+        let value = ((a * x + b) * x + c) * x + d;
+        [value, (three * a * x + two * b) * x + c, six * a * x + two * b, six * a, T::ZERO]
     };
-    let far = |x: T| {
-        let value = ((a * x - of(5.0) * a) * x + of(8.0) * a) * x - of(4.0) * a;
-        (value, (of(3.0) * a * x - of(10.0) * a) * x + of(8.0) * a)
-    };
-    let (u, back) = (T::ONE - t, |(v, s): Dual<T>| (v, -s));
+    let near = |x: T| jet([1.25, -2.25, 0.0, 1.0], x);
+    let far = |x: T| jet([-0.75, 3.75, -6.0, 3.0], x);
+    let (u, back) = (T::ONE - t, |[v, s, c, j, z]: Jet<T>| [v, -s, c, -j, z]);
     [far(t + T::ONE), near(t), back(near(u)), back(far(u + T::ONE))]
 }
 
 /// Points that are worth a thread.
 const GRAIN: usize = 256;
 
-/// `out[n, c, point]`: the input of channel `c` at each point of the grid.
-pub fn grid_sample(s: &GridSample, x: View<'_>, grid: View<'_>, out: ViewMut<'_>) {
+/// How often to differentiate by z, y and x of the grid.
+pub type Order = [usize; 3];
+
+/// `out[n, c, point]`: the input of channel `c` at each point of the grid, or a derivative of that by the point.
+pub fn grid_sample(s: &GridSample, order: Order, x: View<'_>, grid: View<'_>, out: ViewMut<'_>) {
     s.check(x.numel(), grid.numel(), out.numel());
     with_real!(x.dtype(), T => {
         let (x, grid) = (reals::<T>(x), reals::<T>(grid));
@@ -200,7 +215,7 @@ pub fn grid_sample(s: &GridSample, x: View<'_>, grid: View<'_>, out: ViewMut<'_>
         parallel::split(s.batch * s.points, GRAIN, |r| {
             for i in r {
                 let (n, p) = (i / s.points, i % s.points);
-                s.each(&grid[i * s.dims..][..s.dims], |at, weight, _| {
+                s.each(&grid[i * s.dims..][..s.dims], order, |at, weight, _| {
                     for c in n * s.channels..(n + 1) * s.channels {
                         // SAFETY: inside `out`; no other step writes this point.
                         unsafe { *to.at(c * s.points + p) += weight * x[c * plane + at] };
@@ -212,47 +227,51 @@ pub fn grid_sample(s: &GridSample, x: View<'_>, grid: View<'_>, out: ViewMut<'_>
     })
 }
 
-/// Gradients of [`grid_sample`] by the input (if wanted) and by the grid.
-pub fn grid_sample_backward(
+/// Gradient of [`grid_sample`] by the input.
+pub fn grid_sample_grad_input(s: &GridSample, order: Order, dy: View<'_>, grid: View<'_>, dx: ViewMut<'_>) {
+    s.check(dx.numel(), grid.numel(), dy.numel());
+    with_real!(dy.dtype(), T => {
+        let (dy, grid) = (reals::<T>(dy), reals::<T>(grid));
+        let mut dx = RealsMut::<T>::zeroed(dx);
+        let (to, plane) = (Ptr::new(&mut dx), s.in_plane());
+        // Few channels at a time: their planes are added to by this thread alone.
+        parallel::split(s.batch * s.channels, 4, |r| {
+            for n in r.start / s.channels..r.end.div_ceil(s.channels) {
+                let channels = r.start.max(n * s.channels)..r.end.min((n + 1) * s.channels);
+                for p in 0..s.points {
+                    s.each(&grid[(n * s.points + p) * s.dims..][..s.dims], order, |at, weight, _| {
+                        for c in channels.clone() {
+                            // SAFETY: inside the plane of channel `c`, which belongs to this range.
+                            unsafe { *to.at(c * plane + at) += weight * dy[c * s.points + p] };
+                        }
+                    });
+                }
+            }
+        });
+        dx.finish();
+    })
+}
+
+/// Gradient of [`grid_sample`] by the grid.
+pub fn grid_sample_grad_grid(
     s: &GridSample,
+    order: Order,
     dy: View<'_>,
     x: View<'_>,
     grid: View<'_>,
-    dx: Option<ViewMut<'_>>,
     dgrid: ViewMut<'_>,
 ) {
     s.check(x.numel(), grid.numel(), dy.numel());
     assert_eq!(dgrid.numel(), grid.numel());
     with_real!(x.dtype(), T => {
         let (dy, x, grid) = (reals::<T>(dy), reals::<T>(x), reals::<T>(grid));
-        let plane = s.in_plane();
-        if let Some(dx) = dx {
-            assert_eq!(dx.numel(), x.len());
-            let mut dx = RealsMut::<T>::zeroed(dx);
-            let to = Ptr::new(&mut dx);
-            // Few channels at a time: their planes are added to by this thread alone.
-            parallel::split(s.batch * s.channels, 4, |r| {
-                for n in r.start / s.channels..r.end.div_ceil(s.channels) {
-                    let channels = r.start.max(n * s.channels)..r.end.min((n + 1) * s.channels);
-                    for p in 0..s.points {
-                        s.each(&grid[(n * s.points + p) * s.dims..][..s.dims], |at, weight, _| {
-                            for c in channels.clone() {
-                                // SAFETY: inside the plane of channel `c`, which belongs to this range.
-                                unsafe { *to.at(c * plane + at) += weight * dy[c * s.points + p] };
-                            }
-                        });
-                    }
-                }
-            });
-            dx.finish();
-        }
         let mut dgrid = RealsMut::<T>::new(dgrid);
-        let to = Ptr::new(&mut dgrid);
+        let (to, plane) = (Ptr::new(&mut dgrid), s.in_plane());
         parallel::split(s.batch * s.points, GRAIN, |r| {
             for i in r {
                 let (n, p) = (i / s.points, i % s.points);
                 let mut sums = [T::ZERO; 3];
-                s.each(&grid[i * s.dims..][..s.dims], |at, _, slopes| {
+                s.each(&grid[i * s.dims..][..s.dims], order, |at, _, slopes| {
                     let value = (n * s.channels..(n + 1) * s.channels)
                         .fold(T::ZERO, |sum, c| sum + dy[c * s.points + p] * x[c * plane + at]);
                     sums.iter_mut().zip(slopes).for_each(|(sum, slope)| *sum += slope * value);

@@ -80,6 +80,7 @@ pub(crate) fn meta(op: Op, row: &Row) -> Outcome {
             }
             (Value::Tensor(t), Argument::Tensor(w)) => same_kind(t, w).map_err(|e| format!("result {k}: {e}"))?,
             (Value::None, Argument::None) => {}
+            (Value::Tensor(t), Argument::None) if t.numel() == 0 => {}
             (g, w) => return Err(format!("result {k}: {g:?}, expected {w:?}")),
         }
     }

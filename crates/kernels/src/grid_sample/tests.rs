@@ -142,9 +142,10 @@ fn points_agree_with_pytorch() {
             let tensor = |len| Tensor::new(dtype, &[len], pattern);
             let (x, grid) = (tensor(dx.len()), Tensor::new(dtype, &[dgrid.len()], place));
             let (out, gx, gg) = (tensor(y.len()), tensor(dx.len()), tensor(dgrid.len()));
-            grid_sample(&s, x.view(), grid.view(), out.view_mut());
+            grid_sample(&s, [0; 3], x.view(), grid.view(), out.view_mut());
             let dy = tensor(y.len());
-            grid_sample_backward(&s, dy.view(), x.view(), grid.view(), Some(gx.view_mut()), gg.view_mut());
+            grid_sample_grad_input(&s, [0; 3], dy.view(), grid.view(), gx.view_mut());
+            grid_sample_grad_grid(&s, [0; 3], dy.view(), x.view(), grid.view(), gg.view_mut());
             assert_close(&out.values(), y, tolerance, &format!("{s:?}"));
             assert_close(&gx.values(), dx, tolerance, &format!("by the input, {s:?}"));
             assert_close(&gg.values(), dgrid, tolerance, &format!("by the grid, {s:?}"));
@@ -176,8 +177,9 @@ fn any_number_of_threads_gives_the_same_bits_and_no_point_reads_outside() {
     everywhere(|| {
         let tensors = [x.sizes[0], dy.sizes[0], grid.sizes[0]].map(|n| Tensor::zeros(DType::F32, &[n]));
         let [dx, y, dgrid] = tensors;
-        grid_sample(&s, x.view(), grid.view(), y.view_mut());
-        grid_sample_backward(&s, dy.view(), x.view(), grid.view(), Some(dx.view_mut()), dgrid.view_mut());
+        grid_sample(&s, [0; 3], x.view(), grid.view(), y.view_mut());
+        grid_sample_grad_input(&s, [0; 3], dy.view(), grid.view(), dx.view_mut());
+        grid_sample_grad_grid(&s, [0; 3], dy.view(), x.view(), grid.view(), dgrid.view_mut());
         [y.values(), dx.values(), dgrid.values()].concat()
     });
 }

@@ -31,6 +31,41 @@ fn conv(
     with_batch(op, n, input, |x| ops::convolution(x, weight, bias, stride, padding, dilation, false, &none, groups))
 }
 
+/// With padding `"valid"` (none) or `"same"` (so that the result has the size of the input).
+fn conv_named(
+    op: &'static str,
+    n: usize,
+    operands: (&Tensor, &Tensor, Option<&Tensor>),
+    stride: &[SymInt],
+    padding: &str,
+    dilation: &[SymInt],
+    groups: SymInt,
+) -> Result<Tensor> {
+    let (input, weight, bias) = operands;
+    match padding {
+        "valid" => conv(op, n, operands, stride, &[SymInt::from(0i64)], dilation, groups),
+        "same" => {
+            let per_dim = dilation.len() == n || dilation.len() == 1;
+            if stride.iter().any(|s| s.int() != 1) || !per_dim || weight.ndim() != n + 2 {
+                let message =
+                    format!("padding \"same\" expects stride 1 and {n} dilations, found {stride:?}, {dilation:?}");
+                return Err(Error::argument(op, message));
+            }
+            let total = |d: usize| dilation[d.min(dilation.len() - 1)].int() * (weight.shape()[d + 2] as i64 - 1);
+            let before: Vec<SymInt> = (0..n).map(|d| SymInt::from(total(d) / 2)).collect();
+            // An odd number of zeros: one more at the end, in the memory of the input.
+            let extra: Vec<SymInt> =
+                (0..n).rev().flat_map(|d| [SymInt::from(0i64), SymInt::from(total(d) % 2)]).collect();
+            if extra.iter().all(|n| n.int() == 0) {
+                return conv(op, n, operands, stride, &before, dilation, groups);
+            }
+            let padded = ops::constant_pad_nd(input, &extra, crate::Scalar::Int(0))?;
+            conv(op, n, (&padded, weight, bias), stride, &before, dilation, groups)
+        }
+        other => Err(Error::argument(op, format!("expected padding \"same\" or \"valid\", found {other:?}"))),
+    }
+}
+
 fn conv_transpose(
     op: &'static str,
     n: usize,
@@ -51,7 +86,7 @@ fn conv_transpose(
 }
 
 macro_rules! convolutions {
-    ($(($n:literal, $conv:ident, $transposed:ident)),*) => {$(
+    ($(($n:literal, $conv:ident, $padded:ident, $transposed:ident)),*) => {$(
         pub(crate) fn $conv(
             input: &Tensor,
             weight: &Tensor,
@@ -62,6 +97,18 @@ macro_rules! convolutions {
             groups: SymInt,
         ) -> Result<Tensor> {
             conv(stringify!($conv), $n, (input, weight, bias), stride, padding, dilation, groups)
+        }
+
+        pub(crate) fn $padded(
+            input: &Tensor,
+            weight: &Tensor,
+            bias: Option<&Tensor>,
+            stride: &[SymInt],
+            padding: &str,
+            dilation: &[SymInt],
+            groups: SymInt,
+        ) -> Result<Tensor> {
+            conv_named(stringify!($conv), $n, (input, weight, bias), stride, padding, dilation, groups)
         }
 
         pub(crate) fn $transposed(
@@ -79,7 +126,11 @@ macro_rules! convolutions {
         }
     )*};
 }
-convolutions!((1, conv1d, conv_transpose1d), (2, conv2d, conv_transpose2d), (3, conv3d, conv_transpose3d));
+convolutions!(
+    (1, conv1d, conv1d_padding, conv_transpose1d),
+    (2, conv2d, conv2d_padding, conv_transpose2d),
+    (3, conv3d, conv3d_padding, conv_transpose3d)
+);
 
 /// As `convolution`; the switches at the end choose between libraries elsewhere.
 pub(crate) fn _convolution(

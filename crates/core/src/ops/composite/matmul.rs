@@ -4,12 +4,17 @@
 
 use crate::ops::formulas::{maybe_multiply, sym};
 use crate::ops::shape::{self, broadcast, is_expandable_to, wrap_dim};
-use crate::{Error, Result, Scalar, SymInt, Tensor, ops};
+use crate::{DType, Error, Result, Scalar, SymInt, Tensor, ops};
 
 const ONE: Scalar = Scalar::Int(1);
 
 fn reshape(t: &Tensor, sizes: &[usize]) -> Result<Tensor> {
     if t.shape() == sizes { Ok(t.clone()) } else { ops::reshape(t, &sym(sizes)) }
+}
+
+/// A product that nobody else has seen, with other sizes.
+fn unfold(t: &Tensor, sizes: &[usize]) -> Result<Tensor> {
+    if t.shape() == sizes { Ok(t.clone()) } else { ops::unsafe_view(t, &sym(sizes)) }
 }
 
 /// The sizes of `lead`, then `tail`.
@@ -53,9 +58,9 @@ fn fold(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     }
     let rows = reshape(a, &[lead.iter().product(), k])?;
     if b.ndim() == 1 {
-        return reshape(&ops::mv(&rows, b)?, lead);
+        return unfold(&ops::mv(&rows, b)?, lead);
     }
-    reshape(&ops::mm(&rows, b)?, &joined(lead, &b.shape()[1..]))
+    unfold(&ops::mm(&rows, b)?, &joined(lead, &b.shape()[1..]))
 }
 
 fn mismatch(a: &Tensor, b: &Tensor) -> Error {
@@ -86,7 +91,7 @@ fn batched(a: &Tensor, b: &Tensor) -> Result<Tensor> {
         (false, true) => &[m],
         (true, true) => &[],
     };
-    reshape(&product, &joined(&lead, tail))
+    unfold(&product, &joined(&lead, tail))
 }
 
 /// `input @ weight.T + bias`: one product with the bias added in it, if the input folds to a matrix.
@@ -297,4 +302,20 @@ pub(crate) fn cross(a: &Tensor, b: &Tensor, dim: Option<i64>) -> Result<Tensor> 
         })? as i64,
     };
     linalg_cross(a, b, dim)
+}
+
+/// The Frobenius norm of matrices.
+pub(crate) fn linalg_matrix_norm_str_ord(
+    self_: &Tensor,
+    ord: &str,
+    dim: &[i64],
+    keepdim: bool,
+    dtype: Option<DType>,
+) -> Result<Tensor> {
+    if ord != "fro" || dim.len() != 2 || self_.ndim() < 2 {
+        let message =
+            format!("expected ord \"fro\" and two dimensions of {:?}, found {ord:?} and {dim:?}", self_.shape());
+        return Err(Error::argument("linalg_matrix_norm", message));
+    }
+    ops::linalg_vector_norm(self_, Scalar::Int(2), Some(dim), keepdim, dtype)
 }

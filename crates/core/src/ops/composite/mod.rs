@@ -1,9 +1,11 @@
 //! Ops that are built of other ops: differentiable through them, so they need no formula. One file per family.
 
 mod activations;
+mod attention;
 mod conv;
 pub(crate) mod creation;
 mod distance;
+mod einsum;
 pub(crate) mod index;
 pub(crate) mod join;
 mod loss;
@@ -19,8 +21,10 @@ pub(crate) mod sort;
 pub(crate) mod view;
 
 pub(crate) use activations::*;
+pub(crate) use attention::*;
 pub(crate) use conv::*;
 pub(crate) use distance::*;
+pub(crate) use einsum::*;
 pub(crate) use loss::*;
 pub(crate) use matmul::*;
 pub(crate) use norm::*;

@@ -78,7 +78,7 @@ macro_rules! grids {
         ) -> Result<()> {
             let s = grid_geometry(stringify!($name), $n, (input, grid), interpolation, padding, align_corners)?;
             let (x, g) = (dense(input)?, dense(grid)?);
-            grid_sample::grid_sample(&s, x.access().view(), g.access().view(), out.access().view_mut());
+            grid_sample::grid_sample(&s, [0; 3], x.access().view(), g.access().view(), out.access().view_mut());
             Ok(())
         }
 
@@ -95,23 +95,15 @@ macro_rules! grids {
         ) -> Result<()> {
             let s = grid_geometry(stringify!($backward), $n, (input, grid), interpolation, padding, align_corners)?;
             let (dy, x, g) = (dense(grad)?, dense(input)?, dense(grid)?);
-            let to_input = grad_input.access();
-            // The kernel always writes the points' gradient, which costs little beside the images'.
-            let unused;
-            let to_grid = if output_mask[1] {
-                grad_grid
-            } else {
-                unused = Tensor::try_empty(crate::Spec::new(grid.shape(), grid.dtype(), grid.device()))?;
-                &unused
-            };
-            grid_sample::grid_sample_backward(
-                &s,
-                dy.access().view(),
-                x.access().view(),
-                g.access().view(),
-                output_mask[0].then(|| to_input.view_mut()),
-                to_grid.access().view_mut(),
-            );
+            let (dy, x, g) = (dy.access(), x.access(), g.access());
+            let none = [0; 3];
+            if output_mask[0] {
+                grid_sample::grid_sample_grad_input(&s, none, dy.view(), g.view(), grad_input.access().view_mut());
+            }
+            if output_mask[1] {
+                let to = grad_grid.access();
+                grid_sample::grid_sample_grad_grid(&s, none, dy.view(), x.view(), g.view(), to.view_mut());
+            }
             Ok(())
         }
     )*};
@@ -119,4 +111,48 @@ macro_rules! grids {
 grids! {
     2: grid_sampler_2d grid_sampler_2d_backward;
     3: grid_sampler_3d grid_sampler_3d_backward;
+}
+
+/// An order per spatial dimension as the kernels take it.
+fn wide(order: &[i64]) -> [usize; 3] {
+    let mut out = [0; 3];
+    out[3 - order.len()..].iter_mut().zip(order).for_each(|(o, &k)| *o = k as usize);
+    out
+}
+
+pub(crate) fn grid_sampler_derivative(
+    input: &Tensor,
+    grid: &Tensor,
+    order: &[i64],
+    interpolation: i64,
+    padding: i64,
+    align_corners: bool,
+    out: &Tensor,
+) -> Result<()> {
+    let s = grid_geometry("grid_sampler", order.len(), (input, grid), interpolation, padding, align_corners)?;
+    let (x, g) = (dense(input)?, dense(grid)?);
+    grid_sample::grid_sample(&s, wide(order), x.access().view(), g.access().view(), out.access().view_mut());
+    Ok(())
+}
+
+pub(crate) fn grid_sampler_derivative_backward(
+    grad: &Tensor,
+    grid: &Tensor,
+    _input_size: &[SymInt],
+    order: &[i64],
+    interpolation: i64,
+    padding: i64,
+    align_corners: bool,
+    out: &Tensor,
+) -> Result<()> {
+    let s = grid_geometry("grid_sampler", order.len(), (out, grid), interpolation, padding, align_corners)?;
+    let (dy, g) = (dense(grad)?, dense(grid)?);
+    grid_sample::grid_sample_grad_input(
+        &s,
+        wide(order),
+        dy.access().view(),
+        g.access().view(),
+        out.access().view_mut(),
+    );
+    Ok(())
 }

@@ -1705,6 +1705,64 @@ pub fn try_chain_matmul(matrices: &[Tensor]) -> Result<Tensor> {
     ops::chain_matmul(matrices)
 }
 
+/// `aten::einsum(str equation, Tensor[] tensors, *, int[]? path=None) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_einsum`].
+#[track_caller]
+pub fn einsum(equation: &str, tensors: &[Tensor]) -> Tensor {
+    expect_ok(try_einsum(equation, tensors))
+}
+/// `aten::einsum(str equation, Tensor[] tensors, *, int[]? path=None) -> Tensor`
+pub fn try_einsum(equation: &str, tensors: &[Tensor]) -> Result<Tensor> {
+    ops::einsum(equation, tensors, None)
+}
+
+/// `aten::scaled_dot_product_attention(Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, float dropout_p=0., bool is_causal=False, *, float? scale=None, bool enable_gqa=False) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_scaled_dot_product_attention`].
+#[track_caller]
+pub fn scaled_dot_product_attention(
+    query: &Tensor,
+    key: &Tensor,
+    value: &Tensor,
+    attn_mask: Option<&Tensor>,
+    dropout_p: f64,
+    is_causal: bool,
+) -> Tensor {
+    expect_ok(
+        try_scaled_dot_product_attention(
+            query,
+            key,
+            value,
+            attn_mask,
+            dropout_p,
+            is_causal,
+        ),
+    )
+}
+/// `aten::scaled_dot_product_attention(Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, float dropout_p=0., bool is_causal=False, *, float? scale=None, bool enable_gqa=False) -> Tensor`
+pub fn try_scaled_dot_product_attention(
+    query: &Tensor,
+    key: &Tensor,
+    value: &Tensor,
+    attn_mask: Option<&Tensor>,
+    dropout_p: f64,
+    is_causal: bool,
+) -> Result<Tensor> {
+    ops::scaled_dot_product_attention(
+        query,
+        key,
+        value,
+        attn_mask,
+        dropout_p,
+        is_causal,
+        None,
+        false,
+    )
+}
+
 /// `aten::convolution(Tensor input, Tensor weight, Tensor? bias, SymInt[] stride, SymInt[] padding, SymInt[] dilation, bool transposed, SymInt[] output_padding, SymInt groups) -> Tensor`
 ///
 /// # Panics
@@ -1860,6 +1918,43 @@ pub fn try_conv1d(
     )
 }
 
+/// `aten::conv1d.padding(Tensor input, Tensor weight, Tensor? bias=None, SymInt[1] stride=1, str padding="valid", SymInt[1] dilation=1, SymInt groups=1) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_conv1d_padding`].
+#[track_caller]
+pub fn conv1d_padding(
+    input: &Tensor,
+    weight: &Tensor,
+    bias: Option<&Tensor>,
+    stride: impl IntoSizes,
+    padding: &str,
+    dilation: impl IntoSizes,
+    groups: impl Into<SymInt>,
+) -> Tensor {
+    expect_ok(try_conv1d_padding(input, weight, bias, stride, padding, dilation, groups))
+}
+/// `aten::conv1d.padding(Tensor input, Tensor weight, Tensor? bias=None, SymInt[1] stride=1, str padding="valid", SymInt[1] dilation=1, SymInt groups=1) -> Tensor`
+pub fn try_conv1d_padding(
+    input: &Tensor,
+    weight: &Tensor,
+    bias: Option<&Tensor>,
+    stride: impl IntoSizes,
+    padding: &str,
+    dilation: impl IntoSizes,
+    groups: impl Into<SymInt>,
+) -> Result<Tensor> {
+    ops::conv1d_padding(
+        input,
+        weight,
+        bias,
+        &stride.into_sizes(),
+        padding,
+        &dilation.into_sizes(),
+        groups.into(),
+    )
+}
+
 /// `aten::conv_transpose1d(Tensor input, Tensor weight, Tensor? bias=None, SymInt[1] stride=1, SymInt[1] padding=0, SymInt[1] output_padding=0, SymInt groups=1, SymInt[1] dilation=1) -> Tensor`
 ///
 /// # Panics
@@ -1948,6 +2043,43 @@ pub fn try_conv2d(
     )
 }
 
+/// `aten::conv2d.padding(Tensor input, Tensor weight, Tensor? bias=None, SymInt[2] stride=1, str padding="valid", SymInt[2] dilation=1, SymInt groups=1) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_conv2d_padding`].
+#[track_caller]
+pub fn conv2d_padding(
+    input: &Tensor,
+    weight: &Tensor,
+    bias: Option<&Tensor>,
+    stride: impl IntoSizes,
+    padding: &str,
+    dilation: impl IntoSizes,
+    groups: impl Into<SymInt>,
+) -> Tensor {
+    expect_ok(try_conv2d_padding(input, weight, bias, stride, padding, dilation, groups))
+}
+/// `aten::conv2d.padding(Tensor input, Tensor weight, Tensor? bias=None, SymInt[2] stride=1, str padding="valid", SymInt[2] dilation=1, SymInt groups=1) -> Tensor`
+pub fn try_conv2d_padding(
+    input: &Tensor,
+    weight: &Tensor,
+    bias: Option<&Tensor>,
+    stride: impl IntoSizes,
+    padding: &str,
+    dilation: impl IntoSizes,
+    groups: impl Into<SymInt>,
+) -> Result<Tensor> {
+    ops::conv2d_padding(
+        input,
+        weight,
+        bias,
+        &stride.into_sizes(),
+        padding,
+        &dilation.into_sizes(),
+        groups.into(),
+    )
+}
+
 /// `aten::conv_transpose2d.input(Tensor input, Tensor weight, Tensor? bias=None, SymInt[2] stride=1, SymInt[2] padding=0, SymInt[2] output_padding=0, SymInt groups=1, SymInt[2] dilation=1) -> Tensor`
 ///
 /// # Panics
@@ -2031,6 +2163,43 @@ pub fn try_conv3d(
         bias,
         &stride.into_sizes(),
         &padding.into_sizes(),
+        &dilation.into_sizes(),
+        groups.into(),
+    )
+}
+
+/// `aten::conv3d.padding(Tensor input, Tensor weight, Tensor? bias=None, SymInt[3] stride=1, str padding="valid", SymInt[3] dilation=1, SymInt groups=1) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_conv3d_padding`].
+#[track_caller]
+pub fn conv3d_padding(
+    input: &Tensor,
+    weight: &Tensor,
+    bias: Option<&Tensor>,
+    stride: impl IntoSizes,
+    padding: &str,
+    dilation: impl IntoSizes,
+    groups: impl Into<SymInt>,
+) -> Tensor {
+    expect_ok(try_conv3d_padding(input, weight, bias, stride, padding, dilation, groups))
+}
+/// `aten::conv3d.padding(Tensor input, Tensor weight, Tensor? bias=None, SymInt[3] stride=1, str padding="valid", SymInt[3] dilation=1, SymInt groups=1) -> Tensor`
+pub fn try_conv3d_padding(
+    input: &Tensor,
+    weight: &Tensor,
+    bias: Option<&Tensor>,
+    stride: impl IntoSizes,
+    padding: &str,
+    dilation: impl IntoSizes,
+    groups: impl Into<SymInt>,
+) -> Result<Tensor> {
+    ops::conv3d_padding(
+        input,
+        weight,
+        bias,
+        &stride.into_sizes(),
+        padding,
         &dilation.into_sizes(),
         groups.into(),
     )

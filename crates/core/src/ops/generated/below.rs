@@ -8745,6 +8745,108 @@ pub(crate) fn grid_sampler_3d_backward(
     Ok((result0, result1))
 }
 
+pub(crate) fn _grid_sampler_derivative(
+    word: u32,
+    input: &Tensor,
+    grid: &Tensor,
+    order: &[i64],
+    interpolation_mode: i64,
+    padding_mode: i64,
+    align_corners: bool,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::_GRID_SAMPLER_DERIVATIVE,
+                &[
+                    input.into(),
+                    grid.into(),
+                    order.into(),
+                    interpolation_mode.into(),
+                    padding_mode.into(),
+                    align_corners.into(),
+                ],
+            )?,
+        );
+    }
+    let result = Tensor::try_empty(
+        shape::grid_sampler_derivative(
+            "_grid_sampler_derivative",
+            input,
+            grid,
+            order,
+            interpolation_mode,
+            padding_mode,
+            align_corners,
+        )?,
+    )?;
+    if !result.is_meta() {
+        cpu::resample::grid_sampler_derivative(
+            input,
+            grid,
+            order,
+            interpolation_mode,
+            padding_mode,
+            align_corners,
+            &result,
+        )?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn _grid_sampler_derivative_backward(
+    word: u32,
+    grad_output: &Tensor,
+    grid: &Tensor,
+    input_size: &[SymInt],
+    order: &[i64],
+    interpolation_mode: i64,
+    padding_mode: i64,
+    align_corners: bool,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::_GRID_SAMPLER_DERIVATIVE_BACKWARD,
+                &[
+                    grad_output.into(),
+                    grid.into(),
+                    input_size.into(),
+                    order.into(),
+                    interpolation_mode.into(),
+                    padding_mode.into(),
+                    align_corners.into(),
+                ],
+            )?,
+        );
+    }
+    let result = Tensor::try_empty(
+        shape::grid_sampler_derivative_backward(
+            "_grid_sampler_derivative_backward",
+            grad_output,
+            grid,
+            input_size,
+            order,
+            interpolation_mode,
+            padding_mode,
+            align_corners,
+        )?,
+    )?;
+    if !result.is_meta() {
+        cpu::resample::grid_sampler_derivative_backward(
+            grad_output,
+            grid,
+            input_size,
+            order,
+            interpolation_mode,
+            padding_mode,
+            align_corners,
+            &result,
+        )?;
+    }
+    Ok(result)
+}
+
 pub(crate) fn alias(word: u32, self_: &Tensor) -> Result<Tensor> {
     if word & state::INNER != 0 {
         return dispatch::one_tensor(dispatch::call_inner(Op::ALIAS, &[self_.into()])?);

@@ -5186,6 +5186,49 @@ pub(super) fn ger(a: &Args<'_>, _below: bool) -> Result<Outputs> {
     Ok(smallvec![result.into()])
 }
 
+pub(super) fn einsum(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let equation = a.str(0, "equation")?;
+    let tensors = a.tensors(1, "tensors")?;
+    let path = a.opt_ints(2, "path")?;
+    let result = functions::einsum(equation, &tensors, path.as_deref())?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn linalg_matrix_norm(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let ord = if a.is_none(1) { "fro" } else { a.str(1, "ord")? };
+    let dim = if a.is_none(2) { vec![- 2, - 1] } else { a.ints(2, "dim")? };
+    let keepdim = if a.is_none(3) { false } else { a.bool(3, "keepdim")? };
+    let dtype = a.opt_dtype(4, "dtype")?;
+    let result = functions::linalg_matrix_norm(self_, ord, &dim, keepdim, dtype)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn scaled_dot_product_attention(
+    a: &Args<'_>,
+    _below: bool,
+) -> Result<Outputs> {
+    let query = a.tensor(0, "query")?;
+    let key = a.tensor(1, "key")?;
+    let value = a.tensor(2, "value")?;
+    let attn_mask = a.opt_tensor(3, "attn_mask")?;
+    let dropout_p = if a.is_none(4) { 0. } else { a.float(4, "dropout_p")? };
+    let is_causal = if a.is_none(5) { false } else { a.bool(5, "is_causal")? };
+    let scale = a.opt_float(6, "scale")?;
+    let enable_gqa = if a.is_none(7) { false } else { a.bool(7, "enable_gqa")? };
+    let result = functions::scaled_dot_product_attention(
+        query,
+        key,
+        value,
+        attn_mask,
+        dropout_p,
+        is_causal,
+        scale,
+        enable_gqa,
+    )?;
+    Ok(smallvec![result.into()])
+}
+
 pub(super) fn convolution(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let input = a.tensor(0, "input")?;
     let weight = a.tensor(1, "weight")?;
@@ -5376,6 +5419,34 @@ pub(super) fn conv1d(a: &Args<'_>, _below: bool) -> Result<Outputs> {
     Ok(smallvec![result.into()])
 }
 
+pub(super) fn conv1d_padding(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let input = a.tensor(0, "input")?;
+    let weight = a.tensor(1, "weight")?;
+    let bias = a.opt_tensor(2, "bias")?;
+    let stride = if a.is_none(3) {
+        smallvec![SymInt::from(1i64)]
+    } else {
+        a.sym_ints(3, "stride")?
+    };
+    let padding = if a.is_none(4) { "valid" } else { a.str(4, "padding")? };
+    let dilation = if a.is_none(5) {
+        smallvec![SymInt::from(1i64)]
+    } else {
+        a.sym_ints(5, "dilation")?
+    };
+    let groups = if a.is_none(6) { SymInt::from(1i64) } else { a.sym_int(6, "groups")? };
+    let result = functions::conv1d_padding(
+        input,
+        weight,
+        bias,
+        &stride,
+        padding,
+        &dilation,
+        groups,
+    )?;
+    Ok(smallvec![result.into()])
+}
+
 pub(super) fn conv_transpose1d(a: &Args<'_>, _below: bool) -> Result<Outputs> {
     let input = a.tensor(0, "input")?;
     let weight = a.tensor(1, "weight")?;
@@ -5446,6 +5517,34 @@ pub(super) fn conv2d(a: &Args<'_>, _below: bool) -> Result<Outputs> {
     Ok(smallvec![result.into()])
 }
 
+pub(super) fn conv2d_padding(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let input = a.tensor(0, "input")?;
+    let weight = a.tensor(1, "weight")?;
+    let bias = a.opt_tensor(2, "bias")?;
+    let stride = if a.is_none(3) {
+        smallvec![SymInt::from(1i64), SymInt::from(1i64)]
+    } else {
+        a.sym_ints(3, "stride")?
+    };
+    let padding = if a.is_none(4) { "valid" } else { a.str(4, "padding")? };
+    let dilation = if a.is_none(5) {
+        smallvec![SymInt::from(1i64), SymInt::from(1i64)]
+    } else {
+        a.sym_ints(5, "dilation")?
+    };
+    let groups = if a.is_none(6) { SymInt::from(1i64) } else { a.sym_int(6, "groups")? };
+    let result = functions::conv2d_padding(
+        input,
+        weight,
+        bias,
+        &stride,
+        padding,
+        &dilation,
+        groups,
+    )?;
+    Ok(smallvec![result.into()])
+}
+
 pub(super) fn conv_transpose2d(a: &Args<'_>, _below: bool) -> Result<Outputs> {
     let input = a.tensor(0, "input")?;
     let weight = a.tensor(1, "weight")?;
@@ -5510,6 +5609,34 @@ pub(super) fn conv3d(a: &Args<'_>, _below: bool) -> Result<Outputs> {
         bias,
         &stride,
         &padding,
+        &dilation,
+        groups,
+    )?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn conv3d_padding(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let input = a.tensor(0, "input")?;
+    let weight = a.tensor(1, "weight")?;
+    let bias = a.opt_tensor(2, "bias")?;
+    let stride = if a.is_none(3) {
+        smallvec![SymInt::from(1i64), SymInt::from(1i64), SymInt::from(1i64)]
+    } else {
+        a.sym_ints(3, "stride")?
+    };
+    let padding = if a.is_none(4) { "valid" } else { a.str(4, "padding")? };
+    let dilation = if a.is_none(5) {
+        smallvec![SymInt::from(1i64), SymInt::from(1i64), SymInt::from(1i64)]
+    } else {
+        a.sym_ints(5, "dilation")?
+    };
+    let groups = if a.is_none(6) { SymInt::from(1i64) } else { a.sym_int(6, "groups")? };
+    let result = functions::conv3d_padding(
+        input,
+        weight,
+        bias,
+        &stride,
+        padding,
         &dilation,
         groups,
     )?;
@@ -6890,6 +7017,72 @@ pub(super) fn grid_sampler_3d_backward(a: &Args<'_>, below: bool) -> Result<Outp
         )?
     };
     Ok(smallvec![result0.into(), result1.into()])
+}
+
+pub(super) fn _grid_sampler_derivative(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let input = a.tensor(0, "input")?;
+    let grid = a.tensor(1, "grid")?;
+    let order = a.ints(2, "order")?;
+    let interpolation_mode = a.int(3, "interpolation_mode")?;
+    let padding_mode = a.int(4, "padding_mode")?;
+    let align_corners = a.bool(5, "align_corners")?;
+    let result = if below {
+        inner::_grid_sampler_derivative(
+            0,
+            input,
+            grid,
+            &order,
+            interpolation_mode,
+            padding_mode,
+            align_corners,
+        )?
+    } else {
+        functions::_grid_sampler_derivative(
+            input,
+            grid,
+            &order,
+            interpolation_mode,
+            padding_mode,
+            align_corners,
+        )?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn _grid_sampler_derivative_backward(
+    a: &Args<'_>,
+    below: bool,
+) -> Result<Outputs> {
+    let grad_output = a.tensor(0, "grad_output")?;
+    let grid = a.tensor(1, "grid")?;
+    let input_size = a.sym_ints(2, "input_size")?;
+    let order = a.ints(3, "order")?;
+    let interpolation_mode = a.int(4, "interpolation_mode")?;
+    let padding_mode = a.int(5, "padding_mode")?;
+    let align_corners = a.bool(6, "align_corners")?;
+    let result = if below {
+        inner::_grid_sampler_derivative_backward(
+            0,
+            grad_output,
+            grid,
+            &input_size,
+            &order,
+            interpolation_mode,
+            padding_mode,
+            align_corners,
+        )?
+    } else {
+        functions::_grid_sampler_derivative_backward(
+            grad_output,
+            grid,
+            &input_size,
+            &order,
+            interpolation_mode,
+            padding_mode,
+            align_corners,
+        )?
+    };
+    Ok(smallvec![result.into()])
 }
 
 pub(super) fn affine_grid_generator(a: &Args<'_>, _below: bool) -> Result<Outputs> {

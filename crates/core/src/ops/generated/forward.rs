@@ -4643,6 +4643,245 @@ pub(crate) fn upsample_trilinear3d_backward(
     )
 }
 
+pub(crate) fn grid_sampler_2d(
+    input: &Tensor,
+    grid: &Tensor,
+    interpolation_mode: i64,
+    padding_mode: i64,
+    align_corners: bool,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[input, grid]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let input_t = &tangent_or_zeros(input)?;
+    let input_p = input;
+    let grid_t = &tangent_or_zeros(grid)?;
+    let grid_p = grid;
+    Ok(
+        Some(
+            formulas::grid_sampler_jvp(
+                (input_p, input_t),
+                (grid_p, grid_t),
+                interpolation_mode,
+                padding_mode,
+                align_corners,
+            )?,
+        ),
+    )
+}
+
+pub(crate) fn grid_sampler_2d_backward(
+    grad_output: &Tensor,
+    input: &Tensor,
+    grid: &Tensor,
+    interpolation_mode: i64,
+    padding_mode: i64,
+    align_corners: bool,
+    output_mask: [bool; 2],
+    result0: &Tensor,
+    result1: &Tensor,
+) -> Result<Option<(Tensor, Tensor)>> {
+    if !any_tangent(&[grad_output, input, grid]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let grad_output_t = &tangent_or_zeros(grad_output)?;
+    let grad_output_p = grad_output;
+    let input_t = &tangent_or_zeros(input)?;
+    let input_p = input;
+    let grid_t = &tangent_or_zeros(grid)?;
+    let grid_p = grid;
+    Ok(
+        Some((
+            formulas::grid_sampler_backward_jvp(
+                0,
+                (grad_output_p, grad_output_t),
+                (input_p, input_t),
+                (grid_p, grid_t),
+                interpolation_mode,
+                padding_mode,
+                align_corners,
+                output_mask,
+            )?,
+            formulas::grid_sampler_backward_jvp(
+                1,
+                (grad_output_p, grad_output_t),
+                (input_p, input_t),
+                (grid_p, grid_t),
+                interpolation_mode,
+                padding_mode,
+                align_corners,
+                output_mask,
+            )?,
+        )),
+    )
+}
+
+pub(crate) fn grid_sampler_3d(
+    input: &Tensor,
+    grid: &Tensor,
+    interpolation_mode: i64,
+    padding_mode: i64,
+    align_corners: bool,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[input, grid]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let input_t = &tangent_or_zeros(input)?;
+    let input_p = input;
+    let grid_t = &tangent_or_zeros(grid)?;
+    let grid_p = grid;
+    Ok(
+        Some(
+            formulas::grid_sampler_jvp(
+                (input_p, input_t),
+                (grid_p, grid_t),
+                interpolation_mode,
+                padding_mode,
+                align_corners,
+            )?,
+        ),
+    )
+}
+
+pub(crate) fn grid_sampler_3d_backward(
+    grad_output: &Tensor,
+    input: &Tensor,
+    grid: &Tensor,
+    interpolation_mode: i64,
+    padding_mode: i64,
+    align_corners: bool,
+    output_mask: [bool; 2],
+    result0: &Tensor,
+    result1: &Tensor,
+) -> Result<Option<(Tensor, Tensor)>> {
+    if !any_tangent(&[grad_output, input, grid]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let grad_output_t = &tangent_or_zeros(grad_output)?;
+    let grad_output_p = grad_output;
+    let input_t = &tangent_or_zeros(input)?;
+    let input_p = input;
+    let grid_t = &tangent_or_zeros(grid)?;
+    let grid_p = grid;
+    Ok(
+        Some((
+            formulas::grid_sampler_backward_jvp(
+                0,
+                (grad_output_p, grad_output_t),
+                (input_p, input_t),
+                (grid_p, grid_t),
+                interpolation_mode,
+                padding_mode,
+                align_corners,
+                output_mask,
+            )?,
+            formulas::grid_sampler_backward_jvp(
+                1,
+                (grad_output_p, grad_output_t),
+                (input_p, input_t),
+                (grid_p, grid_t),
+                interpolation_mode,
+                padding_mode,
+                align_corners,
+                output_mask,
+            )?,
+        )),
+    )
+}
+
+pub(crate) fn _grid_sampler_derivative(
+    input: &Tensor,
+    grid: &Tensor,
+    order: &[i64],
+    interpolation_mode: i64,
+    padding_mode: i64,
+    align_corners: bool,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[input, grid]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let input_t = &tangent_or_zeros(input)?;
+    let input_p = input;
+    let grid_t = &tangent_or_zeros(grid)?;
+    let grid_p = grid;
+    Ok(
+        Some(
+            arith::add(
+                &ops::_grid_sampler_derivative(
+                    input_t,
+                    grid_p,
+                    order,
+                    interpolation_mode,
+                    padding_mode,
+                    align_corners,
+                )?,
+                &formulas::grid_along(
+                    input_p,
+                    grid_p,
+                    grid_t,
+                    order,
+                    interpolation_mode,
+                    padding_mode,
+                    align_corners,
+                )?,
+            )?,
+        ),
+    )
+}
+
+pub(crate) fn _grid_sampler_derivative_backward(
+    grad_output: &Tensor,
+    grid: &Tensor,
+    input_size: &[SymInt],
+    order: &[i64],
+    interpolation_mode: i64,
+    padding_mode: i64,
+    align_corners: bool,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[grad_output, grid]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let grad_output_t = &tangent_or_zeros(grad_output)?;
+    let grad_output_p = grad_output;
+    let grid_t = &tangent_or_zeros(grid)?;
+    let grid_p = grid;
+    Ok(
+        Some(
+            arith::add(
+                &ops::_grid_sampler_derivative_backward(
+                    grad_output_t,
+                    grid_p,
+                    input_size,
+                    order,
+                    interpolation_mode,
+                    padding_mode,
+                    align_corners,
+                )?,
+                &formulas::grid_backward_along(
+                    grad_output_p,
+                    grid_p,
+                    grid_t,
+                    input_size,
+                    order,
+                    interpolation_mode,
+                    padding_mode,
+                    align_corners,
+                )?,
+            )?,
+        ),
+    )
+}
+
 pub(crate) fn alias(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> {
     if !any_tangent(&[self_]) {
         return Ok(None);

@@ -13615,6 +13615,85 @@ pub fn ger(self_: &Tensor, vec2: &Tensor) -> Result<Tensor> {
     composite::outer(self_, vec2)
 }
 
+/// `aten::einsum(str equation, Tensor[] tensors, *, int[]? path=None) -> Tensor`
+pub fn einsum(
+    equation: &str,
+    tensors: &[Tensor],
+    path: Option<&[i64]>,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::EINSUM,
+                &[equation.into(), tensors.into(), path.into()],
+            )?,
+        );
+    }
+    composite::einsum(equation, tensors, path)
+}
+
+/// `aten::linalg_matrix_norm.str_ord(Tensor self, str ord="fro", int[] dim=[-2,-1], bool keepdim=False, *, ScalarType? dtype=None) -> Tensor`
+pub fn linalg_matrix_norm(
+    self_: &Tensor,
+    ord: &str,
+    dim: &[i64],
+    keepdim: bool,
+    dtype: Option<DType>,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::LINALG_MATRIX_NORM_STR_ORD,
+                &[self_.into(), ord.into(), dim.into(), keepdim.into(), dtype.into()],
+            )?,
+        );
+    }
+    composite::linalg_matrix_norm_str_ord(self_, ord, dim, keepdim, dtype)
+}
+
+/// `aten::scaled_dot_product_attention(Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, float dropout_p=0., bool is_causal=False, *, float? scale=None, bool enable_gqa=False) -> Tensor`
+pub fn scaled_dot_product_attention(
+    query: &Tensor,
+    key: &Tensor,
+    value: &Tensor,
+    attn_mask: Option<&Tensor>,
+    dropout_p: f64,
+    is_causal: bool,
+    scale: Option<f64>,
+    enable_gqa: bool,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::SCALED_DOT_PRODUCT_ATTENTION,
+                &[
+                    query.into(),
+                    key.into(),
+                    value.into(),
+                    attn_mask.into(),
+                    dropout_p.into(),
+                    is_causal.into(),
+                    scale.into(),
+                    enable_gqa.into(),
+                ],
+            )?,
+        );
+    }
+    composite::scaled_dot_product_attention(
+        query,
+        key,
+        value,
+        attn_mask,
+        dropout_p,
+        is_causal,
+        scale,
+        enable_gqa,
+    )
+}
+
 /// `aten::convolution(Tensor input, Tensor weight, Tensor? bias, SymInt[] stride, SymInt[] padding, SymInt[] dilation, bool transposed, SymInt[] output_padding, SymInt groups) -> Tensor`
 pub fn convolution(
     input: &Tensor,
@@ -13933,6 +14012,36 @@ pub fn conv1d(
     composite::conv1d(input, weight, bias, stride, padding, dilation, groups)
 }
 
+/// `aten::conv1d.padding(Tensor input, Tensor weight, Tensor? bias=None, SymInt[1] stride=1, str padding="valid", SymInt[1] dilation=1, SymInt groups=1) -> Tensor`
+pub fn conv1d_padding(
+    input: &Tensor,
+    weight: &Tensor,
+    bias: Option<&Tensor>,
+    stride: &[SymInt],
+    padding: &str,
+    dilation: &[SymInt],
+    groups: SymInt,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::CONV1D_PADDING,
+                &[
+                    input.into(),
+                    weight.into(),
+                    bias.into(),
+                    stride.into(),
+                    padding.into(),
+                    dilation.into(),
+                    groups.into(),
+                ],
+            )?,
+        );
+    }
+    composite::conv1d_padding(input, weight, bias, stride, padding, dilation, groups)
+}
+
 /// `aten::conv_transpose1d(Tensor input, Tensor weight, Tensor? bias=None, SymInt[1] stride=1, SymInt[1] padding=0, SymInt[1] output_padding=0, SymInt groups=1, SymInt[1] dilation=1) -> Tensor`
 pub fn conv_transpose1d(
     input: &Tensor,
@@ -14004,6 +14113,36 @@ pub fn conv2d(
     composite::conv2d(input, weight, bias, stride, padding, dilation, groups)
 }
 
+/// `aten::conv2d.padding(Tensor input, Tensor weight, Tensor? bias=None, SymInt[2] stride=1, str padding="valid", SymInt[2] dilation=1, SymInt groups=1) -> Tensor`
+pub fn conv2d_padding(
+    input: &Tensor,
+    weight: &Tensor,
+    bias: Option<&Tensor>,
+    stride: &[SymInt],
+    padding: &str,
+    dilation: &[SymInt],
+    groups: SymInt,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::CONV2D_PADDING,
+                &[
+                    input.into(),
+                    weight.into(),
+                    bias.into(),
+                    stride.into(),
+                    padding.into(),
+                    dilation.into(),
+                    groups.into(),
+                ],
+            )?,
+        );
+    }
+    composite::conv2d_padding(input, weight, bias, stride, padding, dilation, groups)
+}
+
 /// `aten::conv_transpose2d.input(Tensor input, Tensor weight, Tensor? bias=None, SymInt[2] stride=1, SymInt[2] padding=0, SymInt[2] output_padding=0, SymInt groups=1, SymInt[2] dilation=1) -> Tensor`
 pub fn conv_transpose2d(
     input: &Tensor,
@@ -14073,6 +14212,36 @@ pub fn conv3d(
         );
     }
     composite::conv3d(input, weight, bias, stride, padding, dilation, groups)
+}
+
+/// `aten::conv3d.padding(Tensor input, Tensor weight, Tensor? bias=None, SymInt[3] stride=1, str padding="valid", SymInt[3] dilation=1, SymInt groups=1) -> Tensor`
+pub fn conv3d_padding(
+    input: &Tensor,
+    weight: &Tensor,
+    bias: Option<&Tensor>,
+    stride: &[SymInt],
+    padding: &str,
+    dilation: &[SymInt],
+    groups: SymInt,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::CONV3D_PADDING,
+                &[
+                    input.into(),
+                    weight.into(),
+                    bias.into(),
+                    stride.into(),
+                    padding.into(),
+                    dilation.into(),
+                    groups.into(),
+                ],
+            )?,
+        );
+    }
+    composite::conv3d_padding(input, weight, bias, stride, padding, dilation, groups)
 }
 
 /// `aten::conv_transpose3d.input(Tensor input, Tensor weight, Tensor? bias=None, SymInt[3] stride=1, SymInt[3] padding=0, SymInt[3] output_padding=0, SymInt groups=1, SymInt[3] dilation=1) -> Tensor`
@@ -16903,13 +17072,17 @@ pub fn grid_sampler_2d(
             Box::new(nodes::GridSampler2DBackward0(SavedSlot::new(saved))),
         )?;
     }
-    if word & state::DUAL != 0 && any_tangent(&[input, grid]) {
-        return Err(
-            ErrorKind::ForwardNotImplemented {
-                op: "grid_sampler_2d".into(),
-            }
-                .into(),
-        );
+    if word & state::DUAL != 0
+        && let Some(t) = forward::grid_sampler_2d(
+            input,
+            grid,
+            interpolation_mode,
+            padding_mode,
+            align_corners,
+            &result,
+        )?
+    {
+        set_tangent(&result, t)?;
     }
     Ok(result)
 }
@@ -16957,19 +17130,36 @@ pub fn grid_sampler_2d_backward(
         let edges: Edges = smallvec![
             record::edge(grad_output)?, record::edge(input)?, record::edge(grid)?
         ];
+        let saved = nodes::GridSampler2DBackwardBackward0Saved {
+            align_corners,
+            grad_output: SavedTensor::input(grad_output)?,
+            grid: SavedTensor::input(grid)?,
+            input: SavedTensor::input(input)?,
+            interpolation_mode,
+            output_mask,
+            padding_mode,
+        };
         record::finish_many(
             &mut [&mut result0, &mut result1],
             edges,
-            Box::new(nodes::GridSampler2DBackwardBackward0),
+            Box::new(nodes::GridSampler2DBackwardBackward0(SavedSlot::new(saved))),
         )?;
     }
-    if word & state::DUAL != 0 && any_tangent(&[grad_output, input, grid]) {
-        return Err(
-            ErrorKind::ForwardNotImplemented {
-                op: "grid_sampler_2d_backward".into(),
-            }
-                .into(),
-        );
+    if word & state::DUAL != 0
+        && let Some(t) = forward::grid_sampler_2d_backward(
+            grad_output,
+            input,
+            grid,
+            interpolation_mode,
+            padding_mode,
+            align_corners,
+            output_mask,
+            &result0,
+            &result1,
+        )?
+    {
+        set_tangent(&result0, t.0)?;
+        set_tangent(&result1, t.1)?;
     }
     Ok((result0, result1))
 }
@@ -17022,13 +17212,17 @@ pub fn grid_sampler_3d(
             Box::new(nodes::GridSampler3DBackward0(SavedSlot::new(saved))),
         )?;
     }
-    if word & state::DUAL != 0 && any_tangent(&[input, grid]) {
-        return Err(
-            ErrorKind::ForwardNotImplemented {
-                op: "grid_sampler_3d".into(),
-            }
-                .into(),
-        );
+    if word & state::DUAL != 0
+        && let Some(t) = forward::grid_sampler_3d(
+            input,
+            grid,
+            interpolation_mode,
+            padding_mode,
+            align_corners,
+            &result,
+        )?
+    {
+        set_tangent(&result, t)?;
     }
     Ok(result)
 }
@@ -17076,21 +17270,185 @@ pub fn grid_sampler_3d_backward(
         let edges: Edges = smallvec![
             record::edge(grad_output)?, record::edge(input)?, record::edge(grid)?
         ];
+        let saved = nodes::GridSampler3DBackwardBackward0Saved {
+            align_corners,
+            grad_output: SavedTensor::input(grad_output)?,
+            grid: SavedTensor::input(grid)?,
+            input: SavedTensor::input(input)?,
+            interpolation_mode,
+            output_mask,
+            padding_mode,
+        };
         record::finish_many(
             &mut [&mut result0, &mut result1],
             edges,
-            Box::new(nodes::GridSampler3DBackwardBackward0),
+            Box::new(nodes::GridSampler3DBackwardBackward0(SavedSlot::new(saved))),
         )?;
     }
-    if word & state::DUAL != 0 && any_tangent(&[grad_output, input, grid]) {
-        return Err(
-            ErrorKind::ForwardNotImplemented {
-                op: "grid_sampler_3d_backward".into(),
-            }
-                .into(),
-        );
+    if word & state::DUAL != 0
+        && let Some(t) = forward::grid_sampler_3d_backward(
+            grad_output,
+            input,
+            grid,
+            interpolation_mode,
+            padding_mode,
+            align_corners,
+            output_mask,
+            &result0,
+            &result1,
+        )?
+    {
+        set_tangent(&result0, t.0)?;
+        set_tangent(&result1, t.1)?;
     }
     Ok((result0, result1))
+}
+
+/// `aten::_grid_sampler_derivative(Tensor input, Tensor grid, int[] order, int interpolation_mode, int padding_mode, bool align_corners) -> Tensor`
+pub fn _grid_sampler_derivative(
+    input: &Tensor,
+    grid: &Tensor,
+    order: &[i64],
+    interpolation_mode: i64,
+    padding_mode: i64,
+    align_corners: bool,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::_GRID_SAMPLER_DERIVATIVE,
+                &[
+                    input.into(),
+                    grid.into(),
+                    order.into(),
+                    interpolation_mode.into(),
+                    padding_mode.into(),
+                    align_corners.into(),
+                ],
+            )?,
+        );
+    }
+    let mut result = below::_grid_sampler_derivative(
+        word,
+        input,
+        grid,
+        order,
+        interpolation_mode,
+        padding_mode,
+        align_corners,
+    )?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[input, grid])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(input)?, record::edge(grid)?];
+        let saved = nodes::GridSamplerDerivativeBackward0Saved {
+            align_corners,
+            grid: SavedTensor::input(grid)?,
+            input: if edges[1].is_some() {
+                SavedTensor::input(input)?
+            } else {
+                SavedTensor::NONE
+            },
+            input_sym_sizes: input.sym_sizes(),
+            interpolation_mode,
+            order: order.to_vec(),
+            padding_mode,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::GridSamplerDerivativeBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::_grid_sampler_derivative(
+            input,
+            grid,
+            order,
+            interpolation_mode,
+            padding_mode,
+            align_corners,
+            &result,
+        )?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::_grid_sampler_derivative_backward(Tensor grad_output, Tensor grid, SymInt[] input_size, int[] order, int interpolation_mode, int padding_mode, bool align_corners) -> Tensor`
+pub fn _grid_sampler_derivative_backward(
+    grad_output: &Tensor,
+    grid: &Tensor,
+    input_size: &[SymInt],
+    order: &[i64],
+    interpolation_mode: i64,
+    padding_mode: i64,
+    align_corners: bool,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::_GRID_SAMPLER_DERIVATIVE_BACKWARD,
+                &[
+                    grad_output.into(),
+                    grid.into(),
+                    input_size.into(),
+                    order.into(),
+                    interpolation_mode.into(),
+                    padding_mode.into(),
+                    align_corners.into(),
+                ],
+            )?,
+        );
+    }
+    let mut result = below::_grid_sampler_derivative_backward(
+        word,
+        grad_output,
+        grid,
+        input_size,
+        order,
+        interpolation_mode,
+        padding_mode,
+        align_corners,
+    )?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[grad_output, grid])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(grad_output)?, record::edge(grid)?];
+        let saved = nodes::GridSamplerDerivativeBackwardBackward0Saved {
+            align_corners,
+            grad_output: SavedTensor::input(grad_output)?,
+            grid: SavedTensor::input(grid)?,
+            interpolation_mode,
+            order: order.to_vec(),
+            padding_mode,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(
+                nodes::GridSamplerDerivativeBackwardBackward0(SavedSlot::new(saved)),
+            ),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::_grid_sampler_derivative_backward(
+            grad_output,
+            grid,
+            input_size,
+            order,
+            interpolation_mode,
+            padding_mode,
+            align_corners,
+            &result,
+        )?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
 }
 
 /// `aten::affine_grid_generator(Tensor theta, SymInt[] size, bool align_corners) -> Tensor`

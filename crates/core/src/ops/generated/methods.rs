@@ -4605,6 +4605,23 @@ impl Tensor {
     pub fn try_ger(&self, vec2: &Tensor) -> Result<Tensor> {
         ops::ger(self, vec2)
     }
+    /// `aten::linalg_matrix_norm.str_ord(Tensor self, str ord="fro", int[] dim=[-2,-1], bool keepdim=False, *, ScalarType? dtype=None) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_linalg_matrix_norm`].
+    #[track_caller]
+    pub fn linalg_matrix_norm(&self, ord: &str, dim: &[i64], keepdim: bool) -> Tensor {
+        expect_ok(self.try_linalg_matrix_norm(ord, dim, keepdim))
+    }
+    /// `aten::linalg_matrix_norm.str_ord(Tensor self, str ord="fro", int[] dim=[-2,-1], bool keepdim=False, *, ScalarType? dtype=None) -> Tensor`
+    pub fn try_linalg_matrix_norm(
+        &self,
+        ord: &str,
+        dim: &[i64],
+        keepdim: bool,
+    ) -> Result<Tensor> {
+        ops::linalg_matrix_norm(self, ord, dim, keepdim, None)
+    }
     /// `aten::im2col(Tensor self, int[2] kernel_size, int[2] dilation, int[2] padding, int[2] stride) -> Tensor`
     ///
     /// # Panics

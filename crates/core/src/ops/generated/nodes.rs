@@ -12999,32 +12999,95 @@ impl Backward for GridSampler2DBackward0 {
     }
 }
 
-pub(crate) struct GridSampler2DBackwardBackward0;
+#[derive(Clone)]
+pub(crate) struct GridSampler2DBackwardBackward0Saved {
+    pub(crate) align_corners: bool,
+    pub(crate) grad_output: SavedTensor,
+    pub(crate) grid: SavedTensor,
+    pub(crate) input: SavedTensor,
+    pub(crate) interpolation_mode: i64,
+    pub(crate) output_mask: [bool; 2],
+    pub(crate) padding_mode: i64,
+}
+pub(crate) struct GridSampler2DBackwardBackward0(
+    pub(crate) SavedSlot<GridSampler2DBackwardBackward0Saved>,
+);
 impl Backward for GridSampler2DBackwardBackward0 {
     fn name(&self) -> &str {
         "GridSampler2DBackwardBackward0"
     }
-    fn apply(&self, _: &Node, grads: Gradients, needs: &Needs<'_>) -> Result<Gradients> {
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
         let mut gradients: Gradients = smallvec![None; needs.len()];
         let grads = &grads[..];
         if grads.iter().all(Option::is_none) {
             return Ok(gradients);
         }
-        if needs.get(0) {
-            gradients[0] = formulas::not_implemented(
-                    "grid_sampler_2d_backward: grad_output",
-                )?
-                .into_grad();
-        }
-        if needs.get(1) {
-            gradients[1] = formulas::not_implemented("grid_sampler_2d_backward: input")?
-                .into_grad();
-        }
-        if needs.get(2) {
-            gradients[2] = formulas::not_implemented("grid_sampler_2d_backward: grid")?
-                .into_grad();
+        let saved = self.0.take_or_clone(node, needs)?;
+        let align_corners = saved.align_corners;
+        let grad_output = &saved.grad_output.unpack_some(node)?;
+        let grid = &saved.grid.unpack_some(node)?;
+        let input = &saved.input.unpack_some(node)?;
+        let interpolation_mode = saved.interpolation_mode;
+        let output_mask = saved.output_mask;
+        let padding_mode = saved.padding_mode;
+        if needs.get(0) || needs.get(1) || needs.get(2) {
+            let grad_input_mask = [needs.get(0), needs.get(1), needs.get(2)];
+            let (g0, g1, g2) = formulas::grid_sampler_double_backward(
+                grads,
+                grad_output,
+                input,
+                grid,
+                interpolation_mode,
+                padding_mode,
+                align_corners,
+                output_mask,
+                grad_input_mask,
+            )?;
+            if needs.get(0) {
+                gradients[0] = g0.into_grad();
+            }
+            if needs.get(1) {
+                gradients[1] = g1.into_grad();
+            }
+            if needs.get(2) {
+                gradients[2] = g2.into_grad();
+            }
         }
         Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("align_corners", saved.align_corners.into()),
+                ("grad_output", saved.grad_output.unpack(node)?.into()),
+                ("grid", saved.grid.unpack(node)?.into()),
+                ("input", saved.input.unpack(node)?.into()),
+                ("interpolation_mode", saved.interpolation_mode.into()),
+                ("output_mask", saved.output_mask.to_vec().into()),
+                ("padding_mode", saved.padding_mode.into()),
+            ]),
+        )
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "grad_output" => s.grad_output.register_hooks(hooks).map(|()| true),
+                "grid" => s.grid.register_hooks(hooks).map(|()| true),
+                "input" => s.input.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
     }
 }
 
@@ -13107,32 +13170,273 @@ impl Backward for GridSampler3DBackward0 {
     }
 }
 
-pub(crate) struct GridSampler3DBackwardBackward0;
+#[derive(Clone)]
+pub(crate) struct GridSampler3DBackwardBackward0Saved {
+    pub(crate) align_corners: bool,
+    pub(crate) grad_output: SavedTensor,
+    pub(crate) grid: SavedTensor,
+    pub(crate) input: SavedTensor,
+    pub(crate) interpolation_mode: i64,
+    pub(crate) output_mask: [bool; 2],
+    pub(crate) padding_mode: i64,
+}
+pub(crate) struct GridSampler3DBackwardBackward0(
+    pub(crate) SavedSlot<GridSampler3DBackwardBackward0Saved>,
+);
 impl Backward for GridSampler3DBackwardBackward0 {
     fn name(&self) -> &str {
         "GridSampler3DBackwardBackward0"
     }
-    fn apply(&self, _: &Node, grads: Gradients, needs: &Needs<'_>) -> Result<Gradients> {
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
         let mut gradients: Gradients = smallvec![None; needs.len()];
         let grads = &grads[..];
         if grads.iter().all(Option::is_none) {
             return Ok(gradients);
         }
+        let saved = self.0.take_or_clone(node, needs)?;
+        let align_corners = saved.align_corners;
+        let grad_output = &saved.grad_output.unpack_some(node)?;
+        let grid = &saved.grid.unpack_some(node)?;
+        let input = &saved.input.unpack_some(node)?;
+        let interpolation_mode = saved.interpolation_mode;
+        let output_mask = saved.output_mask;
+        let padding_mode = saved.padding_mode;
+        if needs.get(0) || needs.get(1) || needs.get(2) {
+            let grad_input_mask = [needs.get(0), needs.get(1), needs.get(2)];
+            let (g0, g1, g2) = formulas::grid_sampler_double_backward(
+                grads,
+                grad_output,
+                input,
+                grid,
+                interpolation_mode,
+                padding_mode,
+                align_corners,
+                output_mask,
+                grad_input_mask,
+            )?;
+            if needs.get(0) {
+                gradients[0] = g0.into_grad();
+            }
+            if needs.get(1) {
+                gradients[1] = g1.into_grad();
+            }
+            if needs.get(2) {
+                gradients[2] = g2.into_grad();
+            }
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("align_corners", saved.align_corners.into()),
+                ("grad_output", saved.grad_output.unpack(node)?.into()),
+                ("grid", saved.grid.unpack(node)?.into()),
+                ("input", saved.input.unpack(node)?.into()),
+                ("interpolation_mode", saved.interpolation_mode.into()),
+                ("output_mask", saved.output_mask.to_vec().into()),
+                ("padding_mode", saved.padding_mode.into()),
+            ]),
+        )
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "grad_output" => s.grad_output.register_hooks(hooks).map(|()| true),
+                "grid" => s.grid.register_hooks(hooks).map(|()| true),
+                "input" => s.input.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct GridSamplerDerivativeBackward0Saved {
+    pub(crate) align_corners: bool,
+    pub(crate) grid: SavedTensor,
+    pub(crate) input: SavedTensor,
+    pub(crate) input_sym_sizes: SymInts,
+    pub(crate) interpolation_mode: i64,
+    pub(crate) order: Vec<i64>,
+    pub(crate) padding_mode: i64,
+}
+pub(crate) struct GridSamplerDerivativeBackward0(
+    pub(crate) SavedSlot<GridSamplerDerivativeBackward0Saved>,
+);
+impl Backward for GridSamplerDerivativeBackward0 {
+    fn name(&self) -> &str {
+        "GridSamplerDerivativeBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.take_or_clone(node, needs)?;
+        let align_corners = saved.align_corners;
+        let grid = &saved.grid.unpack_some(node)?;
+        let input_sym_sizes = &saved.input_sym_sizes[..];
+        let interpolation_mode = saved.interpolation_mode;
+        let order = &saved.order[..];
+        let padding_mode = saved.padding_mode;
         if needs.get(0) {
-            gradients[0] = formulas::not_implemented(
-                    "grid_sampler_3d_backward: grad_output",
+            gradients[0] = ops::_grid_sampler_derivative_backward(
+                    grad,
+                    grid,
+                    input_sym_sizes,
+                    order,
+                    interpolation_mode,
+                    padding_mode,
+                    align_corners,
                 )?
                 .into_grad();
         }
         if needs.get(1) {
-            gradients[1] = formulas::not_implemented("grid_sampler_3d_backward: input")?
-                .into_grad();
-        }
-        if needs.get(2) {
-            gradients[2] = formulas::not_implemented("grid_sampler_3d_backward: grid")?
+            let input = &saved.input.unpack_some(node)?;
+            gradients[1] = formulas::grid_points_backward(
+                    grad,
+                    input,
+                    grid,
+                    order,
+                    interpolation_mode,
+                    padding_mode,
+                    align_corners,
+                )?
                 .into_grad();
         }
         Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("align_corners", saved.align_corners.into()),
+                ("grid", saved.grid.unpack(node)?.into()),
+                ("input", saved.input.unpack(node)?.into()),
+                ("input_sym_sizes", saved.input_sym_sizes.into()),
+                ("interpolation_mode", saved.interpolation_mode.into()),
+                ("order", saved.order.into()),
+                ("padding_mode", saved.padding_mode.into()),
+            ]),
+        )
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "grid" => s.grid.register_hooks(hooks).map(|()| true),
+                "input" => s.input.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct GridSamplerDerivativeBackwardBackward0Saved {
+    pub(crate) align_corners: bool,
+    pub(crate) grad_output: SavedTensor,
+    pub(crate) grid: SavedTensor,
+    pub(crate) interpolation_mode: i64,
+    pub(crate) order: Vec<i64>,
+    pub(crate) padding_mode: i64,
+}
+pub(crate) struct GridSamplerDerivativeBackwardBackward0(
+    pub(crate) SavedSlot<GridSamplerDerivativeBackwardBackward0Saved>,
+);
+impl Backward for GridSamplerDerivativeBackwardBackward0 {
+    fn name(&self) -> &str {
+        "GridSamplerDerivativeBackwardBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.take_or_clone(node, needs)?;
+        let align_corners = saved.align_corners;
+        let grad_output = &saved.grad_output.unpack_some(node)?;
+        let grid = &saved.grid.unpack_some(node)?;
+        let interpolation_mode = saved.interpolation_mode;
+        let order = &saved.order[..];
+        let padding_mode = saved.padding_mode;
+        if needs.get(0) {
+            gradients[0] = ops::_grid_sampler_derivative(
+                    grad,
+                    grid,
+                    order,
+                    interpolation_mode,
+                    padding_mode,
+                    align_corners,
+                )?
+                .into_grad();
+        }
+        if needs.get(1) {
+            gradients[1] = formulas::grid_points_backward(
+                    grad_output,
+                    grad,
+                    grid,
+                    order,
+                    interpolation_mode,
+                    padding_mode,
+                    align_corners,
+                )?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("align_corners", saved.align_corners.into()),
+                ("grad_output", saved.grad_output.unpack(node)?.into()),
+                ("grid", saved.grid.unpack(node)?.into()),
+                ("interpolation_mode", saved.interpolation_mode.into()),
+                ("order", saved.order.into()),
+                ("padding_mode", saved.padding_mode.into()),
+            ]),
+        )
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "grad_output" => s.grad_output.register_hooks(hooks).map(|()| true),
+                "grid" => s.grid.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
     }
 }
 

@@ -930,719 +930,735 @@ impl Op {
     pub const LINALG_CROSS: Op = Op(458);
     /// `aten::ger`
     pub const GER: Op = Op(459);
+    /// `aten::einsum`
+    pub const EINSUM: Op = Op(460);
+    /// `aten::linalg_matrix_norm.str_ord`
+    pub const LINALG_MATRIX_NORM_STR_ORD: Op = Op(461);
+    /// `aten::scaled_dot_product_attention`
+    pub const SCALED_DOT_PRODUCT_ATTENTION: Op = Op(462);
     /// `aten::convolution`
-    pub const CONVOLUTION: Op = Op(460);
+    pub const CONVOLUTION: Op = Op(463);
     /// `aten::convolution.out`
-    pub const CONVOLUTION_OUT: Op = Op(461);
+    pub const CONVOLUTION_OUT: Op = Op(464);
     /// `aten::convolution_backward`
-    pub const CONVOLUTION_BACKWARD: Op = Op(462);
+    pub const CONVOLUTION_BACKWARD: Op = Op(465);
     /// `aten::_convolution`
-    pub const _CONVOLUTION: Op = Op(463);
+    pub const _CONVOLUTION: Op = Op(466);
     /// `aten::conv1d`
-    pub const CONV1D: Op = Op(464);
+    pub const CONV1D: Op = Op(467);
+    /// `aten::conv1d.padding`
+    pub const CONV1D_PADDING: Op = Op(468);
     /// `aten::conv_transpose1d`
-    pub const CONV_TRANSPOSE1D: Op = Op(465);
+    pub const CONV_TRANSPOSE1D: Op = Op(469);
     /// `aten::conv2d`
-    pub const CONV2D: Op = Op(466);
+    pub const CONV2D: Op = Op(470);
+    /// `aten::conv2d.padding`
+    pub const CONV2D_PADDING: Op = Op(471);
     /// `aten::conv_transpose2d.input`
-    pub const CONV_TRANSPOSE2D_INPUT: Op = Op(467);
+    pub const CONV_TRANSPOSE2D_INPUT: Op = Op(472);
     /// `aten::conv3d`
-    pub const CONV3D: Op = Op(468);
+    pub const CONV3D: Op = Op(473);
+    /// `aten::conv3d.padding`
+    pub const CONV3D_PADDING: Op = Op(474);
     /// `aten::conv_transpose3d.input`
-    pub const CONV_TRANSPOSE3D_INPUT: Op = Op(469);
+    pub const CONV_TRANSPOSE3D_INPUT: Op = Op(475);
     /// `aten::im2col`
-    pub const IM2COL: Op = Op(470);
+    pub const IM2COL: Op = Op(476);
     /// `aten::col2im`
-    pub const COL2IM: Op = Op(471);
+    pub const COL2IM: Op = Op(477);
     /// `aten::max_pool1d`
-    pub const MAX_POOL1D: Op = Op(472);
+    pub const MAX_POOL1D: Op = Op(478);
     /// `aten::max_pool1d_with_indices`
-    pub const MAX_POOL1D_WITH_INDICES: Op = Op(473);
+    pub const MAX_POOL1D_WITH_INDICES: Op = Op(479);
     /// `aten::max_pool2d`
-    pub const MAX_POOL2D: Op = Op(474);
+    pub const MAX_POOL2D: Op = Op(480);
     /// `aten::max_pool2d_with_indices`
-    pub const MAX_POOL2D_WITH_INDICES: Op = Op(475);
+    pub const MAX_POOL2D_WITH_INDICES: Op = Op(481);
     /// `aten::max_pool2d_with_indices_backward`
-    pub const MAX_POOL2D_WITH_INDICES_BACKWARD: Op = Op(476);
+    pub const MAX_POOL2D_WITH_INDICES_BACKWARD: Op = Op(482);
     /// `aten::max_pool3d`
-    pub const MAX_POOL3D: Op = Op(477);
+    pub const MAX_POOL3D: Op = Op(483);
     /// `aten::max_pool3d_with_indices`
-    pub const MAX_POOL3D_WITH_INDICES: Op = Op(478);
+    pub const MAX_POOL3D_WITH_INDICES: Op = Op(484);
     /// `aten::max_pool3d_with_indices_backward`
-    pub const MAX_POOL3D_WITH_INDICES_BACKWARD: Op = Op(479);
+    pub const MAX_POOL3D_WITH_INDICES_BACKWARD: Op = Op(485);
     /// `aten::max_unpool2d`
-    pub const MAX_UNPOOL2D: Op = Op(480);
+    pub const MAX_UNPOOL2D: Op = Op(486);
     /// `aten::avg_pool1d`
-    pub const AVG_POOL1D: Op = Op(481);
+    pub const AVG_POOL1D: Op = Op(487);
     /// `aten::avg_pool2d`
-    pub const AVG_POOL2D: Op = Op(482);
+    pub const AVG_POOL2D: Op = Op(488);
     /// `aten::avg_pool2d_backward`
-    pub const AVG_POOL2D_BACKWARD: Op = Op(483);
+    pub const AVG_POOL2D_BACKWARD: Op = Op(489);
     /// `aten::avg_pool3d`
-    pub const AVG_POOL3D: Op = Op(484);
+    pub const AVG_POOL3D: Op = Op(490);
     /// `aten::avg_pool3d_backward`
-    pub const AVG_POOL3D_BACKWARD: Op = Op(485);
+    pub const AVG_POOL3D_BACKWARD: Op = Op(491);
     /// `aten::adaptive_avg_pool1d`
-    pub const ADAPTIVE_AVG_POOL1D: Op = Op(486);
+    pub const ADAPTIVE_AVG_POOL1D: Op = Op(492);
     /// `aten::adaptive_max_pool1d`
-    pub const ADAPTIVE_MAX_POOL1D: Op = Op(487);
+    pub const ADAPTIVE_MAX_POOL1D: Op = Op(493);
     /// `aten::adaptive_avg_pool2d`
-    pub const ADAPTIVE_AVG_POOL2D: Op = Op(488);
+    pub const ADAPTIVE_AVG_POOL2D: Op = Op(494);
     /// `aten::_adaptive_avg_pool2d`
-    pub const _ADAPTIVE_AVG_POOL2D: Op = Op(489);
+    pub const _ADAPTIVE_AVG_POOL2D: Op = Op(495);
     /// `aten::_adaptive_avg_pool2d_backward`
-    pub const _ADAPTIVE_AVG_POOL2D_BACKWARD: Op = Op(490);
+    pub const _ADAPTIVE_AVG_POOL2D_BACKWARD: Op = Op(496);
     /// `aten::adaptive_max_pool2d`
-    pub const ADAPTIVE_MAX_POOL2D: Op = Op(491);
+    pub const ADAPTIVE_MAX_POOL2D: Op = Op(497);
     /// `aten::adaptive_max_pool2d_backward`
-    pub const ADAPTIVE_MAX_POOL2D_BACKWARD: Op = Op(492);
+    pub const ADAPTIVE_MAX_POOL2D_BACKWARD: Op = Op(498);
     /// `aten::adaptive_avg_pool3d`
-    pub const ADAPTIVE_AVG_POOL3D: Op = Op(493);
+    pub const ADAPTIVE_AVG_POOL3D: Op = Op(499);
     /// `aten::_adaptive_avg_pool3d`
-    pub const _ADAPTIVE_AVG_POOL3D: Op = Op(494);
+    pub const _ADAPTIVE_AVG_POOL3D: Op = Op(500);
     /// `aten::_adaptive_avg_pool3d_backward`
-    pub const _ADAPTIVE_AVG_POOL3D_BACKWARD: Op = Op(495);
+    pub const _ADAPTIVE_AVG_POOL3D_BACKWARD: Op = Op(501);
     /// `aten::adaptive_max_pool3d`
-    pub const ADAPTIVE_MAX_POOL3D: Op = Op(496);
+    pub const ADAPTIVE_MAX_POOL3D: Op = Op(502);
     /// `aten::adaptive_max_pool3d_backward`
-    pub const ADAPTIVE_MAX_POOL3D_BACKWARD: Op = Op(497);
+    pub const ADAPTIVE_MAX_POOL3D_BACKWARD: Op = Op(503);
     /// `aten::upsample_nearest1d`
-    pub const UPSAMPLE_NEAREST1D: Op = Op(498);
+    pub const UPSAMPLE_NEAREST1D: Op = Op(504);
     /// `aten::upsample_nearest1d_backward`
-    pub const UPSAMPLE_NEAREST1D_BACKWARD: Op = Op(499);
+    pub const UPSAMPLE_NEAREST1D_BACKWARD: Op = Op(505);
     /// `aten::upsample_nearest1d.vec`
-    pub const UPSAMPLE_NEAREST1D_VEC: Op = Op(500);
+    pub const UPSAMPLE_NEAREST1D_VEC: Op = Op(506);
     /// `aten::upsample_nearest2d`
-    pub const UPSAMPLE_NEAREST2D: Op = Op(501);
+    pub const UPSAMPLE_NEAREST2D: Op = Op(507);
     /// `aten::upsample_nearest2d_backward`
-    pub const UPSAMPLE_NEAREST2D_BACKWARD: Op = Op(502);
+    pub const UPSAMPLE_NEAREST2D_BACKWARD: Op = Op(508);
     /// `aten::upsample_nearest2d.vec`
-    pub const UPSAMPLE_NEAREST2D_VEC: Op = Op(503);
+    pub const UPSAMPLE_NEAREST2D_VEC: Op = Op(509);
     /// `aten::upsample_nearest3d`
-    pub const UPSAMPLE_NEAREST3D: Op = Op(504);
+    pub const UPSAMPLE_NEAREST3D: Op = Op(510);
     /// `aten::upsample_nearest3d_backward`
-    pub const UPSAMPLE_NEAREST3D_BACKWARD: Op = Op(505);
+    pub const UPSAMPLE_NEAREST3D_BACKWARD: Op = Op(511);
     /// `aten::upsample_nearest3d.vec`
-    pub const UPSAMPLE_NEAREST3D_VEC: Op = Op(506);
+    pub const UPSAMPLE_NEAREST3D_VEC: Op = Op(512);
     /// `aten::_upsample_nearest_exact1d`
-    pub const _UPSAMPLE_NEAREST_EXACT1D: Op = Op(507);
+    pub const _UPSAMPLE_NEAREST_EXACT1D: Op = Op(513);
     /// `aten::_upsample_nearest_exact1d_backward`
-    pub const _UPSAMPLE_NEAREST_EXACT1D_BACKWARD: Op = Op(508);
+    pub const _UPSAMPLE_NEAREST_EXACT1D_BACKWARD: Op = Op(514);
     /// `aten::_upsample_nearest_exact1d.vec`
-    pub const _UPSAMPLE_NEAREST_EXACT1D_VEC: Op = Op(509);
+    pub const _UPSAMPLE_NEAREST_EXACT1D_VEC: Op = Op(515);
     /// `aten::_upsample_nearest_exact2d`
-    pub const _UPSAMPLE_NEAREST_EXACT2D: Op = Op(510);
+    pub const _UPSAMPLE_NEAREST_EXACT2D: Op = Op(516);
     /// `aten::_upsample_nearest_exact2d_backward`
-    pub const _UPSAMPLE_NEAREST_EXACT2D_BACKWARD: Op = Op(511);
+    pub const _UPSAMPLE_NEAREST_EXACT2D_BACKWARD: Op = Op(517);
     /// `aten::_upsample_nearest_exact2d.vec`
-    pub const _UPSAMPLE_NEAREST_EXACT2D_VEC: Op = Op(512);
+    pub const _UPSAMPLE_NEAREST_EXACT2D_VEC: Op = Op(518);
     /// `aten::_upsample_nearest_exact3d`
-    pub const _UPSAMPLE_NEAREST_EXACT3D: Op = Op(513);
+    pub const _UPSAMPLE_NEAREST_EXACT3D: Op = Op(519);
     /// `aten::_upsample_nearest_exact3d_backward`
-    pub const _UPSAMPLE_NEAREST_EXACT3D_BACKWARD: Op = Op(514);
+    pub const _UPSAMPLE_NEAREST_EXACT3D_BACKWARD: Op = Op(520);
     /// `aten::_upsample_nearest_exact3d.vec`
-    pub const _UPSAMPLE_NEAREST_EXACT3D_VEC: Op = Op(515);
+    pub const _UPSAMPLE_NEAREST_EXACT3D_VEC: Op = Op(521);
     /// `aten::upsample_linear1d`
-    pub const UPSAMPLE_LINEAR1D: Op = Op(516);
+    pub const UPSAMPLE_LINEAR1D: Op = Op(522);
     /// `aten::upsample_linear1d_backward`
-    pub const UPSAMPLE_LINEAR1D_BACKWARD: Op = Op(517);
+    pub const UPSAMPLE_LINEAR1D_BACKWARD: Op = Op(523);
     /// `aten::upsample_linear1d.vec`
-    pub const UPSAMPLE_LINEAR1D_VEC: Op = Op(518);
+    pub const UPSAMPLE_LINEAR1D_VEC: Op = Op(524);
     /// `aten::upsample_bilinear2d`
-    pub const UPSAMPLE_BILINEAR2D: Op = Op(519);
+    pub const UPSAMPLE_BILINEAR2D: Op = Op(525);
     /// `aten::upsample_bilinear2d_backward`
-    pub const UPSAMPLE_BILINEAR2D_BACKWARD: Op = Op(520);
+    pub const UPSAMPLE_BILINEAR2D_BACKWARD: Op = Op(526);
     /// `aten::upsample_bilinear2d.vec`
-    pub const UPSAMPLE_BILINEAR2D_VEC: Op = Op(521);
+    pub const UPSAMPLE_BILINEAR2D_VEC: Op = Op(527);
     /// `aten::upsample_bicubic2d`
-    pub const UPSAMPLE_BICUBIC2D: Op = Op(522);
+    pub const UPSAMPLE_BICUBIC2D: Op = Op(528);
     /// `aten::upsample_bicubic2d_backward`
-    pub const UPSAMPLE_BICUBIC2D_BACKWARD: Op = Op(523);
+    pub const UPSAMPLE_BICUBIC2D_BACKWARD: Op = Op(529);
     /// `aten::upsample_bicubic2d.vec`
-    pub const UPSAMPLE_BICUBIC2D_VEC: Op = Op(524);
+    pub const UPSAMPLE_BICUBIC2D_VEC: Op = Op(530);
     /// `aten::upsample_trilinear3d`
-    pub const UPSAMPLE_TRILINEAR3D: Op = Op(525);
+    pub const UPSAMPLE_TRILINEAR3D: Op = Op(531);
     /// `aten::upsample_trilinear3d_backward`
-    pub const UPSAMPLE_TRILINEAR3D_BACKWARD: Op = Op(526);
+    pub const UPSAMPLE_TRILINEAR3D_BACKWARD: Op = Op(532);
     /// `aten::upsample_trilinear3d.vec`
-    pub const UPSAMPLE_TRILINEAR3D_VEC: Op = Op(527);
+    pub const UPSAMPLE_TRILINEAR3D_VEC: Op = Op(533);
     /// `aten::_upsample_bilinear2d_aa`
-    pub const _UPSAMPLE_BILINEAR2D_AA: Op = Op(528);
+    pub const _UPSAMPLE_BILINEAR2D_AA: Op = Op(534);
     /// `aten::grid_sampler`
-    pub const GRID_SAMPLER: Op = Op(529);
+    pub const GRID_SAMPLER: Op = Op(535);
     /// `aten::grid_sampler_2d`
-    pub const GRID_SAMPLER_2D: Op = Op(530);
+    pub const GRID_SAMPLER_2D: Op = Op(536);
     /// `aten::grid_sampler_2d_backward`
-    pub const GRID_SAMPLER_2D_BACKWARD: Op = Op(531);
+    pub const GRID_SAMPLER_2D_BACKWARD: Op = Op(537);
     /// `aten::grid_sampler_3d`
-    pub const GRID_SAMPLER_3D: Op = Op(532);
+    pub const GRID_SAMPLER_3D: Op = Op(538);
     /// `aten::grid_sampler_3d_backward`
-    pub const GRID_SAMPLER_3D_BACKWARD: Op = Op(533);
+    pub const GRID_SAMPLER_3D_BACKWARD: Op = Op(539);
+    /// `aten::_grid_sampler_derivative`
+    pub const _GRID_SAMPLER_DERIVATIVE: Op = Op(540);
+    /// `aten::_grid_sampler_derivative_backward`
+    pub const _GRID_SAMPLER_DERIVATIVE_BACKWARD: Op = Op(541);
     /// `aten::affine_grid_generator`
-    pub const AFFINE_GRID_GENERATOR: Op = Op(534);
+    pub const AFFINE_GRID_GENERATOR: Op = Op(542);
     /// `aten::alias`
-    pub const ALIAS: Op = Op(535);
+    pub const ALIAS: Op = Op(543);
     /// `aten::view`
-    pub const VIEW: Op = Op(536);
+    pub const VIEW: Op = Op(544);
     /// `aten::t`
-    pub const T: Op = Op(537);
+    pub const T: Op = Op(545);
     /// `aten::transpose.int`
-    pub const TRANSPOSE_INT: Op = Op(538);
+    pub const TRANSPOSE_INT: Op = Op(546);
     /// `aten::permute`
-    pub const PERMUTE: Op = Op(539);
+    pub const PERMUTE: Op = Op(547);
     /// `aten::expand`
-    pub const EXPAND: Op = Op(540);
+    pub const EXPAND: Op = Op(548);
     /// `aten::unsqueeze`
-    pub const UNSQUEEZE: Op = Op(541);
+    pub const UNSQUEEZE: Op = Op(549);
     /// `aten::squeeze`
-    pub const SQUEEZE: Op = Op(542);
+    pub const SQUEEZE: Op = Op(550);
     /// `aten::squeeze.dim`
-    pub const SQUEEZE_DIM: Op = Op(543);
+    pub const SQUEEZE_DIM: Op = Op(551);
     /// `aten::squeeze.dims`
-    pub const SQUEEZE_DIMS: Op = Op(544);
+    pub const SQUEEZE_DIMS: Op = Op(552);
     /// `aten::select.int`
-    pub const SELECT_INT: Op = Op(545);
+    pub const SELECT_INT: Op = Op(553);
     /// `aten::slice.Tensor`
-    pub const SLICE_TENSOR: Op = Op(546);
+    pub const SLICE_TENSOR: Op = Op(554);
     /// `aten::unbind.int`
-    pub const UNBIND_INT: Op = Op(547);
+    pub const UNBIND_INT: Op = Op(555);
     /// `aten::split.Tensor`
-    pub const SPLIT_TENSOR: Op = Op(548);
+    pub const SPLIT_TENSOR: Op = Op(556);
     /// `aten::split_with_sizes`
-    pub const SPLIT_WITH_SIZES: Op = Op(549);
+    pub const SPLIT_WITH_SIZES: Op = Op(557);
     /// `aten::as_strided`
-    pub const AS_STRIDED: Op = Op(550);
+    pub const AS_STRIDED: Op = Op(558);
     /// `aten::diagonal`
-    pub const DIAGONAL: Op = Op(551);
+    pub const DIAGONAL: Op = Op(559);
     /// `aten::unfold`
-    pub const UNFOLD: Op = Op(552);
+    pub const UNFOLD: Op = Op(560);
     /// `aten::lift_fresh`
-    pub const LIFT_FRESH: Op = Op(553);
+    pub const LIFT_FRESH: Op = Op(561);
     /// `aten::detach`
-    pub const DETACH: Op = Op(554);
+    pub const DETACH: Op = Op(562);
     /// `aten::detach_`
-    pub const DETACH_: Op = Op(555);
+    pub const DETACH_: Op = Op(563);
     /// `aten::unsqueeze_`
-    pub const UNSQUEEZE_: Op = Op(556);
+    pub const UNSQUEEZE_: Op = Op(564);
     /// `aten::squeeze_`
-    pub const SQUEEZE_: Op = Op(557);
+    pub const SQUEEZE_: Op = Op(565);
     /// `aten::squeeze_.dim`
-    pub const SQUEEZE__DIM: Op = Op(558);
+    pub const SQUEEZE__DIM: Op = Op(566);
     /// `aten::transpose_`
-    pub const TRANSPOSE_: Op = Op(559);
+    pub const TRANSPOSE_: Op = Op(567);
     /// `aten::t_`
-    pub const T_: Op = Op(560);
+    pub const T_: Op = Op(568);
     /// `aten::_unsafe_view`
-    pub const _UNSAFE_VIEW: Op = Op(561);
+    pub const _UNSAFE_VIEW: Op = Op(569);
     /// `aten::unsafe_split.Tensor`
-    pub const UNSAFE_SPLIT_TENSOR: Op = Op(562);
+    pub const UNSAFE_SPLIT_TENSOR: Op = Op(570);
     /// `aten::reshape`
-    pub const RESHAPE: Op = Op(563);
+    pub const RESHAPE: Op = Op(571);
     /// `aten::reshape_as`
-    pub const RESHAPE_AS: Op = Op(564);
+    pub const RESHAPE_AS: Op = Op(572);
     /// `aten::view_as`
-    pub const VIEW_AS: Op = Op(565);
+    pub const VIEW_AS: Op = Op(573);
     /// `aten::expand_as`
-    pub const EXPAND_AS: Op = Op(566);
+    pub const EXPAND_AS: Op = Op(574);
     /// `aten::broadcast_to`
-    pub const BROADCAST_TO: Op = Op(567);
+    pub const BROADCAST_TO: Op = Op(575);
     /// `aten::broadcast_tensors`
-    pub const BROADCAST_TENSORS: Op = Op(568);
+    pub const BROADCAST_TENSORS: Op = Op(576);
     /// `aten::swapaxes`
-    pub const SWAPAXES: Op = Op(569);
+    pub const SWAPAXES: Op = Op(577);
     /// `aten::swapdims`
-    pub const SWAPDIMS: Op = Op(570);
+    pub const SWAPDIMS: Op = Op(578);
     /// `aten::numpy_T`
-    pub const NUMPY_T: Op = Op(571);
+    pub const NUMPY_T: Op = Op(579);
     /// `aten::mT`
-    pub const MT: Op = Op(572);
+    pub const MT: Op = Op(580);
     /// `aten::narrow`
-    pub const NARROW: Op = Op(573);
+    pub const NARROW: Op = Op(581);
     /// `aten::flatten.using_ints`
-    pub const FLATTEN_USING_INTS: Op = Op(574);
+    pub const FLATTEN_USING_INTS: Op = Op(582);
     /// `aten::unflatten.int`
-    pub const UNFLATTEN_INT: Op = Op(575);
+    pub const UNFLATTEN_INT: Op = Op(583);
     /// `aten::ravel`
-    pub const RAVEL: Op = Op(576);
+    pub const RAVEL: Op = Op(584);
     /// `aten::split.sizes`
-    pub const SPLIT_SIZES: Op = Op(577);
+    pub const SPLIT_SIZES: Op = Op(585);
     /// `aten::chunk`
-    pub const CHUNK: Op = Op(578);
+    pub const CHUNK: Op = Op(586);
     /// `aten::unsafe_chunk`
-    pub const UNSAFE_CHUNK: Op = Op(579);
+    pub const UNSAFE_CHUNK: Op = Op(587);
     /// `aten::tensor_split.sections`
-    pub const TENSOR_SPLIT_SECTIONS: Op = Op(580);
+    pub const TENSOR_SPLIT_SECTIONS: Op = Op(588);
     /// `aten::tensor_split.indices`
-    pub const TENSOR_SPLIT_INDICES: Op = Op(581);
+    pub const TENSOR_SPLIT_INDICES: Op = Op(589);
     /// `aten::movedim.int`
-    pub const MOVEDIM_INT: Op = Op(582);
+    pub const MOVEDIM_INT: Op = Op(590);
     /// `aten::movedim.intlist`
-    pub const MOVEDIM_INTLIST: Op = Op(583);
+    pub const MOVEDIM_INTLIST: Op = Op(591);
     /// `aten::moveaxis.int`
-    pub const MOVEAXIS_INT: Op = Op(584);
+    pub const MOVEAXIS_INT: Op = Op(592);
     /// `aten::moveaxis.intlist`
-    pub const MOVEAXIS_INTLIST: Op = Op(585);
+    pub const MOVEAXIS_INTLIST: Op = Op(593);
     /// `aten::atleast_1d`
-    pub const ATLEAST_1D: Op = Op(586);
+    pub const ATLEAST_1D: Op = Op(594);
     /// `aten::atleast_2d`
-    pub const ATLEAST_2D: Op = Op(587);
+    pub const ATLEAST_2D: Op = Op(595);
     /// `aten::atleast_3d`
-    pub const ATLEAST_3D: Op = Op(588);
+    pub const ATLEAST_3D: Op = Op(596);
     /// `aten::contiguous`
-    pub const CONTIGUOUS: Op = Op(589);
+    pub const CONTIGUOUS: Op = Op(597);
     /// `aten::lift`
-    pub const LIFT: Op = Op(590);
+    pub const LIFT: Op = Op(598);
     /// `aten::meshgrid`
-    pub const MESHGRID: Op = Op(591);
+    pub const MESHGRID: Op = Op(599);
     /// `aten::meshgrid.indexing`
-    pub const MESHGRID_INDEXING: Op = Op(592);
+    pub const MESHGRID_INDEXING: Op = Op(600);
     /// `aten::pixel_shuffle`
-    pub const PIXEL_SHUFFLE: Op = Op(593);
+    pub const PIXEL_SHUFFLE: Op = Op(601);
     /// `aten::pixel_unshuffle`
-    pub const PIXEL_UNSHUFFLE: Op = Op(594);
+    pub const PIXEL_UNSHUFFLE: Op = Op(602);
     /// `aten::channel_shuffle`
-    pub const CHANNEL_SHUFFLE: Op = Op(595);
+    pub const CHANNEL_SHUFFLE: Op = Op(603);
     /// `aten::diag`
-    pub const DIAG: Op = Op(596);
+    pub const DIAG: Op = Op(604);
     /// `aten::diag_embed`
-    pub const DIAG_EMBED: Op = Op(597);
+    pub const DIAG_EMBED: Op = Op(605);
     /// `aten::alias_copy`
-    pub const ALIAS_COPY: Op = Op(598);
+    pub const ALIAS_COPY: Op = Op(606);
     /// `aten::detach_copy`
-    pub const DETACH_COPY: Op = Op(599);
+    pub const DETACH_COPY: Op = Op(607);
     /// `aten::view_copy`
-    pub const VIEW_COPY: Op = Op(600);
+    pub const VIEW_COPY: Op = Op(608);
     /// `aten::t_copy`
-    pub const T_COPY: Op = Op(601);
+    pub const T_COPY: Op = Op(609);
     /// `aten::transpose_copy.int`
-    pub const TRANSPOSE_COPY_INT: Op = Op(602);
+    pub const TRANSPOSE_COPY_INT: Op = Op(610);
     /// `aten::permute_copy`
-    pub const PERMUTE_COPY: Op = Op(603);
+    pub const PERMUTE_COPY: Op = Op(611);
     /// `aten::expand_copy`
-    pub const EXPAND_COPY: Op = Op(604);
+    pub const EXPAND_COPY: Op = Op(612);
     /// `aten::unsqueeze_copy`
-    pub const UNSQUEEZE_COPY: Op = Op(605);
+    pub const UNSQUEEZE_COPY: Op = Op(613);
     /// `aten::squeeze_copy`
-    pub const SQUEEZE_COPY: Op = Op(606);
+    pub const SQUEEZE_COPY: Op = Op(614);
     /// `aten::squeeze_copy.dim`
-    pub const SQUEEZE_COPY_DIM: Op = Op(607);
+    pub const SQUEEZE_COPY_DIM: Op = Op(615);
     /// `aten::squeeze_copy.dims`
-    pub const SQUEEZE_COPY_DIMS: Op = Op(608);
+    pub const SQUEEZE_COPY_DIMS: Op = Op(616);
     /// `aten::select_copy.int`
-    pub const SELECT_COPY_INT: Op = Op(609);
+    pub const SELECT_COPY_INT: Op = Op(617);
     /// `aten::slice_copy.Tensor`
-    pub const SLICE_COPY_TENSOR: Op = Op(610);
+    pub const SLICE_COPY_TENSOR: Op = Op(618);
     /// `aten::unbind_copy.int`
-    pub const UNBIND_COPY_INT: Op = Op(611);
+    pub const UNBIND_COPY_INT: Op = Op(619);
     /// `aten::split_copy.Tensor`
-    pub const SPLIT_COPY_TENSOR: Op = Op(612);
+    pub const SPLIT_COPY_TENSOR: Op = Op(620);
     /// `aten::split_with_sizes_copy`
-    pub const SPLIT_WITH_SIZES_COPY: Op = Op(613);
+    pub const SPLIT_WITH_SIZES_COPY: Op = Op(621);
     /// `aten::as_strided_copy`
-    pub const AS_STRIDED_COPY: Op = Op(614);
+    pub const AS_STRIDED_COPY: Op = Op(622);
     /// `aten::diagonal_copy`
-    pub const DIAGONAL_COPY: Op = Op(615);
+    pub const DIAGONAL_COPY: Op = Op(623);
     /// `aten::unfold_copy`
-    pub const UNFOLD_COPY: Op = Op(616);
+    pub const UNFOLD_COPY: Op = Op(624);
     /// `aten::slice_scatter`
-    pub const SLICE_SCATTER: Op = Op(617);
+    pub const SLICE_SCATTER: Op = Op(625);
     /// `aten::select_scatter`
-    pub const SELECT_SCATTER: Op = Op(618);
+    pub const SELECT_SCATTER: Op = Op(626);
     /// `aten::diagonal_scatter`
-    pub const DIAGONAL_SCATTER: Op = Op(619);
+    pub const DIAGONAL_SCATTER: Op = Op(627);
     /// `aten::as_strided_scatter`
-    pub const AS_STRIDED_SCATTER: Op = Op(620);
+    pub const AS_STRIDED_SCATTER: Op = Op(628);
     /// `aten::slice_backward`
-    pub const SLICE_BACKWARD: Op = Op(621);
+    pub const SLICE_BACKWARD: Op = Op(629);
     /// `aten::select_backward`
-    pub const SELECT_BACKWARD: Op = Op(622);
+    pub const SELECT_BACKWARD: Op = Op(630);
     /// `aten::diagonal_backward`
-    pub const DIAGONAL_BACKWARD: Op = Op(623);
+    pub const DIAGONAL_BACKWARD: Op = Op(631);
     /// `aten::unfold_backward`
-    pub const UNFOLD_BACKWARD: Op = Op(624);
+    pub const UNFOLD_BACKWARD: Op = Op(632);
     /// `aten::clone`
-    pub const CLONE: Op = Op(625);
+    pub const CLONE: Op = Op(633);
     /// `aten::lift_fresh_copy`
-    pub const LIFT_FRESH_COPY: Op = Op(626);
+    pub const LIFT_FRESH_COPY: Op = Op(634);
     /// `aten::_to_copy`
-    pub const _TO_COPY: Op = Op(627);
+    pub const _TO_COPY: Op = Op(635);
     /// `aten::to.dtype`
-    pub const TO_DTYPE: Op = Op(628);
+    pub const TO_DTYPE: Op = Op(636);
     /// `aten::to.dtype_layout`
-    pub const TO_DTYPE_LAYOUT: Op = Op(629);
+    pub const TO_DTYPE_LAYOUT: Op = Op(637);
     /// `aten::to.device`
-    pub const TO_DEVICE: Op = Op(630);
+    pub const TO_DEVICE: Op = Op(638);
     /// `aten::to.other`
-    pub const TO_OTHER: Op = Op(631);
+    pub const TO_OTHER: Op = Op(639);
     /// `aten::type_as`
-    pub const TYPE_AS: Op = Op(632);
+    pub const TYPE_AS: Op = Op(640);
     /// `aten::copy_`
-    pub const COPY_: Op = Op(633);
+    pub const COPY_: Op = Op(641);
     /// `aten::copy`
-    pub const COPY: Op = Op(634);
+    pub const COPY: Op = Op(642);
     /// `aten::fill.Scalar`
-    pub const FILL_SCALAR: Op = Op(635);
+    pub const FILL_SCALAR: Op = Op(643);
     /// `aten::fill_.Scalar`
-    pub const FILL__SCALAR: Op = Op(636);
+    pub const FILL__SCALAR: Op = Op(644);
     /// `aten::fill.Tensor`
-    pub const FILL_TENSOR: Op = Op(637);
+    pub const FILL_TENSOR: Op = Op(645);
     /// `aten::fill_.Tensor`
-    pub const FILL__TENSOR: Op = Op(638);
+    pub const FILL__TENSOR: Op = Op(646);
     /// `aten::zero`
-    pub const ZERO: Op = Op(639);
+    pub const ZERO: Op = Op(647);
     /// `aten::zero_`
-    pub const ZERO_: Op = Op(640);
+    pub const ZERO_: Op = Op(648);
     /// `aten::zeros`
-    pub const ZEROS: Op = Op(641);
+    pub const ZEROS: Op = Op(649);
     /// `aten::ones`
-    pub const ONES: Op = Op(642);
+    pub const ONES: Op = Op(650);
     /// `aten::full`
-    pub const FULL: Op = Op(643);
+    pub const FULL: Op = Op(651);
     /// `aten::scalar_tensor`
-    pub const SCALAR_TENSOR: Op = Op(644);
+    pub const SCALAR_TENSOR: Op = Op(652);
     /// `aten::empty.memory_format`
-    pub const EMPTY_MEMORY_FORMAT: Op = Op(645);
+    pub const EMPTY_MEMORY_FORMAT: Op = Op(653);
     /// `aten::empty_permuted`
-    pub const EMPTY_PERMUTED: Op = Op(646);
+    pub const EMPTY_PERMUTED: Op = Op(654);
     /// `aten::empty_strided`
-    pub const EMPTY_STRIDED: Op = Op(647);
+    pub const EMPTY_STRIDED: Op = Op(655);
     /// `aten::empty_like`
-    pub const EMPTY_LIKE: Op = Op(648);
+    pub const EMPTY_LIKE: Op = Op(656);
     /// `aten::zeros_like`
-    pub const ZEROS_LIKE: Op = Op(649);
+    pub const ZEROS_LIKE: Op = Op(657);
     /// `aten::ones_like`
-    pub const ONES_LIKE: Op = Op(650);
+    pub const ONES_LIKE: Op = Op(658);
     /// `aten::full_like`
-    pub const FULL_LIKE: Op = Op(651);
+    pub const FULL_LIKE: Op = Op(659);
     /// `aten::new_empty`
-    pub const NEW_EMPTY: Op = Op(652);
+    pub const NEW_EMPTY: Op = Op(660);
     /// `aten::new_empty_strided`
-    pub const NEW_EMPTY_STRIDED: Op = Op(653);
+    pub const NEW_EMPTY_STRIDED: Op = Op(661);
     /// `aten::new_zeros`
-    pub const NEW_ZEROS: Op = Op(654);
+    pub const NEW_ZEROS: Op = Op(662);
     /// `aten::new_ones`
-    pub const NEW_ONES: Op = Op(655);
+    pub const NEW_ONES: Op = Op(663);
     /// `aten::new_full`
-    pub const NEW_FULL: Op = Op(656);
+    pub const NEW_FULL: Op = Op(664);
     /// `aten::arange`
-    pub const ARANGE: Op = Op(657);
+    pub const ARANGE: Op = Op(665);
     /// `aten::arange.start`
-    pub const ARANGE_START: Op = Op(658);
+    pub const ARANGE_START: Op = Op(666);
     /// `aten::arange.start_step`
-    pub const ARANGE_START_STEP: Op = Op(659);
+    pub const ARANGE_START_STEP: Op = Op(667);
     /// `aten::linspace`
-    pub const LINSPACE: Op = Op(660);
+    pub const LINSPACE: Op = Op(668);
     /// `aten::logspace`
-    pub const LOGSPACE: Op = Op(661);
+    pub const LOGSPACE: Op = Op(669);
     /// `aten::eye`
-    pub const EYE: Op = Op(662);
+    pub const EYE: Op = Op(670);
     /// `aten::eye.m`
-    pub const EYE_M: Op = Op(663);
+    pub const EYE_M: Op = Op(671);
     /// `aten::hann_window`
-    pub const HANN_WINDOW: Op = Op(664);
+    pub const HANN_WINDOW: Op = Op(672);
     /// `aten::hann_window.periodic`
-    pub const HANN_WINDOW_PERIODIC: Op = Op(665);
+    pub const HANN_WINDOW_PERIODIC: Op = Op(673);
     /// `aten::tril_indices`
-    pub const TRIL_INDICES: Op = Op(666);
+    pub const TRIL_INDICES: Op = Op(674);
     /// `aten::triu_indices`
-    pub const TRIU_INDICES: Op = Op(667);
+    pub const TRIU_INDICES: Op = Op(675);
     /// `aten::item`
-    pub const ITEM: Op = Op(668);
+    pub const ITEM: Op = Op(676);
     /// `aten::_local_scalar_dense`
-    pub const _LOCAL_SCALAR_DENSE: Op = Op(669);
+    pub const _LOCAL_SCALAR_DENSE: Op = Op(677);
     /// `aten::is_nonzero`
-    pub const IS_NONZERO: Op = Op(670);
+    pub const IS_NONZERO: Op = Op(678);
     /// `aten::numel`
-    pub const NUMEL: Op = Op(671);
+    pub const NUMEL: Op = Op(679);
     /// `aten::sym_size.int`
-    pub const SYM_SIZE_INT: Op = Op(672);
+    pub const SYM_SIZE_INT: Op = Op(680);
     /// `aten::sym_stride.int`
-    pub const SYM_STRIDE_INT: Op = Op(673);
+    pub const SYM_STRIDE_INT: Op = Op(681);
     /// `aten::sym_numel`
-    pub const SYM_NUMEL: Op = Op(674);
+    pub const SYM_NUMEL: Op = Op(682);
     /// `aten::sym_storage_offset`
-    pub const SYM_STORAGE_OFFSET: Op = Op(675);
+    pub const SYM_STORAGE_OFFSET: Op = Op(683);
     /// `aten::_assert_tensor_metadata`
-    pub const _ASSERT_TENSOR_METADATA: Op = Op(676);
+    pub const _ASSERT_TENSOR_METADATA: Op = Op(684);
     /// `aten::gather`
-    pub const GATHER: Op = Op(677);
+    pub const GATHER: Op = Op(685);
     /// `aten::scatter.src`
-    pub const SCATTER_SRC: Op = Op(678);
+    pub const SCATTER_SRC: Op = Op(686);
     /// `aten::scatter_.src`
-    pub const SCATTER__SRC: Op = Op(679);
+    pub const SCATTER__SRC: Op = Op(687);
     /// `aten::scatter.value`
-    pub const SCATTER_VALUE: Op = Op(680);
+    pub const SCATTER_VALUE: Op = Op(688);
     /// `aten::scatter_.value`
-    pub const SCATTER__VALUE: Op = Op(681);
+    pub const SCATTER__VALUE: Op = Op(689);
     /// `aten::scatter.reduce`
-    pub const SCATTER_REDUCE: Op = Op(682);
+    pub const SCATTER_REDUCE: Op = Op(690);
     /// `aten::scatter.value_reduce`
-    pub const SCATTER_VALUE_REDUCE: Op = Op(683);
+    pub const SCATTER_VALUE_REDUCE: Op = Op(691);
     /// `aten::scatter_add`
-    pub const SCATTER_ADD: Op = Op(684);
+    pub const SCATTER_ADD: Op = Op(692);
     /// `aten::scatter_add_`
-    pub const SCATTER_ADD_: Op = Op(685);
+    pub const SCATTER_ADD_: Op = Op(693);
     /// `aten::scatter_reduce.two`
-    pub const SCATTER_REDUCE_TWO: Op = Op(686);
+    pub const SCATTER_REDUCE_TWO: Op = Op(694);
     /// `aten::scatter_reduce_.two`
-    pub const SCATTER_REDUCE__TWO: Op = Op(687);
+    pub const SCATTER_REDUCE__TWO: Op = Op(695);
     /// `aten::index_reduce`
-    pub const INDEX_REDUCE: Op = Op(688);
+    pub const INDEX_REDUCE: Op = Op(696);
     /// `aten::index_reduce_`
-    pub const INDEX_REDUCE_: Op = Op(689);
+    pub const INDEX_REDUCE_: Op = Op(697);
     /// `aten::index.Tensor`
-    pub const INDEX_TENSOR: Op = Op(690);
+    pub const INDEX_TENSOR: Op = Op(698);
     /// `aten::_unsafe_index.Tensor`
-    pub const _UNSAFE_INDEX_TENSOR: Op = Op(691);
+    pub const _UNSAFE_INDEX_TENSOR: Op = Op(699);
     /// `aten::index_put`
-    pub const INDEX_PUT: Op = Op(692);
+    pub const INDEX_PUT: Op = Op(700);
     /// `aten::index_put_`
-    pub const INDEX_PUT_: Op = Op(693);
+    pub const INDEX_PUT_: Op = Op(701);
     /// `aten::_unsafe_index_put`
-    pub const _UNSAFE_INDEX_PUT: Op = Op(694);
+    pub const _UNSAFE_INDEX_PUT: Op = Op(702);
     /// `aten::index_select`
-    pub const INDEX_SELECT: Op = Op(695);
+    pub const INDEX_SELECT: Op = Op(703);
     /// `aten::index_select_backward`
-    pub const INDEX_SELECT_BACKWARD: Op = Op(696);
+    pub const INDEX_SELECT_BACKWARD: Op = Op(704);
     /// `aten::index_add`
-    pub const INDEX_ADD: Op = Op(697);
+    pub const INDEX_ADD: Op = Op(705);
     /// `aten::index_add_`
-    pub const INDEX_ADD_: Op = Op(698);
+    pub const INDEX_ADD_: Op = Op(706);
     /// `aten::index_copy`
-    pub const INDEX_COPY: Op = Op(699);
+    pub const INDEX_COPY: Op = Op(707);
     /// `aten::index_copy_`
-    pub const INDEX_COPY_: Op = Op(700);
+    pub const INDEX_COPY_: Op = Op(708);
     /// `aten::index_fill.int_Scalar`
-    pub const INDEX_FILL_INT_SCALAR: Op = Op(701);
+    pub const INDEX_FILL_INT_SCALAR: Op = Op(709);
     /// `aten::index_fill_.int_Scalar`
-    pub const INDEX_FILL__INT_SCALAR: Op = Op(702);
+    pub const INDEX_FILL__INT_SCALAR: Op = Op(710);
     /// `aten::index_fill.int_Tensor`
-    pub const INDEX_FILL_INT_TENSOR: Op = Op(703);
+    pub const INDEX_FILL_INT_TENSOR: Op = Op(711);
     /// `aten::index_fill_.int_Tensor`
-    pub const INDEX_FILL__INT_TENSOR: Op = Op(704);
+    pub const INDEX_FILL__INT_TENSOR: Op = Op(712);
     /// `aten::masked_fill.Scalar`
-    pub const MASKED_FILL_SCALAR: Op = Op(705);
+    pub const MASKED_FILL_SCALAR: Op = Op(713);
     /// `aten::masked_fill_.Scalar`
-    pub const MASKED_FILL__SCALAR: Op = Op(706);
+    pub const MASKED_FILL__SCALAR: Op = Op(714);
     /// `aten::masked_fill.Tensor`
-    pub const MASKED_FILL_TENSOR: Op = Op(707);
+    pub const MASKED_FILL_TENSOR: Op = Op(715);
     /// `aten::masked_fill_.Tensor`
-    pub const MASKED_FILL__TENSOR: Op = Op(708);
+    pub const MASKED_FILL__TENSOR: Op = Op(716);
     /// `aten::masked_select`
-    pub const MASKED_SELECT: Op = Op(709);
+    pub const MASKED_SELECT: Op = Op(717);
     /// `aten::masked_scatter`
-    pub const MASKED_SCATTER: Op = Op(710);
+    pub const MASKED_SCATTER: Op = Op(718);
     /// `aten::masked_scatter_`
-    pub const MASKED_SCATTER_: Op = Op(711);
+    pub const MASKED_SCATTER_: Op = Op(719);
     /// `aten::take`
-    pub const TAKE: Op = Op(712);
+    pub const TAKE: Op = Op(720);
     /// `aten::take_along_dim`
-    pub const TAKE_ALONG_DIM: Op = Op(713);
+    pub const TAKE_ALONG_DIM: Op = Op(721);
     /// `aten::put`
-    pub const PUT: Op = Op(714);
+    pub const PUT: Op = Op(722);
     /// `aten::put_`
-    pub const PUT_: Op = Op(715);
+    pub const PUT_: Op = Op(723);
     /// `aten::nonzero`
-    pub const NONZERO: Op = Op(716);
+    pub const NONZERO: Op = Op(724);
     /// `aten::argwhere`
-    pub const ARGWHERE: Op = Op(717);
+    pub const ARGWHERE: Op = Op(725);
     /// `aten::one_hot`
-    pub const ONE_HOT: Op = Op(718);
+    pub const ONE_HOT: Op = Op(726);
     /// `aten::embedding`
-    pub const EMBEDDING: Op = Op(719);
+    pub const EMBEDDING: Op = Op(727);
     /// `aten::embedding_dense_backward`
-    pub const EMBEDDING_DENSE_BACKWARD: Op = Op(720);
+    pub const EMBEDDING_DENSE_BACKWARD: Op = Op(728);
     /// `aten::fill_diagonal_`
-    pub const FILL_DIAGONAL_: Op = Op(721);
+    pub const FILL_DIAGONAL_: Op = Op(729);
     /// `aten::cat`
-    pub const CAT: Op = Op(722);
+    pub const CAT: Op = Op(730);
     /// `aten::cat.out`
-    pub const CAT_OUT: Op = Op(723);
+    pub const CAT_OUT: Op = Op(731);
     /// `aten::concat`
-    pub const CONCAT: Op = Op(724);
+    pub const CONCAT: Op = Op(732);
     /// `aten::stack`
-    pub const STACK: Op = Op(725);
+    pub const STACK: Op = Op(733);
     /// `aten::stack.out`
-    pub const STACK_OUT: Op = Op(726);
+    pub const STACK_OUT: Op = Op(734);
     /// `aten::hstack`
-    pub const HSTACK: Op = Op(727);
+    pub const HSTACK: Op = Op(735);
     /// `aten::vstack`
-    pub const VSTACK: Op = Op(728);
+    pub const VSTACK: Op = Op(736);
     /// `aten::dstack`
-    pub const DSTACK: Op = Op(729);
+    pub const DSTACK: Op = Op(737);
     /// `aten::column_stack`
-    pub const COLUMN_STACK: Op = Op(730);
+    pub const COLUMN_STACK: Op = Op(738);
     /// `aten::block_diag`
-    pub const BLOCK_DIAG: Op = Op(731);
+    pub const BLOCK_DIAG: Op = Op(739);
     /// `aten::cartesian_prod`
-    pub const CARTESIAN_PROD: Op = Op(732);
+    pub const CARTESIAN_PROD: Op = Op(740);
     /// `aten::combinations`
-    pub const COMBINATIONS: Op = Op(733);
+    pub const COMBINATIONS: Op = Op(741);
     /// `aten::repeat`
-    pub const REPEAT: Op = Op(734);
+    pub const REPEAT: Op = Op(742);
     /// `aten::tile`
-    pub const TILE: Op = Op(735);
+    pub const TILE: Op = Op(743);
     /// `aten::repeat_interleave.self_int`
-    pub const REPEAT_INTERLEAVE_SELF_INT: Op = Op(736);
+    pub const REPEAT_INTERLEAVE_SELF_INT: Op = Op(744);
     /// `aten::repeat_interleave.self_Tensor`
-    pub const REPEAT_INTERLEAVE_SELF_TENSOR: Op = Op(737);
+    pub const REPEAT_INTERLEAVE_SELF_TENSOR: Op = Op(745);
     /// `aten::flip`
-    pub const FLIP: Op = Op(738);
+    pub const FLIP: Op = Op(746);
     /// `aten::fliplr`
-    pub const FLIPLR: Op = Op(739);
+    pub const FLIPLR: Op = Op(747);
     /// `aten::flipud`
-    pub const FLIPUD: Op = Op(740);
+    pub const FLIPUD: Op = Op(748);
     /// `aten::rot90`
-    pub const ROT90: Op = Op(741);
+    pub const ROT90: Op = Op(749);
     /// `aten::roll`
-    pub const ROLL: Op = Op(742);
+    pub const ROLL: Op = Op(750);
     /// `aten::tril`
-    pub const TRIL: Op = Op(743);
+    pub const TRIL: Op = Op(751);
     /// `aten::tril_`
-    pub const TRIL_: Op = Op(744);
+    pub const TRIL_: Op = Op(752);
     /// `aten::triu`
-    pub const TRIU: Op = Op(745);
+    pub const TRIU: Op = Op(753);
     /// `aten::triu_`
-    pub const TRIU_: Op = Op(746);
+    pub const TRIU_: Op = Op(754);
     /// `aten::constant_pad_nd`
-    pub const CONSTANT_PAD_ND: Op = Op(747);
+    pub const CONSTANT_PAD_ND: Op = Op(755);
     /// `aten::pad`
-    pub const PAD: Op = Op(748);
+    pub const PAD: Op = Op(756);
     /// `aten::reflection_pad1d`
-    pub const REFLECTION_PAD1D: Op = Op(749);
+    pub const REFLECTION_PAD1D: Op = Op(757);
     /// `aten::reflection_pad1d_backward`
-    pub const REFLECTION_PAD1D_BACKWARD: Op = Op(750);
+    pub const REFLECTION_PAD1D_BACKWARD: Op = Op(758);
     /// `aten::reflection_pad2d`
-    pub const REFLECTION_PAD2D: Op = Op(751);
+    pub const REFLECTION_PAD2D: Op = Op(759);
     /// `aten::reflection_pad2d_backward`
-    pub const REFLECTION_PAD2D_BACKWARD: Op = Op(752);
+    pub const REFLECTION_PAD2D_BACKWARD: Op = Op(760);
     /// `aten::reflection_pad3d`
-    pub const REFLECTION_PAD3D: Op = Op(753);
+    pub const REFLECTION_PAD3D: Op = Op(761);
     /// `aten::reflection_pad3d_backward`
-    pub const REFLECTION_PAD3D_BACKWARD: Op = Op(754);
+    pub const REFLECTION_PAD3D_BACKWARD: Op = Op(762);
     /// `aten::replication_pad1d`
-    pub const REPLICATION_PAD1D: Op = Op(755);
+    pub const REPLICATION_PAD1D: Op = Op(763);
     /// `aten::replication_pad1d_backward`
-    pub const REPLICATION_PAD1D_BACKWARD: Op = Op(756);
+    pub const REPLICATION_PAD1D_BACKWARD: Op = Op(764);
     /// `aten::replication_pad2d`
-    pub const REPLICATION_PAD2D: Op = Op(757);
+    pub const REPLICATION_PAD2D: Op = Op(765);
     /// `aten::replication_pad2d_backward`
-    pub const REPLICATION_PAD2D_BACKWARD: Op = Op(758);
+    pub const REPLICATION_PAD2D_BACKWARD: Op = Op(766);
     /// `aten::replication_pad3d`
-    pub const REPLICATION_PAD3D: Op = Op(759);
+    pub const REPLICATION_PAD3D: Op = Op(767);
     /// `aten::replication_pad3d_backward`
-    pub const REPLICATION_PAD3D_BACKWARD: Op = Op(760);
+    pub const REPLICATION_PAD3D_BACKWARD: Op = Op(768);
     /// `aten::sort`
-    pub const SORT: Op = Op(761);
+    pub const SORT: Op = Op(769);
     /// `aten::sort.values`
-    pub const SORT_VALUES: Op = Op(762);
+    pub const SORT_VALUES: Op = Op(770);
     /// `aten::sort.stable`
-    pub const SORT_STABLE: Op = Op(763);
+    pub const SORT_STABLE: Op = Op(771);
     /// `aten::argsort`
-    pub const ARGSORT: Op = Op(764);
+    pub const ARGSORT: Op = Op(772);
     /// `aten::argsort.stable`
-    pub const ARGSORT_STABLE: Op = Op(765);
+    pub const ARGSORT_STABLE: Op = Op(773);
     /// `aten::msort`
-    pub const MSORT: Op = Op(766);
+    pub const MSORT: Op = Op(774);
     /// `aten::topk`
-    pub const TOPK: Op = Op(767);
+    pub const TOPK: Op = Op(775);
     /// `aten::topk.values`
-    pub const TOPK_VALUES: Op = Op(768);
+    pub const TOPK_VALUES: Op = Op(776);
     /// `aten::kthvalue`
-    pub const KTHVALUE: Op = Op(769);
+    pub const KTHVALUE: Op = Op(777);
     /// `aten::median`
-    pub const MEDIAN: Op = Op(770);
+    pub const MEDIAN: Op = Op(778);
     /// `aten::median.dim`
-    pub const MEDIAN_DIM: Op = Op(771);
+    pub const MEDIAN_DIM: Op = Op(779);
     /// `aten::nanmedian`
-    pub const NANMEDIAN: Op = Op(772);
+    pub const NANMEDIAN: Op = Op(780);
     /// `aten::nanmedian.dim`
-    pub const NANMEDIAN_DIM: Op = Op(773);
+    pub const NANMEDIAN_DIM: Op = Op(781);
     /// `aten::mode`
-    pub const MODE: Op = Op(774);
+    pub const MODE: Op = Op(782);
     /// `aten::searchsorted.Tensor`
-    pub const SEARCHSORTED_TENSOR: Op = Op(775);
+    pub const SEARCHSORTED_TENSOR: Op = Op(783);
     /// `aten::bucketize.Tensor`
-    pub const BUCKETIZE_TENSOR: Op = Op(776);
+    pub const BUCKETIZE_TENSOR: Op = Op(784);
     /// `aten::_unique2`
-    pub const _UNIQUE2: Op = Op(777);
+    pub const _UNIQUE2: Op = Op(785);
     /// `aten::unique_consecutive`
-    pub const UNIQUE_CONSECUTIVE: Op = Op(778);
+    pub const UNIQUE_CONSECUTIVE: Op = Op(786);
     /// `aten::unique_dim`
-    pub const UNIQUE_DIM: Op = Op(779);
+    pub const UNIQUE_DIM: Op = Op(787);
     /// `aten::isin.Tensor_Tensor`
-    pub const ISIN_TENSOR_TENSOR: Op = Op(780);
+    pub const ISIN_TENSOR_TENSOR: Op = Op(788);
     /// `aten::rand`
-    pub const RAND: Op = Op(781);
+    pub const RAND: Op = Op(789);
     /// `aten::randn`
-    pub const RANDN: Op = Op(782);
+    pub const RANDN: Op = Op(790);
     /// `aten::randint`
-    pub const RANDINT: Op = Op(783);
+    pub const RANDINT: Op = Op(791);
     /// `aten::randint.low`
-    pub const RANDINT_LOW: Op = Op(784);
+    pub const RANDINT_LOW: Op = Op(792);
     /// `aten::randperm`
-    pub const RANDPERM: Op = Op(785);
+    pub const RANDPERM: Op = Op(793);
     /// `aten::rand_like`
-    pub const RAND_LIKE: Op = Op(786);
+    pub const RAND_LIKE: Op = Op(794);
     /// `aten::randn_like`
-    pub const RANDN_LIKE: Op = Op(787);
+    pub const RANDN_LIKE: Op = Op(795);
     /// `aten::randint_like`
-    pub const RANDINT_LIKE: Op = Op(788);
+    pub const RANDINT_LIKE: Op = Op(796);
     /// `aten::randint_like.low_dtype`
-    pub const RANDINT_LIKE_LOW_DTYPE: Op = Op(789);
+    pub const RANDINT_LIKE_LOW_DTYPE: Op = Op(797);
     /// `aten::normal.float_float`
-    pub const NORMAL_FLOAT_FLOAT: Op = Op(790);
+    pub const NORMAL_FLOAT_FLOAT: Op = Op(798);
     /// `aten::normal.Tensor_float`
-    pub const NORMAL_TENSOR_FLOAT: Op = Op(791);
+    pub const NORMAL_TENSOR_FLOAT: Op = Op(799);
     /// `aten::normal.float_Tensor`
-    pub const NORMAL_FLOAT_TENSOR: Op = Op(792);
+    pub const NORMAL_FLOAT_TENSOR: Op = Op(800);
     /// `aten::normal.Tensor_Tensor`
-    pub const NORMAL_TENSOR_TENSOR: Op = Op(793);
+    pub const NORMAL_TENSOR_TENSOR: Op = Op(801);
     /// `aten::bernoulli`
-    pub const BERNOULLI: Op = Op(794);
+    pub const BERNOULLI: Op = Op(802);
     /// `aten::bernoulli.p`
-    pub const BERNOULLI_P: Op = Op(795);
+    pub const BERNOULLI_P: Op = Op(803);
     /// `aten::multinomial`
-    pub const MULTINOMIAL: Op = Op(796);
+    pub const MULTINOMIAL: Op = Op(804);
     /// `aten::dropout`
-    pub const DROPOUT: Op = Op(797);
+    pub const DROPOUT: Op = Op(805);
     /// `aten::dropout_`
-    pub const DROPOUT_: Op = Op(798);
+    pub const DROPOUT_: Op = Op(806);
     /// `aten::feature_dropout`
-    pub const FEATURE_DROPOUT: Op = Op(799);
+    pub const FEATURE_DROPOUT: Op = Op(807);
     /// `aten::alpha_dropout`
-    pub const ALPHA_DROPOUT: Op = Op(800);
+    pub const ALPHA_DROPOUT: Op = Op(808);
     /// `aten::feature_alpha_dropout`
-    pub const FEATURE_ALPHA_DROPOUT: Op = Op(801);
+    pub const FEATURE_ALPHA_DROPOUT: Op = Op(809);
     /// `aten::native_dropout`
-    pub const NATIVE_DROPOUT: Op = Op(802);
+    pub const NATIVE_DROPOUT: Op = Op(810);
     /// `aten::native_dropout_backward`
-    pub const NATIVE_DROPOUT_BACKWARD: Op = Op(803);
+    pub const NATIVE_DROPOUT_BACKWARD: Op = Op(811);
     /// `aten::uniform_`
-    pub const UNIFORM_: Op = Op(804);
+    pub const UNIFORM_: Op = Op(812);
     /// `aten::normal_`
-    pub const NORMAL_: Op = Op(805);
+    pub const NORMAL_: Op = Op(813);
     /// `aten::log_normal_`
-    pub const LOG_NORMAL_: Op = Op(806);
+    pub const LOG_NORMAL_: Op = Op(814);
     /// `aten::exponential_`
-    pub const EXPONENTIAL_: Op = Op(807);
+    pub const EXPONENTIAL_: Op = Op(815);
     /// `aten::cauchy_`
-    pub const CAUCHY_: Op = Op(808);
+    pub const CAUCHY_: Op = Op(816);
     /// `aten::geometric_`
-    pub const GEOMETRIC_: Op = Op(809);
+    pub const GEOMETRIC_: Op = Op(817);
     /// `aten::random_`
-    pub const RANDOM_: Op = Op(810);
+    pub const RANDOM_: Op = Op(818);
     /// `aten::random_.to`
-    pub const RANDOM__TO: Op = Op(811);
+    pub const RANDOM__TO: Op = Op(819);
     /// `aten::random_.from`
-    pub const RANDOM__FROM: Op = Op(812);
+    pub const RANDOM__FROM: Op = Op(820);
     /// `aten::bernoulli_.float`
-    pub const BERNOULLI__FLOAT: Op = Op(813);
+    pub const BERNOULLI__FLOAT: Op = Op(821);
     /// `aten::bernoulli_.Tensor`
-    pub const BERNOULLI__TENSOR: Op = Op(814);
+    pub const BERNOULLI__TENSOR: Op = Op(822);
 }
 
-pub(crate) static TABLE: [OpInfo; 815] = [
+pub(crate) static TABLE: [OpInfo; 823] = [
     OpInfo {
         name: "aten::add.Tensor",
         schema: "aten::add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor",
@@ -5784,6 +5800,33 @@ pub(crate) static TABLE: [OpInfo; 815] = [
         below: |a| boxed::ger(a, true),
     },
     OpInfo {
+        name: "aten::einsum",
+        schema: "aten::einsum(str equation, Tensor[] tensors, *, int[]? path=None) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::einsum(a, false),
+        below: |a| boxed::einsum(a, true),
+    },
+    OpInfo {
+        name: "aten::linalg_matrix_norm.str_ord",
+        schema: "aten::linalg_matrix_norm.str_ord(Tensor self, str ord=\"fro\", int[] dim=[-2,-1], bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::linalg_matrix_norm(a, false),
+        below: |a| boxed::linalg_matrix_norm(a, true),
+    },
+    OpInfo {
+        name: "aten::scaled_dot_product_attention",
+        schema: "aten::scaled_dot_product_attention(Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, float dropout_p=0., bool is_causal=False, *, float? scale=None, bool enable_gqa=False) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::scaled_dot_product_attention(a, false),
+        below: |a| boxed::scaled_dot_product_attention(a, true),
+    },
+    OpInfo {
         name: "aten::convolution",
         schema: "aten::convolution(Tensor input, Tensor weight, Tensor? bias, SymInt[] stride, SymInt[] padding, SymInt[] dilation, bool transposed, SymInt[] output_padding, SymInt groups) -> Tensor",
         tags: &["core"],
@@ -5829,6 +5872,15 @@ pub(crate) static TABLE: [OpInfo; 815] = [
         below: |a| boxed::conv1d(a, true),
     },
     OpInfo {
+        name: "aten::conv1d.padding",
+        schema: "aten::conv1d.padding(Tensor input, Tensor weight, Tensor? bias=None, SymInt[1] stride=1, str padding=\"valid\", SymInt[1] dilation=1, SymInt groups=1) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::conv1d_padding(a, false),
+        below: |a| boxed::conv1d_padding(a, true),
+    },
+    OpInfo {
         name: "aten::conv_transpose1d",
         schema: "aten::conv_transpose1d(Tensor input, Tensor weight, Tensor? bias=None, SymInt[1] stride=1, SymInt[1] padding=0, SymInt[1] output_padding=0, SymInt groups=1, SymInt[1] dilation=1) -> Tensor",
         tags: &[],
@@ -5847,6 +5899,15 @@ pub(crate) static TABLE: [OpInfo; 815] = [
         below: |a| boxed::conv2d(a, true),
     },
     OpInfo {
+        name: "aten::conv2d.padding",
+        schema: "aten::conv2d.padding(Tensor input, Tensor weight, Tensor? bias=None, SymInt[2] stride=1, str padding=\"valid\", SymInt[2] dilation=1, SymInt groups=1) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::conv2d_padding(a, false),
+        below: |a| boxed::conv2d_padding(a, true),
+    },
+    OpInfo {
         name: "aten::conv_transpose2d.input",
         schema: "aten::conv_transpose2d.input(Tensor input, Tensor weight, Tensor? bias=None, SymInt[2] stride=1, SymInt[2] padding=0, SymInt[2] output_padding=0, SymInt groups=1, SymInt[2] dilation=1) -> Tensor",
         tags: &[],
@@ -5863,6 +5924,15 @@ pub(crate) static TABLE: [OpInfo; 815] = [
         forward: true,
         call: |a| boxed::conv3d(a, false),
         below: |a| boxed::conv3d(a, true),
+    },
+    OpInfo {
+        name: "aten::conv3d.padding",
+        schema: "aten::conv3d.padding(Tensor input, Tensor weight, Tensor? bias=None, SymInt[3] stride=1, str padding=\"valid\", SymInt[3] dilation=1, SymInt groups=1) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::conv3d_padding(a, false),
+        below: |a| boxed::conv3d_padding(a, true),
     },
     OpInfo {
         name: "aten::conv_transpose3d.input",
@@ -6418,7 +6488,7 @@ pub(crate) static TABLE: [OpInfo; 815] = [
         schema: "aten::grid_sampler_2d(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners) -> Tensor",
         tags: &["core"],
         derivative: Derivative::Formula("GridSampler2DBackward0"),
-        forward: false,
+        forward: true,
         call: |a| boxed::grid_sampler_2d(a, false),
         below: |a| boxed::grid_sampler_2d(a, true),
     },
@@ -6427,7 +6497,7 @@ pub(crate) static TABLE: [OpInfo; 815] = [
         schema: "aten::grid_sampler_2d_backward(Tensor grad_output, Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners, bool[2] output_mask) -> (Tensor, Tensor)",
         tags: &[],
         derivative: Derivative::Formula("GridSampler2DBackwardBackward0"),
-        forward: false,
+        forward: true,
         call: |a| boxed::grid_sampler_2d_backward(a, false),
         below: |a| boxed::grid_sampler_2d_backward(a, true),
     },
@@ -6436,7 +6506,7 @@ pub(crate) static TABLE: [OpInfo; 815] = [
         schema: "aten::grid_sampler_3d(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners) -> Tensor",
         tags: &[],
         derivative: Derivative::Formula("GridSampler3DBackward0"),
-        forward: false,
+        forward: true,
         call: |a| boxed::grid_sampler_3d(a, false),
         below: |a| boxed::grid_sampler_3d(a, true),
     },
@@ -6445,9 +6515,27 @@ pub(crate) static TABLE: [OpInfo; 815] = [
         schema: "aten::grid_sampler_3d_backward(Tensor grad_output, Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners, bool[2] output_mask) -> (Tensor, Tensor)",
         tags: &[],
         derivative: Derivative::Formula("GridSampler3DBackwardBackward0"),
-        forward: false,
+        forward: true,
         call: |a| boxed::grid_sampler_3d_backward(a, false),
         below: |a| boxed::grid_sampler_3d_backward(a, true),
+    },
+    OpInfo {
+        name: "aten::_grid_sampler_derivative",
+        schema: "aten::_grid_sampler_derivative(Tensor input, Tensor grid, int[] order, int interpolation_mode, int padding_mode, bool align_corners) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Formula("GridSamplerDerivativeBackward0"),
+        forward: true,
+        call: |a| boxed::_grid_sampler_derivative(a, false),
+        below: |a| boxed::_grid_sampler_derivative(a, true),
+    },
+    OpInfo {
+        name: "aten::_grid_sampler_derivative_backward",
+        schema: "aten::_grid_sampler_derivative_backward(Tensor grad_output, Tensor grid, SymInt[] input_size, int[] order, int interpolation_mode, int padding_mode, bool align_corners) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Formula("GridSamplerDerivativeBackwardBackward0"),
+        forward: true,
+        call: |a| boxed::_grid_sampler_derivative_backward(a, false),
+        below: |a| boxed::_grid_sampler_derivative_backward(a, true),
     },
     OpInfo {
         name: "aten::affine_grid_generator",

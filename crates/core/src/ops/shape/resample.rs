@@ -76,18 +76,28 @@ pub(crate) fn grid_geometry(
     padding: i64,
     align_corners: bool,
 ) -> Result<GridSample> {
-    let (x, g) = (input.shape(), grid.shape());
+    need_float(op, input.dtype())?;
+    if input.dtype() != grid.dtype() {
+        let (a, b) = (input.dtype(), grid.dtype());
+        return Err(Error::argument(op, format!("expected images and points of one dtype, found {a} and {b}")));
+    }
+    grid_sizes(op, n, (input.shape(), grid.shape()), interpolation, padding, align_corners)
+}
+
+fn grid_sizes(
+    op: &'static str,
+    n: usize,
+    (x, g): (&[usize], &[usize]),
+    interpolation: i64,
+    padding: i64,
+    align_corners: bool,
+) -> Result<GridSample> {
     let fits = x.len() == n + 2 && g.len() == n + 2 && x[0] == g[0] && g[n + 1] == n && !x[1..].contains(&0);
     if !fits {
         let message = format!(
             "expected images [batch, channels, {n} sizes] and points [batch, {n} sizes, {n}], found {x:?}, {g:?}"
         );
         return Err(Error::argument(op, message));
-    }
-    need_float(op, input.dtype())?;
-    if input.dtype() != grid.dtype() {
-        let (a, b) = (input.dtype(), grid.dtype());
-        return Err(Error::argument(op, format!("expected images and points of one dtype, found {a} and {b}")));
     }
     let interpolation = match interpolation {
         0 => Interpolation::Linear,
@@ -147,4 +157,52 @@ macro_rules! grids {
 grids! {
     2: grid_sampler_2d grid_sampler_2d_backward;
     3: grid_sampler_3d grid_sampler_3d_backward;
+}
+
+/// How often to differentiate by each coordinate: two or three numbers.
+fn need_order(op: &'static str, order: &[i64]) -> Result<usize> {
+    if !matches!(order.len(), 2 | 3) || order.iter().any(|&k| k < 0) {
+        return Err(Error::argument(
+            op,
+            format!("expected an order for each of two or three coordinates, found {order:?}"),
+        ));
+    }
+    Ok(order.len())
+}
+
+pub(crate) fn grid_sampler_derivative(
+    op: &'static str,
+    input: &Tensor,
+    grid: &Tensor,
+    order: &[i64],
+    interpolation: i64,
+    padding: i64,
+    align_corners: bool,
+) -> Result<Spec> {
+    match need_order(op, order)? {
+        2 => grid_sampler_2d(op, input, grid, interpolation, padding, align_corners),
+        _ => grid_sampler_3d(op, input, grid, interpolation, padding, align_corners),
+    }
+}
+
+pub(crate) fn grid_sampler_derivative_backward(
+    op: &'static str,
+    grad: &Tensor,
+    grid: &Tensor,
+    input_size: &[SymInt],
+    order: &[i64],
+    interpolation: i64,
+    padding: i64,
+    align_corners: bool,
+) -> Result<Spec> {
+    let n = need_order(op, order)?;
+    let input = spatial(op, "input_size", &ints(input_size), n + 2, 0)?;
+    let s = grid_sizes(op, n, (&input, grid.shape()), interpolation, padding, align_corners)?;
+    let expected: Dims = [s.batch, s.channels].iter().chain(&grid.shape()[1..=n]).copied().collect();
+    if grad.shape() != &expected[..] || grad.dtype() != grid.dtype() {
+        let message = format!("expected a gradient of the result's shape {expected:?}, found {:?}", grad.shape());
+        return Err(Error::argument(op, message));
+    }
+    need_float(op, grad.dtype())?;
+    Ok(Spec::new(&input, grad.dtype(), device(op, &[grad, grid])?))
 }
