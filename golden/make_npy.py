@@ -26,7 +26,8 @@ arrays = {
     "bfloat16": ((base / 4).astype("f4").view("u4") >> 16).astype("u2"),
 }
 np.savez(HERE / "all.npz", **arrays)
-np.savez_compressed(HERE / "all_compressed.npz", **arrays, zeros=np.zeros(100_000, "f4"))
+np.savez_compressed(HERE / "all_compressed.npz", **arrays)
+np.savez_compressed(HERE / "zeros.npz", zeros=np.zeros(100_000, "f4"))
 np.save(HERE / "complex_refused.npy", np.array([1j]))
 np.save(HERE / "records_refused.npy", np.zeros(2, [("a", "f4"), ("b", "i4")]))
 np.savez(HERE / "uint64_refused.npz", a=np.zeros(2, "u8"))

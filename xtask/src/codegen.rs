@@ -1,18 +1,11 @@
 //! Writes the generated part of core, or says that it is stale.
 
+use crate::{Outcome, root};
 use firebrand_codegen::emit::{GeneratedFile, Source, generate};
-use std::path::{Path, PathBuf};
 
 const OPS: &str = "schema/ops.yaml";
 const DERIVATIVES: &str = "schema/derivatives.yaml";
 const FOLDER: &str = "crates/core/src/ops/generated";
-
-/// What a chore says: done, or why not.
-pub(crate) type Outcome = Result<String, String>;
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
-}
 
 fn read(path: &str) -> Result<String, String> {
     std::fs::read_to_string(root().join(path)).map_err(|e| format!("{path}: {e}"))

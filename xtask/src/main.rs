@@ -1,21 +1,38 @@
 //! Chores: `cargo xtask <chore>`. Every chore is one subcommand and one module.
 
+mod check;
 mod codegen;
+mod python;
 
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+
+/// What a chore says: done, or why not.
+type Outcome = Result<String, String>;
+
+/// The workspace.
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
 
 const USAGE: &str = "\
 usage: cargo xtask <chore>
 
 chores:
+  check             everything that must hold before a change lands
   codegen           write crates/core/src/ops/generated/ from schema/
   codegen --check   fail if that folder is not what schema/ says
+  bench [...]       compare with PyTorch and JAX (bench/compare.py); needs Python
+  golden            write the reference data in golden/ anew; needs Python with PyTorch
 ";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let done = match arguments.as_slice() {
+        ["check"] => check::run(),
+        ["bench", rest @ ..] => python::bench(rest),
+        ["golden"] => python::golden(),
         ["codegen"] => codegen::write(),
         ["codegen", "--check"] => codegen::check(),
         _ => {
@@ -25,7 +42,9 @@ fn main() -> ExitCode {
     };
     match done {
         Ok(message) => {
-            println!("{message}");
+            if !message.is_empty() {
+                println!("{message}");
+            }
             ExitCode::SUCCESS
         }
         Err(message) => {

@@ -1,9 +1,10 @@
 //! The embedded data set: 1,797 handwritten digits of 8 by 8 pixels (UCI Optical Recognition of Handwritten Digits).
 //!
-//! See `data/README.md` beside this crate for the source and its licence. The split is fixed: the first 1,437 samples
-//! train, the last 360 test.
+//! See `data/README.md` beside this crate for the source and its licence. The file is ordered by writer, so samples are
+//! shuffled once, always alike, before they are split: 1,437 train, 360 test.
 
 use firebrand_core::Tensor;
+use firebrand_core::random::Generator;
 
 static DATA: &[u8] = include_bytes!("../data/digits.bin");
 const HEADER: usize = 24;
@@ -11,7 +12,7 @@ const PIXELS: usize = 64;
 
 /// How many samples there are.
 pub const SAMPLES: usize = 1797;
-/// How many of them, from the start, are for training.
+/// How many of them are for training.
 pub const TRAIN: usize = 1437;
 /// How many classes there are.
 pub const CLASSES: usize = 10;
@@ -24,12 +25,23 @@ pub struct Digits {
     pub labels: Tensor,
 }
 
+/// The order of samples: what `randperm` gives for seed 0.
+fn order() -> Vec<usize> {
+    let mut generator = Generator::new(0);
+    let mut order: Vec<usize> = (0..SAMPLES).collect();
+    for i in 0..SAMPLES - 1 {
+        order.swap(i, i + generator.random() as usize % (SAMPLES - i));
+    }
+    order
+}
+
 fn part(range: std::ops::Range<usize>) -> Digits {
-    let pixels = &DATA[HEADER + range.start * PIXELS..HEADER + range.end * PIXELS];
-    let labels = &DATA[HEADER + SAMPLES * PIXELS..][range.clone()];
-    let images: Vec<f32> = pixels.iter().map(|&p| f32::from(p) / 16.0).collect();
-    let labels: Vec<i64> = labels.iter().map(|&l| i64::from(l)).collect();
-    Digits { images: Tensor::from_slice(&images, [range.len(), PIXELS]), labels: Tensor::new(&labels) }
+    let (pixels, labels) = DATA[HEADER..].split_at(SAMPLES * PIXELS);
+    let order = &order()[range];
+    let images: Vec<f32> =
+        order.iter().flat_map(|i| &pixels[i * PIXELS..][..PIXELS]).map(|&p| f32::from(p) / 16.0).collect();
+    let labels: Vec<i64> = order.iter().map(|&i| i64::from(labels[i])).collect();
+    Digits { images: Tensor::from_slice(&images, [order.len(), PIXELS]), labels: Tensor::new(&labels) }
 }
 
 /// The training samples.

@@ -36,3 +36,8 @@ pub mod prelude {
     pub use firebrand_core::random::manual_seed;
     pub use firebrand_core::{DType, Device, Error, Result, Scalar, Tensor};
 }
+
+/// Compiles and runs the examples of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct ReadmeExamples;

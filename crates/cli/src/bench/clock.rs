@@ -1,0 +1,66 @@
+//! The clock of measurements: CPU time of the process for one thread, wall time for more; the fastest of many calls.
+
+use cpu_time::ProcessTime;
+use firebrand::Result;
+use std::time::{Duration, Instant};
+
+/// Calls before measuring.
+const WARM_UP: usize = 2;
+const AT_LEAST: usize = 5;
+const AT_MOST: usize = 2000;
+
+/// A clock that suits a number of threads.
+#[derive(Clone, Copy)]
+pub(crate) enum Clock {
+    /// What neighbours disturb least.
+    Cpu,
+    /// What several threads are for.
+    Wall,
+}
+
+impl Clock {
+    /// The clock for so many threads.
+    pub(crate) fn for_threads(n: usize) -> Clock {
+        if n == 1 { Clock::Cpu } else { Clock::Wall }
+    }
+
+    /// Starts measuring; the result says how long ago that was.
+    pub(crate) fn start(self) -> Stopwatch {
+        match self {
+            Clock::Cpu => Stopwatch::Cpu(ProcessTime::now()),
+            Clock::Wall => Stopwatch::Wall(Instant::now()),
+        }
+    }
+
+    /// Seconds of the fastest call within a budget of seconds.
+    pub(crate) fn best(self, budget: f64, mut f: impl FnMut() -> Result<()>) -> Result<f64> {
+        for _ in 0..WARM_UP {
+            f()?;
+        }
+        let (begin, mut fastest, mut calls) = (self.start(), f64::INFINITY, 0);
+        while calls < AT_LEAST || (begin.seconds() < budget && calls < AT_MOST) {
+            let one = self.start();
+            f()?;
+            fastest = fastest.min(one.seconds());
+            calls += 1;
+        }
+        Ok(fastest)
+    }
+}
+
+/// A running measurement.
+pub(crate) enum Stopwatch {
+    Cpu(ProcessTime),
+    Wall(Instant),
+}
+
+impl Stopwatch {
+    /// Seconds since the start.
+    pub(crate) fn seconds(&self) -> f64 {
+        let elapsed: Duration = match self {
+            Stopwatch::Cpu(t) => t.elapsed(),
+            Stopwatch::Wall(t) => t.elapsed(),
+        };
+        elapsed.as_secs_f64()
+    }
+}

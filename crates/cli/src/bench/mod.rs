@@ -1,0 +1,87 @@
+//! `firebrand bench`: our side of the comparison that `bench/README.md` defines, case by case.
+
+mod clock;
+mod workloads;
+
+use crate::refusal::{Done, say};
+use clap::ValueEnum;
+use clock::Clock;
+use serde::Serialize;
+
+/// Arguments of `firebrand bench`.
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// What to measure [default: everything]
+    #[arg(value_enum)]
+    names: Vec<Name>,
+    /// One JSON object per case
+    #[arg(long)]
+    json: bool,
+}
+
+/// The workloads.
+#[derive(Clone, Copy, ValueEnum, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[value(rename_all = "snake_case")]
+enum Name {
+    /// Cost of one small op, of its node in backward, of a hook
+    Ops,
+    /// Ten pointwise ops on 2²⁴ numbers
+    Pointwise,
+    /// Softmax and layer norm, forward and backward
+    SoftmaxLayernorm,
+    /// Matrix products
+    Matmul,
+    /// The convolutions of a small residual net
+    Conv,
+    /// Training steps of a perceptron
+    Mlp,
+}
+
+#[derive(Serialize)]
+struct Line<'a> {
+    bench: Name,
+    case: &'a str,
+    value: f64,
+    unit: &'a str,
+    threads: usize,
+}
+
+/// Measures and prints.
+struct Bench {
+    name: Name,
+    clock: Clock,
+    threads: usize,
+    json: bool,
+}
+
+impl Bench {
+    fn emit(&self, case: &str, value: f64, unit: &str) -> Done {
+        let line = Line { bench: self.name, case, value, unit, threads: self.threads };
+        let text = serde_json::to_string(&line).map_err(crate::refusal::Refusal::because)?;
+        if self.json {
+            return Ok(say!("{text}")?);
+        }
+        let name = self.name.to_possible_value().map_or(String::new(), |v| v.get_name().to_string());
+        Ok(say!("{name:<18} {case:<22} {value:>10.3} {unit}")?)
+    }
+}
+
+/// Runs the named workloads, or all.
+pub(crate) fn run(options: &Options) -> Done {
+    let names = if options.names.is_empty() { Name::value_variants() } else { &options.names };
+    let threads = firebrand::num_threads();
+    for &name in names {
+        firebrand::random::manual_seed(0);
+        let bench = Bench { name, clock: Clock::for_threads(threads), threads, json: options.json };
+        match name {
+            Name::Ops => workloads::ops(&bench)?,
+            Name::Pointwise => workloads::pointwise(&bench)?,
+            Name::SoftmaxLayernorm => workloads::softmax_layernorm(&bench)?,
+            Name::Matmul => workloads::matmul(&bench)?,
+            Name::Conv => workloads::conv(&bench)?,
+            Name::Mlp => workloads::mlp(&bench)?,
+        }
+    }
+    Ok(())
+}

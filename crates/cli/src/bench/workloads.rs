@@ -1,0 +1,183 @@
+//! The workloads of `bench/README.md`. Peers do exactly the same work in `bench/peers.py`.
+
+use super::Bench;
+use crate::refusal::Done;
+use crate::train::{Network, Optimizer, cross_entropy};
+use firebrand::autograd::no_grad;
+use firebrand::prelude::*;
+use firebrand::{SymInt, ops};
+use std::hint::black_box;
+
+/// Pairs of ops in the chain.
+const CHAIN: usize = 500;
+/// How often the chain is run; its parts are timed one by one.
+const CHAIN_RUNS: usize = 150;
+/// Numbers of the pointwise workload.
+const POINTS: usize = 1 << 24;
+const BUDGET: f64 = 1.0;
+
+fn normal(sizes: &[usize]) -> Result<Tensor> {
+    let sizes: Vec<SymInt> = sizes.iter().map(|&n| n.into()).collect();
+    ops::randn(&sizes, Some(DType::F32), None)
+}
+
+/// Backward from a given gradient; gradients of the leaves are dropped.
+fn backward_and_drop(y: &Tensor, gradient: &Tensor, leaves: &[&Tensor]) -> Result<()> {
+    y.try_backward(&BackwardOptions { grad_tensors: vec![Some(gradient.clone())], ..Default::default() })?;
+    leaves.iter().for_each(|t| t.zero_grad());
+    Ok(())
+}
+
+pub(super) fn ops(bench: &Bench) -> Done {
+    let x = Tensor::ones([4], DType::F32).requires_grad_();
+    let (a, b) = (Tensor::full([4], 0.999, DType::F32), Tensor::full([4], 1e-3, DType::F32));
+    let gradient = Tensor::ones([4], DType::F32);
+    let chain = |each: &dyn Fn(&Tensor)| -> Result<Tensor> {
+        let mut y = x.clone();
+        for _ in 0..CHAIN {
+            y = ops::mul(&y, &a)?;
+            each(&y);
+            y = ops::add(&y, &b, 1.into())?;
+            each(&y);
+        }
+        Ok(y)
+    };
+    // Fastest forward and fastest backward.
+    let apart = |each: &dyn Fn(&Tensor)| -> Result<(f64, f64)> {
+        let (mut forward, mut backward) = (f64::INFINITY, f64::INFINITY);
+        for _ in 0..CHAIN_RUNS {
+            let clock = bench.clock.start();
+            let y = chain(each)?;
+            forward = forward.min(clock.seconds());
+            let options = BackwardOptions { grad_tensors: vec![Some(gradient.clone())], ..Default::default() };
+            let clock = bench.clock.start();
+            y.try_backward(&options)?;
+            backward = backward.min(clock.seconds());
+            x.zero_grad();
+        }
+        Ok((forward, backward))
+    };
+    let per_op = 1e9 / (2 * CHAIN) as f64;
+    let (forward, backward) = apart(&|_| {})?;
+    bench.emit("forward_grad", forward * per_op, "ns")?;
+    bench.emit("backward", backward * per_op, "ns")?;
+    let no_grad_seconds = no_grad(|| bench.clock.best(BUDGET, || chain(&|_| {}).map(drop)))?;
+    bench.emit("forward_no_grad", no_grad_seconds * per_op, "ns")?;
+    let (hooked_forward, hooked_backward) = apart(&|t| {
+        t.register_hook(|g: &Tensor| {
+            black_box(g);
+        });
+    })?;
+    bench.emit("hook_register", (hooked_forward - forward) * per_op, "ns")?;
+    bench.emit("hook_fire", (hooked_backward - backward) * per_op, "ns")
+}
+
+fn ten_ops(x: &Tensor) -> Result<Tensor> {
+    let cube = ops::mul(&ops::mul(x, x)?, x)?;
+    let u = ops::mul_scalar(&ops::add(&ops::mul_scalar(&cube, 0.044715.into())?, x, 1.into())?, 0.7978845608.into())?;
+    let y = ops::mul(&ops::add_scalar(&ops::tanh(&u)?, 1.into(), 1.into())?, x)?;
+    ops::sub_scalar(&ops::mul_scalar(&y, 0.5.into())?, 0.1.into(), 1.into())
+}
+
+pub(super) fn pointwise(bench: &Bench) -> Done {
+    let x = normal(&[POINTS])?.requires_grad_();
+    let seconds = no_grad(|| bench.clock.best(BUDGET, || ten_ops(&x).map(drop)))?;
+    bench.emit("forward", 1e3 * seconds, "ms")?;
+    let gradient = Tensor::ones([POINTS], DType::F32);
+    let seconds = bench.clock.best(BUDGET, || backward_and_drop(&ten_ops(&x)?, &gradient, &[&x]))?;
+    bench.emit("forward_backward", 1e3 * seconds, "ms")
+}
+
+pub(super) fn softmax_layernorm(bench: &Bench) -> Done {
+    const SIZES: [usize; 2] = [4096, 1024];
+    let x = normal(&SIZES)?.requires_grad_();
+    let (w, b) =
+        (Tensor::ones([1024], DType::F32).requires_grad_(), Tensor::zeros([1024], DType::F32).requires_grad_());
+    let gradient = normal(&SIZES)?;
+    let run = || {
+        let y = ops::layer_norm(&ops::softmax(&x, -1, None)?, &[1024.into()], Some(&w), Some(&b), 1e-5, false)?;
+        backward_and_drop(&y, &gradient, &[&x, &w, &b])
+    };
+    bench.emit("forward_backward", 1e3 * bench.clock.best(BUDGET, run)?, "ms")
+}
+
+pub(super) fn matmul(bench: &Bench) -> Done {
+    const SECONDS: f64 = 0.6;
+    for n in [64usize, 256, 512, 1024, 2048] {
+        let (a, b, out) = (normal(&[n, n])?, normal(&[n, n])?, Tensor::zeros([n, n], DType::F32));
+        let seconds = bench.clock.best(SECONDS, || ops::mm_out(&a, &b, &out).map(drop))?;
+        bench.emit(&n.to_string(), 2e-9 * (n * n * n) as f64 / seconds, "GFLOPS")?;
+    }
+    let (a, b, out) = (normal(&[32, 128, 64])?, normal(&[32, 64, 128])?, Tensor::zeros([32, 128, 128], DType::F32));
+    let seconds = bench.clock.best(SECONDS, || ops::bmm_out(&a, &b, &out).map(drop))?;
+    bench.emit("batch32x128x64x128", 2e-9 * (32 * 128 * 64 * 128) as f64 / seconds, "GFLOPS")
+}
+
+/// A 2-D convolution of the net.
+struct Layer {
+    name: &'static str,
+    inputs: usize,
+    side: usize,
+    outputs: usize,
+    kernel: usize,
+    stride: i64,
+    padding: i64,
+    /// How often the net has it.
+    times: f64,
+}
+
+const fn layer(name: &'static str, sizes: [usize; 4], stride: i64, padding: i64, times: f64) -> Layer {
+    let [inputs, side, outputs, kernel] = sizes;
+    Layer { name, inputs, side, outputs, kernel, stride, padding, times }
+}
+
+const LAYERS: [Layer; 8] = [
+    layer("stem", [3, 32, 16, 3], 1, 1, 1.0),
+    layer("c16", [16, 32, 16, 3], 1, 1, 6.0),
+    layer("c16-32s2", [16, 32, 32, 3], 2, 1, 1.0),
+    layer("p16-32s2", [16, 32, 32, 1], 2, 0, 1.0),
+    layer("c32", [32, 16, 32, 3], 1, 1, 5.0),
+    layer("c32-64s2", [32, 16, 64, 3], 2, 1, 1.0),
+    layer("p32-64s2", [32, 16, 64, 1], 2, 0, 1.0),
+    layer("c64", [64, 8, 64, 3], 1, 1, 5.0),
+];
+
+pub(super) fn conv(bench: &Bench) -> Done {
+    const SECONDS: f64 = 0.25;
+    const BATCH: usize = 64;
+    const ONE: SymInt = SymInt::ONE;
+    let none = [SymInt::from(0i64); 2];
+    let mut total = 0.0;
+    for l in &LAYERS {
+        let x = normal(&[BATCH, l.inputs, l.side, l.side])?;
+        let w = ops::mul_scalar(&normal(&[l.outputs, l.inputs, l.kernel, l.kernel])?, 0.1.into())?;
+        let (stride, padding): ([SymInt; 2], [SymInt; 2]) = ([l.stride.into(); 2], [l.padding.into(); 2]);
+        let forward = || ops::convolution(&x, &w, None, &stride, &padding, &[ONE; 2], false, &none, ONE);
+        let gradient = normal(forward()?.shape())?;
+        let backward = |mask: [bool; 3]| {
+            ops::convolution_backward(&gradient, &x, &w, None, &stride, &padding, &[ONE; 2], false, &none, ONE, mask)
+        };
+        let mut cell = |way: &str, f: &dyn Fn() -> Result<()>| -> Done {
+            let seconds = bench.clock.best(SECONDS, f)?;
+            total += l.times * seconds;
+            bench.emit(&format!("{}.{way}", l.name), 1e3 * seconds, "ms")
+        };
+        cell("forward", &|| forward().map(drop))?;
+        cell("grad_input", &|| backward([true, false, false]).map(drop))?;
+        cell("grad_weight", &|| backward([false, true, false]).map(drop))?;
+    }
+    bench.emit("total", 1e3 * total, "ms")
+}
+
+pub(super) fn mlp(bench: &Bench) -> Done {
+    let model = Network::new(&[784, 512, 512, 10])?;
+    let mut adam = Optimizer::new(model.parameters(), 1e-4);
+    let x = normal(&[128, 784])?;
+    let y = ops::randint(10.into(), &[128.into()], Some(DType::I64), None)?;
+    // The optimiser drops gradients after its step.
+    let seconds = bench.clock.best(2.0, || {
+        cross_entropy(&model.forward(&x)?, &y)?.try_backward(&BackwardOptions::default())?;
+        adam.step()
+    })?;
+    bench.emit("adam", 1.0 / seconds, "steps/s")
+}

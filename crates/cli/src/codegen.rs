@@ -1,0 +1,197 @@
+//! `firebrand codegen`: the derivative code generator, on PyTorch's declaration files and on ours.
+
+use crate::refusal::{Done, Refusal, say};
+use clap::{Args, Subcommand, ValueEnum};
+use firebrand::dispatch::{Derivative, Op};
+use firebrand::io::write_text;
+use firebrand_codegen::emit::{GeneratedFile, Source, generate};
+use firebrand_codegen::{CodegenError, Dialect, Sources, coverage, error_json, lint};
+use std::path::{Path, PathBuf};
+
+/// What to do with declarations.
+#[derive(Subcommand)]
+pub(crate) enum Command {
+    /// Print the differentiability model of PyTorch's files
+    Dump(Dump),
+    /// Write the Rust files of our own ops
+    Emit(Ours),
+    /// Say whether those files are what the schema says
+    Check(Ours),
+    /// Find formulas that mean something else than they seem to
+    Lint(Lint),
+    /// Compare PyTorch's operators with the ops of this program
+    Coverage(Files),
+}
+
+/// PyTorch's two files.
+#[derive(Args)]
+pub(crate) struct Files {
+    /// Operator declarations, such as native_functions.yaml
+    #[arg(long, value_name = "FILE")]
+    native: PathBuf,
+    /// Derivative entries, such as derivatives.yaml
+    #[arg(long, value_name = "FILE")]
+    derivatives: PathBuf,
+}
+
+/// Arguments of `dump`.
+#[derive(Args)]
+pub(crate) struct Dump {
+    #[command(flatten)]
+    files: Files,
+    /// A list of tags that replaces the known ones
+    #[arg(long, value_name = "FILE")]
+    tags: Option<PathBuf>,
+    /// Add the plans of nodes and wrappers
+    #[arg(long)]
+    plan: bool,
+    /// The whole model as canonical JSON instead of counts; a refusal is JSON too
+    #[arg(long)]
+    json: bool,
+}
+
+/// Where our own declarations and the files made of them are.
+#[derive(Args)]
+pub(crate) struct Ours {
+    /// Op declarations
+    #[arg(long, value_name = "FILE", default_value = "schema/ops.yaml")]
+    ops: PathBuf,
+    /// Derivative formulas
+    #[arg(long, value_name = "FILE", default_value = "schema/derivatives.yaml")]
+    derivatives: PathBuf,
+    /// The folder of generated files
+    #[arg(long, value_name = "DIR", default_value = "crates/core/src/ops/generated")]
+    out: PathBuf,
+}
+
+/// Arguments of `lint`.
+#[derive(Args)]
+pub(crate) struct Lint {
+    /// Operator declarations
+    #[arg(long, value_name = "FILE", default_value = "schema/ops.yaml")]
+    native: PathBuf,
+    /// Derivative entries
+    #[arg(long, value_name = "FILE", default_value = "schema/derivatives.yaml")]
+    derivatives: PathBuf,
+    /// The language of the formulas
+    #[arg(long, value_enum, default_value_t = Language::Rust)]
+    dialect: Language,
+}
+
+/// The language of formulas.
+#[derive(Clone, Copy, ValueEnum)]
+enum Language {
+    /// Ours.
+    Rust,
+    /// PyTorch's.
+    Cpp,
+}
+
+fn read(path: &Path) -> Done<String> {
+    std::fs::read_to_string(path).map_err(|e| Refusal::because(format!("{}: {e}", path.display())))
+}
+
+/// The library names files by role; people know them by path.
+fn named(e: CodegenError, native: &Path, derivatives: &Path) -> Refusal {
+    let file = match e.file.as_deref() {
+        Some(firebrand_codegen::NATIVE_FILE) => Some(native.display().to_string()),
+        Some(firebrand_codegen::DERIVATIVES_FILE) => Some(derivatives.display().to_string()),
+        other => other.map(str::to_string),
+    };
+    Refusal::because(CodegenError { file, ..e })
+}
+
+fn dump(options: &Dump) -> Done {
+    let Files { native, derivatives } = &options.files;
+    let (native_text, derivatives_text) = (read(native)?, read(derivatives)?);
+    let tags = options.tags.as_deref().map(read).transpose()?;
+    let sources =
+        Sources { native: &native_text, derivatives: &derivatives_text, tags: tags.as_deref(), dialect: Dialect::Cpp };
+    if options.json {
+        return match sources.dump(options.plan) {
+            Ok(text) => Ok(std::io::Write::write_all(&mut std::io::stdout().lock(), text.as_bytes())?),
+            Err(e) => {
+                std::io::Write::write_all(&mut std::io::stdout().lock(), error_json(&e).as_bytes())?;
+                Err(named(e, native, derivatives))
+            }
+        };
+    }
+    let model = sources.model().map_err(|e| named(e, native, derivatives))?;
+    say!("functions: {}", model.functions.len())?;
+    say!("with derivatives: {}", model.functions.iter().filter(|f| f.info.is_some()).count())?;
+    say!("schemas with infos: {}", model.infos.len())?;
+    if options.plan {
+        let plans = model.plans().map_err(|e| named(e, native, derivatives))?;
+        say!("nodes: {}", plans.nodes.len())?;
+        say!("wrappers: {}", plans.wrappers.len())?;
+    }
+    Ok(())
+}
+
+fn generated(ours: &Ours) -> Done<Vec<GeneratedFile>> {
+    let (ops, derivatives) = (read(&ours.ops)?, read(&ours.derivatives)?);
+    let name = |p: &Path| p.display().to_string();
+    generate(
+        Source { name: &name(&ours.ops), text: &ops },
+        Source { name: &name(&ours.derivatives), text: &derivatives },
+    )
+    .map_err(Refusal::because)
+}
+
+fn emit(ours: &Ours) -> Done {
+    let files = generated(ours)?;
+    std::fs::create_dir_all(&ours.out).map_err(|e| Refusal::because(format!("{}: {e}", ours.out.display())))?;
+    for file in &files {
+        write_text(ours.out.join(file.name), &file.text)?;
+    }
+    Ok(say!("{} files in {}", files.len(), ours.out.display())?)
+}
+
+fn check(ours: &Ours) -> Done {
+    for file in generated(ours)? {
+        let path = ours.out.join(file.name);
+        if !std::fs::read_to_string(&path).is_ok_and(|text| text == file.text) {
+            return Err(Refusal::because(format!("{} is stale; run `firebrand codegen emit`", path.display())));
+        }
+    }
+    Ok(say!("{} is up to date", ours.out.display())?)
+}
+
+fn run_lint(options: &Lint) -> Done {
+    let (native, derivatives) = (read(&options.native)?, read(&options.derivatives)?);
+    let dialect = match options.dialect {
+        Language::Rust => Dialect::Rust,
+        Language::Cpp => Dialect::Cpp,
+    };
+    let report =
+        lint::lint(&native, &derivatives, dialect).map_err(|e| named(e, &options.native, &options.derivatives))?;
+    for finding in &report.findings {
+        say!("{}: {finding}", options.derivatives.display())?;
+    }
+    say!("{} entries, {} formulas, {} findings", report.entries, report.formulas, report.findings.len())?;
+    if report.findings.is_empty() { Ok(()) } else { Err(Refusal::because("see the findings above")) }
+}
+
+fn compare(files: &Files) -> Done {
+    let (native, derivatives) = (read(&files.native)?, read(&files.derivatives)?);
+    let ours: Vec<(&str, bool)> = Op::all()
+        .map(|op| {
+            let name = op.name().strip_prefix("aten::").unwrap_or(op.name());
+            (name, op.info().derivative != Derivative::NonDifferentiable)
+        })
+        .collect();
+    let found =
+        coverage::coverage(&native, &derivatives, &ours).map_err(|e| named(e, &files.native, &files.derivatives))?;
+    Ok(say!("{}", found.to_string().trim_end())?)
+}
+
+/// Runs one of the subcommands.
+pub(crate) fn run(command: &Command) -> Done {
+    match command {
+        Command::Dump(options) => dump(options),
+        Command::Emit(ours) => emit(ours),
+        Command::Check(ours) => check(ours),
+        Command::Lint(options) => run_lint(options),
+        Command::Coverage(files) => compare(files),
+    }
+}

@@ -1,1 +1,0 @@
-//! firebrand cli.

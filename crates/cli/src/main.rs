@@ -1,0 +1,67 @@
+//! `firebrand`: train, list ops, measure, generate. The only crate that prints.
+//!
+//! Exit codes: 0 done; 2 wrong usage; 3 the input was refused (the reason is on stderr, nothing was written).
+
+mod bench;
+mod codegen;
+mod ops;
+mod refusal;
+mod train;
+
+use clap::{Parser, Subcommand};
+use refusal::Refusal;
+use std::process::ExitCode;
+
+/// PyTorch's autograd stack in Rust.
+#[derive(Parser)]
+#[command(name = "firebrand", version)]
+struct Cli {
+    /// Threads for kernels [default: one per core]
+    #[arg(long, global = true, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    threads: Option<u16>,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Train the built-in model on the embedded digits and write a report
+    Train(train::Options),
+    /// List every op, how it is differentiated, and with --coverage what is checked
+    Ops(ops::Options),
+    /// Measure the workloads of bench/README.md
+    Bench(bench::Options),
+    /// Read op declarations and derivative formulas; write, check or compare what follows from them
+    #[command(subcommand)]
+    Codegen(codegen::Command),
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    if let Some(n) = cli.threads {
+        firebrand::set_num_threads(n.into());
+    }
+    let done = match cli.command {
+        Command::Train(options) => train::run(&options),
+        Command::Ops(options) => ops::run(&options),
+        Command::Bench(options) => bench::run(&options),
+        Command::Codegen(command) => codegen::run(&command),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        // Whoever reads our output has had enough of it.
+        Err(Refusal::ReaderGone) => ExitCode::SUCCESS,
+        Err(Refusal::Because(reason)) => {
+            eprintln!("error: {reason}");
+            ExitCode::from(3)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn arguments_are_consistent() {
+        <super::Cli as clap::CommandFactory>::command().debug_assert();
+    }
+}

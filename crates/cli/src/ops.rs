@@ -1,0 +1,88 @@
+//! `firebrand ops`: every op of the table, how it is differentiated, and which checks the op table runs on it.
+
+use crate::refusal::{Done, Refusal, say};
+use firebrand::dispatch::{Derivative, Op};
+use firebrand_opinfo::{Check, Counts};
+use serde_json::{Map, Value, json};
+
+/// Arguments of `firebrand ops`.
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// Count the checks run on each op; refused if an op has none
+    #[arg(long)]
+    coverage: bool,
+    /// One JSON object per line instead of a table
+    #[arg(long)]
+    json: bool,
+}
+
+/// How an op is differentiated, and the name of its node if it has one.
+fn derivative(op: Op) -> (&'static str, Option<&'static str>) {
+    match op.info().derivative {
+        Derivative::Formula(node) => ("formula", Some(node)),
+        Derivative::Composite => ("composite", None),
+        Derivative::NonDifferentiable => ("none", None),
+    }
+}
+
+fn total(counts: Option<&Counts>) -> usize {
+    counts.map_or(0, |c| c.iter().sum())
+}
+
+/// Checks that run at all, such as `Forward 12, Gradcheck 4`.
+fn listed(counts: Option<&Counts>) -> String {
+    let some = Check::ALL.iter().zip(counts.into_iter().flatten()).filter(|(_, n)| **n > 0);
+    some.map(|(check, n)| format!("{check:?} {n}")).collect::<Vec<_>>().join(", ")
+}
+
+fn print_json(op: Op, checks: Option<Option<&Counts>>) -> Done {
+    let info = op.info();
+    let (kind, node) = derivative(op);
+    let mut line = json!({
+        "name": info.name, "schema": info.schema, "tags": info.tags,
+        "derivative": kind, "node": node, "forward": info.forward,
+    });
+    if let (Some(counts), Value::Object(line)) = (checks, &mut line) {
+        let pairs = Check::ALL.iter().zip(counts.copied().unwrap_or_default());
+        let counted: Map<String, Value> = pairs.map(|(c, n)| (format!("{c:?}"), json!(n))).collect();
+        line.insert("checks".into(), counted.into());
+    }
+    Ok(say!("{line}")?)
+}
+
+fn print_row(op: Op, checks: Option<Option<&Counts>>) -> Done {
+    let info = op.info();
+    let (kind, node) = derivative(op);
+    let forward = if info.forward { "forward" } else { "-" };
+    say!("{:<44} {:<10} {:<32} {forward:<8} {}", info.name, kind, node.unwrap_or("-"), info.tags.join(","))?;
+    match checks {
+        None => say!("    {}", info.schema)?,
+        Some(counts) if total(counts) == 0 => say!("    no row in the op table")?,
+        Some(counts) => say!("    {}", listed(counts))?,
+    }
+    Ok(())
+}
+
+/// Lists the ops.
+pub(crate) fn run(options: &Options) -> Done {
+    let coverage = options.coverage.then(firebrand_opinfo::coverage);
+    let mut unchecked = Vec::new();
+    for op in Op::all() {
+        let checks = coverage.as_ref().map(|c| c.get(op.name()));
+        if checks.is_some_and(|c| total(c) == 0) {
+            unchecked.push(op.name());
+        }
+        if options.json { print_json(op, checks)? } else { print_row(op, checks)? }
+    }
+    if !options.json {
+        let (all, formulas) = (Op::all().count(), Op::all().filter(|&op| derivative(op).0 == "formula").count());
+        say!(
+            "{all} ops, {formulas} with a formula, {} with forward mode",
+            Op::all().filter(|o| o.info().forward).count()
+        )?;
+    }
+    if unchecked.is_empty() {
+        return Ok(());
+    }
+    Err(Refusal::because(format!("{} ops have no row in the op table: {}", unchecked.len(), unchecked.join(", "))))
+}

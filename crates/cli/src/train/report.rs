@@ -1,0 +1,186 @@
+//! The report of a run: one HTML page without references to anything outside it.
+
+use super::{Config, Evaluation, Metrics};
+use crate::refusal::Done;
+use firebrand::Tensor;
+use firebrand::autograd::{Node, iter_graph};
+use firebrand::digits::{CLASSES, Digits};
+use std::fmt::Write;
+
+/// What the page shows.
+pub(crate) struct Page<'a> {
+    pub(crate) config: &'a Config,
+    pub(crate) metrics: &'a [Metrics],
+    pub(crate) test: &'a Digits,
+    pub(crate) tested: &'a Evaluation,
+    pub(crate) loss: &'a Tensor,
+}
+
+const STYLE: &str = include_str!("report.css");
+/// How many test samples are shown.
+const SAMPLES: usize = 30;
+
+/// One line of a chart.
+struct Series<'a> {
+    name: &'a str,
+    class: &'a str,
+    values: Vec<f64>,
+}
+
+/// The next of 1, 2, 5, 10, 20, 50, … times a power of ten.
+fn round_up(v: f64) -> f64 {
+    let power = 10f64.powf(v.max(1e-9).log10().floor());
+    [1.0, 2.0, 5.0, 10.0].iter().map(|m| m * power).find(|&c| c >= v).unwrap_or(v)
+}
+
+/// A line chart over epochs, from `low` to `high`.
+fn chart(title: &str, series: &[Series<'_>], low: f64, high: f64, label: impl Fn(f64) -> String) -> String {
+    const LEFT: f64 = 56.0;
+    const TOP: f64 = 14.0;
+    const WIDTH: f64 = 420.0;
+    const HEIGHT: f64 = 200.0;
+    let count = series.first().map_or(0, |s| s.values.len());
+    let x = |i: usize| LEFT + WIDTH * if count > 1 { i as f64 / (count - 1) as f64 } else { 0.5 };
+    let y = |v: f64| TOP + HEIGHT * (1.0 - (v.clamp(low, high) - low) / (high - low));
+    let mut svg =
+        format!("<figure><figcaption>{title}</figcaption><svg viewBox='0 0 500 250' role='img' aria-label='{title}'>");
+    for k in 0..=4 {
+        let v = low + (high - low) * f64::from(k) / 4.0;
+        let at = y(v);
+        let _ = write!(
+            svg,
+            "<line class='grid' x1='{LEFT}' x2='{}' y1='{at:.1}' y2='{at:.1}'/><text x='{}' y='{:.1}' text-anchor='end'>{}</text>",
+            LEFT + WIDTH,
+            LEFT - 6.0,
+            at + 4.0,
+            label(v)
+        );
+    }
+    for (i, anchor) in [(0, "start"), (count.saturating_sub(1), "end")] {
+        let _ =
+            write!(svg, "<text x='{:.1}' y='{}' text-anchor='{anchor}'>{}</text>", x(i), TOP + HEIGHT + 18.0, i + 1);
+    }
+    let _ =
+        write!(svg, "<text x='{}' y='{}' text-anchor='middle'>epoch</text>", LEFT + WIDTH / 2.0, TOP + HEIGHT + 18.0);
+    for (k, s) in series.iter().enumerate() {
+        let points: Vec<String> =
+            s.values.iter().enumerate().map(|(i, &v)| format!("{:.1},{:.1}", x(i), y(v))).collect();
+        let _ = write!(svg, "<polyline class='{}' points='{}'/>", s.class, points.join(" "));
+        if let Some(&last) = s.values.last() {
+            let _ = write!(svg, "<circle class='{}' cx='{:.1}' cy='{:.1}' r='3'/>", s.class, x(count - 1), y(last));
+        }
+        let at = TOP + 14.0 + 16.0 * k as f64;
+        let _ = write!(
+            svg,
+            "<text class='{}' x='{}' y='{at}' text-anchor='end'>{}</text>",
+            s.class,
+            LEFT + WIDTH - 8.0,
+            s.name
+        );
+    }
+    svg + "</svg></figure>"
+}
+
+fn curves(metrics: &[Metrics]) -> String {
+    let of = |f: fn(&Metrics) -> f64| metrics.iter().map(f).collect::<Vec<f64>>();
+    let loss = [
+        Series { name: "train", class: "a", values: of(|m| m.train_loss) },
+        Series { name: "test", class: "b", values: of(|m| m.test_loss) },
+    ];
+    let accuracy = [Series { name: "test", class: "b", values: of(|m| m.test_accuracy) }];
+    let high = loss.iter().flat_map(|s| &s.values).copied().fold(0.0, f64::max);
+    let low = accuracy[0].values.iter().copied().fold(1.0, f64::min);
+    chart("Loss", &loss, 0.0, round_up(high), |v| format!("{v:.2}"))
+        + &chart("Accuracy", &accuracy, ((low * 20.0).floor() / 20.0).min(0.95), 1.0, |v| format!("{:.1}%", 100.0 * v))
+}
+
+/// Rows are true classes, columns predicted ones.
+fn confusion(truth: &[i64], predicted: &[i64]) -> String {
+    let mut counts = [[0usize; CLASSES]; CLASSES];
+    for (&t, &p) in truth.iter().zip(predicted) {
+        counts[t as usize][p as usize] += 1;
+    }
+    let mut html = String::from("<table class='confusion'><tr><th></th>");
+    (0..CLASSES).for_each(|c| html += &format!("<th>{c}</th>"));
+    html += "</tr>";
+    for (class, row) in counts.iter().enumerate() {
+        let total = row.iter().sum::<usize>().max(1);
+        let _ = write!(html, "<tr><th>{class}</th>");
+        for (column, &n) in row.iter().enumerate() {
+            let kind = if column == class { "right" } else { "wrong" };
+            // Few errors must still be seen.
+            let share = if n == 0 { 0.0 } else { (n as f64 / total as f64).max(0.15) };
+            let text = if n == 0 { String::new() } else { n.to_string() };
+            let _ = write!(html, "<td class='{kind}' style='--share:{share:.2}'>{text}</td>");
+        }
+        html += "</tr>";
+    }
+    html + "</table>"
+}
+
+/// Test images with what the model made of them, mistakes first.
+fn samples(images: &[f32], truth: &[i64], predicted: &[i64]) -> String {
+    let mut order: Vec<usize> = (0..truth.len()).collect();
+    order.sort_by_key(|&i| truth[i] == predicted[i]);
+    let mut html = String::from("<div class='samples'>");
+    for &i in order.iter().take(SAMPLES) {
+        let class = if truth[i] == predicted[i] { "ok" } else { "no" };
+        let _ = write!(html, "<figure class='{class}'><svg viewBox='0 0 8 8' shape-rendering='crispEdges'>");
+        for (k, ink) in images[64 * i..64 * (i + 1)].iter().enumerate().filter(|(_, ink)| **ink > 0.0) {
+            let _ = write!(html, "<rect x='{}' y='{}' width='1' height='1' opacity='{ink:.2}'/>", k % 8, k / 8);
+        }
+        let _ = write!(html, "</svg><figcaption>{}", predicted[i]);
+        if class == "no" {
+            let _ = write!(html, " <small>is {}</small>", truth[i]);
+        }
+        html += "</figcaption></figure>";
+    }
+    html + "</div>"
+}
+
+/// The autograd graph of the loss as a list of nodes, and as DOT.
+fn graph(loss: &Tensor) -> String {
+    let nodes = iter_graph([loss.grad_fn()]);
+    let number = |node: &Node| nodes.iter().position(|n| n.is_same(node));
+    let title = |k: usize| match nodes[k].variable() {
+        Some(t) => format!("{} {:?}", nodes[k].name(), t.shape()),
+        None => nodes[k].name().to_string(),
+    };
+    let (mut list, mut dot) = (String::from("<ol start='0'>"), String::from("digraph loss {\n"));
+    for (k, node) in nodes.iter().enumerate() {
+        let next: Vec<usize> = node.next_functions().iter().flatten().filter_map(|e| number(&e.node)).collect();
+        let targets: Vec<String> = next.iter().map(usize::to_string).collect();
+        let arrow = if next.is_empty() { String::new() } else { format!(" <small>→ {}</small>", targets.join(", ")) };
+        let _ = write!(list, "<li>{}{arrow}</li>", title(k));
+        let _ = writeln!(dot, "  n{k} [label=\"{}\"];", title(k));
+        next.iter().for_each(|n| dot += &format!("  n{k} -> n{n};\n"));
+    }
+    format!("{list}</ol><details><summary>as DOT</summary><pre>{dot}}}</pre></details>")
+}
+
+/// The whole page.
+pub(crate) fn page(p: &Page<'_>) -> Done<String> {
+    let truth = p.test.labels.try_to_vec::<i64>()?;
+    let images = p.test.images.try_to_vec::<f32>()?;
+    let Config { epochs, lr, batch_size, seed, threads, parameters, layers, version, .. } = p.config;
+    let sizes = layers.map(|n| n.to_string()).join("-");
+    let seconds = p.metrics.last().map_or(0.0, |m| m.seconds);
+    Ok(format!(
+        "<!doctype html><html lang='en'><meta charset='utf-8'><meta name='viewport' content='width=device-width'>\
+         <title>firebrand train: {accuracy:.2}%</title><style>{STYLE}</style>\
+         <main><h1>{accuracy:.2}% <small>of {tests} test digits</small></h1>\
+         <p>A {sizes} network with ReLU ({parameters} parameters), Adam at {lr}, batches of {batch_size}, {epochs} epochs in \
+         {seconds:.1} s on {threads} threads, seed {seed}; firebrand {version}.</p>\
+         <section class='row'>{curves}</section>\
+         <section><h2>Confusion</h2><p>Rows are what a digit is, columns what it was taken for.</p>{confusion}</section>\
+         <section><h2>Predictions</h2><p>Mistakes first.</p>{samples}</section>\
+         <section><h2>Autograd graph of the loss</h2><p>Every node once; arrows lead where its gradients go.</p>{graph}</section>\
+         </main></html>\n",
+        accuracy = 100.0 * p.tested.accuracy,
+        tests = truth.len(),
+        curves = curves(p.metrics),
+        confusion = confusion(&truth, &p.tested.predicted),
+        samples = samples(&images, &truth, &p.tested.predicted),
+        graph = graph(p.loss),
+    ))
+}

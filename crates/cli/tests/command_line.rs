@@ -1,0 +1,138 @@
+//! The program as its users meet it: arguments, output, files, exit codes.
+
+use serde_json::Value;
+use std::path::Path;
+use std::process::{Command, Output};
+
+fn firebrand(arguments: &[&str], folder: &Path) -> Output {
+    let program = env!("CARGO_BIN_EXE_firebrand");
+    Command::new(program).args(arguments).current_dir(folder).output().expect("the program starts")
+}
+
+#[track_caller]
+fn done(output: &Output) -> String {
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{errors}");
+    String::from_utf8(output.stdout.clone()).expect("text")
+}
+
+#[track_caller]
+fn refused(output: &Output, reason: &str) {
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(3), "{errors}");
+    assert!(errors.contains(reason), "{errors}");
+}
+
+fn read(path: impl AsRef<Path>) -> String {
+    std::fs::read_to_string(path.as_ref()).unwrap_or_else(|e| panic!("{}: {e}", path.as_ref().display()))
+}
+
+#[test]
+fn training_learns_and_reports() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let text = done(&firebrand(&["train", "--epochs", "4"], folder.path()));
+    let accuracy: f64 = text.split_whitespace().find_map(|w| w.strip_suffix('%')?.parse().ok()).expect("an accuracy");
+    assert!(accuracy > 90.0, "{text}");
+    let run = folder.path().join("runs/0001");
+    let mut files: Vec<_> =
+        std::fs::read_dir(&run).expect("the run's folder").map(|e| e.expect("readable").file_name()).collect();
+    files.sort();
+    assert_eq!(files, ["config.json", "metrics.csv", "metrics.jsonl", "report.html"]);
+    let config: Value = serde_json::from_str(&read(run.join("config.json"))).expect("JSON");
+    assert_eq!((&config["epochs"], &config["seed"]), (&Value::from(4), &Value::from(0)));
+    let last: Value =
+        serde_json::from_str(read(run.join("metrics.jsonl")).lines().last().expect("lines")).expect("JSON");
+    assert_eq!(last["epoch"], 4);
+    assert!((last["test_accuracy"].as_f64().expect("a number") * 100.0 - accuracy).abs() < 0.01);
+    assert_eq!(read(run.join("metrics.csv")).lines().count(), 5);
+    let html = read(run.join("report.html"));
+    for part in ["<svg", "Confusion", "ReluBackward0", "AccumulateGrad", "</html>"] {
+        assert!(html.contains(part), "{part} is missing");
+    }
+    // Self-contained: nothing is loaded from elsewhere.
+    assert!(!html.contains("http") && !html.contains("src="));
+}
+
+/// The same numbers for any number of threads, other ones for another seed.
+#[test]
+fn training_is_reproducible() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let losses = |arguments: &[&str]| -> Vec<Value> {
+        let mut all = vec!["train", "--epochs", "1", "--out", "run"];
+        all.extend(arguments);
+        done(&firebrand(&all, folder.path()));
+        let metrics: Value = serde_json::from_str(&read(folder.path().join("run/metrics.jsonl"))).expect("JSON");
+        ["train_loss", "test_loss", "test_accuracy"].iter().map(|k| metrics[*k].clone()).collect()
+    };
+    let one = losses(&["--threads", "1"]);
+    assert_eq!(one, losses(&["--threads", "2"]));
+    assert_ne!(one, losses(&["--seed", "1"]));
+}
+
+#[test]
+fn wrong_usage_is_exit_code_2() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for arguments in [
+        &["fly"][..],
+        &[],
+        &["train", "--epochs", "0"],
+        &["train", "--lr", "-1"],
+        &["train", "--lr", "NaN"],
+        &["ops", "--threads", "0"],
+        &["bench", "nothing"],
+        &["codegen", "dump"],
+    ] {
+        assert_eq!(firebrand(arguments, folder.path()).status.code(), Some(2), "{arguments:?}");
+    }
+    assert_eq!(std::fs::read_dir(folder.path()).expect("a folder").count(), 0, "nothing was written");
+}
+
+#[test]
+fn refusals_are_exit_code_3() {
+    let folder = tempfile::tempdir().expect("a folder");
+    std::fs::write(folder.path().join("file"), "").expect("writable");
+    refused(&firebrand(&["train", "--out", "file"], folder.path()), "file");
+    let wild = firebrand(&["train", "--lr", "1e30", "--epochs", "2", "--out", "run"], folder.path());
+    refused(&wild, "smaller --lr");
+    assert_eq!(std::fs::read_dir(folder.path().join("run")).expect("the run's folder").count(), 0);
+    refused(&firebrand(&["codegen", "lint"], folder.path()), "schema/ops.yaml");
+}
+
+#[test]
+fn ops_are_listed() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let text = done(&firebrand(&["ops", "--json"], folder.path()));
+    let ops: Vec<Value> = text.lines().map(|l| serde_json::from_str(l).expect("JSON")).collect();
+    let add = ops.iter().find(|o| o["name"] == "aten::add.Tensor").expect("there is addition");
+    assert_eq!((&add["derivative"], &add["node"]), (&Value::from("formula"), &Value::from("AddBackward0")));
+    assert_eq!(add["forward"], true);
+    assert!(done(&firebrand(&["ops"], folder.path())).lines().count() > 2 * ops.len());
+}
+
+#[test]
+fn declarations_are_dumped_and_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).expect("writable");
+    write("native.yaml", "- func: scale(Tensor self, Tensor by) -> Tensor\n  dispatch: {CPU: scale}\n");
+    write("good.yaml", "- name: scale(Tensor self, Tensor by) -> Tensor\n  self: grad * by\n  by: grad * self\n");
+    write("bad.yaml", "- name: scald(Tensor self) -> Tensor\n  self: grad\n");
+    let dump = |derivatives: &str, rest: &[&str]| {
+        let mut all = vec!["codegen", "dump", "--native", "native.yaml", "--derivatives", derivatives];
+        all.extend(rest);
+        firebrand(&all, folder.path())
+    };
+    let model: Value = serde_json::from_str(&done(&dump("good.yaml", &["--json", "--plan"]))).expect("JSON");
+    assert_eq!(model["nodes"][0]["op"], "ScaleBackward0");
+    assert!(done(&dump("good.yaml", &[])).contains("with derivatives: 1"));
+    let bad = dump("bad.yaml", &["--json"]);
+    refused(&bad, "bad.yaml:1:");
+    let error: Value = serde_json::from_slice(&bad.stdout).expect("JSON");
+    assert!(error["error"]["kind"].is_string());
+}
+
+/// The generated code of this very tree, from its root.
+#[test]
+fn our_own_declarations_are_in_order() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    done(&firebrand(&["codegen", "check"], &root));
+}

@@ -1,0 +1,73 @@
+//! Everything that must hold before a change lands, in the order in which failures are cheapest to find.
+
+use crate::Outcome;
+use crate::codegen;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+/// Checked for compilation when its standard library is installed.
+const OTHER_TARGET: &str = "aarch64-unknown-linux-gnu";
+
+fn cargo(arguments: &[&str]) -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.args(arguments).current_dir(crate::root());
+    command
+}
+
+fn pass(mut command: Command) -> Outcome {
+    match command.status() {
+        Ok(status) if status.success() => Ok(String::new()),
+        Ok(status) => Err(format!("{status}")),
+        Err(e) => Err(format!("{:?}: {e}", command.get_program())),
+    }
+}
+
+/// Whether a program answers at all.
+fn answers(mut command: Command) -> bool {
+    command.stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|s| s.success())
+}
+
+fn tests() -> Outcome {
+    if !answers(cargo(&["nextest", "--version"])) {
+        return pass(cargo(&["test", "--quiet", "--workspace"]));
+    }
+    pass(cargo(&["nextest", "run", "--workspace"]))?;
+    pass(cargo(&["test", "--quiet", "--workspace", "--doc"]))
+}
+
+fn documentation() -> Outcome {
+    let mut command = cargo(&["doc", "--quiet", "--workspace", "--no-deps"]);
+    command.env("RUSTDOCFLAGS", "-D warnings");
+    pass(command)
+}
+
+fn other_target() -> Outcome {
+    let found = Command::new("rustc").args(["--print", "sysroot"]).output().map_err(|e| format!("rustc: {e}"))?;
+    let sysroot = PathBuf::from(String::from_utf8_lossy(&found.stdout).trim());
+    if !Path::new(&sysroot).join("lib/rustlib").join(OTHER_TARGET).exists() {
+        return Ok(format!("skipped: run `rustup target add {OTHER_TARGET}` to have it"));
+    }
+    pass(cargo(&["check", "--quiet", "--workspace", "--target", OTHER_TARGET]))
+}
+
+/// A step by name.
+type Step = (&'static str, fn() -> Outcome);
+
+/// Runs every step, says how long each took, and stops at the first failure.
+pub(crate) fn run() -> Outcome {
+    let steps: [Step; 6] = [
+        ("format", || pass(cargo(&["fmt", "--all", "--check"]))),
+        ("generated code", codegen::check),
+        ("clippy", || pass(cargo(&["clippy", "--quiet", "--workspace", "--all-targets", "--", "-D", "warnings"]))),
+        ("tests", tests),
+        ("documentation", documentation),
+        (OTHER_TARGET, other_target),
+    ];
+    for (name, step) in steps {
+        let began = Instant::now();
+        let note = step().map_err(|e| format!("{name}: {e}"))?;
+        println!("{name:<26} {:>6.1} s  {note}", began.elapsed().as_secs_f64());
+    }
+    Ok("all well".to_string())
+}
