@@ -4,6 +4,7 @@ pub(crate) mod arith;
 pub(crate) mod composite;
 pub(crate) mod cpu;
 pub(crate) mod formulas;
+#[allow(non_snake_case)] // ATen calls sizes N, C and HxW
 pub mod generated;
 pub(crate) mod inplace;
 pub(crate) mod inplace_view;

@@ -304,3 +304,66 @@ pub(crate) fn cross_entropy_loss(
     let hard = ops::mul_scalar(&nll, number(1.0 - label_smoothing))?;
     add(&hard, &ops::mul_scalar(&smooth, number(label_smoothing / c as f64))?)
 }
+
+// ---- margins between classes
+
+/// True where a column is the class that a row of `target` names; targets have one dimension less.
+fn is_class(target: &Tensor, classes: usize) -> Result<Tensor> {
+    let columns = ops::arange(Scalar::Int(classes as i64), None, Some(target.device()))?;
+    ops::eq(&ops::unsqueeze(target, -1)?, &columns)
+}
+
+/// What the target's class does not lead the others by.
+pub(crate) fn multi_margin_loss(
+    input: &Tensor,
+    target: &Tensor,
+    p: Scalar,
+    margin: Scalar,
+    weight: Option<&Tensor>,
+    reduction: i64,
+) -> Result<Tensor> {
+    const OP: &str = "multi_margin_loss";
+    check_reduction(OP, reduction)?;
+    let classes = *input.shape().last().unwrap_or(&0);
+    let fits = matches!(input.ndim(), 1 | 2) && target.shape() == &input.shape()[..input.ndim() - 1] && classes > 0;
+    if !fits || !(p.equals(1.0) || p.equals(2.0)) || weight.is_some_and(|w| w.shape() != [classes]) {
+        let m = format!(
+            "expected scores of classes, one target a sample, an order of 1 or 2 and one weight a class; found {:?} and {:?}",
+            input.shape(),
+            target.shape()
+        );
+        return Err(Error::argument(OP, m));
+    }
+    let own = is_class(target, classes)?;
+    let over = |t: &Tensor, keepdim: bool| ops::sum_dim(t, Some(&[-1]), keepdim, None);
+    let others = ops::logical_not(&own)?;
+    let score = over(&zero_where(&others, input)?, true)?;
+    let lead = ops::clamp_min(&ops::add_scalar(&sub(input, &score)?, margin, Scalar::Int(1))?, Scalar::Int(0))?;
+    let mut cost = if p.equals(2.0) { mul(&lead, &lead)? } else { lead };
+    if let Some(w) = weight {
+        cost = mul(&cost, &over(&zero_where(&others, w)?, true)?)?;
+    }
+    let each = ops::div_scalar(&over(&zero_where(&own, &cost)?, false)?, Scalar::Int(classes as i64))?;
+    apply_reduction(&each, reduction)
+}
+
+/// As above for several classes a sample: a row of targets ends at the first -1.
+pub(crate) fn multilabel_margin_loss(input: &Tensor, target: &Tensor, reduction: i64) -> Result<Tensor> {
+    const OP: &str = "multilabel_margin_loss";
+    check_reduction(OP, reduction)?;
+    let classes = *input.shape().last().unwrap_or(&0);
+    if !matches!(input.ndim(), 1 | 2) || target.shape() != input.shape() || classes == 0 {
+        let m = format!("expected scores and targets of one shape, found {:?} and {:?}", input.shape(), target.shape());
+        return Err(Error::argument(OP, m));
+    }
+    let valid = ops::cumprod(&ops::ge_scalar(target, Scalar::Int(0))?, -1, None)?;
+    let named = mul(&cast(&is_class(target, classes)?, valid.dtype())?, &ops::unsqueeze(&valid, -1)?)?;
+    let chosen = ops::any_dim(&named, -2, false)?;
+    let unnamed = ops::eq_scalar(&named, Scalar::Int(0))?;
+    let scores = ops::sum_dim(&zero_where(&unnamed, &ops::unsqueeze(input, -2)?)?, Some(&[-1]), true, None)?;
+    let lead = plus(&sub(&ops::unsqueeze(input, -2)?, &scores)?, 1.0)?;
+    let cost = zero_where(&ops::unsqueeze(&chosen, -2)?, &ops::clamp_min(&lead, Scalar::Int(0))?)?;
+    let ended = ops::unsqueeze(&ops::eq_scalar(&valid, Scalar::Int(0))?, -1)?;
+    let each = ops::sum_dim(&zero_where(&ended, &cost)?, Some(&[-2, -1]), false, None)?;
+    apply_reduction(&ops::div_scalar(&each, Scalar::Int(classes as i64))?, reduction)
+}

@@ -310,11 +310,11 @@ pub(crate) fn histc(t: &Tensor, bins: i64, min: Scalar, max: Scalar, out: &Tenso
     if lo == hi {
         lo = data.iter().copied().fold(f64::INFINITY, f64::min);
         hi = data.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        if !(lo.is_finite() && hi.is_finite()) && !data.is_empty() {
-            return Err(Error::argument("histc", format!("the data range from {lo} to {hi} is not finite")));
-        }
         if data.is_empty() {
             (lo, hi) = (min.to_f64(), max.to_f64());
+        }
+        if lo.is_infinite() || hi.is_infinite() {
+            return Err(Error::argument("histc", format!("the data range from {lo} to {hi} is not finite")));
         }
         if lo == hi {
             (lo, hi) = (lo - 1.0, hi + 1.0);

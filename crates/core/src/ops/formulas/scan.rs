@@ -1,6 +1,5 @@
 //! Gradients of running sums, products, extremes and log-sum-exps.
 
-use super::selection::scatter_into_zeros;
 use crate::ops::shape::wrap_dim;
 use crate::sym::SymInt;
 use crate::{Result, Scalar, Tensor, ops};
@@ -28,6 +27,7 @@ pub(crate) fn cumprod_backward(grad: &Tensor, input: &Tensor, dim: i64, output: 
     if input.shape()[d] == 1 {
         return Ok(grad.clone());
     }
+    let input = &super::cast(input, output.dtype())?;
     if !super::products::has_zero(input)? {
         return ops::div(&reversed_cumsum(&ops::mul(output, grad)?, dim)?, input);
     }
@@ -78,33 +78,40 @@ pub(crate) fn cummax_backward(grad: &Tensor, dim: i64, indices: &Tensor, sizes: 
     if sizes.is_empty() {
         return Ok(grad.clone());
     }
-    scatter_into_zeros(grad, dim, indices, sizes)
+    ops::scatter_add(&ops::new_zeros(grad, sizes, None, None)?, dim, indices, grad)
 }
 
-/// Positive and negative gradients apart, each as a logarithm, so that nothing overflows.
+/// A number whose exponential is 0, and that can be added to others of its kind in f64.
+const NOTHING: f64 = f32::MIN as f64;
+
+/// `f` of the logarithms of the positive elements, less that of the negative ones: linear, and nothing overflows.
+fn by_sign(t: &Tensor, f: impl Fn(&Tensor) -> Result<Tensor>) -> Result<Tensor> {
+    let side = |t: &Tensor| -> Result<Tensor> {
+        let positive = ops::gt_scalar(t, Scalar::Int(0))?;
+        let one = Tensor::wrapped_number(Scalar::Int(1))?;
+        // The logarithm is taken of 1 where it is not used: its slope stays finite.
+        let log = ops::log(&ops::where_self(&positive, t, &one)?)?;
+        f(&ops::where_self(&positive, &log, &Tensor::wrapped_number(Scalar::Float(NOTHING))?)?)
+    };
+    ops::sub(&side(t)?, &side(&ops::neg(t)?)?, Scalar::Int(1))
+}
+
 pub(crate) fn logcumsumexp_backward(grad: &Tensor, input: &Tensor, result: &Tensor, dim: i64) -> Result<Tensor> {
     if grad.ndim() == 0 || grad.numel() == 0 {
         return Ok(grad.clone());
     }
-    let side = |g: &Tensor| -> Result<Tensor> {
-        let positive = ops::gt_scalar(g, Scalar::Int(0))?;
-        let one = Tensor::wrapped_number(Scalar::Int(1))?;
-        let lowest = Tensor::wrapped_number(Scalar::Float(f64::from(f32::MIN)))?;
-        // The logarithm is taken of 1 where it is not used: its slope stays finite.
-        let log = ops::where_self(&positive, &ops::log(&ops::where_self(&positive, g, &one)?)?, &lowest)?;
-        let sums = reversed_logcumsumexp(&ops::sub(&log, result, Scalar::Int(1))?, dim)?;
+    by_sign(grad, |log| {
+        let sums = reversed_logcumsumexp(&ops::sub(log, result, Scalar::Int(1))?, dim)?;
         ops::exp(&ops::add(&sums, input, Scalar::Int(1))?)
-    };
-    ops::sub(&side(grad)?, &side(&ops::neg(grad)?)?, Scalar::Int(1))
+    })
 }
 
 pub(crate) fn logcumsumexp_jvp(tangent: &Tensor, input: &Tensor, result: &Tensor, dim: i64) -> Result<Tensor> {
-    if tangent.ndim() == 0 {
+    if tangent.ndim() == 0 || tangent.numel() == 0 {
         return Ok(tangent.clone());
     }
-    // exp(x - m) keeps the sums in range; the shift cancels.
-    let m = ops::amax(input, &[dim], true)?;
-    let shift = |t: &Tensor| ops::exp(&ops::sub(t, &m, Scalar::Int(1))?);
-    let sums = ops::cumsum(&ops::mul(&shift(input)?, tangent)?, dim, None)?;
-    ops::div(&sums, &shift(result)?)
+    by_sign(tangent, |log| {
+        let sums = ops::logcumsumexp(&ops::add(log, input, Scalar::Int(1))?, dim)?;
+        ops::exp(&ops::sub(&sums, result, Scalar::Int(1))?)
+    })
 }

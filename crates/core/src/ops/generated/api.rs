@@ -1652,6 +1652,382 @@ pub fn try_pairwise_distance(
     ops::pairwise_distance(x1, x2, p, eps, keepdim)
 }
 
+/// `aten::multi_margin_loss(Tensor self, Tensor target, Scalar p=1, Scalar margin=1, Tensor? weight=None, int reduction=1) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_multi_margin_loss`].
+#[track_caller]
+pub fn multi_margin_loss(
+    self_: &Tensor,
+    target: &Tensor,
+    p: impl Into<Scalar>,
+    margin: impl Into<Scalar>,
+    weight: Option<&Tensor>,
+    reduction: i64,
+) -> Tensor {
+    expect_ok(try_multi_margin_loss(self_, target, p, margin, weight, reduction))
+}
+/// `aten::multi_margin_loss(Tensor self, Tensor target, Scalar p=1, Scalar margin=1, Tensor? weight=None, int reduction=1) -> Tensor`
+pub fn try_multi_margin_loss(
+    self_: &Tensor,
+    target: &Tensor,
+    p: impl Into<Scalar>,
+    margin: impl Into<Scalar>,
+    weight: Option<&Tensor>,
+    reduction: i64,
+) -> Result<Tensor> {
+    ops::multi_margin_loss(self_, target, p.into(), margin.into(), weight, reduction)
+}
+
+/// `aten::multilabel_margin_loss(Tensor self, Tensor target, int reduction=1) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_multilabel_margin_loss`].
+#[track_caller]
+pub fn multilabel_margin_loss(
+    self_: &Tensor,
+    target: &Tensor,
+    reduction: i64,
+) -> Tensor {
+    expect_ok(try_multilabel_margin_loss(self_, target, reduction))
+}
+/// `aten::multilabel_margin_loss(Tensor self, Tensor target, int reduction=1) -> Tensor`
+pub fn try_multilabel_margin_loss(
+    self_: &Tensor,
+    target: &Tensor,
+    reduction: i64,
+) -> Result<Tensor> {
+    ops::multilabel_margin_loss(self_, target, reduction)
+}
+
+/// `aten::lstm.input(Tensor input, Tensor[] hx, Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional, bool batch_first) -> (Tensor, Tensor, Tensor)`
+///
+/// # Panics
+/// With the error of [`try_lstm`].
+#[track_caller]
+pub fn lstm(
+    input: &Tensor,
+    hx: &[Tensor],
+    params: &[Tensor],
+    has_biases: bool,
+    num_layers: i64,
+    dropout: f64,
+    train: bool,
+    bidirectional: bool,
+    batch_first: bool,
+) -> (Tensor, Tensor, Tensor) {
+    expect_ok(
+        try_lstm(
+            input,
+            hx,
+            params,
+            has_biases,
+            num_layers,
+            dropout,
+            train,
+            bidirectional,
+            batch_first,
+        ),
+    )
+}
+/// `aten::lstm.input(Tensor input, Tensor[] hx, Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional, bool batch_first) -> (Tensor, Tensor, Tensor)`
+pub fn try_lstm(
+    input: &Tensor,
+    hx: &[Tensor],
+    params: &[Tensor],
+    has_biases: bool,
+    num_layers: i64,
+    dropout: f64,
+    train: bool,
+    bidirectional: bool,
+    batch_first: bool,
+) -> Result<(Tensor, Tensor, Tensor)> {
+    ops::lstm(
+        input,
+        hx,
+        params,
+        has_biases,
+        num_layers,
+        dropout,
+        train,
+        bidirectional,
+        batch_first,
+    )
+}
+
+/// `aten::gru.input(Tensor input, Tensor hx, Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional, bool batch_first) -> (Tensor, Tensor)`
+///
+/// # Panics
+/// With the error of [`try_gru`].
+#[track_caller]
+pub fn gru(
+    input: &Tensor,
+    hx: &Tensor,
+    params: &[Tensor],
+    has_biases: bool,
+    num_layers: i64,
+    dropout: f64,
+    train: bool,
+    bidirectional: bool,
+    batch_first: bool,
+) -> (Tensor, Tensor) {
+    expect_ok(
+        try_gru(
+            input,
+            hx,
+            params,
+            has_biases,
+            num_layers,
+            dropout,
+            train,
+            bidirectional,
+            batch_first,
+        ),
+    )
+}
+/// `aten::gru.input(Tensor input, Tensor hx, Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional, bool batch_first) -> (Tensor, Tensor)`
+pub fn try_gru(
+    input: &Tensor,
+    hx: &Tensor,
+    params: &[Tensor],
+    has_biases: bool,
+    num_layers: i64,
+    dropout: f64,
+    train: bool,
+    bidirectional: bool,
+    batch_first: bool,
+) -> Result<(Tensor, Tensor)> {
+    ops::gru(
+        input,
+        hx,
+        params,
+        has_biases,
+        num_layers,
+        dropout,
+        train,
+        bidirectional,
+        batch_first,
+    )
+}
+
+/// `aten::rnn_tanh.input(Tensor input, Tensor hx, Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional, bool batch_first) -> (Tensor, Tensor)`
+///
+/// # Panics
+/// With the error of [`try_rnn_tanh`].
+#[track_caller]
+pub fn rnn_tanh(
+    input: &Tensor,
+    hx: &Tensor,
+    params: &[Tensor],
+    has_biases: bool,
+    num_layers: i64,
+    dropout: f64,
+    train: bool,
+    bidirectional: bool,
+    batch_first: bool,
+) -> (Tensor, Tensor) {
+    expect_ok(
+        try_rnn_tanh(
+            input,
+            hx,
+            params,
+            has_biases,
+            num_layers,
+            dropout,
+            train,
+            bidirectional,
+            batch_first,
+        ),
+    )
+}
+/// `aten::rnn_tanh.input(Tensor input, Tensor hx, Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional, bool batch_first) -> (Tensor, Tensor)`
+pub fn try_rnn_tanh(
+    input: &Tensor,
+    hx: &Tensor,
+    params: &[Tensor],
+    has_biases: bool,
+    num_layers: i64,
+    dropout: f64,
+    train: bool,
+    bidirectional: bool,
+    batch_first: bool,
+) -> Result<(Tensor, Tensor)> {
+    ops::rnn_tanh(
+        input,
+        hx,
+        params,
+        has_biases,
+        num_layers,
+        dropout,
+        train,
+        bidirectional,
+        batch_first,
+    )
+}
+
+/// `aten::rnn_relu.input(Tensor input, Tensor hx, Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional, bool batch_first) -> (Tensor, Tensor)`
+///
+/// # Panics
+/// With the error of [`try_rnn_relu`].
+#[track_caller]
+pub fn rnn_relu(
+    input: &Tensor,
+    hx: &Tensor,
+    params: &[Tensor],
+    has_biases: bool,
+    num_layers: i64,
+    dropout: f64,
+    train: bool,
+    bidirectional: bool,
+    batch_first: bool,
+) -> (Tensor, Tensor) {
+    expect_ok(
+        try_rnn_relu(
+            input,
+            hx,
+            params,
+            has_biases,
+            num_layers,
+            dropout,
+            train,
+            bidirectional,
+            batch_first,
+        ),
+    )
+}
+/// `aten::rnn_relu.input(Tensor input, Tensor hx, Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional, bool batch_first) -> (Tensor, Tensor)`
+pub fn try_rnn_relu(
+    input: &Tensor,
+    hx: &Tensor,
+    params: &[Tensor],
+    has_biases: bool,
+    num_layers: i64,
+    dropout: f64,
+    train: bool,
+    bidirectional: bool,
+    batch_first: bool,
+) -> Result<(Tensor, Tensor)> {
+    ops::rnn_relu(
+        input,
+        hx,
+        params,
+        has_biases,
+        num_layers,
+        dropout,
+        train,
+        bidirectional,
+        batch_first,
+    )
+}
+
+/// `aten::lstm_cell(Tensor input, Tensor[] hx, Tensor w_ih, Tensor w_hh, Tensor? b_ih=None, Tensor? b_hh=None) -> (Tensor, Tensor)`
+///
+/// # Panics
+/// With the error of [`try_lstm_cell`].
+#[track_caller]
+pub fn lstm_cell(
+    input: &Tensor,
+    hx: &[Tensor],
+    w_ih: &Tensor,
+    w_hh: &Tensor,
+    b_ih: Option<&Tensor>,
+    b_hh: Option<&Tensor>,
+) -> (Tensor, Tensor) {
+    expect_ok(try_lstm_cell(input, hx, w_ih, w_hh, b_ih, b_hh))
+}
+/// `aten::lstm_cell(Tensor input, Tensor[] hx, Tensor w_ih, Tensor w_hh, Tensor? b_ih=None, Tensor? b_hh=None) -> (Tensor, Tensor)`
+pub fn try_lstm_cell(
+    input: &Tensor,
+    hx: &[Tensor],
+    w_ih: &Tensor,
+    w_hh: &Tensor,
+    b_ih: Option<&Tensor>,
+    b_hh: Option<&Tensor>,
+) -> Result<(Tensor, Tensor)> {
+    ops::lstm_cell(input, hx, w_ih, w_hh, b_ih, b_hh)
+}
+
+/// `aten::gru_cell(Tensor input, Tensor hx, Tensor w_ih, Tensor w_hh, Tensor? b_ih=None, Tensor? b_hh=None) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_gru_cell`].
+#[track_caller]
+pub fn gru_cell(
+    input: &Tensor,
+    hx: &Tensor,
+    w_ih: &Tensor,
+    w_hh: &Tensor,
+    b_ih: Option<&Tensor>,
+    b_hh: Option<&Tensor>,
+) -> Tensor {
+    expect_ok(try_gru_cell(input, hx, w_ih, w_hh, b_ih, b_hh))
+}
+/// `aten::gru_cell(Tensor input, Tensor hx, Tensor w_ih, Tensor w_hh, Tensor? b_ih=None, Tensor? b_hh=None) -> Tensor`
+pub fn try_gru_cell(
+    input: &Tensor,
+    hx: &Tensor,
+    w_ih: &Tensor,
+    w_hh: &Tensor,
+    b_ih: Option<&Tensor>,
+    b_hh: Option<&Tensor>,
+) -> Result<Tensor> {
+    ops::gru_cell(input, hx, w_ih, w_hh, b_ih, b_hh)
+}
+
+/// `aten::rnn_tanh_cell(Tensor input, Tensor hx, Tensor w_ih, Tensor w_hh, Tensor? b_ih=None, Tensor? b_hh=None) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_rnn_tanh_cell`].
+#[track_caller]
+pub fn rnn_tanh_cell(
+    input: &Tensor,
+    hx: &Tensor,
+    w_ih: &Tensor,
+    w_hh: &Tensor,
+    b_ih: Option<&Tensor>,
+    b_hh: Option<&Tensor>,
+) -> Tensor {
+    expect_ok(try_rnn_tanh_cell(input, hx, w_ih, w_hh, b_ih, b_hh))
+}
+/// `aten::rnn_tanh_cell(Tensor input, Tensor hx, Tensor w_ih, Tensor w_hh, Tensor? b_ih=None, Tensor? b_hh=None) -> Tensor`
+pub fn try_rnn_tanh_cell(
+    input: &Tensor,
+    hx: &Tensor,
+    w_ih: &Tensor,
+    w_hh: &Tensor,
+    b_ih: Option<&Tensor>,
+    b_hh: Option<&Tensor>,
+) -> Result<Tensor> {
+    ops::rnn_tanh_cell(input, hx, w_ih, w_hh, b_ih, b_hh)
+}
+
+/// `aten::rnn_relu_cell(Tensor input, Tensor hx, Tensor w_ih, Tensor w_hh, Tensor? b_ih=None, Tensor? b_hh=None) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_rnn_relu_cell`].
+#[track_caller]
+pub fn rnn_relu_cell(
+    input: &Tensor,
+    hx: &Tensor,
+    w_ih: &Tensor,
+    w_hh: &Tensor,
+    b_ih: Option<&Tensor>,
+    b_hh: Option<&Tensor>,
+) -> Tensor {
+    expect_ok(try_rnn_relu_cell(input, hx, w_ih, w_hh, b_ih, b_hh))
+}
+/// `aten::rnn_relu_cell(Tensor input, Tensor hx, Tensor w_ih, Tensor w_hh, Tensor? b_ih=None, Tensor? b_hh=None) -> Tensor`
+pub fn try_rnn_relu_cell(
+    input: &Tensor,
+    hx: &Tensor,
+    w_ih: &Tensor,
+    w_hh: &Tensor,
+    b_ih: Option<&Tensor>,
+    b_hh: Option<&Tensor>,
+) -> Result<Tensor> {
+    ops::rnn_relu_cell(input, hx, w_ih, w_hh, b_ih, b_hh)
+}
+
 /// `aten::linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor`
 ///
 /// # Panics

@@ -4711,6 +4711,68 @@ pub(crate) fn mean_dim_out(
     )
 }
 
+pub(crate) fn prod(word: u32, self_: &Tensor, dtype: Option<DType>) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(Op::PROD, &[self_.into(), dtype.into()])?,
+        );
+    }
+    let result = Tensor::try_empty(shape::reduce_all("prod", self_, dtype)?)?;
+    if !result.is_meta() {
+        cpu::reduce::prod(self_, dtype, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn prod_dim(
+    word: u32,
+    self_: &Tensor,
+    dim: i64,
+    keepdim: bool,
+    dtype: Option<DType>,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::PROD_DIM_INT,
+                &[self_.into(), dim.into(), keepdim.into(), dtype.into()],
+            )?,
+        );
+    }
+    let result = Tensor::try_empty(
+        shape::reduce_dim("prod", self_, dim, keepdim, dtype)?,
+    )?;
+    if !result.is_meta() {
+        cpu::reduce::prod_dim(self_, dim, keepdim, dtype, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn prod_dim_out(
+    word: u32,
+    self_: &Tensor,
+    dim: i64,
+    keepdim: bool,
+    dtype: Option<DType>,
+    out: &Tensor,
+) -> Result<()> {
+    if word & state::INNER != 0 {
+        return dispatch::call_inner(
+                Op::PROD_INT_OUT,
+                &[self_.into(), dim.into(), keepdim.into(), dtype.into(), out.into()],
+            )
+            .map(drop);
+    }
+    let spec = shape::reduce_dim("prod", self_, dim, keepdim, dtype)?;
+    inplace::write_out_through_copy(
+        "prod",
+        out,
+        spec,
+        &[self_],
+        |out| cpu::reduce::prod_dim(self_, dim, keepdim, dtype, out),
+    )
+}
+
 pub(crate) fn nansum(
     word: u32,
     self_: &Tensor,
@@ -4755,6 +4817,54 @@ pub(crate) fn min(word: u32, self_: &Tensor) -> Result<Tensor> {
         cpu::reduce::min(self_, &result)?;
     }
     Ok(result)
+}
+
+pub(crate) fn max_dim(
+    word: u32,
+    self_: &Tensor,
+    dim: i64,
+    keepdim: bool,
+) -> Result<(Tensor, Tensor)> {
+    if word & state::INNER != 0 {
+        return dispatch::tensors(
+                dispatch::call_inner(
+                    Op::MAX_DIM,
+                    &[self_.into(), dim.into(), keepdim.into()],
+                )?,
+            )
+            .map(|[values, indices]| (values, indices));
+    }
+    let (spec0, spec1) = shape::reduce_with_indices("max", self_, dim, keepdim)?;
+    let values = Tensor::try_empty(spec0)?;
+    let indices = Tensor::try_empty(spec1)?;
+    if !values.is_meta() {
+        cpu::reduce::max_dim(self_, dim, keepdim, &values, &indices)?;
+    }
+    Ok((values, indices))
+}
+
+pub(crate) fn min_dim(
+    word: u32,
+    self_: &Tensor,
+    dim: i64,
+    keepdim: bool,
+) -> Result<(Tensor, Tensor)> {
+    if word & state::INNER != 0 {
+        return dispatch::tensors(
+                dispatch::call_inner(
+                    Op::MIN_DIM,
+                    &[self_.into(), dim.into(), keepdim.into()],
+                )?,
+            )
+            .map(|[values, indices]| (values, indices));
+    }
+    let (spec0, spec1) = shape::reduce_with_indices("min", self_, dim, keepdim)?;
+    let values = Tensor::try_empty(spec0)?;
+    let indices = Tensor::try_empty(spec1)?;
+    if !values.is_meta() {
+        cpu::reduce::min_dim(self_, dim, keepdim, &values, &indices)?;
+    }
+    Ok((values, indices))
 }
 
 pub(crate) fn amax(
@@ -5243,6 +5353,135 @@ pub(crate) fn logsumexp(
     let result = Tensor::try_empty(shape::logsumexp("logsumexp", self_, dim, keepdim)?)?;
     if !result.is_meta() {
         cpu::reduce::logsumexp(self_, dim, keepdim, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn cumsum(
+    word: u32,
+    self_: &Tensor,
+    dim: i64,
+    dtype: Option<DType>,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(Op::CUMSUM, &[self_.into(), dim.into(), dtype.into()])?,
+        );
+    }
+    let result = Tensor::try_empty(shape::scan("cumsum", self_, dim, dtype)?)?;
+    if !result.is_meta() {
+        cpu::reduce::cumsum(self_, dim, dtype, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn cumsum_out(
+    word: u32,
+    self_: &Tensor,
+    dim: i64,
+    dtype: Option<DType>,
+    out: &Tensor,
+) -> Result<()> {
+    if word & state::INNER != 0 {
+        return dispatch::call_inner(
+                Op::CUMSUM_OUT,
+                &[self_.into(), dim.into(), dtype.into(), out.into()],
+            )
+            .map(drop);
+    }
+    let spec = shape::scan("cumsum", self_, dim, dtype)?;
+    inplace::write_out_through_copy(
+        "cumsum",
+        out,
+        spec,
+        &[self_],
+        |out| cpu::reduce::cumsum(self_, dim, dtype, out),
+    )
+}
+
+pub(crate) fn cumprod(
+    word: u32,
+    self_: &Tensor,
+    dim: i64,
+    dtype: Option<DType>,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(Op::CUMPROD, &[self_.into(), dim.into(), dtype.into()])?,
+        );
+    }
+    let result = Tensor::try_empty(shape::scan("cumprod", self_, dim, dtype)?)?;
+    if !result.is_meta() {
+        cpu::reduce::cumprod(self_, dim, dtype, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn cumprod_out(
+    word: u32,
+    self_: &Tensor,
+    dim: i64,
+    dtype: Option<DType>,
+    out: &Tensor,
+) -> Result<()> {
+    if word & state::INNER != 0 {
+        return dispatch::call_inner(
+                Op::CUMPROD_OUT,
+                &[self_.into(), dim.into(), dtype.into(), out.into()],
+            )
+            .map(drop);
+    }
+    let spec = shape::scan("cumprod", self_, dim, dtype)?;
+    inplace::write_out_through_copy(
+        "cumprod",
+        out,
+        spec,
+        &[self_],
+        |out| cpu::reduce::cumprod(self_, dim, dtype, out),
+    )
+}
+
+pub(crate) fn cummax(word: u32, self_: &Tensor, dim: i64) -> Result<(Tensor, Tensor)> {
+    if word & state::INNER != 0 {
+        return dispatch::tensors(
+                dispatch::call_inner(Op::CUMMAX, &[self_.into(), dim.into()])?,
+            )
+            .map(|[values, indices]| (values, indices));
+    }
+    let (spec0, spec1) = shape::scan_extreme("cummax", self_, dim)?;
+    let values = Tensor::try_empty(spec0)?;
+    let indices = Tensor::try_empty(spec1)?;
+    if !values.is_meta() {
+        cpu::reduce::cummax(self_, dim, &values, &indices)?;
+    }
+    Ok((values, indices))
+}
+
+pub(crate) fn cummin(word: u32, self_: &Tensor, dim: i64) -> Result<(Tensor, Tensor)> {
+    if word & state::INNER != 0 {
+        return dispatch::tensors(
+                dispatch::call_inner(Op::CUMMIN, &[self_.into(), dim.into()])?,
+            )
+            .map(|[values, indices]| (values, indices));
+    }
+    let (spec0, spec1) = shape::scan_extreme("cummin", self_, dim)?;
+    let values = Tensor::try_empty(spec0)?;
+    let indices = Tensor::try_empty(spec1)?;
+    if !values.is_meta() {
+        cpu::reduce::cummin(self_, dim, &values, &indices)?;
+    }
+    Ok((values, indices))
+}
+
+pub(crate) fn logcumsumexp(word: u32, self_: &Tensor, dim: i64) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(Op::LOGCUMSUMEXP, &[self_.into(), dim.into()])?,
+        );
+    }
+    let result = Tensor::try_empty(shape::scan_float("logcumsumexp", self_, dim)?)?;
+    if !result.is_meta() {
+        cpu::reduce::logcumsumexp(self_, dim, &result)?;
     }
     Ok(result)
 }

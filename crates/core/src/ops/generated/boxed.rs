@@ -3403,6 +3403,44 @@ pub(super) fn mean_dim_out(a: &Args<'_>, below: bool) -> Result<Outputs> {
     Ok(smallvec![out.into()])
 }
 
+pub(super) fn prod(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let dtype = a.opt_dtype(1, "dtype")?;
+    let result = if below {
+        inner::prod(0, self_, dtype)?
+    } else {
+        functions::prod(self_, dtype)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn prod_dim(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let dim = a.int(1, "dim")?;
+    let keepdim = if a.is_none(2) { false } else { a.bool(2, "keepdim")? };
+    let dtype = a.opt_dtype(3, "dtype")?;
+    let result = if below {
+        inner::prod_dim(0, self_, dim, keepdim, dtype)?
+    } else {
+        functions::prod_dim(self_, dim, keepdim, dtype)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn prod_dim_out(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let dim = a.int(1, "dim")?;
+    let keepdim = if a.is_none(2) { false } else { a.bool(2, "keepdim")? };
+    let dtype = a.opt_dtype(3, "dtype")?;
+    let out = a.tensor(4, "out")?;
+    if below {
+        inner::prod_dim_out(0, self_, dim, keepdim, dtype, out)?
+    } else {
+        functions::prod_dim_out(self_, dim, keepdim, dtype, out)?;
+    }
+    Ok(smallvec![out.into()])
+}
+
 pub(super) fn nansum(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let dim = a.opt_ints(1, "dim")?;
@@ -3435,6 +3473,30 @@ pub(super) fn min(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let result = if below { inner::min(0, self_)? } else { functions::min(self_)? };
     Ok(smallvec![result.into()])
+}
+
+pub(super) fn max_dim(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let dim = a.int(1, "dim")?;
+    let keepdim = if a.is_none(2) { false } else { a.bool(2, "keepdim")? };
+    let (values, indices) = if below {
+        inner::max_dim(0, self_, dim, keepdim)?
+    } else {
+        functions::max_dim(self_, dim, keepdim)?
+    };
+    Ok(smallvec![values.into(), indices.into()])
+}
+
+pub(super) fn min_dim(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let dim = a.int(1, "dim")?;
+    let keepdim = if a.is_none(2) { false } else { a.bool(2, "keepdim")? };
+    let (values, indices) = if below {
+        inner::min_dim(0, self_, dim, keepdim)?
+    } else {
+        functions::min_dim(self_, dim, keepdim)?
+    };
+    Ok(smallvec![values.into(), indices.into()])
 }
 
 pub(super) fn amax(a: &Args<'_>, below: bool) -> Result<Outputs> {
@@ -3777,6 +3839,89 @@ pub(super) fn logsumexp(a: &Args<'_>, below: bool) -> Result<Outputs> {
         inner::logsumexp(0, self_, &dim, keepdim)?
     } else {
         functions::logsumexp(self_, &dim, keepdim)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn cumsum(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let dim = a.int(1, "dim")?;
+    let dtype = a.opt_dtype(2, "dtype")?;
+    let result = if below {
+        inner::cumsum(0, self_, dim, dtype)?
+    } else {
+        functions::cumsum(self_, dim, dtype)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn cumsum_out(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let dim = a.int(1, "dim")?;
+    let dtype = a.opt_dtype(2, "dtype")?;
+    let out = a.tensor(3, "out")?;
+    if below {
+        inner::cumsum_out(0, self_, dim, dtype, out)?
+    } else {
+        functions::cumsum_out(self_, dim, dtype, out)?;
+    }
+    Ok(smallvec![out.into()])
+}
+
+pub(super) fn cumprod(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let dim = a.int(1, "dim")?;
+    let dtype = a.opt_dtype(2, "dtype")?;
+    let result = if below {
+        inner::cumprod(0, self_, dim, dtype)?
+    } else {
+        functions::cumprod(self_, dim, dtype)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn cumprod_out(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let dim = a.int(1, "dim")?;
+    let dtype = a.opt_dtype(2, "dtype")?;
+    let out = a.tensor(3, "out")?;
+    if below {
+        inner::cumprod_out(0, self_, dim, dtype, out)?
+    } else {
+        functions::cumprod_out(self_, dim, dtype, out)?;
+    }
+    Ok(smallvec![out.into()])
+}
+
+pub(super) fn cummax(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let dim = a.int(1, "dim")?;
+    let (values, indices) = if below {
+        inner::cummax(0, self_, dim)?
+    } else {
+        functions::cummax(self_, dim)?
+    };
+    Ok(smallvec![values.into(), indices.into()])
+}
+
+pub(super) fn cummin(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let dim = a.int(1, "dim")?;
+    let (values, indices) = if below {
+        inner::cummin(0, self_, dim)?
+    } else {
+        functions::cummin(self_, dim)?
+    };
+    Ok(smallvec![values.into(), indices.into()])
+}
+
+pub(super) fn logcumsumexp(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let dim = a.int(1, "dim")?;
+    let result = if below {
+        inner::logcumsumexp(0, self_, dim)?
+    } else {
+        functions::logcumsumexp(self_, dim)?
     };
     Ok(smallvec![result.into()])
 }
@@ -4852,6 +4997,172 @@ pub(super) fn pairwise_distance(a: &Args<'_>, _below: bool) -> Result<Outputs> {
     let eps = if a.is_none(3) { 1e-06 } else { a.float(3, "eps")? };
     let keepdim = if a.is_none(4) { false } else { a.bool(4, "keepdim")? };
     let result = functions::pairwise_distance(x1, x2, p, eps, keepdim)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn multi_margin_loss(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let target = a.tensor(1, "target")?;
+    let p = if a.is_none(2) { Scalar::Int(1) } else { a.scalar(2, "p")? };
+    let margin = if a.is_none(3) { Scalar::Int(1) } else { a.scalar(3, "margin")? };
+    let weight = a.opt_tensor(4, "weight")?;
+    let reduction = if a.is_none(5) { 1 } else { a.int(5, "reduction")? };
+    let result = functions::multi_margin_loss(
+        self_,
+        target,
+        p,
+        margin,
+        weight,
+        reduction,
+    )?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn multilabel_margin_loss(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let target = a.tensor(1, "target")?;
+    let reduction = if a.is_none(2) { 1 } else { a.int(2, "reduction")? };
+    let result = functions::multilabel_margin_loss(self_, target, reduction)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn lstm(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let input = a.tensor(0, "input")?;
+    let hx = a.tensors(1, "hx")?;
+    let params = a.tensors(2, "params")?;
+    let has_biases = a.bool(3, "has_biases")?;
+    let num_layers = a.int(4, "num_layers")?;
+    let dropout = a.float(5, "dropout")?;
+    let train = a.bool(6, "train")?;
+    let bidirectional = a.bool(7, "bidirectional")?;
+    let batch_first = a.bool(8, "batch_first")?;
+    let (result0, result1, result2) = functions::lstm(
+        input,
+        &hx,
+        &params,
+        has_biases,
+        num_layers,
+        dropout,
+        train,
+        bidirectional,
+        batch_first,
+    )?;
+    Ok(smallvec![result0.into(), result1.into(), result2.into()])
+}
+
+pub(super) fn gru(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let input = a.tensor(0, "input")?;
+    let hx = a.tensor(1, "hx")?;
+    let params = a.tensors(2, "params")?;
+    let has_biases = a.bool(3, "has_biases")?;
+    let num_layers = a.int(4, "num_layers")?;
+    let dropout = a.float(5, "dropout")?;
+    let train = a.bool(6, "train")?;
+    let bidirectional = a.bool(7, "bidirectional")?;
+    let batch_first = a.bool(8, "batch_first")?;
+    let (result0, result1) = functions::gru(
+        input,
+        hx,
+        &params,
+        has_biases,
+        num_layers,
+        dropout,
+        train,
+        bidirectional,
+        batch_first,
+    )?;
+    Ok(smallvec![result0.into(), result1.into()])
+}
+
+pub(super) fn rnn_tanh(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let input = a.tensor(0, "input")?;
+    let hx = a.tensor(1, "hx")?;
+    let params = a.tensors(2, "params")?;
+    let has_biases = a.bool(3, "has_biases")?;
+    let num_layers = a.int(4, "num_layers")?;
+    let dropout = a.float(5, "dropout")?;
+    let train = a.bool(6, "train")?;
+    let bidirectional = a.bool(7, "bidirectional")?;
+    let batch_first = a.bool(8, "batch_first")?;
+    let (result0, result1) = functions::rnn_tanh(
+        input,
+        hx,
+        &params,
+        has_biases,
+        num_layers,
+        dropout,
+        train,
+        bidirectional,
+        batch_first,
+    )?;
+    Ok(smallvec![result0.into(), result1.into()])
+}
+
+pub(super) fn rnn_relu(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let input = a.tensor(0, "input")?;
+    let hx = a.tensor(1, "hx")?;
+    let params = a.tensors(2, "params")?;
+    let has_biases = a.bool(3, "has_biases")?;
+    let num_layers = a.int(4, "num_layers")?;
+    let dropout = a.float(5, "dropout")?;
+    let train = a.bool(6, "train")?;
+    let bidirectional = a.bool(7, "bidirectional")?;
+    let batch_first = a.bool(8, "batch_first")?;
+    let (result0, result1) = functions::rnn_relu(
+        input,
+        hx,
+        &params,
+        has_biases,
+        num_layers,
+        dropout,
+        train,
+        bidirectional,
+        batch_first,
+    )?;
+    Ok(smallvec![result0.into(), result1.into()])
+}
+
+pub(super) fn lstm_cell(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let input = a.tensor(0, "input")?;
+    let hx = a.tensors(1, "hx")?;
+    let w_ih = a.tensor(2, "w_ih")?;
+    let w_hh = a.tensor(3, "w_hh")?;
+    let b_ih = a.opt_tensor(4, "b_ih")?;
+    let b_hh = a.opt_tensor(5, "b_hh")?;
+    let (result0, result1) = functions::lstm_cell(input, &hx, w_ih, w_hh, b_ih, b_hh)?;
+    Ok(smallvec![result0.into(), result1.into()])
+}
+
+pub(super) fn gru_cell(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let input = a.tensor(0, "input")?;
+    let hx = a.tensor(1, "hx")?;
+    let w_ih = a.tensor(2, "w_ih")?;
+    let w_hh = a.tensor(3, "w_hh")?;
+    let b_ih = a.opt_tensor(4, "b_ih")?;
+    let b_hh = a.opt_tensor(5, "b_hh")?;
+    let result = functions::gru_cell(input, hx, w_ih, w_hh, b_ih, b_hh)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn rnn_tanh_cell(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let input = a.tensor(0, "input")?;
+    let hx = a.tensor(1, "hx")?;
+    let w_ih = a.tensor(2, "w_ih")?;
+    let w_hh = a.tensor(3, "w_hh")?;
+    let b_ih = a.opt_tensor(4, "b_ih")?;
+    let b_hh = a.opt_tensor(5, "b_hh")?;
+    let result = functions::rnn_tanh_cell(input, hx, w_ih, w_hh, b_ih, b_hh)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn rnn_relu_cell(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let input = a.tensor(0, "input")?;
+    let hx = a.tensor(1, "hx")?;
+    let w_ih = a.tensor(2, "w_ih")?;
+    let w_hh = a.tensor(3, "w_hh")?;
+    let b_ih = a.opt_tensor(4, "b_ih")?;
+    let b_hh = a.opt_tensor(5, "b_hh")?;
+    let result = functions::rnn_relu_cell(input, hx, w_ih, w_hh, b_ih, b_hh)?;
     Ok(smallvec![result.into()])
 }
 

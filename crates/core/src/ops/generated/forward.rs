@@ -2483,6 +2483,36 @@ pub(crate) fn mean_dim(
     Ok(Some(ops::mean_dim(self_t, dim, keepdim, dtype)?))
 }
 
+pub(crate) fn prod(
+    self_: &Tensor,
+    dtype: Option<DType>,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    let self_p = self_;
+    Ok(Some(formulas::prod_jvp(self_t, self_p, result)?))
+}
+
+pub(crate) fn prod_dim(
+    self_: &Tensor,
+    dim: i64,
+    keepdim: bool,
+    dtype: Option<DType>,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    let self_p = self_;
+    Ok(Some(formulas::prod_dim_jvp(self_t, self_p, result, dim, keepdim)?))
+}
+
 pub(crate) fn nansum(
     self_: &Tensor,
     dim: Option<&[i64]>,
@@ -2517,6 +2547,36 @@ pub(crate) fn min(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> {
     let self_t = &tangent_or_zeros(self_)?;
     let self_p = self_;
     Ok(Some(formulas::evenly_read_jvp(self_t, self_p, result)?))
+}
+
+pub(crate) fn max_dim(
+    self_: &Tensor,
+    dim: i64,
+    keepdim: bool,
+    values: &Tensor,
+    indices: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    Ok(Some(formulas::gather_with_keepdimed_indices(self_t, dim, indices, keepdim)?))
+}
+
+pub(crate) fn min_dim(
+    self_: &Tensor,
+    dim: i64,
+    keepdim: bool,
+    values: &Tensor,
+    indices: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    Ok(Some(formulas::gather_with_keepdimed_indices(self_t, dim, indices, keepdim)?))
 }
 
 pub(crate) fn amax(
@@ -2706,6 +2766,77 @@ pub(crate) fn logsumexp(
     let self_t = &tangent_or_zeros(self_)?;
     let self_p = self_;
     Ok(Some(formulas::logsumexp_jvp(self_t, self_p, result, dim, keepdim)?))
+}
+
+pub(crate) fn cumsum(
+    self_: &Tensor,
+    dim: i64,
+    dtype: Option<DType>,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    Ok(Some(ops::cumsum(self_t, dim, dtype)?))
+}
+
+pub(crate) fn cumprod(
+    self_: &Tensor,
+    dim: i64,
+    dtype: Option<DType>,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    let self_p = self_;
+    Ok(Some(formulas::cumprod_jvp(self_t, self_p, result, dim)?))
+}
+
+pub(crate) fn cummax(
+    self_: &Tensor,
+    dim: i64,
+    values: &Tensor,
+    indices: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    Ok(Some(formulas::gather_with_keepdimed_indices(self_t, dim, indices, true)?))
+}
+
+pub(crate) fn cummin(
+    self_: &Tensor,
+    dim: i64,
+    values: &Tensor,
+    indices: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    Ok(Some(formulas::gather_with_keepdimed_indices(self_t, dim, indices, true)?))
+}
+
+pub(crate) fn logcumsumexp(
+    self_: &Tensor,
+    dim: i64,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    let self_p = self_;
+    Ok(Some(formulas::logcumsumexp_jvp(self_t, self_p, result, dim)?))
 }
 
 pub(crate) fn trace(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> {

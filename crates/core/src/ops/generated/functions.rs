@@ -9426,6 +9426,96 @@ pub fn mean_dim_out<'a>(
     Ok(out)
 }
 
+/// `aten::prod(Tensor self, *, ScalarType? dtype=None) -> Tensor`
+pub fn prod(self_: &Tensor, dtype: Option<DType>) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::PROD, &[self_.into(), dtype.into()])?,
+        );
+    }
+    let mut result = below::prod(word, self_, dtype)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let saved = nodes::ProdBackward0Saved {
+            self_: SavedTensor::input(self_)?,
+            result: SavedTensor::output(&result, 0)?,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::ProdBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0 && let Some(t) = forward::prod(self_, dtype, &result)? {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::prod.dim_int(Tensor self, int dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor`
+pub fn prod_dim(
+    self_: &Tensor,
+    dim: i64,
+    keepdim: bool,
+    dtype: Option<DType>,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::PROD_DIM_INT,
+                &[self_.into(), dim.into(), keepdim.into(), dtype.into()],
+            )?,
+        );
+    }
+    let mut result = below::prod_dim(word, self_, dim, keepdim, dtype)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let saved = nodes::ProdBackward1Saved {
+            dim,
+            keepdim,
+            self_: SavedTensor::input(self_)?,
+            result: SavedTensor::output(&result, 0)?,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::ProdBackward1(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::prod_dim(self_, dim, keepdim, dtype, &result)?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::prod.int_out(Tensor self, int dim, bool keepdim=False, *, ScalarType? dtype=None, Tensor(a!) out) -> Tensor(a!)`
+pub fn prod_dim_out<'a>(
+    self_: &Tensor,
+    dim: i64,
+    keepdim: bool,
+    dtype: Option<DType>,
+    out: &'a Tensor,
+) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(
+            Op::PROD_INT_OUT,
+            &[self_.into(), dim.into(), keepdim.into(), dtype.into(), out.into()],
+        )?;
+        return Ok(out);
+    }
+    below::prod_dim_out(word, self_, dim, keepdim, dtype, out)?;
+    Ok(out)
+}
+
 /// `aten::nansum(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor`
 pub fn nansum(
     self_: &Tensor,
@@ -9496,14 +9586,14 @@ pub fn max(self_: &Tensor) -> Result<Tensor> {
         && result.dtype().is_differentiable()
     {
         let edges: Edges = smallvec![record::edge(self_)?];
-        let saved = nodes::MaxBackward0Saved {
+        let saved = nodes::MaxBackward1Saved {
             self_: SavedTensor::input(self_)?,
             result: SavedTensor::output(&result, 0)?,
         };
         record::finish(
             &mut result,
             edges,
-            Box::new(nodes::MaxBackward0(SavedSlot::new(saved))),
+            Box::new(nodes::MaxBackward1(SavedSlot::new(saved))),
         )?;
     }
     if word & state::DUAL != 0 && let Some(t) = forward::max(self_, &result)? {
@@ -9523,20 +9613,90 @@ pub fn min(self_: &Tensor) -> Result<Tensor> {
         && result.dtype().is_differentiable()
     {
         let edges: Edges = smallvec![record::edge(self_)?];
-        let saved = nodes::MinBackward0Saved {
+        let saved = nodes::MinBackward1Saved {
             self_: SavedTensor::input(self_)?,
             result: SavedTensor::output(&result, 0)?,
         };
         record::finish(
             &mut result,
             edges,
-            Box::new(nodes::MinBackward0(SavedSlot::new(saved))),
+            Box::new(nodes::MinBackward1(SavedSlot::new(saved))),
         )?;
     }
     if word & state::DUAL != 0 && let Some(t) = forward::min(self_, &result)? {
         set_tangent(&result, t)?;
     }
     Ok(result)
+}
+
+/// `aten::max.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)`
+pub fn max_dim(self_: &Tensor, dim: i64, keepdim: bool) -> Result<(Tensor, Tensor)> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::tensors(
+                dispatch::call_layers(
+                    Op::MAX_DIM,
+                    &[self_.into(), dim.into(), keepdim.into()],
+                )?,
+            )
+            .map(|[values, indices]| (values, indices));
+    }
+    let (mut values, indices) = below::max_dim(word, self_, dim, keepdim)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_]) {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let saved = nodes::MaxBackward0Saved {
+            dim,
+            keepdim,
+            self_sym_sizes: self_.sym_sizes(),
+            indices: SavedTensor::input(&indices)?,
+        };
+        record::finish(
+            &mut values,
+            edges,
+            Box::new(nodes::MaxBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::max_dim(self_, dim, keepdim, &values, &indices)?
+    {
+        set_tangent(&values, t)?;
+    }
+    Ok((values, indices))
+}
+
+/// `aten::min.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)`
+pub fn min_dim(self_: &Tensor, dim: i64, keepdim: bool) -> Result<(Tensor, Tensor)> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::tensors(
+                dispatch::call_layers(
+                    Op::MIN_DIM,
+                    &[self_.into(), dim.into(), keepdim.into()],
+                )?,
+            )
+            .map(|[values, indices]| (values, indices));
+    }
+    let (mut values, indices) = below::min_dim(word, self_, dim, keepdim)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_]) {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let saved = nodes::MinBackward0Saved {
+            dim,
+            keepdim,
+            self_sym_sizes: self_.sym_sizes(),
+            indices: SavedTensor::input(&indices)?,
+        };
+        record::finish(
+            &mut values,
+            edges,
+            Box::new(nodes::MinBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::min_dim(self_, dim, keepdim, &values, &indices)?
+    {
+        set_tangent(&values, t)?;
+    }
+    Ok((values, indices))
 }
 
 /// `aten::amax(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor`
@@ -10291,6 +10451,201 @@ pub fn logsumexp(self_: &Tensor, dim: &[i64], keepdim: bool) -> Result<Tensor> {
     }
     if word & state::DUAL != 0
         && let Some(t) = forward::logsumexp(self_, dim, keepdim, &result)?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::cumsum(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor`
+pub fn cumsum(self_: &Tensor, dim: i64, dtype: Option<DType>) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::CUMSUM, &[self_.into(), dim.into(), dtype.into()])?,
+        );
+    }
+    let mut result = below::cumsum(word, self_, dim, dtype)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let saved = nodes::CumsumBackward0Saved { dim };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::CumsumBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::cumsum(self_, dim, dtype, &result)?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::cumsum.out(Tensor self, int dim, *, ScalarType? dtype=None, Tensor(a!) out) -> Tensor(a!)`
+pub fn cumsum_out<'a>(
+    self_: &Tensor,
+    dim: i64,
+    dtype: Option<DType>,
+    out: &'a Tensor,
+) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(
+            Op::CUMSUM_OUT,
+            &[self_.into(), dim.into(), dtype.into(), out.into()],
+        )?;
+        return Ok(out);
+    }
+    below::cumsum_out(word, self_, dim, dtype, out)?;
+    Ok(out)
+}
+
+/// `aten::cumprod(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor`
+pub fn cumprod(self_: &Tensor, dim: i64, dtype: Option<DType>) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::CUMPROD,
+                &[self_.into(), dim.into(), dtype.into()],
+            )?,
+        );
+    }
+    let mut result = below::cumprod(word, self_, dim, dtype)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let saved = nodes::CumprodBackward0Saved {
+            dim,
+            self_: SavedTensor::input(self_)?,
+            result: SavedTensor::output(&result, 0)?,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::CumprodBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::cumprod(self_, dim, dtype, &result)?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::cumprod.out(Tensor self, int dim, *, ScalarType? dtype=None, Tensor(a!) out) -> Tensor(a!)`
+pub fn cumprod_out<'a>(
+    self_: &Tensor,
+    dim: i64,
+    dtype: Option<DType>,
+    out: &'a Tensor,
+) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(
+            Op::CUMPROD_OUT,
+            &[self_.into(), dim.into(), dtype.into(), out.into()],
+        )?;
+        return Ok(out);
+    }
+    below::cumprod_out(word, self_, dim, dtype, out)?;
+    Ok(out)
+}
+
+/// `aten::cummax(Tensor self, int dim) -> (Tensor values, Tensor indices)`
+pub fn cummax(self_: &Tensor, dim: i64) -> Result<(Tensor, Tensor)> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::tensors(
+                dispatch::call_layers(Op::CUMMAX, &[self_.into(), dim.into()])?,
+            )
+            .map(|[values, indices]| (values, indices));
+    }
+    let (mut values, indices) = below::cummax(word, self_, dim)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_]) {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let saved = nodes::CummaxBackward0Saved {
+            dim,
+            self_sym_sizes: self_.sym_sizes(),
+            indices: SavedTensor::input(&indices)?,
+        };
+        record::finish(
+            &mut values,
+            edges,
+            Box::new(nodes::CummaxBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::cummax(self_, dim, &values, &indices)?
+    {
+        set_tangent(&values, t)?;
+    }
+    Ok((values, indices))
+}
+
+/// `aten::cummin(Tensor self, int dim) -> (Tensor values, Tensor indices)`
+pub fn cummin(self_: &Tensor, dim: i64) -> Result<(Tensor, Tensor)> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::tensors(
+                dispatch::call_layers(Op::CUMMIN, &[self_.into(), dim.into()])?,
+            )
+            .map(|[values, indices]| (values, indices));
+    }
+    let (mut values, indices) = below::cummin(word, self_, dim)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_]) {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let saved = nodes::CumminBackward0Saved {
+            dim,
+            self_sym_sizes: self_.sym_sizes(),
+            indices: SavedTensor::input(&indices)?,
+        };
+        record::finish(
+            &mut values,
+            edges,
+            Box::new(nodes::CumminBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::cummin(self_, dim, &values, &indices)?
+    {
+        set_tangent(&values, t)?;
+    }
+    Ok((values, indices))
+}
+
+/// `aten::logcumsumexp(Tensor self, int dim) -> Tensor`
+pub fn logcumsumexp(self_: &Tensor, dim: i64) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::LOGCUMSUMEXP, &[self_.into(), dim.into()])?,
+        );
+    }
+    let mut result = below::logcumsumexp(word, self_, dim)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let saved = nodes::LogcumsumexpBackward0Saved {
+            dim,
+            self_: SavedTensor::input(self_)?,
+            result: SavedTensor::output(&result, 0)?,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::LogcumsumexpBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::logcumsumexp(self_, dim, &result)?
     {
         set_tangent(&result, t)?;
     }
@@ -12796,6 +13151,345 @@ pub fn pairwise_distance(
         );
     }
     composite::pairwise_distance(x1, x2, p, eps, keepdim)
+}
+
+/// `aten::multi_margin_loss(Tensor self, Tensor target, Scalar p=1, Scalar margin=1, Tensor? weight=None, int reduction=1) -> Tensor`
+pub fn multi_margin_loss(
+    self_: &Tensor,
+    target: &Tensor,
+    p: Scalar,
+    margin: Scalar,
+    weight: Option<&Tensor>,
+    reduction: i64,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::MULTI_MARGIN_LOSS,
+                &[
+                    self_.into(),
+                    target.into(),
+                    p.into(),
+                    margin.into(),
+                    weight.into(),
+                    reduction.into(),
+                ],
+            )?,
+        );
+    }
+    composite::multi_margin_loss(self_, target, p, margin, weight, reduction)
+}
+
+/// `aten::multilabel_margin_loss(Tensor self, Tensor target, int reduction=1) -> Tensor`
+pub fn multilabel_margin_loss(
+    self_: &Tensor,
+    target: &Tensor,
+    reduction: i64,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::MULTILABEL_MARGIN_LOSS,
+                &[self_.into(), target.into(), reduction.into()],
+            )?,
+        );
+    }
+    composite::multilabel_margin_loss(self_, target, reduction)
+}
+
+/// `aten::lstm.input(Tensor input, Tensor[] hx, Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional, bool batch_first) -> (Tensor, Tensor, Tensor)`
+pub fn lstm(
+    input: &Tensor,
+    hx: &[Tensor],
+    params: &[Tensor],
+    has_biases: bool,
+    num_layers: i64,
+    dropout: f64,
+    train: bool,
+    bidirectional: bool,
+    batch_first: bool,
+) -> Result<(Tensor, Tensor, Tensor)> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::tensors(
+                dispatch::call_layers(
+                    Op::LSTM_INPUT,
+                    &[
+                        input.into(),
+                        hx.into(),
+                        params.into(),
+                        has_biases.into(),
+                        num_layers.into(),
+                        dropout.into(),
+                        train.into(),
+                        bidirectional.into(),
+                        batch_first.into(),
+                    ],
+                )?,
+            )
+            .map(|[result0, result1, result2]| (result0, result1, result2));
+    }
+    composite::lstm(
+        input,
+        hx,
+        params,
+        has_biases,
+        num_layers,
+        dropout,
+        train,
+        bidirectional,
+        batch_first,
+    )
+}
+
+/// `aten::gru.input(Tensor input, Tensor hx, Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional, bool batch_first) -> (Tensor, Tensor)`
+pub fn gru(
+    input: &Tensor,
+    hx: &Tensor,
+    params: &[Tensor],
+    has_biases: bool,
+    num_layers: i64,
+    dropout: f64,
+    train: bool,
+    bidirectional: bool,
+    batch_first: bool,
+) -> Result<(Tensor, Tensor)> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::tensors(
+                dispatch::call_layers(
+                    Op::GRU_INPUT,
+                    &[
+                        input.into(),
+                        hx.into(),
+                        params.into(),
+                        has_biases.into(),
+                        num_layers.into(),
+                        dropout.into(),
+                        train.into(),
+                        bidirectional.into(),
+                        batch_first.into(),
+                    ],
+                )?,
+            )
+            .map(|[result0, result1]| (result0, result1));
+    }
+    composite::gru(
+        input,
+        hx,
+        params,
+        has_biases,
+        num_layers,
+        dropout,
+        train,
+        bidirectional,
+        batch_first,
+    )
+}
+
+/// `aten::rnn_tanh.input(Tensor input, Tensor hx, Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional, bool batch_first) -> (Tensor, Tensor)`
+pub fn rnn_tanh(
+    input: &Tensor,
+    hx: &Tensor,
+    params: &[Tensor],
+    has_biases: bool,
+    num_layers: i64,
+    dropout: f64,
+    train: bool,
+    bidirectional: bool,
+    batch_first: bool,
+) -> Result<(Tensor, Tensor)> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::tensors(
+                dispatch::call_layers(
+                    Op::RNN_TANH_INPUT,
+                    &[
+                        input.into(),
+                        hx.into(),
+                        params.into(),
+                        has_biases.into(),
+                        num_layers.into(),
+                        dropout.into(),
+                        train.into(),
+                        bidirectional.into(),
+                        batch_first.into(),
+                    ],
+                )?,
+            )
+            .map(|[result0, result1]| (result0, result1));
+    }
+    composite::rnn_tanh(
+        input,
+        hx,
+        params,
+        has_biases,
+        num_layers,
+        dropout,
+        train,
+        bidirectional,
+        batch_first,
+    )
+}
+
+/// `aten::rnn_relu.input(Tensor input, Tensor hx, Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional, bool batch_first) -> (Tensor, Tensor)`
+pub fn rnn_relu(
+    input: &Tensor,
+    hx: &Tensor,
+    params: &[Tensor],
+    has_biases: bool,
+    num_layers: i64,
+    dropout: f64,
+    train: bool,
+    bidirectional: bool,
+    batch_first: bool,
+) -> Result<(Tensor, Tensor)> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::tensors(
+                dispatch::call_layers(
+                    Op::RNN_RELU_INPUT,
+                    &[
+                        input.into(),
+                        hx.into(),
+                        params.into(),
+                        has_biases.into(),
+                        num_layers.into(),
+                        dropout.into(),
+                        train.into(),
+                        bidirectional.into(),
+                        batch_first.into(),
+                    ],
+                )?,
+            )
+            .map(|[result0, result1]| (result0, result1));
+    }
+    composite::rnn_relu(
+        input,
+        hx,
+        params,
+        has_biases,
+        num_layers,
+        dropout,
+        train,
+        bidirectional,
+        batch_first,
+    )
+}
+
+/// `aten::lstm_cell(Tensor input, Tensor[] hx, Tensor w_ih, Tensor w_hh, Tensor? b_ih=None, Tensor? b_hh=None) -> (Tensor, Tensor)`
+pub fn lstm_cell(
+    input: &Tensor,
+    hx: &[Tensor],
+    w_ih: &Tensor,
+    w_hh: &Tensor,
+    b_ih: Option<&Tensor>,
+    b_hh: Option<&Tensor>,
+) -> Result<(Tensor, Tensor)> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::tensors(
+                dispatch::call_layers(
+                    Op::LSTM_CELL,
+                    &[
+                        input.into(),
+                        hx.into(),
+                        w_ih.into(),
+                        w_hh.into(),
+                        b_ih.into(),
+                        b_hh.into(),
+                    ],
+                )?,
+            )
+            .map(|[result0, result1]| (result0, result1));
+    }
+    composite::lstm_cell(input, hx, w_ih, w_hh, b_ih, b_hh)
+}
+
+/// `aten::gru_cell(Tensor input, Tensor hx, Tensor w_ih, Tensor w_hh, Tensor? b_ih=None, Tensor? b_hh=None) -> Tensor`
+pub fn gru_cell(
+    input: &Tensor,
+    hx: &Tensor,
+    w_ih: &Tensor,
+    w_hh: &Tensor,
+    b_ih: Option<&Tensor>,
+    b_hh: Option<&Tensor>,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::GRU_CELL,
+                &[
+                    input.into(),
+                    hx.into(),
+                    w_ih.into(),
+                    w_hh.into(),
+                    b_ih.into(),
+                    b_hh.into(),
+                ],
+            )?,
+        );
+    }
+    composite::gru_cell(input, hx, w_ih, w_hh, b_ih, b_hh)
+}
+
+/// `aten::rnn_tanh_cell(Tensor input, Tensor hx, Tensor w_ih, Tensor w_hh, Tensor? b_ih=None, Tensor? b_hh=None) -> Tensor`
+pub fn rnn_tanh_cell(
+    input: &Tensor,
+    hx: &Tensor,
+    w_ih: &Tensor,
+    w_hh: &Tensor,
+    b_ih: Option<&Tensor>,
+    b_hh: Option<&Tensor>,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::RNN_TANH_CELL,
+                &[
+                    input.into(),
+                    hx.into(),
+                    w_ih.into(),
+                    w_hh.into(),
+                    b_ih.into(),
+                    b_hh.into(),
+                ],
+            )?,
+        );
+    }
+    composite::rnn_tanh_cell(input, hx, w_ih, w_hh, b_ih, b_hh)
+}
+
+/// `aten::rnn_relu_cell(Tensor input, Tensor hx, Tensor w_ih, Tensor w_hh, Tensor? b_ih=None, Tensor? b_hh=None) -> Tensor`
+pub fn rnn_relu_cell(
+    input: &Tensor,
+    hx: &Tensor,
+    w_ih: &Tensor,
+    w_hh: &Tensor,
+    b_ih: Option<&Tensor>,
+    b_hh: Option<&Tensor>,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::RNN_RELU_CELL,
+                &[
+                    input.into(),
+                    hx.into(),
+                    w_ih.into(),
+                    w_hh.into(),
+                    b_ih.into(),
+                    b_hh.into(),
+                ],
+            )?,
+        );
+    }
+    composite::rnn_relu_cell(input, hx, w_ih, w_hh, b_ih, b_hh)
 }
 
 /// `aten::mm(Tensor self, Tensor mat2) -> Tensor`

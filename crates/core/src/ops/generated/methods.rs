@@ -3700,6 +3700,30 @@ impl Tensor {
     pub fn try_mean_dim(&self, dim: Option<&[i64]>, keepdim: bool) -> Result<Tensor> {
         ops::mean_dim(self, dim, keepdim, None)
     }
+    /// `aten::prod(Tensor self, *, ScalarType? dtype=None) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_prod`].
+    #[track_caller]
+    pub fn prod(&self) -> Tensor {
+        expect_ok(self.try_prod())
+    }
+    /// `aten::prod(Tensor self, *, ScalarType? dtype=None) -> Tensor`
+    pub fn try_prod(&self) -> Result<Tensor> {
+        ops::prod(self, None)
+    }
+    /// `aten::prod.dim_int(Tensor self, int dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_prod_dim`].
+    #[track_caller]
+    pub fn prod_dim(&self, dim: i64, keepdim: bool) -> Tensor {
+        expect_ok(self.try_prod_dim(dim, keepdim))
+    }
+    /// `aten::prod.dim_int(Tensor self, int dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor`
+    pub fn try_prod_dim(&self, dim: i64, keepdim: bool) -> Result<Tensor> {
+        ops::prod_dim(self, dim, keepdim, None)
+    }
     /// `aten::nansum(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor`
     ///
     /// # Panics
@@ -3747,6 +3771,30 @@ impl Tensor {
     /// `aten::min(Tensor self) -> Tensor`
     pub fn try_min(&self) -> Result<Tensor> {
         ops::min(self)
+    }
+    /// `aten::max.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_max_dim`].
+    #[track_caller]
+    pub fn max_dim(&self, dim: i64, keepdim: bool) -> (Tensor, Tensor) {
+        expect_ok(self.try_max_dim(dim, keepdim))
+    }
+    /// `aten::max.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)`
+    pub fn try_max_dim(&self, dim: i64, keepdim: bool) -> Result<(Tensor, Tensor)> {
+        ops::max_dim(self, dim, keepdim)
+    }
+    /// `aten::min.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_min_dim`].
+    #[track_caller]
+    pub fn min_dim(&self, dim: i64, keepdim: bool) -> (Tensor, Tensor) {
+        expect_ok(self.try_min_dim(dim, keepdim))
+    }
+    /// `aten::min.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)`
+    pub fn try_min_dim(&self, dim: i64, keepdim: bool) -> Result<(Tensor, Tensor)> {
+        ops::min_dim(self, dim, keepdim)
     }
     /// `aten::amax(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor`
     ///
@@ -4146,6 +4194,66 @@ impl Tensor {
     /// `aten::logsumexp(Tensor self, int[1] dim, bool keepdim=False) -> Tensor`
     pub fn try_logsumexp(&self, dim: &[i64], keepdim: bool) -> Result<Tensor> {
         ops::logsumexp(self, dim, keepdim)
+    }
+    /// `aten::cumsum(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_cumsum`].
+    #[track_caller]
+    pub fn cumsum(&self, dim: i64) -> Tensor {
+        expect_ok(self.try_cumsum(dim))
+    }
+    /// `aten::cumsum(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor`
+    pub fn try_cumsum(&self, dim: i64) -> Result<Tensor> {
+        ops::cumsum(self, dim, None)
+    }
+    /// `aten::cumprod(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_cumprod`].
+    #[track_caller]
+    pub fn cumprod(&self, dim: i64) -> Tensor {
+        expect_ok(self.try_cumprod(dim))
+    }
+    /// `aten::cumprod(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor`
+    pub fn try_cumprod(&self, dim: i64) -> Result<Tensor> {
+        ops::cumprod(self, dim, None)
+    }
+    /// `aten::cummax(Tensor self, int dim) -> (Tensor values, Tensor indices)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_cummax`].
+    #[track_caller]
+    pub fn cummax(&self, dim: i64) -> (Tensor, Tensor) {
+        expect_ok(self.try_cummax(dim))
+    }
+    /// `aten::cummax(Tensor self, int dim) -> (Tensor values, Tensor indices)`
+    pub fn try_cummax(&self, dim: i64) -> Result<(Tensor, Tensor)> {
+        ops::cummax(self, dim)
+    }
+    /// `aten::cummin(Tensor self, int dim) -> (Tensor values, Tensor indices)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_cummin`].
+    #[track_caller]
+    pub fn cummin(&self, dim: i64) -> (Tensor, Tensor) {
+        expect_ok(self.try_cummin(dim))
+    }
+    /// `aten::cummin(Tensor self, int dim) -> (Tensor values, Tensor indices)`
+    pub fn try_cummin(&self, dim: i64) -> Result<(Tensor, Tensor)> {
+        ops::cummin(self, dim)
+    }
+    /// `aten::logcumsumexp(Tensor self, int dim) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_logcumsumexp`].
+    #[track_caller]
+    pub fn logcumsumexp(&self, dim: i64) -> Tensor {
+        expect_ok(self.try_logcumsumexp(dim))
+    }
+    /// `aten::logcumsumexp(Tensor self, int dim) -> Tensor`
+    pub fn try_logcumsumexp(&self, dim: i64) -> Result<Tensor> {
+        ops::logcumsumexp(self, dim)
     }
     /// `aten::trace(Tensor self) -> Tensor`
     ///

@@ -7066,6 +7066,125 @@ impl Backward for MeanBackward1 {
 }
 
 #[derive(Clone)]
+pub(crate) struct ProdBackward0Saved {
+    pub(crate) self_: SavedTensor,
+    pub(crate) result: SavedTensor,
+}
+pub(crate) struct ProdBackward0(pub(crate) SavedSlot<ProdBackward0Saved>);
+impl Backward for ProdBackward0 {
+    fn name(&self) -> &str {
+        "ProdBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.take_or_clone(node, needs)?;
+        let self_ = &saved.self_.unpack_some(node)?;
+        let result = &saved.result.unpack_some(node)?;
+        if needs.get(0) {
+            gradients[0] = formulas::prod_backward(grad, self_, result)?.into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("self", saved.self_.unpack(node)?.into()),
+                ("result", saved.result.unpack(node)?.into()),
+            ]),
+        )
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "self" => s.self_.register_hooks(hooks).map(|()| true),
+                "result" => s.result.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct ProdBackward1Saved {
+    pub(crate) dim: i64,
+    pub(crate) keepdim: bool,
+    pub(crate) self_: SavedTensor,
+    pub(crate) result: SavedTensor,
+}
+pub(crate) struct ProdBackward1(pub(crate) SavedSlot<ProdBackward1Saved>);
+impl Backward for ProdBackward1 {
+    fn name(&self) -> &str {
+        "ProdBackward1"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.take_or_clone(node, needs)?;
+        let dim = saved.dim;
+        let keepdim = saved.keepdim;
+        let self_ = &saved.self_.unpack_some(node)?;
+        let result = &saved.result.unpack_some(node)?;
+        if needs.get(0) {
+            gradients[0] = formulas::prod_dim_backward(
+                    grad,
+                    self_,
+                    result,
+                    dim,
+                    keepdim,
+                )?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("dim", saved.dim.into()),
+                ("keepdim", saved.keepdim.into()),
+                ("self", saved.self_.unpack(node)?.into()),
+                ("result", saved.result.unpack(node)?.into()),
+            ]),
+        )
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "self" => s.self_.register_hooks(hooks).map(|()| true),
+                "result" => s.result.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
 pub(crate) struct NansumBackward0Saved {
     pub(crate) dim: Option<Vec<i64>>,
     pub(crate) keepdim: bool,
@@ -7122,14 +7241,14 @@ impl Backward for NansumBackward0 {
 }
 
 #[derive(Clone)]
-pub(crate) struct MaxBackward0Saved {
+pub(crate) struct MaxBackward1Saved {
     pub(crate) self_: SavedTensor,
     pub(crate) result: SavedTensor,
 }
-pub(crate) struct MaxBackward0(pub(crate) SavedSlot<MaxBackward0Saved>);
-impl Backward for MaxBackward0 {
+pub(crate) struct MaxBackward1(pub(crate) SavedSlot<MaxBackward1Saved>);
+impl Backward for MaxBackward1 {
     fn name(&self) -> &str {
-        "MaxBackward0"
+        "MaxBackward1"
     }
     fn apply(
         &self,
@@ -7176,14 +7295,14 @@ impl Backward for MaxBackward0 {
 }
 
 #[derive(Clone)]
-pub(crate) struct MinBackward0Saved {
+pub(crate) struct MinBackward1Saved {
     pub(crate) self_: SavedTensor,
     pub(crate) result: SavedTensor,
 }
-pub(crate) struct MinBackward0(pub(crate) SavedSlot<MinBackward0Saved>);
-impl Backward for MinBackward0 {
+pub(crate) struct MinBackward1(pub(crate) SavedSlot<MinBackward1Saved>);
+impl Backward for MinBackward1 {
     fn name(&self) -> &str {
-        "MinBackward0"
+        "MinBackward1"
     }
     fn apply(
         &self,
@@ -7224,6 +7343,136 @@ impl Backward for MinBackward0 {
             .change(|s| match name {
                 "self" => s.self_.register_hooks(hooks).map(|()| true),
                 "result" => s.result.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct MaxBackward0Saved {
+    pub(crate) dim: i64,
+    pub(crate) keepdim: bool,
+    pub(crate) self_sym_sizes: SymInts,
+    pub(crate) indices: SavedTensor,
+}
+pub(crate) struct MaxBackward0(pub(crate) SavedSlot<MaxBackward0Saved>);
+impl Backward for MaxBackward0 {
+    fn name(&self) -> &str {
+        "MaxBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.take_or_clone(node, needs)?;
+        let dim = saved.dim;
+        let keepdim = saved.keepdim;
+        let self_sym_sizes = &saved.self_sym_sizes[..];
+        let indices = &saved.indices.unpack_some(node)?;
+        if needs.get(0) {
+            gradients[0] = formulas::value_selecting_reduction_backward(
+                    grad,
+                    dim,
+                    indices,
+                    self_sym_sizes,
+                    keepdim,
+                )?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("dim", saved.dim.into()),
+                ("keepdim", saved.keepdim.into()),
+                ("self_sym_sizes", saved.self_sym_sizes.into()),
+                ("indices", saved.indices.unpack(node)?.into()),
+            ]),
+        )
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "indices" => s.indices.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct MinBackward0Saved {
+    pub(crate) dim: i64,
+    pub(crate) keepdim: bool,
+    pub(crate) self_sym_sizes: SymInts,
+    pub(crate) indices: SavedTensor,
+}
+pub(crate) struct MinBackward0(pub(crate) SavedSlot<MinBackward0Saved>);
+impl Backward for MinBackward0 {
+    fn name(&self) -> &str {
+        "MinBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.take_or_clone(node, needs)?;
+        let dim = saved.dim;
+        let keepdim = saved.keepdim;
+        let self_sym_sizes = &saved.self_sym_sizes[..];
+        let indices = &saved.indices.unpack_some(node)?;
+        if needs.get(0) {
+            gradients[0] = formulas::value_selecting_reduction_backward(
+                    grad,
+                    dim,
+                    indices,
+                    self_sym_sizes,
+                    keepdim,
+                )?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("dim", saved.dim.into()),
+                ("keepdim", saved.keepdim.into()),
+                ("self_sym_sizes", saved.self_sym_sizes.into()),
+                ("indices", saved.indices.unpack(node)?.into()),
+            ]),
+        )
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "indices" => s.indices.register_hooks(hooks).map(|()| true),
                 _ => Ok(false),
             })
     }
@@ -7958,6 +8207,272 @@ impl Backward for LogsumexpBackward0 {
             Vec::from([
                 ("dim", saved.dim.into()),
                 ("keepdim", saved.keepdim.into()),
+                ("self", saved.self_.unpack(node)?.into()),
+                ("result", saved.result.unpack(node)?.into()),
+            ]),
+        )
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "self" => s.self_.register_hooks(hooks).map(|()| true),
+                "result" => s.result.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct CumsumBackward0Saved {
+    pub(crate) dim: i64,
+}
+pub(crate) struct CumsumBackward0(pub(crate) SavedSlot<CumsumBackward0Saved>);
+impl Backward for CumsumBackward0 {
+    fn name(&self) -> &str {
+        "CumsumBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.take_or_clone(node, needs)?;
+        let dim = saved.dim;
+        if needs.get(0) {
+            gradients[0] = formulas::reversed_cumsum(grad, dim)?.into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(Vec::from([("dim", saved.dim.into())]))
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct CumprodBackward0Saved {
+    pub(crate) dim: i64,
+    pub(crate) self_: SavedTensor,
+    pub(crate) result: SavedTensor,
+}
+pub(crate) struct CumprodBackward0(pub(crate) SavedSlot<CumprodBackward0Saved>);
+impl Backward for CumprodBackward0 {
+    fn name(&self) -> &str {
+        "CumprodBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.take_or_clone(node, needs)?;
+        let dim = saved.dim;
+        let self_ = &saved.self_.unpack_some(node)?;
+        let result = &saved.result.unpack_some(node)?;
+        if needs.get(0) {
+            gradients[0] = formulas::cumprod_backward(grad, self_, dim, result)?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("dim", saved.dim.into()),
+                ("self", saved.self_.unpack(node)?.into()),
+                ("result", saved.result.unpack(node)?.into()),
+            ]),
+        )
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "self" => s.self_.register_hooks(hooks).map(|()| true),
+                "result" => s.result.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct CummaxBackward0Saved {
+    pub(crate) dim: i64,
+    pub(crate) self_sym_sizes: SymInts,
+    pub(crate) indices: SavedTensor,
+}
+pub(crate) struct CummaxBackward0(pub(crate) SavedSlot<CummaxBackward0Saved>);
+impl Backward for CummaxBackward0 {
+    fn name(&self) -> &str {
+        "CummaxBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.take_or_clone(node, needs)?;
+        let dim = saved.dim;
+        let self_sym_sizes = &saved.self_sym_sizes[..];
+        let indices = &saved.indices.unpack_some(node)?;
+        if needs.get(0) {
+            gradients[0] = formulas::cummax_backward(grad, dim, indices, self_sym_sizes)?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("dim", saved.dim.into()),
+                ("self_sym_sizes", saved.self_sym_sizes.into()),
+                ("indices", saved.indices.unpack(node)?.into()),
+            ]),
+        )
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "indices" => s.indices.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct CumminBackward0Saved {
+    pub(crate) dim: i64,
+    pub(crate) self_sym_sizes: SymInts,
+    pub(crate) indices: SavedTensor,
+}
+pub(crate) struct CumminBackward0(pub(crate) SavedSlot<CumminBackward0Saved>);
+impl Backward for CumminBackward0 {
+    fn name(&self) -> &str {
+        "CumminBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.take_or_clone(node, needs)?;
+        let dim = saved.dim;
+        let self_sym_sizes = &saved.self_sym_sizes[..];
+        let indices = &saved.indices.unpack_some(node)?;
+        if needs.get(0) {
+            gradients[0] = formulas::cummax_backward(grad, dim, indices, self_sym_sizes)?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("dim", saved.dim.into()),
+                ("self_sym_sizes", saved.self_sym_sizes.into()),
+                ("indices", saved.indices.unpack(node)?.into()),
+            ]),
+        )
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "indices" => s.indices.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct LogcumsumexpBackward0Saved {
+    pub(crate) dim: i64,
+    pub(crate) self_: SavedTensor,
+    pub(crate) result: SavedTensor,
+}
+pub(crate) struct LogcumsumexpBackward0(
+    pub(crate) SavedSlot<LogcumsumexpBackward0Saved>,
+);
+impl Backward for LogcumsumexpBackward0 {
+    fn name(&self) -> &str {
+        "LogcumsumexpBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.take_or_clone(node, needs)?;
+        let dim = saved.dim;
+        let self_ = &saved.self_.unpack_some(node)?;
+        let result = &saved.result.unpack_some(node)?;
+        if needs.get(0) {
+            gradients[0] = formulas::logcumsumexp_backward(grad, self_, result, dim)?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("dim", saved.dim.into()),
                 ("self", saved.self_.unpack(node)?.into()),
                 ("result", saved.result.unpack(node)?.into()),
             ]),

@@ -670,995 +670,1039 @@ impl Op {
     pub const MEAN_DIM: Op = Op(328);
     /// `aten::mean.out`
     pub const MEAN_OUT: Op = Op(329);
+    /// `aten::prod`
+    pub const PROD: Op = Op(330);
+    /// `aten::prod.dim_int`
+    pub const PROD_DIM_INT: Op = Op(331);
+    /// `aten::prod.int_out`
+    pub const PROD_INT_OUT: Op = Op(332);
     /// `aten::nansum`
-    pub const NANSUM: Op = Op(330);
+    pub const NANSUM: Op = Op(333);
     /// `aten::nanmean`
-    pub const NANMEAN: Op = Op(331);
+    pub const NANMEAN: Op = Op(334);
     /// `aten::max`
-    pub const MAX: Op = Op(332);
+    pub const MAX: Op = Op(335);
     /// `aten::min`
-    pub const MIN: Op = Op(333);
+    pub const MIN: Op = Op(336);
+    /// `aten::max.dim`
+    pub const MAX_DIM: Op = Op(337);
+    /// `aten::min.dim`
+    pub const MIN_DIM: Op = Op(338);
     /// `aten::amax`
-    pub const AMAX: Op = Op(334);
+    pub const AMAX: Op = Op(339);
     /// `aten::amax.out`
-    pub const AMAX_OUT: Op = Op(335);
+    pub const AMAX_OUT: Op = Op(340);
     /// `aten::amin`
-    pub const AMIN: Op = Op(336);
+    pub const AMIN: Op = Op(341);
     /// `aten::amin.out`
-    pub const AMIN_OUT: Op = Op(337);
+    pub const AMIN_OUT: Op = Op(342);
     /// `aten::aminmax`
-    pub const AMINMAX: Op = Op(338);
+    pub const AMINMAX: Op = Op(343);
     /// `aten::argmax`
-    pub const ARGMAX: Op = Op(339);
+    pub const ARGMAX: Op = Op(344);
     /// `aten::argmin`
-    pub const ARGMIN: Op = Op(340);
+    pub const ARGMIN: Op = Op(345);
     /// `aten::any`
-    pub const ANY: Op = Op(341);
+    pub const ANY: Op = Op(346);
     /// `aten::any.dim`
-    pub const ANY_DIM: Op = Op(342);
+    pub const ANY_DIM: Op = Op(347);
     /// `aten::any.dims`
-    pub const ANY_DIMS: Op = Op(343);
+    pub const ANY_DIMS: Op = Op(348);
     /// `aten::all`
-    pub const ALL: Op = Op(344);
+    pub const ALL: Op = Op(349);
     /// `aten::all.dim`
-    pub const ALL_DIM: Op = Op(345);
+    pub const ALL_DIM: Op = Op(350);
     /// `aten::all.dims`
-    pub const ALL_DIMS: Op = Op(346);
+    pub const ALL_DIMS: Op = Op(351);
     /// `aten::count_nonzero`
-    pub const COUNT_NONZERO: Op = Op(347);
+    pub const COUNT_NONZERO: Op = Op(352);
     /// `aten::count_nonzero.dim_IntList`
-    pub const COUNT_NONZERO_DIM_INTLIST: Op = Op(348);
+    pub const COUNT_NONZERO_DIM_INTLIST: Op = Op(353);
     /// `aten::var`
-    pub const VAR: Op = Op(349);
+    pub const VAR: Op = Op(354);
     /// `aten::var.dim`
-    pub const VAR_DIM: Op = Op(350);
+    pub const VAR_DIM: Op = Op(355);
     /// `aten::var.correction`
-    pub const VAR_CORRECTION: Op = Op(351);
+    pub const VAR_CORRECTION: Op = Op(356);
     /// `aten::std`
-    pub const STD: Op = Op(352);
+    pub const STD: Op = Op(357);
     /// `aten::std.dim`
-    pub const STD_DIM: Op = Op(353);
+    pub const STD_DIM: Op = Op(358);
     /// `aten::std.correction`
-    pub const STD_CORRECTION: Op = Op(354);
+    pub const STD_CORRECTION: Op = Op(359);
     /// `aten::var_mean`
-    pub const VAR_MEAN: Op = Op(355);
+    pub const VAR_MEAN: Op = Op(360);
     /// `aten::var_mean.dim`
-    pub const VAR_MEAN_DIM: Op = Op(356);
+    pub const VAR_MEAN_DIM: Op = Op(361);
     /// `aten::var_mean.correction`
-    pub const VAR_MEAN_CORRECTION: Op = Op(357);
+    pub const VAR_MEAN_CORRECTION: Op = Op(362);
     /// `aten::std_mean`
-    pub const STD_MEAN: Op = Op(358);
+    pub const STD_MEAN: Op = Op(363);
     /// `aten::std_mean.dim`
-    pub const STD_MEAN_DIM: Op = Op(359);
+    pub const STD_MEAN_DIM: Op = Op(364);
     /// `aten::std_mean.correction`
-    pub const STD_MEAN_CORRECTION: Op = Op(360);
+    pub const STD_MEAN_CORRECTION: Op = Op(365);
     /// `aten::norm.Scalar`
-    pub const NORM_SCALAR: Op = Op(361);
+    pub const NORM_SCALAR: Op = Op(366);
     /// `aten::norm.ScalarOpt_dim`
-    pub const NORM_SCALAROPT_DIM: Op = Op(362);
+    pub const NORM_SCALAROPT_DIM: Op = Op(367);
     /// `aten::linalg_vector_norm`
-    pub const LINALG_VECTOR_NORM: Op = Op(363);
+    pub const LINALG_VECTOR_NORM: Op = Op(368);
     /// `aten::logsumexp`
-    pub const LOGSUMEXP: Op = Op(364);
+    pub const LOGSUMEXP: Op = Op(369);
+    /// `aten::cumsum`
+    pub const CUMSUM: Op = Op(370);
+    /// `aten::cumsum.out`
+    pub const CUMSUM_OUT: Op = Op(371);
+    /// `aten::cumprod`
+    pub const CUMPROD: Op = Op(372);
+    /// `aten::cumprod.out`
+    pub const CUMPROD_OUT: Op = Op(373);
+    /// `aten::cummax`
+    pub const CUMMAX: Op = Op(374);
+    /// `aten::cummin`
+    pub const CUMMIN: Op = Op(375);
+    /// `aten::logcumsumexp`
+    pub const LOGCUMSUMEXP: Op = Op(376);
     /// `aten::trace`
-    pub const TRACE: Op = Op(365);
+    pub const TRACE: Op = Op(377);
     /// `aten::histc`
-    pub const HISTC: Op = Op(366);
+    pub const HISTC: Op = Op(378);
     /// `aten::bincount`
-    pub const BINCOUNT: Op = Op(367);
+    pub const BINCOUNT: Op = Op(379);
     /// `aten::equal`
-    pub const EQUAL: Op = Op(368);
+    pub const EQUAL: Op = Op(380);
     /// `aten::diff`
-    pub const DIFF: Op = Op(369);
+    pub const DIFF: Op = Op(381);
     /// `aten::renorm`
-    pub const RENORM: Op = Op(370);
+    pub const RENORM: Op = Op(382);
     /// `aten::dist`
-    pub const DIST: Op = Op(371);
+    pub const DIST: Op = Op(383);
     /// `aten::_cdist_forward`
-    pub const _CDIST_FORWARD: Op = Op(372);
+    pub const _CDIST_FORWARD: Op = Op(384);
     /// `aten::cov`
-    pub const COV: Op = Op(373);
+    pub const COV: Op = Op(385);
     /// `aten::softmax.int`
-    pub const SOFTMAX_INT: Op = Op(374);
+    pub const SOFTMAX_INT: Op = Op(386);
     /// `aten::log_softmax.int`
-    pub const LOG_SOFTMAX_INT: Op = Op(375);
+    pub const LOG_SOFTMAX_INT: Op = Op(387);
     /// `aten::_softmax`
-    pub const _SOFTMAX: Op = Op(376);
+    pub const _SOFTMAX: Op = Op(388);
     /// `aten::_softmax.out`
-    pub const _SOFTMAX_OUT: Op = Op(377);
+    pub const _SOFTMAX_OUT: Op = Op(389);
     /// `aten::_log_softmax`
-    pub const _LOG_SOFTMAX: Op = Op(378);
+    pub const _LOG_SOFTMAX: Op = Op(390);
     /// `aten::_log_softmax.out`
-    pub const _LOG_SOFTMAX_OUT: Op = Op(379);
+    pub const _LOG_SOFTMAX_OUT: Op = Op(391);
     /// `aten::_softmax_backward_data`
-    pub const _SOFTMAX_BACKWARD_DATA: Op = Op(380);
+    pub const _SOFTMAX_BACKWARD_DATA: Op = Op(392);
     /// `aten::_log_softmax_backward_data`
-    pub const _LOG_SOFTMAX_BACKWARD_DATA: Op = Op(381);
+    pub const _LOG_SOFTMAX_BACKWARD_DATA: Op = Op(393);
     /// `aten::_safe_softmax`
-    pub const _SAFE_SOFTMAX: Op = Op(382);
+    pub const _SAFE_SOFTMAX: Op = Op(394);
     /// `aten::layer_norm`
-    pub const LAYER_NORM: Op = Op(383);
+    pub const LAYER_NORM: Op = Op(395);
     /// `aten::native_layer_norm`
-    pub const NATIVE_LAYER_NORM: Op = Op(384);
+    pub const NATIVE_LAYER_NORM: Op = Op(396);
     /// `aten::native_layer_norm_backward`
-    pub const NATIVE_LAYER_NORM_BACKWARD: Op = Op(385);
+    pub const NATIVE_LAYER_NORM_BACKWARD: Op = Op(397);
     /// `aten::rms_norm`
-    pub const RMS_NORM: Op = Op(386);
+    pub const RMS_NORM: Op = Op(398);
     /// `aten::group_norm`
-    pub const GROUP_NORM: Op = Op(387);
+    pub const GROUP_NORM: Op = Op(399);
     /// `aten::native_group_norm`
-    pub const NATIVE_GROUP_NORM: Op = Op(388);
+    pub const NATIVE_GROUP_NORM: Op = Op(400);
     /// `aten::native_group_norm_backward`
-    pub const NATIVE_GROUP_NORM_BACKWARD: Op = Op(389);
+    pub const NATIVE_GROUP_NORM_BACKWARD: Op = Op(401);
     /// `aten::batch_norm`
-    pub const BATCH_NORM: Op = Op(390);
+    pub const BATCH_NORM: Op = Op(402);
     /// `aten::native_batch_norm`
-    pub const NATIVE_BATCH_NORM: Op = Op(391);
+    pub const NATIVE_BATCH_NORM: Op = Op(403);
     /// `aten::native_batch_norm_backward`
-    pub const NATIVE_BATCH_NORM_BACKWARD: Op = Op(392);
+    pub const NATIVE_BATCH_NORM_BACKWARD: Op = Op(404);
     /// `aten::_native_batch_norm_legit`
-    pub const _NATIVE_BATCH_NORM_LEGIT: Op = Op(393);
+    pub const _NATIVE_BATCH_NORM_LEGIT: Op = Op(405);
     /// `aten::_native_batch_norm_legit.no_stats`
-    pub const _NATIVE_BATCH_NORM_LEGIT_NO_STATS: Op = Op(394);
+    pub const _NATIVE_BATCH_NORM_LEGIT_NO_STATS: Op = Op(406);
     /// `aten::_native_batch_norm_legit_no_training`
-    pub const _NATIVE_BATCH_NORM_LEGIT_NO_TRAINING: Op = Op(395);
+    pub const _NATIVE_BATCH_NORM_LEGIT_NO_TRAINING: Op = Op(407);
     /// `aten::_native_batch_norm_legit_functional`
-    pub const _NATIVE_BATCH_NORM_LEGIT_FUNCTIONAL: Op = Op(396);
+    pub const _NATIVE_BATCH_NORM_LEGIT_FUNCTIONAL: Op = Op(408);
     /// `aten::_batch_norm_with_update`
-    pub const _BATCH_NORM_WITH_UPDATE: Op = Op(397);
+    pub const _BATCH_NORM_WITH_UPDATE: Op = Op(409);
     /// `aten::_batch_norm_with_update_functional`
-    pub const _BATCH_NORM_WITH_UPDATE_FUNCTIONAL: Op = Op(398);
+    pub const _BATCH_NORM_WITH_UPDATE_FUNCTIONAL: Op = Op(410);
     /// `aten::instance_norm`
-    pub const INSTANCE_NORM: Op = Op(399);
+    pub const INSTANCE_NORM: Op = Op(411);
     /// `aten::_weight_norm`
-    pub const _WEIGHT_NORM: Op = Op(400);
+    pub const _WEIGHT_NORM: Op = Op(412);
     /// `aten::_weight_norm_interface`
-    pub const _WEIGHT_NORM_INTERFACE: Op = Op(401);
+    pub const _WEIGHT_NORM_INTERFACE: Op = Op(413);
     /// `aten::mse_loss`
-    pub const MSE_LOSS: Op = Op(402);
+    pub const MSE_LOSS: Op = Op(414);
     /// `aten::mse_loss_backward`
-    pub const MSE_LOSS_BACKWARD: Op = Op(403);
+    pub const MSE_LOSS_BACKWARD: Op = Op(415);
     /// `aten::l1_loss`
-    pub const L1_LOSS: Op = Op(404);
+    pub const L1_LOSS: Op = Op(416);
     /// `aten::smooth_l1_loss`
-    pub const SMOOTH_L1_LOSS: Op = Op(405);
+    pub const SMOOTH_L1_LOSS: Op = Op(417);
     /// `aten::smooth_l1_loss_backward`
-    pub const SMOOTH_L1_LOSS_BACKWARD: Op = Op(406);
+    pub const SMOOTH_L1_LOSS_BACKWARD: Op = Op(418);
     /// `aten::huber_loss`
-    pub const HUBER_LOSS: Op = Op(407);
+    pub const HUBER_LOSS: Op = Op(419);
     /// `aten::huber_loss_backward`
-    pub const HUBER_LOSS_BACKWARD: Op = Op(408);
+    pub const HUBER_LOSS_BACKWARD: Op = Op(420);
     /// `aten::soft_margin_loss`
-    pub const SOFT_MARGIN_LOSS: Op = Op(409);
+    pub const SOFT_MARGIN_LOSS: Op = Op(421);
     /// `aten::binary_cross_entropy`
-    pub const BINARY_CROSS_ENTROPY: Op = Op(410);
+    pub const BINARY_CROSS_ENTROPY: Op = Op(422);
     /// `aten::binary_cross_entropy_backward`
-    pub const BINARY_CROSS_ENTROPY_BACKWARD: Op = Op(411);
+    pub const BINARY_CROSS_ENTROPY_BACKWARD: Op = Op(423);
     /// `aten::binary_cross_entropy_with_logits`
-    pub const BINARY_CROSS_ENTROPY_WITH_LOGITS: Op = Op(412);
+    pub const BINARY_CROSS_ENTROPY_WITH_LOGITS: Op = Op(424);
     /// `aten::kl_div`
-    pub const KL_DIV: Op = Op(413);
+    pub const KL_DIV: Op = Op(425);
     /// `aten::nll_loss`
-    pub const NLL_LOSS: Op = Op(414);
+    pub const NLL_LOSS: Op = Op(426);
     /// `aten::nll_loss_nd`
-    pub const NLL_LOSS_ND: Op = Op(415);
+    pub const NLL_LOSS_ND: Op = Op(427);
     /// `aten::nll_loss_forward`
-    pub const NLL_LOSS_FORWARD: Op = Op(416);
+    pub const NLL_LOSS_FORWARD: Op = Op(428);
     /// `aten::nll_loss_backward`
-    pub const NLL_LOSS_BACKWARD: Op = Op(417);
+    pub const NLL_LOSS_BACKWARD: Op = Op(429);
     /// `aten::nll_loss2d`
-    pub const NLL_LOSS2D: Op = Op(418);
+    pub const NLL_LOSS2D: Op = Op(430);
     /// `aten::nll_loss2d_forward`
-    pub const NLL_LOSS2D_FORWARD: Op = Op(419);
+    pub const NLL_LOSS2D_FORWARD: Op = Op(431);
     /// `aten::nll_loss2d_backward`
-    pub const NLL_LOSS2D_BACKWARD: Op = Op(420);
+    pub const NLL_LOSS2D_BACKWARD: Op = Op(432);
     /// `aten::cross_entropy_loss`
-    pub const CROSS_ENTROPY_LOSS: Op = Op(421);
+    pub const CROSS_ENTROPY_LOSS: Op = Op(433);
     /// `aten::margin_ranking_loss`
-    pub const MARGIN_RANKING_LOSS: Op = Op(422);
+    pub const MARGIN_RANKING_LOSS: Op = Op(434);
     /// `aten::hinge_embedding_loss`
-    pub const HINGE_EMBEDDING_LOSS: Op = Op(423);
+    pub const HINGE_EMBEDDING_LOSS: Op = Op(435);
     /// `aten::cosine_embedding_loss`
-    pub const COSINE_EMBEDDING_LOSS: Op = Op(424);
+    pub const COSINE_EMBEDDING_LOSS: Op = Op(436);
     /// `aten::triplet_margin_loss`
-    pub const TRIPLET_MARGIN_LOSS: Op = Op(425);
+    pub const TRIPLET_MARGIN_LOSS: Op = Op(437);
     /// `aten::poisson_nll_loss`
-    pub const POISSON_NLL_LOSS: Op = Op(426);
+    pub const POISSON_NLL_LOSS: Op = Op(438);
     /// `aten::cosine_similarity`
-    pub const COSINE_SIMILARITY: Op = Op(427);
+    pub const COSINE_SIMILARITY: Op = Op(439);
     /// `aten::pairwise_distance`
-    pub const PAIRWISE_DISTANCE: Op = Op(428);
+    pub const PAIRWISE_DISTANCE: Op = Op(440);
+    /// `aten::multi_margin_loss`
+    pub const MULTI_MARGIN_LOSS: Op = Op(441);
+    /// `aten::multilabel_margin_loss`
+    pub const MULTILABEL_MARGIN_LOSS: Op = Op(442);
+    /// `aten::lstm.input`
+    pub const LSTM_INPUT: Op = Op(443);
+    /// `aten::gru.input`
+    pub const GRU_INPUT: Op = Op(444);
+    /// `aten::rnn_tanh.input`
+    pub const RNN_TANH_INPUT: Op = Op(445);
+    /// `aten::rnn_relu.input`
+    pub const RNN_RELU_INPUT: Op = Op(446);
+    /// `aten::lstm_cell`
+    pub const LSTM_CELL: Op = Op(447);
+    /// `aten::gru_cell`
+    pub const GRU_CELL: Op = Op(448);
+    /// `aten::rnn_tanh_cell`
+    pub const RNN_TANH_CELL: Op = Op(449);
+    /// `aten::rnn_relu_cell`
+    pub const RNN_RELU_CELL: Op = Op(450);
     /// `aten::mm`
-    pub const MM: Op = Op(429);
+    pub const MM: Op = Op(451);
     /// `aten::mm.out`
-    pub const MM_OUT: Op = Op(430);
+    pub const MM_OUT: Op = Op(452);
     /// `aten::bmm`
-    pub const BMM: Op = Op(431);
+    pub const BMM: Op = Op(453);
     /// `aten::bmm.out`
-    pub const BMM_OUT: Op = Op(432);
+    pub const BMM_OUT: Op = Op(454);
     /// `aten::mv`
-    pub const MV: Op = Op(433);
+    pub const MV: Op = Op(455);
     /// `aten::mv.out`
-    pub const MV_OUT: Op = Op(434);
+    pub const MV_OUT: Op = Op(456);
     /// `aten::dot`
-    pub const DOT: Op = Op(435);
+    pub const DOT: Op = Op(457);
     /// `aten::dot.out`
-    pub const DOT_OUT: Op = Op(436);
+    pub const DOT_OUT: Op = Op(458);
     /// `aten::addmm`
-    pub const ADDMM: Op = Op(437);
+    pub const ADDMM: Op = Op(459);
     /// `aten::addmm_`
-    pub const ADDMM_: Op = Op(438);
+    pub const ADDMM_: Op = Op(460);
     /// `aten::addmm.out`
-    pub const ADDMM_OUT: Op = Op(439);
+    pub const ADDMM_OUT: Op = Op(461);
     /// `aten::addmv`
-    pub const ADDMV: Op = Op(440);
+    pub const ADDMV: Op = Op(462);
     /// `aten::addmv_`
-    pub const ADDMV_: Op = Op(441);
+    pub const ADDMV_: Op = Op(463);
     /// `aten::addmv.out`
-    pub const ADDMV_OUT: Op = Op(442);
+    pub const ADDMV_OUT: Op = Op(464);
     /// `aten::baddbmm`
-    pub const BADDBMM: Op = Op(443);
+    pub const BADDBMM: Op = Op(465);
     /// `aten::baddbmm_`
-    pub const BADDBMM_: Op = Op(444);
+    pub const BADDBMM_: Op = Op(466);
     /// `aten::baddbmm.out`
-    pub const BADDBMM_OUT: Op = Op(445);
+    pub const BADDBMM_OUT: Op = Op(467);
     /// `aten::addbmm`
-    pub const ADDBMM: Op = Op(446);
+    pub const ADDBMM: Op = Op(468);
     /// `aten::addr`
-    pub const ADDR: Op = Op(447);
+    pub const ADDR: Op = Op(469);
     /// `aten::matmul`
-    pub const MATMUL: Op = Op(448);
+    pub const MATMUL: Op = Op(470);
     /// `aten::linear`
-    pub const LINEAR: Op = Op(449);
+    pub const LINEAR: Op = Op(471);
     /// `aten::bilinear`
-    pub const BILINEAR: Op = Op(450);
+    pub const BILINEAR: Op = Op(472);
     /// `aten::vdot`
-    pub const VDOT: Op = Op(451);
+    pub const VDOT: Op = Op(473);
     /// `aten::inner`
-    pub const INNER: Op = Op(452);
+    pub const INNER: Op = Op(474);
     /// `aten::outer`
-    pub const OUTER: Op = Op(453);
+    pub const OUTER: Op = Op(475);
     /// `aten::tensordot`
-    pub const TENSORDOT: Op = Op(454);
+    pub const TENSORDOT: Op = Op(476);
     /// `aten::chain_matmul`
-    pub const CHAIN_MATMUL: Op = Op(455);
+    pub const CHAIN_MATMUL: Op = Op(477);
     /// `aten::kron`
-    pub const KRON: Op = Op(456);
+    pub const KRON: Op = Op(478);
     /// `aten::cross`
-    pub const CROSS: Op = Op(457);
+    pub const CROSS: Op = Op(479);
     /// `aten::linalg_cross`
-    pub const LINALG_CROSS: Op = Op(458);
+    pub const LINALG_CROSS: Op = Op(480);
     /// `aten::ger`
-    pub const GER: Op = Op(459);
+    pub const GER: Op = Op(481);
     /// `aten::einsum`
-    pub const EINSUM: Op = Op(460);
+    pub const EINSUM: Op = Op(482);
     /// `aten::linalg_matrix_norm.str_ord`
-    pub const LINALG_MATRIX_NORM_STR_ORD: Op = Op(461);
+    pub const LINALG_MATRIX_NORM_STR_ORD: Op = Op(483);
     /// `aten::scaled_dot_product_attention`
-    pub const SCALED_DOT_PRODUCT_ATTENTION: Op = Op(462);
+    pub const SCALED_DOT_PRODUCT_ATTENTION: Op = Op(484);
     /// `aten::convolution`
-    pub const CONVOLUTION: Op = Op(463);
+    pub const CONVOLUTION: Op = Op(485);
     /// `aten::convolution.out`
-    pub const CONVOLUTION_OUT: Op = Op(464);
+    pub const CONVOLUTION_OUT: Op = Op(486);
     /// `aten::convolution_backward`
-    pub const CONVOLUTION_BACKWARD: Op = Op(465);
+    pub const CONVOLUTION_BACKWARD: Op = Op(487);
     /// `aten::_convolution`
-    pub const _CONVOLUTION: Op = Op(466);
+    pub const _CONVOLUTION: Op = Op(488);
     /// `aten::conv1d`
-    pub const CONV1D: Op = Op(467);
+    pub const CONV1D: Op = Op(489);
     /// `aten::conv1d.padding`
-    pub const CONV1D_PADDING: Op = Op(468);
+    pub const CONV1D_PADDING: Op = Op(490);
     /// `aten::conv_transpose1d`
-    pub const CONV_TRANSPOSE1D: Op = Op(469);
+    pub const CONV_TRANSPOSE1D: Op = Op(491);
     /// `aten::conv2d`
-    pub const CONV2D: Op = Op(470);
+    pub const CONV2D: Op = Op(492);
     /// `aten::conv2d.padding`
-    pub const CONV2D_PADDING: Op = Op(471);
+    pub const CONV2D_PADDING: Op = Op(493);
     /// `aten::conv_transpose2d.input`
-    pub const CONV_TRANSPOSE2D_INPUT: Op = Op(472);
+    pub const CONV_TRANSPOSE2D_INPUT: Op = Op(494);
     /// `aten::conv3d`
-    pub const CONV3D: Op = Op(473);
+    pub const CONV3D: Op = Op(495);
     /// `aten::conv3d.padding`
-    pub const CONV3D_PADDING: Op = Op(474);
+    pub const CONV3D_PADDING: Op = Op(496);
     /// `aten::conv_transpose3d.input`
-    pub const CONV_TRANSPOSE3D_INPUT: Op = Op(475);
+    pub const CONV_TRANSPOSE3D_INPUT: Op = Op(497);
     /// `aten::im2col`
-    pub const IM2COL: Op = Op(476);
+    pub const IM2COL: Op = Op(498);
     /// `aten::col2im`
-    pub const COL2IM: Op = Op(477);
+    pub const COL2IM: Op = Op(499);
     /// `aten::max_pool1d`
-    pub const MAX_POOL1D: Op = Op(478);
+    pub const MAX_POOL1D: Op = Op(500);
     /// `aten::max_pool1d_with_indices`
-    pub const MAX_POOL1D_WITH_INDICES: Op = Op(479);
+    pub const MAX_POOL1D_WITH_INDICES: Op = Op(501);
     /// `aten::max_pool2d`
-    pub const MAX_POOL2D: Op = Op(480);
+    pub const MAX_POOL2D: Op = Op(502);
     /// `aten::max_pool2d_with_indices`
-    pub const MAX_POOL2D_WITH_INDICES: Op = Op(481);
+    pub const MAX_POOL2D_WITH_INDICES: Op = Op(503);
     /// `aten::max_pool2d_with_indices_backward`
-    pub const MAX_POOL2D_WITH_INDICES_BACKWARD: Op = Op(482);
+    pub const MAX_POOL2D_WITH_INDICES_BACKWARD: Op = Op(504);
     /// `aten::max_pool3d`
-    pub const MAX_POOL3D: Op = Op(483);
+    pub const MAX_POOL3D: Op = Op(505);
     /// `aten::max_pool3d_with_indices`
-    pub const MAX_POOL3D_WITH_INDICES: Op = Op(484);
+    pub const MAX_POOL3D_WITH_INDICES: Op = Op(506);
     /// `aten::max_pool3d_with_indices_backward`
-    pub const MAX_POOL3D_WITH_INDICES_BACKWARD: Op = Op(485);
+    pub const MAX_POOL3D_WITH_INDICES_BACKWARD: Op = Op(507);
     /// `aten::max_unpool2d`
-    pub const MAX_UNPOOL2D: Op = Op(486);
+    pub const MAX_UNPOOL2D: Op = Op(508);
     /// `aten::avg_pool1d`
-    pub const AVG_POOL1D: Op = Op(487);
+    pub const AVG_POOL1D: Op = Op(509);
     /// `aten::avg_pool2d`
-    pub const AVG_POOL2D: Op = Op(488);
+    pub const AVG_POOL2D: Op = Op(510);
     /// `aten::avg_pool2d_backward`
-    pub const AVG_POOL2D_BACKWARD: Op = Op(489);
+    pub const AVG_POOL2D_BACKWARD: Op = Op(511);
     /// `aten::avg_pool3d`
-    pub const AVG_POOL3D: Op = Op(490);
+    pub const AVG_POOL3D: Op = Op(512);
     /// `aten::avg_pool3d_backward`
-    pub const AVG_POOL3D_BACKWARD: Op = Op(491);
+    pub const AVG_POOL3D_BACKWARD: Op = Op(513);
     /// `aten::adaptive_avg_pool1d`
-    pub const ADAPTIVE_AVG_POOL1D: Op = Op(492);
+    pub const ADAPTIVE_AVG_POOL1D: Op = Op(514);
     /// `aten::adaptive_max_pool1d`
-    pub const ADAPTIVE_MAX_POOL1D: Op = Op(493);
+    pub const ADAPTIVE_MAX_POOL1D: Op = Op(515);
     /// `aten::adaptive_avg_pool2d`
-    pub const ADAPTIVE_AVG_POOL2D: Op = Op(494);
+    pub const ADAPTIVE_AVG_POOL2D: Op = Op(516);
     /// `aten::_adaptive_avg_pool2d`
-    pub const _ADAPTIVE_AVG_POOL2D: Op = Op(495);
+    pub const _ADAPTIVE_AVG_POOL2D: Op = Op(517);
     /// `aten::_adaptive_avg_pool2d_backward`
-    pub const _ADAPTIVE_AVG_POOL2D_BACKWARD: Op = Op(496);
+    pub const _ADAPTIVE_AVG_POOL2D_BACKWARD: Op = Op(518);
     /// `aten::adaptive_max_pool2d`
-    pub const ADAPTIVE_MAX_POOL2D: Op = Op(497);
+    pub const ADAPTIVE_MAX_POOL2D: Op = Op(519);
     /// `aten::adaptive_max_pool2d_backward`
-    pub const ADAPTIVE_MAX_POOL2D_BACKWARD: Op = Op(498);
+    pub const ADAPTIVE_MAX_POOL2D_BACKWARD: Op = Op(520);
     /// `aten::adaptive_avg_pool3d`
-    pub const ADAPTIVE_AVG_POOL3D: Op = Op(499);
+    pub const ADAPTIVE_AVG_POOL3D: Op = Op(521);
     /// `aten::_adaptive_avg_pool3d`
-    pub const _ADAPTIVE_AVG_POOL3D: Op = Op(500);
+    pub const _ADAPTIVE_AVG_POOL3D: Op = Op(522);
     /// `aten::_adaptive_avg_pool3d_backward`
-    pub const _ADAPTIVE_AVG_POOL3D_BACKWARD: Op = Op(501);
+    pub const _ADAPTIVE_AVG_POOL3D_BACKWARD: Op = Op(523);
     /// `aten::adaptive_max_pool3d`
-    pub const ADAPTIVE_MAX_POOL3D: Op = Op(502);
+    pub const ADAPTIVE_MAX_POOL3D: Op = Op(524);
     /// `aten::adaptive_max_pool3d_backward`
-    pub const ADAPTIVE_MAX_POOL3D_BACKWARD: Op = Op(503);
+    pub const ADAPTIVE_MAX_POOL3D_BACKWARD: Op = Op(525);
     /// `aten::upsample_nearest1d`
-    pub const UPSAMPLE_NEAREST1D: Op = Op(504);
+    pub const UPSAMPLE_NEAREST1D: Op = Op(526);
     /// `aten::upsample_nearest1d_backward`
-    pub const UPSAMPLE_NEAREST1D_BACKWARD: Op = Op(505);
+    pub const UPSAMPLE_NEAREST1D_BACKWARD: Op = Op(527);
     /// `aten::upsample_nearest1d.vec`
-    pub const UPSAMPLE_NEAREST1D_VEC: Op = Op(506);
+    pub const UPSAMPLE_NEAREST1D_VEC: Op = Op(528);
     /// `aten::upsample_nearest2d`
-    pub const UPSAMPLE_NEAREST2D: Op = Op(507);
+    pub const UPSAMPLE_NEAREST2D: Op = Op(529);
     /// `aten::upsample_nearest2d_backward`
-    pub const UPSAMPLE_NEAREST2D_BACKWARD: Op = Op(508);
+    pub const UPSAMPLE_NEAREST2D_BACKWARD: Op = Op(530);
     /// `aten::upsample_nearest2d.vec`
-    pub const UPSAMPLE_NEAREST2D_VEC: Op = Op(509);
+    pub const UPSAMPLE_NEAREST2D_VEC: Op = Op(531);
     /// `aten::upsample_nearest3d`
-    pub const UPSAMPLE_NEAREST3D: Op = Op(510);
+    pub const UPSAMPLE_NEAREST3D: Op = Op(532);
     /// `aten::upsample_nearest3d_backward`
-    pub const UPSAMPLE_NEAREST3D_BACKWARD: Op = Op(511);
+    pub const UPSAMPLE_NEAREST3D_BACKWARD: Op = Op(533);
     /// `aten::upsample_nearest3d.vec`
-    pub const UPSAMPLE_NEAREST3D_VEC: Op = Op(512);
+    pub const UPSAMPLE_NEAREST3D_VEC: Op = Op(534);
     /// `aten::_upsample_nearest_exact1d`
-    pub const _UPSAMPLE_NEAREST_EXACT1D: Op = Op(513);
+    pub const _UPSAMPLE_NEAREST_EXACT1D: Op = Op(535);
     /// `aten::_upsample_nearest_exact1d_backward`
-    pub const _UPSAMPLE_NEAREST_EXACT1D_BACKWARD: Op = Op(514);
+    pub const _UPSAMPLE_NEAREST_EXACT1D_BACKWARD: Op = Op(536);
     /// `aten::_upsample_nearest_exact1d.vec`
-    pub const _UPSAMPLE_NEAREST_EXACT1D_VEC: Op = Op(515);
+    pub const _UPSAMPLE_NEAREST_EXACT1D_VEC: Op = Op(537);
     /// `aten::_upsample_nearest_exact2d`
-    pub const _UPSAMPLE_NEAREST_EXACT2D: Op = Op(516);
+    pub const _UPSAMPLE_NEAREST_EXACT2D: Op = Op(538);
     /// `aten::_upsample_nearest_exact2d_backward`
-    pub const _UPSAMPLE_NEAREST_EXACT2D_BACKWARD: Op = Op(517);
+    pub const _UPSAMPLE_NEAREST_EXACT2D_BACKWARD: Op = Op(539);
     /// `aten::_upsample_nearest_exact2d.vec`
-    pub const _UPSAMPLE_NEAREST_EXACT2D_VEC: Op = Op(518);
+    pub const _UPSAMPLE_NEAREST_EXACT2D_VEC: Op = Op(540);
     /// `aten::_upsample_nearest_exact3d`
-    pub const _UPSAMPLE_NEAREST_EXACT3D: Op = Op(519);
+    pub const _UPSAMPLE_NEAREST_EXACT3D: Op = Op(541);
     /// `aten::_upsample_nearest_exact3d_backward`
-    pub const _UPSAMPLE_NEAREST_EXACT3D_BACKWARD: Op = Op(520);
+    pub const _UPSAMPLE_NEAREST_EXACT3D_BACKWARD: Op = Op(542);
     /// `aten::_upsample_nearest_exact3d.vec`
-    pub const _UPSAMPLE_NEAREST_EXACT3D_VEC: Op = Op(521);
+    pub const _UPSAMPLE_NEAREST_EXACT3D_VEC: Op = Op(543);
     /// `aten::upsample_linear1d`
-    pub const UPSAMPLE_LINEAR1D: Op = Op(522);
+    pub const UPSAMPLE_LINEAR1D: Op = Op(544);
     /// `aten::upsample_linear1d_backward`
-    pub const UPSAMPLE_LINEAR1D_BACKWARD: Op = Op(523);
+    pub const UPSAMPLE_LINEAR1D_BACKWARD: Op = Op(545);
     /// `aten::upsample_linear1d.vec`
-    pub const UPSAMPLE_LINEAR1D_VEC: Op = Op(524);
+    pub const UPSAMPLE_LINEAR1D_VEC: Op = Op(546);
     /// `aten::upsample_bilinear2d`
-    pub const UPSAMPLE_BILINEAR2D: Op = Op(525);
+    pub const UPSAMPLE_BILINEAR2D: Op = Op(547);
     /// `aten::upsample_bilinear2d_backward`
-    pub const UPSAMPLE_BILINEAR2D_BACKWARD: Op = Op(526);
+    pub const UPSAMPLE_BILINEAR2D_BACKWARD: Op = Op(548);
     /// `aten::upsample_bilinear2d.vec`
-    pub const UPSAMPLE_BILINEAR2D_VEC: Op = Op(527);
+    pub const UPSAMPLE_BILINEAR2D_VEC: Op = Op(549);
     /// `aten::upsample_bicubic2d`
-    pub const UPSAMPLE_BICUBIC2D: Op = Op(528);
+    pub const UPSAMPLE_BICUBIC2D: Op = Op(550);
     /// `aten::upsample_bicubic2d_backward`
-    pub const UPSAMPLE_BICUBIC2D_BACKWARD: Op = Op(529);
+    pub const UPSAMPLE_BICUBIC2D_BACKWARD: Op = Op(551);
     /// `aten::upsample_bicubic2d.vec`
-    pub const UPSAMPLE_BICUBIC2D_VEC: Op = Op(530);
+    pub const UPSAMPLE_BICUBIC2D_VEC: Op = Op(552);
     /// `aten::upsample_trilinear3d`
-    pub const UPSAMPLE_TRILINEAR3D: Op = Op(531);
+    pub const UPSAMPLE_TRILINEAR3D: Op = Op(553);
     /// `aten::upsample_trilinear3d_backward`
-    pub const UPSAMPLE_TRILINEAR3D_BACKWARD: Op = Op(532);
+    pub const UPSAMPLE_TRILINEAR3D_BACKWARD: Op = Op(554);
     /// `aten::upsample_trilinear3d.vec`
-    pub const UPSAMPLE_TRILINEAR3D_VEC: Op = Op(533);
+    pub const UPSAMPLE_TRILINEAR3D_VEC: Op = Op(555);
     /// `aten::_upsample_bilinear2d_aa`
-    pub const _UPSAMPLE_BILINEAR2D_AA: Op = Op(534);
+    pub const _UPSAMPLE_BILINEAR2D_AA: Op = Op(556);
     /// `aten::grid_sampler`
-    pub const GRID_SAMPLER: Op = Op(535);
+    pub const GRID_SAMPLER: Op = Op(557);
     /// `aten::grid_sampler_2d`
-    pub const GRID_SAMPLER_2D: Op = Op(536);
+    pub const GRID_SAMPLER_2D: Op = Op(558);
     /// `aten::grid_sampler_2d_backward`
-    pub const GRID_SAMPLER_2D_BACKWARD: Op = Op(537);
+    pub const GRID_SAMPLER_2D_BACKWARD: Op = Op(559);
     /// `aten::grid_sampler_3d`
-    pub const GRID_SAMPLER_3D: Op = Op(538);
+    pub const GRID_SAMPLER_3D: Op = Op(560);
     /// `aten::grid_sampler_3d_backward`
-    pub const GRID_SAMPLER_3D_BACKWARD: Op = Op(539);
+    pub const GRID_SAMPLER_3D_BACKWARD: Op = Op(561);
     /// `aten::_grid_sampler_derivative`
-    pub const _GRID_SAMPLER_DERIVATIVE: Op = Op(540);
+    pub const _GRID_SAMPLER_DERIVATIVE: Op = Op(562);
     /// `aten::_grid_sampler_derivative_backward`
-    pub const _GRID_SAMPLER_DERIVATIVE_BACKWARD: Op = Op(541);
+    pub const _GRID_SAMPLER_DERIVATIVE_BACKWARD: Op = Op(563);
     /// `aten::affine_grid_generator`
-    pub const AFFINE_GRID_GENERATOR: Op = Op(542);
+    pub const AFFINE_GRID_GENERATOR: Op = Op(564);
     /// `aten::alias`
-    pub const ALIAS: Op = Op(543);
+    pub const ALIAS: Op = Op(565);
     /// `aten::view`
-    pub const VIEW: Op = Op(544);
+    pub const VIEW: Op = Op(566);
     /// `aten::t`
-    pub const T: Op = Op(545);
+    pub const T: Op = Op(567);
     /// `aten::transpose.int`
-    pub const TRANSPOSE_INT: Op = Op(546);
+    pub const TRANSPOSE_INT: Op = Op(568);
     /// `aten::permute`
-    pub const PERMUTE: Op = Op(547);
+    pub const PERMUTE: Op = Op(569);
     /// `aten::expand`
-    pub const EXPAND: Op = Op(548);
+    pub const EXPAND: Op = Op(570);
     /// `aten::unsqueeze`
-    pub const UNSQUEEZE: Op = Op(549);
+    pub const UNSQUEEZE: Op = Op(571);
     /// `aten::squeeze`
-    pub const SQUEEZE: Op = Op(550);
+    pub const SQUEEZE: Op = Op(572);
     /// `aten::squeeze.dim`
-    pub const SQUEEZE_DIM: Op = Op(551);
+    pub const SQUEEZE_DIM: Op = Op(573);
     /// `aten::squeeze.dims`
-    pub const SQUEEZE_DIMS: Op = Op(552);
+    pub const SQUEEZE_DIMS: Op = Op(574);
     /// `aten::select.int`
-    pub const SELECT_INT: Op = Op(553);
+    pub const SELECT_INT: Op = Op(575);
     /// `aten::slice.Tensor`
-    pub const SLICE_TENSOR: Op = Op(554);
+    pub const SLICE_TENSOR: Op = Op(576);
     /// `aten::unbind.int`
-    pub const UNBIND_INT: Op = Op(555);
+    pub const UNBIND_INT: Op = Op(577);
     /// `aten::split.Tensor`
-    pub const SPLIT_TENSOR: Op = Op(556);
+    pub const SPLIT_TENSOR: Op = Op(578);
     /// `aten::split_with_sizes`
-    pub const SPLIT_WITH_SIZES: Op = Op(557);
+    pub const SPLIT_WITH_SIZES: Op = Op(579);
     /// `aten::as_strided`
-    pub const AS_STRIDED: Op = Op(558);
+    pub const AS_STRIDED: Op = Op(580);
     /// `aten::diagonal`
-    pub const DIAGONAL: Op = Op(559);
+    pub const DIAGONAL: Op = Op(581);
     /// `aten::unfold`
-    pub const UNFOLD: Op = Op(560);
+    pub const UNFOLD: Op = Op(582);
     /// `aten::lift_fresh`
-    pub const LIFT_FRESH: Op = Op(561);
+    pub const LIFT_FRESH: Op = Op(583);
     /// `aten::detach`
-    pub const DETACH: Op = Op(562);
+    pub const DETACH: Op = Op(584);
     /// `aten::detach_`
-    pub const DETACH_: Op = Op(563);
+    pub const DETACH_: Op = Op(585);
     /// `aten::unsqueeze_`
-    pub const UNSQUEEZE_: Op = Op(564);
+    pub const UNSQUEEZE_: Op = Op(586);
     /// `aten::squeeze_`
-    pub const SQUEEZE_: Op = Op(565);
+    pub const SQUEEZE_: Op = Op(587);
     /// `aten::squeeze_.dim`
-    pub const SQUEEZE__DIM: Op = Op(566);
+    pub const SQUEEZE__DIM: Op = Op(588);
     /// `aten::transpose_`
-    pub const TRANSPOSE_: Op = Op(567);
+    pub const TRANSPOSE_: Op = Op(589);
     /// `aten::t_`
-    pub const T_: Op = Op(568);
+    pub const T_: Op = Op(590);
     /// `aten::_unsafe_view`
-    pub const _UNSAFE_VIEW: Op = Op(569);
+    pub const _UNSAFE_VIEW: Op = Op(591);
     /// `aten::unsafe_split.Tensor`
-    pub const UNSAFE_SPLIT_TENSOR: Op = Op(570);
+    pub const UNSAFE_SPLIT_TENSOR: Op = Op(592);
     /// `aten::reshape`
-    pub const RESHAPE: Op = Op(571);
+    pub const RESHAPE: Op = Op(593);
     /// `aten::reshape_as`
-    pub const RESHAPE_AS: Op = Op(572);
+    pub const RESHAPE_AS: Op = Op(594);
     /// `aten::view_as`
-    pub const VIEW_AS: Op = Op(573);
+    pub const VIEW_AS: Op = Op(595);
     /// `aten::expand_as`
-    pub const EXPAND_AS: Op = Op(574);
+    pub const EXPAND_AS: Op = Op(596);
     /// `aten::broadcast_to`
-    pub const BROADCAST_TO: Op = Op(575);
+    pub const BROADCAST_TO: Op = Op(597);
     /// `aten::broadcast_tensors`
-    pub const BROADCAST_TENSORS: Op = Op(576);
+    pub const BROADCAST_TENSORS: Op = Op(598);
     /// `aten::swapaxes`
-    pub const SWAPAXES: Op = Op(577);
+    pub const SWAPAXES: Op = Op(599);
     /// `aten::swapdims`
-    pub const SWAPDIMS: Op = Op(578);
+    pub const SWAPDIMS: Op = Op(600);
     /// `aten::numpy_T`
-    pub const NUMPY_T: Op = Op(579);
+    pub const NUMPY_T: Op = Op(601);
     /// `aten::mT`
-    pub const MT: Op = Op(580);
+    pub const MT: Op = Op(602);
     /// `aten::narrow`
-    pub const NARROW: Op = Op(581);
+    pub const NARROW: Op = Op(603);
     /// `aten::flatten.using_ints`
-    pub const FLATTEN_USING_INTS: Op = Op(582);
+    pub const FLATTEN_USING_INTS: Op = Op(604);
     /// `aten::unflatten.int`
-    pub const UNFLATTEN_INT: Op = Op(583);
+    pub const UNFLATTEN_INT: Op = Op(605);
     /// `aten::ravel`
-    pub const RAVEL: Op = Op(584);
+    pub const RAVEL: Op = Op(606);
     /// `aten::split.sizes`
-    pub const SPLIT_SIZES: Op = Op(585);
+    pub const SPLIT_SIZES: Op = Op(607);
     /// `aten::chunk`
-    pub const CHUNK: Op = Op(586);
+    pub const CHUNK: Op = Op(608);
     /// `aten::unsafe_chunk`
-    pub const UNSAFE_CHUNK: Op = Op(587);
+    pub const UNSAFE_CHUNK: Op = Op(609);
     /// `aten::tensor_split.sections`
-    pub const TENSOR_SPLIT_SECTIONS: Op = Op(588);
+    pub const TENSOR_SPLIT_SECTIONS: Op = Op(610);
     /// `aten::tensor_split.indices`
-    pub const TENSOR_SPLIT_INDICES: Op = Op(589);
+    pub const TENSOR_SPLIT_INDICES: Op = Op(611);
     /// `aten::movedim.int`
-    pub const MOVEDIM_INT: Op = Op(590);
+    pub const MOVEDIM_INT: Op = Op(612);
     /// `aten::movedim.intlist`
-    pub const MOVEDIM_INTLIST: Op = Op(591);
+    pub const MOVEDIM_INTLIST: Op = Op(613);
     /// `aten::moveaxis.int`
-    pub const MOVEAXIS_INT: Op = Op(592);
+    pub const MOVEAXIS_INT: Op = Op(614);
     /// `aten::moveaxis.intlist`
-    pub const MOVEAXIS_INTLIST: Op = Op(593);
+    pub const MOVEAXIS_INTLIST: Op = Op(615);
     /// `aten::atleast_1d`
-    pub const ATLEAST_1D: Op = Op(594);
+    pub const ATLEAST_1D: Op = Op(616);
     /// `aten::atleast_2d`
-    pub const ATLEAST_2D: Op = Op(595);
+    pub const ATLEAST_2D: Op = Op(617);
     /// `aten::atleast_3d`
-    pub const ATLEAST_3D: Op = Op(596);
+    pub const ATLEAST_3D: Op = Op(618);
     /// `aten::contiguous`
-    pub const CONTIGUOUS: Op = Op(597);
+    pub const CONTIGUOUS: Op = Op(619);
     /// `aten::lift`
-    pub const LIFT: Op = Op(598);
+    pub const LIFT: Op = Op(620);
     /// `aten::meshgrid`
-    pub const MESHGRID: Op = Op(599);
+    pub const MESHGRID: Op = Op(621);
     /// `aten::meshgrid.indexing`
-    pub const MESHGRID_INDEXING: Op = Op(600);
+    pub const MESHGRID_INDEXING: Op = Op(622);
     /// `aten::pixel_shuffle`
-    pub const PIXEL_SHUFFLE: Op = Op(601);
+    pub const PIXEL_SHUFFLE: Op = Op(623);
     /// `aten::pixel_unshuffle`
-    pub const PIXEL_UNSHUFFLE: Op = Op(602);
+    pub const PIXEL_UNSHUFFLE: Op = Op(624);
     /// `aten::channel_shuffle`
-    pub const CHANNEL_SHUFFLE: Op = Op(603);
+    pub const CHANNEL_SHUFFLE: Op = Op(625);
     /// `aten::diag`
-    pub const DIAG: Op = Op(604);
+    pub const DIAG: Op = Op(626);
     /// `aten::diag_embed`
-    pub const DIAG_EMBED: Op = Op(605);
+    pub const DIAG_EMBED: Op = Op(627);
     /// `aten::alias_copy`
-    pub const ALIAS_COPY: Op = Op(606);
+    pub const ALIAS_COPY: Op = Op(628);
     /// `aten::detach_copy`
-    pub const DETACH_COPY: Op = Op(607);
+    pub const DETACH_COPY: Op = Op(629);
     /// `aten::view_copy`
-    pub const VIEW_COPY: Op = Op(608);
+    pub const VIEW_COPY: Op = Op(630);
     /// `aten::t_copy`
-    pub const T_COPY: Op = Op(609);
+    pub const T_COPY: Op = Op(631);
     /// `aten::transpose_copy.int`
-    pub const TRANSPOSE_COPY_INT: Op = Op(610);
+    pub const TRANSPOSE_COPY_INT: Op = Op(632);
     /// `aten::permute_copy`
-    pub const PERMUTE_COPY: Op = Op(611);
+    pub const PERMUTE_COPY: Op = Op(633);
     /// `aten::expand_copy`
-    pub const EXPAND_COPY: Op = Op(612);
+    pub const EXPAND_COPY: Op = Op(634);
     /// `aten::unsqueeze_copy`
-    pub const UNSQUEEZE_COPY: Op = Op(613);
+    pub const UNSQUEEZE_COPY: Op = Op(635);
     /// `aten::squeeze_copy`
-    pub const SQUEEZE_COPY: Op = Op(614);
+    pub const SQUEEZE_COPY: Op = Op(636);
     /// `aten::squeeze_copy.dim`
-    pub const SQUEEZE_COPY_DIM: Op = Op(615);
+    pub const SQUEEZE_COPY_DIM: Op = Op(637);
     /// `aten::squeeze_copy.dims`
-    pub const SQUEEZE_COPY_DIMS: Op = Op(616);
+    pub const SQUEEZE_COPY_DIMS: Op = Op(638);
     /// `aten::select_copy.int`
-    pub const SELECT_COPY_INT: Op = Op(617);
+    pub const SELECT_COPY_INT: Op = Op(639);
     /// `aten::slice_copy.Tensor`
-    pub const SLICE_COPY_TENSOR: Op = Op(618);
+    pub const SLICE_COPY_TENSOR: Op = Op(640);
     /// `aten::unbind_copy.int`
-    pub const UNBIND_COPY_INT: Op = Op(619);
+    pub const UNBIND_COPY_INT: Op = Op(641);
     /// `aten::split_copy.Tensor`
-    pub const SPLIT_COPY_TENSOR: Op = Op(620);
+    pub const SPLIT_COPY_TENSOR: Op = Op(642);
     /// `aten::split_with_sizes_copy`
-    pub const SPLIT_WITH_SIZES_COPY: Op = Op(621);
+    pub const SPLIT_WITH_SIZES_COPY: Op = Op(643);
     /// `aten::as_strided_copy`
-    pub const AS_STRIDED_COPY: Op = Op(622);
+    pub const AS_STRIDED_COPY: Op = Op(644);
     /// `aten::diagonal_copy`
-    pub const DIAGONAL_COPY: Op = Op(623);
+    pub const DIAGONAL_COPY: Op = Op(645);
     /// `aten::unfold_copy`
-    pub const UNFOLD_COPY: Op = Op(624);
+    pub const UNFOLD_COPY: Op = Op(646);
     /// `aten::slice_scatter`
-    pub const SLICE_SCATTER: Op = Op(625);
+    pub const SLICE_SCATTER: Op = Op(647);
     /// `aten::select_scatter`
-    pub const SELECT_SCATTER: Op = Op(626);
+    pub const SELECT_SCATTER: Op = Op(648);
     /// `aten::diagonal_scatter`
-    pub const DIAGONAL_SCATTER: Op = Op(627);
+    pub const DIAGONAL_SCATTER: Op = Op(649);
     /// `aten::as_strided_scatter`
-    pub const AS_STRIDED_SCATTER: Op = Op(628);
+    pub const AS_STRIDED_SCATTER: Op = Op(650);
     /// `aten::slice_backward`
-    pub const SLICE_BACKWARD: Op = Op(629);
+    pub const SLICE_BACKWARD: Op = Op(651);
     /// `aten::select_backward`
-    pub const SELECT_BACKWARD: Op = Op(630);
+    pub const SELECT_BACKWARD: Op = Op(652);
     /// `aten::diagonal_backward`
-    pub const DIAGONAL_BACKWARD: Op = Op(631);
+    pub const DIAGONAL_BACKWARD: Op = Op(653);
     /// `aten::unfold_backward`
-    pub const UNFOLD_BACKWARD: Op = Op(632);
+    pub const UNFOLD_BACKWARD: Op = Op(654);
     /// `aten::clone`
-    pub const CLONE: Op = Op(633);
+    pub const CLONE: Op = Op(655);
     /// `aten::lift_fresh_copy`
-    pub const LIFT_FRESH_COPY: Op = Op(634);
+    pub const LIFT_FRESH_COPY: Op = Op(656);
     /// `aten::_to_copy`
-    pub const _TO_COPY: Op = Op(635);
+    pub const _TO_COPY: Op = Op(657);
     /// `aten::to.dtype`
-    pub const TO_DTYPE: Op = Op(636);
+    pub const TO_DTYPE: Op = Op(658);
     /// `aten::to.dtype_layout`
-    pub const TO_DTYPE_LAYOUT: Op = Op(637);
+    pub const TO_DTYPE_LAYOUT: Op = Op(659);
     /// `aten::to.device`
-    pub const TO_DEVICE: Op = Op(638);
+    pub const TO_DEVICE: Op = Op(660);
     /// `aten::to.other`
-    pub const TO_OTHER: Op = Op(639);
+    pub const TO_OTHER: Op = Op(661);
     /// `aten::type_as`
-    pub const TYPE_AS: Op = Op(640);
+    pub const TYPE_AS: Op = Op(662);
     /// `aten::copy_`
-    pub const COPY_: Op = Op(641);
+    pub const COPY_: Op = Op(663);
     /// `aten::copy`
-    pub const COPY: Op = Op(642);
+    pub const COPY: Op = Op(664);
     /// `aten::fill.Scalar`
-    pub const FILL_SCALAR: Op = Op(643);
+    pub const FILL_SCALAR: Op = Op(665);
     /// `aten::fill_.Scalar`
-    pub const FILL__SCALAR: Op = Op(644);
+    pub const FILL__SCALAR: Op = Op(666);
     /// `aten::fill.Tensor`
-    pub const FILL_TENSOR: Op = Op(645);
+    pub const FILL_TENSOR: Op = Op(667);
     /// `aten::fill_.Tensor`
-    pub const FILL__TENSOR: Op = Op(646);
+    pub const FILL__TENSOR: Op = Op(668);
     /// `aten::zero`
-    pub const ZERO: Op = Op(647);
+    pub const ZERO: Op = Op(669);
     /// `aten::zero_`
-    pub const ZERO_: Op = Op(648);
+    pub const ZERO_: Op = Op(670);
     /// `aten::zeros`
-    pub const ZEROS: Op = Op(649);
+    pub const ZEROS: Op = Op(671);
     /// `aten::ones`
-    pub const ONES: Op = Op(650);
+    pub const ONES: Op = Op(672);
     /// `aten::full`
-    pub const FULL: Op = Op(651);
+    pub const FULL: Op = Op(673);
     /// `aten::scalar_tensor`
-    pub const SCALAR_TENSOR: Op = Op(652);
+    pub const SCALAR_TENSOR: Op = Op(674);
     /// `aten::empty.memory_format`
-    pub const EMPTY_MEMORY_FORMAT: Op = Op(653);
+    pub const EMPTY_MEMORY_FORMAT: Op = Op(675);
     /// `aten::empty_permuted`
-    pub const EMPTY_PERMUTED: Op = Op(654);
+    pub const EMPTY_PERMUTED: Op = Op(676);
     /// `aten::empty_strided`
-    pub const EMPTY_STRIDED: Op = Op(655);
+    pub const EMPTY_STRIDED: Op = Op(677);
     /// `aten::empty_like`
-    pub const EMPTY_LIKE: Op = Op(656);
+    pub const EMPTY_LIKE: Op = Op(678);
     /// `aten::zeros_like`
-    pub const ZEROS_LIKE: Op = Op(657);
+    pub const ZEROS_LIKE: Op = Op(679);
     /// `aten::ones_like`
-    pub const ONES_LIKE: Op = Op(658);
+    pub const ONES_LIKE: Op = Op(680);
     /// `aten::full_like`
-    pub const FULL_LIKE: Op = Op(659);
+    pub const FULL_LIKE: Op = Op(681);
     /// `aten::new_empty`
-    pub const NEW_EMPTY: Op = Op(660);
+    pub const NEW_EMPTY: Op = Op(682);
     /// `aten::new_empty_strided`
-    pub const NEW_EMPTY_STRIDED: Op = Op(661);
+    pub const NEW_EMPTY_STRIDED: Op = Op(683);
     /// `aten::new_zeros`
-    pub const NEW_ZEROS: Op = Op(662);
+    pub const NEW_ZEROS: Op = Op(684);
     /// `aten::new_ones`
-    pub const NEW_ONES: Op = Op(663);
+    pub const NEW_ONES: Op = Op(685);
     /// `aten::new_full`
-    pub const NEW_FULL: Op = Op(664);
+    pub const NEW_FULL: Op = Op(686);
     /// `aten::arange`
-    pub const ARANGE: Op = Op(665);
+    pub const ARANGE: Op = Op(687);
     /// `aten::arange.start`
-    pub const ARANGE_START: Op = Op(666);
+    pub const ARANGE_START: Op = Op(688);
     /// `aten::arange.start_step`
-    pub const ARANGE_START_STEP: Op = Op(667);
+    pub const ARANGE_START_STEP: Op = Op(689);
     /// `aten::linspace`
-    pub const LINSPACE: Op = Op(668);
+    pub const LINSPACE: Op = Op(690);
     /// `aten::logspace`
-    pub const LOGSPACE: Op = Op(669);
+    pub const LOGSPACE: Op = Op(691);
     /// `aten::eye`
-    pub const EYE: Op = Op(670);
+    pub const EYE: Op = Op(692);
     /// `aten::eye.m`
-    pub const EYE_M: Op = Op(671);
+    pub const EYE_M: Op = Op(693);
     /// `aten::hann_window`
-    pub const HANN_WINDOW: Op = Op(672);
+    pub const HANN_WINDOW: Op = Op(694);
     /// `aten::hann_window.periodic`
-    pub const HANN_WINDOW_PERIODIC: Op = Op(673);
+    pub const HANN_WINDOW_PERIODIC: Op = Op(695);
     /// `aten::tril_indices`
-    pub const TRIL_INDICES: Op = Op(674);
+    pub const TRIL_INDICES: Op = Op(696);
     /// `aten::triu_indices`
-    pub const TRIU_INDICES: Op = Op(675);
+    pub const TRIU_INDICES: Op = Op(697);
     /// `aten::item`
-    pub const ITEM: Op = Op(676);
+    pub const ITEM: Op = Op(698);
     /// `aten::_local_scalar_dense`
-    pub const _LOCAL_SCALAR_DENSE: Op = Op(677);
+    pub const _LOCAL_SCALAR_DENSE: Op = Op(699);
     /// `aten::is_nonzero`
-    pub const IS_NONZERO: Op = Op(678);
+    pub const IS_NONZERO: Op = Op(700);
     /// `aten::numel`
-    pub const NUMEL: Op = Op(679);
+    pub const NUMEL: Op = Op(701);
     /// `aten::sym_size.int`
-    pub const SYM_SIZE_INT: Op = Op(680);
+    pub const SYM_SIZE_INT: Op = Op(702);
     /// `aten::sym_stride.int`
-    pub const SYM_STRIDE_INT: Op = Op(681);
+    pub const SYM_STRIDE_INT: Op = Op(703);
     /// `aten::sym_numel`
-    pub const SYM_NUMEL: Op = Op(682);
+    pub const SYM_NUMEL: Op = Op(704);
     /// `aten::sym_storage_offset`
-    pub const SYM_STORAGE_OFFSET: Op = Op(683);
+    pub const SYM_STORAGE_OFFSET: Op = Op(705);
     /// `aten::_assert_tensor_metadata`
-    pub const _ASSERT_TENSOR_METADATA: Op = Op(684);
+    pub const _ASSERT_TENSOR_METADATA: Op = Op(706);
     /// `aten::gather`
-    pub const GATHER: Op = Op(685);
+    pub const GATHER: Op = Op(707);
     /// `aten::scatter.src`
-    pub const SCATTER_SRC: Op = Op(686);
+    pub const SCATTER_SRC: Op = Op(708);
     /// `aten::scatter_.src`
-    pub const SCATTER__SRC: Op = Op(687);
+    pub const SCATTER__SRC: Op = Op(709);
     /// `aten::scatter.value`
-    pub const SCATTER_VALUE: Op = Op(688);
+    pub const SCATTER_VALUE: Op = Op(710);
     /// `aten::scatter_.value`
-    pub const SCATTER__VALUE: Op = Op(689);
+    pub const SCATTER__VALUE: Op = Op(711);
     /// `aten::scatter.reduce`
-    pub const SCATTER_REDUCE: Op = Op(690);
+    pub const SCATTER_REDUCE: Op = Op(712);
     /// `aten::scatter.value_reduce`
-    pub const SCATTER_VALUE_REDUCE: Op = Op(691);
+    pub const SCATTER_VALUE_REDUCE: Op = Op(713);
     /// `aten::scatter_add`
-    pub const SCATTER_ADD: Op = Op(692);
+    pub const SCATTER_ADD: Op = Op(714);
     /// `aten::scatter_add_`
-    pub const SCATTER_ADD_: Op = Op(693);
+    pub const SCATTER_ADD_: Op = Op(715);
     /// `aten::scatter_reduce.two`
-    pub const SCATTER_REDUCE_TWO: Op = Op(694);
+    pub const SCATTER_REDUCE_TWO: Op = Op(716);
     /// `aten::scatter_reduce_.two`
-    pub const SCATTER_REDUCE__TWO: Op = Op(695);
+    pub const SCATTER_REDUCE__TWO: Op = Op(717);
     /// `aten::index_reduce`
-    pub const INDEX_REDUCE: Op = Op(696);
+    pub const INDEX_REDUCE: Op = Op(718);
     /// `aten::index_reduce_`
-    pub const INDEX_REDUCE_: Op = Op(697);
+    pub const INDEX_REDUCE_: Op = Op(719);
     /// `aten::index.Tensor`
-    pub const INDEX_TENSOR: Op = Op(698);
+    pub const INDEX_TENSOR: Op = Op(720);
     /// `aten::_unsafe_index.Tensor`
-    pub const _UNSAFE_INDEX_TENSOR: Op = Op(699);
+    pub const _UNSAFE_INDEX_TENSOR: Op = Op(721);
     /// `aten::index_put`
-    pub const INDEX_PUT: Op = Op(700);
+    pub const INDEX_PUT: Op = Op(722);
     /// `aten::index_put_`
-    pub const INDEX_PUT_: Op = Op(701);
+    pub const INDEX_PUT_: Op = Op(723);
     /// `aten::_unsafe_index_put`
-    pub const _UNSAFE_INDEX_PUT: Op = Op(702);
+    pub const _UNSAFE_INDEX_PUT: Op = Op(724);
     /// `aten::index_select`
-    pub const INDEX_SELECT: Op = Op(703);
+    pub const INDEX_SELECT: Op = Op(725);
     /// `aten::index_select_backward`
-    pub const INDEX_SELECT_BACKWARD: Op = Op(704);
+    pub const INDEX_SELECT_BACKWARD: Op = Op(726);
     /// `aten::index_add`
-    pub const INDEX_ADD: Op = Op(705);
+    pub const INDEX_ADD: Op = Op(727);
     /// `aten::index_add_`
-    pub const INDEX_ADD_: Op = Op(706);
+    pub const INDEX_ADD_: Op = Op(728);
     /// `aten::index_copy`
-    pub const INDEX_COPY: Op = Op(707);
+    pub const INDEX_COPY: Op = Op(729);
     /// `aten::index_copy_`
-    pub const INDEX_COPY_: Op = Op(708);
+    pub const INDEX_COPY_: Op = Op(730);
     /// `aten::index_fill.int_Scalar`
-    pub const INDEX_FILL_INT_SCALAR: Op = Op(709);
+    pub const INDEX_FILL_INT_SCALAR: Op = Op(731);
     /// `aten::index_fill_.int_Scalar`
-    pub const INDEX_FILL__INT_SCALAR: Op = Op(710);
+    pub const INDEX_FILL__INT_SCALAR: Op = Op(732);
     /// `aten::index_fill.int_Tensor`
-    pub const INDEX_FILL_INT_TENSOR: Op = Op(711);
+    pub const INDEX_FILL_INT_TENSOR: Op = Op(733);
     /// `aten::index_fill_.int_Tensor`
-    pub const INDEX_FILL__INT_TENSOR: Op = Op(712);
+    pub const INDEX_FILL__INT_TENSOR: Op = Op(734);
     /// `aten::masked_fill.Scalar`
-    pub const MASKED_FILL_SCALAR: Op = Op(713);
+    pub const MASKED_FILL_SCALAR: Op = Op(735);
     /// `aten::masked_fill_.Scalar`
-    pub const MASKED_FILL__SCALAR: Op = Op(714);
+    pub const MASKED_FILL__SCALAR: Op = Op(736);
     /// `aten::masked_fill.Tensor`
-    pub const MASKED_FILL_TENSOR: Op = Op(715);
+    pub const MASKED_FILL_TENSOR: Op = Op(737);
     /// `aten::masked_fill_.Tensor`
-    pub const MASKED_FILL__TENSOR: Op = Op(716);
+    pub const MASKED_FILL__TENSOR: Op = Op(738);
     /// `aten::masked_select`
-    pub const MASKED_SELECT: Op = Op(717);
+    pub const MASKED_SELECT: Op = Op(739);
     /// `aten::masked_scatter`
-    pub const MASKED_SCATTER: Op = Op(718);
+    pub const MASKED_SCATTER: Op = Op(740);
     /// `aten::masked_scatter_`
-    pub const MASKED_SCATTER_: Op = Op(719);
+    pub const MASKED_SCATTER_: Op = Op(741);
     /// `aten::take`
-    pub const TAKE: Op = Op(720);
+    pub const TAKE: Op = Op(742);
     /// `aten::take_along_dim`
-    pub const TAKE_ALONG_DIM: Op = Op(721);
+    pub const TAKE_ALONG_DIM: Op = Op(743);
     /// `aten::put`
-    pub const PUT: Op = Op(722);
+    pub const PUT: Op = Op(744);
     /// `aten::put_`
-    pub const PUT_: Op = Op(723);
+    pub const PUT_: Op = Op(745);
     /// `aten::nonzero`
-    pub const NONZERO: Op = Op(724);
+    pub const NONZERO: Op = Op(746);
     /// `aten::argwhere`
-    pub const ARGWHERE: Op = Op(725);
+    pub const ARGWHERE: Op = Op(747);
     /// `aten::one_hot`
-    pub const ONE_HOT: Op = Op(726);
+    pub const ONE_HOT: Op = Op(748);
     /// `aten::embedding`
-    pub const EMBEDDING: Op = Op(727);
+    pub const EMBEDDING: Op = Op(749);
     /// `aten::embedding_dense_backward`
-    pub const EMBEDDING_DENSE_BACKWARD: Op = Op(728);
+    pub const EMBEDDING_DENSE_BACKWARD: Op = Op(750);
     /// `aten::fill_diagonal_`
-    pub const FILL_DIAGONAL_: Op = Op(729);
+    pub const FILL_DIAGONAL_: Op = Op(751);
     /// `aten::cat`
-    pub const CAT: Op = Op(730);
+    pub const CAT: Op = Op(752);
     /// `aten::cat.out`
-    pub const CAT_OUT: Op = Op(731);
+    pub const CAT_OUT: Op = Op(753);
     /// `aten::concat`
-    pub const CONCAT: Op = Op(732);
+    pub const CONCAT: Op = Op(754);
     /// `aten::stack`
-    pub const STACK: Op = Op(733);
+    pub const STACK: Op = Op(755);
     /// `aten::stack.out`
-    pub const STACK_OUT: Op = Op(734);
+    pub const STACK_OUT: Op = Op(756);
     /// `aten::hstack`
-    pub const HSTACK: Op = Op(735);
+    pub const HSTACK: Op = Op(757);
     /// `aten::vstack`
-    pub const VSTACK: Op = Op(736);
+    pub const VSTACK: Op = Op(758);
     /// `aten::dstack`
-    pub const DSTACK: Op = Op(737);
+    pub const DSTACK: Op = Op(759);
     /// `aten::column_stack`
-    pub const COLUMN_STACK: Op = Op(738);
+    pub const COLUMN_STACK: Op = Op(760);
     /// `aten::block_diag`
-    pub const BLOCK_DIAG: Op = Op(739);
+    pub const BLOCK_DIAG: Op = Op(761);
     /// `aten::cartesian_prod`
-    pub const CARTESIAN_PROD: Op = Op(740);
+    pub const CARTESIAN_PROD: Op = Op(762);
     /// `aten::combinations`
-    pub const COMBINATIONS: Op = Op(741);
+    pub const COMBINATIONS: Op = Op(763);
     /// `aten::repeat`
-    pub const REPEAT: Op = Op(742);
+    pub const REPEAT: Op = Op(764);
     /// `aten::tile`
-    pub const TILE: Op = Op(743);
+    pub const TILE: Op = Op(765);
     /// `aten::repeat_interleave.self_int`
-    pub const REPEAT_INTERLEAVE_SELF_INT: Op = Op(744);
+    pub const REPEAT_INTERLEAVE_SELF_INT: Op = Op(766);
     /// `aten::repeat_interleave.self_Tensor`
-    pub const REPEAT_INTERLEAVE_SELF_TENSOR: Op = Op(745);
+    pub const REPEAT_INTERLEAVE_SELF_TENSOR: Op = Op(767);
     /// `aten::flip`
-    pub const FLIP: Op = Op(746);
+    pub const FLIP: Op = Op(768);
     /// `aten::fliplr`
-    pub const FLIPLR: Op = Op(747);
+    pub const FLIPLR: Op = Op(769);
     /// `aten::flipud`
-    pub const FLIPUD: Op = Op(748);
+    pub const FLIPUD: Op = Op(770);
     /// `aten::rot90`
-    pub const ROT90: Op = Op(749);
+    pub const ROT90: Op = Op(771);
     /// `aten::roll`
-    pub const ROLL: Op = Op(750);
+    pub const ROLL: Op = Op(772);
     /// `aten::tril`
-    pub const TRIL: Op = Op(751);
+    pub const TRIL: Op = Op(773);
     /// `aten::tril_`
-    pub const TRIL_: Op = Op(752);
+    pub const TRIL_: Op = Op(774);
     /// `aten::triu`
-    pub const TRIU: Op = Op(753);
+    pub const TRIU: Op = Op(775);
     /// `aten::triu_`
-    pub const TRIU_: Op = Op(754);
+    pub const TRIU_: Op = Op(776);
     /// `aten::constant_pad_nd`
-    pub const CONSTANT_PAD_ND: Op = Op(755);
+    pub const CONSTANT_PAD_ND: Op = Op(777);
     /// `aten::pad`
-    pub const PAD: Op = Op(756);
+    pub const PAD: Op = Op(778);
     /// `aten::reflection_pad1d`
-    pub const REFLECTION_PAD1D: Op = Op(757);
+    pub const REFLECTION_PAD1D: Op = Op(779);
     /// `aten::reflection_pad1d_backward`
-    pub const REFLECTION_PAD1D_BACKWARD: Op = Op(758);
+    pub const REFLECTION_PAD1D_BACKWARD: Op = Op(780);
     /// `aten::reflection_pad2d`
-    pub const REFLECTION_PAD2D: Op = Op(759);
+    pub const REFLECTION_PAD2D: Op = Op(781);
     /// `aten::reflection_pad2d_backward`
-    pub const REFLECTION_PAD2D_BACKWARD: Op = Op(760);
+    pub const REFLECTION_PAD2D_BACKWARD: Op = Op(782);
     /// `aten::reflection_pad3d`
-    pub const REFLECTION_PAD3D: Op = Op(761);
+    pub const REFLECTION_PAD3D: Op = Op(783);
     /// `aten::reflection_pad3d_backward`
-    pub const REFLECTION_PAD3D_BACKWARD: Op = Op(762);
+    pub const REFLECTION_PAD3D_BACKWARD: Op = Op(784);
     /// `aten::replication_pad1d`
-    pub const REPLICATION_PAD1D: Op = Op(763);
+    pub const REPLICATION_PAD1D: Op = Op(785);
     /// `aten::replication_pad1d_backward`
-    pub const REPLICATION_PAD1D_BACKWARD: Op = Op(764);
+    pub const REPLICATION_PAD1D_BACKWARD: Op = Op(786);
     /// `aten::replication_pad2d`
-    pub const REPLICATION_PAD2D: Op = Op(765);
+    pub const REPLICATION_PAD2D: Op = Op(787);
     /// `aten::replication_pad2d_backward`
-    pub const REPLICATION_PAD2D_BACKWARD: Op = Op(766);
+    pub const REPLICATION_PAD2D_BACKWARD: Op = Op(788);
     /// `aten::replication_pad3d`
-    pub const REPLICATION_PAD3D: Op = Op(767);
+    pub const REPLICATION_PAD3D: Op = Op(789);
     /// `aten::replication_pad3d_backward`
-    pub const REPLICATION_PAD3D_BACKWARD: Op = Op(768);
+    pub const REPLICATION_PAD3D_BACKWARD: Op = Op(790);
     /// `aten::sort`
-    pub const SORT: Op = Op(769);
+    pub const SORT: Op = Op(791);
     /// `aten::sort.values`
-    pub const SORT_VALUES: Op = Op(770);
+    pub const SORT_VALUES: Op = Op(792);
     /// `aten::sort.stable`
-    pub const SORT_STABLE: Op = Op(771);
+    pub const SORT_STABLE: Op = Op(793);
     /// `aten::argsort`
-    pub const ARGSORT: Op = Op(772);
+    pub const ARGSORT: Op = Op(794);
     /// `aten::argsort.stable`
-    pub const ARGSORT_STABLE: Op = Op(773);
+    pub const ARGSORT_STABLE: Op = Op(795);
     /// `aten::msort`
-    pub const MSORT: Op = Op(774);
+    pub const MSORT: Op = Op(796);
     /// `aten::topk`
-    pub const TOPK: Op = Op(775);
+    pub const TOPK: Op = Op(797);
     /// `aten::topk.values`
-    pub const TOPK_VALUES: Op = Op(776);
+    pub const TOPK_VALUES: Op = Op(798);
     /// `aten::kthvalue`
-    pub const KTHVALUE: Op = Op(777);
+    pub const KTHVALUE: Op = Op(799);
     /// `aten::median`
-    pub const MEDIAN: Op = Op(778);
+    pub const MEDIAN: Op = Op(800);
     /// `aten::median.dim`
-    pub const MEDIAN_DIM: Op = Op(779);
+    pub const MEDIAN_DIM: Op = Op(801);
     /// `aten::nanmedian`
-    pub const NANMEDIAN: Op = Op(780);
+    pub const NANMEDIAN: Op = Op(802);
     /// `aten::nanmedian.dim`
-    pub const NANMEDIAN_DIM: Op = Op(781);
+    pub const NANMEDIAN_DIM: Op = Op(803);
     /// `aten::mode`
-    pub const MODE: Op = Op(782);
+    pub const MODE: Op = Op(804);
     /// `aten::searchsorted.Tensor`
-    pub const SEARCHSORTED_TENSOR: Op = Op(783);
+    pub const SEARCHSORTED_TENSOR: Op = Op(805);
     /// `aten::bucketize.Tensor`
-    pub const BUCKETIZE_TENSOR: Op = Op(784);
+    pub const BUCKETIZE_TENSOR: Op = Op(806);
     /// `aten::_unique2`
-    pub const _UNIQUE2: Op = Op(785);
+    pub const _UNIQUE2: Op = Op(807);
     /// `aten::unique_consecutive`
-    pub const UNIQUE_CONSECUTIVE: Op = Op(786);
+    pub const UNIQUE_CONSECUTIVE: Op = Op(808);
     /// `aten::unique_dim`
-    pub const UNIQUE_DIM: Op = Op(787);
+    pub const UNIQUE_DIM: Op = Op(809);
     /// `aten::isin.Tensor_Tensor`
-    pub const ISIN_TENSOR_TENSOR: Op = Op(788);
+    pub const ISIN_TENSOR_TENSOR: Op = Op(810);
     /// `aten::rand`
-    pub const RAND: Op = Op(789);
+    pub const RAND: Op = Op(811);
     /// `aten::randn`
-    pub const RANDN: Op = Op(790);
+    pub const RANDN: Op = Op(812);
     /// `aten::randint`
-    pub const RANDINT: Op = Op(791);
+    pub const RANDINT: Op = Op(813);
     /// `aten::randint.low`
-    pub const RANDINT_LOW: Op = Op(792);
+    pub const RANDINT_LOW: Op = Op(814);
     /// `aten::randperm`
-    pub const RANDPERM: Op = Op(793);
+    pub const RANDPERM: Op = Op(815);
     /// `aten::rand_like`
-    pub const RAND_LIKE: Op = Op(794);
+    pub const RAND_LIKE: Op = Op(816);
     /// `aten::randn_like`
-    pub const RANDN_LIKE: Op = Op(795);
+    pub const RANDN_LIKE: Op = Op(817);
     /// `aten::randint_like`
-    pub const RANDINT_LIKE: Op = Op(796);
+    pub const RANDINT_LIKE: Op = Op(818);
     /// `aten::randint_like.low_dtype`
-    pub const RANDINT_LIKE_LOW_DTYPE: Op = Op(797);
+    pub const RANDINT_LIKE_LOW_DTYPE: Op = Op(819);
     /// `aten::normal.float_float`
-    pub const NORMAL_FLOAT_FLOAT: Op = Op(798);
+    pub const NORMAL_FLOAT_FLOAT: Op = Op(820);
     /// `aten::normal.Tensor_float`
-    pub const NORMAL_TENSOR_FLOAT: Op = Op(799);
+    pub const NORMAL_TENSOR_FLOAT: Op = Op(821);
     /// `aten::normal.float_Tensor`
-    pub const NORMAL_FLOAT_TENSOR: Op = Op(800);
+    pub const NORMAL_FLOAT_TENSOR: Op = Op(822);
     /// `aten::normal.Tensor_Tensor`
-    pub const NORMAL_TENSOR_TENSOR: Op = Op(801);
+    pub const NORMAL_TENSOR_TENSOR: Op = Op(823);
     /// `aten::bernoulli`
-    pub const BERNOULLI: Op = Op(802);
+    pub const BERNOULLI: Op = Op(824);
     /// `aten::bernoulli.p`
-    pub const BERNOULLI_P: Op = Op(803);
+    pub const BERNOULLI_P: Op = Op(825);
     /// `aten::multinomial`
-    pub const MULTINOMIAL: Op = Op(804);
+    pub const MULTINOMIAL: Op = Op(826);
     /// `aten::dropout`
-    pub const DROPOUT: Op = Op(805);
+    pub const DROPOUT: Op = Op(827);
     /// `aten::dropout_`
-    pub const DROPOUT_: Op = Op(806);
+    pub const DROPOUT_: Op = Op(828);
     /// `aten::feature_dropout`
-    pub const FEATURE_DROPOUT: Op = Op(807);
+    pub const FEATURE_DROPOUT: Op = Op(829);
     /// `aten::alpha_dropout`
-    pub const ALPHA_DROPOUT: Op = Op(808);
+    pub const ALPHA_DROPOUT: Op = Op(830);
     /// `aten::feature_alpha_dropout`
-    pub const FEATURE_ALPHA_DROPOUT: Op = Op(809);
+    pub const FEATURE_ALPHA_DROPOUT: Op = Op(831);
     /// `aten::native_dropout`
-    pub const NATIVE_DROPOUT: Op = Op(810);
+    pub const NATIVE_DROPOUT: Op = Op(832);
     /// `aten::native_dropout_backward`
-    pub const NATIVE_DROPOUT_BACKWARD: Op = Op(811);
+    pub const NATIVE_DROPOUT_BACKWARD: Op = Op(833);
     /// `aten::uniform_`
-    pub const UNIFORM_: Op = Op(812);
+    pub const UNIFORM_: Op = Op(834);
     /// `aten::normal_`
-    pub const NORMAL_: Op = Op(813);
+    pub const NORMAL_: Op = Op(835);
     /// `aten::log_normal_`
-    pub const LOG_NORMAL_: Op = Op(814);
+    pub const LOG_NORMAL_: Op = Op(836);
     /// `aten::exponential_`
-    pub const EXPONENTIAL_: Op = Op(815);
+    pub const EXPONENTIAL_: Op = Op(837);
     /// `aten::cauchy_`
-    pub const CAUCHY_: Op = Op(816);
+    pub const CAUCHY_: Op = Op(838);
     /// `aten::geometric_`
-    pub const GEOMETRIC_: Op = Op(817);
+    pub const GEOMETRIC_: Op = Op(839);
     /// `aten::random_`
-    pub const RANDOM_: Op = Op(818);
+    pub const RANDOM_: Op = Op(840);
     /// `aten::random_.to`
-    pub const RANDOM__TO: Op = Op(819);
+    pub const RANDOM__TO: Op = Op(841);
     /// `aten::random_.from`
-    pub const RANDOM__FROM: Op = Op(820);
+    pub const RANDOM__FROM: Op = Op(842);
     /// `aten::bernoulli_.float`
-    pub const BERNOULLI__FLOAT: Op = Op(821);
+    pub const BERNOULLI__FLOAT: Op = Op(843);
     /// `aten::bernoulli_.Tensor`
-    pub const BERNOULLI__TENSOR: Op = Op(822);
+    pub const BERNOULLI__TENSOR: Op = Op(844);
 }
 
-pub(crate) static TABLE: [OpInfo; 823] = [
+pub(crate) static TABLE: [OpInfo; 845] = [
     OpInfo {
         name: "aten::add.Tensor",
         schema: "aten::add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor",
@@ -4630,6 +4674,33 @@ pub(crate) static TABLE: [OpInfo; 823] = [
         below: |a| boxed::mean_dim_out(a, true),
     },
     OpInfo {
+        name: "aten::prod",
+        schema: "aten::prod(Tensor self, *, ScalarType? dtype=None) -> Tensor",
+        tags: &["core", "reduction"],
+        derivative: Derivative::Formula("ProdBackward0"),
+        forward: true,
+        call: |a| boxed::prod(a, false),
+        below: |a| boxed::prod(a, true),
+    },
+    OpInfo {
+        name: "aten::prod.dim_int",
+        schema: "aten::prod.dim_int(Tensor self, int dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
+        tags: &["core", "reduction"],
+        derivative: Derivative::Formula("ProdBackward1"),
+        forward: true,
+        call: |a| boxed::prod_dim(a, false),
+        below: |a| boxed::prod_dim(a, true),
+    },
+    OpInfo {
+        name: "aten::prod.int_out",
+        schema: "aten::prod.int_out(Tensor self, int dim, bool keepdim=False, *, ScalarType? dtype=None, Tensor(a!) out) -> Tensor(a!)",
+        tags: &["core", "reduction"],
+        derivative: Derivative::NonDifferentiable,
+        forward: false,
+        call: |a| boxed::prod_dim_out(a, false),
+        below: |a| boxed::prod_dim_out(a, true),
+    },
+    OpInfo {
         name: "aten::nansum",
         schema: "aten::nansum(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
         tags: &["reduction"],
@@ -4651,7 +4722,7 @@ pub(crate) static TABLE: [OpInfo; 823] = [
         name: "aten::max",
         schema: "aten::max(Tensor self) -> Tensor",
         tags: &["reduction"],
-        derivative: Derivative::Formula("MaxBackward0"),
+        derivative: Derivative::Formula("MaxBackward1"),
         forward: true,
         call: |a| boxed::max(a, false),
         below: |a| boxed::max(a, true),
@@ -4660,10 +4731,28 @@ pub(crate) static TABLE: [OpInfo; 823] = [
         name: "aten::min",
         schema: "aten::min(Tensor self) -> Tensor",
         tags: &["reduction"],
-        derivative: Derivative::Formula("MinBackward0"),
+        derivative: Derivative::Formula("MinBackward1"),
         forward: true,
         call: |a| boxed::min(a, false),
         below: |a| boxed::min(a, true),
+    },
+    OpInfo {
+        name: "aten::max.dim",
+        schema: "aten::max.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
+        tags: &["core", "reduction"],
+        derivative: Derivative::Formula("MaxBackward0"),
+        forward: true,
+        call: |a| boxed::max_dim(a, false),
+        below: |a| boxed::max_dim(a, true),
+    },
+    OpInfo {
+        name: "aten::min.dim",
+        schema: "aten::min.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
+        tags: &["core", "reduction"],
+        derivative: Derivative::Formula("MinBackward0"),
+        forward: true,
+        call: |a| boxed::min_dim(a, false),
+        below: |a| boxed::min_dim(a, true),
     },
     OpInfo {
         name: "aten::amax",
@@ -4943,6 +5032,69 @@ pub(crate) static TABLE: [OpInfo; 823] = [
         forward: true,
         call: |a| boxed::logsumexp(a, false),
         below: |a| boxed::logsumexp(a, true),
+    },
+    OpInfo {
+        name: "aten::cumsum",
+        schema: "aten::cumsum(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor",
+        tags: &["core"],
+        derivative: Derivative::Formula("CumsumBackward0"),
+        forward: true,
+        call: |a| boxed::cumsum(a, false),
+        below: |a| boxed::cumsum(a, true),
+    },
+    OpInfo {
+        name: "aten::cumsum.out",
+        schema: "aten::cumsum.out(Tensor self, int dim, *, ScalarType? dtype=None, Tensor(a!) out) -> Tensor(a!)",
+        tags: &["core"],
+        derivative: Derivative::NonDifferentiable,
+        forward: false,
+        call: |a| boxed::cumsum_out(a, false),
+        below: |a| boxed::cumsum_out(a, true),
+    },
+    OpInfo {
+        name: "aten::cumprod",
+        schema: "aten::cumprod(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Formula("CumprodBackward0"),
+        forward: true,
+        call: |a| boxed::cumprod(a, false),
+        below: |a| boxed::cumprod(a, true),
+    },
+    OpInfo {
+        name: "aten::cumprod.out",
+        schema: "aten::cumprod.out(Tensor self, int dim, *, ScalarType? dtype=None, Tensor(a!) out) -> Tensor(a!)",
+        tags: &[],
+        derivative: Derivative::NonDifferentiable,
+        forward: false,
+        call: |a| boxed::cumprod_out(a, false),
+        below: |a| boxed::cumprod_out(a, true),
+    },
+    OpInfo {
+        name: "aten::cummax",
+        schema: "aten::cummax(Tensor self, int dim) -> (Tensor values, Tensor indices)",
+        tags: &[],
+        derivative: Derivative::Formula("CummaxBackward0"),
+        forward: true,
+        call: |a| boxed::cummax(a, false),
+        below: |a| boxed::cummax(a, true),
+    },
+    OpInfo {
+        name: "aten::cummin",
+        schema: "aten::cummin(Tensor self, int dim) -> (Tensor values, Tensor indices)",
+        tags: &[],
+        derivative: Derivative::Formula("CumminBackward0"),
+        forward: true,
+        call: |a| boxed::cummin(a, false),
+        below: |a| boxed::cummin(a, true),
+    },
+    OpInfo {
+        name: "aten::logcumsumexp",
+        schema: "aten::logcumsumexp(Tensor self, int dim) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Formula("LogcumsumexpBackward0"),
+        forward: true,
+        call: |a| boxed::logcumsumexp(a, false),
+        below: |a| boxed::logcumsumexp(a, true),
     },
     OpInfo {
         name: "aten::trace",
@@ -5519,6 +5671,96 @@ pub(crate) static TABLE: [OpInfo; 823] = [
         forward: true,
         call: |a| boxed::pairwise_distance(a, false),
         below: |a| boxed::pairwise_distance(a, true),
+    },
+    OpInfo {
+        name: "aten::multi_margin_loss",
+        schema: "aten::multi_margin_loss(Tensor self, Tensor target, Scalar p=1, Scalar margin=1, Tensor? weight=None, int reduction=1) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::multi_margin_loss(a, false),
+        below: |a| boxed::multi_margin_loss(a, true),
+    },
+    OpInfo {
+        name: "aten::multilabel_margin_loss",
+        schema: "aten::multilabel_margin_loss(Tensor self, Tensor target, int reduction=1) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::multilabel_margin_loss(a, false),
+        below: |a| boxed::multilabel_margin_loss(a, true),
+    },
+    OpInfo {
+        name: "aten::lstm.input",
+        schema: "aten::lstm.input(Tensor input, Tensor[] hx, Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional, bool batch_first) -> (Tensor, Tensor, Tensor)",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::lstm(a, false),
+        below: |a| boxed::lstm(a, true),
+    },
+    OpInfo {
+        name: "aten::gru.input",
+        schema: "aten::gru.input(Tensor input, Tensor hx, Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional, bool batch_first) -> (Tensor, Tensor)",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::gru(a, false),
+        below: |a| boxed::gru(a, true),
+    },
+    OpInfo {
+        name: "aten::rnn_tanh.input",
+        schema: "aten::rnn_tanh.input(Tensor input, Tensor hx, Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional, bool batch_first) -> (Tensor, Tensor)",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::rnn_tanh(a, false),
+        below: |a| boxed::rnn_tanh(a, true),
+    },
+    OpInfo {
+        name: "aten::rnn_relu.input",
+        schema: "aten::rnn_relu.input(Tensor input, Tensor hx, Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional, bool batch_first) -> (Tensor, Tensor)",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::rnn_relu(a, false),
+        below: |a| boxed::rnn_relu(a, true),
+    },
+    OpInfo {
+        name: "aten::lstm_cell",
+        schema: "aten::lstm_cell(Tensor input, Tensor[] hx, Tensor w_ih, Tensor w_hh, Tensor? b_ih=None, Tensor? b_hh=None) -> (Tensor, Tensor)",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::lstm_cell(a, false),
+        below: |a| boxed::lstm_cell(a, true),
+    },
+    OpInfo {
+        name: "aten::gru_cell",
+        schema: "aten::gru_cell(Tensor input, Tensor hx, Tensor w_ih, Tensor w_hh, Tensor? b_ih=None, Tensor? b_hh=None) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::gru_cell(a, false),
+        below: |a| boxed::gru_cell(a, true),
+    },
+    OpInfo {
+        name: "aten::rnn_tanh_cell",
+        schema: "aten::rnn_tanh_cell(Tensor input, Tensor hx, Tensor w_ih, Tensor w_hh, Tensor? b_ih=None, Tensor? b_hh=None) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::rnn_tanh_cell(a, false),
+        below: |a| boxed::rnn_tanh_cell(a, true),
+    },
+    OpInfo {
+        name: "aten::rnn_relu_cell",
+        schema: "aten::rnn_relu_cell(Tensor input, Tensor hx, Tensor w_ih, Tensor w_hh, Tensor? b_ih=None, Tensor? b_hh=None) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::rnn_relu_cell(a, false),
+        below: |a| boxed::rnn_relu_cell(a, true),
     },
     OpInfo {
         name: "aten::mm",

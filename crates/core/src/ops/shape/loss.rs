@@ -176,11 +176,9 @@ fn classes(op: &'static str, input: &Tensor, target: &Tensor, weight: Option<&Te
         return Err(Error::argument(op, m));
     }
     let c = input.shape()[usize::from(input.ndim() > 1)];
-    if let Some(w) = weight {
-        if w.shape() != [c] || w.dtype() != input.dtype() {
-            let m = format!("expected {c} weights of {}, found {} {:?}", input.dtype(), w.dtype(), w.shape());
-            return Err(Error::argument(op, m));
-        }
+    if let Some(w) = weight.filter(|w| w.shape() != [c] || w.dtype() != input.dtype()) {
+        let m = format!("expected {c} weights of {}, found {} {:?}", input.dtype(), w.dtype(), w.shape());
+        return Err(Error::argument(op, m));
     }
     Ok(sizes)
 }
