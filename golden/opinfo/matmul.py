@@ -13,6 +13,7 @@ def samples(t):
     t.op("dot", nc=False, dtypes=[], err=[S(T(2, 2), T(2, 2)), S(T(3), T(3, dt=f32))])
     t.op("inner", S(T(2, 3), T(4, 3)), S(T(), T(3)), nc=False, dtypes=[])
     t.op("outer", S(T(2), T(3)), S(T(0), T(3)), S(I(2), T(3)), S(T(2, lay="step"), T(3)), err=[S(T(2, 2), T(2))])
+    t.op("ger", S(T(2), T(3)), dtypes=[f32], err=[S(T(2, 2), T(2))])
     t.op("matmul", S(T(2, 3), T(3, 2)), S(T(3), T(3)), S(T(2, 3), T(3)), S(T(3), T(3, 2)), S(T(2, 2, 3), T(3, 2)), S(T(2, 2, 3), T(3)), S(T(3), T(2, 3, 2)), S(T(2, 1, 2, 3), T(3, 3, 2)), S(T(1, 2, 3), T(2, 3, 2)), S(T(0, 2, 3), T(3, 2)), S(T(2, 2, 3, lay="rev"), T(3, 2, lay="t")), S(T(2, 3, 4, dt=f32), T(4, 3, dt=f32)), err=[S(T(2, 3), T(2, 3)), S(T(), T(3)), S(T(2, 2, 3), T(3, 3, 2)), S(T(2, 3), I(3, 2))])
     t.op("addmm", S(T(2, 2), T(2, 3), T(3, 2)), S(T(2), T(2, 3), T(3, 2)), S(T(2, 1), T(2, 3), T(3, 2)), S(T(), T(2, 3), T(3, 2)), S(T(2, 2), T(2, 3), T(3, 2), beta=0.5, alpha=2), S(X([float("nan"), 1.0], grad=False), T(2, 3, grad=False), T(3, 2, grad=False), beta=0), S(T(2), T(3, 0), T(0, 2)), S(T(2, lay="exp"), T(2, 3, lay="t"), T(3, 2, lay="t")), S(I(2, 2), I(2, 3), I(3, 2)), err=[S(T(3), T(2, 3), T(3, 2)), S(T(2, 2), T(2, 3), T(2, 3)), S(T(2, 2), T(2, 3), T(3))])
     t.op("addmm_", S(T(2, 2), T(2, 3), T(3, 2), beta=0.5, alpha=2), nc=False, dtypes=[], err=[S(T(2), T(2, 3), T(3, 2))])
