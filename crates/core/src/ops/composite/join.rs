@@ -13,6 +13,13 @@ pub(crate) fn concat(tensors: &[Tensor], dim: i64) -> Result<Tensor> {
     ops::cat(tensors, dim)
 }
 
+/// Positions made here, on the device of the tensor they are used with.
+fn positions(list: Vec<i64>, like: &Tensor) -> Result<Tensor> {
+    let n = list.len();
+    let t = Tensor::try_from_vec(list, [n])?;
+    if like.is_meta() { ops::to_copy(&t, None, Some(like.device()), false, None) } else { Ok(t) }
+}
+
 fn each(tensors: &[Tensor], f: impl Fn(&Tensor) -> Result<Tensor>) -> Result<Vec<Tensor>> {
     tensors.iter().map(f).collect()
 }
@@ -90,10 +97,8 @@ pub(crate) fn repeat_interleave_tensor(
     if let Some(expected) = output_size.filter(|s| *s != total) {
         return Err(Error::argument(OP, format!("the repeats add up to {total}, output_size says {expected}")));
     }
-    let positions: Vec<i64> =
-        counts.iter().enumerate().flat_map(|(k, &c)| std::iter::repeat_n(k as i64, c as usize)).collect();
-    let positions = Tensor::try_from_vec(positions, [total])?;
-    ops::index_select(&input, d as i64, &positions)
+    let repeated = counts.iter().enumerate().flat_map(|(k, &c)| std::iter::repeat_n(k as i64, c as usize)).collect();
+    ops::index_select(&input, d as i64, &positions(repeated, self_)?)
 }
 
 pub(crate) fn fliplr(self_: &Tensor) -> Result<Tensor> {
@@ -139,9 +144,8 @@ pub(crate) fn pad_circular(self_: &Tensor, pad: &[SymInt]) -> Result<Tensor> {
         if before == 0 && after == 0 {
             continue;
         }
-        let positions: Vec<i64> = (-before..n + after).map(|p| p.rem_euclid(n)).collect();
-        let count = positions.len();
-        out = ops::index_select(&out, d as i64, &Tensor::try_from_vec(positions, [count])?)?;
+        let wrapped = (-before..n + after).map(|p| p.rem_euclid(n)).collect();
+        out = ops::index_select(&out, d as i64, &positions(wrapped, self_)?)?;
     }
     Ok(out)
 }
@@ -198,8 +202,14 @@ pub(crate) fn combinations(self_: &Tensor, r: i64, with_replacement: bool) -> Re
     if r == 0 {
         return ops::new_zeros(self_, &[0.into()], None, None);
     }
-    // Ascending lists of positions, extended one place at a time.
     let n = self_.numel() as i64;
+    if self_.is_meta() {
+        let (top, r) = (if with_replacement { n + r - 1 } else { n }, r as i128);
+        let count = (0..r).fold(1i128, |c, k| c.saturating_mul((i128::from(top) - k).max(0)) / (k + 1));
+        let count = i64::try_from(count).unwrap_or(i64::MAX);
+        return ops::new_empty(self_, &[count.into(), (r as i64).into()], None, None);
+    }
+    // Ascending lists of positions, extended one place at a time.
     let mut lists: Vec<Vec<i64>> = vec![Vec::new()];
     for _ in 0..r {
         lists = lists

@@ -268,7 +268,7 @@ pub(crate) fn meshgrid_indexing(tensors: &[Tensor], indexing: &str) -> Result<Ve
             swapped.swap(0, 1);
             let mut grids = meshgrid(&swapped)?;
             grids.swap(0, 1);
-            grids.iter().map(|g| ops::swapdims(g, 0, 1)).collect()
+            Ok(grids)
         }
         "xy" => meshgrid(tensors),
         other => Err(Error::argument("meshgrid", format!("indexing is \"ij\" or \"xy\", found {other:?}"))),

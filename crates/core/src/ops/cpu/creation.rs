@@ -262,11 +262,8 @@ pub(crate) fn arange_step(
     if (by > 0.0 && b < a) || (by < 0.0 && b > a) {
         return Err(Error::argument(OP, format!("the step {by} does not lead from {a} to {b}")));
     }
-    let n = if dtype == DType::I64 {
+    let n = if dtype == DType::I64 && !float {
         let (a, b, by) = (i128::from(start.to_i64()), i128::from(end.to_i64()), i128::from(step.to_i64()));
-        if by == 0 {
-            return Err(Error::argument(OP, format!("the step {} is 0 as an integer", step.to_f64())));
-        }
         ((b - a + by - by.signum()) / by) as f64
     } else {
         ((b - a) / by).ceil()

@@ -25,7 +25,7 @@ pub(crate) fn cat(tensors: &[Tensor], dim: i64, out: &Tensor) -> Result<()> {
 
 /// `stack`.
 pub(crate) fn stack(tensors: &[Tensor], dim: i64, out: &Tensor) -> Result<()> {
-    for (k, t) in tensors.iter().enumerate() {
+    for (k, t) in tensors.iter().enumerate().filter(|(_, t)| t.numel() > 0) {
         t.need_data("stack")?;
         copy_into(t, &out.alias_with(view::select(out, dim, k.into())?))?;
     }

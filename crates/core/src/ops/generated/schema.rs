@@ -8429,7 +8429,7 @@ pub(crate) static TABLE: [OpInfo; 845] = [
     OpInfo {
         name: "aten::argwhere",
         schema: "aten::argwhere(Tensor self) -> Tensor",
-        tags: &[],
+        tags: &["dynamic_output_shape"],
         derivative: Derivative::Composite,
         forward: true,
         call: |a| boxed::argwhere(a, false),
@@ -8438,7 +8438,7 @@ pub(crate) static TABLE: [OpInfo; 845] = [
     OpInfo {
         name: "aten::one_hot",
         schema: "aten::one_hot(Tensor self, int num_classes=-1) -> Tensor",
-        tags: &[],
+        tags: &["dynamic_output_shape"],
         derivative: Derivative::Composite,
         forward: true,
         call: |a| boxed::one_hot(a, false),
@@ -8609,7 +8609,7 @@ pub(crate) static TABLE: [OpInfo; 845] = [
     OpInfo {
         name: "aten::repeat_interleave.self_Tensor",
         schema: "aten::repeat_interleave.self_Tensor(Tensor self, Tensor repeats, int? dim=None, *, SymInt? output_size=None) -> Tensor",
-        tags: &[],
+        tags: &["dynamic_output_shape"],
         derivative: Derivative::Composite,
         forward: true,
         call: |a| boxed::repeat_interleave_tensor(a, false),

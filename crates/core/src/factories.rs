@@ -1,0 +1,145 @@
+//! Tensors by formula or chance, and conversions: short forms of the ops.
+//!
+//! Random ones draw from the thread's generator, bit for bit as PyTorch's do after the same `manual_seed`.
+
+use crate::{DType, Device, IntoSizes, Result, Scalar, SymInt, Tensor, TensorOptions, ops};
+
+/// The new tensor, with its leaf flag.
+fn leaf(made: Result<Tensor>, options: TensorOptions) -> Result<Tensor> {
+    if options.requires_grad { made?.try_requires_grad_(true) } else { made }
+}
+
+#[track_caller]
+fn expect(made: Result<Tensor>) -> Tensor {
+    made.unwrap_or_else(|e| panic!("{e}"))
+}
+
+impl Tensor {
+    /// Uniform in [0, 1).
+    pub fn try_rand(sizes: impl IntoSizes, options: impl Into<TensorOptions>) -> Result<Tensor> {
+        let o = options.into();
+        leaf(ops::rand(&sizes.into_sizes(), o.dtype, o.device), o)
+    }
+
+    /// Uniform in [0, 1).
+    #[track_caller]
+    pub fn rand(sizes: impl IntoSizes, options: impl Into<TensorOptions>) -> Tensor {
+        expect(Tensor::try_rand(sizes, options))
+    }
+
+    /// Standard normal.
+    pub fn try_randn(sizes: impl IntoSizes, options: impl Into<TensorOptions>) -> Result<Tensor> {
+        let o = options.into();
+        leaf(ops::randn(&sizes.into_sizes(), o.dtype, o.device), o)
+    }
+
+    /// Standard normal.
+    #[track_caller]
+    pub fn randn(sizes: impl IntoSizes, options: impl Into<TensorOptions>) -> Tensor {
+        expect(Tensor::try_randn(sizes, options))
+    }
+
+    /// Integers from `low` to below `high`; i64 unless options say otherwise.
+    #[track_caller]
+    pub fn randint(
+        low: impl Into<SymInt>,
+        high: impl Into<SymInt>,
+        sizes: impl IntoSizes,
+        options: impl Into<TensorOptions>,
+    ) -> Tensor {
+        let o = options.into();
+        expect(leaf(ops::randint_low(low.into(), high.into(), &sizes.into_sizes(), o.dtype, o.device), o))
+    }
+
+    /// The numbers 0 to `n` - 1 in random order; i64 unless options say otherwise.
+    #[track_caller]
+    pub fn randperm(n: impl Into<SymInt>, options: impl Into<TensorOptions>) -> Tensor {
+        let o = options.into();
+        expect(leaf(ops::randperm(n.into(), o.dtype, o.device), o))
+    }
+
+    /// `start`, `start + step`, … to before `end`. Integers give i64, floats the default dtype.
+    #[track_caller]
+    pub fn arange(
+        start: impl Into<Scalar>,
+        end: impl Into<Scalar>,
+        step: impl Into<Scalar>,
+        options: impl Into<TensorOptions>,
+    ) -> Tensor {
+        let o = options.into();
+        expect(leaf(ops::arange_start_step(start.into(), end.into(), step.into(), o.dtype, o.device), o))
+    }
+
+    /// `steps` numbers from `start` to `end` inclusive, in equal distances.
+    #[track_caller]
+    pub fn linspace(
+        start: impl Into<Scalar>,
+        end: impl Into<Scalar>,
+        steps: i64,
+        options: impl Into<TensorOptions>,
+    ) -> Tensor {
+        let o = options.into();
+        expect(leaf(ops::linspace(start.into(), end.into(), steps, o.dtype, o.device), o))
+    }
+
+    /// Ones on the diagonal of a square matrix, zeros elsewhere.
+    #[track_caller]
+    pub fn eye(n: impl Into<SymInt>, options: impl Into<TensorOptions>) -> Tensor {
+        let o = options.into();
+        expect(leaf(ops::eye(n.into(), o.dtype, o.device), o))
+    }
+
+    // ---- conversions
+
+    /// The tensor in another dtype; itself if it has it.
+    pub fn try_to_dtype(&self, dtype: DType) -> Result<Tensor> {
+        ops::to_dtype(self, dtype, false, false, None)
+    }
+
+    /// The tensor in another dtype; itself if it has it.
+    #[track_caller]
+    pub fn to_dtype(&self, dtype: DType) -> Tensor {
+        expect(self.try_to_dtype(dtype))
+    }
+
+    /// The tensor on another device; itself if it is there.
+    pub fn try_to_device(&self, device: Device) -> Result<Tensor> {
+        ops::to_dtype_layout(self, None, Some(device), false, false, None)
+    }
+
+    /// The tensor on another device; itself if it is there.
+    #[track_caller]
+    pub fn to_device(&self, device: Device) -> Tensor {
+        expect(self.try_to_device(device))
+    }
+
+    /// In f32.
+    #[track_caller]
+    pub fn float(&self) -> Tensor {
+        self.to_dtype(DType::F32)
+    }
+
+    /// In f64.
+    #[track_caller]
+    pub fn double(&self) -> Tensor {
+        self.to_dtype(DType::F64)
+    }
+
+    /// In f16.
+    #[track_caller]
+    pub fn half(&self) -> Tensor {
+        self.to_dtype(DType::F16)
+    }
+
+    /// In bf16.
+    #[track_caller]
+    pub fn bfloat16(&self) -> Tensor {
+        self.to_dtype(DType::BF16)
+    }
+
+    /// In i64.
+    #[track_caller]
+    pub fn long(&self) -> Tensor {
+        self.to_dtype(DType::I64)
+    }
+}
