@@ -185,12 +185,6 @@ impl Tensor {
         }))
     }
 
-    /// As [`Tensor::from_parts`], with a history at birth.
-    #[inline]
-    pub(crate) fn with_history(storage: Storage, spec: Spec, flags: u32, edge: Option<Edge>) -> Tensor {
-        Tensor(Arc::new(Inner { storage, spec, flags: AtomicU32::new(flags), grad_fn: edge, extras: OnceLock::new() }))
-    }
-
     /// New memory of unspecified content (never uninitialised).
     #[inline]
     pub fn try_empty(spec: Spec) -> Result<Tensor> {
@@ -360,11 +354,6 @@ impl Tensor {
     /// A handle that does not keep the tensor alive.
     pub fn downgrade(&self) -> WeakTensor {
         WeakTensor(Arc::downgrade(&self.0))
-    }
-
-    /// An address that identifies the tensor object while it lives.
-    pub(crate) fn address(&self) -> usize {
-        Arc::addr(&self.0)
     }
 
     /// Whether this is the only handle, and the only one to its memory.

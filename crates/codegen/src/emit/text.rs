@@ -162,8 +162,9 @@ pub(super) fn module() -> String {
     ];
     let mut text = String::from(
         "//! What `cargo xtask codegen` makes from `schema/ops.yaml` and `schema/derivatives.yaml`; do not edit.\n\
-         // Each file imports whatever some op may need, and text is written to be uniform rather than short.\n\
-         #![allow(unused_imports, unused_variables, clippy::all)]\n\n",
+         // Each file imports whatever some op may need, and text is written to be uniform rather than short;\n\
+         // names of arguments are ATen's.\n\
+         #![allow(unused_imports, unused_variables, non_snake_case, clippy::all)]\n\n",
     );
     for (name, visibility) in modules {
         text += &format!("#[rustfmt::skip]\n{visibility}mod {name};\n");

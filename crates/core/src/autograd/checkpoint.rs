@@ -109,8 +109,10 @@ pub fn checkpoint(f: impl Recompute, inputs: &[&Tensor], options: &CheckpointOpt
     (frame.function)(&inputs)
 }
 
+type Closure = dyn Fn(&[Tensor]) -> Result<Vec<Tensor>> + Send + Sync;
+
 struct Frame {
-    function: Box<dyn Fn(&[Tensor]) -> Result<Vec<Tensor>> + Send + Sync>,
+    function: Box<Closure>,
     inputs: Vec<SavedTensor>,
     rng: Option<Generator>,
     determinism_check: DeterminismCheck,

@@ -9,6 +9,7 @@ use super::node::{Node, WeakNode};
 use crate::tensor::WeakTensor;
 use crate::{ErrorKind, Result, Tensor};
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::{Arc, Mutex};
 
 /// Removes all hooks of one multi-grad hook.
@@ -88,16 +89,18 @@ pub fn register_multi_grad_hook(
             let id = current_graph_task_id();
             let ready = {
                 let mut runs = runs.lock().unwrap_or_else(|e| e.into_inner());
-                if !runs.contains_key(&id) {
-                    let mut expected = 0;
-                    for m in members.iter() {
-                        if let Some(n) = m.node()? {
-                            expected += usize::from(will_engine_execute_node(&n)?);
+                let run = match runs.entry(id) {
+                    Entry::Occupied(e) => e.into_mut(),
+                    Entry::Vacant(e) => {
+                        let mut expected = 0;
+                        for m in members.iter() {
+                            if let Some(n) = m.node()? {
+                                expected += usize::from(will_engine_execute_node(&n)?);
+                            }
                         }
+                        e.insert(Arrivals { expected, count: 0, grads: vec![None; members.len()] })
                     }
-                    runs.insert(id, Arrivals { expected, count: 0, grads: vec![None; members.len()] });
-                }
-                let run = runs.get_mut(&id).expect("it was just made");
+                };
                 run.grads[k] = g.cloned();
                 run.count += 1;
                 (run.count == run.expected).then(|| runs.remove(&id)).flatten()

@@ -22,11 +22,6 @@ pub(crate) fn opt_requires_grad(t: Option<&Tensor>) -> bool {
     t.is_some_and(|t| t.requires_grad())
 }
 
-/// Whether some tensor of a list with gaps wants gradients.
-pub(crate) fn opts_requires_grad(tensors: &[Option<Tensor>]) -> bool {
-    tensors.iter().flatten().any(|t| t.requires_grad())
-}
-
 /// The edge of an argument: none unless it is a differentiable tensor that wants gradients.
 #[inline]
 pub(crate) fn edge(t: &Tensor) -> Result<Option<Edge>> {
@@ -43,14 +38,6 @@ pub(crate) fn edge_opt(t: Option<&Tensor>) -> Result<Option<Edge>> {
 pub(crate) fn push_edges(edges: &mut Edges, tensors: &[Tensor]) -> Result<()> {
     for t in tensors {
         edges.push(t.gradient_edge()?);
-    }
-    Ok(())
-}
-
-/// Adds the edges of a list argument with gaps, one per place.
-pub(crate) fn push_edges_opt(edges: &mut Edges, tensors: &[Option<Tensor>]) -> Result<()> {
-    for t in tensors {
-        edges.push(edge_opt(t.as_ref())?);
     }
     Ok(())
 }

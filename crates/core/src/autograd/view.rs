@@ -4,7 +4,6 @@
 //! reader rebuilds it as a strided cut out of the base's new history. Writing through a view gives the *base* a
 //! `CopySlices` node that holds the op's own node for the region.
 
-use super::mode;
 use super::node::{Backward, Edge, Edges, Gradients, InputMetadata, Needs, Node};
 use crate::layout::Layout;
 use crate::tensor::{INFERENCE, REBASED, REQUIRES_GRAD, RETAINS_GRAD, VIEW};
@@ -332,10 +331,4 @@ impl Backward for CopySlices {
     fn release(&self) {
         self.inner.formula().release()
     }
-}
-
-/// Writes a tensor's data without touching history: used by kernels' callers under `no_grad`.
-pub(crate) fn without_grad<R>(f: impl FnOnce() -> R) -> R {
-    let _guard = mode::NoGrad::new();
-    f()
 }

@@ -99,7 +99,7 @@ pub(crate) fn has_nan(t: &Tensor) -> Result<bool> {
         return Ok(false);
     }
     let _plain = crate::autograd::NoGrad::new();
-    Ok(ops::any(&ops::ne(t, t)?)?.try_item::<bool>()?)
+    ops::any(&ops::ne(t, t)?)?.try_item::<bool>()
 }
 
 /// One slice along a dimension.
@@ -215,7 +215,7 @@ fn overlapping_scatter(g: &Tensor, base: &Layout, region: &Layout) -> Result<Ten
         for (&n, &s) in l.sizes().iter().zip(l.strides()) {
             list = list.iter().flat_map(|&p| (0..n).map(move |k| p + (k * s) as i64)).collect();
         }
-        Tensor::try_from_vec(list, &[l.numel()])
+        Tensor::try_from_vec(list, [l.numel()])
     };
     let zeros = Tensor::try_full_spec(&[end - start], Scalar::Int(0), g.dtype())?;
     let flat = ops::reshape(g, &[SymInt::from(-1)])?;

@@ -1,6 +1,7 @@
 //! What `cargo xtask codegen` makes from `schema/ops.yaml` and `schema/derivatives.yaml`; do not edit.
-// Each file imports whatever some op may need, and text is written to be uniform rather than short.
-#![allow(unused_imports, unused_variables, clippy::all)]
+// Each file imports whatever some op may need, and text is written to be uniform rather than short;
+// names of arguments are ATen's.
+#![allow(unused_imports, unused_variables, non_snake_case, clippy::all)]
 
 #[rustfmt::skip]
 pub mod api;

@@ -33,7 +33,7 @@ pub(crate) fn infer_size(op: &'static str, sizes: &[SymInt], numel: usize) -> Re
         }
         Some(k) => {
             out[k] = numel / known;
-            numel % known == 0
+            numel.is_multiple_of(known)
         }
         None => known == numel,
     };
