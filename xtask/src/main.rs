@@ -2,6 +2,7 @@
 
 mod check;
 mod codegen;
+mod conformance;
 mod python;
 
 use std::path::{Path, PathBuf};
@@ -22,6 +23,7 @@ chores:
   check             everything that must hold before a change lands
   codegen           write crates/core/src/ops/generated/ from schema/
   codegen --check   fail if that folder is not what schema/ says
+  conformance ...   proofs against torchgen and in a scratch copy; alone it lists them
   bench [...]       compare with PyTorch and JAX (bench/compare.py); needs Python
   golden            write the reference data in golden/ anew; needs Python with PyTorch
 ";
@@ -33,6 +35,7 @@ fn main() -> ExitCode {
         ["check"] => check::run(),
         ["bench", rest @ ..] => python::bench(rest),
         ["golden"] => python::golden(),
+        ["conformance", rest @ ..] => conformance::run(rest),
         ["codegen"] => codegen::write(),
         ["codegen", "--check"] => codegen::check(),
         _ => {

@@ -1,0 +1,22 @@
+//! `cargo xtask conformance <what>`: proofs that need more than a test may ask for, such as another generator or a
+//! second build. Each is one module and says what it compared.
+
+mod torchgen;
+
+use crate::Outcome;
+
+const USAGE: &str = "\
+usage: cargo xtask conformance <what>
+
+what:
+  torchgen [--venv DIR]   the generator's dump equals that of torchgen, byte for byte
+";
+
+/// Runs one of them.
+pub(crate) fn run(arguments: &[&str]) -> Outcome {
+    match arguments {
+        ["torchgen"] => torchgen::run(None),
+        ["torchgen", "--venv", folder] => torchgen::run(Some(folder)),
+        _ => Err(format!("what should conform?\n{USAGE}")),
+    }
+}
