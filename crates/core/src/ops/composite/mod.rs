@@ -6,6 +6,7 @@ mod conv;
 pub(crate) mod creation;
 mod distance;
 mod einsum;
+pub(crate) mod embedding;
 pub(crate) mod index;
 pub(crate) mod join;
 mod loss;

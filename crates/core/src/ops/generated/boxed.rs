@@ -9388,6 +9388,136 @@ pub(super) fn embedding_dense_backward(a: &Args<'_>, below: bool) -> Result<Outp
     Ok(smallvec![result.into()])
 }
 
+pub(super) fn embedding_bag(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let weight = a.tensor(0, "weight")?;
+    let indices = a.tensor(1, "indices")?;
+    let offsets = a.tensor(2, "offsets")?;
+    let scale_grad_by_freq = if a.is_none(3) {
+        false
+    } else {
+        a.bool(3, "scale_grad_by_freq")?
+    };
+    let mode = if a.is_none(4) { 0 } else { a.int(4, "mode")? };
+    let sparse = if a.is_none(5) { false } else { a.bool(5, "sparse")? };
+    let per_sample_weights = a.opt_tensor(6, "per_sample_weights")?;
+    let include_last_offset = if a.is_none(7) {
+        false
+    } else {
+        a.bool(7, "include_last_offset")?
+    };
+    let (result0, result1, result2, result3) = functions::embedding_bag(
+        weight,
+        indices,
+        offsets,
+        scale_grad_by_freq,
+        mode,
+        sparse,
+        per_sample_weights,
+        include_last_offset,
+    )?;
+    Ok(smallvec![result0.into(), result1.into(), result2.into(), result3.into()])
+}
+
+pub(super) fn embedding_bag_padding_idx(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let weight = a.tensor(0, "weight")?;
+    let indices = a.tensor(1, "indices")?;
+    let offsets = a.tensor(2, "offsets")?;
+    let scale_grad_by_freq = a.bool(3, "scale_grad_by_freq")?;
+    let mode = a.int(4, "mode")?;
+    let sparse = a.bool(5, "sparse")?;
+    let per_sample_weights = a.opt_tensor(6, "per_sample_weights")?;
+    let include_last_offset = a.bool(7, "include_last_offset")?;
+    let padding_idx = a.opt_int(8, "padding_idx")?;
+    let (result0, result1, result2, result3) = functions::embedding_bag_padding_idx(
+        weight,
+        indices,
+        offsets,
+        scale_grad_by_freq,
+        mode,
+        sparse,
+        per_sample_weights,
+        include_last_offset,
+        padding_idx,
+    )?;
+    Ok(smallvec![result0.into(), result1.into(), result2.into(), result3.into()])
+}
+
+pub(super) fn _embedding_bag(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let weight = a.tensor(0, "weight")?;
+    let indices = a.tensor(1, "indices")?;
+    let offsets = a.tensor(2, "offsets")?;
+    let scale_grad_by_freq = if a.is_none(3) {
+        false
+    } else {
+        a.bool(3, "scale_grad_by_freq")?
+    };
+    let mode = if a.is_none(4) { 0 } else { a.int(4, "mode")? };
+    let sparse = if a.is_none(5) { false } else { a.bool(5, "sparse")? };
+    let per_sample_weights = a.opt_tensor(6, "per_sample_weights")?;
+    let include_last_offset = if a.is_none(7) {
+        false
+    } else {
+        a.bool(7, "include_last_offset")?
+    };
+    let padding_idx = if a.is_none(8) { -1 } else { a.int(8, "padding_idx")? };
+    let (result0, result1, result2, result3) = functions::_embedding_bag(
+        weight,
+        indices,
+        offsets,
+        scale_grad_by_freq,
+        mode,
+        sparse,
+        per_sample_weights,
+        include_last_offset,
+        padding_idx,
+    )?;
+    Ok(smallvec![result0.into(), result1.into(), result2.into(), result3.into()])
+}
+
+pub(super) fn _embedding_bag_forward_only(
+    a: &Args<'_>,
+    _below: bool,
+) -> Result<Outputs> {
+    let weight = a.tensor(0, "weight")?;
+    let indices = a.tensor(1, "indices")?;
+    let offsets = a.tensor(2, "offsets")?;
+    let scale_grad_by_freq = if a.is_none(3) {
+        false
+    } else {
+        a.bool(3, "scale_grad_by_freq")?
+    };
+    let mode = if a.is_none(4) { 0 } else { a.int(4, "mode")? };
+    let sparse = if a.is_none(5) { false } else { a.bool(5, "sparse")? };
+    let per_sample_weights = a.opt_tensor(6, "per_sample_weights")?;
+    let include_last_offset = if a.is_none(7) {
+        false
+    } else {
+        a.bool(7, "include_last_offset")?
+    };
+    let padding_idx = if a.is_none(8) { -1 } else { a.int(8, "padding_idx")? };
+    let (result0, result1, result2, result3) = functions::_embedding_bag_forward_only(
+        weight,
+        indices,
+        offsets,
+        scale_grad_by_freq,
+        mode,
+        sparse,
+        per_sample_weights,
+        include_last_offset,
+        padding_idx,
+    )?;
+    Ok(smallvec![result0.into(), result1.into(), result2.into(), result3.into()])
+}
+
+pub(super) fn embedding_renorm_(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let indices = a.tensor(1, "indices")?;
+    let max_norm = a.float(2, "max_norm")?;
+    let norm_type = a.float(3, "norm_type")?;
+    functions::embedding_renorm_(self_, indices, max_norm, norm_type)?;
+    Ok(smallvec![self_.into()])
+}
+
 pub(super) fn fill_diagonal_(a: &Args<'_>, _below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let fill_value = a.scalar(1, "fill_value")?;

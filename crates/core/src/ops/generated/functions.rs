@@ -23089,6 +23089,222 @@ pub fn embedding_dense_backward(
     Ok(result)
 }
 
+/// `aten::embedding_bag(Tensor weight, Tensor indices, Tensor offsets, bool scale_grad_by_freq=False, int mode=0, bool sparse=False, Tensor? per_sample_weights=None, bool include_last_offset=False) -> (Tensor, Tensor, Tensor, Tensor)`
+pub fn embedding_bag(
+    weight: &Tensor,
+    indices: &Tensor,
+    offsets: &Tensor,
+    scale_grad_by_freq: bool,
+    mode: i64,
+    sparse: bool,
+    per_sample_weights: Option<&Tensor>,
+    include_last_offset: bool,
+) -> Result<(Tensor, Tensor, Tensor, Tensor)> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::tensors(
+                dispatch::call_layers(
+                    Op::EMBEDDING_BAG,
+                    &[
+                        weight.into(),
+                        indices.into(),
+                        offsets.into(),
+                        scale_grad_by_freq.into(),
+                        mode.into(),
+                        sparse.into(),
+                        per_sample_weights.into(),
+                        include_last_offset.into(),
+                    ],
+                )?,
+            )
+            .map(|[result0, result1, result2, result3]| (
+                result0,
+                result1,
+                result2,
+                result3,
+            ));
+    }
+    composite::embedding::embedding_bag(
+        weight,
+        indices,
+        offsets,
+        scale_grad_by_freq,
+        mode,
+        sparse,
+        per_sample_weights,
+        include_last_offset,
+    )
+}
+
+/// `aten::embedding_bag.padding_idx(Tensor weight, Tensor indices, Tensor offsets, bool scale_grad_by_freq, int mode, bool sparse, Tensor? per_sample_weights, bool include_last_offset, int? padding_idx) -> (Tensor, Tensor, Tensor, Tensor)`
+pub fn embedding_bag_padding_idx(
+    weight: &Tensor,
+    indices: &Tensor,
+    offsets: &Tensor,
+    scale_grad_by_freq: bool,
+    mode: i64,
+    sparse: bool,
+    per_sample_weights: Option<&Tensor>,
+    include_last_offset: bool,
+    padding_idx: Option<i64>,
+) -> Result<(Tensor, Tensor, Tensor, Tensor)> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::tensors(
+                dispatch::call_layers(
+                    Op::EMBEDDING_BAG_PADDING_IDX,
+                    &[
+                        weight.into(),
+                        indices.into(),
+                        offsets.into(),
+                        scale_grad_by_freq.into(),
+                        mode.into(),
+                        sparse.into(),
+                        per_sample_weights.into(),
+                        include_last_offset.into(),
+                        padding_idx.into(),
+                    ],
+                )?,
+            )
+            .map(|[result0, result1, result2, result3]| (
+                result0,
+                result1,
+                result2,
+                result3,
+            ));
+    }
+    composite::embedding::embedding_bag_padding(
+        weight,
+        indices,
+        offsets,
+        scale_grad_by_freq,
+        mode,
+        sparse,
+        per_sample_weights,
+        include_last_offset,
+        padding_idx,
+    )
+}
+
+/// `aten::_embedding_bag(Tensor weight, Tensor indices, Tensor offsets, bool scale_grad_by_freq=False, int mode=0, bool sparse=False, Tensor? per_sample_weights=None, bool include_last_offset=False, int padding_idx=-1) -> (Tensor, Tensor, Tensor, Tensor)`
+pub fn _embedding_bag(
+    weight: &Tensor,
+    indices: &Tensor,
+    offsets: &Tensor,
+    scale_grad_by_freq: bool,
+    mode: i64,
+    sparse: bool,
+    per_sample_weights: Option<&Tensor>,
+    include_last_offset: bool,
+    padding_idx: i64,
+) -> Result<(Tensor, Tensor, Tensor, Tensor)> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::tensors(
+                dispatch::call_layers(
+                    Op::_EMBEDDING_BAG,
+                    &[
+                        weight.into(),
+                        indices.into(),
+                        offsets.into(),
+                        scale_grad_by_freq.into(),
+                        mode.into(),
+                        sparse.into(),
+                        per_sample_weights.into(),
+                        include_last_offset.into(),
+                        padding_idx.into(),
+                    ],
+                )?,
+            )
+            .map(|[result0, result1, result2, result3]| (
+                result0,
+                result1,
+                result2,
+                result3,
+            ));
+    }
+    composite::embedding::embedding_bag_plain(
+        weight,
+        indices,
+        offsets,
+        scale_grad_by_freq,
+        mode,
+        sparse,
+        per_sample_weights,
+        include_last_offset,
+        padding_idx,
+    )
+}
+
+/// `aten::_embedding_bag_forward_only(Tensor weight, Tensor indices, Tensor offsets, bool scale_grad_by_freq=False, int mode=0, bool sparse=False, Tensor? per_sample_weights=None, bool include_last_offset=False, int padding_idx=-1) -> (Tensor, Tensor, Tensor, Tensor)`
+pub fn _embedding_bag_forward_only(
+    weight: &Tensor,
+    indices: &Tensor,
+    offsets: &Tensor,
+    scale_grad_by_freq: bool,
+    mode: i64,
+    sparse: bool,
+    per_sample_weights: Option<&Tensor>,
+    include_last_offset: bool,
+    padding_idx: i64,
+) -> Result<(Tensor, Tensor, Tensor, Tensor)> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::tensors(
+                dispatch::call_layers(
+                    Op::_EMBEDDING_BAG_FORWARD_ONLY,
+                    &[
+                        weight.into(),
+                        indices.into(),
+                        offsets.into(),
+                        scale_grad_by_freq.into(),
+                        mode.into(),
+                        sparse.into(),
+                        per_sample_weights.into(),
+                        include_last_offset.into(),
+                        padding_idx.into(),
+                    ],
+                )?,
+            )
+            .map(|[result0, result1, result2, result3]| (
+                result0,
+                result1,
+                result2,
+                result3,
+            ));
+    }
+    composite::embedding::embedding_bag_plain(
+        weight,
+        indices,
+        offsets,
+        scale_grad_by_freq,
+        mode,
+        sparse,
+        per_sample_weights,
+        include_last_offset,
+        padding_idx,
+    )
+}
+
+/// `aten::embedding_renorm_(Tensor(a!) self, Tensor indices, float max_norm, float norm_type) -> Tensor(a!)`
+pub fn embedding_renorm_<'a>(
+    self_: &'a Tensor,
+    indices: &Tensor,
+    max_norm: f64,
+    norm_type: f64,
+) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(
+            Op::EMBEDDING_RENORM_,
+            &[self_.into(), indices.into(), max_norm.into(), norm_type.into()],
+        )?;
+        return Ok(self_);
+    }
+    composite::embedding::embedding_renorm_(self_, indices, max_norm, norm_type)?;
+    Ok(self_)
+}
+
 /// `aten::fill_diagonal_(Tensor(a!) self, Scalar fill_value, bool wrap=False) -> Tensor(a!)`
 pub fn fill_diagonal_<'a>(
     self_: &'a Tensor,

@@ -7683,6 +7683,28 @@ impl Tensor {
     pub fn try_one_hot(&self, num_classes: i64) -> Result<Tensor> {
         ops::one_hot(self, num_classes)
     }
+    /// `aten::embedding_renorm_(Tensor(a!) self, Tensor indices, float max_norm, float norm_type) -> Tensor(a!)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_embedding_renorm_`].
+    #[track_caller]
+    pub fn embedding_renorm_(
+        &self,
+        indices: &Tensor,
+        max_norm: f64,
+        norm_type: f64,
+    ) -> &Tensor {
+        expect_ok(self.try_embedding_renorm_(indices, max_norm, norm_type))
+    }
+    /// `aten::embedding_renorm_(Tensor(a!) self, Tensor indices, float max_norm, float norm_type) -> Tensor(a!)`
+    pub fn try_embedding_renorm_(
+        &self,
+        indices: &Tensor,
+        max_norm: f64,
+        norm_type: f64,
+    ) -> Result<&Tensor> {
+        ops::embedding_renorm_(self, indices, max_norm, norm_type)
+    }
     /// `aten::fill_diagonal_(Tensor(a!) self, Scalar fill_value, bool wrap=False) -> Tensor(a!)`
     ///
     /// # Panics

@@ -1512,197 +1512,207 @@ impl Op {
     pub const EMBEDDING: Op = Op(749);
     /// `aten::embedding_dense_backward`
     pub const EMBEDDING_DENSE_BACKWARD: Op = Op(750);
+    /// `aten::embedding_bag`
+    pub const EMBEDDING_BAG: Op = Op(751);
+    /// `aten::embedding_bag.padding_idx`
+    pub const EMBEDDING_BAG_PADDING_IDX: Op = Op(752);
+    /// `aten::_embedding_bag`
+    pub const _EMBEDDING_BAG: Op = Op(753);
+    /// `aten::_embedding_bag_forward_only`
+    pub const _EMBEDDING_BAG_FORWARD_ONLY: Op = Op(754);
+    /// `aten::embedding_renorm_`
+    pub const EMBEDDING_RENORM_: Op = Op(755);
     /// `aten::fill_diagonal_`
-    pub const FILL_DIAGONAL_: Op = Op(751);
+    pub const FILL_DIAGONAL_: Op = Op(756);
     /// `aten::cat`
-    pub const CAT: Op = Op(752);
+    pub const CAT: Op = Op(757);
     /// `aten::cat.out`
-    pub const CAT_OUT: Op = Op(753);
+    pub const CAT_OUT: Op = Op(758);
     /// `aten::concat`
-    pub const CONCAT: Op = Op(754);
+    pub const CONCAT: Op = Op(759);
     /// `aten::stack`
-    pub const STACK: Op = Op(755);
+    pub const STACK: Op = Op(760);
     /// `aten::stack.out`
-    pub const STACK_OUT: Op = Op(756);
+    pub const STACK_OUT: Op = Op(761);
     /// `aten::hstack`
-    pub const HSTACK: Op = Op(757);
+    pub const HSTACK: Op = Op(762);
     /// `aten::vstack`
-    pub const VSTACK: Op = Op(758);
+    pub const VSTACK: Op = Op(763);
     /// `aten::dstack`
-    pub const DSTACK: Op = Op(759);
+    pub const DSTACK: Op = Op(764);
     /// `aten::column_stack`
-    pub const COLUMN_STACK: Op = Op(760);
+    pub const COLUMN_STACK: Op = Op(765);
     /// `aten::block_diag`
-    pub const BLOCK_DIAG: Op = Op(761);
+    pub const BLOCK_DIAG: Op = Op(766);
     /// `aten::cartesian_prod`
-    pub const CARTESIAN_PROD: Op = Op(762);
+    pub const CARTESIAN_PROD: Op = Op(767);
     /// `aten::combinations`
-    pub const COMBINATIONS: Op = Op(763);
+    pub const COMBINATIONS: Op = Op(768);
     /// `aten::repeat`
-    pub const REPEAT: Op = Op(764);
+    pub const REPEAT: Op = Op(769);
     /// `aten::tile`
-    pub const TILE: Op = Op(765);
+    pub const TILE: Op = Op(770);
     /// `aten::repeat_interleave.self_int`
-    pub const REPEAT_INTERLEAVE_SELF_INT: Op = Op(766);
+    pub const REPEAT_INTERLEAVE_SELF_INT: Op = Op(771);
     /// `aten::repeat_interleave.self_Tensor`
-    pub const REPEAT_INTERLEAVE_SELF_TENSOR: Op = Op(767);
+    pub const REPEAT_INTERLEAVE_SELF_TENSOR: Op = Op(772);
     /// `aten::flip`
-    pub const FLIP: Op = Op(768);
+    pub const FLIP: Op = Op(773);
     /// `aten::fliplr`
-    pub const FLIPLR: Op = Op(769);
+    pub const FLIPLR: Op = Op(774);
     /// `aten::flipud`
-    pub const FLIPUD: Op = Op(770);
+    pub const FLIPUD: Op = Op(775);
     /// `aten::rot90`
-    pub const ROT90: Op = Op(771);
+    pub const ROT90: Op = Op(776);
     /// `aten::roll`
-    pub const ROLL: Op = Op(772);
+    pub const ROLL: Op = Op(777);
     /// `aten::tril`
-    pub const TRIL: Op = Op(773);
+    pub const TRIL: Op = Op(778);
     /// `aten::tril_`
-    pub const TRIL_: Op = Op(774);
+    pub const TRIL_: Op = Op(779);
     /// `aten::triu`
-    pub const TRIU: Op = Op(775);
+    pub const TRIU: Op = Op(780);
     /// `aten::triu_`
-    pub const TRIU_: Op = Op(776);
+    pub const TRIU_: Op = Op(781);
     /// `aten::constant_pad_nd`
-    pub const CONSTANT_PAD_ND: Op = Op(777);
+    pub const CONSTANT_PAD_ND: Op = Op(782);
     /// `aten::pad`
-    pub const PAD: Op = Op(778);
+    pub const PAD: Op = Op(783);
     /// `aten::reflection_pad1d`
-    pub const REFLECTION_PAD1D: Op = Op(779);
+    pub const REFLECTION_PAD1D: Op = Op(784);
     /// `aten::reflection_pad1d_backward`
-    pub const REFLECTION_PAD1D_BACKWARD: Op = Op(780);
+    pub const REFLECTION_PAD1D_BACKWARD: Op = Op(785);
     /// `aten::reflection_pad2d`
-    pub const REFLECTION_PAD2D: Op = Op(781);
+    pub const REFLECTION_PAD2D: Op = Op(786);
     /// `aten::reflection_pad2d_backward`
-    pub const REFLECTION_PAD2D_BACKWARD: Op = Op(782);
+    pub const REFLECTION_PAD2D_BACKWARD: Op = Op(787);
     /// `aten::reflection_pad3d`
-    pub const REFLECTION_PAD3D: Op = Op(783);
+    pub const REFLECTION_PAD3D: Op = Op(788);
     /// `aten::reflection_pad3d_backward`
-    pub const REFLECTION_PAD3D_BACKWARD: Op = Op(784);
+    pub const REFLECTION_PAD3D_BACKWARD: Op = Op(789);
     /// `aten::replication_pad1d`
-    pub const REPLICATION_PAD1D: Op = Op(785);
+    pub const REPLICATION_PAD1D: Op = Op(790);
     /// `aten::replication_pad1d_backward`
-    pub const REPLICATION_PAD1D_BACKWARD: Op = Op(786);
+    pub const REPLICATION_PAD1D_BACKWARD: Op = Op(791);
     /// `aten::replication_pad2d`
-    pub const REPLICATION_PAD2D: Op = Op(787);
+    pub const REPLICATION_PAD2D: Op = Op(792);
     /// `aten::replication_pad2d_backward`
-    pub const REPLICATION_PAD2D_BACKWARD: Op = Op(788);
+    pub const REPLICATION_PAD2D_BACKWARD: Op = Op(793);
     /// `aten::replication_pad3d`
-    pub const REPLICATION_PAD3D: Op = Op(789);
+    pub const REPLICATION_PAD3D: Op = Op(794);
     /// `aten::replication_pad3d_backward`
-    pub const REPLICATION_PAD3D_BACKWARD: Op = Op(790);
+    pub const REPLICATION_PAD3D_BACKWARD: Op = Op(795);
     /// `aten::sort`
-    pub const SORT: Op = Op(791);
+    pub const SORT: Op = Op(796);
     /// `aten::sort.values`
-    pub const SORT_VALUES: Op = Op(792);
+    pub const SORT_VALUES: Op = Op(797);
     /// `aten::sort.stable`
-    pub const SORT_STABLE: Op = Op(793);
+    pub const SORT_STABLE: Op = Op(798);
     /// `aten::argsort`
-    pub const ARGSORT: Op = Op(794);
+    pub const ARGSORT: Op = Op(799);
     /// `aten::argsort.stable`
-    pub const ARGSORT_STABLE: Op = Op(795);
+    pub const ARGSORT_STABLE: Op = Op(800);
     /// `aten::msort`
-    pub const MSORT: Op = Op(796);
+    pub const MSORT: Op = Op(801);
     /// `aten::topk`
-    pub const TOPK: Op = Op(797);
+    pub const TOPK: Op = Op(802);
     /// `aten::topk.values`
-    pub const TOPK_VALUES: Op = Op(798);
+    pub const TOPK_VALUES: Op = Op(803);
     /// `aten::kthvalue`
-    pub const KTHVALUE: Op = Op(799);
+    pub const KTHVALUE: Op = Op(804);
     /// `aten::median`
-    pub const MEDIAN: Op = Op(800);
+    pub const MEDIAN: Op = Op(805);
     /// `aten::median.dim`
-    pub const MEDIAN_DIM: Op = Op(801);
+    pub const MEDIAN_DIM: Op = Op(806);
     /// `aten::nanmedian`
-    pub const NANMEDIAN: Op = Op(802);
+    pub const NANMEDIAN: Op = Op(807);
     /// `aten::nanmedian.dim`
-    pub const NANMEDIAN_DIM: Op = Op(803);
+    pub const NANMEDIAN_DIM: Op = Op(808);
     /// `aten::mode`
-    pub const MODE: Op = Op(804);
+    pub const MODE: Op = Op(809);
     /// `aten::searchsorted.Tensor`
-    pub const SEARCHSORTED_TENSOR: Op = Op(805);
+    pub const SEARCHSORTED_TENSOR: Op = Op(810);
     /// `aten::bucketize.Tensor`
-    pub const BUCKETIZE_TENSOR: Op = Op(806);
+    pub const BUCKETIZE_TENSOR: Op = Op(811);
     /// `aten::_unique2`
-    pub const _UNIQUE2: Op = Op(807);
+    pub const _UNIQUE2: Op = Op(812);
     /// `aten::unique_consecutive`
-    pub const UNIQUE_CONSECUTIVE: Op = Op(808);
+    pub const UNIQUE_CONSECUTIVE: Op = Op(813);
     /// `aten::unique_dim`
-    pub const UNIQUE_DIM: Op = Op(809);
+    pub const UNIQUE_DIM: Op = Op(814);
     /// `aten::isin.Tensor_Tensor`
-    pub const ISIN_TENSOR_TENSOR: Op = Op(810);
+    pub const ISIN_TENSOR_TENSOR: Op = Op(815);
     /// `aten::rand`
-    pub const RAND: Op = Op(811);
+    pub const RAND: Op = Op(816);
     /// `aten::randn`
-    pub const RANDN: Op = Op(812);
+    pub const RANDN: Op = Op(817);
     /// `aten::randint`
-    pub const RANDINT: Op = Op(813);
+    pub const RANDINT: Op = Op(818);
     /// `aten::randint.low`
-    pub const RANDINT_LOW: Op = Op(814);
+    pub const RANDINT_LOW: Op = Op(819);
     /// `aten::randperm`
-    pub const RANDPERM: Op = Op(815);
+    pub const RANDPERM: Op = Op(820);
     /// `aten::rand_like`
-    pub const RAND_LIKE: Op = Op(816);
+    pub const RAND_LIKE: Op = Op(821);
     /// `aten::randn_like`
-    pub const RANDN_LIKE: Op = Op(817);
+    pub const RANDN_LIKE: Op = Op(822);
     /// `aten::randint_like`
-    pub const RANDINT_LIKE: Op = Op(818);
+    pub const RANDINT_LIKE: Op = Op(823);
     /// `aten::randint_like.low_dtype`
-    pub const RANDINT_LIKE_LOW_DTYPE: Op = Op(819);
+    pub const RANDINT_LIKE_LOW_DTYPE: Op = Op(824);
     /// `aten::normal.float_float`
-    pub const NORMAL_FLOAT_FLOAT: Op = Op(820);
+    pub const NORMAL_FLOAT_FLOAT: Op = Op(825);
     /// `aten::normal.Tensor_float`
-    pub const NORMAL_TENSOR_FLOAT: Op = Op(821);
+    pub const NORMAL_TENSOR_FLOAT: Op = Op(826);
     /// `aten::normal.float_Tensor`
-    pub const NORMAL_FLOAT_TENSOR: Op = Op(822);
+    pub const NORMAL_FLOAT_TENSOR: Op = Op(827);
     /// `aten::normal.Tensor_Tensor`
-    pub const NORMAL_TENSOR_TENSOR: Op = Op(823);
+    pub const NORMAL_TENSOR_TENSOR: Op = Op(828);
     /// `aten::bernoulli`
-    pub const BERNOULLI: Op = Op(824);
+    pub const BERNOULLI: Op = Op(829);
     /// `aten::bernoulli.p`
-    pub const BERNOULLI_P: Op = Op(825);
+    pub const BERNOULLI_P: Op = Op(830);
     /// `aten::multinomial`
-    pub const MULTINOMIAL: Op = Op(826);
+    pub const MULTINOMIAL: Op = Op(831);
     /// `aten::dropout`
-    pub const DROPOUT: Op = Op(827);
+    pub const DROPOUT: Op = Op(832);
     /// `aten::dropout_`
-    pub const DROPOUT_: Op = Op(828);
+    pub const DROPOUT_: Op = Op(833);
     /// `aten::feature_dropout`
-    pub const FEATURE_DROPOUT: Op = Op(829);
+    pub const FEATURE_DROPOUT: Op = Op(834);
     /// `aten::alpha_dropout`
-    pub const ALPHA_DROPOUT: Op = Op(830);
+    pub const ALPHA_DROPOUT: Op = Op(835);
     /// `aten::feature_alpha_dropout`
-    pub const FEATURE_ALPHA_DROPOUT: Op = Op(831);
+    pub const FEATURE_ALPHA_DROPOUT: Op = Op(836);
     /// `aten::native_dropout`
-    pub const NATIVE_DROPOUT: Op = Op(832);
+    pub const NATIVE_DROPOUT: Op = Op(837);
     /// `aten::native_dropout_backward`
-    pub const NATIVE_DROPOUT_BACKWARD: Op = Op(833);
+    pub const NATIVE_DROPOUT_BACKWARD: Op = Op(838);
     /// `aten::uniform_`
-    pub const UNIFORM_: Op = Op(834);
+    pub const UNIFORM_: Op = Op(839);
     /// `aten::normal_`
-    pub const NORMAL_: Op = Op(835);
+    pub const NORMAL_: Op = Op(840);
     /// `aten::log_normal_`
-    pub const LOG_NORMAL_: Op = Op(836);
+    pub const LOG_NORMAL_: Op = Op(841);
     /// `aten::exponential_`
-    pub const EXPONENTIAL_: Op = Op(837);
+    pub const EXPONENTIAL_: Op = Op(842);
     /// `aten::cauchy_`
-    pub const CAUCHY_: Op = Op(838);
+    pub const CAUCHY_: Op = Op(843);
     /// `aten::geometric_`
-    pub const GEOMETRIC_: Op = Op(839);
+    pub const GEOMETRIC_: Op = Op(844);
     /// `aten::random_`
-    pub const RANDOM_: Op = Op(840);
+    pub const RANDOM_: Op = Op(845);
     /// `aten::random_.to`
-    pub const RANDOM__TO: Op = Op(841);
+    pub const RANDOM__TO: Op = Op(846);
     /// `aten::random_.from`
-    pub const RANDOM__FROM: Op = Op(842);
+    pub const RANDOM__FROM: Op = Op(847);
     /// `aten::bernoulli_.float`
-    pub const BERNOULLI__FLOAT: Op = Op(843);
+    pub const BERNOULLI__FLOAT: Op = Op(848);
     /// `aten::bernoulli_.Tensor`
-    pub const BERNOULLI__TENSOR: Op = Op(844);
+    pub const BERNOULLI__TENSOR: Op = Op(849);
 }
 
-pub(crate) static TABLE: [OpInfo; 845] = [
+pub(crate) static TABLE: [OpInfo; 850] = [
     OpInfo {
         name: "aten::add.Tensor",
         schema: "aten::add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor",
@@ -8461,6 +8471,51 @@ pub(crate) static TABLE: [OpInfo; 845] = [
         forward: true,
         call: |a| boxed::embedding_dense_backward(a, false),
         below: |a| boxed::embedding_dense_backward(a, true),
+    },
+    OpInfo {
+        name: "aten::embedding_bag",
+        schema: "aten::embedding_bag(Tensor weight, Tensor indices, Tensor offsets, bool scale_grad_by_freq=False, int mode=0, bool sparse=False, Tensor? per_sample_weights=None, bool include_last_offset=False) -> (Tensor, Tensor, Tensor, Tensor)",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::embedding_bag(a, false),
+        below: |a| boxed::embedding_bag(a, true),
+    },
+    OpInfo {
+        name: "aten::embedding_bag.padding_idx",
+        schema: "aten::embedding_bag.padding_idx(Tensor weight, Tensor indices, Tensor offsets, bool scale_grad_by_freq, int mode, bool sparse, Tensor? per_sample_weights, bool include_last_offset, int? padding_idx) -> (Tensor, Tensor, Tensor, Tensor)",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::embedding_bag_padding_idx(a, false),
+        below: |a| boxed::embedding_bag_padding_idx(a, true),
+    },
+    OpInfo {
+        name: "aten::_embedding_bag",
+        schema: "aten::_embedding_bag(Tensor weight, Tensor indices, Tensor offsets, bool scale_grad_by_freq=False, int mode=0, bool sparse=False, Tensor? per_sample_weights=None, bool include_last_offset=False, int padding_idx=-1) -> (Tensor, Tensor, Tensor, Tensor)",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::_embedding_bag(a, false),
+        below: |a| boxed::_embedding_bag(a, true),
+    },
+    OpInfo {
+        name: "aten::_embedding_bag_forward_only",
+        schema: "aten::_embedding_bag_forward_only(Tensor weight, Tensor indices, Tensor offsets, bool scale_grad_by_freq=False, int mode=0, bool sparse=False, Tensor? per_sample_weights=None, bool include_last_offset=False, int padding_idx=-1) -> (Tensor, Tensor, Tensor, Tensor)",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::_embedding_bag_forward_only(a, false),
+        below: |a| boxed::_embedding_bag_forward_only(a, true),
+    },
+    OpInfo {
+        name: "aten::embedding_renorm_",
+        schema: "aten::embedding_renorm_(Tensor(a!) self, Tensor indices, float max_norm, float norm_type) -> Tensor(a!)",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::embedding_renorm_(a, false),
+        below: |a| boxed::embedding_renorm_(a, true),
     },
     OpInfo {
         name: "aten::fill_diagonal_",
