@@ -30,7 +30,7 @@ fn repeat_heads(t: &Tensor, heads: usize) -> Result<Tensor> {
     let &[ref lead @ .., own, s, d] = t.shape() else {
         return Err(Error::argument(OP, "grouped heads need three dimensions or more"));
     };
-    if own == 0 || heads % own != 0 {
+    if own == 0 || !heads.is_multiple_of(own) {
         return Err(Error::argument(OP, format!("expected {heads} query heads to be a multiple of {own} key heads")));
     }
     if own == heads {
@@ -50,7 +50,7 @@ fn additive(mask: &Tensor, dtype: DType) -> Result<Tensor> {
 /// Position `i` sees positions up to `i`.
 fn causal(l: usize, s: usize, like: &Tensor) -> Result<Tensor> {
     let seen: Vec<bool> = (0..l).flat_map(|i| (0..s).map(move |j| j <= i)).collect();
-    let mask = additive(&Tensor::try_from_vec(seen, &[l, s])?, like.dtype())?;
+    let mask = additive(&Tensor::try_from_vec(seen, [l, s])?, like.dtype())?;
     if like.is_meta() { ops::to_copy(&mask, None, Some(like.device()), false, None) } else { Ok(mask) }
 }
 

@@ -34,10 +34,13 @@ pub(crate) fn matmul(a: &Tensor, b: &Tensor) -> Result<Tensor> {
         (2, 1) => ops::mv(a, b),
         (1, 2) => ops::squeeze_dim(&ops::mm(&ops::unsqueeze(a, 0)?, b)?, 0),
         (_, 1 | 2) if folds(a, b) => fold(a, b),
-        (1, _) if folds(&ops::transpose(b, -2, -1)?, a) => fold(&ops::transpose(b, -2, -1)?, a),
-        (2, _) if folds(&ops::transpose(b, -2, -1)?, a) => {
-            let product = fold(&ops::transpose(b, -2, -1)?, &ops::t(a)?)?;
-            ops::transpose(&product, -2, -1)
+        (1 | 2, _) => {
+            let turned = ops::transpose(b, -2, -1)?;
+            match a.ndim() {
+                _ if !folds(&turned, a) => batched(a, b),
+                1 => fold(&turned, a),
+                _ => ops::transpose(&fold(&turned, &ops::t(a)?)?, -2, -1),
+            }
         }
         _ => batched(a, b),
     }
