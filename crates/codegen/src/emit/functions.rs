@@ -18,7 +18,7 @@ use super::{below, forward, nodes};
 use crate::autograd::forward::{any_tangent, set_tangent, set_tangent_inplace};
 use crate::autograd::node::Edges;
 use crate::autograd::record;
-use crate::autograd::saved::{SavedSlot, SavedTensor};
+use crate::autograd::saved::{PlainSlot, SavedSlot, SavedTensor};
 use crate::dispatch::{self, MemoryFormat, Value};
 use crate::ops::{composite, formulas, manual};
 use crate::{DType, Device, ErrorKind, Result, Scalar, SymInt, Tensor, state};
@@ -287,7 +287,7 @@ fn node_box(d: &Derivative) -> String {
     if d.saved.is_empty() {
         format!("Box::new(nodes::{})", d.node)
     } else {
-        format!("Box::new(nodes::{}(SavedSlot::new(saved)))", d.node)
+        format!("Box::new(nodes::{}({}::new(saved)))", d.node, super::nodes::slot(d))
     }
 }
 

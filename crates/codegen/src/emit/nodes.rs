@@ -19,7 +19,7 @@ pub(super) fn nodes(plans: &[Plan<'_>]) -> String {
     let uses = "\
 use super::functions as ops;
 use crate::autograd::node::{Backward, Gradients, Needs, Node};
-use crate::autograd::saved::{SavedHooks, SavedSlot, SavedTensor, SavedValue};
+use crate::autograd::saved::{PlainSlot, SavedHooks, SavedSlot, SavedTensor, SavedValue};
 use crate::dispatch::MemoryFormat;
 use crate::ops::formulas::{self, IntoGrad, IntoGrads};
 use crate::ops::arith;
@@ -57,15 +57,21 @@ fn node(d: &Derivative) -> String {
             }}"
         )
     };
+    let slot = slot(d);
+    let release = if slot == "SavedSlot" {
+        "fn release(&self) { self.0.release() }
+         fn takes_saved(&self) -> bool { true }"
+    } else {
+        ""
+    };
     format!(
         "#[derive(Clone)]
          pub(crate) struct {name}Saved {{ {fields} }}
-         pub(crate) struct {name}(pub(crate) SavedSlot<{name}Saved>);
+         pub(crate) struct {name}(pub(crate) {slot}<{name}Saved>);
          impl Backward for {name} {{
             fn name(&self) -> &str {{ {name:?} }}
             {}
-            fn release(&self) {{ self.0.release() }}
-            fn takes_saved(&self) -> bool {{ true }}
+            {release}
             fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {{
                 let saved = self.0.read(node, Clone::clone)?;
                 Ok(Vec::from([{shown}]))
@@ -74,6 +80,13 @@ fn node(d: &Derivative) -> String {
          }}",
         apply(d)
     )
+}
+
+/// Which slot holds the saved values: plain values are never released, so a node without tensors can run again.
+pub(super) fn slot(d: &Differentiation) -> &'static str {
+    let tensors =
+        |s: &Saved| s.read.is_none() && matches!(s.ty, Ty::Tensor | Ty::OptTensor | Ty::Tensors | Ty::OptTensors);
+    if d.saved.iter().any(tensors) { "SavedSlot" } else { "PlainSlot" }
 }
 
 fn shown(s: &Saved) -> Option<String> {

@@ -269,6 +269,29 @@ impl<T> SavedSlot<T> {
     }
 }
 
+/// Saved values without tensors: never released, so the node can run any number of times.
+pub struct PlainSlot<T>(T);
+
+impl<T: Clone> PlainSlot<T> {
+    /// Values just saved.
+    #[inline]
+    pub fn new(values: T) -> PlainSlot<T> {
+        PlainSlot(values)
+    }
+
+    /// Reads the values.
+    #[inline]
+    pub fn read<R>(&self, _: &Node, f: impl FnOnce(&T) -> R) -> Result<R> {
+        Ok(f(&self.0))
+    }
+
+    /// The values for one run of the node.
+    #[inline]
+    pub fn take_or_clone(&self, _: &Node, _: &super::node::Needs<'_>) -> Result<T> {
+        Ok(self.0.clone())
+    }
+}
+
 /// A saved value as users see it.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
