@@ -301,117 +301,117 @@ fn nodes_keep_sizes_rather_than_tensors() {
         "nodes.rs",
         "#[derive(Clone)]\npub(crate) struct BestBackward0Saved",
         expect![[r##"
-        #[derive(Clone)]
-        pub(crate) struct BestBackward0Saved {
-            pub(crate) dim: i64,
-            pub(crate) self_sym_argsize_minus_1: SymInt,
-            pub(crate) self_sym_sizes: SymInts,
-            pub(crate) indices: SavedTensor,
-        }
-        pub(crate) struct BestBackward0(pub(crate) SavedSlot<BestBackward0Saved>);
-        impl Backward for BestBackward0 {
-            fn name(&self) -> &str {
-                "BestBackward0"
+            #[derive(Clone)]
+            pub(crate) struct BestBackward0Saved {
+                pub(crate) dim: i64,
+                pub(crate) self_sym_argsize_minus_1: SymInt,
+                pub(crate) self_sym_sizes: SymInts,
+                pub(crate) indices: SavedTensor,
             }
-            fn apply(
-                &self,
-                node: &Node,
-                grads: Gradients,
-                needs: &Needs<'_>,
-            ) -> Result<Gradients> {
-                let mut gradients: Gradients = smallvec![None; needs.len()];
-                let Some(grad) = grads.first().and_then(Option::as_ref) else {
-                    return Ok(gradients)
-                };
-                let saved = self.0.read(node, Clone::clone)?;
-                let dim = saved.dim;
-                let self_sym_argsize_minus_1 = saved.self_sym_argsize_minus_1;
-                let self_sym_sizes = &saved.self_sym_sizes[..];
-                let indices = &saved.indices.unpack_some(node)?;
-                if needs.get(0) {
-                    gradients[0] = formulas::spread(
-                            grad,
-                            dim,
-                            indices,
-                            self_sym_sizes,
-                            self_sym_argsize_minus_1,
-                        )?
-                        .into_grad();
+            pub(crate) struct BestBackward0(pub(crate) SavedSlot<BestBackward0Saved>);
+            impl Backward for BestBackward0 {
+                fn name(&self) -> &str {
+                    "BestBackward0"
                 }
-                Ok(gradients)
+                fn apply(
+                    &self,
+                    node: &Node,
+                    grads: Gradients,
+                    needs: &Needs<'_>,
+                ) -> Result<Gradients> {
+                    let mut gradients: Gradients = smallvec![None; needs.len()];
+                    let Some(grad) = grads.first().and_then(Option::as_ref) else {
+                        return Ok(gradients)
+                    };
+                    let saved = self.0.take_or_clone(node, needs)?;
+                    let dim = saved.dim;
+                    let self_sym_argsize_minus_1 = saved.self_sym_argsize_minus_1;
+                    let self_sym_sizes = &saved.self_sym_sizes[..];
+                    let indices = &saved.indices.unpack_some(node)?;
+                    if needs.get(0) {
+                        gradients[0] = formulas::spread(
+                                grad,
+                                dim,
+                                indices,
+                                self_sym_sizes,
+                                self_sym_argsize_minus_1,
+                            )?
+                            .into_grad();
+                    }
+                    Ok(gradients)
+                }
+                fn release(&self) {
+                    self.0.release()
+                }
+                fn takes_saved(&self) -> bool {
+                    true
+                }
+                fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+                    let saved = self.0.read(node, Clone::clone)?;
+                    Ok(
+                        Vec::from([
+                            ("dim", saved.dim.into()),
+                            ("self_sym_argsize_minus_1", saved.self_sym_argsize_minus_1.into()),
+                            ("self_sym_sizes", saved.self_sym_sizes.into()),
+                            ("indices", saved.indices.unpack(node)?.into()),
+                        ]),
+                    )
+                }
+                fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+                    self.0
+                        .change(|s| match name {
+                            "indices" => s.indices.register_hooks(hooks).map(|()| true),
+                            _ => Ok(false),
+                        })
+                }
             }
-            fn release(&self) {
-                self.0.release()
-            }
-            fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
-                let saved = self.0.read(node, Clone::clone)?;
-                Ok(
-                    Vec::from([
-                        ("dim", saved.dim.into()),
-                        ("self_sym_argsize_minus_1", saved.self_sym_argsize_minus_1.into()),
-                        ("self_sym_sizes", saved.self_sym_sizes.into()),
-                        ("indices", saved.indices.unpack(node)?.into()),
-                    ]),
-                )
-            }
-            fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
-                self.0
-                    .change(|s| match name {
-                        "indices" => s.indices.register_hooks(hooks).map(|()| true),
-                        _ => Ok(false),
-                    })
-            }
-        }
-    "##]],
+        "##]],
     );
     check(
         "nodes.rs",
         "pub(crate) struct GlueBackward0(",
         expect![[r#"
-        pub(crate) struct GlueBackward0(pub(crate) SavedSlot<GlueBackward0Saved>);
-        impl Backward for GlueBackward0 {
-            fn name(&self) -> &str {
-                "GlueBackward0"
-            }
-            fn apply(
-                &self,
-                node: &Node,
-                grads: Gradients,
-                needs: &Needs<'_>,
-            ) -> Result<Gradients> {
-                let mut gradients: Gradients = smallvec![None; needs.len()];
-                let Some(grad) = grads.first().and_then(Option::as_ref) else {
-                    return Ok(gradients)
-                };
-                let saved = self.0.read(node, Clone::clone)?;
-                let dim = saved.dim;
-                let tensors_args_sizes = &saved.tensors_args_sizes[..];
-                if needs.any(0..needs.len()) {
-                    for (slot, g) in gradients[0..needs.len()]
-                        .iter_mut()
-                        .zip(
-                            formulas::glue_backward(grad, tensors_args_sizes, dim)?.into_grads(),
-                        )
-                    {
-                        *slot = g;
-                    }
+            pub(crate) struct GlueBackward0(pub(crate) PlainSlot<GlueBackward0Saved>);
+            impl Backward for GlueBackward0 {
+                fn name(&self) -> &str {
+                    "GlueBackward0"
                 }
-                Ok(gradients)
+                fn apply(
+                    &self,
+                    node: &Node,
+                    grads: Gradients,
+                    needs: &Needs<'_>,
+                ) -> Result<Gradients> {
+                    let mut gradients: Gradients = smallvec![None; needs.len()];
+                    let Some(grad) = grads.first().and_then(Option::as_ref) else {
+                        return Ok(gradients)
+                    };
+                    let saved = self.0.take_or_clone(node, needs)?;
+                    let dim = saved.dim;
+                    let tensors_args_sizes = &saved.tensors_args_sizes[..];
+                    if needs.any(0..needs.len()) {
+                        for (slot, g) in gradients[0..needs.len()]
+                            .iter_mut()
+                            .zip(
+                                formulas::glue_backward(grad, tensors_args_sizes, dim)?.into_grads(),
+                            )
+                        {
+                            *slot = g;
+                        }
+                    }
+                    Ok(gradients)
+                }
+                fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+                    let saved = self.0.read(node, Clone::clone)?;
+                    Ok(
+                        Vec::from([
+                            ("dim", saved.dim.into()),
+                            ("tensors_args_sizes", saved.tensors_args_sizes.into()),
+                        ]),
+                    )
+                }
             }
-            fn release(&self) {
-                self.0.release()
-            }
-            fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
-                let saved = self.0.read(node, Clone::clone)?;
-                Ok(
-                    Vec::from([
-                        ("dim", saved.dim.into()),
-                        ("tensors_args_sizes", saved.tensors_args_sizes.into()),
-                    ]),
-                )
-            }
-        }
-    "#]],
+        "#]],
     );
 }
 
@@ -436,7 +436,7 @@ fn formulas_become_calls_that_can_fail() {
                     let Some(grad) = grads.first().and_then(Option::as_ref) else {
                         return Ok(gradients)
                     };
-                    let saved = self.0.read(node, Clone::clone)?;
+                    let saved = self.0.take_or_clone(node, needs)?;
                     let alpha = saved.alpha;
                     if needs.get(0) {
                         let other = &saved.other.unpack_some(node)?;
@@ -458,6 +458,9 @@ fn formulas_become_calls_that_can_fail() {
                 }
                 fn release(&self) {
                     self.0.release()
+                }
+                fn takes_saved(&self) -> bool {
+                    true
                 }
                 fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
                     let saved = self.0.read(node, Clone::clone)?;
@@ -868,9 +871,9 @@ fn an_entry_that_is_not_clear_is_refused() {
         "",
         Kind::FieldUnknown,
         expect![[r#"
-        ops.yaml:4: unknown key `kernal`; known are func, shape, kernel, view, composite, direct, manual, differentiable, node, non_differentiable, inplace, out, out_args, tags, rust, method, variants (native/field_unknown)
-          in scale(Tensor self, Tensor by) -> Tensor
-    "#]],
+            ops.yaml:4: unknown key `kernal`; known are func, shape, kernel, view, composite, direct, manual, differentiable, node, non_differentiable, inplace, in_place_kernel, out, out_args, tags, rust, method, variants (native/field_unknown)
+              in scale(Tensor self, Tensor by) -> Tensor
+        "#]],
     );
     let alias = "- func: cut(Tensor(a) self) -> Tensor(a)\n  shape: unary\n  kernel: copy::cut\n";
     refused(

@@ -83,7 +83,7 @@ fn node(d: &Derivative) -> String {
 }
 
 /// Which slot holds the saved values: plain values are never released, so a node without tensors can run again.
-pub(super) fn slot(d: &Differentiation) -> &'static str {
+pub(super) fn slot(d: &Derivative) -> &'static str {
     let tensors =
         |s: &Saved| s.read.is_none() && matches!(s.ty, Ty::Tensor | Ty::OptTensor | Ty::Tensors | Ty::OptTensors);
     if d.saved.iter().any(tensors) { "SavedSlot" } else { "PlainSlot" }

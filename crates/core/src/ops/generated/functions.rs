@@ -7,7 +7,7 @@ use super::{below, forward, nodes};
 use crate::autograd::forward::{any_tangent, set_tangent, set_tangent_inplace};
 use crate::autograd::node::Edges;
 use crate::autograd::record;
-use crate::autograd::saved::{SavedSlot, SavedTensor};
+use crate::autograd::saved::{PlainSlot, SavedSlot, SavedTensor};
 use crate::dispatch::{self, MemoryFormat, Value};
 use crate::ops::{composite, formulas, manual};
 use crate::{DType, Device, ErrorKind, Result, Scalar, SymInt, Tensor, state};
@@ -33,7 +33,7 @@ pub fn add(self_: &Tensor, other: &Tensor, alpha: Scalar) -> Result<Tensor> {
         record::finish(
             &mut result,
             edges,
-            Box::new(nodes::AddBackward0(SavedSlot::new(saved))),
+            Box::new(nodes::AddBackward0(PlainSlot::new(saved))),
         )?;
     }
     if word & state::DUAL != 0
@@ -71,7 +71,7 @@ pub fn add_<'a>(self_: &'a Tensor, other: &Tensor, alpha: Scalar) -> Result<&'a 
         record::finish_inplace(
             self_,
             edges,
-            Box::new(nodes::AddBackward0(SavedSlot::new(saved))),
+            Box::new(nodes::AddBackward0(PlainSlot::new(saved))),
         )?;
     }
     if word & state::DUAL != 0 && let Some(t) = forward::add(self_, other, alpha, self_)?
@@ -182,7 +182,7 @@ pub fn sub(self_: &Tensor, other: &Tensor, alpha: Scalar) -> Result<Tensor> {
         record::finish(
             &mut result,
             edges,
-            Box::new(nodes::SubBackward0(SavedSlot::new(saved))),
+            Box::new(nodes::SubBackward0(PlainSlot::new(saved))),
         )?;
     }
     if word & state::DUAL != 0
@@ -220,7 +220,7 @@ pub fn sub_<'a>(self_: &'a Tensor, other: &Tensor, alpha: Scalar) -> Result<&'a 
         record::finish_inplace(
             self_,
             edges,
-            Box::new(nodes::SubBackward0(SavedSlot::new(saved))),
+            Box::new(nodes::SubBackward0(PlainSlot::new(saved))),
         )?;
     }
     if word & state::DUAL != 0 && let Some(t) = forward::sub(self_, other, alpha, self_)?
@@ -331,7 +331,7 @@ pub fn rsub(self_: &Tensor, other: &Tensor, alpha: Scalar) -> Result<Tensor> {
         record::finish(
             &mut result,
             edges,
-            Box::new(nodes::RsubBackward0(SavedSlot::new(saved))),
+            Box::new(nodes::RsubBackward0(PlainSlot::new(saved))),
         )?;
     }
     if word & state::DUAL != 0
@@ -362,7 +362,7 @@ pub fn rsub_scalar(self_: &Tensor, other: Scalar, alpha: Scalar) -> Result<Tenso
         record::finish(
             &mut result,
             edges,
-            Box::new(nodes::RsubBackward1(SavedSlot::new(saved))),
+            Box::new(nodes::RsubBackward1(PlainSlot::new(saved))),
         )?;
     }
     if word & state::DUAL != 0
@@ -486,7 +486,7 @@ pub fn mul_scalar(self_: &Tensor, other: Scalar) -> Result<Tensor> {
         record::finish(
             &mut result,
             edges,
-            Box::new(nodes::MulBackward1(SavedSlot::new(saved))),
+            Box::new(nodes::MulBackward1(PlainSlot::new(saved))),
         )?;
     }
     if word & state::DUAL != 0
@@ -520,7 +520,7 @@ pub fn mul_scalar_<'a>(self_: &'a Tensor, other: Scalar) -> Result<&'a Tensor> {
         record::finish_inplace(
             self_,
             edges,
-            Box::new(nodes::MulBackward1(SavedSlot::new(saved))),
+            Box::new(nodes::MulBackward1(PlainSlot::new(saved))),
         )?;
     }
     if word & state::DUAL != 0 && let Some(t) = forward::mul_scalar(self_, other, self_)?
@@ -632,7 +632,7 @@ pub fn div_scalar(self_: &Tensor, other: Scalar) -> Result<Tensor> {
         record::finish(
             &mut result,
             edges,
-            Box::new(nodes::DivBackward1(SavedSlot::new(saved))),
+            Box::new(nodes::DivBackward1(PlainSlot::new(saved))),
         )?;
     }
     if word & state::DUAL != 0
@@ -666,7 +666,7 @@ pub fn div_scalar_<'a>(self_: &'a Tensor, other: Scalar) -> Result<&'a Tensor> {
         record::finish_inplace(
             self_,
             edges,
-            Box::new(nodes::DivBackward1(SavedSlot::new(saved))),
+            Box::new(nodes::DivBackward1(PlainSlot::new(saved))),
         )?;
     }
     if word & state::DUAL != 0 && let Some(t) = forward::div_scalar(self_, other, self_)?
@@ -793,7 +793,7 @@ pub fn div_scalar_mode(
         record::finish(
             &mut result,
             edges,
-            Box::new(nodes::DivBackward3(SavedSlot::new(saved))),
+            Box::new(nodes::DivBackward3(PlainSlot::new(saved))),
         )?;
     }
     if word & state::DUAL != 0
@@ -837,7 +837,7 @@ pub fn div_scalar_mode_<'a>(
         record::finish_inplace(
             self_,
             edges,
-            Box::new(nodes::DivBackward3(SavedSlot::new(saved))),
+            Box::new(nodes::DivBackward3(PlainSlot::new(saved))),
         )?;
     }
     if word & state::DUAL != 0
@@ -1705,7 +1705,7 @@ pub fn lerp_scalar(self_: &Tensor, end: &Tensor, weight: Scalar) -> Result<Tenso
         record::finish(
             &mut result,
             edges,
-            Box::new(nodes::LerpBackward0(SavedSlot::new(saved))),
+            Box::new(nodes::LerpBackward0(PlainSlot::new(saved))),
         )?;
     }
     if word & state::DUAL != 0
@@ -1748,7 +1748,7 @@ pub fn lerp_scalar_<'a>(
         record::finish_inplace(
             self_,
             edges,
-            Box::new(nodes::LerpBackward0(SavedSlot::new(saved))),
+            Box::new(nodes::LerpBackward0(PlainSlot::new(saved))),
         )?;
     }
     if word & state::DUAL != 0
@@ -2654,7 +2654,7 @@ pub fn heaviside_<'a>(self_: &'a Tensor, values: &Tensor) -> Result<&'a Tensor> 
         record::finish_inplace(
             self_,
             edges,
-            Box::new(nodes::HeavisideBackward0(SavedSlot::new(saved))),
+            Box::new(nodes::HeavisideBackward0(PlainSlot::new(saved))),
         )?;
     }
     if word & state::DUAL != 0
@@ -5564,7 +5564,7 @@ pub fn eq_<'a>(self_: &'a Tensor, other: &Tensor) -> Result<&'a Tensor> {
         record::finish_inplace(
             self_,
             edges,
-            Box::new(nodes::EqBackward0(SavedSlot::new(saved))),
+            Box::new(nodes::EqBackward0(PlainSlot::new(saved))),
         )?;
     }
     if word & state::DUAL != 0 && let Some(t) = forward::eq_(self_, other, self_)? {
@@ -5649,7 +5649,7 @@ pub fn ne_<'a>(self_: &'a Tensor, other: &Tensor) -> Result<&'a Tensor> {
         record::finish_inplace(
             self_,
             edges,
-            Box::new(nodes::NeBackward0(SavedSlot::new(saved))),
+            Box::new(nodes::NeBackward0(PlainSlot::new(saved))),
         )?;
     }
     if word & state::DUAL != 0 && let Some(t) = forward::ne_(self_, other, self_)? {
@@ -5734,7 +5734,7 @@ pub fn lt_<'a>(self_: &'a Tensor, other: &Tensor) -> Result<&'a Tensor> {
         record::finish_inplace(
             self_,
             edges,
-            Box::new(nodes::LtBackward0(SavedSlot::new(saved))),
+            Box::new(nodes::LtBackward0(PlainSlot::new(saved))),
         )?;
     }
     if word & state::DUAL != 0 && let Some(t) = forward::lt_(self_, other, self_)? {
@@ -5819,7 +5819,7 @@ pub fn le_<'a>(self_: &'a Tensor, other: &Tensor) -> Result<&'a Tensor> {
         record::finish_inplace(
             self_,
             edges,
-            Box::new(nodes::LeBackward0(SavedSlot::new(saved))),
+            Box::new(nodes::LeBackward0(PlainSlot::new(saved))),
         )?;
     }
     if word & state::DUAL != 0 && let Some(t) = forward::le_(self_, other, self_)? {
@@ -5904,7 +5904,7 @@ pub fn gt_<'a>(self_: &'a Tensor, other: &Tensor) -> Result<&'a Tensor> {
         record::finish_inplace(
             self_,
             edges,
-            Box::new(nodes::GtBackward0(SavedSlot::new(saved))),
+            Box::new(nodes::GtBackward0(PlainSlot::new(saved))),
         )?;
     }
     if word & state::DUAL != 0 && let Some(t) = forward::gt_(self_, other, self_)? {
@@ -5989,7 +5989,7 @@ pub fn ge_<'a>(self_: &'a Tensor, other: &Tensor) -> Result<&'a Tensor> {
         record::finish_inplace(
             self_,
             edges,
-            Box::new(nodes::GeBackward0(SavedSlot::new(saved))),
+            Box::new(nodes::GeBackward0(PlainSlot::new(saved))),
         )?;
     }
     if word & state::DUAL != 0 && let Some(t) = forward::ge_(self_, other, self_)? {
@@ -6074,7 +6074,7 @@ pub fn logical_and_<'a>(self_: &'a Tensor, other: &Tensor) -> Result<&'a Tensor>
         record::finish_inplace(
             self_,
             edges,
-            Box::new(nodes::LogicalAndBackward0(SavedSlot::new(saved))),
+            Box::new(nodes::LogicalAndBackward0(PlainSlot::new(saved))),
         )?;
     }
     if word & state::DUAL != 0
@@ -6122,7 +6122,7 @@ pub fn logical_or_<'a>(self_: &'a Tensor, other: &Tensor) -> Result<&'a Tensor> 
         record::finish_inplace(
             self_,
             edges,
-            Box::new(nodes::LogicalOrBackward0(SavedSlot::new(saved))),
+            Box::new(nodes::LogicalOrBackward0(PlainSlot::new(saved))),
         )?;
     }
     if word & state::DUAL != 0
@@ -6170,7 +6170,7 @@ pub fn logical_xor_<'a>(self_: &'a Tensor, other: &Tensor) -> Result<&'a Tensor>
         record::finish_inplace(
             self_,
             edges,
-            Box::new(nodes::LogicalXorBackward0(SavedSlot::new(saved))),
+            Box::new(nodes::LogicalXorBackward0(PlainSlot::new(saved))),
         )?;
     }
     if word & state::DUAL != 0
@@ -6296,7 +6296,7 @@ pub fn bitwise_and_<'a>(self_: &'a Tensor, other: &Tensor) -> Result<&'a Tensor>
         record::finish_inplace(
             self_,
             edges,
-            Box::new(nodes::BitwiseAndBackward0(SavedSlot::new(saved))),
+            Box::new(nodes::BitwiseAndBackward0(PlainSlot::new(saved))),
         )?;
     }
     if word & state::DUAL != 0
@@ -6406,7 +6406,7 @@ pub fn bitwise_or_<'a>(self_: &'a Tensor, other: &Tensor) -> Result<&'a Tensor> 
         record::finish_inplace(
             self_,
             edges,
-            Box::new(nodes::BitwiseOrBackward0(SavedSlot::new(saved))),
+            Box::new(nodes::BitwiseOrBackward0(PlainSlot::new(saved))),
         )?;
     }
     if word & state::DUAL != 0
@@ -6516,7 +6516,7 @@ pub fn bitwise_xor_<'a>(self_: &'a Tensor, other: &Tensor) -> Result<&'a Tensor>
         record::finish_inplace(
             self_,
             edges,
-            Box::new(nodes::BitwiseXorBackward0(SavedSlot::new(saved))),
+            Box::new(nodes::BitwiseXorBackward0(PlainSlot::new(saved))),
         )?;
     }
     if word & state::DUAL != 0
@@ -6632,7 +6632,7 @@ pub fn bitwise_left_shift_<'a>(self_: &'a Tensor, other: &Tensor) -> Result<&'a 
         record::finish_inplace(
             self_,
             edges,
-            Box::new(nodes::BitwiseLeftShiftBackward0(SavedSlot::new(saved))),
+            Box::new(nodes::BitwiseLeftShiftBackward0(PlainSlot::new(saved))),
         )?;
     }
     if word & state::DUAL != 0
@@ -6742,7 +6742,7 @@ pub fn bitwise_right_shift_<'a>(
         record::finish_inplace(
             self_,
             edges,
-            Box::new(nodes::BitwiseRightShiftBackward0(SavedSlot::new(saved))),
+            Box::new(nodes::BitwiseRightShiftBackward0(PlainSlot::new(saved))),
         )?;
     }
     if word & state::DUAL != 0
@@ -9268,7 +9268,7 @@ pub fn sum(self_: &Tensor, dtype: Option<DType>) -> Result<Tensor> {
         record::finish(
             &mut result,
             edges,
-            Box::new(nodes::SumBackward0(SavedSlot::new(saved))),
+            Box::new(nodes::SumBackward0(PlainSlot::new(saved))),
         )?;
     }
     if word & state::DUAL != 0 && let Some(t) = forward::sum(self_, dtype, &result)? {
@@ -9306,7 +9306,7 @@ pub fn sum_dim(
         record::finish(
             &mut result,
             edges,
-            Box::new(nodes::SumBackward1(SavedSlot::new(saved))),
+            Box::new(nodes::SumBackward1(PlainSlot::new(saved))),
         )?;
     }
     if word & state::DUAL != 0
@@ -9357,7 +9357,7 @@ pub fn mean(self_: &Tensor, dtype: Option<DType>) -> Result<Tensor> {
         record::finish(
             &mut result,
             edges,
-            Box::new(nodes::MeanBackward0(SavedSlot::new(saved))),
+            Box::new(nodes::MeanBackward0(PlainSlot::new(saved))),
         )?;
     }
     if word & state::DUAL != 0 && let Some(t) = forward::mean(self_, dtype, &result)? {
@@ -9395,7 +9395,7 @@ pub fn mean_dim(
         record::finish(
             &mut result,
             edges,
-            Box::new(nodes::MeanBackward1(SavedSlot::new(saved))),
+            Box::new(nodes::MeanBackward1(PlainSlot::new(saved))),
         )?;
     }
     if word & state::DUAL != 0
@@ -10474,7 +10474,7 @@ pub fn cumsum(self_: &Tensor, dim: i64, dtype: Option<DType>) -> Result<Tensor> 
         record::finish(
             &mut result,
             edges,
-            Box::new(nodes::CumsumBackward0(SavedSlot::new(saved))),
+            Box::new(nodes::CumsumBackward0(PlainSlot::new(saved))),
         )?;
     }
     if word & state::DUAL != 0
@@ -10669,7 +10669,7 @@ pub fn trace(self_: &Tensor) -> Result<Tensor> {
         record::finish(
             &mut result,
             edges,
-            Box::new(nodes::TraceBackward0(SavedSlot::new(saved))),
+            Box::new(nodes::TraceBackward0(PlainSlot::new(saved))),
         )?;
     }
     if word & state::DUAL != 0 && let Some(t) = forward::trace(self_, &result)? {
@@ -15017,7 +15017,7 @@ pub fn im2col(
         record::finish(
             &mut result,
             edges,
-            Box::new(nodes::Im2ColBackward0(SavedSlot::new(saved))),
+            Box::new(nodes::Im2ColBackward0(PlainSlot::new(saved))),
         )?;
     }
     if word & state::DUAL != 0
@@ -15082,7 +15082,7 @@ pub fn col2im(
         record::finish(
             &mut result,
             edges,
-            Box::new(nodes::Col2ImBackward0(SavedSlot::new(saved))),
+            Box::new(nodes::Col2ImBackward0(PlainSlot::new(saved))),
         )?;
     }
     if word & state::DUAL != 0
@@ -15701,7 +15701,7 @@ pub fn avg_pool2d_backward(
         record::finish(
             &mut result,
             edges,
-            Box::new(nodes::AvgPool2DBackwardBackward0(SavedSlot::new(saved))),
+            Box::new(nodes::AvgPool2DBackwardBackward0(PlainSlot::new(saved))),
         )?;
     }
     if word & state::DUAL != 0
@@ -15850,7 +15850,7 @@ pub fn avg_pool3d_backward(
         record::finish(
             &mut result,
             edges,
-            Box::new(nodes::AvgPool3DBackwardBackward0(SavedSlot::new(saved))),
+            Box::new(nodes::AvgPool3DBackwardBackward0(PlainSlot::new(saved))),
         )?;
     }
     if word & state::DUAL != 0
@@ -15975,7 +15975,7 @@ pub fn _adaptive_avg_pool2d_backward(
         record::finish(
             &mut result,
             edges,
-            Box::new(nodes::AdaptiveAvgPool2DBackwardBackward0(SavedSlot::new(saved))),
+            Box::new(nodes::AdaptiveAvgPool2DBackwardBackward0(PlainSlot::new(saved))),
         )?;
     }
     if word & state::DUAL != 0
@@ -16150,7 +16150,7 @@ pub fn _adaptive_avg_pool3d_backward(
         record::finish(
             &mut result,
             edges,
-            Box::new(nodes::AdaptiveAvgPool3DBackwardBackward0(SavedSlot::new(saved))),
+            Box::new(nodes::AdaptiveAvgPool3DBackwardBackward0(PlainSlot::new(saved))),
         )?;
     }
     if word & state::DUAL != 0
@@ -16281,7 +16281,7 @@ pub fn upsample_nearest1d(
         record::finish(
             &mut result,
             edges,
-            Box::new(nodes::UpsampleNearest1DBackward0(SavedSlot::new(saved))),
+            Box::new(nodes::UpsampleNearest1DBackward0(PlainSlot::new(saved))),
         )?;
     }
     if word & state::DUAL != 0
@@ -16336,7 +16336,7 @@ pub fn upsample_nearest1d_backward(
         record::finish(
             &mut result,
             edges,
-            Box::new(nodes::UpsampleNearest1DBackwardBackward0(SavedSlot::new(saved))),
+            Box::new(nodes::UpsampleNearest1DBackwardBackward0(PlainSlot::new(saved))),
         )?;
     }
     if word & state::DUAL != 0
@@ -16407,7 +16407,7 @@ pub fn upsample_nearest2d(
         record::finish(
             &mut result,
             edges,
-            Box::new(nodes::UpsampleNearest2DBackward0(SavedSlot::new(saved))),
+            Box::new(nodes::UpsampleNearest2DBackward0(PlainSlot::new(saved))),
         )?;
     }
     if word & state::DUAL != 0
@@ -16467,7 +16467,7 @@ pub fn upsample_nearest2d_backward(
         record::finish(
             &mut result,
             edges,
-            Box::new(nodes::UpsampleNearest2DBackwardBackward0(SavedSlot::new(saved))),
+            Box::new(nodes::UpsampleNearest2DBackwardBackward0(PlainSlot::new(saved))),
         )?;
     }
     if word & state::DUAL != 0
@@ -16548,7 +16548,7 @@ pub fn upsample_nearest3d(
         record::finish(
             &mut result,
             edges,
-            Box::new(nodes::UpsampleNearest3DBackward0(SavedSlot::new(saved))),
+            Box::new(nodes::UpsampleNearest3DBackward0(PlainSlot::new(saved))),
         )?;
     }
     if word & state::DUAL != 0
@@ -16613,7 +16613,7 @@ pub fn upsample_nearest3d_backward(
         record::finish(
             &mut result,
             edges,
-            Box::new(nodes::UpsampleNearest3DBackwardBackward0(SavedSlot::new(saved))),
+            Box::new(nodes::UpsampleNearest3DBackwardBackward0(PlainSlot::new(saved))),
         )?;
     }
     if word & state::DUAL != 0
@@ -16678,7 +16678,7 @@ pub fn _upsample_nearest_exact1d(
         record::finish(
             &mut result,
             edges,
-            Box::new(nodes::UpsampleNearestExact1DBackward0(SavedSlot::new(saved))),
+            Box::new(nodes::UpsampleNearestExact1DBackward0(PlainSlot::new(saved))),
         )?;
     }
     if word & state::DUAL != 0
@@ -16734,7 +16734,7 @@ pub fn _upsample_nearest_exact1d_backward(
             &mut result,
             edges,
             Box::new(
-                nodes::UpsampleNearestExact1DBackwardBackward0(SavedSlot::new(saved)),
+                nodes::UpsampleNearestExact1DBackwardBackward0(PlainSlot::new(saved)),
             ),
         )?;
     }
@@ -16806,7 +16806,7 @@ pub fn _upsample_nearest_exact2d(
         record::finish(
             &mut result,
             edges,
-            Box::new(nodes::UpsampleNearestExact2DBackward0(SavedSlot::new(saved))),
+            Box::new(nodes::UpsampleNearestExact2DBackward0(PlainSlot::new(saved))),
         )?;
     }
     if word & state::DUAL != 0
@@ -16867,7 +16867,7 @@ pub fn _upsample_nearest_exact2d_backward(
             &mut result,
             edges,
             Box::new(
-                nodes::UpsampleNearestExact2DBackwardBackward0(SavedSlot::new(saved)),
+                nodes::UpsampleNearestExact2DBackwardBackward0(PlainSlot::new(saved)),
             ),
         )?;
     }
@@ -16949,7 +16949,7 @@ pub fn _upsample_nearest_exact3d(
         record::finish(
             &mut result,
             edges,
-            Box::new(nodes::UpsampleNearestExact3DBackward0(SavedSlot::new(saved))),
+            Box::new(nodes::UpsampleNearestExact3DBackward0(PlainSlot::new(saved))),
         )?;
     }
     if word & state::DUAL != 0
@@ -17015,7 +17015,7 @@ pub fn _upsample_nearest_exact3d_backward(
             &mut result,
             edges,
             Box::new(
-                nodes::UpsampleNearestExact3DBackwardBackward0(SavedSlot::new(saved)),
+                nodes::UpsampleNearestExact3DBackwardBackward0(PlainSlot::new(saved)),
             ),
         )?;
     }
@@ -17089,7 +17089,7 @@ pub fn upsample_linear1d(
         record::finish(
             &mut result,
             edges,
-            Box::new(nodes::UpsampleLinear1DBackward0(SavedSlot::new(saved))),
+            Box::new(nodes::UpsampleLinear1DBackward0(PlainSlot::new(saved))),
         )?;
     }
     if word & state::DUAL != 0
@@ -17149,7 +17149,7 @@ pub fn upsample_linear1d_backward(
         record::finish(
             &mut result,
             edges,
-            Box::new(nodes::UpsampleLinear1DBackwardBackward0(SavedSlot::new(saved))),
+            Box::new(nodes::UpsampleLinear1DBackwardBackward0(PlainSlot::new(saved))),
         )?;
     }
     if word & state::DUAL != 0
@@ -17236,7 +17236,7 @@ pub fn upsample_bilinear2d(
         record::finish(
             &mut result,
             edges,
-            Box::new(nodes::UpsampleBilinear2DBackward0(SavedSlot::new(saved))),
+            Box::new(nodes::UpsampleBilinear2DBackward0(PlainSlot::new(saved))),
         )?;
     }
     if word & state::DUAL != 0
@@ -17301,7 +17301,7 @@ pub fn upsample_bilinear2d_backward(
         record::finish(
             &mut result,
             edges,
-            Box::new(nodes::UpsampleBilinear2DBackwardBackward0(SavedSlot::new(saved))),
+            Box::new(nodes::UpsampleBilinear2DBackwardBackward0(PlainSlot::new(saved))),
         )?;
     }
     if word & state::DUAL != 0
@@ -17389,7 +17389,7 @@ pub fn upsample_bicubic2d(
         record::finish(
             &mut result,
             edges,
-            Box::new(nodes::UpsampleBicubic2DBackward0(SavedSlot::new(saved))),
+            Box::new(nodes::UpsampleBicubic2DBackward0(PlainSlot::new(saved))),
         )?;
     }
     if word & state::DUAL != 0
@@ -17454,7 +17454,7 @@ pub fn upsample_bicubic2d_backward(
         record::finish(
             &mut result,
             edges,
-            Box::new(nodes::UpsampleBicubic2DBackwardBackward0(SavedSlot::new(saved))),
+            Box::new(nodes::UpsampleBicubic2DBackwardBackward0(PlainSlot::new(saved))),
         )?;
     }
     if word & state::DUAL != 0
@@ -17546,7 +17546,7 @@ pub fn upsample_trilinear3d(
         record::finish(
             &mut result,
             edges,
-            Box::new(nodes::UpsampleTrilinear3DBackward0(SavedSlot::new(saved))),
+            Box::new(nodes::UpsampleTrilinear3DBackward0(PlainSlot::new(saved))),
         )?;
     }
     if word & state::DUAL != 0
@@ -17616,7 +17616,7 @@ pub fn upsample_trilinear3d_backward(
         record::finish(
             &mut result,
             edges,
-            Box::new(nodes::UpsampleTrilinear3DBackwardBackward0(SavedSlot::new(saved))),
+            Box::new(nodes::UpsampleTrilinear3DBackwardBackward0(PlainSlot::new(saved))),
         )?;
     }
     if word & state::DUAL != 0
@@ -18201,7 +18201,7 @@ pub fn view(self_: &Tensor, size: &[SymInt]) -> Result<Tensor> {
         record::finish(
             &mut result,
             edges,
-            Box::new(nodes::ViewBackward0(SavedSlot::new(saved))),
+            Box::new(nodes::ViewBackward0(PlainSlot::new(saved))),
         )?;
     }
     if word & state::DUAL != 0 && let Some(t) = forward::view(self_, size, &result)? {
@@ -18252,7 +18252,7 @@ pub fn transpose(self_: &Tensor, dim0: i64, dim1: i64) -> Result<Tensor> {
         record::finish(
             &mut result,
             edges,
-            Box::new(nodes::TransposeBackward0(SavedSlot::new(saved))),
+            Box::new(nodes::TransposeBackward0(PlainSlot::new(saved))),
         )?;
     }
     if word & state::DUAL != 0
@@ -18282,7 +18282,7 @@ pub fn permute(self_: &Tensor, dims: &[i64]) -> Result<Tensor> {
         record::finish(
             &mut result,
             edges,
-            Box::new(nodes::PermuteBackward0(SavedSlot::new(saved))),
+            Box::new(nodes::PermuteBackward0(PlainSlot::new(saved))),
         )?;
     }
     if word & state::DUAL != 0 && let Some(t) = forward::permute(self_, dims, &result)? {
@@ -18313,7 +18313,7 @@ pub fn expand(self_: &Tensor, size: &[SymInt], implicit: bool) -> Result<Tensor>
         record::finish(
             &mut result,
             edges,
-            Box::new(nodes::ExpandBackward0(SavedSlot::new(saved))),
+            Box::new(nodes::ExpandBackward0(PlainSlot::new(saved))),
         )?;
     }
     if word & state::DUAL != 0
@@ -18343,7 +18343,7 @@ pub fn unsqueeze(self_: &Tensor, dim: i64) -> Result<Tensor> {
         record::finish(
             &mut result,
             edges,
-            Box::new(nodes::UnsqueezeBackward0(SavedSlot::new(saved))),
+            Box::new(nodes::UnsqueezeBackward0(PlainSlot::new(saved))),
         )?;
     }
     if word & state::DUAL != 0 && let Some(t) = forward::unsqueeze(self_, dim, &result)?
@@ -18372,7 +18372,7 @@ pub fn squeeze(self_: &Tensor) -> Result<Tensor> {
         record::finish(
             &mut result,
             edges,
-            Box::new(nodes::SqueezeBackward0(SavedSlot::new(saved))),
+            Box::new(nodes::SqueezeBackward0(PlainSlot::new(saved))),
         )?;
     }
     if word & state::DUAL != 0 && let Some(t) = forward::squeeze(self_, &result)? {
@@ -18400,7 +18400,7 @@ pub fn squeeze_dim(self_: &Tensor, dim: i64) -> Result<Tensor> {
         record::finish(
             &mut result,
             edges,
-            Box::new(nodes::SqueezeBackward1(SavedSlot::new(saved))),
+            Box::new(nodes::SqueezeBackward1(PlainSlot::new(saved))),
         )?;
     }
     if word & state::DUAL != 0
@@ -18430,7 +18430,7 @@ pub fn squeeze_dims(self_: &Tensor, dim: &[i64]) -> Result<Tensor> {
         record::finish(
             &mut result,
             edges,
-            Box::new(nodes::SqueezeBackward2(SavedSlot::new(saved))),
+            Box::new(nodes::SqueezeBackward2(PlainSlot::new(saved))),
         )?;
     }
     if word & state::DUAL != 0
@@ -18465,7 +18465,7 @@ pub fn select(self_: &Tensor, dim: i64, index: SymInt) -> Result<Tensor> {
         record::finish(
             &mut result,
             edges,
-            Box::new(nodes::SelectBackward0(SavedSlot::new(saved))),
+            Box::new(nodes::SelectBackward0(PlainSlot::new(saved))),
         )?;
     }
     if word & state::DUAL != 0
@@ -18508,7 +18508,7 @@ pub fn slice(
         record::finish(
             &mut result,
             edges,
-            Box::new(nodes::SliceBackward0(SavedSlot::new(saved))),
+            Box::new(nodes::SliceBackward0(PlainSlot::new(saved))),
         )?;
     }
     if word & state::DUAL != 0
@@ -18537,7 +18537,7 @@ pub fn unbind(self_: &Tensor, dim: i64) -> Result<Vec<Tensor>> {
         record::finish_list(
             &mut result,
             edges,
-            Box::new(nodes::UnbindBackward0(SavedSlot::new(saved))),
+            Box::new(nodes::UnbindBackward0(PlainSlot::new(saved))),
         )?;
     }
     if word & state::DUAL != 0 && let Some(t) = forward::unbind(self_, dim, &result)? {
@@ -18570,7 +18570,7 @@ pub fn split(self_: &Tensor, split_size: SymInt, dim: i64) -> Result<Vec<Tensor>
         record::finish_list(
             &mut result,
             edges,
-            Box::new(nodes::SplitBackward0(SavedSlot::new(saved))),
+            Box::new(nodes::SplitBackward0(PlainSlot::new(saved))),
         )?;
     }
     if word & state::DUAL != 0
@@ -18609,7 +18609,7 @@ pub fn split_with_sizes(
         record::finish_list(
             &mut result,
             edges,
-            Box::new(nodes::SplitWithSizesBackward0(SavedSlot::new(saved))),
+            Box::new(nodes::SplitWithSizesBackward0(PlainSlot::new(saved))),
         )?;
     }
     if word & state::DUAL != 0
@@ -18652,7 +18652,7 @@ pub fn as_strided(
         record::finish(
             &mut result,
             edges,
-            Box::new(nodes::AsStridedBackward0(SavedSlot::new(saved))),
+            Box::new(nodes::AsStridedBackward0(PlainSlot::new(saved))),
         )?;
     }
     if word & state::DUAL != 0
@@ -18694,7 +18694,7 @@ pub fn diagonal(self_: &Tensor, offset: i64, dim1: i64, dim2: i64) -> Result<Ten
         record::finish(
             &mut result,
             edges,
-            Box::new(nodes::DiagonalBackward0(SavedSlot::new(saved))),
+            Box::new(nodes::DiagonalBackward0(PlainSlot::new(saved))),
         )?;
     }
     if word & state::DUAL != 0
@@ -18730,7 +18730,7 @@ pub fn unfold(self_: &Tensor, dimension: i64, size: i64, step: i64) -> Result<Te
         record::finish(
             &mut result,
             edges,
-            Box::new(nodes::UnfoldBackward0(SavedSlot::new(saved))),
+            Box::new(nodes::UnfoldBackward0(PlainSlot::new(saved))),
         )?;
     }
     if word & state::DUAL != 0
@@ -18859,7 +18859,7 @@ pub fn unsafe_view(self_: &Tensor, size: &[SymInt]) -> Result<Tensor> {
         record::finish(
             &mut result,
             edges,
-            Box::new(nodes::UnsafeViewBackward0(SavedSlot::new(saved))),
+            Box::new(nodes::UnsafeViewBackward0(PlainSlot::new(saved))),
         )?;
     }
     if word & state::DUAL != 0
@@ -18896,7 +18896,7 @@ pub fn unsafe_split(
         record::finish_list(
             &mut result,
             edges,
-            Box::new(nodes::UnsafeSplitBackward0(SavedSlot::new(saved))),
+            Box::new(nodes::UnsafeSplitBackward0(PlainSlot::new(saved))),
         )?;
     }
     if word & state::DUAL != 0
@@ -19659,7 +19659,7 @@ pub fn slice_scatter(
         record::finish(
             &mut result,
             edges,
-            Box::new(nodes::SliceScatterBackward0(SavedSlot::new(saved))),
+            Box::new(nodes::SliceScatterBackward0(PlainSlot::new(saved))),
         )?;
     }
     if word & state::DUAL != 0
@@ -19707,7 +19707,7 @@ pub fn select_scatter(
         record::finish(
             &mut result,
             edges,
-            Box::new(nodes::SelectScatterBackward0(SavedSlot::new(saved))),
+            Box::new(nodes::SelectScatterBackward0(PlainSlot::new(saved))),
         )?;
     }
     if word & state::DUAL != 0
@@ -19749,7 +19749,7 @@ pub fn diagonal_scatter(
         record::finish(
             &mut result,
             edges,
-            Box::new(nodes::DiagonalScatterBackward0(SavedSlot::new(saved))),
+            Box::new(nodes::DiagonalScatterBackward0(PlainSlot::new(saved))),
         )?;
     }
     if word & state::DUAL != 0
@@ -19812,7 +19812,7 @@ pub fn as_strided_scatter(
         record::finish(
             &mut result,
             edges,
-            Box::new(nodes::AsStridedScatterBackward0(SavedSlot::new(saved))),
+            Box::new(nodes::AsStridedScatterBackward0(PlainSlot::new(saved))),
         )?;
     }
     if word & state::DUAL != 0
@@ -19877,7 +19877,7 @@ pub fn slice_backward(
         record::finish(
             &mut result,
             edges,
-            Box::new(nodes::SliceBackwardBackward0(SavedSlot::new(saved))),
+            Box::new(nodes::SliceBackwardBackward0(PlainSlot::new(saved))),
         )?;
     }
     if word & state::DUAL != 0
@@ -19924,7 +19924,7 @@ pub fn select_backward(
         record::finish(
             &mut result,
             edges,
-            Box::new(nodes::SelectBackwardBackward0(SavedSlot::new(saved))),
+            Box::new(nodes::SelectBackwardBackward0(PlainSlot::new(saved))),
         )?;
     }
     if word & state::DUAL != 0
@@ -19984,7 +19984,7 @@ pub fn diagonal_backward(
         record::finish(
             &mut result,
             edges,
-            Box::new(nodes::DiagonalBackwardBackward0(SavedSlot::new(saved))),
+            Box::new(nodes::DiagonalBackwardBackward0(PlainSlot::new(saved))),
         )?;
     }
     if word & state::DUAL != 0
@@ -20045,7 +20045,7 @@ pub fn unfold_backward(
         record::finish(
             &mut result,
             edges,
-            Box::new(nodes::UnfoldBackwardBackward0(SavedSlot::new(saved))),
+            Box::new(nodes::UnfoldBackwardBackward0(PlainSlot::new(saved))),
         )?;
     }
     if word & state::DUAL != 0
@@ -20151,7 +20151,7 @@ pub fn to_copy(
         record::finish(
             &mut result,
             edges,
-            Box::new(nodes::ToCopyBackward0(SavedSlot::new(saved))),
+            Box::new(nodes::ToCopyBackward0(PlainSlot::new(saved))),
         )?;
     }
     if word & state::DUAL != 0
@@ -20344,7 +20344,7 @@ pub fn copy(self_: &Tensor, src: &Tensor, non_blocking: bool) -> Result<Tensor> 
         record::finish(
             &mut result,
             edges,
-            Box::new(nodes::CopyBackward0(SavedSlot::new(saved))),
+            Box::new(nodes::CopyBackward0(PlainSlot::new(saved))),
         )?;
     }
     if word & state::DUAL != 0
@@ -23345,7 +23345,7 @@ pub fn cat(tensors: &[Tensor], dim: i64) -> Result<Tensor> {
         record::finish(
             &mut result,
             edges,
-            Box::new(nodes::CatBackward0(SavedSlot::new(saved))),
+            Box::new(nodes::CatBackward0(PlainSlot::new(saved))),
         )?;
     }
     if word & state::DUAL != 0 && let Some(t) = forward::cat(tensors, dim, &result)? {
@@ -23397,7 +23397,7 @@ pub fn stack(tensors: &[Tensor], dim: i64) -> Result<Tensor> {
         record::finish(
             &mut result,
             edges,
-            Box::new(nodes::StackBackward0(SavedSlot::new(saved))),
+            Box::new(nodes::StackBackward0(PlainSlot::new(saved))),
         )?;
     }
     if word & state::DUAL != 0 && let Some(t) = forward::stack(tensors, dim, &result)? {
@@ -23521,7 +23521,7 @@ pub fn repeat(self_: &Tensor, repeats: &[SymInt]) -> Result<Tensor> {
         record::finish(
             &mut result,
             edges,
-            Box::new(nodes::RepeatBackward0(SavedSlot::new(saved))),
+            Box::new(nodes::RepeatBackward0(PlainSlot::new(saved))),
         )?;
     }
     if word & state::DUAL != 0 && let Some(t) = forward::repeat(self_, repeats, &result)?
@@ -23599,7 +23599,7 @@ pub fn flip(self_: &Tensor, dims: &[i64]) -> Result<Tensor> {
         record::finish(
             &mut result,
             edges,
-            Box::new(nodes::FlipBackward0(SavedSlot::new(saved))),
+            Box::new(nodes::FlipBackward0(PlainSlot::new(saved))),
         )?;
     }
     if word & state::DUAL != 0 && let Some(t) = forward::flip(self_, dims, &result)? {
@@ -23657,7 +23657,7 @@ pub fn roll(self_: &Tensor, shifts: &[SymInt], dims: &[i64]) -> Result<Tensor> {
         record::finish(
             &mut result,
             edges,
-            Box::new(nodes::RollBackward0(SavedSlot::new(saved))),
+            Box::new(nodes::RollBackward0(PlainSlot::new(saved))),
         )?;
     }
     if word & state::DUAL != 0
@@ -23687,7 +23687,7 @@ pub fn tril(self_: &Tensor, diagonal: SymInt) -> Result<Tensor> {
         record::finish(
             &mut result,
             edges,
-            Box::new(nodes::TrilBackward0(SavedSlot::new(saved))),
+            Box::new(nodes::TrilBackward0(PlainSlot::new(saved))),
         )?;
     }
     if word & state::DUAL != 0 && let Some(t) = forward::tril(self_, diagonal, &result)?
@@ -23722,7 +23722,7 @@ pub fn tril_<'a>(self_: &'a Tensor, diagonal: SymInt) -> Result<&'a Tensor> {
         record::finish_inplace(
             self_,
             edges,
-            Box::new(nodes::TrilBackward0(SavedSlot::new(saved))),
+            Box::new(nodes::TrilBackward0(PlainSlot::new(saved))),
         )?;
     }
     if word & state::DUAL != 0 && let Some(t) = forward::tril(self_, diagonal, self_)? {
@@ -23750,7 +23750,7 @@ pub fn triu(self_: &Tensor, diagonal: SymInt) -> Result<Tensor> {
         record::finish(
             &mut result,
             edges,
-            Box::new(nodes::TriuBackward0(SavedSlot::new(saved))),
+            Box::new(nodes::TriuBackward0(PlainSlot::new(saved))),
         )?;
     }
     if word & state::DUAL != 0 && let Some(t) = forward::triu(self_, diagonal, &result)?
@@ -23785,7 +23785,7 @@ pub fn triu_<'a>(self_: &'a Tensor, diagonal: SymInt) -> Result<&'a Tensor> {
         record::finish_inplace(
             self_,
             edges,
-            Box::new(nodes::TriuBackward0(SavedSlot::new(saved))),
+            Box::new(nodes::TriuBackward0(PlainSlot::new(saved))),
         )?;
     }
     if word & state::DUAL != 0 && let Some(t) = forward::triu(self_, diagonal, self_)? {
@@ -23816,7 +23816,7 @@ pub fn constant_pad_nd(self_: &Tensor, pad: &[SymInt], value: Scalar) -> Result<
         record::finish(
             &mut result,
             edges,
-            Box::new(nodes::ConstantPadNdBackward0(SavedSlot::new(saved))),
+            Box::new(nodes::ConstantPadNdBackward0(PlainSlot::new(saved))),
         )?;
     }
     if word & state::DUAL != 0
@@ -23908,7 +23908,7 @@ pub fn reflection_pad1d_backward(
         record::finish(
             &mut result,
             edges,
-            Box::new(nodes::ReflectionPad1DBackwardBackward0(SavedSlot::new(saved))),
+            Box::new(nodes::ReflectionPad1DBackwardBackward0(PlainSlot::new(saved))),
         )?;
     }
     if word & state::DUAL != 0
@@ -23986,7 +23986,7 @@ pub fn reflection_pad2d_backward(
         record::finish(
             &mut result,
             edges,
-            Box::new(nodes::ReflectionPad2DBackwardBackward0(SavedSlot::new(saved))),
+            Box::new(nodes::ReflectionPad2DBackwardBackward0(PlainSlot::new(saved))),
         )?;
     }
     if word & state::DUAL != 0
@@ -24064,7 +24064,7 @@ pub fn reflection_pad3d_backward(
         record::finish(
             &mut result,
             edges,
-            Box::new(nodes::ReflectionPad3DBackwardBackward0(SavedSlot::new(saved))),
+            Box::new(nodes::ReflectionPad3DBackwardBackward0(PlainSlot::new(saved))),
         )?;
     }
     if word & state::DUAL != 0
@@ -24145,7 +24145,7 @@ pub fn replication_pad1d_backward(
         record::finish(
             &mut result,
             edges,
-            Box::new(nodes::ReplicationPad1DBackwardBackward0(SavedSlot::new(saved))),
+            Box::new(nodes::ReplicationPad1DBackwardBackward0(PlainSlot::new(saved))),
         )?;
     }
     if word & state::DUAL != 0
@@ -24226,7 +24226,7 @@ pub fn replication_pad2d_backward(
         record::finish(
             &mut result,
             edges,
-            Box::new(nodes::ReplicationPad2DBackwardBackward0(SavedSlot::new(saved))),
+            Box::new(nodes::ReplicationPad2DBackwardBackward0(PlainSlot::new(saved))),
         )?;
     }
     if word & state::DUAL != 0
@@ -24307,7 +24307,7 @@ pub fn replication_pad3d_backward(
         record::finish(
             &mut result,
             edges,
-            Box::new(nodes::ReplicationPad3DBackwardBackward0(SavedSlot::new(saved))),
+            Box::new(nodes::ReplicationPad3DBackwardBackward0(PlainSlot::new(saved))),
         )?;
     }
     if word & state::DUAL != 0

@@ -4,7 +4,7 @@
 
 use super::functions as ops;
 use crate::autograd::node::{Backward, Gradients, Needs, Node};
-use crate::autograd::saved::{SavedHooks, SavedSlot, SavedTensor, SavedValue};
+use crate::autograd::saved::{PlainSlot, SavedHooks, SavedSlot, SavedTensor, SavedValue};
 use crate::dispatch::MemoryFormat;
 use crate::ops::formulas::{self, IntoGrad, IntoGrads};
 use crate::ops::arith;
@@ -16,7 +16,7 @@ use smallvec::smallvec;
 pub(crate) struct AddBackward0Saved {
     pub(crate) alpha: Scalar,
 }
-pub(crate) struct AddBackward0(pub(crate) SavedSlot<AddBackward0Saved>);
+pub(crate) struct AddBackward0(pub(crate) PlainSlot<AddBackward0Saved>);
 impl Backward for AddBackward0 {
     fn name(&self) -> &str {
         "AddBackward0"
@@ -40,12 +40,6 @@ impl Backward for AddBackward0 {
             gradients[1] = formulas::maybe_multiply(grad, alpha)?.into_grad();
         }
         Ok(gradients)
-    }
-    fn release(&self) {
-        self.0.release()
-    }
-    fn takes_saved(&self) -> bool {
-        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -74,7 +68,7 @@ impl Backward for AddBackward1 {
 pub(crate) struct SubBackward0Saved {
     pub(crate) alpha: Scalar,
 }
-pub(crate) struct SubBackward0(pub(crate) SavedSlot<SubBackward0Saved>);
+pub(crate) struct SubBackward0(pub(crate) PlainSlot<SubBackward0Saved>);
 impl Backward for SubBackward0 {
     fn name(&self) -> &str {
         "SubBackward0"
@@ -99,12 +93,6 @@ impl Backward for SubBackward0 {
                 .into_grad();
         }
         Ok(gradients)
-    }
-    fn release(&self) {
-        self.0.release()
-    }
-    fn takes_saved(&self) -> bool {
-        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -133,7 +121,7 @@ impl Backward for SubBackward1 {
 pub(crate) struct RsubBackward0Saved {
     pub(crate) alpha: Scalar,
 }
-pub(crate) struct RsubBackward0(pub(crate) SavedSlot<RsubBackward0Saved>);
+pub(crate) struct RsubBackward0(pub(crate) PlainSlot<RsubBackward0Saved>);
 impl Backward for RsubBackward0 {
     fn name(&self) -> &str {
         "RsubBackward0"
@@ -159,12 +147,6 @@ impl Backward for RsubBackward0 {
         }
         Ok(gradients)
     }
-    fn release(&self) {
-        self.0.release()
-    }
-    fn takes_saved(&self) -> bool {
-        true
-    }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(Vec::from([("alpha", saved.alpha.into())]))
@@ -175,7 +157,7 @@ impl Backward for RsubBackward0 {
 pub(crate) struct RsubBackward1Saved {
     pub(crate) alpha: Scalar,
 }
-pub(crate) struct RsubBackward1(pub(crate) SavedSlot<RsubBackward1Saved>);
+pub(crate) struct RsubBackward1(pub(crate) PlainSlot<RsubBackward1Saved>);
 impl Backward for RsubBackward1 {
     fn name(&self) -> &str {
         "RsubBackward1"
@@ -197,12 +179,6 @@ impl Backward for RsubBackward1 {
                 .into_grad();
         }
         Ok(gradients)
-    }
-    fn release(&self) {
-        self.0.release()
-    }
-    fn takes_saved(&self) -> bool {
-        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -270,7 +246,7 @@ impl Backward for MulBackward0 {
 pub(crate) struct MulBackward1Saved {
     pub(crate) other: Scalar,
 }
-pub(crate) struct MulBackward1(pub(crate) SavedSlot<MulBackward1Saved>);
+pub(crate) struct MulBackward1(pub(crate) PlainSlot<MulBackward1Saved>);
 impl Backward for MulBackward1 {
     fn name(&self) -> &str {
         "MulBackward1"
@@ -291,12 +267,6 @@ impl Backward for MulBackward1 {
             gradients[0] = arith::mul(grad, &other)?.into_grad();
         }
         Ok(gradients)
-    }
-    fn release(&self) {
-        self.0.release()
-    }
-    fn takes_saved(&self) -> bool {
-        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -368,7 +338,7 @@ impl Backward for DivBackward0 {
 pub(crate) struct DivBackward1Saved {
     pub(crate) other: Scalar,
 }
-pub(crate) struct DivBackward1(pub(crate) SavedSlot<DivBackward1Saved>);
+pub(crate) struct DivBackward1(pub(crate) PlainSlot<DivBackward1Saved>);
 impl Backward for DivBackward1 {
     fn name(&self) -> &str {
         "DivBackward1"
@@ -389,12 +359,6 @@ impl Backward for DivBackward1 {
             gradients[0] = ops::div_scalar(grad, other)?.into_grad();
         }
         Ok(gradients)
-    }
-    fn release(&self) {
-        self.0.release()
-    }
-    fn takes_saved(&self) -> bool {
-        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -473,7 +437,7 @@ pub(crate) struct DivBackward3Saved {
     pub(crate) other: Scalar,
     pub(crate) rounding_mode: Option<String>,
 }
-pub(crate) struct DivBackward3(pub(crate) SavedSlot<DivBackward3Saved>);
+pub(crate) struct DivBackward3(pub(crate) PlainSlot<DivBackward3Saved>);
 impl Backward for DivBackward3 {
     fn name(&self) -> &str {
         "DivBackward3"
@@ -500,12 +464,6 @@ impl Backward for DivBackward3 {
                 .into_grad();
         }
         Ok(gradients)
-    }
-    fn release(&self) {
-        self.0.release()
-    }
-    fn takes_saved(&self) -> bool {
-        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -1075,7 +1033,7 @@ impl Backward for AddcdivBackward0 {
 pub(crate) struct LerpBackward0Saved {
     pub(crate) weight: Scalar,
 }
-pub(crate) struct LerpBackward0(pub(crate) SavedSlot<LerpBackward0Saved>);
+pub(crate) struct LerpBackward0(pub(crate) PlainSlot<LerpBackward0Saved>);
 impl Backward for LerpBackward0 {
     fn name(&self) -> &str {
         "LerpBackward0"
@@ -1099,12 +1057,6 @@ impl Backward for LerpBackward0 {
             gradients[1] = arith::mul(grad, &weight)?.into_grad();
         }
         Ok(gradients)
-    }
-    fn release(&self) {
-        self.0.release()
-    }
-    fn takes_saved(&self) -> bool {
-        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -1992,7 +1944,7 @@ impl Backward for XlogyBackward1 {
 pub(crate) struct HeavisideBackward0Saved {
     pub(crate) values_info: Spec,
 }
-pub(crate) struct HeavisideBackward0(pub(crate) SavedSlot<HeavisideBackward0Saved>);
+pub(crate) struct HeavisideBackward0(pub(crate) PlainSlot<HeavisideBackward0Saved>);
 impl Backward for HeavisideBackward0 {
     fn name(&self) -> &str {
         "HeavisideBackward0"
@@ -2016,12 +1968,6 @@ impl Backward for HeavisideBackward0 {
             gradients[1] = formulas::zeros_of(values_info)?.into_grad();
         }
         Ok(gradients)
-    }
-    fn release(&self) {
-        self.0.release()
-    }
-    fn takes_saved(&self) -> bool {
-        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -3800,7 +3746,7 @@ impl Backward for LogicalNotBackward0 {
 pub(crate) struct EqBackward0Saved {
     pub(crate) other_info: Spec,
 }
-pub(crate) struct EqBackward0(pub(crate) SavedSlot<EqBackward0Saved>);
+pub(crate) struct EqBackward0(pub(crate) PlainSlot<EqBackward0Saved>);
 impl Backward for EqBackward0 {
     fn name(&self) -> &str {
         "EqBackward0"
@@ -3824,12 +3770,6 @@ impl Backward for EqBackward0 {
             gradients[1] = formulas::zeros_of(other_info)?.into_grad();
         }
         Ok(gradients)
-    }
-    fn release(&self) {
-        self.0.release()
-    }
-    fn takes_saved(&self) -> bool {
-        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -3858,7 +3798,7 @@ impl Backward for EqBackward1 {
 pub(crate) struct NeBackward0Saved {
     pub(crate) other_info: Spec,
 }
-pub(crate) struct NeBackward0(pub(crate) SavedSlot<NeBackward0Saved>);
+pub(crate) struct NeBackward0(pub(crate) PlainSlot<NeBackward0Saved>);
 impl Backward for NeBackward0 {
     fn name(&self) -> &str {
         "NeBackward0"
@@ -3882,12 +3822,6 @@ impl Backward for NeBackward0 {
             gradients[1] = formulas::zeros_of(other_info)?.into_grad();
         }
         Ok(gradients)
-    }
-    fn release(&self) {
-        self.0.release()
-    }
-    fn takes_saved(&self) -> bool {
-        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -3916,7 +3850,7 @@ impl Backward for NeBackward1 {
 pub(crate) struct LtBackward0Saved {
     pub(crate) other_info: Spec,
 }
-pub(crate) struct LtBackward0(pub(crate) SavedSlot<LtBackward0Saved>);
+pub(crate) struct LtBackward0(pub(crate) PlainSlot<LtBackward0Saved>);
 impl Backward for LtBackward0 {
     fn name(&self) -> &str {
         "LtBackward0"
@@ -3940,12 +3874,6 @@ impl Backward for LtBackward0 {
             gradients[1] = formulas::zeros_of(other_info)?.into_grad();
         }
         Ok(gradients)
-    }
-    fn release(&self) {
-        self.0.release()
-    }
-    fn takes_saved(&self) -> bool {
-        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -3974,7 +3902,7 @@ impl Backward for LtBackward1 {
 pub(crate) struct LeBackward0Saved {
     pub(crate) other_info: Spec,
 }
-pub(crate) struct LeBackward0(pub(crate) SavedSlot<LeBackward0Saved>);
+pub(crate) struct LeBackward0(pub(crate) PlainSlot<LeBackward0Saved>);
 impl Backward for LeBackward0 {
     fn name(&self) -> &str {
         "LeBackward0"
@@ -3998,12 +3926,6 @@ impl Backward for LeBackward0 {
             gradients[1] = formulas::zeros_of(other_info)?.into_grad();
         }
         Ok(gradients)
-    }
-    fn release(&self) {
-        self.0.release()
-    }
-    fn takes_saved(&self) -> bool {
-        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -4032,7 +3954,7 @@ impl Backward for LeBackward1 {
 pub(crate) struct GtBackward0Saved {
     pub(crate) other_info: Spec,
 }
-pub(crate) struct GtBackward0(pub(crate) SavedSlot<GtBackward0Saved>);
+pub(crate) struct GtBackward0(pub(crate) PlainSlot<GtBackward0Saved>);
 impl Backward for GtBackward0 {
     fn name(&self) -> &str {
         "GtBackward0"
@@ -4056,12 +3978,6 @@ impl Backward for GtBackward0 {
             gradients[1] = formulas::zeros_of(other_info)?.into_grad();
         }
         Ok(gradients)
-    }
-    fn release(&self) {
-        self.0.release()
-    }
-    fn takes_saved(&self) -> bool {
-        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -4090,7 +4006,7 @@ impl Backward for GtBackward1 {
 pub(crate) struct GeBackward0Saved {
     pub(crate) other_info: Spec,
 }
-pub(crate) struct GeBackward0(pub(crate) SavedSlot<GeBackward0Saved>);
+pub(crate) struct GeBackward0(pub(crate) PlainSlot<GeBackward0Saved>);
 impl Backward for GeBackward0 {
     fn name(&self) -> &str {
         "GeBackward0"
@@ -4114,12 +4030,6 @@ impl Backward for GeBackward0 {
             gradients[1] = formulas::zeros_of(other_info)?.into_grad();
         }
         Ok(gradients)
-    }
-    fn release(&self) {
-        self.0.release()
-    }
-    fn takes_saved(&self) -> bool {
-        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -4148,7 +4058,7 @@ impl Backward for GeBackward1 {
 pub(crate) struct LogicalAndBackward0Saved {
     pub(crate) other_info: Spec,
 }
-pub(crate) struct LogicalAndBackward0(pub(crate) SavedSlot<LogicalAndBackward0Saved>);
+pub(crate) struct LogicalAndBackward0(pub(crate) PlainSlot<LogicalAndBackward0Saved>);
 impl Backward for LogicalAndBackward0 {
     fn name(&self) -> &str {
         "LogicalAndBackward0"
@@ -4173,12 +4083,6 @@ impl Backward for LogicalAndBackward0 {
         }
         Ok(gradients)
     }
-    fn release(&self) {
-        self.0.release()
-    }
-    fn takes_saved(&self) -> bool {
-        true
-    }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(Vec::from([]))
@@ -4189,7 +4093,7 @@ impl Backward for LogicalAndBackward0 {
 pub(crate) struct LogicalOrBackward0Saved {
     pub(crate) other_info: Spec,
 }
-pub(crate) struct LogicalOrBackward0(pub(crate) SavedSlot<LogicalOrBackward0Saved>);
+pub(crate) struct LogicalOrBackward0(pub(crate) PlainSlot<LogicalOrBackward0Saved>);
 impl Backward for LogicalOrBackward0 {
     fn name(&self) -> &str {
         "LogicalOrBackward0"
@@ -4214,12 +4118,6 @@ impl Backward for LogicalOrBackward0 {
         }
         Ok(gradients)
     }
-    fn release(&self) {
-        self.0.release()
-    }
-    fn takes_saved(&self) -> bool {
-        true
-    }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(Vec::from([]))
@@ -4230,7 +4128,7 @@ impl Backward for LogicalOrBackward0 {
 pub(crate) struct LogicalXorBackward0Saved {
     pub(crate) other_info: Spec,
 }
-pub(crate) struct LogicalXorBackward0(pub(crate) SavedSlot<LogicalXorBackward0Saved>);
+pub(crate) struct LogicalXorBackward0(pub(crate) PlainSlot<LogicalXorBackward0Saved>);
 impl Backward for LogicalXorBackward0 {
     fn name(&self) -> &str {
         "LogicalXorBackward0"
@@ -4254,12 +4152,6 @@ impl Backward for LogicalXorBackward0 {
             gradients[1] = formulas::zeros_of(other_info)?.into_grad();
         }
         Ok(gradients)
-    }
-    fn release(&self) {
-        self.0.release()
-    }
-    fn takes_saved(&self) -> bool {
-        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -4288,7 +4180,7 @@ impl Backward for BitwiseNotBackward0 {
 pub(crate) struct BitwiseAndBackward0Saved {
     pub(crate) other_info: Spec,
 }
-pub(crate) struct BitwiseAndBackward0(pub(crate) SavedSlot<BitwiseAndBackward0Saved>);
+pub(crate) struct BitwiseAndBackward0(pub(crate) PlainSlot<BitwiseAndBackward0Saved>);
 impl Backward for BitwiseAndBackward0 {
     fn name(&self) -> &str {
         "BitwiseAndBackward0"
@@ -4312,12 +4204,6 @@ impl Backward for BitwiseAndBackward0 {
             gradients[1] = formulas::zeros_of(other_info)?.into_grad();
         }
         Ok(gradients)
-    }
-    fn release(&self) {
-        self.0.release()
-    }
-    fn takes_saved(&self) -> bool {
-        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -4346,7 +4232,7 @@ impl Backward for BitwiseAndBackward1 {
 pub(crate) struct BitwiseOrBackward0Saved {
     pub(crate) other_info: Spec,
 }
-pub(crate) struct BitwiseOrBackward0(pub(crate) SavedSlot<BitwiseOrBackward0Saved>);
+pub(crate) struct BitwiseOrBackward0(pub(crate) PlainSlot<BitwiseOrBackward0Saved>);
 impl Backward for BitwiseOrBackward0 {
     fn name(&self) -> &str {
         "BitwiseOrBackward0"
@@ -4370,12 +4256,6 @@ impl Backward for BitwiseOrBackward0 {
             gradients[1] = formulas::zeros_of(other_info)?.into_grad();
         }
         Ok(gradients)
-    }
-    fn release(&self) {
-        self.0.release()
-    }
-    fn takes_saved(&self) -> bool {
-        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -4404,7 +4284,7 @@ impl Backward for BitwiseOrBackward1 {
 pub(crate) struct BitwiseXorBackward0Saved {
     pub(crate) other_info: Spec,
 }
-pub(crate) struct BitwiseXorBackward0(pub(crate) SavedSlot<BitwiseXorBackward0Saved>);
+pub(crate) struct BitwiseXorBackward0(pub(crate) PlainSlot<BitwiseXorBackward0Saved>);
 impl Backward for BitwiseXorBackward0 {
     fn name(&self) -> &str {
         "BitwiseXorBackward0"
@@ -4428,12 +4308,6 @@ impl Backward for BitwiseXorBackward0 {
             gradients[1] = formulas::zeros_of(other_info)?.into_grad();
         }
         Ok(gradients)
-    }
-    fn release(&self) {
-        self.0.release()
-    }
-    fn takes_saved(&self) -> bool {
-        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -4463,7 +4337,7 @@ pub(crate) struct BitwiseLeftShiftBackward0Saved {
     pub(crate) other_info: Spec,
 }
 pub(crate) struct BitwiseLeftShiftBackward0(
-    pub(crate) SavedSlot<BitwiseLeftShiftBackward0Saved>,
+    pub(crate) PlainSlot<BitwiseLeftShiftBackward0Saved>,
 );
 impl Backward for BitwiseLeftShiftBackward0 {
     fn name(&self) -> &str {
@@ -4488,12 +4362,6 @@ impl Backward for BitwiseLeftShiftBackward0 {
             gradients[1] = formulas::zeros_of(other_info)?.into_grad();
         }
         Ok(gradients)
-    }
-    fn release(&self) {
-        self.0.release()
-    }
-    fn takes_saved(&self) -> bool {
-        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -4523,7 +4391,7 @@ pub(crate) struct BitwiseRightShiftBackward0Saved {
     pub(crate) other_info: Spec,
 }
 pub(crate) struct BitwiseRightShiftBackward0(
-    pub(crate) SavedSlot<BitwiseRightShiftBackward0Saved>,
+    pub(crate) PlainSlot<BitwiseRightShiftBackward0Saved>,
 );
 impl Backward for BitwiseRightShiftBackward0 {
     fn name(&self) -> &str {
@@ -4548,12 +4416,6 @@ impl Backward for BitwiseRightShiftBackward0 {
             gradients[1] = formulas::zeros_of(other_info)?.into_grad();
         }
         Ok(gradients)
-    }
-    fn release(&self) {
-        self.0.release()
-    }
-    fn takes_saved(&self) -> bool {
-        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -6884,7 +6746,7 @@ impl Backward for GluBackwardBackward0 {
 pub(crate) struct SumBackward0Saved {
     pub(crate) self_sym_sizes: SymInts,
 }
-pub(crate) struct SumBackward0(pub(crate) SavedSlot<SumBackward0Saved>);
+pub(crate) struct SumBackward0(pub(crate) PlainSlot<SumBackward0Saved>);
 impl Backward for SumBackward0 {
     fn name(&self) -> &str {
         "SumBackward0"
@@ -6906,12 +6768,6 @@ impl Backward for SumBackward0 {
         }
         Ok(gradients)
     }
-    fn release(&self) {
-        self.0.release()
-    }
-    fn takes_saved(&self) -> bool {
-        true
-    }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(Vec::from([("self_sym_sizes", saved.self_sym_sizes.into())]))
@@ -6924,7 +6780,7 @@ pub(crate) struct SumBackward1Saved {
     pub(crate) keepdim: bool,
     pub(crate) self_sym_sizes: SymInts,
 }
-pub(crate) struct SumBackward1(pub(crate) SavedSlot<SumBackward1Saved>);
+pub(crate) struct SumBackward1(pub(crate) PlainSlot<SumBackward1Saved>);
 impl Backward for SumBackward1 {
     fn name(&self) -> &str {
         "SumBackward1"
@@ -6949,12 +6805,6 @@ impl Backward for SumBackward1 {
         }
         Ok(gradients)
     }
-    fn release(&self) {
-        self.0.release()
-    }
-    fn takes_saved(&self) -> bool {
-        true
-    }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(
@@ -6972,7 +6822,7 @@ pub(crate) struct MeanBackward0Saved {
     pub(crate) self_numel: usize,
     pub(crate) self_sym_sizes: SymInts,
 }
-pub(crate) struct MeanBackward0(pub(crate) SavedSlot<MeanBackward0Saved>);
+pub(crate) struct MeanBackward0(pub(crate) PlainSlot<MeanBackward0Saved>);
 impl Backward for MeanBackward0 {
     fn name(&self) -> &str {
         "MeanBackward0"
@@ -6999,12 +6849,6 @@ impl Backward for MeanBackward0 {
         }
         Ok(gradients)
     }
-    fn release(&self) {
-        self.0.release()
-    }
-    fn takes_saved(&self) -> bool {
-        true
-    }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(
@@ -7022,7 +6866,7 @@ pub(crate) struct MeanBackward1Saved {
     pub(crate) keepdim: bool,
     pub(crate) self_sym_sizes: SymInts,
 }
-pub(crate) struct MeanBackward1(pub(crate) SavedSlot<MeanBackward1Saved>);
+pub(crate) struct MeanBackward1(pub(crate) PlainSlot<MeanBackward1Saved>);
 impl Backward for MeanBackward1 {
     fn name(&self) -> &str {
         "MeanBackward1"
@@ -7046,12 +6890,6 @@ impl Backward for MeanBackward1 {
                 .into_grad();
         }
         Ok(gradients)
-    }
-    fn release(&self) {
-        self.0.release()
-    }
-    fn takes_saved(&self) -> bool {
-        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -8226,7 +8064,7 @@ impl Backward for LogsumexpBackward0 {
 pub(crate) struct CumsumBackward0Saved {
     pub(crate) dim: i64,
 }
-pub(crate) struct CumsumBackward0(pub(crate) SavedSlot<CumsumBackward0Saved>);
+pub(crate) struct CumsumBackward0(pub(crate) PlainSlot<CumsumBackward0Saved>);
 impl Backward for CumsumBackward0 {
     fn name(&self) -> &str {
         "CumsumBackward0"
@@ -8247,12 +8085,6 @@ impl Backward for CumsumBackward0 {
             gradients[0] = formulas::reversed_cumsum(grad, dim)?.into_grad();
         }
         Ok(gradients)
-    }
-    fn release(&self) {
-        self.0.release()
-    }
-    fn takes_saved(&self) -> bool {
-        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -8492,7 +8324,7 @@ impl Backward for LogcumsumexpBackward0 {
 pub(crate) struct TraceBackward0Saved {
     pub(crate) self_sym_sizes: SymInts,
 }
-pub(crate) struct TraceBackward0(pub(crate) SavedSlot<TraceBackward0Saved>);
+pub(crate) struct TraceBackward0(pub(crate) PlainSlot<TraceBackward0Saved>);
 impl Backward for TraceBackward0 {
     fn name(&self) -> &str {
         "TraceBackward0"
@@ -8513,12 +8345,6 @@ impl Backward for TraceBackward0 {
             gradients[0] = formulas::trace_backward(grad, self_sym_sizes)?.into_grad();
         }
         Ok(gradients)
-    }
-    fn release(&self) {
-        self.0.release()
-    }
-    fn takes_saved(&self) -> bool {
-        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -11168,7 +10994,7 @@ pub(crate) struct Im2ColBackward0Saved {
     pub(crate) self_sym_sizes: SymInts,
     pub(crate) stride: Vec<i64>,
 }
-pub(crate) struct Im2ColBackward0(pub(crate) SavedSlot<Im2ColBackward0Saved>);
+pub(crate) struct Im2ColBackward0(pub(crate) PlainSlot<Im2ColBackward0Saved>);
 impl Backward for Im2ColBackward0 {
     fn name(&self) -> &str {
         "Im2ColBackward0"
@@ -11202,12 +11028,6 @@ impl Backward for Im2ColBackward0 {
         }
         Ok(gradients)
     }
-    fn release(&self) {
-        self.0.release()
-    }
-    fn takes_saved(&self) -> bool {
-        true
-    }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(
@@ -11229,7 +11049,7 @@ pub(crate) struct Col2ImBackward0Saved {
     pub(crate) padding: Vec<i64>,
     pub(crate) stride: Vec<i64>,
 }
-pub(crate) struct Col2ImBackward0(pub(crate) SavedSlot<Col2ImBackward0Saved>);
+pub(crate) struct Col2ImBackward0(pub(crate) PlainSlot<Col2ImBackward0Saved>);
 impl Backward for Col2ImBackward0 {
     fn name(&self) -> &str {
         "Col2ImBackward0"
@@ -11254,12 +11074,6 @@ impl Backward for Col2ImBackward0 {
                 .into_grad();
         }
         Ok(gradients)
-    }
-    fn release(&self) {
-        self.0.release()
-    }
-    fn takes_saved(&self) -> bool {
-        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -11660,7 +11474,7 @@ pub(crate) struct AvgPool2DBackwardBackward0Saved {
     pub(crate) stride: Vec<i64>,
 }
 pub(crate) struct AvgPool2DBackwardBackward0(
-    pub(crate) SavedSlot<AvgPool2DBackwardBackward0Saved>,
+    pub(crate) PlainSlot<AvgPool2DBackwardBackward0Saved>,
 );
 impl Backward for AvgPool2DBackwardBackward0 {
     fn name(&self) -> &str {
@@ -11696,12 +11510,6 @@ impl Backward for AvgPool2DBackwardBackward0 {
                 .into_grad();
         }
         Ok(gradients)
-    }
-    fn release(&self) {
-        self.0.release()
-    }
-    fn takes_saved(&self) -> bool {
-        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -11805,7 +11613,7 @@ pub(crate) struct AvgPool3DBackwardBackward0Saved {
     pub(crate) stride: Vec<i64>,
 }
 pub(crate) struct AvgPool3DBackwardBackward0(
-    pub(crate) SavedSlot<AvgPool3DBackwardBackward0Saved>,
+    pub(crate) PlainSlot<AvgPool3DBackwardBackward0Saved>,
 );
 impl Backward for AvgPool3DBackwardBackward0 {
     fn name(&self) -> &str {
@@ -11841,12 +11649,6 @@ impl Backward for AvgPool3DBackwardBackward0 {
                 .into_grad();
         }
         Ok(gradients)
-    }
-    fn release(&self) {
-        self.0.release()
-    }
-    fn takes_saved(&self) -> bool {
-        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -11915,7 +11717,7 @@ pub(crate) struct AdaptiveAvgPool2DBackwardBackward0Saved {
     pub(crate) grad_output_sym_sizes: SymInts,
 }
 pub(crate) struct AdaptiveAvgPool2DBackwardBackward0(
-    pub(crate) SavedSlot<AdaptiveAvgPool2DBackwardBackward0Saved>,
+    pub(crate) PlainSlot<AdaptiveAvgPool2DBackwardBackward0Saved>,
 );
 impl Backward for AdaptiveAvgPool2DBackwardBackward0 {
     fn name(&self) -> &str {
@@ -11941,12 +11743,6 @@ impl Backward for AdaptiveAvgPool2DBackwardBackward0 {
                 .into_grad();
         }
         Ok(gradients)
-    }
-    fn release(&self) {
-        self.0.release()
-    }
-    fn takes_saved(&self) -> bool {
-        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -12109,7 +11905,7 @@ pub(crate) struct AdaptiveAvgPool3DBackwardBackward0Saved {
     pub(crate) grad_output_sym_sizes: SymInts,
 }
 pub(crate) struct AdaptiveAvgPool3DBackwardBackward0(
-    pub(crate) SavedSlot<AdaptiveAvgPool3DBackwardBackward0Saved>,
+    pub(crate) PlainSlot<AdaptiveAvgPool3DBackwardBackward0Saved>,
 );
 impl Backward for AdaptiveAvgPool3DBackwardBackward0 {
     fn name(&self) -> &str {
@@ -12135,12 +11931,6 @@ impl Backward for AdaptiveAvgPool3DBackwardBackward0 {
                 .into_grad();
         }
         Ok(gradients)
-    }
-    fn release(&self) {
-        self.0.release()
-    }
-    fn takes_saved(&self) -> bool {
-        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -12258,7 +12048,7 @@ pub(crate) struct UpsampleNearest1DBackward0Saved {
     pub(crate) self_sym_sizes: SymInts,
 }
 pub(crate) struct UpsampleNearest1DBackward0(
-    pub(crate) SavedSlot<UpsampleNearest1DBackward0Saved>,
+    pub(crate) PlainSlot<UpsampleNearest1DBackward0Saved>,
 );
 impl Backward for UpsampleNearest1DBackward0 {
     fn name(&self) -> &str {
@@ -12289,12 +12079,6 @@ impl Backward for UpsampleNearest1DBackward0 {
         }
         Ok(gradients)
     }
-    fn release(&self) {
-        self.0.release()
-    }
-    fn takes_saved(&self) -> bool {
-        true
-    }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(
@@ -12313,7 +12097,7 @@ pub(crate) struct UpsampleNearest1DBackwardBackward0Saved {
     pub(crate) scales: Option<f64>,
 }
 pub(crate) struct UpsampleNearest1DBackwardBackward0(
-    pub(crate) SavedSlot<UpsampleNearest1DBackwardBackward0Saved>,
+    pub(crate) PlainSlot<UpsampleNearest1DBackwardBackward0Saved>,
 );
 impl Backward for UpsampleNearest1DBackwardBackward0 {
     fn name(&self) -> &str {
@@ -12338,12 +12122,6 @@ impl Backward for UpsampleNearest1DBackwardBackward0 {
         }
         Ok(gradients)
     }
-    fn release(&self) {
-        self.0.release()
-    }
-    fn takes_saved(&self) -> bool {
-        true
-    }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(
@@ -12363,7 +12141,7 @@ pub(crate) struct UpsampleNearest2DBackward0Saved {
     pub(crate) self_sym_sizes: SymInts,
 }
 pub(crate) struct UpsampleNearest2DBackward0(
-    pub(crate) SavedSlot<UpsampleNearest2DBackward0Saved>,
+    pub(crate) PlainSlot<UpsampleNearest2DBackward0Saved>,
 );
 impl Backward for UpsampleNearest2DBackward0 {
     fn name(&self) -> &str {
@@ -12396,12 +12174,6 @@ impl Backward for UpsampleNearest2DBackward0 {
         }
         Ok(gradients)
     }
-    fn release(&self) {
-        self.0.release()
-    }
-    fn takes_saved(&self) -> bool {
-        true
-    }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(
@@ -12422,7 +12194,7 @@ pub(crate) struct UpsampleNearest2DBackwardBackward0Saved {
     pub(crate) scales_w: Option<f64>,
 }
 pub(crate) struct UpsampleNearest2DBackwardBackward0(
-    pub(crate) SavedSlot<UpsampleNearest2DBackwardBackward0Saved>,
+    pub(crate) PlainSlot<UpsampleNearest2DBackwardBackward0Saved>,
 );
 impl Backward for UpsampleNearest2DBackwardBackward0 {
     fn name(&self) -> &str {
@@ -12453,12 +12225,6 @@ impl Backward for UpsampleNearest2DBackwardBackward0 {
         }
         Ok(gradients)
     }
-    fn release(&self) {
-        self.0.release()
-    }
-    fn takes_saved(&self) -> bool {
-        true
-    }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(
@@ -12480,7 +12246,7 @@ pub(crate) struct UpsampleNearest3DBackward0Saved {
     pub(crate) self_sym_sizes: SymInts,
 }
 pub(crate) struct UpsampleNearest3DBackward0(
-    pub(crate) SavedSlot<UpsampleNearest3DBackward0Saved>,
+    pub(crate) PlainSlot<UpsampleNearest3DBackward0Saved>,
 );
 impl Backward for UpsampleNearest3DBackward0 {
     fn name(&self) -> &str {
@@ -12515,12 +12281,6 @@ impl Backward for UpsampleNearest3DBackward0 {
         }
         Ok(gradients)
     }
-    fn release(&self) {
-        self.0.release()
-    }
-    fn takes_saved(&self) -> bool {
-        true
-    }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(
@@ -12543,7 +12303,7 @@ pub(crate) struct UpsampleNearest3DBackwardBackward0Saved {
     pub(crate) scales_w: Option<f64>,
 }
 pub(crate) struct UpsampleNearest3DBackwardBackward0(
-    pub(crate) SavedSlot<UpsampleNearest3DBackwardBackward0Saved>,
+    pub(crate) PlainSlot<UpsampleNearest3DBackwardBackward0Saved>,
 );
 impl Backward for UpsampleNearest3DBackwardBackward0 {
     fn name(&self) -> &str {
@@ -12576,12 +12336,6 @@ impl Backward for UpsampleNearest3DBackwardBackward0 {
         }
         Ok(gradients)
     }
-    fn release(&self) {
-        self.0.release()
-    }
-    fn takes_saved(&self) -> bool {
-        true
-    }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(
@@ -12602,7 +12356,7 @@ pub(crate) struct UpsampleNearestExact1DBackward0Saved {
     pub(crate) self_sym_sizes: SymInts,
 }
 pub(crate) struct UpsampleNearestExact1DBackward0(
-    pub(crate) SavedSlot<UpsampleNearestExact1DBackward0Saved>,
+    pub(crate) PlainSlot<UpsampleNearestExact1DBackward0Saved>,
 );
 impl Backward for UpsampleNearestExact1DBackward0 {
     fn name(&self) -> &str {
@@ -12633,12 +12387,6 @@ impl Backward for UpsampleNearestExact1DBackward0 {
         }
         Ok(gradients)
     }
-    fn release(&self) {
-        self.0.release()
-    }
-    fn takes_saved(&self) -> bool {
-        true
-    }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(
@@ -12657,7 +12405,7 @@ pub(crate) struct UpsampleNearestExact1DBackwardBackward0Saved {
     pub(crate) scales: Option<f64>,
 }
 pub(crate) struct UpsampleNearestExact1DBackwardBackward0(
-    pub(crate) SavedSlot<UpsampleNearestExact1DBackwardBackward0Saved>,
+    pub(crate) PlainSlot<UpsampleNearestExact1DBackwardBackward0Saved>,
 );
 impl Backward for UpsampleNearestExact1DBackwardBackward0 {
     fn name(&self) -> &str {
@@ -12682,12 +12430,6 @@ impl Backward for UpsampleNearestExact1DBackwardBackward0 {
         }
         Ok(gradients)
     }
-    fn release(&self) {
-        self.0.release()
-    }
-    fn takes_saved(&self) -> bool {
-        true
-    }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(
@@ -12707,7 +12449,7 @@ pub(crate) struct UpsampleNearestExact2DBackward0Saved {
     pub(crate) self_sym_sizes: SymInts,
 }
 pub(crate) struct UpsampleNearestExact2DBackward0(
-    pub(crate) SavedSlot<UpsampleNearestExact2DBackward0Saved>,
+    pub(crate) PlainSlot<UpsampleNearestExact2DBackward0Saved>,
 );
 impl Backward for UpsampleNearestExact2DBackward0 {
     fn name(&self) -> &str {
@@ -12740,12 +12482,6 @@ impl Backward for UpsampleNearestExact2DBackward0 {
         }
         Ok(gradients)
     }
-    fn release(&self) {
-        self.0.release()
-    }
-    fn takes_saved(&self) -> bool {
-        true
-    }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(
@@ -12766,7 +12502,7 @@ pub(crate) struct UpsampleNearestExact2DBackwardBackward0Saved {
     pub(crate) scales_w: Option<f64>,
 }
 pub(crate) struct UpsampleNearestExact2DBackwardBackward0(
-    pub(crate) SavedSlot<UpsampleNearestExact2DBackwardBackward0Saved>,
+    pub(crate) PlainSlot<UpsampleNearestExact2DBackwardBackward0Saved>,
 );
 impl Backward for UpsampleNearestExact2DBackwardBackward0 {
     fn name(&self) -> &str {
@@ -12797,12 +12533,6 @@ impl Backward for UpsampleNearestExact2DBackwardBackward0 {
         }
         Ok(gradients)
     }
-    fn release(&self) {
-        self.0.release()
-    }
-    fn takes_saved(&self) -> bool {
-        true
-    }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(
@@ -12824,7 +12554,7 @@ pub(crate) struct UpsampleNearestExact3DBackward0Saved {
     pub(crate) self_sym_sizes: SymInts,
 }
 pub(crate) struct UpsampleNearestExact3DBackward0(
-    pub(crate) SavedSlot<UpsampleNearestExact3DBackward0Saved>,
+    pub(crate) PlainSlot<UpsampleNearestExact3DBackward0Saved>,
 );
 impl Backward for UpsampleNearestExact3DBackward0 {
     fn name(&self) -> &str {
@@ -12859,12 +12589,6 @@ impl Backward for UpsampleNearestExact3DBackward0 {
         }
         Ok(gradients)
     }
-    fn release(&self) {
-        self.0.release()
-    }
-    fn takes_saved(&self) -> bool {
-        true
-    }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(
@@ -12887,7 +12611,7 @@ pub(crate) struct UpsampleNearestExact3DBackwardBackward0Saved {
     pub(crate) scales_w: Option<f64>,
 }
 pub(crate) struct UpsampleNearestExact3DBackwardBackward0(
-    pub(crate) SavedSlot<UpsampleNearestExact3DBackwardBackward0Saved>,
+    pub(crate) PlainSlot<UpsampleNearestExact3DBackwardBackward0Saved>,
 );
 impl Backward for UpsampleNearestExact3DBackwardBackward0 {
     fn name(&self) -> &str {
@@ -12920,12 +12644,6 @@ impl Backward for UpsampleNearestExact3DBackwardBackward0 {
         }
         Ok(gradients)
     }
-    fn release(&self) {
-        self.0.release()
-    }
-    fn takes_saved(&self) -> bool {
-        true
-    }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(
@@ -12947,7 +12665,7 @@ pub(crate) struct UpsampleLinear1DBackward0Saved {
     pub(crate) self_sym_sizes: SymInts,
 }
 pub(crate) struct UpsampleLinear1DBackward0(
-    pub(crate) SavedSlot<UpsampleLinear1DBackward0Saved>,
+    pub(crate) PlainSlot<UpsampleLinear1DBackward0Saved>,
 );
 impl Backward for UpsampleLinear1DBackward0 {
     fn name(&self) -> &str {
@@ -12980,12 +12698,6 @@ impl Backward for UpsampleLinear1DBackward0 {
         }
         Ok(gradients)
     }
-    fn release(&self) {
-        self.0.release()
-    }
-    fn takes_saved(&self) -> bool {
-        true
-    }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(
@@ -13006,7 +12718,7 @@ pub(crate) struct UpsampleLinear1DBackwardBackward0Saved {
     pub(crate) scales: Option<f64>,
 }
 pub(crate) struct UpsampleLinear1DBackwardBackward0(
-    pub(crate) SavedSlot<UpsampleLinear1DBackwardBackward0Saved>,
+    pub(crate) PlainSlot<UpsampleLinear1DBackwardBackward0Saved>,
 );
 impl Backward for UpsampleLinear1DBackwardBackward0 {
     fn name(&self) -> &str {
@@ -13037,12 +12749,6 @@ impl Backward for UpsampleLinear1DBackwardBackward0 {
         }
         Ok(gradients)
     }
-    fn release(&self) {
-        self.0.release()
-    }
-    fn takes_saved(&self) -> bool {
-        true
-    }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(
@@ -13064,7 +12770,7 @@ pub(crate) struct UpsampleBilinear2DBackward0Saved {
     pub(crate) self_sym_sizes: SymInts,
 }
 pub(crate) struct UpsampleBilinear2DBackward0(
-    pub(crate) SavedSlot<UpsampleBilinear2DBackward0Saved>,
+    pub(crate) PlainSlot<UpsampleBilinear2DBackward0Saved>,
 );
 impl Backward for UpsampleBilinear2DBackward0 {
     fn name(&self) -> &str {
@@ -13099,12 +12805,6 @@ impl Backward for UpsampleBilinear2DBackward0 {
         }
         Ok(gradients)
     }
-    fn release(&self) {
-        self.0.release()
-    }
-    fn takes_saved(&self) -> bool {
-        true
-    }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(
@@ -13127,7 +12827,7 @@ pub(crate) struct UpsampleBilinear2DBackwardBackward0Saved {
     pub(crate) scales_w: Option<f64>,
 }
 pub(crate) struct UpsampleBilinear2DBackwardBackward0(
-    pub(crate) SavedSlot<UpsampleBilinear2DBackwardBackward0Saved>,
+    pub(crate) PlainSlot<UpsampleBilinear2DBackwardBackward0Saved>,
 );
 impl Backward for UpsampleBilinear2DBackwardBackward0 {
     fn name(&self) -> &str {
@@ -13160,12 +12860,6 @@ impl Backward for UpsampleBilinear2DBackwardBackward0 {
         }
         Ok(gradients)
     }
-    fn release(&self) {
-        self.0.release()
-    }
-    fn takes_saved(&self) -> bool {
-        true
-    }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(
@@ -13188,7 +12882,7 @@ pub(crate) struct UpsampleBicubic2DBackward0Saved {
     pub(crate) self_sym_sizes: SymInts,
 }
 pub(crate) struct UpsampleBicubic2DBackward0(
-    pub(crate) SavedSlot<UpsampleBicubic2DBackward0Saved>,
+    pub(crate) PlainSlot<UpsampleBicubic2DBackward0Saved>,
 );
 impl Backward for UpsampleBicubic2DBackward0 {
     fn name(&self) -> &str {
@@ -13223,12 +12917,6 @@ impl Backward for UpsampleBicubic2DBackward0 {
         }
         Ok(gradients)
     }
-    fn release(&self) {
-        self.0.release()
-    }
-    fn takes_saved(&self) -> bool {
-        true
-    }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(
@@ -13251,7 +12939,7 @@ pub(crate) struct UpsampleBicubic2DBackwardBackward0Saved {
     pub(crate) scales_w: Option<f64>,
 }
 pub(crate) struct UpsampleBicubic2DBackwardBackward0(
-    pub(crate) SavedSlot<UpsampleBicubic2DBackwardBackward0Saved>,
+    pub(crate) PlainSlot<UpsampleBicubic2DBackwardBackward0Saved>,
 );
 impl Backward for UpsampleBicubic2DBackwardBackward0 {
     fn name(&self) -> &str {
@@ -13284,12 +12972,6 @@ impl Backward for UpsampleBicubic2DBackwardBackward0 {
         }
         Ok(gradients)
     }
-    fn release(&self) {
-        self.0.release()
-    }
-    fn takes_saved(&self) -> bool {
-        true
-    }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(
@@ -13313,7 +12995,7 @@ pub(crate) struct UpsampleTrilinear3DBackward0Saved {
     pub(crate) self_sym_sizes: SymInts,
 }
 pub(crate) struct UpsampleTrilinear3DBackward0(
-    pub(crate) SavedSlot<UpsampleTrilinear3DBackward0Saved>,
+    pub(crate) PlainSlot<UpsampleTrilinear3DBackward0Saved>,
 );
 impl Backward for UpsampleTrilinear3DBackward0 {
     fn name(&self) -> &str {
@@ -13350,12 +13032,6 @@ impl Backward for UpsampleTrilinear3DBackward0 {
         }
         Ok(gradients)
     }
-    fn release(&self) {
-        self.0.release()
-    }
-    fn takes_saved(&self) -> bool {
-        true
-    }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(
@@ -13380,7 +13056,7 @@ pub(crate) struct UpsampleTrilinear3DBackwardBackward0Saved {
     pub(crate) scales_w: Option<f64>,
 }
 pub(crate) struct UpsampleTrilinear3DBackwardBackward0(
-    pub(crate) SavedSlot<UpsampleTrilinear3DBackwardBackward0Saved>,
+    pub(crate) PlainSlot<UpsampleTrilinear3DBackwardBackward0Saved>,
 );
 impl Backward for UpsampleTrilinear3DBackwardBackward0 {
     fn name(&self) -> &str {
@@ -13414,12 +13090,6 @@ impl Backward for UpsampleTrilinear3DBackwardBackward0 {
                 .into_grad();
         }
         Ok(gradients)
-    }
-    fn release(&self) {
-        self.0.release()
-    }
-    fn takes_saved(&self) -> bool {
-        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -13976,7 +13646,7 @@ impl Backward for AliasBackward0 {
 pub(crate) struct ViewBackward0Saved {
     pub(crate) self_sym_sizes: SymInts,
 }
-pub(crate) struct ViewBackward0(pub(crate) SavedSlot<ViewBackward0Saved>);
+pub(crate) struct ViewBackward0(pub(crate) PlainSlot<ViewBackward0Saved>);
 impl Backward for ViewBackward0 {
     fn name(&self) -> &str {
         "ViewBackward0"
@@ -13997,12 +13667,6 @@ impl Backward for ViewBackward0 {
             gradients[0] = ops::reshape(grad, self_sym_sizes)?.into_grad();
         }
         Ok(gradients)
-    }
-    fn release(&self) {
-        self.0.release()
-    }
-    fn takes_saved(&self) -> bool {
-        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -14032,7 +13696,7 @@ pub(crate) struct TransposeBackward0Saved {
     pub(crate) dim0: i64,
     pub(crate) dim1: i64,
 }
-pub(crate) struct TransposeBackward0(pub(crate) SavedSlot<TransposeBackward0Saved>);
+pub(crate) struct TransposeBackward0(pub(crate) PlainSlot<TransposeBackward0Saved>);
 impl Backward for TransposeBackward0 {
     fn name(&self) -> &str {
         "TransposeBackward0"
@@ -14055,12 +13719,6 @@ impl Backward for TransposeBackward0 {
         }
         Ok(gradients)
     }
-    fn release(&self) {
-        self.0.release()
-    }
-    fn takes_saved(&self) -> bool {
-        true
-    }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(Vec::from([("dim0", saved.dim0.into()), ("dim1", saved.dim1.into())]))
@@ -14071,7 +13729,7 @@ impl Backward for TransposeBackward0 {
 pub(crate) struct PermuteBackward0Saved {
     pub(crate) dims: Vec<i64>,
 }
-pub(crate) struct PermuteBackward0(pub(crate) SavedSlot<PermuteBackward0Saved>);
+pub(crate) struct PermuteBackward0(pub(crate) PlainSlot<PermuteBackward0Saved>);
 impl Backward for PermuteBackward0 {
     fn name(&self) -> &str {
         "PermuteBackward0"
@@ -14093,12 +13751,6 @@ impl Backward for PermuteBackward0 {
         }
         Ok(gradients)
     }
-    fn release(&self) {
-        self.0.release()
-    }
-    fn takes_saved(&self) -> bool {
-        true
-    }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(Vec::from([("dims", saved.dims.into())]))
@@ -14109,7 +13761,7 @@ impl Backward for PermuteBackward0 {
 pub(crate) struct ExpandBackward0Saved {
     pub(crate) self_sym_sizes: SymInts,
 }
-pub(crate) struct ExpandBackward0(pub(crate) SavedSlot<ExpandBackward0Saved>);
+pub(crate) struct ExpandBackward0(pub(crate) PlainSlot<ExpandBackward0Saved>);
 impl Backward for ExpandBackward0 {
     fn name(&self) -> &str {
         "ExpandBackward0"
@@ -14131,12 +13783,6 @@ impl Backward for ExpandBackward0 {
         }
         Ok(gradients)
     }
-    fn release(&self) {
-        self.0.release()
-    }
-    fn takes_saved(&self) -> bool {
-        true
-    }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(Vec::from([("self_sym_sizes", saved.self_sym_sizes.into())]))
@@ -14147,7 +13793,7 @@ impl Backward for ExpandBackward0 {
 pub(crate) struct UnsqueezeBackward0Saved {
     pub(crate) dim: i64,
 }
-pub(crate) struct UnsqueezeBackward0(pub(crate) SavedSlot<UnsqueezeBackward0Saved>);
+pub(crate) struct UnsqueezeBackward0(pub(crate) PlainSlot<UnsqueezeBackward0Saved>);
 impl Backward for UnsqueezeBackward0 {
     fn name(&self) -> &str {
         "UnsqueezeBackward0"
@@ -14169,12 +13815,6 @@ impl Backward for UnsqueezeBackward0 {
         }
         Ok(gradients)
     }
-    fn release(&self) {
-        self.0.release()
-    }
-    fn takes_saved(&self) -> bool {
-        true
-    }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(Vec::from([("dim", saved.dim.into())]))
@@ -14185,7 +13825,7 @@ impl Backward for UnsqueezeBackward0 {
 pub(crate) struct SqueezeBackward0Saved {
     pub(crate) self_sym_sizes: SymInts,
 }
-pub(crate) struct SqueezeBackward0(pub(crate) SavedSlot<SqueezeBackward0Saved>);
+pub(crate) struct SqueezeBackward0(pub(crate) PlainSlot<SqueezeBackward0Saved>);
 impl Backward for SqueezeBackward0 {
     fn name(&self) -> &str {
         "SqueezeBackward0"
@@ -14207,12 +13847,6 @@ impl Backward for SqueezeBackward0 {
         }
         Ok(gradients)
     }
-    fn release(&self) {
-        self.0.release()
-    }
-    fn takes_saved(&self) -> bool {
-        true
-    }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(Vec::from([("self_sym_sizes", saved.self_sym_sizes.into())]))
@@ -14223,7 +13857,7 @@ impl Backward for SqueezeBackward0 {
 pub(crate) struct SqueezeBackward1Saved {
     pub(crate) self_sym_sizes: SymInts,
 }
-pub(crate) struct SqueezeBackward1(pub(crate) SavedSlot<SqueezeBackward1Saved>);
+pub(crate) struct SqueezeBackward1(pub(crate) PlainSlot<SqueezeBackward1Saved>);
 impl Backward for SqueezeBackward1 {
     fn name(&self) -> &str {
         "SqueezeBackward1"
@@ -14245,12 +13879,6 @@ impl Backward for SqueezeBackward1 {
         }
         Ok(gradients)
     }
-    fn release(&self) {
-        self.0.release()
-    }
-    fn takes_saved(&self) -> bool {
-        true
-    }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(Vec::from([("self_sym_sizes", saved.self_sym_sizes.into())]))
@@ -14261,7 +13889,7 @@ impl Backward for SqueezeBackward1 {
 pub(crate) struct SqueezeBackward2Saved {
     pub(crate) self_sym_sizes: SymInts,
 }
-pub(crate) struct SqueezeBackward2(pub(crate) SavedSlot<SqueezeBackward2Saved>);
+pub(crate) struct SqueezeBackward2(pub(crate) PlainSlot<SqueezeBackward2Saved>);
 impl Backward for SqueezeBackward2 {
     fn name(&self) -> &str {
         "SqueezeBackward2"
@@ -14283,12 +13911,6 @@ impl Backward for SqueezeBackward2 {
         }
         Ok(gradients)
     }
-    fn release(&self) {
-        self.0.release()
-    }
-    fn takes_saved(&self) -> bool {
-        true
-    }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(Vec::from([("self_sym_sizes", saved.self_sym_sizes.into())]))
@@ -14301,7 +13923,7 @@ pub(crate) struct SelectBackward0Saved {
     pub(crate) index: SymInt,
     pub(crate) self_sym_sizes: SymInts,
 }
-pub(crate) struct SelectBackward0(pub(crate) SavedSlot<SelectBackward0Saved>);
+pub(crate) struct SelectBackward0(pub(crate) PlainSlot<SelectBackward0Saved>);
 impl Backward for SelectBackward0 {
     fn name(&self) -> &str {
         "SelectBackward0"
@@ -14331,12 +13953,6 @@ impl Backward for SelectBackward0 {
         }
         Ok(gradients)
     }
-    fn release(&self) {
-        self.0.release()
-    }
-    fn takes_saved(&self) -> bool {
-        true
-    }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(
@@ -14357,7 +13973,7 @@ pub(crate) struct SliceBackward0Saved {
     pub(crate) start: Option<SymInt>,
     pub(crate) step: SymInt,
 }
-pub(crate) struct SliceBackward0(pub(crate) SavedSlot<SliceBackward0Saved>);
+pub(crate) struct SliceBackward0(pub(crate) PlainSlot<SliceBackward0Saved>);
 impl Backward for SliceBackward0 {
     fn name(&self) -> &str {
         "SliceBackward0"
@@ -14391,12 +14007,6 @@ impl Backward for SliceBackward0 {
         }
         Ok(gradients)
     }
-    fn release(&self) {
-        self.0.release()
-    }
-    fn takes_saved(&self) -> bool {
-        true
-    }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(
@@ -14416,7 +14026,7 @@ pub(crate) struct UnbindBackward0Saved {
     pub(crate) dim: i64,
     pub(crate) self_spec: Spec,
 }
-pub(crate) struct UnbindBackward0(pub(crate) SavedSlot<UnbindBackward0Saved>);
+pub(crate) struct UnbindBackward0(pub(crate) PlainSlot<UnbindBackward0Saved>);
 impl Backward for UnbindBackward0 {
     fn name(&self) -> &str {
         "UnbindBackward0"
@@ -14440,12 +14050,6 @@ impl Backward for UnbindBackward0 {
         }
         Ok(gradients)
     }
-    fn release(&self) {
-        self.0.release()
-    }
-    fn takes_saved(&self) -> bool {
-        true
-    }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(Vec::from([("dim", saved.dim.into())]))
@@ -14458,7 +14062,7 @@ pub(crate) struct SplitBackward0Saved {
     pub(crate) self_spec: Spec,
     pub(crate) split_size: SymInt,
 }
-pub(crate) struct SplitBackward0(pub(crate) SavedSlot<SplitBackward0Saved>);
+pub(crate) struct SplitBackward0(pub(crate) PlainSlot<SplitBackward0Saved>);
 impl Backward for SplitBackward0 {
     fn name(&self) -> &str {
         "SplitBackward0"
@@ -14484,12 +14088,6 @@ impl Backward for SplitBackward0 {
         }
         Ok(gradients)
     }
-    fn release(&self) {
-        self.0.release()
-    }
-    fn takes_saved(&self) -> bool {
-        true
-    }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(
@@ -14508,7 +14106,7 @@ pub(crate) struct SplitWithSizesBackward0Saved {
     pub(crate) split_sizes: SymInts,
 }
 pub(crate) struct SplitWithSizesBackward0(
-    pub(crate) SavedSlot<SplitWithSizesBackward0Saved>,
+    pub(crate) PlainSlot<SplitWithSizesBackward0Saved>,
 );
 impl Backward for SplitWithSizesBackward0 {
     fn name(&self) -> &str {
@@ -14540,12 +14138,6 @@ impl Backward for SplitWithSizesBackward0 {
         }
         Ok(gradients)
     }
-    fn release(&self) {
-        self.0.release()
-    }
-    fn takes_saved(&self) -> bool {
-        true
-    }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(
@@ -14564,7 +14156,7 @@ pub(crate) struct AsStridedBackward0Saved {
     pub(crate) storage_offset: Option<SymInt>,
     pub(crate) stride: SymInts,
 }
-pub(crate) struct AsStridedBackward0(pub(crate) SavedSlot<AsStridedBackward0Saved>);
+pub(crate) struct AsStridedBackward0(pub(crate) PlainSlot<AsStridedBackward0Saved>);
 impl Backward for AsStridedBackward0 {
     fn name(&self) -> &str {
         "AsStridedBackward0"
@@ -14596,12 +14188,6 @@ impl Backward for AsStridedBackward0 {
         }
         Ok(gradients)
     }
-    fn release(&self) {
-        self.0.release()
-    }
-    fn takes_saved(&self) -> bool {
-        true
-    }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(
@@ -14621,7 +14207,7 @@ pub(crate) struct DiagonalBackward0Saved {
     pub(crate) offset: i64,
     pub(crate) self_sym_sizes: SymInts,
 }
-pub(crate) struct DiagonalBackward0(pub(crate) SavedSlot<DiagonalBackward0Saved>);
+pub(crate) struct DiagonalBackward0(pub(crate) PlainSlot<DiagonalBackward0Saved>);
 impl Backward for DiagonalBackward0 {
     fn name(&self) -> &str {
         "DiagonalBackward0"
@@ -14653,12 +14239,6 @@ impl Backward for DiagonalBackward0 {
         }
         Ok(gradients)
     }
-    fn release(&self) {
-        self.0.release()
-    }
-    fn takes_saved(&self) -> bool {
-        true
-    }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(
@@ -14679,7 +14259,7 @@ pub(crate) struct UnfoldBackward0Saved {
     pub(crate) size: i64,
     pub(crate) step: i64,
 }
-pub(crate) struct UnfoldBackward0(pub(crate) SavedSlot<UnfoldBackward0Saved>);
+pub(crate) struct UnfoldBackward0(pub(crate) PlainSlot<UnfoldBackward0Saved>);
 impl Backward for UnfoldBackward0 {
     fn name(&self) -> &str {
         "UnfoldBackward0"
@@ -14710,12 +14290,6 @@ impl Backward for UnfoldBackward0 {
                 .into_grad();
         }
         Ok(gradients)
-    }
-    fn release(&self) {
-        self.0.release()
-    }
-    fn takes_saved(&self) -> bool {
-        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -14751,7 +14325,7 @@ impl Backward for LiftFreshBackward0 {
 pub(crate) struct UnsafeViewBackward0Saved {
     pub(crate) self_sym_sizes: SymInts,
 }
-pub(crate) struct UnsafeViewBackward0(pub(crate) SavedSlot<UnsafeViewBackward0Saved>);
+pub(crate) struct UnsafeViewBackward0(pub(crate) PlainSlot<UnsafeViewBackward0Saved>);
 impl Backward for UnsafeViewBackward0 {
     fn name(&self) -> &str {
         "UnsafeViewBackward0"
@@ -14773,12 +14347,6 @@ impl Backward for UnsafeViewBackward0 {
         }
         Ok(gradients)
     }
-    fn release(&self) {
-        self.0.release()
-    }
-    fn takes_saved(&self) -> bool {
-        true
-    }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(Vec::from([("self_sym_sizes", saved.self_sym_sizes.into())]))
@@ -14791,7 +14359,7 @@ pub(crate) struct UnsafeSplitBackward0Saved {
     pub(crate) self_spec: Spec,
     pub(crate) split_size: SymInt,
 }
-pub(crate) struct UnsafeSplitBackward0(pub(crate) SavedSlot<UnsafeSplitBackward0Saved>);
+pub(crate) struct UnsafeSplitBackward0(pub(crate) PlainSlot<UnsafeSplitBackward0Saved>);
 impl Backward for UnsafeSplitBackward0 {
     fn name(&self) -> &str {
         "UnsafeSplitBackward0"
@@ -14817,12 +14385,6 @@ impl Backward for UnsafeSplitBackward0 {
         }
         Ok(gradients)
     }
-    fn release(&self) {
-        self.0.release()
-    }
-    fn takes_saved(&self) -> bool {
-        true
-    }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(
@@ -14843,7 +14405,7 @@ pub(crate) struct SliceScatterBackward0Saved {
     pub(crate) step: SymInt,
 }
 pub(crate) struct SliceScatterBackward0(
-    pub(crate) SavedSlot<SliceScatterBackward0Saved>,
+    pub(crate) PlainSlot<SliceScatterBackward0Saved>,
 );
 impl Backward for SliceScatterBackward0 {
     fn name(&self) -> &str {
@@ -14882,12 +14444,6 @@ impl Backward for SliceScatterBackward0 {
         }
         Ok(gradients)
     }
-    fn release(&self) {
-        self.0.release()
-    }
-    fn takes_saved(&self) -> bool {
-        true
-    }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(
@@ -14908,7 +14464,7 @@ pub(crate) struct SelectScatterBackward0Saved {
     pub(crate) src_info: Spec,
 }
 pub(crate) struct SelectScatterBackward0(
-    pub(crate) SavedSlot<SelectScatterBackward0Saved>,
+    pub(crate) PlainSlot<SelectScatterBackward0Saved>,
 );
 impl Backward for SelectScatterBackward0 {
     fn name(&self) -> &str {
@@ -14942,12 +14498,6 @@ impl Backward for SelectScatterBackward0 {
         }
         Ok(gradients)
     }
-    fn release(&self) {
-        self.0.release()
-    }
-    fn takes_saved(&self) -> bool {
-        true
-    }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(Vec::from([("dim", saved.dim.into()), ("index", saved.index.into())]))
@@ -14962,7 +14512,7 @@ pub(crate) struct DiagonalScatterBackward0Saved {
     pub(crate) src_info: Spec,
 }
 pub(crate) struct DiagonalScatterBackward0(
-    pub(crate) SavedSlot<DiagonalScatterBackward0Saved>,
+    pub(crate) PlainSlot<DiagonalScatterBackward0Saved>,
 );
 impl Backward for DiagonalScatterBackward0 {
     fn name(&self) -> &str {
@@ -14998,12 +14548,6 @@ impl Backward for DiagonalScatterBackward0 {
         }
         Ok(gradients)
     }
-    fn release(&self) {
-        self.0.release()
-    }
-    fn takes_saved(&self) -> bool {
-        true
-    }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(
@@ -15025,7 +14569,7 @@ pub(crate) struct AsStridedScatterBackward0Saved {
     pub(crate) stride: SymInts,
 }
 pub(crate) struct AsStridedScatterBackward0(
-    pub(crate) SavedSlot<AsStridedScatterBackward0Saved>,
+    pub(crate) PlainSlot<AsStridedScatterBackward0Saved>,
 );
 impl Backward for AsStridedScatterBackward0 {
     fn name(&self) -> &str {
@@ -15070,12 +14614,6 @@ impl Backward for AsStridedScatterBackward0 {
         }
         Ok(gradients)
     }
-    fn release(&self) {
-        self.0.release()
-    }
-    fn takes_saved(&self) -> bool {
-        true
-    }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(
@@ -15096,7 +14634,7 @@ pub(crate) struct SliceBackwardBackward0Saved {
     pub(crate) step: SymInt,
 }
 pub(crate) struct SliceBackwardBackward0(
-    pub(crate) SavedSlot<SliceBackwardBackward0Saved>,
+    pub(crate) PlainSlot<SliceBackwardBackward0Saved>,
 );
 impl Backward for SliceBackwardBackward0 {
     fn name(&self) -> &str {
@@ -15129,12 +14667,6 @@ impl Backward for SliceBackwardBackward0 {
         }
         Ok(gradients)
     }
-    fn release(&self) {
-        self.0.release()
-    }
-    fn takes_saved(&self) -> bool {
-        true
-    }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(
@@ -15154,7 +14686,7 @@ pub(crate) struct SelectBackwardBackward0Saved {
     pub(crate) index: SymInt,
 }
 pub(crate) struct SelectBackwardBackward0(
-    pub(crate) SavedSlot<SelectBackwardBackward0Saved>,
+    pub(crate) PlainSlot<SelectBackwardBackward0Saved>,
 );
 impl Backward for SelectBackwardBackward0 {
     fn name(&self) -> &str {
@@ -15178,12 +14710,6 @@ impl Backward for SelectBackwardBackward0 {
         }
         Ok(gradients)
     }
-    fn release(&self) {
-        self.0.release()
-    }
-    fn takes_saved(&self) -> bool {
-        true
-    }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(Vec::from([("dim", saved.dim.into()), ("index", saved.index.into())]))
@@ -15197,7 +14723,7 @@ pub(crate) struct DiagonalBackwardBackward0Saved {
     pub(crate) offset: i64,
 }
 pub(crate) struct DiagonalBackwardBackward0(
-    pub(crate) SavedSlot<DiagonalBackwardBackward0Saved>,
+    pub(crate) PlainSlot<DiagonalBackwardBackward0Saved>,
 );
 impl Backward for DiagonalBackwardBackward0 {
     fn name(&self) -> &str {
@@ -15222,12 +14748,6 @@ impl Backward for DiagonalBackwardBackward0 {
         }
         Ok(gradients)
     }
-    fn release(&self) {
-        self.0.release()
-    }
-    fn takes_saved(&self) -> bool {
-        true
-    }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(
@@ -15247,7 +14767,7 @@ pub(crate) struct UnfoldBackwardBackward0Saved {
     pub(crate) step: i64,
 }
 pub(crate) struct UnfoldBackwardBackward0(
-    pub(crate) SavedSlot<UnfoldBackwardBackward0Saved>,
+    pub(crate) PlainSlot<UnfoldBackwardBackward0Saved>,
 );
 impl Backward for UnfoldBackwardBackward0 {
     fn name(&self) -> &str {
@@ -15271,12 +14791,6 @@ impl Backward for UnfoldBackwardBackward0 {
             gradients[0] = ops::unfold(grad, dim, size, step)?.into_grad();
         }
         Ok(gradients)
-    }
-    fn release(&self) {
-        self.0.release()
-    }
-    fn takes_saved(&self) -> bool {
-        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -15328,7 +14842,7 @@ impl Backward for LiftFreshCopyBackward0 {
 pub(crate) struct ToCopyBackward0Saved {
     pub(crate) self_spec: Spec,
 }
-pub(crate) struct ToCopyBackward0(pub(crate) SavedSlot<ToCopyBackward0Saved>);
+pub(crate) struct ToCopyBackward0(pub(crate) PlainSlot<ToCopyBackward0Saved>);
 impl Backward for ToCopyBackward0 {
     fn name(&self) -> &str {
         "ToCopyBackward0"
@@ -15350,12 +14864,6 @@ impl Backward for ToCopyBackward0 {
         }
         Ok(gradients)
     }
-    fn release(&self) {
-        self.0.release()
-    }
-    fn takes_saved(&self) -> bool {
-        true
-    }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(Vec::from([]))
@@ -15366,7 +14874,7 @@ impl Backward for ToCopyBackward0 {
 pub(crate) struct CopyBackward0Saved {
     pub(crate) src_spec: Spec,
 }
-pub(crate) struct CopyBackward0(pub(crate) SavedSlot<CopyBackward0Saved>);
+pub(crate) struct CopyBackward0(pub(crate) PlainSlot<CopyBackward0Saved>);
 impl Backward for CopyBackward0 {
     fn name(&self) -> &str {
         "CopyBackward0"
@@ -15390,12 +14898,6 @@ impl Backward for CopyBackward0 {
             gradients[1] = formulas::copy_backward(grad, src_spec)?.into_grad();
         }
         Ok(gradients)
-    }
-    fn release(&self) {
-        self.0.release()
-    }
-    fn takes_saved(&self) -> bool {
-        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -16878,7 +16380,7 @@ pub(crate) struct CatBackward0Saved {
     pub(crate) tensors_args_scalartypes: Vec<DType>,
     pub(crate) tensors_args_sizes: Vec<SymInts>,
 }
-pub(crate) struct CatBackward0(pub(crate) SavedSlot<CatBackward0Saved>);
+pub(crate) struct CatBackward0(pub(crate) PlainSlot<CatBackward0Saved>);
 impl Backward for CatBackward0 {
     fn name(&self) -> &str {
         "CatBackward0"
@@ -16915,12 +16417,6 @@ impl Backward for CatBackward0 {
         }
         Ok(gradients)
     }
-    fn release(&self) {
-        self.0.release()
-    }
-    fn takes_saved(&self) -> bool {
-        true
-    }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(
@@ -16938,7 +16434,7 @@ pub(crate) struct StackBackward0Saved {
     pub(crate) dim: i64,
     pub(crate) tensors_args_scalartypes: Vec<DType>,
 }
-pub(crate) struct StackBackward0(pub(crate) SavedSlot<StackBackward0Saved>);
+pub(crate) struct StackBackward0(pub(crate) PlainSlot<StackBackward0Saved>);
 impl Backward for StackBackward0 {
     fn name(&self) -> &str {
         "StackBackward0"
@@ -16969,12 +16465,6 @@ impl Backward for StackBackward0 {
         }
         Ok(gradients)
     }
-    fn release(&self) {
-        self.0.release()
-    }
-    fn takes_saved(&self) -> bool {
-        true
-    }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(
@@ -16991,7 +16481,7 @@ pub(crate) struct RepeatBackward0Saved {
     pub(crate) repeats: SymInts,
     pub(crate) self_sym_sizes: SymInts,
 }
-pub(crate) struct RepeatBackward0(pub(crate) SavedSlot<RepeatBackward0Saved>);
+pub(crate) struct RepeatBackward0(pub(crate) PlainSlot<RepeatBackward0Saved>);
 impl Backward for RepeatBackward0 {
     fn name(&self) -> &str {
         "RepeatBackward0"
@@ -17015,12 +16505,6 @@ impl Backward for RepeatBackward0 {
         }
         Ok(gradients)
     }
-    fn release(&self) {
-        self.0.release()
-    }
-    fn takes_saved(&self) -> bool {
-        true
-    }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(
@@ -17036,7 +16520,7 @@ impl Backward for RepeatBackward0 {
 pub(crate) struct FlipBackward0Saved {
     pub(crate) dims: Vec<i64>,
 }
-pub(crate) struct FlipBackward0(pub(crate) SavedSlot<FlipBackward0Saved>);
+pub(crate) struct FlipBackward0(pub(crate) PlainSlot<FlipBackward0Saved>);
 impl Backward for FlipBackward0 {
     fn name(&self) -> &str {
         "FlipBackward0"
@@ -17058,12 +16542,6 @@ impl Backward for FlipBackward0 {
         }
         Ok(gradients)
     }
-    fn release(&self) {
-        self.0.release()
-    }
-    fn takes_saved(&self) -> bool {
-        true
-    }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(Vec::from([("dims", saved.dims.into())]))
@@ -17075,7 +16553,7 @@ pub(crate) struct RollBackward0Saved {
     pub(crate) dims: Vec<i64>,
     pub(crate) shifts: SymInts,
 }
-pub(crate) struct RollBackward0(pub(crate) SavedSlot<RollBackward0Saved>);
+pub(crate) struct RollBackward0(pub(crate) PlainSlot<RollBackward0Saved>);
 impl Backward for RollBackward0 {
     fn name(&self) -> &str {
         "RollBackward0"
@@ -17098,12 +16576,6 @@ impl Backward for RollBackward0 {
         }
         Ok(gradients)
     }
-    fn release(&self) {
-        self.0.release()
-    }
-    fn takes_saved(&self) -> bool {
-        true
-    }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(Vec::from([("dims", saved.dims.into()), ("shifts", saved.shifts.into())]))
@@ -17114,7 +16586,7 @@ impl Backward for RollBackward0 {
 pub(crate) struct TrilBackward0Saved {
     pub(crate) diagonal: SymInt,
 }
-pub(crate) struct TrilBackward0(pub(crate) SavedSlot<TrilBackward0Saved>);
+pub(crate) struct TrilBackward0(pub(crate) PlainSlot<TrilBackward0Saved>);
 impl Backward for TrilBackward0 {
     fn name(&self) -> &str {
         "TrilBackward0"
@@ -17136,12 +16608,6 @@ impl Backward for TrilBackward0 {
         }
         Ok(gradients)
     }
-    fn release(&self) {
-        self.0.release()
-    }
-    fn takes_saved(&self) -> bool {
-        true
-    }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(Vec::from([("diagonal", saved.diagonal.into())]))
@@ -17152,7 +16618,7 @@ impl Backward for TrilBackward0 {
 pub(crate) struct TriuBackward0Saved {
     pub(crate) diagonal: SymInt,
 }
-pub(crate) struct TriuBackward0(pub(crate) SavedSlot<TriuBackward0Saved>);
+pub(crate) struct TriuBackward0(pub(crate) PlainSlot<TriuBackward0Saved>);
 impl Backward for TriuBackward0 {
     fn name(&self) -> &str {
         "TriuBackward0"
@@ -17174,12 +16640,6 @@ impl Backward for TriuBackward0 {
         }
         Ok(gradients)
     }
-    fn release(&self) {
-        self.0.release()
-    }
-    fn takes_saved(&self) -> bool {
-        true
-    }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(Vec::from([("diagonal", saved.diagonal.into())]))
@@ -17191,7 +16651,7 @@ pub(crate) struct ConstantPadNdBackward0Saved {
     pub(crate) pad: SymInts,
 }
 pub(crate) struct ConstantPadNdBackward0(
-    pub(crate) SavedSlot<ConstantPadNdBackward0Saved>,
+    pub(crate) PlainSlot<ConstantPadNdBackward0Saved>,
 );
 impl Backward for ConstantPadNdBackward0 {
     fn name(&self) -> &str {
@@ -17213,12 +16673,6 @@ impl Backward for ConstantPadNdBackward0 {
             gradients[0] = formulas::constant_pad_nd_backward(grad, pad)?.into_grad();
         }
         Ok(gradients)
-    }
-    fn release(&self) {
-        self.0.release()
-    }
-    fn takes_saved(&self) -> bool {
-        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -17286,7 +16740,7 @@ pub(crate) struct ReflectionPad1DBackwardBackward0Saved {
     pub(crate) padding: SymInts,
 }
 pub(crate) struct ReflectionPad1DBackwardBackward0(
-    pub(crate) SavedSlot<ReflectionPad1DBackwardBackward0Saved>,
+    pub(crate) PlainSlot<ReflectionPad1DBackwardBackward0Saved>,
 );
 impl Backward for ReflectionPad1DBackwardBackward0 {
     fn name(&self) -> &str {
@@ -17308,12 +16762,6 @@ impl Backward for ReflectionPad1DBackwardBackward0 {
             gradients[0] = ops::reflection_pad1d(grad, padding)?.into_grad();
         }
         Ok(gradients)
-    }
-    fn release(&self) {
-        self.0.release()
-    }
-    fn takes_saved(&self) -> bool {
-        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -17381,7 +16829,7 @@ pub(crate) struct ReflectionPad2DBackwardBackward0Saved {
     pub(crate) padding: SymInts,
 }
 pub(crate) struct ReflectionPad2DBackwardBackward0(
-    pub(crate) SavedSlot<ReflectionPad2DBackwardBackward0Saved>,
+    pub(crate) PlainSlot<ReflectionPad2DBackwardBackward0Saved>,
 );
 impl Backward for ReflectionPad2DBackwardBackward0 {
     fn name(&self) -> &str {
@@ -17403,12 +16851,6 @@ impl Backward for ReflectionPad2DBackwardBackward0 {
             gradients[0] = ops::reflection_pad2d(grad, padding)?.into_grad();
         }
         Ok(gradients)
-    }
-    fn release(&self) {
-        self.0.release()
-    }
-    fn takes_saved(&self) -> bool {
-        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -17476,7 +16918,7 @@ pub(crate) struct ReflectionPad3DBackwardBackward0Saved {
     pub(crate) padding: SymInts,
 }
 pub(crate) struct ReflectionPad3DBackwardBackward0(
-    pub(crate) SavedSlot<ReflectionPad3DBackwardBackward0Saved>,
+    pub(crate) PlainSlot<ReflectionPad3DBackwardBackward0Saved>,
 );
 impl Backward for ReflectionPad3DBackwardBackward0 {
     fn name(&self) -> &str {
@@ -17498,12 +16940,6 @@ impl Backward for ReflectionPad3DBackwardBackward0 {
             gradients[0] = ops::reflection_pad3d(grad, padding)?.into_grad();
         }
         Ok(gradients)
-    }
-    fn release(&self) {
-        self.0.release()
-    }
-    fn takes_saved(&self) -> bool {
-        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -17571,7 +17007,7 @@ pub(crate) struct ReplicationPad1DBackwardBackward0Saved {
     pub(crate) padding: SymInts,
 }
 pub(crate) struct ReplicationPad1DBackwardBackward0(
-    pub(crate) SavedSlot<ReplicationPad1DBackwardBackward0Saved>,
+    pub(crate) PlainSlot<ReplicationPad1DBackwardBackward0Saved>,
 );
 impl Backward for ReplicationPad1DBackwardBackward0 {
     fn name(&self) -> &str {
@@ -17593,12 +17029,6 @@ impl Backward for ReplicationPad1DBackwardBackward0 {
             gradients[0] = ops::replication_pad1d(grad, padding)?.into_grad();
         }
         Ok(gradients)
-    }
-    fn release(&self) {
-        self.0.release()
-    }
-    fn takes_saved(&self) -> bool {
-        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -17666,7 +17096,7 @@ pub(crate) struct ReplicationPad2DBackwardBackward0Saved {
     pub(crate) padding: SymInts,
 }
 pub(crate) struct ReplicationPad2DBackwardBackward0(
-    pub(crate) SavedSlot<ReplicationPad2DBackwardBackward0Saved>,
+    pub(crate) PlainSlot<ReplicationPad2DBackwardBackward0Saved>,
 );
 impl Backward for ReplicationPad2DBackwardBackward0 {
     fn name(&self) -> &str {
@@ -17688,12 +17118,6 @@ impl Backward for ReplicationPad2DBackwardBackward0 {
             gradients[0] = ops::replication_pad2d(grad, padding)?.into_grad();
         }
         Ok(gradients)
-    }
-    fn release(&self) {
-        self.0.release()
-    }
-    fn takes_saved(&self) -> bool {
-        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
@@ -17761,7 +17185,7 @@ pub(crate) struct ReplicationPad3DBackwardBackward0Saved {
     pub(crate) padding: SymInts,
 }
 pub(crate) struct ReplicationPad3DBackwardBackward0(
-    pub(crate) SavedSlot<ReplicationPad3DBackwardBackward0Saved>,
+    pub(crate) PlainSlot<ReplicationPad3DBackwardBackward0Saved>,
 );
 impl Backward for ReplicationPad3DBackwardBackward0 {
     fn name(&self) -> &str {
@@ -17783,12 +17207,6 @@ impl Backward for ReplicationPad3DBackwardBackward0 {
             gradients[0] = ops::replication_pad3d(grad, padding)?.into_grad();
         }
         Ok(gradients)
-    }
-    fn release(&self) {
-        self.0.release()
-    }
-    fn takes_saved(&self) -> bool {
-        true
     }
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
