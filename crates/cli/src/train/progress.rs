@@ -1,10 +1,11 @@
 //! Progress of a run: a bar on a terminal, one plain line an epoch elsewhere.
 
 use super::Metrics;
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{ProgressBar, ProgressState, ProgressStyle};
+use std::fmt::Write;
 use std::io::IsTerminal;
 
-const TEMPLATE: &str = "{msg}  {bar:24.cyan/dim} {pos}/{len} steps  {per_sec:.dim}  ETA {eta}";
+const TEMPLATE: &str = "{msg}  {bar:24.cyan/dim} {pos}/{len} steps  {rate}  ETA {eta}";
 
 /// Shows how far a run is.
 pub(crate) struct Progress {
@@ -18,7 +19,11 @@ impl Progress {
     pub(crate) fn new(steps: usize, epochs: u32) -> Progress {
         let bar = std::io::stderr().is_terminal().then(|| {
             let bar = ProgressBar::new(steps as u64);
-            bar.set_style(ProgressStyle::with_template(TEMPLATE).expect("a valid template").progress_chars("━━╌"));
+            let style = ProgressStyle::with_template(TEMPLATE).expect("a valid template").progress_chars("━━╌");
+            // Writing into a terminal's line cannot fail in a way worth handling.
+            bar.set_style(style.with_key("rate", |state: &ProgressState, out: &mut dyn Write| {
+                let _ = write!(out, "{:.0}/s", state.per_sec());
+            }));
             bar
         });
         Progress { bar, epochs }
