@@ -164,6 +164,9 @@ pub(crate) fn embedding_renorm_<'a>(
     max_norm: f64,
     norm_type: f64,
 ) -> Result<&'a Tensor> {
+    if self_.is_meta() {
+        return Ok(self_);
+    }
     let _plain = crate::autograd::NoGrad::new();
     let (named, _, _) = ops::unique2(indices, true, false, false)?;
     let rows = ops::index_select(self_, 0, &named)?;

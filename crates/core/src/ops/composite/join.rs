@@ -159,7 +159,7 @@ pub(crate) fn pad(self_: &Tensor, pad: &[SymInt], mode: &str, value: Option<f64>
         return Err(Error::argument(OP, format!("mode {mode:?} takes no value, found {v}")));
     }
     let dims = pad.len() / 2;
-    if pad.len() % 2 != 0 || !(1..=3).contains(&dims) || !(dims + 1..=dims + 2).contains(&self_.ndim()) {
+    if !pad.len().is_multiple_of(2) || !(1..=3).contains(&dims) || !(dims + 1..=dims + 2).contains(&self_.ndim()) {
         let m = format!(
             "mode {mode:?} pads the last 1 to 3 dimensions of a tensor with one or two more, found {} amounts and shape {:?}",
             pad.len(),

@@ -325,7 +325,7 @@ pub(crate) fn channel_shuffle(self_: &Tensor, groups: SymInt) -> Result<Tensor> 
     let Some(g) = groups.to_usize().filter(|g| *g > 0) else {
         return Err(Error::argument(OP, format!("the number of groups must be positive, found {groups}")));
     };
-    if s.len() < 3 || s[1] % g != 0 {
+    if s.len() < 3 || !s[1].is_multiple_of(g) {
         return Err(Error::argument(OP, format!("the channels of {s:?} cannot be divided into {g} groups")));
     }
     let rest: usize = s[2..].iter().product();

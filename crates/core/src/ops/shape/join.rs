@@ -121,7 +121,7 @@ pub(crate) fn pads(padding: &[SymInt]) -> Vec<(i64, i64)> {
 
 /// The sizes after padding the trailing dimensions.
 fn padded(op: &'static str, self_: &Tensor, padding: &[SymInt]) -> Result<Dims> {
-    if padding.len() % 2 != 0 || padding.len() / 2 > self_.ndim() {
+    if !padding.len().is_multiple_of(2) || padding.len() / 2 > self_.ndim() {
         let m = format!(
             "{} amounts for a tensor with {} dimensions; give two for each padded dimension",
             padding.len(),

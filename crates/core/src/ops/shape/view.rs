@@ -146,7 +146,9 @@ pub(crate) fn select(self_: &Tensor, dim: i64, index: SymInt) -> Result<Layout> 
     let (mut sizes, mut strides) = (Dims::from_slice(l.sizes()), Dims::from_slice(l.strides()));
     let step = strides.remove(d);
     sizes.remove(d);
-    Ok(Layout::strided(&sizes, &strides, l.offset() + at * step))
+    // Of nothing, no place is named that memory may not have.
+    let offset = if sizes.contains(&0) { l.offset() } else { l.offset() + at * step };
+    Ok(Layout::strided(&sizes, &strides, offset))
 }
 
 /// Start and length of a slice, clamped as in Python.
@@ -336,7 +338,7 @@ pub(crate) fn diagonal(self_: &Tensor, offset: i64, dim1: i64, dim2: i64) -> Res
     let mut strides: Dims = keep.iter().map(|&k| l.strides()[k]).collect();
     sizes.push(len);
     strides.push(l.strides()[a] + l.strides()[b]);
-    Ok(Layout::strided(&sizes, &strides, start))
+    Ok(Layout::strided(&sizes, &strides, if sizes.contains(&0) { l.offset() } else { start }))
 }
 
 /// `unfold`.
