@@ -1,4 +1,5 @@
 //! The program as its users meet it: arguments, output, files, exit codes.
+#![allow(clippy::unwrap_used)]
 
 use serde_json::Value;
 use std::path::Path;

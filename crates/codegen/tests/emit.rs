@@ -1,4 +1,5 @@
 //! Our own generator: what it writes for a few invented ops, what it refuses, and that the committed files are its own.
+#![allow(clippy::unwrap_used)]
 
 use expect_test::{Expect, expect};
 use firebrand_codegen::emit::{GeneratedFile, Source, generate};

@@ -1,4 +1,5 @@
 //! Cases E-28 to E-40 of docs/behaviour/autograd.md: checkpointing.
+#![allow(clippy::unwrap_used)]
 
 #[macro_use]
 mod common;

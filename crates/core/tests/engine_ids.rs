@@ -1,4 +1,5 @@
 //! Case C-58 and the ids of C-40: alone in its process, because ids count the runs of the whole process.
+#![allow(clippy::unwrap_used)]
 
 use firebrand_core::Tensor;
 use firebrand_core::autograd::{GradOptions, current_graph_task_id, grad};

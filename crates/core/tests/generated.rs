@@ -1,4 +1,5 @@
 //! The generated code at work: nodes, saved values, in-place forms, views, forward mode, boxed calls.
+#![allow(clippy::unwrap_used)]
 
 use firebrand_core::autograd::{dual_level, make_dual, unpack_dual};
 use firebrand_core::dispatch::{Op, call};

@@ -1,4 +1,5 @@
 //! Cases B-1 to B-32 of docs/behaviour/autograd.md: nodes, edges, saved values, creation hooks.
+#![allow(clippy::unwrap_used)]
 
 #[macro_use]
 mod common;

@@ -1,5 +1,6 @@
 //! Cases D-1 to D-38 and D-50 to D-53 of docs/behaviour/autograd.md: tensor, node, post-accumulate and multi-grad hooks.
 //! Module hooks (D-39 to D-49) come with modules.
+#![allow(clippy::unwrap_used)]
 
 #[macro_use]
 mod common;
@@ -504,8 +505,8 @@ fn multi_grad_hooks_count_the_root() {
 fn multi_grad_hooks_and_failures() {
     let (a, b) = (leaf(1.0), leaf(2.0));
     let calls = Arc::default();
-    register_multi_grad_hook(&[&a, &b], lists(&calls)).unwrap();
     let h = b.register_hook(|_| -> Result<()> { Err(Error::user("b")) });
+    register_multi_grad_hook(&[&a, &b], lists(&calls)).unwrap();
     assert!((&a * &b).try_backward(&plain()).is_err());
     h.remove();
     (&a * &b).backward();

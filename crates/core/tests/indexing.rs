@@ -1,4 +1,5 @@
 //! Indexing as in PyTorch's square brackets, with gradients; random ops against PyTorch's stream.
+#![allow(clippy::unwrap_used, clippy::excessive_precision)]
 
 use firebrand_core::random::{Generator, with_generator};
 use firebrand_core::{DType, Ellipsis, Index, NewAxis, Tensor, TensorOptions, ops};

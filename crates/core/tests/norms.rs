@@ -1,4 +1,5 @@
 //! Reductions, softmax, norms and losses beyond the op table: names of nodes, third derivatives, running statistics.
+#![allow(clippy::unwrap_used)]
 
 #[macro_use]
 mod common;

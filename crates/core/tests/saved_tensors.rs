@@ -1,5 +1,6 @@
 //! Cases E-1 to E-20, E-22 to E-27 and E-42 of docs/behaviour/autograd.md: saved tensors, their hooks, versions by hand,
 //! clone on mutate. Foreach ops (E-21) and checkpointing (E-28 to E-40) come later.
+#![allow(clippy::unwrap_used)]
 
 #[macro_use]
 mod common;

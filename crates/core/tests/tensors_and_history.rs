@@ -1,5 +1,6 @@
 //! Cases of docs/behaviour/autograd.md: tensors, versions, views, in-place history, `.grad`.
 //! A-55 needs complex numbers and waits for them.
+#![allow(clippy::unwrap_used)]
 
 #[macro_use]
 mod common;

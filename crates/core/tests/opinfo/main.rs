@@ -10,6 +10,7 @@
 //! Rows of ops the program does not have are passed over. The row model, the checks and the known differences from
 //! PyTorch (with their reasons, `deviations.rs`) are the crate `firebrand-opinfo`; the file format is described in
 //! `golden/README.md`.
+#![allow(clippy::unwrap_used)]
 
 use firebrand_core::dispatch::Op;
 use firebrand_opinfo::{Argument, Check, FAMILIES, Family, Numbers, Row, TensorData, coverage, deviations};

@@ -75,7 +75,7 @@ impl Distance {
         };
         match self {
             Distance::Mse => ops::mul_scalar(t, Scalar::Int(2)),
-            Distance::SmoothL1(beta) if beta == 0.0 => within(0.0, 0.0),
+            Distance::SmoothL1(0.0) => within(0.0, 0.0),
             Distance::SmoothL1(beta) => within(beta, 1.0 / beta),
             Distance::Huber(delta) => within(delta, 1.0),
         }
