@@ -1,7 +1,7 @@
 //! Layer norm: each row of `n` elements to mean 0 and variance 1, then scaled and shifted element by element.
 #![allow(unsafe_code)]
 
-use super::{BLOCK, GRAIN, LANES, Stretch, made, put, vector, vector_or};
+use super::{BLOCK, GRAIN, LANES, Stretch, put, vector, vector_or};
 use crate::lanes::{Compute, Kernel, dispatch, fold};
 use crate::real::{Ptr, Scratch, with_real};
 use crate::{View, ViewMut, parallel};
@@ -116,14 +116,16 @@ fn backward<X: Compute>(
     let (mean, rstd) = (vector::<X>(mean), vector::<X>(rstd));
     let (w, mean, rstd): (&[X], &[X], &[X]) = (&w, &mean, &rstd);
     // Few enough rows that plain sums over them are good, and enough that the partial sums are little to join.
-    let chunk = (GRAIN / n.max(1)).clamp(16, 512);
-    let mut partial = made(rows.div_ceil(chunk) * 2 * n, |_| X::ZERO);
+    let chunk = (GRAIN / n.max(1)).max(rows.div_ceil(64)).clamp(16, 512);
+    let mut partial = Scratch::<X>::new(rows.div_ceil(chunk) * 2 * n);
     let sums = Ptr::new(&mut partial);
     parallel::split(rows, chunk, |range| {
         let (mut gs, mut xs) = (Stretch::<X>::new(grad.dtype(), n), Stretch::<X>::new(input.dtype(), n));
         let mut to = grad_input.map(|v| (v, Stretch::<X>::new(v.dtype(), n)));
         // SAFETY: each chunk has its own sums.
-        let (gw, gb) = unsafe { sums.slice(range.start / chunk * 2 * n, 2 * n) }.split_at_mut(n);
+        let own = unsafe { sums.slice(range.start / chunk * 2 * n, 2 * n) };
+        own.fill(X::ZERO);
+        let (gw, gb) = own.split_at_mut(n);
         for r in range {
             let (g, x) = (gs.read(&grad, r * n, n), xs.read(&input, r * n, n));
             let row = RowGrad { g, x, w, mean: mean[r], rstd: rstd[r], gw, gb, out: &mut [] };
