@@ -99,8 +99,7 @@ fn early_stop() {
         log.lock().unwrap().clear();
         y.backward();
         close(&grad(&x), &[-1f64.sin().sin() * 1f64.cos()]);
-        let l = log.lock().unwrap().clone();
-        l
+        std::mem::take(&mut *log.lock().unwrap())
     };
     assert_eq!(run(true, None), ["a"]);
     assert_eq!(run(false, None), ["a", "b", "c"]);

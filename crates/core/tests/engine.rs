@@ -505,8 +505,7 @@ fn questions_from_inside() {
         });
         let _mode = set_multithreading_enabled(!single);
         z.backward();
-        let r = found.lock().unwrap().take().unwrap();
-        r
+        std::mem::take(&mut *found.lock().unwrap()).unwrap()
     };
     assert_err!(run(false), MultithreadingMustBeOff);
     assert_eq!(run(true).unwrap(), ["MulBackward0", "SinBackward0", "torch::autograd::AccumulateGrad"]);

@@ -290,7 +290,9 @@ fn calling_and_printing() {
     assert!(x.to_string().contains("requires_grad=True"));
 }
 
-fn recorder() -> (Arc<Mutex<Vec<String>>>, impl Fn(&Node) -> Result<()> + Send + Sync + Clone) {
+type Names = Arc<Mutex<Vec<String>>>;
+
+fn recorder() -> (Names, impl Fn(&Node) -> Result<()> + Send + Sync + Clone) {
     let log = Arc::new(Mutex::new(Vec::new()));
     let l = log.clone();
     (log, move |n: &Node| {

@@ -43,18 +43,18 @@ fn tensors_pick_elements() {
     assert_eq!(x.i(false).shape(), [0, 3, 4]);
     let whole = Tensor::from_slice(&[true; 12], [3, 4]);
     assert_eq!(y.i(0).i(&whole).shape(), [12]);
-    assert!(x.try_i(vec![3]).is_err() && x.try_i(&Tensor::new(&[true, false])).is_err());
+    assert!(x.try_i(vec![3]).is_err() && x.try_i(Tensor::new(&[true, false])).is_err());
 }
 
 #[test]
 fn assignment_writes_and_keeps_history() {
     let x = grid();
     x.set_i((0, ..2), 9);
-    x.set_i((.., 3), &Tensor::new(&[-1.0, -2.0, -3.0]));
+    x.set_i((.., 3), Tensor::new(&[-1.0, -2.0, -3.0]));
     assert_eq!(x.to_vec::<f64>(), [9.0, 9.0, 2.0, -1.0, 4.0, 5.0, 6.0, -2.0, 8.0, 9.0, 10.0, -3.0]);
-    x.set_i(&x.lt_scalar(0), 0.5);
+    x.set_i(x.lt_scalar(0), 0.5);
     assert_eq!(x.i((.., 3)).to_vec::<f64>(), [0.5; 3]);
-    assert!(x.try_set_i(0, &Tensor::new(&[1.0, 2.0, 3.0])).is_err());
+    assert!(x.try_set_i(0, Tensor::new(&[1.0, 2.0, 3.0])).is_err());
 
     let w = Tensor::new(&[1.0, 2.0, 3.0]).requires_grad_();
     let b = Tensor::zeros([2, 3], DType::F64);
