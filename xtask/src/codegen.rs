@@ -2,25 +2,26 @@
 
 use crate::{Outcome, root};
 use firebrand_codegen::emit::{GeneratedFile, Source, generate};
+use std::path::Path;
 
 const OPS: &str = "schema/ops.yaml";
 const DERIVATIVES: &str = "schema/derivatives.yaml";
 const FOLDER: &str = "crates/core/src/ops/generated";
 
-fn read(path: &str) -> Result<String, String> {
-    std::fs::read_to_string(root().join(path)).map_err(|e| format!("{path}: {e}"))
+fn read(root: &Path, path: &str) -> Result<String, String> {
+    std::fs::read_to_string(root.join(path)).map_err(|e| format!("{path}: {e}"))
 }
 
-fn generated() -> Result<Vec<GeneratedFile>, String> {
-    let (ops, derivatives) = (read(OPS)?, read(DERIVATIVES)?);
+fn generated(root: &Path) -> Result<Vec<GeneratedFile>, String> {
+    let (ops, derivatives) = (read(root, OPS)?, read(root, DERIVATIVES)?);
     generate(Source { name: OPS, text: &ops }, Source { name: DERIVATIVES, text: &derivatives })
         .map_err(|e| e.to_string())
 }
 
-/// Writes every file whose content changed.
-pub(crate) fn write() -> Outcome {
-    let files = generated()?;
-    let folder = root().join(FOLDER);
+/// Writes every file whose content changed, in the workspace at `root`.
+pub(crate) fn write(root: &Path) -> Outcome {
+    let files = generated(root)?;
+    let folder = root.join(FOLDER);
     std::fs::create_dir_all(&folder).map_err(|e| format!("{FOLDER}: {e}"))?;
     let mut written = 0;
     for file in &files {
@@ -36,7 +37,7 @@ pub(crate) fn write() -> Outcome {
 
 /// Fails if some file is not what would be written.
 pub(crate) fn check() -> Outcome {
-    let stale = generated()?.into_iter().find(|file| {
+    let stale = generated(&root())?.into_iter().find(|file| {
         let found = std::fs::read_to_string(root().join(FOLDER).join(file.name));
         !found.is_ok_and(|text| text == file.text)
     });

@@ -36,7 +36,7 @@ fn main() -> ExitCode {
         ["bench", rest @ ..] => python::bench(rest),
         ["golden"] => python::golden(),
         ["conformance", rest @ ..] => conformance::run(rest),
-        ["codegen"] => codegen::write(),
+        ["codegen"] => codegen::write(&root()),
         ["codegen", "--check"] => codegen::check(),
         _ => {
             eprint!("{USAGE}");

@@ -1,6 +1,7 @@
 //! `cargo xtask conformance <what>`: proofs that need more than a test may ask for, such as another generator or a
 //! second build. Each is one module and says what it compared.
 
+mod add_op;
 mod torchgen;
 
 use crate::Outcome;
@@ -9,12 +10,14 @@ const USAGE: &str = "\
 usage: cargo xtask conformance <what>
 
 what:
+  add-op                  the op that schema/README.md adds works, in a scratch copy of the workspace
   torchgen [--venv DIR]   the generator's dump equals that of torchgen, byte for byte
 ";
 
 /// Runs one of them.
 pub(crate) fn run(arguments: &[&str]) -> Outcome {
     match arguments {
+        ["add-op"] => add_op::run(),
         ["torchgen"] => torchgen::run(None),
         ["torchgen", "--venv", folder] => torchgen::run(Some(folder)),
         _ => Err(format!("what should conform?\n{USAGE}")),
