@@ -20,6 +20,9 @@ const OPS: &str = "\
   view: pieces
 - func: glue(Tensor[] tensors, int dim=0) -> Tensor
   direct: join::glue
+- func: _foreach_blend.ScalarList(Tensor[] self, Tensor other, Scalar[] scalars) -> Tensor[]
+  foreach: blend
+  inplace: true
 - func: layer(Tensor input, Tensor? bias=None, Generator? generator=None) -> Tensor
   composite: layer
 ";
@@ -44,6 +47,16 @@ fn run(ops: &str, derivatives: &str) -> Result<Vec<GeneratedFile>, CodegenError>
     generate(Source { name: "ops.yaml", text: ops }, Source { name: "derivatives.yaml", text: derivatives })
 }
 
+/// The block of `schema/README.md` whose opening line names a file.
+fn readme(file: &str) -> String {
+    let text = include_str!("../../../schema/README.md");
+    let mut lines = text.lines().skip_while(|line| !line.trim_start().ends_with(&format!(" {file}")));
+    let fence = lines.next().unwrap_or_else(|| panic!("schema/README.md has no block for {file}"));
+    let indent = fence.len() - fence.trim_start().len();
+    let block = lines.take_while(|line| line.trim() != "```");
+    block.map(|line| format!("{}\n", line.get(indent..).unwrap_or(""))).collect()
+}
+
 fn text(name: &str) -> String {
     let files = run(OPS, DERIVATIVES).expect("the invented ops are in order");
     files.into_iter().find(|f| f.name == name).expect("a file of that name").text
@@ -51,7 +64,10 @@ fn text(name: &str) -> String {
 
 /// The item that begins with `head`, up to the next blank line.
 fn item(file: &str, head: &str) -> String {
-    let text = text(file);
+    item_of(&text(file), file, head)
+}
+
+fn item_of(text: &str, file: &str, head: &str) -> String {
     let at = text.find(head).unwrap_or_else(|| panic!("{file} has no `{head}`:\n{text}"));
     let rest = &text[at..];
     format!("{}\n", rest.split("\n\n").next().unwrap_or(rest).trim_end())
@@ -642,71 +658,341 @@ fn the_table_names_schema_and_derivative() {
         "schema.rs",
         "pub(crate) static TABLE",
         expect![[r#"
-        pub(crate) static TABLE: [OpInfo; 7] = [
-            OpInfo {
-                name: "aten::blend.Tensor",
-                schema: "aten::blend.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor",
-                tags: &["core", "pointwise"],
-                derivative: Derivative::Formula("BlendBackward0"),
-                forward: true,
-                call: |a| boxed::blend(a, false),
-                below: |a| boxed::blend(a, true),
-            },
-            OpInfo {
-                name: "aten::blend_.Tensor",
-                schema: "aten::blend_.Tensor(Tensor(a!) self, Tensor other, *, Scalar alpha=1) -> Tensor(a!)",
-                tags: &["core", "pointwise"],
-                derivative: Derivative::Formula("BlendBackward0"),
-                forward: true,
-                call: |a| boxed::blend_(a, false),
-                below: |a| boxed::blend_(a, true),
-            },
-            OpInfo {
-                name: "aten::blend.out",
-                schema: "aten::blend.out(Tensor self, Tensor other, *, Scalar alpha=1, Tensor(a!) out) -> Tensor(a!)",
-                tags: &["core", "pointwise"],
-                derivative: Derivative::NonDifferentiable,
-                forward: false,
-                call: |a| boxed::blend_out(a, false),
-                below: |a| boxed::blend_out(a, true),
-            },
-            OpInfo {
-                name: "aten::best",
-                schema: "aten::best(Tensor self, int dim=-1) -> (Tensor values, Tensor indices)",
-                tags: &["reduction"],
-                derivative: Derivative::Formula("BestBackward0"),
-                forward: true,
-                call: |a| boxed::best(a, false),
-                below: |a| boxed::best(a, true),
-            },
-            OpInfo {
-                name: "aten::pieces",
-                schema: "aten::pieces(Tensor(a -> *) self, SymInt size, int dim=0) -> Tensor(a)[]",
-                tags: &["view"],
-                derivative: Derivative::Formula("PiecesBackward0"),
-                forward: false,
-                call: |a| boxed::pieces(a, false),
-                below: |a| boxed::pieces(a, true),
-            },
-            OpInfo {
-                name: "aten::glue",
-                schema: "aten::glue(Tensor[] tensors, int dim=0) -> Tensor",
-                tags: &[],
-                derivative: Derivative::Formula("GlueBackward0"),
-                forward: true,
-                call: |a| boxed::glue(a, false),
-                below: |a| boxed::glue(a, true),
-            },
-            OpInfo {
-                name: "aten::layer",
-                schema: "aten::layer(Tensor input, Tensor? bias=None, Generator? generator=None) -> Tensor",
-                tags: &[],
-                derivative: Derivative::Composite,
-                forward: true,
-                call: |a| boxed::layer(a, false),
-                below: |a| boxed::layer(a, true),
-            },
-        ];
+            pub(crate) static TABLE: [OpInfo; 9] = [
+                OpInfo {
+                    name: "aten::blend.Tensor",
+                    schema: "aten::blend.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor",
+                    tags: &["core", "pointwise"],
+                    derivative: Derivative::Formula("BlendBackward0"),
+                    forward: true,
+                    call: |a| boxed::blend(a, false),
+                    below: |a| boxed::blend(a, true),
+                },
+                OpInfo {
+                    name: "aten::blend_.Tensor",
+                    schema: "aten::blend_.Tensor(Tensor(a!) self, Tensor other, *, Scalar alpha=1) -> Tensor(a!)",
+                    tags: &["core", "pointwise"],
+                    derivative: Derivative::Formula("BlendBackward0"),
+                    forward: true,
+                    call: |a| boxed::blend_(a, false),
+                    below: |a| boxed::blend_(a, true),
+                },
+                OpInfo {
+                    name: "aten::blend.out",
+                    schema: "aten::blend.out(Tensor self, Tensor other, *, Scalar alpha=1, Tensor(a!) out) -> Tensor(a!)",
+                    tags: &["core", "pointwise"],
+                    derivative: Derivative::NonDifferentiable,
+                    forward: false,
+                    call: |a| boxed::blend_out(a, false),
+                    below: |a| boxed::blend_out(a, true),
+                },
+                OpInfo {
+                    name: "aten::best",
+                    schema: "aten::best(Tensor self, int dim=-1) -> (Tensor values, Tensor indices)",
+                    tags: &["reduction"],
+                    derivative: Derivative::Formula("BestBackward0"),
+                    forward: true,
+                    call: |a| boxed::best(a, false),
+                    below: |a| boxed::best(a, true),
+                },
+                OpInfo {
+                    name: "aten::pieces",
+                    schema: "aten::pieces(Tensor(a -> *) self, SymInt size, int dim=0) -> Tensor(a)[]",
+                    tags: &["view"],
+                    derivative: Derivative::Formula("PiecesBackward0"),
+                    forward: false,
+                    call: |a| boxed::pieces(a, false),
+                    below: |a| boxed::pieces(a, true),
+                },
+                OpInfo {
+                    name: "aten::glue",
+                    schema: "aten::glue(Tensor[] tensors, int dim=0) -> Tensor",
+                    tags: &[],
+                    derivative: Derivative::Formula("GlueBackward0"),
+                    forward: true,
+                    call: |a| boxed::glue(a, false),
+                    below: |a| boxed::glue(a, true),
+                },
+                OpInfo {
+                    name: "aten::_foreach_blend.ScalarList",
+                    schema: "aten::_foreach_blend.ScalarList(Tensor[] self, Tensor other, Scalar[] scalars) -> Tensor[]",
+                    tags: &[],
+                    derivative: Derivative::Composite,
+                    forward: true,
+                    call: |a| boxed::foreach_blend_scalars(a, false),
+                    below: |a| boxed::foreach_blend_scalars(a, true),
+                },
+                OpInfo {
+                    name: "aten::_foreach_blend_.ScalarList",
+                    schema: "aten::_foreach_blend_.ScalarList(Tensor(a!)[] self, Tensor other, Scalar[] scalars) -> ()",
+                    tags: &[],
+                    derivative: Derivative::Composite,
+                    forward: true,
+                    call: |a| boxed::foreach_blend_scalars_(a, false),
+                    below: |a| boxed::foreach_blend_scalars_(a, true),
+                },
+                OpInfo {
+                    name: "aten::layer",
+                    schema: "aten::layer(Tensor input, Tensor? bias=None, Generator? generator=None) -> Tensor",
+                    tags: &[],
+                    derivative: Derivative::Composite,
+                    forward: true,
+                    call: |a| boxed::layer(a, false),
+                    below: |a| boxed::layer(a, true),
+                },
+            ];
+        "#]],
+    );
+}
+
+#[test]
+fn a_foreach_op_runs_its_reference_for_every_position() {
+    check(
+        "functions.rs",
+        "pub fn foreach_blend_scalars(",
+        expect![[r#"
+        pub fn foreach_blend_scalars(
+            self_: &[Tensor],
+            other: &Tensor,
+            scalars: &[Scalar],
+        ) -> Result<Vec<Tensor>> {
+            let word = state::word();
+            if word & state::LAYERS != 0 {
+                return dispatch::one_list(
+                    dispatch::call_layers(
+                        Op::_FOREACH_BLEND_SCALARLIST,
+                        &[self_.into(), other.into(), scalars.into()],
+                    )?,
+                );
+            }
+            foreach::check("_foreach_blend", &[self_.len(), scalars.len()], &[other])?;
+            (0..self_.len()).map(|i| blend(&self_[i], other, scalars[i])).collect()
+        }
+    "#]],
+    );
+    check(
+        "functions.rs",
+        "pub fn foreach_blend_scalars_(",
+        expect![[r#"
+        pub fn foreach_blend_scalars_(
+            self_: &[Tensor],
+            other: &Tensor,
+            scalars: &[Scalar],
+        ) -> Result<()> {
+            let word = state::word();
+            if word & state::LAYERS != 0 {
+                return dispatch::call_layers(
+                        Op::_FOREACH_BLEND__SCALARLIST,
+                        &[self_.into(), other.into(), scalars.into()],
+                    )
+                    .map(drop);
+            }
+            foreach::check("_foreach_blend_", &[self_.len(), scalars.len()], &[other])?;
+            for i in 0..self_.len() {
+                blend_(&self_[i], other, scalars[i])?;
+            }
+            Ok(())
+        }
+    "#]],
+    );
+    check(
+        "boxed.rs",
+        "pub(super) fn foreach_blend_scalars_(",
+        expect![[r#"
+        pub(super) fn foreach_blend_scalars_(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+            let self_ = a.tensors(0, "self")?;
+            let other = a.tensor(1, "other")?;
+            let scalars = a.scalars(2, "scalars")?;
+            functions::foreach_blend_scalars_(&self_, other, &scalars)?;
+            Ok(smallvec![])
+        }
+    "#]],
+    );
+}
+
+#[test]
+fn a_foreach_op_that_does_not_fit_its_reference_is_refused() {
+    let with = |entry: &str| format!("{OPS}{entry}\n");
+    refused(
+        &with("- func: _foreach_mix(Tensor[] self) -> Tensor[]\n  foreach: mix"),
+        DERIVATIVES,
+        Kind::EmitForeachNoInfo,
+        expect![[r#"
+            ops.yaml:20: the reference `mix` is the Rust name of no op (native/emit_foreach_no_info)
+              in _foreach_mix(Tensor[] self) -> Tensor[]
+        "#]],
+    );
+    refused(
+        &with("- func: _foreach_blend.Int(Tensor[] self, int other) -> Tensor[]\n  foreach: blend"),
+        DERIVATIVES,
+        Kind::EmitForeachArity,
+        expect![[r#"
+            ops.yaml:20: `other` fits `other` neither as a list nor as it is; its reference is blend.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor (native/emit_foreach_arity)
+              in _foreach_blend.Int(Tensor[] self, int other) -> Tensor[]
+        "#]],
+    );
+}
+
+#[test]
+fn the_example_of_the_readme_is_generated() {
+    let files = run(&readme("schema/ops.yaml"), &readme("schema/derivatives.yaml")).expect("the example is in order");
+    let check = |file: &str, head: &str, expected: Expect| {
+        let text = &files.iter().find(|f| f.name == file).expect("a file of that name").text;
+        expected.assert_eq(&item_of(text, file, head));
+    };
+    check(
+        "functions.rs",
+        "pub fn cube(",
+        expect![[r#"
+        pub fn cube(self_: &Tensor) -> Result<Tensor> {
+            let word = state::word();
+            if word & state::LAYERS != 0 {
+                return dispatch::one_tensor(dispatch::call_layers(Op::CUBE, &[self_.into()])?);
+            }
+            let mut result = below::cube(word, self_)?;
+            if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+                && result.dtype().is_differentiable()
+            {
+                let edges: Edges = smallvec![record::edge(self_)?];
+                let saved = nodes::CubeBackward0Saved {
+                    self_: SavedTensor::input(self_)?,
+                };
+                record::finish(
+                    &mut result,
+                    edges,
+                    Box::new(nodes::CubeBackward0(SavedSlot::new(saved))),
+                )?;
+            }
+            if word & state::DUAL != 0 && let Some(t) = forward::cube(self_, &result)? {
+                set_tangent(&result, t)?;
+            }
+            Ok(result)
+        }
+    "#]],
+    );
+    check(
+        "functions.rs",
+        "pub fn cube_<",
+        expect![[r#"
+        pub fn cube_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
+            let word = state::word();
+            if word & state::LAYERS != 0 {
+                dispatch::call_layers(Op::CUBE_, &[self_.into()])?;
+                return Ok(self_);
+            }
+            self_.check_writable("cube_")?;
+            let recorded = if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+                && self_.dtype().is_differentiable()
+            {
+                self_.check_inplace("cube_")?;
+                let edges: Edges = smallvec![record::edge(self_)?];
+                let original = clone(self_, None)?;
+                let saved = nodes::CubeBackward0Saved {
+                    self_: SavedTensor::input(&original)?,
+                };
+                Some((edges, saved))
+            } else {
+                None
+            };
+            let primal = if word & state::DUAL != 0 { Some(clone(self_, None)?) } else { None };
+            below::cube_(word, self_)?;
+            if let Some((edges, saved)) = recorded {
+                record::finish_inplace(
+                    self_,
+                    edges,
+                    Box::new(nodes::CubeBackward0(SavedSlot::new(saved))),
+                )?;
+            }
+            if word & state::DUAL != 0
+                && let Some(t) = forward::cube(primal.as_ref().unwrap_or(self_), self_)?
+            {
+                set_tangent_inplace(self_, t)?;
+            }
+            Ok(self_)
+        }
+    "#]],
+    );
+    check(
+        "below.rs",
+        "pub(crate) fn cube_out(",
+        expect![[r#"
+        pub(crate) fn cube_out(word: u32, self_: &Tensor, out: &Tensor) -> Result<()> {
+            if word & state::INNER != 0 {
+                return dispatch::call_inner(Op::CUBE_OUT, &[self_.into(), out.into()]).map(drop);
+            }
+            let spec = shape::unary("cube", self_)?;
+            inplace::write_out(
+                "cube",
+                out,
+                spec,
+                &[self_],
+                |out| cpu::pointwise::cube(self_, out),
+            )
+        }
+    "#]],
+    );
+    check(
+        "nodes.rs",
+        "impl Backward for CubeBackward0",
+        expect![[r#"
+        impl Backward for CubeBackward0 {
+            fn name(&self) -> &str {
+                "CubeBackward0"
+            }
+            fn apply(
+                &self,
+                node: &Node,
+                grads: Gradients,
+                needs: &Needs<'_>,
+            ) -> Result<Gradients> {
+                let mut gradients: Gradients = smallvec![None; needs.len()];
+                let Some(grad) = grads.first().and_then(Option::as_ref) else {
+                    return Ok(gradients)
+                };
+                let saved = self.0.take_or_clone(node, needs)?;
+                let self_ = &saved.self_.unpack_some(node)?;
+                if needs.get(0) {
+                    gradients[0] = arith::mul(
+                            &arith::mul(grad, &3.0)?,
+                            &arith::mul(self_, self_)?,
+                        )?
+                        .into_grad();
+                }
+                Ok(gradients)
+            }
+            fn release(&self) {
+                self.0.release()
+            }
+            fn takes_saved(&self) -> bool {
+                true
+            }
+            fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+                let saved = self.0.read(node, Clone::clone)?;
+                Ok(Vec::from([("self", saved.self_.unpack(node)?.into())]))
+            }
+            fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+                self.0
+                    .change(|s| match name {
+                        "self" => s.self_.register_hooks(hooks).map(|()| true),
+                        _ => Ok(false),
+                    })
+            }
+        }
+    "#]],
+    );
+    check(
+        "forward.rs",
+        "pub(crate) fn cube(",
+        expect![[r#"
+        pub(crate) fn cube(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> {
+            if !any_tangent(&[self_]) {
+                return Ok(None);
+            }
+            let _off = ModeGuard::new(0, state::DUAL);
+            let self_t = &tangent_or_zeros(self_)?;
+            let self_p = self_;
+            Ok(Some(arith::mul(&arith::mul(self_t, &3.0)?, &arith::mul(self_p, self_p)?)?))
+        }
     "#]],
     );
 }
@@ -863,16 +1149,16 @@ fn an_entry_that_is_not_clear_is_refused() {
         "",
         Kind::ImplementationUnclear,
         expect![[r#"
-        ops.yaml:1: more than one implementation: keep `shape` and `kernel`, or one of `view`, `composite`, `direct`, `manual` (native/implementation_unclear)
-          in scale(Tensor self, Tensor by) -> Tensor
-    "#]],
+            ops.yaml:1: more than one implementation: keep `shape` and `kernel`, or one of `view`, `composite`, `direct`, `foreach`, `manual` (native/implementation_unclear)
+              in scale(Tensor self, Tensor by) -> Tensor
+        "#]],
     );
     refused(
         &(SCALE.to_owned() + "  kernal: x\n"),
         "",
         Kind::FieldUnknown,
         expect![[r#"
-            ops.yaml:4: unknown key `kernal`; known are func, shape, kernel, view, composite, direct, manual, differentiable, node, non_differentiable, inplace, in_place_kernel, out, out_args, tags, rust, method, variants (native/field_unknown)
+            ops.yaml:4: unknown key `kernal`; known are func, shape, kernel, view, composite, direct, foreach, manual, differentiable, node, non_differentiable, inplace, in_place_kernel, out, out_args, tags, rust, method, variants (native/field_unknown)
               in scale(Tensor self, Tensor by) -> Tensor
         "#]],
     );
@@ -892,9 +1178,9 @@ fn an_entry_that_is_not_clear_is_refused() {
         &rule,
         Kind::CompositeDerivative,
         expect![[r#"
-        derivatives.yaml:1: a composite or manual op is differentiated by what it is made of; remove this entry (derivatives/composite_derivative)
-          in scale(Tensor self, Tensor by) -> Tensor
-    "#]],
+            derivatives.yaml:1: a composite, foreach or manual op is differentiated by what it is made of; remove this entry (derivatives/composite_derivative)
+              in scale(Tensor self, Tensor by) -> Tensor
+        "#]],
     );
 }
 

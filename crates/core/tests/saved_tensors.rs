@@ -1,5 +1,5 @@
-//! Cases E-1 to E-20, E-22 to E-27 and E-42 of docs/behaviour/autograd.md: saved tensors, their hooks, versions by hand,
-//! clone on mutate. Foreach ops (E-21) and checkpointing (E-28 to E-40) come later.
+//! Cases E-1 to E-27 and E-42 of docs/behaviour/autograd.md: saved tensors, their hooks, versions by hand, clone on
+//! mutate. Checkpointing (E-28 to E-40) has a file of its own.
 #![allow(clippy::unwrap_used)]
 
 #[macro_use]
@@ -257,7 +257,7 @@ fn versions_by_hand() {
     assert_err!(y.try_backward(&plain()), SavedVersionMismatch { producer: None, .. });
 }
 
-/// E-19, E-20, E-22, E-25, E-26, E-27
+/// E-19 to E-22, E-25, E-26, E-27
 #[test]
 fn clone_on_mutate() {
     let counts = |cloned, original| MutationCounts { cloned, original };
@@ -280,6 +280,16 @@ fn clone_on_mutate() {
         cut(&b, 0, 1).mul_scalar_(3.0);
         o.sum().backward();
         close(&grad(&a), &[1f64.cos(), 2f64.cos()]);
+    }
+    {
+        let scope = allow_mutation_on_saved_tensors().unwrap();
+        let a = leaves(&[1.0, 2.0]);
+        let (b, c) = (a.clone_tensor(), a.clone_tensor());
+        let o = (b.sin() + c.sin()).sum();
+        ops::foreach_add_scalar_(&[b, c], 1.into()).unwrap();
+        assert_eq!(scope.counts().cloned, 2);
+        o.backward();
+        close(&grad(&a), &[2.0 * 1f64.cos(), 2.0 * 2f64.cos()]);
     }
     {
         let _scope = allow_mutation_on_saved_tensors().unwrap();

@@ -4,6 +4,7 @@
 //! named, Rust names are unique. The in-place and `out=` forms that an entry asks for are made here and look like
 //! declared ones from then on. Knows nothing of derivatives.
 
+use super::foreach;
 use super::types::Ty;
 use crate::error::{CodegenError, Kind, Refusal, Result, Stage};
 use crate::schema::{Annotation, Argument, FunctionSchema, Return, Type};
@@ -34,8 +35,17 @@ pub(super) enum Implementation {
     Composite(String),
     /// Allocates its results itself.
     Direct(String),
+    /// Another op for every position of lists; its Rust name, and once known one text per argument.
+    Foreach { reference: String, arguments: Vec<String> },
     /// Written by hand, history included; the name of its node if it makes one.
     Manual(String, Option<String>),
+}
+
+impl Implementation {
+    /// Whether it has a part below autograd, rather than being made of ops that have.
+    pub(super) fn has_below(&self) -> bool {
+        !matches!(self, Implementation::Composite(_) | Implementation::Foreach { .. } | Implementation::Manual(..))
+    }
 }
 
 /// Which form of an operator this is.
@@ -150,6 +160,7 @@ const FIELDS: &[&str] = &[
     "view",
     "composite",
     "direct",
+    "foreach",
     "manual",
     "differentiable",
     "node",
@@ -194,6 +205,7 @@ pub(super) fn read(text: &str) -> Result<Vec<Op>> {
         ops.append(&mut made);
     }
     check_unique(&ops)?;
+    foreach::resolve(&mut ops)?;
     Ok(ops)
 }
 
@@ -231,6 +243,7 @@ fn read_entry(entry: &Node, func: &str, index: usize) -> Result<Vec<Op>> {
         return Err(refuse(Kind::TagUnknown, format!("unknown tag `{tag}`; known are {}", TAGS.join(", "))));
     }
     let implementation = implementation(&text)?;
+    let is_foreach = matches!(implementation, Implementation::Foreach { .. });
     let rust = match text("rust")? {
         Some(name) => name,
         None => default_rust_name(&schema),
@@ -242,7 +255,7 @@ fn read_entry(entry: &Node, func: &str, index: usize) -> Result<Vec<Op>> {
     let has_self = schema.arguments.self_arg.is_some();
     let self_first = has_self && schema.arguments.pre_self_positional.is_empty();
     let (method, function) = match text("variants")?.as_deref() {
-        None => (self_first, !self_first),
+        None => (self_first && !is_foreach, !self_first || is_foreach),
         Some("method") if has_self => (true, false),
         Some("both") if has_self => (true, true),
         Some("method" | "both") => {
@@ -290,8 +303,11 @@ fn read_entry(entry: &Node, func: &str, index: usize) -> Result<Vec<Op>> {
         _ => flag("inplace")?.then(|| base.schema.name.overload_name.clone()),
     };
     if let Some(overload) = inplace {
-        if !structured {
-            return Err(refuse(Kind::FieldValue, "`inplace: true` needs an op with `shape` and `kernel`"));
+        if !structured && !is_foreach {
+            return Err(refuse(
+                Kind::FieldValue,
+                "`inplace: true` needs an op with `shape` and `kernel`, or `foreach`",
+            ));
         }
         made.push(inplace_form(&base, index, overload)?);
     }
@@ -315,6 +331,7 @@ fn implementation(text: &dyn Fn(&str) -> Result<Option<String>>) -> Result<Imple
     found.extend(text("view")?.map(Implementation::View));
     found.extend(text("composite")?.map(Implementation::Composite));
     found.extend(text("direct")?.map(Implementation::Direct));
+    found.extend(text("foreach")?.map(|reference| Implementation::Foreach { reference, arguments: Vec::new() }));
     if let Some(function) = text("manual")? {
         let node = match text("differentiable")?.as_deref() {
             Some("manual") => Some(text("node")?.unwrap_or_else(|| function.clone())),
@@ -331,7 +348,7 @@ fn implementation(text: &dyn Fn(&str) -> Result<Option<String>>) -> Result<Imple
     let paths = found.iter().flat_map(|i| match i {
         Implementation::Structured { shape, kernel } => vec![shape, kernel],
         Implementation::View(f) | Implementation::Composite(f) | Implementation::Direct(f) => vec![f],
-        Implementation::Manual(f, _) => vec![f],
+        Implementation::Foreach { reference: f, .. } | Implementation::Manual(f, _) => vec![f],
     });
     for path in paths {
         if syn::parse_str::<syn::Path>(path).is_err() {
@@ -342,17 +359,24 @@ fn implementation(text: &dyn Fn(&str) -> Result<Option<String>>) -> Result<Imple
         1 => Ok(found.remove(0)),
         0 => Err(refuse(
             Kind::ImplementationUnclear,
-            "nothing implements this op: give `shape` and `kernel`, or one of `view`, `composite`, `direct`, `manual`",
+            "nothing implements this op: give `shape` and `kernel`, or one of `view`, `composite`, `direct`, `foreach`, `manual`",
         )),
         _ => Err(refuse(
             Kind::ImplementationUnclear,
-            "more than one implementation: keep `shape` and `kernel`, or one of `view`, `composite`, `direct`, `manual`",
+            "more than one implementation: keep `shape` and `kernel`, or one of `view`, `composite`, `direct`, `foreach`, `manual`",
         )),
     }
 }
 
 fn default_rust_name(schema: &FunctionSchema) -> String {
     let (base, overload) = (schema.name.name.to_string(), &schema.name.overload_name);
+    if let Some(base) = base.strip_prefix('_').filter(|base| base.starts_with("foreach_")) {
+        return match overload.as_str() {
+            "" | "List" => base.to_owned(),
+            "ScalarList" => format!("{base}_scalars"),
+            _ => format!("{base}_{}", overload.to_lowercase()),
+        };
+    }
     match overload.as_str() {
         "" | "Tensor" => base,
         _ => format!("{base}_{}", overload.to_lowercase()),
@@ -404,17 +428,29 @@ fn returns(schema: &FunctionSchema) -> Result<Returns> {
 
 fn inplace_form(base: &Op, index: usize, overload: String) -> Result<Op> {
     let mut schema = base.schema.clone();
-    let single = matches!(base.returns, Returns::Tensor);
-    let Some(target) = schema.arguments.self_arg.as_mut().filter(|a| single && a.ty == Type::TENSOR) else {
+    let wanted = match base.returns {
+        Returns::Tensor => Some(Ty::Tensor),
+        Returns::List => Some(Ty::Tensors),
+        _ => None,
+    };
+    let Some(target) = schema.arguments.self_arg.as_mut().filter(|a| Ty::of(&a.ty, "") == wanted) else {
         return Err(refuse(Kind::FieldValue, "an in-place form needs `Tensor self` and one tensor as result"));
     };
     target.annotation = Some(Annotation::mutable('a'));
     schema.name.name.inplace = true;
     schema.name.overload_name = overload;
-    schema.returns[0].annotation = Some(Annotation::mutable('a'));
-    schema.returns[0].name = None;
+    match base.returns {
+        Returns::List => schema.returns.clear(),
+        _ => {
+            schema.returns[0].annotation = Some(Annotation::mutable('a'));
+            schema.returns[0].name = None;
+        }
+    }
     schema.check().map_err(|e| e.at_stage(Stage::Native))?;
-    Ok(Op { schema, rust: format!("{}_", base.rust), form: Form::Inplace(index), function: false, ..base.clone() })
+    let (rust, form, returns) = (format!("{}_", base.rust), Form::Inplace(index), returns(&schema)?);
+    // Lists have no methods.
+    let function = returns == Returns::Nothing;
+    Ok(Op { schema, rust, form, returns, function, ..base.clone() })
 }
 
 fn out_form(base: &Op, index: usize, overload: &str, names: &[String]) -> Result<Op> {

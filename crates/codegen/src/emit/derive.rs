@@ -154,7 +154,7 @@ fn at(line: usize, kind: Kind, message: impl Into<String>) -> CodegenError {
 
 fn differentiation(k: usize, op: &Op, found: &HashMap<usize, Option<Rc<Derivative>>>) -> Result<Differentiation> {
     match &op.implementation {
-        Implementation::Composite(_) => return Ok(Differentiation::Composite),
+        Implementation::Composite(_) | Implementation::Foreach { .. } => return Ok(Differentiation::Composite),
         Implementation::Manual(_, Some(node)) => return Ok(Differentiation::Manual(node.clone())),
         Implementation::Manual(_, None) => return Ok(Differentiation::None),
         _ => {}
@@ -203,8 +203,9 @@ struct Reader<'a> {
 impl Reader<'_> {
     fn read(&self, counters: &mut HashMap<String, usize>) -> Result<Option<Derivative>> {
         let op = self.op;
-        if matches!(op.implementation, Implementation::Composite(_) | Implementation::Manual(..)) {
-            let message = "a composite or manual op is differentiated by what it is made of; remove this entry";
+        if !op.implementation.has_below() {
+            let message =
+                "a composite, foreach or manual op is differentiated by what it is made of; remove this entry";
             return Err(at(self.entry.line, Kind::CompositeDerivative, message));
         }
         let outputs = self.differentiable_outputs()?;

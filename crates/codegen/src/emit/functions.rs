@@ -6,6 +6,7 @@
 
 use super::declare::{Form, Implementation, Returns};
 use super::derive::{Derivative, Differentiation, Saved};
+use super::foreach;
 use super::text::{Plan, file, join};
 use super::types::Ty;
 use std::fmt::Write;
@@ -20,7 +21,7 @@ use crate::autograd::node::Edges;
 use crate::autograd::record;
 use crate::autograd::saved::{PlainSlot, SavedSlot, SavedTensor};
 use crate::dispatch::{self, MemoryFormat, Value};
-use crate::ops::{composite, formulas, manual};
+use crate::ops::{composite, foreach, formulas, manual};
 use crate::{DType, Device, ErrorKind, Result, Scalar, SymInt, Tensor, state};
 use smallvec::smallvec;
 ";
@@ -48,6 +49,7 @@ fn function(plan: &Plan<'_>) -> String {
     let layers = format!("if word & state::LAYERS != 0 {{ {} }}", plan.return_unboxed(&call));
     let body = match (&op.implementation, op.form) {
         (Implementation::Composite(f), _) => handed("composite", f, plan),
+        (Implementation::Foreach { reference, arguments }, _) => foreach::body(plan, reference, arguments),
         (Implementation::Manual(f, _), _) => handed("manual", f, plan),
         (_, Form::Functional) => functional(plan),
         (_, Form::Inplace(_)) => inplace(plan),
@@ -303,7 +305,7 @@ fn below_item(plan: &Plan<'_>) -> Option<String> {
         false => format!("{function}_through_copy"),
     };
     let body = match (&op.implementation, op.form) {
-        (Implementation::Composite(_) | Implementation::Manual(..), _) => return None,
+        (Implementation::Composite(_) | Implementation::Foreach { .. } | Implementation::Manual(..), _) => return None,
         (Implementation::Direct(f), _) => format!("cpu::{f}({arguments})"),
         (Implementation::View(f), _) => match op.returns {
             Returns::List => format!(

@@ -29,7 +29,7 @@ use crate::dispatch::MemoryFormat;
 use crate::error::expect_ok;
 use crate::{DType, Device, IntoSizes, Result, Scalar, SymInt, Tensor};
 ";
-    let wanted = |p: &&Plan<'_>| p.op.function && p.is_functional() && !p.op.rust.starts_with('_');
+    let wanted = |p: &&Plan<'_>| p.op.function && p.op.outs.is_empty() && !p.op.rust.starts_with('_');
     let items: Vec<String> = plans.iter().filter(wanted).map(|p| pair(p, false)).collect();
     file("Ops that are called as functions.", uses, &items)
 }

@@ -7,6 +7,7 @@
 
 mod declare;
 mod derive;
+mod foreach;
 mod formula;
 mod functions;
 mod methods;

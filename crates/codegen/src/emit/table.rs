@@ -87,7 +87,7 @@ fn item(plan: &Plan<'_>) -> String {
     };
     let pattern = if result.len() == 1 { result[0].clone() } else { format!("({})", result.join(", ")) };
     let typed = format!("functions::{}({passed})?", op.rust);
-    let has_below = !matches!(op.implementation, Implementation::Composite(_) | Implementation::Manual(..));
+    let has_below = op.implementation.has_below();
     let inner = format!("inner::{}(0, {passed})?", op.rust);
     let (bind, outputs) = match plan.handed_back() {
         Some(_) => {

@@ -1,6 +1,6 @@
 //! Pieces of Rust text that several generated files share: parameter lists, calls, boxed values, formatting.
 
-use super::declare::{Arg, Form, Op, Returns};
+use super::declare::{Arg, Op, Returns};
 use super::derive::Differentiation;
 use super::types::Ty;
 use crate::schema::SchemaKind;
@@ -14,7 +14,7 @@ pub(super) struct Plan<'a> {
 impl Plan<'_> {
     /// Whether it hands `self` back.
     pub(super) fn returns_self(&self) -> bool {
-        self.op.schema.kind() == SchemaKind::Inplace
+        self.op.schema.kind() == SchemaKind::Inplace && self.op.returns == Returns::Tensor
     }
 
     /// Parameters of the typed function; `'a` on what is handed back.
@@ -109,10 +109,6 @@ impl Plan<'_> {
     /// Doc comment with the op's schema.
     pub(super) fn doc(&self) -> String {
         format!("/// `aten::{}`", self.op.schema)
-    }
-
-    pub(super) fn is_functional(&self) -> bool {
-        self.op.form == Form::Functional
     }
 }
 

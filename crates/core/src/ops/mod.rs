@@ -3,6 +3,7 @@
 pub(crate) mod arith;
 pub(crate) mod composite;
 pub(crate) mod cpu;
+pub(crate) mod foreach;
 pub(crate) mod formulas;
 #[allow(non_snake_case)] // ATen calls sizes N, C and HxW
 pub mod generated;

@@ -132,6 +132,8 @@ fn every_op_has_rows() {
     let missing: Vec<&str> = Op::all()
         .map(Op::name)
         .filter(|name| !coverage.contains_key(name) && !UNLISTED.iter().any(|(op, _)| op == name))
+        // They run ops that have rows; tests/foreach.rs compares each with its own.
+        .filter(|name| !name.starts_with("aten::_foreach_"))
         .collect();
     assert!(missing.is_empty(), "ops without a row in golden/opinfo: {missing:#?}");
 }

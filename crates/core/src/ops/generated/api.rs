@@ -4851,3 +4851,843 @@ pub fn try_native_dropout_backward(
 ) -> Result<Tensor> {
     ops::native_dropout_backward(grad_output, mask, scale)
 }
+
+/// `aten::_foreach_add.List(Tensor[] self, Tensor[] other, *, Scalar alpha=1) -> Tensor[]`
+///
+/// # Panics
+/// With the error of [`try_foreach_add`].
+#[track_caller]
+pub fn foreach_add(self_: &[Tensor], other: &[Tensor]) -> Vec<Tensor> {
+    expect_ok(try_foreach_add(self_, other))
+}
+/// `aten::_foreach_add.List(Tensor[] self, Tensor[] other, *, Scalar alpha=1) -> Tensor[]`
+pub fn try_foreach_add(self_: &[Tensor], other: &[Tensor]) -> Result<Vec<Tensor>> {
+    ops::foreach_add(self_, other, Scalar::Int(1))
+}
+
+/// `aten::_foreach_add_.List(Tensor(a!)[] self, Tensor[] other, *, Scalar alpha=1) -> ()`
+///
+/// # Panics
+/// With the error of [`try_foreach_add_`].
+#[track_caller]
+pub fn foreach_add_(self_: &[Tensor], other: &[Tensor]) -> () {
+    expect_ok(try_foreach_add_(self_, other))
+}
+/// `aten::_foreach_add_.List(Tensor(a!)[] self, Tensor[] other, *, Scalar alpha=1) -> ()`
+pub fn try_foreach_add_(self_: &[Tensor], other: &[Tensor]) -> Result<()> {
+    ops::foreach_add_(self_, other, Scalar::Int(1))
+}
+
+/// `aten::_foreach_add.Scalar(Tensor[] self, Scalar scalar) -> Tensor[]`
+///
+/// # Panics
+/// With the error of [`try_foreach_add_scalar`].
+#[track_caller]
+pub fn foreach_add_scalar(self_: &[Tensor], scalar: impl Into<Scalar>) -> Vec<Tensor> {
+    expect_ok(try_foreach_add_scalar(self_, scalar))
+}
+/// `aten::_foreach_add.Scalar(Tensor[] self, Scalar scalar) -> Tensor[]`
+pub fn try_foreach_add_scalar(
+    self_: &[Tensor],
+    scalar: impl Into<Scalar>,
+) -> Result<Vec<Tensor>> {
+    ops::foreach_add_scalar(self_, scalar.into())
+}
+
+/// `aten::_foreach_add_.Scalar(Tensor(a!)[] self, Scalar scalar) -> ()`
+///
+/// # Panics
+/// With the error of [`try_foreach_add_scalar_`].
+#[track_caller]
+pub fn foreach_add_scalar_(self_: &[Tensor], scalar: impl Into<Scalar>) -> () {
+    expect_ok(try_foreach_add_scalar_(self_, scalar))
+}
+/// `aten::_foreach_add_.Scalar(Tensor(a!)[] self, Scalar scalar) -> ()`
+pub fn try_foreach_add_scalar_(
+    self_: &[Tensor],
+    scalar: impl Into<Scalar>,
+) -> Result<()> {
+    ops::foreach_add_scalar_(self_, scalar.into())
+}
+
+/// `aten::_foreach_add.ScalarList(Tensor[] self, Scalar[] scalars) -> Tensor[]`
+///
+/// # Panics
+/// With the error of [`try_foreach_add_scalars`].
+#[track_caller]
+pub fn foreach_add_scalars(self_: &[Tensor], scalars: &[Scalar]) -> Vec<Tensor> {
+    expect_ok(try_foreach_add_scalars(self_, scalars))
+}
+/// `aten::_foreach_add.ScalarList(Tensor[] self, Scalar[] scalars) -> Tensor[]`
+pub fn try_foreach_add_scalars(
+    self_: &[Tensor],
+    scalars: &[Scalar],
+) -> Result<Vec<Tensor>> {
+    ops::foreach_add_scalars(self_, scalars)
+}
+
+/// `aten::_foreach_add_.ScalarList(Tensor(a!)[] self, Scalar[] scalars) -> ()`
+///
+/// # Panics
+/// With the error of [`try_foreach_add_scalars_`].
+#[track_caller]
+pub fn foreach_add_scalars_(self_: &[Tensor], scalars: &[Scalar]) -> () {
+    expect_ok(try_foreach_add_scalars_(self_, scalars))
+}
+/// `aten::_foreach_add_.ScalarList(Tensor(a!)[] self, Scalar[] scalars) -> ()`
+pub fn try_foreach_add_scalars_(self_: &[Tensor], scalars: &[Scalar]) -> Result<()> {
+    ops::foreach_add_scalars_(self_, scalars)
+}
+
+/// `aten::_foreach_add.Tensor(Tensor[] self, Tensor other, *, Scalar alpha=1) -> Tensor[]`
+///
+/// # Panics
+/// With the error of [`try_foreach_add_tensor`].
+#[track_caller]
+pub fn foreach_add_tensor(self_: &[Tensor], other: &Tensor) -> Vec<Tensor> {
+    expect_ok(try_foreach_add_tensor(self_, other))
+}
+/// `aten::_foreach_add.Tensor(Tensor[] self, Tensor other, *, Scalar alpha=1) -> Tensor[]`
+pub fn try_foreach_add_tensor(self_: &[Tensor], other: &Tensor) -> Result<Vec<Tensor>> {
+    ops::foreach_add_tensor(self_, other, Scalar::Int(1))
+}
+
+/// `aten::_foreach_add_.Tensor(Tensor(a!)[] self, Tensor other, *, Scalar alpha=1) -> ()`
+///
+/// # Panics
+/// With the error of [`try_foreach_add_tensor_`].
+#[track_caller]
+pub fn foreach_add_tensor_(self_: &[Tensor], other: &Tensor) -> () {
+    expect_ok(try_foreach_add_tensor_(self_, other))
+}
+/// `aten::_foreach_add_.Tensor(Tensor(a!)[] self, Tensor other, *, Scalar alpha=1) -> ()`
+pub fn try_foreach_add_tensor_(self_: &[Tensor], other: &Tensor) -> Result<()> {
+    ops::foreach_add_tensor_(self_, other, Scalar::Int(1))
+}
+
+/// `aten::_foreach_sub.List(Tensor[] self, Tensor[] other, *, Scalar alpha=1) -> Tensor[]`
+///
+/// # Panics
+/// With the error of [`try_foreach_sub`].
+#[track_caller]
+pub fn foreach_sub(self_: &[Tensor], other: &[Tensor]) -> Vec<Tensor> {
+    expect_ok(try_foreach_sub(self_, other))
+}
+/// `aten::_foreach_sub.List(Tensor[] self, Tensor[] other, *, Scalar alpha=1) -> Tensor[]`
+pub fn try_foreach_sub(self_: &[Tensor], other: &[Tensor]) -> Result<Vec<Tensor>> {
+    ops::foreach_sub(self_, other, Scalar::Int(1))
+}
+
+/// `aten::_foreach_sub_.List(Tensor(a!)[] self, Tensor[] other, *, Scalar alpha=1) -> ()`
+///
+/// # Panics
+/// With the error of [`try_foreach_sub_`].
+#[track_caller]
+pub fn foreach_sub_(self_: &[Tensor], other: &[Tensor]) -> () {
+    expect_ok(try_foreach_sub_(self_, other))
+}
+/// `aten::_foreach_sub_.List(Tensor(a!)[] self, Tensor[] other, *, Scalar alpha=1) -> ()`
+pub fn try_foreach_sub_(self_: &[Tensor], other: &[Tensor]) -> Result<()> {
+    ops::foreach_sub_(self_, other, Scalar::Int(1))
+}
+
+/// `aten::_foreach_sub.Scalar(Tensor[] self, Scalar scalar) -> Tensor[]`
+///
+/// # Panics
+/// With the error of [`try_foreach_sub_scalar`].
+#[track_caller]
+pub fn foreach_sub_scalar(self_: &[Tensor], scalar: impl Into<Scalar>) -> Vec<Tensor> {
+    expect_ok(try_foreach_sub_scalar(self_, scalar))
+}
+/// `aten::_foreach_sub.Scalar(Tensor[] self, Scalar scalar) -> Tensor[]`
+pub fn try_foreach_sub_scalar(
+    self_: &[Tensor],
+    scalar: impl Into<Scalar>,
+) -> Result<Vec<Tensor>> {
+    ops::foreach_sub_scalar(self_, scalar.into())
+}
+
+/// `aten::_foreach_sub_.Scalar(Tensor(a!)[] self, Scalar scalar) -> ()`
+///
+/// # Panics
+/// With the error of [`try_foreach_sub_scalar_`].
+#[track_caller]
+pub fn foreach_sub_scalar_(self_: &[Tensor], scalar: impl Into<Scalar>) -> () {
+    expect_ok(try_foreach_sub_scalar_(self_, scalar))
+}
+/// `aten::_foreach_sub_.Scalar(Tensor(a!)[] self, Scalar scalar) -> ()`
+pub fn try_foreach_sub_scalar_(
+    self_: &[Tensor],
+    scalar: impl Into<Scalar>,
+) -> Result<()> {
+    ops::foreach_sub_scalar_(self_, scalar.into())
+}
+
+/// `aten::_foreach_sub.ScalarList(Tensor[] self, Scalar[] scalars) -> Tensor[]`
+///
+/// # Panics
+/// With the error of [`try_foreach_sub_scalars`].
+#[track_caller]
+pub fn foreach_sub_scalars(self_: &[Tensor], scalars: &[Scalar]) -> Vec<Tensor> {
+    expect_ok(try_foreach_sub_scalars(self_, scalars))
+}
+/// `aten::_foreach_sub.ScalarList(Tensor[] self, Scalar[] scalars) -> Tensor[]`
+pub fn try_foreach_sub_scalars(
+    self_: &[Tensor],
+    scalars: &[Scalar],
+) -> Result<Vec<Tensor>> {
+    ops::foreach_sub_scalars(self_, scalars)
+}
+
+/// `aten::_foreach_sub_.ScalarList(Tensor(a!)[] self, Scalar[] scalars) -> ()`
+///
+/// # Panics
+/// With the error of [`try_foreach_sub_scalars_`].
+#[track_caller]
+pub fn foreach_sub_scalars_(self_: &[Tensor], scalars: &[Scalar]) -> () {
+    expect_ok(try_foreach_sub_scalars_(self_, scalars))
+}
+/// `aten::_foreach_sub_.ScalarList(Tensor(a!)[] self, Scalar[] scalars) -> ()`
+pub fn try_foreach_sub_scalars_(self_: &[Tensor], scalars: &[Scalar]) -> Result<()> {
+    ops::foreach_sub_scalars_(self_, scalars)
+}
+
+/// `aten::_foreach_mul.List(Tensor[] self, Tensor[] other) -> Tensor[]`
+///
+/// # Panics
+/// With the error of [`try_foreach_mul`].
+#[track_caller]
+pub fn foreach_mul(self_: &[Tensor], other: &[Tensor]) -> Vec<Tensor> {
+    expect_ok(try_foreach_mul(self_, other))
+}
+/// `aten::_foreach_mul.List(Tensor[] self, Tensor[] other) -> Tensor[]`
+pub fn try_foreach_mul(self_: &[Tensor], other: &[Tensor]) -> Result<Vec<Tensor>> {
+    ops::foreach_mul(self_, other)
+}
+
+/// `aten::_foreach_mul_.List(Tensor(a!)[] self, Tensor[] other) -> ()`
+///
+/// # Panics
+/// With the error of [`try_foreach_mul_`].
+#[track_caller]
+pub fn foreach_mul_(self_: &[Tensor], other: &[Tensor]) -> () {
+    expect_ok(try_foreach_mul_(self_, other))
+}
+/// `aten::_foreach_mul_.List(Tensor(a!)[] self, Tensor[] other) -> ()`
+pub fn try_foreach_mul_(self_: &[Tensor], other: &[Tensor]) -> Result<()> {
+    ops::foreach_mul_(self_, other)
+}
+
+/// `aten::_foreach_mul.Scalar(Tensor[] self, Scalar scalar) -> Tensor[]`
+///
+/// # Panics
+/// With the error of [`try_foreach_mul_scalar`].
+#[track_caller]
+pub fn foreach_mul_scalar(self_: &[Tensor], scalar: impl Into<Scalar>) -> Vec<Tensor> {
+    expect_ok(try_foreach_mul_scalar(self_, scalar))
+}
+/// `aten::_foreach_mul.Scalar(Tensor[] self, Scalar scalar) -> Tensor[]`
+pub fn try_foreach_mul_scalar(
+    self_: &[Tensor],
+    scalar: impl Into<Scalar>,
+) -> Result<Vec<Tensor>> {
+    ops::foreach_mul_scalar(self_, scalar.into())
+}
+
+/// `aten::_foreach_mul_.Scalar(Tensor(a!)[] self, Scalar scalar) -> ()`
+///
+/// # Panics
+/// With the error of [`try_foreach_mul_scalar_`].
+#[track_caller]
+pub fn foreach_mul_scalar_(self_: &[Tensor], scalar: impl Into<Scalar>) -> () {
+    expect_ok(try_foreach_mul_scalar_(self_, scalar))
+}
+/// `aten::_foreach_mul_.Scalar(Tensor(a!)[] self, Scalar scalar) -> ()`
+pub fn try_foreach_mul_scalar_(
+    self_: &[Tensor],
+    scalar: impl Into<Scalar>,
+) -> Result<()> {
+    ops::foreach_mul_scalar_(self_, scalar.into())
+}
+
+/// `aten::_foreach_mul.ScalarList(Tensor[] self, Scalar[] scalars) -> Tensor[]`
+///
+/// # Panics
+/// With the error of [`try_foreach_mul_scalars`].
+#[track_caller]
+pub fn foreach_mul_scalars(self_: &[Tensor], scalars: &[Scalar]) -> Vec<Tensor> {
+    expect_ok(try_foreach_mul_scalars(self_, scalars))
+}
+/// `aten::_foreach_mul.ScalarList(Tensor[] self, Scalar[] scalars) -> Tensor[]`
+pub fn try_foreach_mul_scalars(
+    self_: &[Tensor],
+    scalars: &[Scalar],
+) -> Result<Vec<Tensor>> {
+    ops::foreach_mul_scalars(self_, scalars)
+}
+
+/// `aten::_foreach_mul_.ScalarList(Tensor(a!)[] self, Scalar[] scalars) -> ()`
+///
+/// # Panics
+/// With the error of [`try_foreach_mul_scalars_`].
+#[track_caller]
+pub fn foreach_mul_scalars_(self_: &[Tensor], scalars: &[Scalar]) -> () {
+    expect_ok(try_foreach_mul_scalars_(self_, scalars))
+}
+/// `aten::_foreach_mul_.ScalarList(Tensor(a!)[] self, Scalar[] scalars) -> ()`
+pub fn try_foreach_mul_scalars_(self_: &[Tensor], scalars: &[Scalar]) -> Result<()> {
+    ops::foreach_mul_scalars_(self_, scalars)
+}
+
+/// `aten::_foreach_mul.Tensor(Tensor[] self, Tensor other) -> Tensor[]`
+///
+/// # Panics
+/// With the error of [`try_foreach_mul_tensor`].
+#[track_caller]
+pub fn foreach_mul_tensor(self_: &[Tensor], other: &Tensor) -> Vec<Tensor> {
+    expect_ok(try_foreach_mul_tensor(self_, other))
+}
+/// `aten::_foreach_mul.Tensor(Tensor[] self, Tensor other) -> Tensor[]`
+pub fn try_foreach_mul_tensor(self_: &[Tensor], other: &Tensor) -> Result<Vec<Tensor>> {
+    ops::foreach_mul_tensor(self_, other)
+}
+
+/// `aten::_foreach_mul_.Tensor(Tensor(a!)[] self, Tensor other) -> ()`
+///
+/// # Panics
+/// With the error of [`try_foreach_mul_tensor_`].
+#[track_caller]
+pub fn foreach_mul_tensor_(self_: &[Tensor], other: &Tensor) -> () {
+    expect_ok(try_foreach_mul_tensor_(self_, other))
+}
+/// `aten::_foreach_mul_.Tensor(Tensor(a!)[] self, Tensor other) -> ()`
+pub fn try_foreach_mul_tensor_(self_: &[Tensor], other: &Tensor) -> Result<()> {
+    ops::foreach_mul_tensor_(self_, other)
+}
+
+/// `aten::_foreach_div.List(Tensor[] self, Tensor[] other) -> Tensor[]`
+///
+/// # Panics
+/// With the error of [`try_foreach_div`].
+#[track_caller]
+pub fn foreach_div(self_: &[Tensor], other: &[Tensor]) -> Vec<Tensor> {
+    expect_ok(try_foreach_div(self_, other))
+}
+/// `aten::_foreach_div.List(Tensor[] self, Tensor[] other) -> Tensor[]`
+pub fn try_foreach_div(self_: &[Tensor], other: &[Tensor]) -> Result<Vec<Tensor>> {
+    ops::foreach_div(self_, other)
+}
+
+/// `aten::_foreach_div_.List(Tensor(a!)[] self, Tensor[] other) -> ()`
+///
+/// # Panics
+/// With the error of [`try_foreach_div_`].
+#[track_caller]
+pub fn foreach_div_(self_: &[Tensor], other: &[Tensor]) -> () {
+    expect_ok(try_foreach_div_(self_, other))
+}
+/// `aten::_foreach_div_.List(Tensor(a!)[] self, Tensor[] other) -> ()`
+pub fn try_foreach_div_(self_: &[Tensor], other: &[Tensor]) -> Result<()> {
+    ops::foreach_div_(self_, other)
+}
+
+/// `aten::_foreach_div.Scalar(Tensor[] self, Scalar scalar) -> Tensor[]`
+///
+/// # Panics
+/// With the error of [`try_foreach_div_scalar`].
+#[track_caller]
+pub fn foreach_div_scalar(self_: &[Tensor], scalar: impl Into<Scalar>) -> Vec<Tensor> {
+    expect_ok(try_foreach_div_scalar(self_, scalar))
+}
+/// `aten::_foreach_div.Scalar(Tensor[] self, Scalar scalar) -> Tensor[]`
+pub fn try_foreach_div_scalar(
+    self_: &[Tensor],
+    scalar: impl Into<Scalar>,
+) -> Result<Vec<Tensor>> {
+    ops::foreach_div_scalar(self_, scalar.into())
+}
+
+/// `aten::_foreach_div_.Scalar(Tensor(a!)[] self, Scalar scalar) -> ()`
+///
+/// # Panics
+/// With the error of [`try_foreach_div_scalar_`].
+#[track_caller]
+pub fn foreach_div_scalar_(self_: &[Tensor], scalar: impl Into<Scalar>) -> () {
+    expect_ok(try_foreach_div_scalar_(self_, scalar))
+}
+/// `aten::_foreach_div_.Scalar(Tensor(a!)[] self, Scalar scalar) -> ()`
+pub fn try_foreach_div_scalar_(
+    self_: &[Tensor],
+    scalar: impl Into<Scalar>,
+) -> Result<()> {
+    ops::foreach_div_scalar_(self_, scalar.into())
+}
+
+/// `aten::_foreach_div.ScalarList(Tensor[] self, Scalar[] scalars) -> Tensor[]`
+///
+/// # Panics
+/// With the error of [`try_foreach_div_scalars`].
+#[track_caller]
+pub fn foreach_div_scalars(self_: &[Tensor], scalars: &[Scalar]) -> Vec<Tensor> {
+    expect_ok(try_foreach_div_scalars(self_, scalars))
+}
+/// `aten::_foreach_div.ScalarList(Tensor[] self, Scalar[] scalars) -> Tensor[]`
+pub fn try_foreach_div_scalars(
+    self_: &[Tensor],
+    scalars: &[Scalar],
+) -> Result<Vec<Tensor>> {
+    ops::foreach_div_scalars(self_, scalars)
+}
+
+/// `aten::_foreach_div_.ScalarList(Tensor(a!)[] self, Scalar[] scalars) -> ()`
+///
+/// # Panics
+/// With the error of [`try_foreach_div_scalars_`].
+#[track_caller]
+pub fn foreach_div_scalars_(self_: &[Tensor], scalars: &[Scalar]) -> () {
+    expect_ok(try_foreach_div_scalars_(self_, scalars))
+}
+/// `aten::_foreach_div_.ScalarList(Tensor(a!)[] self, Scalar[] scalars) -> ()`
+pub fn try_foreach_div_scalars_(self_: &[Tensor], scalars: &[Scalar]) -> Result<()> {
+    ops::foreach_div_scalars_(self_, scalars)
+}
+
+/// `aten::_foreach_div.Tensor(Tensor[] self, Tensor other) -> Tensor[]`
+///
+/// # Panics
+/// With the error of [`try_foreach_div_tensor`].
+#[track_caller]
+pub fn foreach_div_tensor(self_: &[Tensor], other: &Tensor) -> Vec<Tensor> {
+    expect_ok(try_foreach_div_tensor(self_, other))
+}
+/// `aten::_foreach_div.Tensor(Tensor[] self, Tensor other) -> Tensor[]`
+pub fn try_foreach_div_tensor(self_: &[Tensor], other: &Tensor) -> Result<Vec<Tensor>> {
+    ops::foreach_div_tensor(self_, other)
+}
+
+/// `aten::_foreach_div_.Tensor(Tensor(a!)[] self, Tensor other) -> ()`
+///
+/// # Panics
+/// With the error of [`try_foreach_div_tensor_`].
+#[track_caller]
+pub fn foreach_div_tensor_(self_: &[Tensor], other: &Tensor) -> () {
+    expect_ok(try_foreach_div_tensor_(self_, other))
+}
+/// `aten::_foreach_div_.Tensor(Tensor(a!)[] self, Tensor other) -> ()`
+pub fn try_foreach_div_tensor_(self_: &[Tensor], other: &Tensor) -> Result<()> {
+    ops::foreach_div_tensor_(self_, other)
+}
+
+/// `aten::_foreach_addcmul.Scalar(Tensor[] self, Tensor[] tensor1, Tensor[] tensor2, Scalar value=1) -> Tensor[]`
+///
+/// # Panics
+/// With the error of [`try_foreach_addcmul_scalar`].
+#[track_caller]
+pub fn foreach_addcmul_scalar(
+    self_: &[Tensor],
+    tensor1: &[Tensor],
+    tensor2: &[Tensor],
+    value: impl Into<Scalar>,
+) -> Vec<Tensor> {
+    expect_ok(try_foreach_addcmul_scalar(self_, tensor1, tensor2, value))
+}
+/// `aten::_foreach_addcmul.Scalar(Tensor[] self, Tensor[] tensor1, Tensor[] tensor2, Scalar value=1) -> Tensor[]`
+pub fn try_foreach_addcmul_scalar(
+    self_: &[Tensor],
+    tensor1: &[Tensor],
+    tensor2: &[Tensor],
+    value: impl Into<Scalar>,
+) -> Result<Vec<Tensor>> {
+    ops::foreach_addcmul_scalar(self_, tensor1, tensor2, value.into())
+}
+
+/// `aten::_foreach_addcmul_.Scalar(Tensor(a!)[] self, Tensor[] tensor1, Tensor[] tensor2, Scalar value=1) -> ()`
+///
+/// # Panics
+/// With the error of [`try_foreach_addcmul_scalar_`].
+#[track_caller]
+pub fn foreach_addcmul_scalar_(
+    self_: &[Tensor],
+    tensor1: &[Tensor],
+    tensor2: &[Tensor],
+    value: impl Into<Scalar>,
+) -> () {
+    expect_ok(try_foreach_addcmul_scalar_(self_, tensor1, tensor2, value))
+}
+/// `aten::_foreach_addcmul_.Scalar(Tensor(a!)[] self, Tensor[] tensor1, Tensor[] tensor2, Scalar value=1) -> ()`
+pub fn try_foreach_addcmul_scalar_(
+    self_: &[Tensor],
+    tensor1: &[Tensor],
+    tensor2: &[Tensor],
+    value: impl Into<Scalar>,
+) -> Result<()> {
+    ops::foreach_addcmul_scalar_(self_, tensor1, tensor2, value.into())
+}
+
+/// `aten::_foreach_addcmul.ScalarList(Tensor[] self, Tensor[] tensor1, Tensor[] tensor2, Scalar[] scalars) -> Tensor[]`
+///
+/// # Panics
+/// With the error of [`try_foreach_addcmul_scalars`].
+#[track_caller]
+pub fn foreach_addcmul_scalars(
+    self_: &[Tensor],
+    tensor1: &[Tensor],
+    tensor2: &[Tensor],
+    scalars: &[Scalar],
+) -> Vec<Tensor> {
+    expect_ok(try_foreach_addcmul_scalars(self_, tensor1, tensor2, scalars))
+}
+/// `aten::_foreach_addcmul.ScalarList(Tensor[] self, Tensor[] tensor1, Tensor[] tensor2, Scalar[] scalars) -> Tensor[]`
+pub fn try_foreach_addcmul_scalars(
+    self_: &[Tensor],
+    tensor1: &[Tensor],
+    tensor2: &[Tensor],
+    scalars: &[Scalar],
+) -> Result<Vec<Tensor>> {
+    ops::foreach_addcmul_scalars(self_, tensor1, tensor2, scalars)
+}
+
+/// `aten::_foreach_addcmul_.ScalarList(Tensor(a!)[] self, Tensor[] tensor1, Tensor[] tensor2, Scalar[] scalars) -> ()`
+///
+/// # Panics
+/// With the error of [`try_foreach_addcmul_scalars_`].
+#[track_caller]
+pub fn foreach_addcmul_scalars_(
+    self_: &[Tensor],
+    tensor1: &[Tensor],
+    tensor2: &[Tensor],
+    scalars: &[Scalar],
+) -> () {
+    expect_ok(try_foreach_addcmul_scalars_(self_, tensor1, tensor2, scalars))
+}
+/// `aten::_foreach_addcmul_.ScalarList(Tensor(a!)[] self, Tensor[] tensor1, Tensor[] tensor2, Scalar[] scalars) -> ()`
+pub fn try_foreach_addcmul_scalars_(
+    self_: &[Tensor],
+    tensor1: &[Tensor],
+    tensor2: &[Tensor],
+    scalars: &[Scalar],
+) -> Result<()> {
+    ops::foreach_addcmul_scalars_(self_, tensor1, tensor2, scalars)
+}
+
+/// `aten::_foreach_addcdiv.Scalar(Tensor[] self, Tensor[] tensor1, Tensor[] tensor2, Scalar value=1) -> Tensor[]`
+///
+/// # Panics
+/// With the error of [`try_foreach_addcdiv_scalar`].
+#[track_caller]
+pub fn foreach_addcdiv_scalar(
+    self_: &[Tensor],
+    tensor1: &[Tensor],
+    tensor2: &[Tensor],
+    value: impl Into<Scalar>,
+) -> Vec<Tensor> {
+    expect_ok(try_foreach_addcdiv_scalar(self_, tensor1, tensor2, value))
+}
+/// `aten::_foreach_addcdiv.Scalar(Tensor[] self, Tensor[] tensor1, Tensor[] tensor2, Scalar value=1) -> Tensor[]`
+pub fn try_foreach_addcdiv_scalar(
+    self_: &[Tensor],
+    tensor1: &[Tensor],
+    tensor2: &[Tensor],
+    value: impl Into<Scalar>,
+) -> Result<Vec<Tensor>> {
+    ops::foreach_addcdiv_scalar(self_, tensor1, tensor2, value.into())
+}
+
+/// `aten::_foreach_addcdiv_.Scalar(Tensor(a!)[] self, Tensor[] tensor1, Tensor[] tensor2, Scalar value=1) -> ()`
+///
+/// # Panics
+/// With the error of [`try_foreach_addcdiv_scalar_`].
+#[track_caller]
+pub fn foreach_addcdiv_scalar_(
+    self_: &[Tensor],
+    tensor1: &[Tensor],
+    tensor2: &[Tensor],
+    value: impl Into<Scalar>,
+) -> () {
+    expect_ok(try_foreach_addcdiv_scalar_(self_, tensor1, tensor2, value))
+}
+/// `aten::_foreach_addcdiv_.Scalar(Tensor(a!)[] self, Tensor[] tensor1, Tensor[] tensor2, Scalar value=1) -> ()`
+pub fn try_foreach_addcdiv_scalar_(
+    self_: &[Tensor],
+    tensor1: &[Tensor],
+    tensor2: &[Tensor],
+    value: impl Into<Scalar>,
+) -> Result<()> {
+    ops::foreach_addcdiv_scalar_(self_, tensor1, tensor2, value.into())
+}
+
+/// `aten::_foreach_addcdiv.ScalarList(Tensor[] self, Tensor[] tensor1, Tensor[] tensor2, Scalar[] scalars) -> Tensor[]`
+///
+/// # Panics
+/// With the error of [`try_foreach_addcdiv_scalars`].
+#[track_caller]
+pub fn foreach_addcdiv_scalars(
+    self_: &[Tensor],
+    tensor1: &[Tensor],
+    tensor2: &[Tensor],
+    scalars: &[Scalar],
+) -> Vec<Tensor> {
+    expect_ok(try_foreach_addcdiv_scalars(self_, tensor1, tensor2, scalars))
+}
+/// `aten::_foreach_addcdiv.ScalarList(Tensor[] self, Tensor[] tensor1, Tensor[] tensor2, Scalar[] scalars) -> Tensor[]`
+pub fn try_foreach_addcdiv_scalars(
+    self_: &[Tensor],
+    tensor1: &[Tensor],
+    tensor2: &[Tensor],
+    scalars: &[Scalar],
+) -> Result<Vec<Tensor>> {
+    ops::foreach_addcdiv_scalars(self_, tensor1, tensor2, scalars)
+}
+
+/// `aten::_foreach_addcdiv_.ScalarList(Tensor(a!)[] self, Tensor[] tensor1, Tensor[] tensor2, Scalar[] scalars) -> ()`
+///
+/// # Panics
+/// With the error of [`try_foreach_addcdiv_scalars_`].
+#[track_caller]
+pub fn foreach_addcdiv_scalars_(
+    self_: &[Tensor],
+    tensor1: &[Tensor],
+    tensor2: &[Tensor],
+    scalars: &[Scalar],
+) -> () {
+    expect_ok(try_foreach_addcdiv_scalars_(self_, tensor1, tensor2, scalars))
+}
+/// `aten::_foreach_addcdiv_.ScalarList(Tensor(a!)[] self, Tensor[] tensor1, Tensor[] tensor2, Scalar[] scalars) -> ()`
+pub fn try_foreach_addcdiv_scalars_(
+    self_: &[Tensor],
+    tensor1: &[Tensor],
+    tensor2: &[Tensor],
+    scalars: &[Scalar],
+) -> Result<()> {
+    ops::foreach_addcdiv_scalars_(self_, tensor1, tensor2, scalars)
+}
+
+/// `aten::_foreach_lerp.List(Tensor[] self, Tensor[] tensors1, Tensor[] weights) -> Tensor[]`
+///
+/// # Panics
+/// With the error of [`try_foreach_lerp`].
+#[track_caller]
+pub fn foreach_lerp(
+    self_: &[Tensor],
+    tensors1: &[Tensor],
+    weights: &[Tensor],
+) -> Vec<Tensor> {
+    expect_ok(try_foreach_lerp(self_, tensors1, weights))
+}
+/// `aten::_foreach_lerp.List(Tensor[] self, Tensor[] tensors1, Tensor[] weights) -> Tensor[]`
+pub fn try_foreach_lerp(
+    self_: &[Tensor],
+    tensors1: &[Tensor],
+    weights: &[Tensor],
+) -> Result<Vec<Tensor>> {
+    ops::foreach_lerp(self_, tensors1, weights)
+}
+
+/// `aten::_foreach_lerp_.List(Tensor(a!)[] self, Tensor[] tensors1, Tensor[] weights) -> ()`
+///
+/// # Panics
+/// With the error of [`try_foreach_lerp_`].
+#[track_caller]
+pub fn foreach_lerp_(self_: &[Tensor], tensors1: &[Tensor], weights: &[Tensor]) -> () {
+    expect_ok(try_foreach_lerp_(self_, tensors1, weights))
+}
+/// `aten::_foreach_lerp_.List(Tensor(a!)[] self, Tensor[] tensors1, Tensor[] weights) -> ()`
+pub fn try_foreach_lerp_(
+    self_: &[Tensor],
+    tensors1: &[Tensor],
+    weights: &[Tensor],
+) -> Result<()> {
+    ops::foreach_lerp_(self_, tensors1, weights)
+}
+
+/// `aten::_foreach_lerp.Scalar(Tensor[] self, Tensor[] tensors1, Scalar weight) -> Tensor[]`
+///
+/// # Panics
+/// With the error of [`try_foreach_lerp_scalar`].
+#[track_caller]
+pub fn foreach_lerp_scalar(
+    self_: &[Tensor],
+    tensors1: &[Tensor],
+    weight: impl Into<Scalar>,
+) -> Vec<Tensor> {
+    expect_ok(try_foreach_lerp_scalar(self_, tensors1, weight))
+}
+/// `aten::_foreach_lerp.Scalar(Tensor[] self, Tensor[] tensors1, Scalar weight) -> Tensor[]`
+pub fn try_foreach_lerp_scalar(
+    self_: &[Tensor],
+    tensors1: &[Tensor],
+    weight: impl Into<Scalar>,
+) -> Result<Vec<Tensor>> {
+    ops::foreach_lerp_scalar(self_, tensors1, weight.into())
+}
+
+/// `aten::_foreach_lerp_.Scalar(Tensor(a!)[] self, Tensor[] tensors1, Scalar weight) -> ()`
+///
+/// # Panics
+/// With the error of [`try_foreach_lerp_scalar_`].
+#[track_caller]
+pub fn foreach_lerp_scalar_(
+    self_: &[Tensor],
+    tensors1: &[Tensor],
+    weight: impl Into<Scalar>,
+) -> () {
+    expect_ok(try_foreach_lerp_scalar_(self_, tensors1, weight))
+}
+/// `aten::_foreach_lerp_.Scalar(Tensor(a!)[] self, Tensor[] tensors1, Scalar weight) -> ()`
+pub fn try_foreach_lerp_scalar_(
+    self_: &[Tensor],
+    tensors1: &[Tensor],
+    weight: impl Into<Scalar>,
+) -> Result<()> {
+    ops::foreach_lerp_scalar_(self_, tensors1, weight.into())
+}
+
+/// `aten::_foreach_lerp.ScalarList(Tensor[] self, Tensor[] tensors1, Scalar[] weight) -> Tensor[]`
+///
+/// # Panics
+/// With the error of [`try_foreach_lerp_scalars`].
+#[track_caller]
+pub fn foreach_lerp_scalars(
+    self_: &[Tensor],
+    tensors1: &[Tensor],
+    weight: &[Scalar],
+) -> Vec<Tensor> {
+    expect_ok(try_foreach_lerp_scalars(self_, tensors1, weight))
+}
+/// `aten::_foreach_lerp.ScalarList(Tensor[] self, Tensor[] tensors1, Scalar[] weight) -> Tensor[]`
+pub fn try_foreach_lerp_scalars(
+    self_: &[Tensor],
+    tensors1: &[Tensor],
+    weight: &[Scalar],
+) -> Result<Vec<Tensor>> {
+    ops::foreach_lerp_scalars(self_, tensors1, weight)
+}
+
+/// `aten::_foreach_lerp_.ScalarList(Tensor(a!)[] self, Tensor[] tensors1, Scalar[] weight) -> ()`
+///
+/// # Panics
+/// With the error of [`try_foreach_lerp_scalars_`].
+#[track_caller]
+pub fn foreach_lerp_scalars_(
+    self_: &[Tensor],
+    tensors1: &[Tensor],
+    weight: &[Scalar],
+) -> () {
+    expect_ok(try_foreach_lerp_scalars_(self_, tensors1, weight))
+}
+/// `aten::_foreach_lerp_.ScalarList(Tensor(a!)[] self, Tensor[] tensors1, Scalar[] weight) -> ()`
+pub fn try_foreach_lerp_scalars_(
+    self_: &[Tensor],
+    tensors1: &[Tensor],
+    weight: &[Scalar],
+) -> Result<()> {
+    ops::foreach_lerp_scalars_(self_, tensors1, weight)
+}
+
+/// `aten::_foreach_neg(Tensor[] self) -> Tensor[]`
+///
+/// # Panics
+/// With the error of [`try_foreach_neg`].
+#[track_caller]
+pub fn foreach_neg(self_: &[Tensor]) -> Vec<Tensor> {
+    expect_ok(try_foreach_neg(self_))
+}
+/// `aten::_foreach_neg(Tensor[] self) -> Tensor[]`
+pub fn try_foreach_neg(self_: &[Tensor]) -> Result<Vec<Tensor>> {
+    ops::foreach_neg(self_)
+}
+
+/// `aten::_foreach_neg_(Tensor(a!)[] self) -> ()`
+///
+/// # Panics
+/// With the error of [`try_foreach_neg_`].
+#[track_caller]
+pub fn foreach_neg_(self_: &[Tensor]) -> () {
+    expect_ok(try_foreach_neg_(self_))
+}
+/// `aten::_foreach_neg_(Tensor(a!)[] self) -> ()`
+pub fn try_foreach_neg_(self_: &[Tensor]) -> Result<()> {
+    ops::foreach_neg_(self_)
+}
+
+/// `aten::_foreach_exp(Tensor[] self) -> Tensor[]`
+///
+/// # Panics
+/// With the error of [`try_foreach_exp`].
+#[track_caller]
+pub fn foreach_exp(self_: &[Tensor]) -> Vec<Tensor> {
+    expect_ok(try_foreach_exp(self_))
+}
+/// `aten::_foreach_exp(Tensor[] self) -> Tensor[]`
+pub fn try_foreach_exp(self_: &[Tensor]) -> Result<Vec<Tensor>> {
+    ops::foreach_exp(self_)
+}
+
+/// `aten::_foreach_exp_(Tensor(a!)[] self) -> ()`
+///
+/// # Panics
+/// With the error of [`try_foreach_exp_`].
+#[track_caller]
+pub fn foreach_exp_(self_: &[Tensor]) -> () {
+    expect_ok(try_foreach_exp_(self_))
+}
+/// `aten::_foreach_exp_(Tensor(a!)[] self) -> ()`
+pub fn try_foreach_exp_(self_: &[Tensor]) -> Result<()> {
+    ops::foreach_exp_(self_)
+}
+
+/// `aten::_foreach_sqrt(Tensor[] self) -> Tensor[]`
+///
+/// # Panics
+/// With the error of [`try_foreach_sqrt`].
+#[track_caller]
+pub fn foreach_sqrt(self_: &[Tensor]) -> Vec<Tensor> {
+    expect_ok(try_foreach_sqrt(self_))
+}
+/// `aten::_foreach_sqrt(Tensor[] self) -> Tensor[]`
+pub fn try_foreach_sqrt(self_: &[Tensor]) -> Result<Vec<Tensor>> {
+    ops::foreach_sqrt(self_)
+}
+
+/// `aten::_foreach_sqrt_(Tensor(a!)[] self) -> ()`
+///
+/// # Panics
+/// With the error of [`try_foreach_sqrt_`].
+#[track_caller]
+pub fn foreach_sqrt_(self_: &[Tensor]) -> () {
+    expect_ok(try_foreach_sqrt_(self_))
+}
+/// `aten::_foreach_sqrt_(Tensor(a!)[] self) -> ()`
+pub fn try_foreach_sqrt_(self_: &[Tensor]) -> Result<()> {
+    ops::foreach_sqrt_(self_)
+}
+
+/// `aten::_foreach_zero_(Tensor(a!)[] self) -> ()`
+///
+/// # Panics
+/// With the error of [`try_foreach_zero_`].
+#[track_caller]
+pub fn foreach_zero_(self_: &[Tensor]) -> () {
+    expect_ok(try_foreach_zero_(self_))
+}
+/// `aten::_foreach_zero_(Tensor(a!)[] self) -> ()`
+pub fn try_foreach_zero_(self_: &[Tensor]) -> Result<()> {
+    ops::foreach_zero_(self_)
+}
+
+/// `aten::_foreach_copy_(Tensor(a!)[] self, Tensor[] src, bool non_blocking=False) -> ()`
+///
+/// # Panics
+/// With the error of [`try_foreach_copy_`].
+#[track_caller]
+pub fn foreach_copy_(self_: &[Tensor], src: &[Tensor], non_blocking: bool) -> () {
+    expect_ok(try_foreach_copy_(self_, src, non_blocking))
+}
+/// `aten::_foreach_copy_(Tensor(a!)[] self, Tensor[] src, bool non_blocking=False) -> ()`
+pub fn try_foreach_copy_(
+    self_: &[Tensor],
+    src: &[Tensor],
+    non_blocking: bool,
+) -> Result<()> {
+    ops::foreach_copy_(self_, src, non_blocking)
+}

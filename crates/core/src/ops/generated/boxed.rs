@@ -10497,3 +10497,399 @@ pub(super) fn bernoulli_tensor_(a: &Args<'_>, _below: bool) -> Result<Outputs> {
     functions::bernoulli_tensor_(self_, p)?;
     Ok(smallvec![self_.into()])
 }
+
+pub(super) fn foreach_add(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensors(0, "self")?;
+    let other = a.tensors(1, "other")?;
+    let alpha = if a.is_none(2) { Scalar::Int(1) } else { a.scalar(2, "alpha")? };
+    let result = functions::foreach_add(&self_, &other, alpha)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn foreach_add_(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensors(0, "self")?;
+    let other = a.tensors(1, "other")?;
+    let alpha = if a.is_none(2) { Scalar::Int(1) } else { a.scalar(2, "alpha")? };
+    functions::foreach_add_(&self_, &other, alpha)?;
+    Ok(smallvec![])
+}
+
+pub(super) fn foreach_add_scalar(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensors(0, "self")?;
+    let scalar = a.scalar(1, "scalar")?;
+    let result = functions::foreach_add_scalar(&self_, scalar)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn foreach_add_scalar_(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensors(0, "self")?;
+    let scalar = a.scalar(1, "scalar")?;
+    functions::foreach_add_scalar_(&self_, scalar)?;
+    Ok(smallvec![])
+}
+
+pub(super) fn foreach_add_scalars(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensors(0, "self")?;
+    let scalars = a.scalars(1, "scalars")?;
+    let result = functions::foreach_add_scalars(&self_, &scalars)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn foreach_add_scalars_(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensors(0, "self")?;
+    let scalars = a.scalars(1, "scalars")?;
+    functions::foreach_add_scalars_(&self_, &scalars)?;
+    Ok(smallvec![])
+}
+
+pub(super) fn foreach_add_tensor(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensors(0, "self")?;
+    let other = a.tensor(1, "other")?;
+    let alpha = if a.is_none(2) { Scalar::Int(1) } else { a.scalar(2, "alpha")? };
+    let result = functions::foreach_add_tensor(&self_, other, alpha)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn foreach_add_tensor_(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensors(0, "self")?;
+    let other = a.tensor(1, "other")?;
+    let alpha = if a.is_none(2) { Scalar::Int(1) } else { a.scalar(2, "alpha")? };
+    functions::foreach_add_tensor_(&self_, other, alpha)?;
+    Ok(smallvec![])
+}
+
+pub(super) fn foreach_sub(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensors(0, "self")?;
+    let other = a.tensors(1, "other")?;
+    let alpha = if a.is_none(2) { Scalar::Int(1) } else { a.scalar(2, "alpha")? };
+    let result = functions::foreach_sub(&self_, &other, alpha)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn foreach_sub_(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensors(0, "self")?;
+    let other = a.tensors(1, "other")?;
+    let alpha = if a.is_none(2) { Scalar::Int(1) } else { a.scalar(2, "alpha")? };
+    functions::foreach_sub_(&self_, &other, alpha)?;
+    Ok(smallvec![])
+}
+
+pub(super) fn foreach_sub_scalar(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensors(0, "self")?;
+    let scalar = a.scalar(1, "scalar")?;
+    let result = functions::foreach_sub_scalar(&self_, scalar)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn foreach_sub_scalar_(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensors(0, "self")?;
+    let scalar = a.scalar(1, "scalar")?;
+    functions::foreach_sub_scalar_(&self_, scalar)?;
+    Ok(smallvec![])
+}
+
+pub(super) fn foreach_sub_scalars(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensors(0, "self")?;
+    let scalars = a.scalars(1, "scalars")?;
+    let result = functions::foreach_sub_scalars(&self_, &scalars)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn foreach_sub_scalars_(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensors(0, "self")?;
+    let scalars = a.scalars(1, "scalars")?;
+    functions::foreach_sub_scalars_(&self_, &scalars)?;
+    Ok(smallvec![])
+}
+
+pub(super) fn foreach_mul(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensors(0, "self")?;
+    let other = a.tensors(1, "other")?;
+    let result = functions::foreach_mul(&self_, &other)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn foreach_mul_(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensors(0, "self")?;
+    let other = a.tensors(1, "other")?;
+    functions::foreach_mul_(&self_, &other)?;
+    Ok(smallvec![])
+}
+
+pub(super) fn foreach_mul_scalar(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensors(0, "self")?;
+    let scalar = a.scalar(1, "scalar")?;
+    let result = functions::foreach_mul_scalar(&self_, scalar)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn foreach_mul_scalar_(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensors(0, "self")?;
+    let scalar = a.scalar(1, "scalar")?;
+    functions::foreach_mul_scalar_(&self_, scalar)?;
+    Ok(smallvec![])
+}
+
+pub(super) fn foreach_mul_scalars(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensors(0, "self")?;
+    let scalars = a.scalars(1, "scalars")?;
+    let result = functions::foreach_mul_scalars(&self_, &scalars)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn foreach_mul_scalars_(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensors(0, "self")?;
+    let scalars = a.scalars(1, "scalars")?;
+    functions::foreach_mul_scalars_(&self_, &scalars)?;
+    Ok(smallvec![])
+}
+
+pub(super) fn foreach_mul_tensor(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensors(0, "self")?;
+    let other = a.tensor(1, "other")?;
+    let result = functions::foreach_mul_tensor(&self_, other)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn foreach_mul_tensor_(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensors(0, "self")?;
+    let other = a.tensor(1, "other")?;
+    functions::foreach_mul_tensor_(&self_, other)?;
+    Ok(smallvec![])
+}
+
+pub(super) fn foreach_div(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensors(0, "self")?;
+    let other = a.tensors(1, "other")?;
+    let result = functions::foreach_div(&self_, &other)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn foreach_div_(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensors(0, "self")?;
+    let other = a.tensors(1, "other")?;
+    functions::foreach_div_(&self_, &other)?;
+    Ok(smallvec![])
+}
+
+pub(super) fn foreach_div_scalar(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensors(0, "self")?;
+    let scalar = a.scalar(1, "scalar")?;
+    let result = functions::foreach_div_scalar(&self_, scalar)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn foreach_div_scalar_(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensors(0, "self")?;
+    let scalar = a.scalar(1, "scalar")?;
+    functions::foreach_div_scalar_(&self_, scalar)?;
+    Ok(smallvec![])
+}
+
+pub(super) fn foreach_div_scalars(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensors(0, "self")?;
+    let scalars = a.scalars(1, "scalars")?;
+    let result = functions::foreach_div_scalars(&self_, &scalars)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn foreach_div_scalars_(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensors(0, "self")?;
+    let scalars = a.scalars(1, "scalars")?;
+    functions::foreach_div_scalars_(&self_, &scalars)?;
+    Ok(smallvec![])
+}
+
+pub(super) fn foreach_div_tensor(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensors(0, "self")?;
+    let other = a.tensor(1, "other")?;
+    let result = functions::foreach_div_tensor(&self_, other)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn foreach_div_tensor_(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensors(0, "self")?;
+    let other = a.tensor(1, "other")?;
+    functions::foreach_div_tensor_(&self_, other)?;
+    Ok(smallvec![])
+}
+
+pub(super) fn foreach_addcmul_scalar(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensors(0, "self")?;
+    let tensor1 = a.tensors(1, "tensor1")?;
+    let tensor2 = a.tensors(2, "tensor2")?;
+    let value = if a.is_none(3) { Scalar::Int(1) } else { a.scalar(3, "value")? };
+    let result = functions::foreach_addcmul_scalar(&self_, &tensor1, &tensor2, value)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn foreach_addcmul_scalar_(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensors(0, "self")?;
+    let tensor1 = a.tensors(1, "tensor1")?;
+    let tensor2 = a.tensors(2, "tensor2")?;
+    let value = if a.is_none(3) { Scalar::Int(1) } else { a.scalar(3, "value")? };
+    functions::foreach_addcmul_scalar_(&self_, &tensor1, &tensor2, value)?;
+    Ok(smallvec![])
+}
+
+pub(super) fn foreach_addcmul_scalars(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensors(0, "self")?;
+    let tensor1 = a.tensors(1, "tensor1")?;
+    let tensor2 = a.tensors(2, "tensor2")?;
+    let scalars = a.scalars(3, "scalars")?;
+    let result = functions::foreach_addcmul_scalars(
+        &self_,
+        &tensor1,
+        &tensor2,
+        &scalars,
+    )?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn foreach_addcmul_scalars_(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensors(0, "self")?;
+    let tensor1 = a.tensors(1, "tensor1")?;
+    let tensor2 = a.tensors(2, "tensor2")?;
+    let scalars = a.scalars(3, "scalars")?;
+    functions::foreach_addcmul_scalars_(&self_, &tensor1, &tensor2, &scalars)?;
+    Ok(smallvec![])
+}
+
+pub(super) fn foreach_addcdiv_scalar(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensors(0, "self")?;
+    let tensor1 = a.tensors(1, "tensor1")?;
+    let tensor2 = a.tensors(2, "tensor2")?;
+    let value = if a.is_none(3) { Scalar::Int(1) } else { a.scalar(3, "value")? };
+    let result = functions::foreach_addcdiv_scalar(&self_, &tensor1, &tensor2, value)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn foreach_addcdiv_scalar_(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensors(0, "self")?;
+    let tensor1 = a.tensors(1, "tensor1")?;
+    let tensor2 = a.tensors(2, "tensor2")?;
+    let value = if a.is_none(3) { Scalar::Int(1) } else { a.scalar(3, "value")? };
+    functions::foreach_addcdiv_scalar_(&self_, &tensor1, &tensor2, value)?;
+    Ok(smallvec![])
+}
+
+pub(super) fn foreach_addcdiv_scalars(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensors(0, "self")?;
+    let tensor1 = a.tensors(1, "tensor1")?;
+    let tensor2 = a.tensors(2, "tensor2")?;
+    let scalars = a.scalars(3, "scalars")?;
+    let result = functions::foreach_addcdiv_scalars(
+        &self_,
+        &tensor1,
+        &tensor2,
+        &scalars,
+    )?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn foreach_addcdiv_scalars_(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensors(0, "self")?;
+    let tensor1 = a.tensors(1, "tensor1")?;
+    let tensor2 = a.tensors(2, "tensor2")?;
+    let scalars = a.scalars(3, "scalars")?;
+    functions::foreach_addcdiv_scalars_(&self_, &tensor1, &tensor2, &scalars)?;
+    Ok(smallvec![])
+}
+
+pub(super) fn foreach_lerp(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensors(0, "self")?;
+    let tensors1 = a.tensors(1, "tensors1")?;
+    let weights = a.tensors(2, "weights")?;
+    let result = functions::foreach_lerp(&self_, &tensors1, &weights)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn foreach_lerp_(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensors(0, "self")?;
+    let tensors1 = a.tensors(1, "tensors1")?;
+    let weights = a.tensors(2, "weights")?;
+    functions::foreach_lerp_(&self_, &tensors1, &weights)?;
+    Ok(smallvec![])
+}
+
+pub(super) fn foreach_lerp_scalar(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensors(0, "self")?;
+    let tensors1 = a.tensors(1, "tensors1")?;
+    let weight = a.scalar(2, "weight")?;
+    let result = functions::foreach_lerp_scalar(&self_, &tensors1, weight)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn foreach_lerp_scalar_(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensors(0, "self")?;
+    let tensors1 = a.tensors(1, "tensors1")?;
+    let weight = a.scalar(2, "weight")?;
+    functions::foreach_lerp_scalar_(&self_, &tensors1, weight)?;
+    Ok(smallvec![])
+}
+
+pub(super) fn foreach_lerp_scalars(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensors(0, "self")?;
+    let tensors1 = a.tensors(1, "tensors1")?;
+    let weight = a.scalars(2, "weight")?;
+    let result = functions::foreach_lerp_scalars(&self_, &tensors1, &weight)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn foreach_lerp_scalars_(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensors(0, "self")?;
+    let tensors1 = a.tensors(1, "tensors1")?;
+    let weight = a.scalars(2, "weight")?;
+    functions::foreach_lerp_scalars_(&self_, &tensors1, &weight)?;
+    Ok(smallvec![])
+}
+
+pub(super) fn foreach_neg(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensors(0, "self")?;
+    let result = functions::foreach_neg(&self_)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn foreach_neg_(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensors(0, "self")?;
+    functions::foreach_neg_(&self_)?;
+    Ok(smallvec![])
+}
+
+pub(super) fn foreach_exp(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensors(0, "self")?;
+    let result = functions::foreach_exp(&self_)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn foreach_exp_(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensors(0, "self")?;
+    functions::foreach_exp_(&self_)?;
+    Ok(smallvec![])
+}
+
+pub(super) fn foreach_sqrt(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensors(0, "self")?;
+    let result = functions::foreach_sqrt(&self_)?;
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn foreach_sqrt_(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensors(0, "self")?;
+    functions::foreach_sqrt_(&self_)?;
+    Ok(smallvec![])
+}
+
+pub(super) fn foreach_zero_(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensors(0, "self")?;
+    functions::foreach_zero_(&self_)?;
+    Ok(smallvec![])
+}
+
+pub(super) fn foreach_copy_(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensors(0, "self")?;
+    let src = a.tensors(1, "src")?;
+    let non_blocking = if a.is_none(2) { false } else { a.bool(2, "non_blocking")? };
+    functions::foreach_copy_(&self_, &src, non_blocking)?;
+    Ok(smallvec![])
+}

@@ -9,7 +9,7 @@ use crate::autograd::node::Edges;
 use crate::autograd::record;
 use crate::autograd::saved::{PlainSlot, SavedSlot, SavedTensor};
 use crate::dispatch::{self, MemoryFormat, Value};
-use crate::ops::{composite, formulas, manual};
+use crate::ops::{composite, foreach, formulas, manual};
 use crate::{DType, Device, ErrorKind, Result, Scalar, SymInt, Tensor, state};
 use smallvec::smallvec;
 
@@ -25536,4 +25536,935 @@ pub fn bernoulli_tensor_<'a>(self_: &'a Tensor, p: &Tensor) -> Result<&'a Tensor
     }
     manual::bernoulli_tensor_(self_, p)?;
     Ok(self_)
+}
+
+/// `aten::_foreach_add.List(Tensor[] self, Tensor[] other, *, Scalar alpha=1) -> Tensor[]`
+pub fn foreach_add(
+    self_: &[Tensor],
+    other: &[Tensor],
+    alpha: Scalar,
+) -> Result<Vec<Tensor>> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_list(
+            dispatch::call_layers(
+                Op::_FOREACH_ADD_LIST,
+                &[self_.into(), other.into(), alpha.into()],
+            )?,
+        );
+    }
+    foreach::check("_foreach_add", &[self_.len(), other.len()], &[])?;
+    (0..self_.len()).map(|i| add(&self_[i], &other[i], alpha)).collect()
+}
+
+/// `aten::_foreach_add_.List(Tensor(a!)[] self, Tensor[] other, *, Scalar alpha=1) -> ()`
+pub fn foreach_add_(self_: &[Tensor], other: &[Tensor], alpha: Scalar) -> Result<()> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::call_layers(
+                Op::_FOREACH_ADD__LIST,
+                &[self_.into(), other.into(), alpha.into()],
+            )
+            .map(drop);
+    }
+    foreach::check("_foreach_add_", &[self_.len(), other.len()], &[])?;
+    for i in 0..self_.len() {
+        add_(&self_[i], &other[i], alpha)?;
+    }
+    Ok(())
+}
+
+/// `aten::_foreach_add.Scalar(Tensor[] self, Scalar scalar) -> Tensor[]`
+pub fn foreach_add_scalar(self_: &[Tensor], scalar: Scalar) -> Result<Vec<Tensor>> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_list(
+            dispatch::call_layers(
+                Op::_FOREACH_ADD_SCALAR,
+                &[self_.into(), scalar.into()],
+            )?,
+        );
+    }
+    foreach::check("_foreach_add", &[self_.len()], &[])?;
+    (0..self_.len()).map(|i| add_scalar(&self_[i], scalar, Scalar::Int(1))).collect()
+}
+
+/// `aten::_foreach_add_.Scalar(Tensor(a!)[] self, Scalar scalar) -> ()`
+pub fn foreach_add_scalar_(self_: &[Tensor], scalar: Scalar) -> Result<()> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::call_layers(
+                Op::_FOREACH_ADD__SCALAR,
+                &[self_.into(), scalar.into()],
+            )
+            .map(drop);
+    }
+    foreach::check("_foreach_add_", &[self_.len()], &[])?;
+    for i in 0..self_.len() {
+        add_scalar_(&self_[i], scalar, Scalar::Int(1))?;
+    }
+    Ok(())
+}
+
+/// `aten::_foreach_add.ScalarList(Tensor[] self, Scalar[] scalars) -> Tensor[]`
+pub fn foreach_add_scalars(self_: &[Tensor], scalars: &[Scalar]) -> Result<Vec<Tensor>> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_list(
+            dispatch::call_layers(
+                Op::_FOREACH_ADD_SCALARLIST,
+                &[self_.into(), scalars.into()],
+            )?,
+        );
+    }
+    foreach::check("_foreach_add", &[self_.len(), scalars.len()], &[])?;
+    (0..self_.len()).map(|i| add_scalar(&self_[i], scalars[i], Scalar::Int(1))).collect()
+}
+
+/// `aten::_foreach_add_.ScalarList(Tensor(a!)[] self, Scalar[] scalars) -> ()`
+pub fn foreach_add_scalars_(self_: &[Tensor], scalars: &[Scalar]) -> Result<()> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::call_layers(
+                Op::_FOREACH_ADD__SCALARLIST,
+                &[self_.into(), scalars.into()],
+            )
+            .map(drop);
+    }
+    foreach::check("_foreach_add_", &[self_.len(), scalars.len()], &[])?;
+    for i in 0..self_.len() {
+        add_scalar_(&self_[i], scalars[i], Scalar::Int(1))?;
+    }
+    Ok(())
+}
+
+/// `aten::_foreach_add.Tensor(Tensor[] self, Tensor other, *, Scalar alpha=1) -> Tensor[]`
+pub fn foreach_add_tensor(
+    self_: &[Tensor],
+    other: &Tensor,
+    alpha: Scalar,
+) -> Result<Vec<Tensor>> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_list(
+            dispatch::call_layers(
+                Op::_FOREACH_ADD_TENSOR,
+                &[self_.into(), other.into(), alpha.into()],
+            )?,
+        );
+    }
+    foreach::check("_foreach_add", &[self_.len()], &[other])?;
+    (0..self_.len()).map(|i| add(&self_[i], other, alpha)).collect()
+}
+
+/// `aten::_foreach_add_.Tensor(Tensor(a!)[] self, Tensor other, *, Scalar alpha=1) -> ()`
+pub fn foreach_add_tensor_(
+    self_: &[Tensor],
+    other: &Tensor,
+    alpha: Scalar,
+) -> Result<()> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::call_layers(
+                Op::_FOREACH_ADD__TENSOR,
+                &[self_.into(), other.into(), alpha.into()],
+            )
+            .map(drop);
+    }
+    foreach::check("_foreach_add_", &[self_.len()], &[other])?;
+    for i in 0..self_.len() {
+        add_(&self_[i], other, alpha)?;
+    }
+    Ok(())
+}
+
+/// `aten::_foreach_sub.List(Tensor[] self, Tensor[] other, *, Scalar alpha=1) -> Tensor[]`
+pub fn foreach_sub(
+    self_: &[Tensor],
+    other: &[Tensor],
+    alpha: Scalar,
+) -> Result<Vec<Tensor>> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_list(
+            dispatch::call_layers(
+                Op::_FOREACH_SUB_LIST,
+                &[self_.into(), other.into(), alpha.into()],
+            )?,
+        );
+    }
+    foreach::check("_foreach_sub", &[self_.len(), other.len()], &[])?;
+    (0..self_.len()).map(|i| sub(&self_[i], &other[i], alpha)).collect()
+}
+
+/// `aten::_foreach_sub_.List(Tensor(a!)[] self, Tensor[] other, *, Scalar alpha=1) -> ()`
+pub fn foreach_sub_(self_: &[Tensor], other: &[Tensor], alpha: Scalar) -> Result<()> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::call_layers(
+                Op::_FOREACH_SUB__LIST,
+                &[self_.into(), other.into(), alpha.into()],
+            )
+            .map(drop);
+    }
+    foreach::check("_foreach_sub_", &[self_.len(), other.len()], &[])?;
+    for i in 0..self_.len() {
+        sub_(&self_[i], &other[i], alpha)?;
+    }
+    Ok(())
+}
+
+/// `aten::_foreach_sub.Scalar(Tensor[] self, Scalar scalar) -> Tensor[]`
+pub fn foreach_sub_scalar(self_: &[Tensor], scalar: Scalar) -> Result<Vec<Tensor>> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_list(
+            dispatch::call_layers(
+                Op::_FOREACH_SUB_SCALAR,
+                &[self_.into(), scalar.into()],
+            )?,
+        );
+    }
+    foreach::check("_foreach_sub", &[self_.len()], &[])?;
+    (0..self_.len()).map(|i| sub_scalar(&self_[i], scalar, Scalar::Int(1))).collect()
+}
+
+/// `aten::_foreach_sub_.Scalar(Tensor(a!)[] self, Scalar scalar) -> ()`
+pub fn foreach_sub_scalar_(self_: &[Tensor], scalar: Scalar) -> Result<()> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::call_layers(
+                Op::_FOREACH_SUB__SCALAR,
+                &[self_.into(), scalar.into()],
+            )
+            .map(drop);
+    }
+    foreach::check("_foreach_sub_", &[self_.len()], &[])?;
+    for i in 0..self_.len() {
+        sub_scalar_(&self_[i], scalar, Scalar::Int(1))?;
+    }
+    Ok(())
+}
+
+/// `aten::_foreach_sub.ScalarList(Tensor[] self, Scalar[] scalars) -> Tensor[]`
+pub fn foreach_sub_scalars(self_: &[Tensor], scalars: &[Scalar]) -> Result<Vec<Tensor>> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_list(
+            dispatch::call_layers(
+                Op::_FOREACH_SUB_SCALARLIST,
+                &[self_.into(), scalars.into()],
+            )?,
+        );
+    }
+    foreach::check("_foreach_sub", &[self_.len(), scalars.len()], &[])?;
+    (0..self_.len()).map(|i| sub_scalar(&self_[i], scalars[i], Scalar::Int(1))).collect()
+}
+
+/// `aten::_foreach_sub_.ScalarList(Tensor(a!)[] self, Scalar[] scalars) -> ()`
+pub fn foreach_sub_scalars_(self_: &[Tensor], scalars: &[Scalar]) -> Result<()> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::call_layers(
+                Op::_FOREACH_SUB__SCALARLIST,
+                &[self_.into(), scalars.into()],
+            )
+            .map(drop);
+    }
+    foreach::check("_foreach_sub_", &[self_.len(), scalars.len()], &[])?;
+    for i in 0..self_.len() {
+        sub_scalar_(&self_[i], scalars[i], Scalar::Int(1))?;
+    }
+    Ok(())
+}
+
+/// `aten::_foreach_mul.List(Tensor[] self, Tensor[] other) -> Tensor[]`
+pub fn foreach_mul(self_: &[Tensor], other: &[Tensor]) -> Result<Vec<Tensor>> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_list(
+            dispatch::call_layers(Op::_FOREACH_MUL_LIST, &[self_.into(), other.into()])?,
+        );
+    }
+    foreach::check("_foreach_mul", &[self_.len(), other.len()], &[])?;
+    (0..self_.len()).map(|i| mul(&self_[i], &other[i])).collect()
+}
+
+/// `aten::_foreach_mul_.List(Tensor(a!)[] self, Tensor[] other) -> ()`
+pub fn foreach_mul_(self_: &[Tensor], other: &[Tensor]) -> Result<()> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::call_layers(
+                Op::_FOREACH_MUL__LIST,
+                &[self_.into(), other.into()],
+            )
+            .map(drop);
+    }
+    foreach::check("_foreach_mul_", &[self_.len(), other.len()], &[])?;
+    for i in 0..self_.len() {
+        mul_(&self_[i], &other[i])?;
+    }
+    Ok(())
+}
+
+/// `aten::_foreach_mul.Scalar(Tensor[] self, Scalar scalar) -> Tensor[]`
+pub fn foreach_mul_scalar(self_: &[Tensor], scalar: Scalar) -> Result<Vec<Tensor>> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_list(
+            dispatch::call_layers(
+                Op::_FOREACH_MUL_SCALAR,
+                &[self_.into(), scalar.into()],
+            )?,
+        );
+    }
+    foreach::check("_foreach_mul", &[self_.len()], &[])?;
+    (0..self_.len()).map(|i| mul_scalar(&self_[i], scalar)).collect()
+}
+
+/// `aten::_foreach_mul_.Scalar(Tensor(a!)[] self, Scalar scalar) -> ()`
+pub fn foreach_mul_scalar_(self_: &[Tensor], scalar: Scalar) -> Result<()> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::call_layers(
+                Op::_FOREACH_MUL__SCALAR,
+                &[self_.into(), scalar.into()],
+            )
+            .map(drop);
+    }
+    foreach::check("_foreach_mul_", &[self_.len()], &[])?;
+    for i in 0..self_.len() {
+        mul_scalar_(&self_[i], scalar)?;
+    }
+    Ok(())
+}
+
+/// `aten::_foreach_mul.ScalarList(Tensor[] self, Scalar[] scalars) -> Tensor[]`
+pub fn foreach_mul_scalars(self_: &[Tensor], scalars: &[Scalar]) -> Result<Vec<Tensor>> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_list(
+            dispatch::call_layers(
+                Op::_FOREACH_MUL_SCALARLIST,
+                &[self_.into(), scalars.into()],
+            )?,
+        );
+    }
+    foreach::check("_foreach_mul", &[self_.len(), scalars.len()], &[])?;
+    (0..self_.len()).map(|i| mul_scalar(&self_[i], scalars[i])).collect()
+}
+
+/// `aten::_foreach_mul_.ScalarList(Tensor(a!)[] self, Scalar[] scalars) -> ()`
+pub fn foreach_mul_scalars_(self_: &[Tensor], scalars: &[Scalar]) -> Result<()> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::call_layers(
+                Op::_FOREACH_MUL__SCALARLIST,
+                &[self_.into(), scalars.into()],
+            )
+            .map(drop);
+    }
+    foreach::check("_foreach_mul_", &[self_.len(), scalars.len()], &[])?;
+    for i in 0..self_.len() {
+        mul_scalar_(&self_[i], scalars[i])?;
+    }
+    Ok(())
+}
+
+/// `aten::_foreach_mul.Tensor(Tensor[] self, Tensor other) -> Tensor[]`
+pub fn foreach_mul_tensor(self_: &[Tensor], other: &Tensor) -> Result<Vec<Tensor>> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_list(
+            dispatch::call_layers(
+                Op::_FOREACH_MUL_TENSOR,
+                &[self_.into(), other.into()],
+            )?,
+        );
+    }
+    foreach::check("_foreach_mul", &[self_.len()], &[other])?;
+    (0..self_.len()).map(|i| mul(&self_[i], other)).collect()
+}
+
+/// `aten::_foreach_mul_.Tensor(Tensor(a!)[] self, Tensor other) -> ()`
+pub fn foreach_mul_tensor_(self_: &[Tensor], other: &Tensor) -> Result<()> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::call_layers(
+                Op::_FOREACH_MUL__TENSOR,
+                &[self_.into(), other.into()],
+            )
+            .map(drop);
+    }
+    foreach::check("_foreach_mul_", &[self_.len()], &[other])?;
+    for i in 0..self_.len() {
+        mul_(&self_[i], other)?;
+    }
+    Ok(())
+}
+
+/// `aten::_foreach_div.List(Tensor[] self, Tensor[] other) -> Tensor[]`
+pub fn foreach_div(self_: &[Tensor], other: &[Tensor]) -> Result<Vec<Tensor>> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_list(
+            dispatch::call_layers(Op::_FOREACH_DIV_LIST, &[self_.into(), other.into()])?,
+        );
+    }
+    foreach::check("_foreach_div", &[self_.len(), other.len()], &[])?;
+    (0..self_.len()).map(|i| div(&self_[i], &other[i])).collect()
+}
+
+/// `aten::_foreach_div_.List(Tensor(a!)[] self, Tensor[] other) -> ()`
+pub fn foreach_div_(self_: &[Tensor], other: &[Tensor]) -> Result<()> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::call_layers(
+                Op::_FOREACH_DIV__LIST,
+                &[self_.into(), other.into()],
+            )
+            .map(drop);
+    }
+    foreach::check("_foreach_div_", &[self_.len(), other.len()], &[])?;
+    for i in 0..self_.len() {
+        div_(&self_[i], &other[i])?;
+    }
+    Ok(())
+}
+
+/// `aten::_foreach_div.Scalar(Tensor[] self, Scalar scalar) -> Tensor[]`
+pub fn foreach_div_scalar(self_: &[Tensor], scalar: Scalar) -> Result<Vec<Tensor>> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_list(
+            dispatch::call_layers(
+                Op::_FOREACH_DIV_SCALAR,
+                &[self_.into(), scalar.into()],
+            )?,
+        );
+    }
+    foreach::check("_foreach_div", &[self_.len()], &[])?;
+    (0..self_.len()).map(|i| div_scalar(&self_[i], scalar)).collect()
+}
+
+/// `aten::_foreach_div_.Scalar(Tensor(a!)[] self, Scalar scalar) -> ()`
+pub fn foreach_div_scalar_(self_: &[Tensor], scalar: Scalar) -> Result<()> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::call_layers(
+                Op::_FOREACH_DIV__SCALAR,
+                &[self_.into(), scalar.into()],
+            )
+            .map(drop);
+    }
+    foreach::check("_foreach_div_", &[self_.len()], &[])?;
+    for i in 0..self_.len() {
+        div_scalar_(&self_[i], scalar)?;
+    }
+    Ok(())
+}
+
+/// `aten::_foreach_div.ScalarList(Tensor[] self, Scalar[] scalars) -> Tensor[]`
+pub fn foreach_div_scalars(self_: &[Tensor], scalars: &[Scalar]) -> Result<Vec<Tensor>> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_list(
+            dispatch::call_layers(
+                Op::_FOREACH_DIV_SCALARLIST,
+                &[self_.into(), scalars.into()],
+            )?,
+        );
+    }
+    foreach::check("_foreach_div", &[self_.len(), scalars.len()], &[])?;
+    (0..self_.len()).map(|i| div_scalar(&self_[i], scalars[i])).collect()
+}
+
+/// `aten::_foreach_div_.ScalarList(Tensor(a!)[] self, Scalar[] scalars) -> ()`
+pub fn foreach_div_scalars_(self_: &[Tensor], scalars: &[Scalar]) -> Result<()> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::call_layers(
+                Op::_FOREACH_DIV__SCALARLIST,
+                &[self_.into(), scalars.into()],
+            )
+            .map(drop);
+    }
+    foreach::check("_foreach_div_", &[self_.len(), scalars.len()], &[])?;
+    for i in 0..self_.len() {
+        div_scalar_(&self_[i], scalars[i])?;
+    }
+    Ok(())
+}
+
+/// `aten::_foreach_div.Tensor(Tensor[] self, Tensor other) -> Tensor[]`
+pub fn foreach_div_tensor(self_: &[Tensor], other: &Tensor) -> Result<Vec<Tensor>> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_list(
+            dispatch::call_layers(
+                Op::_FOREACH_DIV_TENSOR,
+                &[self_.into(), other.into()],
+            )?,
+        );
+    }
+    foreach::check("_foreach_div", &[self_.len()], &[other])?;
+    (0..self_.len()).map(|i| div(&self_[i], other)).collect()
+}
+
+/// `aten::_foreach_div_.Tensor(Tensor(a!)[] self, Tensor other) -> ()`
+pub fn foreach_div_tensor_(self_: &[Tensor], other: &Tensor) -> Result<()> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::call_layers(
+                Op::_FOREACH_DIV__TENSOR,
+                &[self_.into(), other.into()],
+            )
+            .map(drop);
+    }
+    foreach::check("_foreach_div_", &[self_.len()], &[other])?;
+    for i in 0..self_.len() {
+        div_(&self_[i], other)?;
+    }
+    Ok(())
+}
+
+/// `aten::_foreach_addcmul.Scalar(Tensor[] self, Tensor[] tensor1, Tensor[] tensor2, Scalar value=1) -> Tensor[]`
+pub fn foreach_addcmul_scalar(
+    self_: &[Tensor],
+    tensor1: &[Tensor],
+    tensor2: &[Tensor],
+    value: Scalar,
+) -> Result<Vec<Tensor>> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_list(
+            dispatch::call_layers(
+                Op::_FOREACH_ADDCMUL_SCALAR,
+                &[self_.into(), tensor1.into(), tensor2.into(), value.into()],
+            )?,
+        );
+    }
+    foreach::check(
+        "_foreach_addcmul",
+        &[self_.len(), tensor1.len(), tensor2.len()],
+        &[],
+    )?;
+    (0..self_.len())
+        .map(|i| addcmul(&self_[i], &tensor1[i], &tensor2[i], value))
+        .collect()
+}
+
+/// `aten::_foreach_addcmul_.Scalar(Tensor(a!)[] self, Tensor[] tensor1, Tensor[] tensor2, Scalar value=1) -> ()`
+pub fn foreach_addcmul_scalar_(
+    self_: &[Tensor],
+    tensor1: &[Tensor],
+    tensor2: &[Tensor],
+    value: Scalar,
+) -> Result<()> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::call_layers(
+                Op::_FOREACH_ADDCMUL__SCALAR,
+                &[self_.into(), tensor1.into(), tensor2.into(), value.into()],
+            )
+            .map(drop);
+    }
+    foreach::check(
+        "_foreach_addcmul_",
+        &[self_.len(), tensor1.len(), tensor2.len()],
+        &[],
+    )?;
+    for i in 0..self_.len() {
+        addcmul_(&self_[i], &tensor1[i], &tensor2[i], value)?;
+    }
+    Ok(())
+}
+
+/// `aten::_foreach_addcmul.ScalarList(Tensor[] self, Tensor[] tensor1, Tensor[] tensor2, Scalar[] scalars) -> Tensor[]`
+pub fn foreach_addcmul_scalars(
+    self_: &[Tensor],
+    tensor1: &[Tensor],
+    tensor2: &[Tensor],
+    scalars: &[Scalar],
+) -> Result<Vec<Tensor>> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_list(
+            dispatch::call_layers(
+                Op::_FOREACH_ADDCMUL_SCALARLIST,
+                &[self_.into(), tensor1.into(), tensor2.into(), scalars.into()],
+            )?,
+        );
+    }
+    foreach::check(
+        "_foreach_addcmul",
+        &[self_.len(), tensor1.len(), tensor2.len(), scalars.len()],
+        &[],
+    )?;
+    (0..self_.len())
+        .map(|i| addcmul(&self_[i], &tensor1[i], &tensor2[i], scalars[i]))
+        .collect()
+}
+
+/// `aten::_foreach_addcmul_.ScalarList(Tensor(a!)[] self, Tensor[] tensor1, Tensor[] tensor2, Scalar[] scalars) -> ()`
+pub fn foreach_addcmul_scalars_(
+    self_: &[Tensor],
+    tensor1: &[Tensor],
+    tensor2: &[Tensor],
+    scalars: &[Scalar],
+) -> Result<()> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::call_layers(
+                Op::_FOREACH_ADDCMUL__SCALARLIST,
+                &[self_.into(), tensor1.into(), tensor2.into(), scalars.into()],
+            )
+            .map(drop);
+    }
+    foreach::check(
+        "_foreach_addcmul_",
+        &[self_.len(), tensor1.len(), tensor2.len(), scalars.len()],
+        &[],
+    )?;
+    for i in 0..self_.len() {
+        addcmul_(&self_[i], &tensor1[i], &tensor2[i], scalars[i])?;
+    }
+    Ok(())
+}
+
+/// `aten::_foreach_addcdiv.Scalar(Tensor[] self, Tensor[] tensor1, Tensor[] tensor2, Scalar value=1) -> Tensor[]`
+pub fn foreach_addcdiv_scalar(
+    self_: &[Tensor],
+    tensor1: &[Tensor],
+    tensor2: &[Tensor],
+    value: Scalar,
+) -> Result<Vec<Tensor>> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_list(
+            dispatch::call_layers(
+                Op::_FOREACH_ADDCDIV_SCALAR,
+                &[self_.into(), tensor1.into(), tensor2.into(), value.into()],
+            )?,
+        );
+    }
+    foreach::check(
+        "_foreach_addcdiv",
+        &[self_.len(), tensor1.len(), tensor2.len()],
+        &[],
+    )?;
+    (0..self_.len())
+        .map(|i| addcdiv(&self_[i], &tensor1[i], &tensor2[i], value))
+        .collect()
+}
+
+/// `aten::_foreach_addcdiv_.Scalar(Tensor(a!)[] self, Tensor[] tensor1, Tensor[] tensor2, Scalar value=1) -> ()`
+pub fn foreach_addcdiv_scalar_(
+    self_: &[Tensor],
+    tensor1: &[Tensor],
+    tensor2: &[Tensor],
+    value: Scalar,
+) -> Result<()> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::call_layers(
+                Op::_FOREACH_ADDCDIV__SCALAR,
+                &[self_.into(), tensor1.into(), tensor2.into(), value.into()],
+            )
+            .map(drop);
+    }
+    foreach::check(
+        "_foreach_addcdiv_",
+        &[self_.len(), tensor1.len(), tensor2.len()],
+        &[],
+    )?;
+    for i in 0..self_.len() {
+        addcdiv_(&self_[i], &tensor1[i], &tensor2[i], value)?;
+    }
+    Ok(())
+}
+
+/// `aten::_foreach_addcdiv.ScalarList(Tensor[] self, Tensor[] tensor1, Tensor[] tensor2, Scalar[] scalars) -> Tensor[]`
+pub fn foreach_addcdiv_scalars(
+    self_: &[Tensor],
+    tensor1: &[Tensor],
+    tensor2: &[Tensor],
+    scalars: &[Scalar],
+) -> Result<Vec<Tensor>> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_list(
+            dispatch::call_layers(
+                Op::_FOREACH_ADDCDIV_SCALARLIST,
+                &[self_.into(), tensor1.into(), tensor2.into(), scalars.into()],
+            )?,
+        );
+    }
+    foreach::check(
+        "_foreach_addcdiv",
+        &[self_.len(), tensor1.len(), tensor2.len(), scalars.len()],
+        &[],
+    )?;
+    (0..self_.len())
+        .map(|i| addcdiv(&self_[i], &tensor1[i], &tensor2[i], scalars[i]))
+        .collect()
+}
+
+/// `aten::_foreach_addcdiv_.ScalarList(Tensor(a!)[] self, Tensor[] tensor1, Tensor[] tensor2, Scalar[] scalars) -> ()`
+pub fn foreach_addcdiv_scalars_(
+    self_: &[Tensor],
+    tensor1: &[Tensor],
+    tensor2: &[Tensor],
+    scalars: &[Scalar],
+) -> Result<()> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::call_layers(
+                Op::_FOREACH_ADDCDIV__SCALARLIST,
+                &[self_.into(), tensor1.into(), tensor2.into(), scalars.into()],
+            )
+            .map(drop);
+    }
+    foreach::check(
+        "_foreach_addcdiv_",
+        &[self_.len(), tensor1.len(), tensor2.len(), scalars.len()],
+        &[],
+    )?;
+    for i in 0..self_.len() {
+        addcdiv_(&self_[i], &tensor1[i], &tensor2[i], scalars[i])?;
+    }
+    Ok(())
+}
+
+/// `aten::_foreach_lerp.List(Tensor[] self, Tensor[] tensors1, Tensor[] weights) -> Tensor[]`
+pub fn foreach_lerp(
+    self_: &[Tensor],
+    tensors1: &[Tensor],
+    weights: &[Tensor],
+) -> Result<Vec<Tensor>> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_list(
+            dispatch::call_layers(
+                Op::_FOREACH_LERP_LIST,
+                &[self_.into(), tensors1.into(), weights.into()],
+            )?,
+        );
+    }
+    foreach::check("_foreach_lerp", &[self_.len(), tensors1.len(), weights.len()], &[])?;
+    (0..self_.len()).map(|i| lerp(&self_[i], &tensors1[i], &weights[i])).collect()
+}
+
+/// `aten::_foreach_lerp_.List(Tensor(a!)[] self, Tensor[] tensors1, Tensor[] weights) -> ()`
+pub fn foreach_lerp_(
+    self_: &[Tensor],
+    tensors1: &[Tensor],
+    weights: &[Tensor],
+) -> Result<()> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::call_layers(
+                Op::_FOREACH_LERP__LIST,
+                &[self_.into(), tensors1.into(), weights.into()],
+            )
+            .map(drop);
+    }
+    foreach::check(
+        "_foreach_lerp_",
+        &[self_.len(), tensors1.len(), weights.len()],
+        &[],
+    )?;
+    for i in 0..self_.len() {
+        lerp_(&self_[i], &tensors1[i], &weights[i])?;
+    }
+    Ok(())
+}
+
+/// `aten::_foreach_lerp.Scalar(Tensor[] self, Tensor[] tensors1, Scalar weight) -> Tensor[]`
+pub fn foreach_lerp_scalar(
+    self_: &[Tensor],
+    tensors1: &[Tensor],
+    weight: Scalar,
+) -> Result<Vec<Tensor>> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_list(
+            dispatch::call_layers(
+                Op::_FOREACH_LERP_SCALAR,
+                &[self_.into(), tensors1.into(), weight.into()],
+            )?,
+        );
+    }
+    foreach::check("_foreach_lerp", &[self_.len(), tensors1.len()], &[])?;
+    (0..self_.len()).map(|i| lerp_scalar(&self_[i], &tensors1[i], weight)).collect()
+}
+
+/// `aten::_foreach_lerp_.Scalar(Tensor(a!)[] self, Tensor[] tensors1, Scalar weight) -> ()`
+pub fn foreach_lerp_scalar_(
+    self_: &[Tensor],
+    tensors1: &[Tensor],
+    weight: Scalar,
+) -> Result<()> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::call_layers(
+                Op::_FOREACH_LERP__SCALAR,
+                &[self_.into(), tensors1.into(), weight.into()],
+            )
+            .map(drop);
+    }
+    foreach::check("_foreach_lerp_", &[self_.len(), tensors1.len()], &[])?;
+    for i in 0..self_.len() {
+        lerp_scalar_(&self_[i], &tensors1[i], weight)?;
+    }
+    Ok(())
+}
+
+/// `aten::_foreach_lerp.ScalarList(Tensor[] self, Tensor[] tensors1, Scalar[] weight) -> Tensor[]`
+pub fn foreach_lerp_scalars(
+    self_: &[Tensor],
+    tensors1: &[Tensor],
+    weight: &[Scalar],
+) -> Result<Vec<Tensor>> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_list(
+            dispatch::call_layers(
+                Op::_FOREACH_LERP_SCALARLIST,
+                &[self_.into(), tensors1.into(), weight.into()],
+            )?,
+        );
+    }
+    foreach::check("_foreach_lerp", &[self_.len(), tensors1.len(), weight.len()], &[])?;
+    (0..self_.len()).map(|i| lerp_scalar(&self_[i], &tensors1[i], weight[i])).collect()
+}
+
+/// `aten::_foreach_lerp_.ScalarList(Tensor(a!)[] self, Tensor[] tensors1, Scalar[] weight) -> ()`
+pub fn foreach_lerp_scalars_(
+    self_: &[Tensor],
+    tensors1: &[Tensor],
+    weight: &[Scalar],
+) -> Result<()> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::call_layers(
+                Op::_FOREACH_LERP__SCALARLIST,
+                &[self_.into(), tensors1.into(), weight.into()],
+            )
+            .map(drop);
+    }
+    foreach::check("_foreach_lerp_", &[self_.len(), tensors1.len(), weight.len()], &[])?;
+    for i in 0..self_.len() {
+        lerp_scalar_(&self_[i], &tensors1[i], weight[i])?;
+    }
+    Ok(())
+}
+
+/// `aten::_foreach_neg(Tensor[] self) -> Tensor[]`
+pub fn foreach_neg(self_: &[Tensor]) -> Result<Vec<Tensor>> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_list(
+            dispatch::call_layers(Op::_FOREACH_NEG, &[self_.into()])?,
+        );
+    }
+    foreach::check("_foreach_neg", &[self_.len()], &[])?;
+    (0..self_.len()).map(|i| neg(&self_[i])).collect()
+}
+
+/// `aten::_foreach_neg_(Tensor(a!)[] self) -> ()`
+pub fn foreach_neg_(self_: &[Tensor]) -> Result<()> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::call_layers(Op::_FOREACH_NEG_, &[self_.into()]).map(drop);
+    }
+    foreach::check("_foreach_neg_", &[self_.len()], &[])?;
+    for i in 0..self_.len() {
+        neg_(&self_[i])?;
+    }
+    Ok(())
+}
+
+/// `aten::_foreach_exp(Tensor[] self) -> Tensor[]`
+pub fn foreach_exp(self_: &[Tensor]) -> Result<Vec<Tensor>> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_list(
+            dispatch::call_layers(Op::_FOREACH_EXP, &[self_.into()])?,
+        );
+    }
+    foreach::check("_foreach_exp", &[self_.len()], &[])?;
+    (0..self_.len()).map(|i| exp(&self_[i])).collect()
+}
+
+/// `aten::_foreach_exp_(Tensor(a!)[] self) -> ()`
+pub fn foreach_exp_(self_: &[Tensor]) -> Result<()> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::call_layers(Op::_FOREACH_EXP_, &[self_.into()]).map(drop);
+    }
+    foreach::check("_foreach_exp_", &[self_.len()], &[])?;
+    for i in 0..self_.len() {
+        exp_(&self_[i])?;
+    }
+    Ok(())
+}
+
+/// `aten::_foreach_sqrt(Tensor[] self) -> Tensor[]`
+pub fn foreach_sqrt(self_: &[Tensor]) -> Result<Vec<Tensor>> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_list(
+            dispatch::call_layers(Op::_FOREACH_SQRT, &[self_.into()])?,
+        );
+    }
+    foreach::check("_foreach_sqrt", &[self_.len()], &[])?;
+    (0..self_.len()).map(|i| sqrt(&self_[i])).collect()
+}
+
+/// `aten::_foreach_sqrt_(Tensor(a!)[] self) -> ()`
+pub fn foreach_sqrt_(self_: &[Tensor]) -> Result<()> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::call_layers(Op::_FOREACH_SQRT_, &[self_.into()]).map(drop);
+    }
+    foreach::check("_foreach_sqrt_", &[self_.len()], &[])?;
+    for i in 0..self_.len() {
+        sqrt_(&self_[i])?;
+    }
+    Ok(())
+}
+
+/// `aten::_foreach_zero_(Tensor(a!)[] self) -> ()`
+pub fn foreach_zero_(self_: &[Tensor]) -> Result<()> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::call_layers(Op::_FOREACH_ZERO_, &[self_.into()]).map(drop);
+    }
+    foreach::check("_foreach_zero_", &[self_.len()], &[])?;
+    for i in 0..self_.len() {
+        zero_(&self_[i])?;
+    }
+    Ok(())
+}
+
+/// `aten::_foreach_copy_(Tensor(a!)[] self, Tensor[] src, bool non_blocking=False) -> ()`
+pub fn foreach_copy_(
+    self_: &[Tensor],
+    src: &[Tensor],
+    non_blocking: bool,
+) -> Result<()> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::call_layers(
+                Op::_FOREACH_COPY_,
+                &[self_.into(), src.into(), non_blocking.into()],
+            )
+            .map(drop);
+    }
+    foreach::check("_foreach_copy_", &[self_.len(), src.len()], &[])?;
+    for i in 0..self_.len() {
+        copy_(&self_[i], &src[i], non_blocking)?;
+    }
+    Ok(())
 }

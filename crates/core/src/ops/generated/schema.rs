@@ -1710,9 +1710,113 @@ impl Op {
     pub const BERNOULLI__FLOAT: Op = Op(848);
     /// `aten::bernoulli_.Tensor`
     pub const BERNOULLI__TENSOR: Op = Op(849);
+    /// `aten::_foreach_add.List`
+    pub const _FOREACH_ADD_LIST: Op = Op(850);
+    /// `aten::_foreach_add_.List`
+    pub const _FOREACH_ADD__LIST: Op = Op(851);
+    /// `aten::_foreach_add.Scalar`
+    pub const _FOREACH_ADD_SCALAR: Op = Op(852);
+    /// `aten::_foreach_add_.Scalar`
+    pub const _FOREACH_ADD__SCALAR: Op = Op(853);
+    /// `aten::_foreach_add.ScalarList`
+    pub const _FOREACH_ADD_SCALARLIST: Op = Op(854);
+    /// `aten::_foreach_add_.ScalarList`
+    pub const _FOREACH_ADD__SCALARLIST: Op = Op(855);
+    /// `aten::_foreach_add.Tensor`
+    pub const _FOREACH_ADD_TENSOR: Op = Op(856);
+    /// `aten::_foreach_add_.Tensor`
+    pub const _FOREACH_ADD__TENSOR: Op = Op(857);
+    /// `aten::_foreach_sub.List`
+    pub const _FOREACH_SUB_LIST: Op = Op(858);
+    /// `aten::_foreach_sub_.List`
+    pub const _FOREACH_SUB__LIST: Op = Op(859);
+    /// `aten::_foreach_sub.Scalar`
+    pub const _FOREACH_SUB_SCALAR: Op = Op(860);
+    /// `aten::_foreach_sub_.Scalar`
+    pub const _FOREACH_SUB__SCALAR: Op = Op(861);
+    /// `aten::_foreach_sub.ScalarList`
+    pub const _FOREACH_SUB_SCALARLIST: Op = Op(862);
+    /// `aten::_foreach_sub_.ScalarList`
+    pub const _FOREACH_SUB__SCALARLIST: Op = Op(863);
+    /// `aten::_foreach_mul.List`
+    pub const _FOREACH_MUL_LIST: Op = Op(864);
+    /// `aten::_foreach_mul_.List`
+    pub const _FOREACH_MUL__LIST: Op = Op(865);
+    /// `aten::_foreach_mul.Scalar`
+    pub const _FOREACH_MUL_SCALAR: Op = Op(866);
+    /// `aten::_foreach_mul_.Scalar`
+    pub const _FOREACH_MUL__SCALAR: Op = Op(867);
+    /// `aten::_foreach_mul.ScalarList`
+    pub const _FOREACH_MUL_SCALARLIST: Op = Op(868);
+    /// `aten::_foreach_mul_.ScalarList`
+    pub const _FOREACH_MUL__SCALARLIST: Op = Op(869);
+    /// `aten::_foreach_mul.Tensor`
+    pub const _FOREACH_MUL_TENSOR: Op = Op(870);
+    /// `aten::_foreach_mul_.Tensor`
+    pub const _FOREACH_MUL__TENSOR: Op = Op(871);
+    /// `aten::_foreach_div.List`
+    pub const _FOREACH_DIV_LIST: Op = Op(872);
+    /// `aten::_foreach_div_.List`
+    pub const _FOREACH_DIV__LIST: Op = Op(873);
+    /// `aten::_foreach_div.Scalar`
+    pub const _FOREACH_DIV_SCALAR: Op = Op(874);
+    /// `aten::_foreach_div_.Scalar`
+    pub const _FOREACH_DIV__SCALAR: Op = Op(875);
+    /// `aten::_foreach_div.ScalarList`
+    pub const _FOREACH_DIV_SCALARLIST: Op = Op(876);
+    /// `aten::_foreach_div_.ScalarList`
+    pub const _FOREACH_DIV__SCALARLIST: Op = Op(877);
+    /// `aten::_foreach_div.Tensor`
+    pub const _FOREACH_DIV_TENSOR: Op = Op(878);
+    /// `aten::_foreach_div_.Tensor`
+    pub const _FOREACH_DIV__TENSOR: Op = Op(879);
+    /// `aten::_foreach_addcmul.Scalar`
+    pub const _FOREACH_ADDCMUL_SCALAR: Op = Op(880);
+    /// `aten::_foreach_addcmul_.Scalar`
+    pub const _FOREACH_ADDCMUL__SCALAR: Op = Op(881);
+    /// `aten::_foreach_addcmul.ScalarList`
+    pub const _FOREACH_ADDCMUL_SCALARLIST: Op = Op(882);
+    /// `aten::_foreach_addcmul_.ScalarList`
+    pub const _FOREACH_ADDCMUL__SCALARLIST: Op = Op(883);
+    /// `aten::_foreach_addcdiv.Scalar`
+    pub const _FOREACH_ADDCDIV_SCALAR: Op = Op(884);
+    /// `aten::_foreach_addcdiv_.Scalar`
+    pub const _FOREACH_ADDCDIV__SCALAR: Op = Op(885);
+    /// `aten::_foreach_addcdiv.ScalarList`
+    pub const _FOREACH_ADDCDIV_SCALARLIST: Op = Op(886);
+    /// `aten::_foreach_addcdiv_.ScalarList`
+    pub const _FOREACH_ADDCDIV__SCALARLIST: Op = Op(887);
+    /// `aten::_foreach_lerp.List`
+    pub const _FOREACH_LERP_LIST: Op = Op(888);
+    /// `aten::_foreach_lerp_.List`
+    pub const _FOREACH_LERP__LIST: Op = Op(889);
+    /// `aten::_foreach_lerp.Scalar`
+    pub const _FOREACH_LERP_SCALAR: Op = Op(890);
+    /// `aten::_foreach_lerp_.Scalar`
+    pub const _FOREACH_LERP__SCALAR: Op = Op(891);
+    /// `aten::_foreach_lerp.ScalarList`
+    pub const _FOREACH_LERP_SCALARLIST: Op = Op(892);
+    /// `aten::_foreach_lerp_.ScalarList`
+    pub const _FOREACH_LERP__SCALARLIST: Op = Op(893);
+    /// `aten::_foreach_neg`
+    pub const _FOREACH_NEG: Op = Op(894);
+    /// `aten::_foreach_neg_`
+    pub const _FOREACH_NEG_: Op = Op(895);
+    /// `aten::_foreach_exp`
+    pub const _FOREACH_EXP: Op = Op(896);
+    /// `aten::_foreach_exp_`
+    pub const _FOREACH_EXP_: Op = Op(897);
+    /// `aten::_foreach_sqrt`
+    pub const _FOREACH_SQRT: Op = Op(898);
+    /// `aten::_foreach_sqrt_`
+    pub const _FOREACH_SQRT_: Op = Op(899);
+    /// `aten::_foreach_zero_`
+    pub const _FOREACH_ZERO_: Op = Op(900);
+    /// `aten::_foreach_copy_`
+    pub const _FOREACH_COPY_: Op = Op(901);
 }
 
-pub(crate) static TABLE: [OpInfo; 850] = [
+pub(crate) static TABLE: [OpInfo; 902] = [
     OpInfo {
         name: "aten::add.Tensor",
         schema: "aten::add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor",
@@ -9362,5 +9466,473 @@ pub(crate) static TABLE: [OpInfo; 850] = [
         forward: true,
         call: |a| boxed::bernoulli_tensor_(a, false),
         below: |a| boxed::bernoulli_tensor_(a, true),
+    },
+    OpInfo {
+        name: "aten::_foreach_add.List",
+        schema: "aten::_foreach_add.List(Tensor[] self, Tensor[] other, *, Scalar alpha=1) -> Tensor[]",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::foreach_add(a, false),
+        below: |a| boxed::foreach_add(a, true),
+    },
+    OpInfo {
+        name: "aten::_foreach_add_.List",
+        schema: "aten::_foreach_add_.List(Tensor(a!)[] self, Tensor[] other, *, Scalar alpha=1) -> ()",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::foreach_add_(a, false),
+        below: |a| boxed::foreach_add_(a, true),
+    },
+    OpInfo {
+        name: "aten::_foreach_add.Scalar",
+        schema: "aten::_foreach_add.Scalar(Tensor[] self, Scalar scalar) -> Tensor[]",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::foreach_add_scalar(a, false),
+        below: |a| boxed::foreach_add_scalar(a, true),
+    },
+    OpInfo {
+        name: "aten::_foreach_add_.Scalar",
+        schema: "aten::_foreach_add_.Scalar(Tensor(a!)[] self, Scalar scalar) -> ()",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::foreach_add_scalar_(a, false),
+        below: |a| boxed::foreach_add_scalar_(a, true),
+    },
+    OpInfo {
+        name: "aten::_foreach_add.ScalarList",
+        schema: "aten::_foreach_add.ScalarList(Tensor[] self, Scalar[] scalars) -> Tensor[]",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::foreach_add_scalars(a, false),
+        below: |a| boxed::foreach_add_scalars(a, true),
+    },
+    OpInfo {
+        name: "aten::_foreach_add_.ScalarList",
+        schema: "aten::_foreach_add_.ScalarList(Tensor(a!)[] self, Scalar[] scalars) -> ()",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::foreach_add_scalars_(a, false),
+        below: |a| boxed::foreach_add_scalars_(a, true),
+    },
+    OpInfo {
+        name: "aten::_foreach_add.Tensor",
+        schema: "aten::_foreach_add.Tensor(Tensor[] self, Tensor other, *, Scalar alpha=1) -> Tensor[]",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::foreach_add_tensor(a, false),
+        below: |a| boxed::foreach_add_tensor(a, true),
+    },
+    OpInfo {
+        name: "aten::_foreach_add_.Tensor",
+        schema: "aten::_foreach_add_.Tensor(Tensor(a!)[] self, Tensor other, *, Scalar alpha=1) -> ()",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::foreach_add_tensor_(a, false),
+        below: |a| boxed::foreach_add_tensor_(a, true),
+    },
+    OpInfo {
+        name: "aten::_foreach_sub.List",
+        schema: "aten::_foreach_sub.List(Tensor[] self, Tensor[] other, *, Scalar alpha=1) -> Tensor[]",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::foreach_sub(a, false),
+        below: |a| boxed::foreach_sub(a, true),
+    },
+    OpInfo {
+        name: "aten::_foreach_sub_.List",
+        schema: "aten::_foreach_sub_.List(Tensor(a!)[] self, Tensor[] other, *, Scalar alpha=1) -> ()",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::foreach_sub_(a, false),
+        below: |a| boxed::foreach_sub_(a, true),
+    },
+    OpInfo {
+        name: "aten::_foreach_sub.Scalar",
+        schema: "aten::_foreach_sub.Scalar(Tensor[] self, Scalar scalar) -> Tensor[]",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::foreach_sub_scalar(a, false),
+        below: |a| boxed::foreach_sub_scalar(a, true),
+    },
+    OpInfo {
+        name: "aten::_foreach_sub_.Scalar",
+        schema: "aten::_foreach_sub_.Scalar(Tensor(a!)[] self, Scalar scalar) -> ()",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::foreach_sub_scalar_(a, false),
+        below: |a| boxed::foreach_sub_scalar_(a, true),
+    },
+    OpInfo {
+        name: "aten::_foreach_sub.ScalarList",
+        schema: "aten::_foreach_sub.ScalarList(Tensor[] self, Scalar[] scalars) -> Tensor[]",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::foreach_sub_scalars(a, false),
+        below: |a| boxed::foreach_sub_scalars(a, true),
+    },
+    OpInfo {
+        name: "aten::_foreach_sub_.ScalarList",
+        schema: "aten::_foreach_sub_.ScalarList(Tensor(a!)[] self, Scalar[] scalars) -> ()",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::foreach_sub_scalars_(a, false),
+        below: |a| boxed::foreach_sub_scalars_(a, true),
+    },
+    OpInfo {
+        name: "aten::_foreach_mul.List",
+        schema: "aten::_foreach_mul.List(Tensor[] self, Tensor[] other) -> Tensor[]",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::foreach_mul(a, false),
+        below: |a| boxed::foreach_mul(a, true),
+    },
+    OpInfo {
+        name: "aten::_foreach_mul_.List",
+        schema: "aten::_foreach_mul_.List(Tensor(a!)[] self, Tensor[] other) -> ()",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::foreach_mul_(a, false),
+        below: |a| boxed::foreach_mul_(a, true),
+    },
+    OpInfo {
+        name: "aten::_foreach_mul.Scalar",
+        schema: "aten::_foreach_mul.Scalar(Tensor[] self, Scalar scalar) -> Tensor[]",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::foreach_mul_scalar(a, false),
+        below: |a| boxed::foreach_mul_scalar(a, true),
+    },
+    OpInfo {
+        name: "aten::_foreach_mul_.Scalar",
+        schema: "aten::_foreach_mul_.Scalar(Tensor(a!)[] self, Scalar scalar) -> ()",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::foreach_mul_scalar_(a, false),
+        below: |a| boxed::foreach_mul_scalar_(a, true),
+    },
+    OpInfo {
+        name: "aten::_foreach_mul.ScalarList",
+        schema: "aten::_foreach_mul.ScalarList(Tensor[] self, Scalar[] scalars) -> Tensor[]",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::foreach_mul_scalars(a, false),
+        below: |a| boxed::foreach_mul_scalars(a, true),
+    },
+    OpInfo {
+        name: "aten::_foreach_mul_.ScalarList",
+        schema: "aten::_foreach_mul_.ScalarList(Tensor(a!)[] self, Scalar[] scalars) -> ()",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::foreach_mul_scalars_(a, false),
+        below: |a| boxed::foreach_mul_scalars_(a, true),
+    },
+    OpInfo {
+        name: "aten::_foreach_mul.Tensor",
+        schema: "aten::_foreach_mul.Tensor(Tensor[] self, Tensor other) -> Tensor[]",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::foreach_mul_tensor(a, false),
+        below: |a| boxed::foreach_mul_tensor(a, true),
+    },
+    OpInfo {
+        name: "aten::_foreach_mul_.Tensor",
+        schema: "aten::_foreach_mul_.Tensor(Tensor(a!)[] self, Tensor other) -> ()",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::foreach_mul_tensor_(a, false),
+        below: |a| boxed::foreach_mul_tensor_(a, true),
+    },
+    OpInfo {
+        name: "aten::_foreach_div.List",
+        schema: "aten::_foreach_div.List(Tensor[] self, Tensor[] other) -> Tensor[]",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::foreach_div(a, false),
+        below: |a| boxed::foreach_div(a, true),
+    },
+    OpInfo {
+        name: "aten::_foreach_div_.List",
+        schema: "aten::_foreach_div_.List(Tensor(a!)[] self, Tensor[] other) -> ()",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::foreach_div_(a, false),
+        below: |a| boxed::foreach_div_(a, true),
+    },
+    OpInfo {
+        name: "aten::_foreach_div.Scalar",
+        schema: "aten::_foreach_div.Scalar(Tensor[] self, Scalar scalar) -> Tensor[]",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::foreach_div_scalar(a, false),
+        below: |a| boxed::foreach_div_scalar(a, true),
+    },
+    OpInfo {
+        name: "aten::_foreach_div_.Scalar",
+        schema: "aten::_foreach_div_.Scalar(Tensor(a!)[] self, Scalar scalar) -> ()",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::foreach_div_scalar_(a, false),
+        below: |a| boxed::foreach_div_scalar_(a, true),
+    },
+    OpInfo {
+        name: "aten::_foreach_div.ScalarList",
+        schema: "aten::_foreach_div.ScalarList(Tensor[] self, Scalar[] scalars) -> Tensor[]",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::foreach_div_scalars(a, false),
+        below: |a| boxed::foreach_div_scalars(a, true),
+    },
+    OpInfo {
+        name: "aten::_foreach_div_.ScalarList",
+        schema: "aten::_foreach_div_.ScalarList(Tensor(a!)[] self, Scalar[] scalars) -> ()",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::foreach_div_scalars_(a, false),
+        below: |a| boxed::foreach_div_scalars_(a, true),
+    },
+    OpInfo {
+        name: "aten::_foreach_div.Tensor",
+        schema: "aten::_foreach_div.Tensor(Tensor[] self, Tensor other) -> Tensor[]",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::foreach_div_tensor(a, false),
+        below: |a| boxed::foreach_div_tensor(a, true),
+    },
+    OpInfo {
+        name: "aten::_foreach_div_.Tensor",
+        schema: "aten::_foreach_div_.Tensor(Tensor(a!)[] self, Tensor other) -> ()",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::foreach_div_tensor_(a, false),
+        below: |a| boxed::foreach_div_tensor_(a, true),
+    },
+    OpInfo {
+        name: "aten::_foreach_addcmul.Scalar",
+        schema: "aten::_foreach_addcmul.Scalar(Tensor[] self, Tensor[] tensor1, Tensor[] tensor2, Scalar value=1) -> Tensor[]",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::foreach_addcmul_scalar(a, false),
+        below: |a| boxed::foreach_addcmul_scalar(a, true),
+    },
+    OpInfo {
+        name: "aten::_foreach_addcmul_.Scalar",
+        schema: "aten::_foreach_addcmul_.Scalar(Tensor(a!)[] self, Tensor[] tensor1, Tensor[] tensor2, Scalar value=1) -> ()",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::foreach_addcmul_scalar_(a, false),
+        below: |a| boxed::foreach_addcmul_scalar_(a, true),
+    },
+    OpInfo {
+        name: "aten::_foreach_addcmul.ScalarList",
+        schema: "aten::_foreach_addcmul.ScalarList(Tensor[] self, Tensor[] tensor1, Tensor[] tensor2, Scalar[] scalars) -> Tensor[]",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::foreach_addcmul_scalars(a, false),
+        below: |a| boxed::foreach_addcmul_scalars(a, true),
+    },
+    OpInfo {
+        name: "aten::_foreach_addcmul_.ScalarList",
+        schema: "aten::_foreach_addcmul_.ScalarList(Tensor(a!)[] self, Tensor[] tensor1, Tensor[] tensor2, Scalar[] scalars) -> ()",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::foreach_addcmul_scalars_(a, false),
+        below: |a| boxed::foreach_addcmul_scalars_(a, true),
+    },
+    OpInfo {
+        name: "aten::_foreach_addcdiv.Scalar",
+        schema: "aten::_foreach_addcdiv.Scalar(Tensor[] self, Tensor[] tensor1, Tensor[] tensor2, Scalar value=1) -> Tensor[]",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::foreach_addcdiv_scalar(a, false),
+        below: |a| boxed::foreach_addcdiv_scalar(a, true),
+    },
+    OpInfo {
+        name: "aten::_foreach_addcdiv_.Scalar",
+        schema: "aten::_foreach_addcdiv_.Scalar(Tensor(a!)[] self, Tensor[] tensor1, Tensor[] tensor2, Scalar value=1) -> ()",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::foreach_addcdiv_scalar_(a, false),
+        below: |a| boxed::foreach_addcdiv_scalar_(a, true),
+    },
+    OpInfo {
+        name: "aten::_foreach_addcdiv.ScalarList",
+        schema: "aten::_foreach_addcdiv.ScalarList(Tensor[] self, Tensor[] tensor1, Tensor[] tensor2, Scalar[] scalars) -> Tensor[]",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::foreach_addcdiv_scalars(a, false),
+        below: |a| boxed::foreach_addcdiv_scalars(a, true),
+    },
+    OpInfo {
+        name: "aten::_foreach_addcdiv_.ScalarList",
+        schema: "aten::_foreach_addcdiv_.ScalarList(Tensor(a!)[] self, Tensor[] tensor1, Tensor[] tensor2, Scalar[] scalars) -> ()",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::foreach_addcdiv_scalars_(a, false),
+        below: |a| boxed::foreach_addcdiv_scalars_(a, true),
+    },
+    OpInfo {
+        name: "aten::_foreach_lerp.List",
+        schema: "aten::_foreach_lerp.List(Tensor[] self, Tensor[] tensors1, Tensor[] weights) -> Tensor[]",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::foreach_lerp(a, false),
+        below: |a| boxed::foreach_lerp(a, true),
+    },
+    OpInfo {
+        name: "aten::_foreach_lerp_.List",
+        schema: "aten::_foreach_lerp_.List(Tensor(a!)[] self, Tensor[] tensors1, Tensor[] weights) -> ()",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::foreach_lerp_(a, false),
+        below: |a| boxed::foreach_lerp_(a, true),
+    },
+    OpInfo {
+        name: "aten::_foreach_lerp.Scalar",
+        schema: "aten::_foreach_lerp.Scalar(Tensor[] self, Tensor[] tensors1, Scalar weight) -> Tensor[]",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::foreach_lerp_scalar(a, false),
+        below: |a| boxed::foreach_lerp_scalar(a, true),
+    },
+    OpInfo {
+        name: "aten::_foreach_lerp_.Scalar",
+        schema: "aten::_foreach_lerp_.Scalar(Tensor(a!)[] self, Tensor[] tensors1, Scalar weight) -> ()",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::foreach_lerp_scalar_(a, false),
+        below: |a| boxed::foreach_lerp_scalar_(a, true),
+    },
+    OpInfo {
+        name: "aten::_foreach_lerp.ScalarList",
+        schema: "aten::_foreach_lerp.ScalarList(Tensor[] self, Tensor[] tensors1, Scalar[] weight) -> Tensor[]",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::foreach_lerp_scalars(a, false),
+        below: |a| boxed::foreach_lerp_scalars(a, true),
+    },
+    OpInfo {
+        name: "aten::_foreach_lerp_.ScalarList",
+        schema: "aten::_foreach_lerp_.ScalarList(Tensor(a!)[] self, Tensor[] tensors1, Scalar[] weight) -> ()",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::foreach_lerp_scalars_(a, false),
+        below: |a| boxed::foreach_lerp_scalars_(a, true),
+    },
+    OpInfo {
+        name: "aten::_foreach_neg",
+        schema: "aten::_foreach_neg(Tensor[] self) -> Tensor[]",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::foreach_neg(a, false),
+        below: |a| boxed::foreach_neg(a, true),
+    },
+    OpInfo {
+        name: "aten::_foreach_neg_",
+        schema: "aten::_foreach_neg_(Tensor(a!)[] self) -> ()",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::foreach_neg_(a, false),
+        below: |a| boxed::foreach_neg_(a, true),
+    },
+    OpInfo {
+        name: "aten::_foreach_exp",
+        schema: "aten::_foreach_exp(Tensor[] self) -> Tensor[]",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::foreach_exp(a, false),
+        below: |a| boxed::foreach_exp(a, true),
+    },
+    OpInfo {
+        name: "aten::_foreach_exp_",
+        schema: "aten::_foreach_exp_(Tensor(a!)[] self) -> ()",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::foreach_exp_(a, false),
+        below: |a| boxed::foreach_exp_(a, true),
+    },
+    OpInfo {
+        name: "aten::_foreach_sqrt",
+        schema: "aten::_foreach_sqrt(Tensor[] self) -> Tensor[]",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::foreach_sqrt(a, false),
+        below: |a| boxed::foreach_sqrt(a, true),
+    },
+    OpInfo {
+        name: "aten::_foreach_sqrt_",
+        schema: "aten::_foreach_sqrt_(Tensor(a!)[] self) -> ()",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::foreach_sqrt_(a, false),
+        below: |a| boxed::foreach_sqrt_(a, true),
+    },
+    OpInfo {
+        name: "aten::_foreach_zero_",
+        schema: "aten::_foreach_zero_(Tensor(a!)[] self) -> ()",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::foreach_zero_(a, false),
+        below: |a| boxed::foreach_zero_(a, true),
+    },
+    OpInfo {
+        name: "aten::_foreach_copy_",
+        schema: "aten::_foreach_copy_(Tensor(a!)[] self, Tensor[] src, bool non_blocking=False) -> ()",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::foreach_copy_(a, false),
+        below: |a| boxed::foreach_copy_(a, true),
     },
 ];
