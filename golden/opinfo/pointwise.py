@@ -95,6 +95,10 @@ def samples(t):
     t.op("prelu", S(T(2, 3), T(3)), S(T(2, 3), T(1)), S(T(2, 3, 2), T(3)), S(T(4), T(1)), dtypes=FLOATS, err=[S(T(2, 3), T(2))])
     t.op("_prelu_kernel", S(T(2, 3), T(1, 3)), S(T(2, 3), T(2, 3)), dtypes=FLOATS)
     t.op("rrelu_with_noise", S(T(4), T(4, grad=False), 0.125, 0.25, False), dtypes=FLOATS)
+    t.op("rrelu rrelu_", S(T(4), 0.25, 0.25), S(T(2, 3), 0.125, 0.375, False), dtypes=[f32], nc=False)
+    t.op("rrelu_with_noise_", S(T(4), T(4, grad=False), 0.125, 0.25, False), dtypes=[], nc=False)
+    t.op("hardshrink_backward softshrink_backward", S(T(2, 3), T(2, 3), 0.5), S(T(4), T(4), 0.25), dtypes=[f32])
+    t.op("polygamma", S(0, T(3, lo=0.5, hi=4)), S(1, T(3, lo=0.5, hi=4)), S(2, T(2, 2, lo=0.5, hi=4)), dtypes=[f32], nc=False, err=[S(-1, T(2))])
     t.op("glu", S(T(2, 4)), S(T(4, 3), 0), S(T(2, 6, 2), 1), S(T(6)), S(T(2, 0)), dtypes=FLOATS, err=[S(T(2, 3)), S(T()), S(T(2, 4), 2)])
     t.op("logit", S(X([0.0, 1.0, -0.5, 1.5], grad=False)), nc=False, dtypes=[])
 

@@ -75,6 +75,7 @@ def samples(t):
     t.op("sort.stable", S(ties, stable=True, dim=1), S(ties, stable=True, dim=1, descending=True), S(B(6), stable=True, dim=0), S(I(8, hi=3), stable=True, dim=0, descending=True), S(T(2, 3), stable=False, dim=0), err=[S(T(2, 3), stable=True, dim=2)])
     t.op("argsort", S(T(2, 4), 1), S(T(2, 4)), S(T(2, 4), 0, True), S(T(), 0), err=BAD_DIM)
     t.op("argsort.stable", S(ties, stable=True, dim=1), S(ties, stable=True, dim=1, descending=True))
+    t.op("msort", S(T(3, 2)), S(T(4)), dtypes=[])
     t.op("topk", S(T(2, 4), 2), S(T(2, 4), 2, 1, False), S(T(4, 2), 3, 0), S(T(2, 4), 0), S(T(2, 4), 4, 1), S(T(), 1, 0), S(nans, 2, 1), S(I(6, lo=-9), 3, 0), S(T(4, 2, lay="t"), 2, 1), err=[S(T(2, 3), 4), S(T(2, 3), -1), S(T(2, 3), 1, 2)])
     t.op("kthvalue", S(T(2, 4), 2), S(T(4, 2), 3, 0), S(T(2, 4), 1, -1, True), S(T(), 1, 0), S(I(6, lo=-9), 2), S(nans, 3, 1), err=[S(T(2, 3), 4), S(T(2, 3), 0), S(T(2, 3), 1, 2)])
     t.op("median nanmedian", S(T(5)), S(T(2, 2)), S(T()), S(nans), S(I(5)), S(T(0), grad=False))

@@ -13,7 +13,7 @@
 #![allow(clippy::unwrap_used)]
 
 use firebrand_core::dispatch::Op;
-use firebrand_opinfo::{Argument, Check, FAMILIES, Family, Numbers, Row, TensorData, coverage, deviations};
+use firebrand_opinfo::{Argument, Check, FAMILIES, Family, Numbers, Row, TensorData, UNLISTED, coverage, deviations};
 use std::fmt::Write;
 
 /// What the environment restricts the run to.
@@ -118,12 +118,6 @@ fn deviations_are_not_stale() {
         assert!(used, "no row needs this deviation: {}", d.reason);
     }
 }
-
-/// Ops without rows of their own, and what tests them instead.
-const UNLISTED: &[(&str, &str)] = &[
-    ("aten::_grid_sampler_derivative", "our own: checked through second derivatives of grid_sampler"),
-    ("aten::_grid_sampler_derivative_backward", "our own: checked through second derivatives of grid_sampler"),
-];
 
 /// An op is in the table, or is the writing form of one that is.
 #[test]
