@@ -175,10 +175,15 @@ impl Tensor {
     /// Where this tensor's gradient goes: its node, or the accumulate node of a leaf that wants gradients.
     #[inline]
     pub(crate) fn gradient_edge(&self) -> Result<Option<Edge>> {
-        if self.flags() & (VIEW | REBASED) == 0
-            && let Some(e) = self.birth_history()
-        {
-            return Ok(Some(e.clone()));
+        let flags = self.flags();
+        if flags & (VIEW | REBASED) == 0 {
+            // Constants and computed tensors: most operands.
+            if flags & REQUIRES_GRAD == 0 {
+                return Ok(self.birth_history().cloned());
+            }
+            if let Some(e) = self.birth_history() {
+                return Ok(Some(e.clone()));
+            }
         }
         self.gradient_edge_slow()
     }
