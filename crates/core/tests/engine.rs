@@ -1,5 +1,5 @@
 //! Cases C-1 to C-58 of docs/behaviour/autograd.md: `backward`, `grad`, order, hooks' view of the engine, threads,
-//! anomaly mode. C-5 and the complex part of C-21 wait for complex numbers. C-59's switches are accepted on a CPU.
+//! anomaly mode. What needs complex numbers waits for them. C-59's switches are accepted on a CPU.
 //! C-58 counts runs of the whole process and lives in engine_ids.rs.
 #![allow(clippy::unwrap_used)]
 

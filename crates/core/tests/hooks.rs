@@ -1,5 +1,5 @@
 //! Cases D-1 to D-38 and D-50 to D-53 of docs/behaviour/autograd.md: tensor, node, post-accumulate and multi-grad hooks.
-//! Module hooks (D-39 to D-49) come with modules.
+//! Hooks of modules come with modules.
 #![allow(clippy::unwrap_used)]
 
 #[macro_use]

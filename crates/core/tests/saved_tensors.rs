@@ -257,7 +257,7 @@ fn versions_by_hand() {
     assert_err!(y.try_backward(&plain()), SavedVersionMismatch { producer: None, .. });
 }
 
-/// E-19 to E-22, E-25, E-26, E-27
+/// E-19, E-20, E-21, E-22, E-25, E-26, E-27
 #[test]
 fn clone_on_mutate() {
     let counts = |cloned, original| MutationCounts { cloned, original };

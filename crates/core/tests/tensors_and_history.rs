@@ -1,5 +1,5 @@
 //! Cases of docs/behaviour/autograd.md: tensors, versions, views, in-place history, `.grad`.
-//! A-55 needs complex numbers and waits for them.
+//! The one case about complex gradients waits for complex numbers.
 #![allow(clippy::unwrap_used)]
 
 #[macro_use]
