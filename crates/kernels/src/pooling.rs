@@ -1,7 +1,7 @@
 //! Max and average pooling, plain and adaptive, in one to three dimensions.
 //!
 //! Memory is contiguous planes (`batch * channels` of them), threads share out the planes. Half types compute in f32.
-//! Every pooling is a list of input spans per dimension ([`Span`]) and one of two loops over them.
+//! Every pooling is a list of input spans per dimension (`Span`) and one of two loops over them.
 //! As in PyTorch: indices are flat positions in the input plane, and a NaN wins every maximum (the last one, if several).
 //! Output sizes come from the caller, who knows `ceil_mode`.
 #![allow(unsafe_code)]

@@ -1,6 +1,6 @@
 //! Our own generator: from `ops.yaml` and `derivatives.yaml` to the Rust files of `core/src/ops/generated/`.
 //!
-//! The stages: [`declare`] reads ops, [`derive`] reads formulas and matches them, with [`formula`] and [`rewrite`] for
+//! The stages: `declare` reads ops, `derive` reads formulas and matches them, with `formula` and `rewrite` for
 //! the expressions; the other modules write one or two files each. Equal input gives equal text. An op that could lose
 //! a gradient is an error here, not at run time. Whether shape functions, kernels and helpers exist is left to the
 //! Rust compiler.

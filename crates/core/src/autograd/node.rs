@@ -2,7 +2,7 @@
 //!
 //! A node is immutable but for its hooks, its saved values and a stamp the engine uses; edges never change after birth,
 //! so a running backward borrows the graph. Ownership runs from tensors to nodes to next nodes and nothing points
-//! back, so there are no cycles; dropping is iterative ([`defer`]), so a chain of a million nodes drops on a small stack.
+//! back, so there are no cycles; dropping is iterative (`defer`), so a chain of a million nodes drops on a small stack.
 
 use super::hooks::NodeHooks;
 use super::saved::SavedValue;
