@@ -21,6 +21,7 @@ mod print;
 pub mod random;
 mod scalar;
 pub mod state;
+mod storage;
 pub mod sym;
 mod tensor;
 mod warnings;
@@ -28,11 +29,15 @@ mod warnings;
 pub use create::TensorOptions;
 pub use device::Device;
 pub use error::{Class, Error, ErrorKind, Result};
+pub use firebrand_kernels::mapped::{MappedFile, PrivatePages};
 pub use firebrand_kernels::parallel::{num_threads, set_num_threads};
-pub use firebrand_kernels::{DType, Element, MemoryStats, bf16, empty_cache, f16, memory_stats, reset_peak_memory};
+pub use firebrand_kernels::{
+    DType, Element, MemoryStats, Storage, bf16, empty_cache, f16, memory_stats, reset_peak_memory,
+};
 pub use indexing::{Ellipsis, Index, IntoIndex, NewAxis};
 pub use layout::Layout;
 pub use scalar::Scalar;
+pub use storage::Fork;
 pub use sym::{IntoSizes, SymInt};
 pub use tensor::{Spec, Tensor, WeakTensor};
 pub use warnings::collect_warnings;

@@ -89,6 +89,64 @@ pub enum Error {
         /// The name.
         name: String,
     },
+    /// An error with the file of an archive it concerns.
+    #[error("{name}: {source}")]
+    Entry {
+        /// Its name in the archive.
+        name: String,
+        /// What is wrong.
+        source: Box<Error>,
+    },
+    /// A file that should be in an archive is not.
+    #[error("`{name}` is missing from the archive")]
+    MissingEntry {
+        /// Its name.
+        name: String,
+    },
+    /// The bytes are not what the format demands.
+    #[error("archive truncated or damaged: {reason}")]
+    Damaged {
+        /// What is wrong.
+        reason: String,
+    },
+    /// A name in an archive that could lead astray.
+    #[error("the entry name `{}` {reason}", name.escape_debug())]
+    EntryName {
+        /// The name.
+        name: String,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
+    /// The content is not what was written.
+    #[error("the checksum is {found:08x}, the archive says {expected:08x}: the content was damaged")]
+    Checksum {
+        /// What the archive says.
+        expected: u32,
+        /// What the content gives.
+        found: u32,
+    },
+    /// More than a limit allows.
+    #[error("{claimed} bytes are claimed, at most {limit} are allowed here")]
+    TooLarge {
+        /// What is claimed.
+        claimed: u64,
+        /// What is allowed.
+        limit: u64,
+    },
+    /// A pickle that is not plain data.
+    #[error("pickle, byte {at}: {reason}")]
+    Pickle {
+        /// Where.
+        at: usize,
+        /// What is wrong.
+        reason: String,
+    },
+    /// Not a safetensors file, or a damaged one.
+    #[error("safetensors: {reason}")]
+    Safetensors {
+        /// What is wrong.
+        reason: String,
+    },
     /// No tensor could be made, or its data could not be read.
     #[error(transparent)]
     Tensor(#[from] firebrand_core::Error),
@@ -98,6 +156,11 @@ impl Error {
     /// The same error, naming the file.
     pub fn in_file(self, path: impl Into<PathBuf>) -> Error {
         Error::File { path: path.into(), source: Box::new(self) }
+    }
+
+    /// The same error, naming the file of an archive.
+    pub fn in_entry(self, name: &str) -> Error {
+        Error::Entry { name: name.to_string(), source: Box::new(self) }
     }
 
     pub(crate) fn in_array(self, name: &str) -> Error {

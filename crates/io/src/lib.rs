@@ -1,4 +1,5 @@
-//! Tensors in files: NumPy's `.npy` and `.npz`, and writing files whole or not at all.
+//! Tensors in files: NumPy's `.npy` and `.npz`, safetensors, what `torch.save` wrote, and the zip archives PyTorch keeps
+//! programs in; and writing files whole or not at all.
 //!
 //! Readers treat every file as hostile: they never panic, and never allocate more than the bytes in the file justify.
 //! bfloat16, which NumPy does not have, travels as `uint16` bits in both directions. Nothing here knows graphs.
@@ -11,14 +12,21 @@
 //! ```
 #![forbid(unsafe_code)]
 
+pub mod archive;
 mod atomic;
 mod elements;
 mod error;
 mod header;
 pub mod npy;
 pub mod npz;
+pub mod place;
+pub mod safetensors;
+pub mod torch_save;
 
+pub use archive::{Archive, ArchiveWriter, ReadOptions};
 pub use atomic::{write_atomic, write_text};
 pub use error::{Error, Result};
 pub use npy::{read_npy, write_npy};
 pub use npz::{read_npz, write_npz};
+pub use safetensors::{read_safetensors, write_safetensors};
+pub use torch_save::read_torch_save;

@@ -248,6 +248,30 @@ impl Storage {
         Ok(s)
     }
 
+    /// A copy of the bytes.
+    pub fn duplicate(&self) -> Result<Storage, OutOfMemory> {
+        if self.block().class == FOREIGN && self.owner().is_none() {
+            return Ok(Storage::meta(self.nbytes()));
+        }
+        let s = Storage::new(self.nbytes())?;
+        // SAFETY: both hold `nbytes`, and the new block is ours alone.
+        unsafe { s.data().copy_from_nonoverlapping(self.data(), self.nbytes()) };
+        Ok(s)
+    }
+
+    /// A storage with a copy of these bytes.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Storage, OutOfMemory> {
+        let s = Storage::new(bytes.len())?;
+        // SAFETY: the new block is ours alone and holds as many bytes.
+        unsafe { s.data().copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
+        Ok(s)
+    }
+
+    /// What keeps foreign memory alive.
+    pub(crate) fn owner(&self) -> Option<&(dyn Any + Send + Sync)> {
+        self.block().owner.as_deref()
+    }
+
     /// A storage that claims `nbytes` but has none: identity and version of a tensor on the meta device.
     pub fn meta(nbytes: usize) -> Storage {
         Storage::foreign(64 as *mut u8, nbytes, None)

@@ -1,0 +1,106 @@
+//! Tensors over existing memory, and states that are written apart.
+//!
+//! A loader makes storages (often mapped files) and places tensors in them with [`Tensor::try_from_storage`]; a writer
+//! asks for the memory behind a tensor with [`Tensor::untyped_storage`]. [`Fork`] copies a family of tensors so that those
+//! that shared memory still do. Nothing here knows files.
+
+use crate::layout::Layout;
+use crate::{DType, Device, Error, Result, Spec, Tensor};
+use firebrand_kernels::{Storage, mapped};
+
+impl Tensor {
+    /// A tensor whose elements lie in `storage` as `layout` says. It shares the memory with every other tensor over it.
+    pub fn try_from_storage(storage: &Storage, dtype: DType, layout: Layout) -> Result<Tensor> {
+        let refuse = |m: String| Err(Error::argument("from_storage", m));
+        let end = layout
+            .sizes()
+            .iter()
+            .zip(layout.strides())
+            .try_fold(layout.offset(), |at, (&n, &s)| at.checked_add(n.saturating_sub(1).checked_mul(s)?))
+            .map(|last| if layout.sizes().contains(&0) { layout.offset() } else { last.saturating_add(1) })
+            .and_then(|elements| elements.checked_mul(dtype.size()));
+        if layout.numel() == usize::MAX || end.is_none_or(|end| end > storage.nbytes()) {
+            return refuse(format!(
+                "sizes {:?} and strides {:?} from element {} of {dtype} do not fit a storage of {} bytes",
+                layout.sizes(),
+                layout.strides(),
+                layout.offset(),
+                storage.nbytes()
+            ));
+        }
+        let t = Tensor::from_parts(storage.clone(), Spec { layout, dtype, device: Device::Cpu }, 0);
+        // A truth value is one of two bytes; kernels rely on it.
+        if dtype == DType::Bool && t.bytes_of_bools().into_iter().any(|b| b > 1) {
+            return refuse("bytes other than 0 and 1 stand for bools".into());
+        }
+        Ok(t)
+    }
+
+    fn bytes_of_bools(&self) -> Vec<u8> {
+        let spec = Spec { layout: self.layout().clone(), dtype: DType::U8, device: Device::Cpu };
+        Tensor::from_parts(self.storage().clone(), spec, 0).to_vec()
+    }
+
+    /// The memory behind the tensor, which others may share.
+    pub fn untyped_storage(&self) -> Storage {
+        self.storage().clone()
+    }
+}
+
+/// Copies tensors into a state that is written on its own; tensors that share memory still share it in the copy.
+///
+/// Memory of a mapped file is mapped again instead of copied and costs nothing until it is written; that is right only
+/// if nobody has written the original since it was mapped.
+#[derive(Default)]
+pub struct Fork(mapped::Fork);
+
+impl Fork {
+    /// The copy of a tensor: a leaf with the same layout, and the same wish for gradients.
+    pub fn tensor(&mut self, t: &Tensor) -> Result<Tensor> {
+        let copy = Tensor::from_parts(self.0.storage(&t.storage())?, t.spec().clone(), 0);
+        copy.try_set_requires_grad(t.requires_grad())?;
+        Ok(copy)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tensors_stay_inside_their_storage() {
+        let storage = Storage::from_bytes(&[0; 16]).unwrap();
+        let at = |sizes: &[usize], strides: &[usize], offset| {
+            Tensor::try_from_storage(&storage, DType::F32, Layout::strided(sizes, strides, offset))
+        };
+        assert!(at(&[2, 2], &[2, 1], 0).is_ok());
+        assert!(at(&[2], &[1], 2).is_ok());
+        assert!(at(&[0], &[1], 4).is_ok());
+        assert!(at(&[1000], &[0], 3).is_ok(), "an expanded tensor needs one element");
+        assert!(at(&[2], &[1], 3).is_err());
+        assert!(at(&[2], &[usize::MAX / 2], 0).is_err());
+        assert!(at(&[3], &[usize::MAX / 2 + 1], 0).is_err());
+        assert!(at(&[0], &[1], 5).is_err());
+    }
+
+    #[test]
+    fn bools_are_zero_or_one() {
+        let make = |bytes: &[u8]| {
+            Tensor::try_from_storage(&Storage::from_bytes(bytes).unwrap(), DType::Bool, Layout::contiguous(&[2]))
+        };
+        assert_eq!(make(&[0, 1]).unwrap().to_vec::<bool>(), [false, true]);
+        assert!(make(&[0, 2]).is_err());
+    }
+
+    #[test]
+    fn forks_keep_sharing() {
+        let a = Tensor::new(&[1.0f32, 2.0, 3.0]).requires_grad_();
+        let row = a.detach().slice(0, Some(1.into()), Some(3.into()), 1);
+        let mut fork = Fork::default();
+        let (fa, frow) = (fork.tensor(&a).unwrap(), fork.tensor(&row).unwrap());
+        assert!(fa.shares_storage(&frow) && !fa.shares_storage(&a));
+        assert!(fa.requires_grad() && !frow.requires_grad());
+        frow.fill_(9.0);
+        assert_eq!((fa.to_vec::<f32>(), a.to_vec::<f32>()), (vec![1.0, 9.0, 9.0], vec![1.0, 2.0, 3.0]));
+    }
+}

@@ -1,0 +1,140 @@
+//! Named tensors in one `.safetensors` file.
+//!
+//! A file is mapped and its tensors lie in it: nothing is copied until it is written (and then by the system, a page at
+//! a time, in memory of this process only). The header is checked by the `safetensors` crate: offsets lie inside the
+//! file, follow each other without gaps and agree with shapes and dtypes.
+
+use crate::npz::Tensors;
+use crate::{Error, Result, elements, write_atomic};
+use firebrand_core::{DType, Layout, MappedFile, Storage, Tensor};
+use safetensors::tensor::{Metadata, TensorInfo};
+use safetensors::{Dtype, SafeTensors};
+use std::collections::HashMap;
+use std::io::Write;
+use std::ops::Range;
+use std::path::Path;
+
+fn refuse(reason: impl ToString) -> Error {
+    Error::Safetensors { reason: reason.to_string() }
+}
+
+/// Reads every tensor of a `.safetensors` file, in place.
+pub fn read_safetensors(path: impl AsRef<Path>) -> Result<Tensors> {
+    let path = path.as_ref();
+    let read = || -> Result<Tensors> {
+        let file = MappedFile::new(std::fs::File::open(path)?)?;
+        let pages = file.copy_on_write()?;
+        place(file.bytes(), |range| pages.storage(range))
+    };
+    read().map_err(|e| e.in_file(path))
+}
+
+/// Reads the content of a `.safetensors` file.
+pub fn from_bytes(bytes: &[u8]) -> Result<Tensors> {
+    place(bytes, |_| None)
+}
+
+/// Places tensors in what `in_place` gives for their bytes, or in copies.
+fn place(bytes: &[u8], in_place: impl Fn(Range<usize>) -> Option<Storage>) -> Result<Tensors> {
+    let (header, metadata) = SafeTensors::read_metadata(bytes).map_err(refuse)?;
+    let start = header + 8;
+    let mut tensors = Tensors::new();
+    for name in metadata.offset_keys() {
+        let info = metadata.info(&name).expect("the names come from the header");
+        let (begin, end) = info.data_offsets;
+        let tensor = || -> Result<Tensor> {
+            let dtype = dtype_of(info.dtype)?;
+            let range = start + begin..start + end;
+            let content = bytes.get(range.clone()).ok_or_else(|| refuse("an offset lies outside the file"))?;
+            if info.shape.len() > 64 || firebrand_core::layout::checked_numel(&info.shape).is_none() {
+                return Err(Error::Shape { shape: info.shape.clone() });
+            }
+            // Other writers may spell `true` differently; ours is 1.
+            let storage = match dtype {
+                DType::Bool => Storage::from_bytes(&content.iter().map(|&b| u8::from(b != 0)).collect::<Vec<u8>>()),
+                _ => in_place(range).map_or_else(|| Storage::from_bytes(content), Ok),
+            }
+            .map_err(firebrand_core::Error::from)?;
+            Ok(Tensor::try_from_storage(&storage, dtype, Layout::contiguous(&info.shape))?)
+        };
+        let tensor = tensor().map_err(|e| e.in_array(&name))?;
+        tensors.insert(name, tensor);
+    }
+    Ok(tensors)
+}
+
+/// Writes a `.safetensors` file, whole or not at all. Equal tensors give equal bytes.
+pub fn write_safetensors<'a>(
+    path: impl AsRef<Path>,
+    tensors: impl IntoIterator<Item = (impl AsRef<str>, &'a Tensor)>,
+) -> Result<()> {
+    write_atomic(path, |out| write_to(out, tensors))
+}
+
+/// The content of a `.safetensors` file with these tensors.
+pub fn to_bytes<'a>(tensors: impl IntoIterator<Item = (impl AsRef<str>, &'a Tensor)>) -> Result<Vec<u8>> {
+    let mut out = Vec::new();
+    write_to(&mut out, tensors)?;
+    Ok(out)
+}
+
+fn write_to<'a>(out: &mut impl Write, tensors: impl IntoIterator<Item = (impl AsRef<str>, &'a Tensor)>) -> Result<()> {
+    let mut list: Vec<(String, &Tensor)> =
+        tensors.into_iter().map(|(name, t)| (name.as_ref().to_string(), t)).collect();
+    // Wide elements first, so that every tensor is aligned.
+    list.sort_by(|(a, s), (b, t)| t.dtype().size().cmp(&s.dtype().size()).then_with(|| a.cmp(b)));
+    let mut at = 0usize;
+    let mut infos = Vec::with_capacity(list.len());
+    let mut names = std::collections::HashSet::new();
+    for (name, t) in &list {
+        if !names.insert(name) {
+            return Err(Error::DuplicateName { name: name.clone() });
+        }
+        let begin = at;
+        at += t.numel() * t.dtype().size();
+        infos.push((
+            name.clone(),
+            TensorInfo { dtype: stored_dtype(t.dtype()), shape: t.shape().to_vec(), data_offsets: (begin, at) },
+        ));
+    }
+    let metadata = Metadata::new(None::<HashMap<String, String>>, infos).map_err(refuse)?;
+    let mut header = serde_json::to_vec(&metadata).map_err(refuse)?;
+    header.resize(header.len().next_multiple_of(8), b' ');
+    out.write_all(&(header.len() as u64).to_le_bytes())?;
+    out.write_all(&header)?;
+    for (name, t) in list {
+        elements::write(out, t).map_err(|e| e.in_array(&name))?;
+    }
+    Ok(())
+}
+
+fn dtype_of(d: Dtype) -> Result<DType> {
+    Ok(match d {
+        Dtype::BOOL => DType::Bool,
+        Dtype::U8 => DType::U8,
+        Dtype::I8 => DType::I8,
+        Dtype::I16 => DType::I16,
+        Dtype::I32 => DType::I32,
+        Dtype::I64 => DType::I64,
+        Dtype::F16 => DType::F16,
+        Dtype::BF16 => DType::BF16,
+        Dtype::F32 => DType::F32,
+        Dtype::F64 => DType::F64,
+        other => return Err(Error::ElementType { descr: format!("{other:?}") }),
+    })
+}
+
+fn stored_dtype(d: DType) -> Dtype {
+    match d {
+        DType::Bool => Dtype::BOOL,
+        DType::U8 => Dtype::U8,
+        DType::I8 => Dtype::I8,
+        DType::I16 => Dtype::I16,
+        DType::I32 => Dtype::I32,
+        DType::I64 => Dtype::I64,
+        DType::F16 => Dtype::F16,
+        DType::BF16 => Dtype::BF16,
+        DType::F32 => Dtype::F32,
+        DType::F64 => Dtype::F64,
+    }
+}
