@@ -93,12 +93,7 @@ fn read(path: &Path) -> Done<String> {
 
 /// The library names files by role; people know them by path.
 fn named(e: CodegenError, native: &Path, derivatives: &Path) -> Refusal {
-    let file = match e.file.as_deref() {
-        Some(firebrand_codegen::NATIVE_FILE) => Some(native.display().to_string()),
-        Some(firebrand_codegen::DERIVATIVES_FILE) => Some(derivatives.display().to_string()),
-        other => other.map(str::to_string),
-    };
-    Refusal::because(CodegenError { file, ..e })
+    Refusal::because(e.with_files(&native.display().to_string(), &derivatives.display().to_string()))
 }
 
 fn dump(options: &Dump) -> Done {

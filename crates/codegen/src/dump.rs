@@ -9,7 +9,7 @@ use crate::model::{
 };
 use crate::outputs::DifferentiableOutput;
 use crate::pipeline::Model;
-use crate::plan::{Field, GeneratedWrapper, NodePlan, Plans, Step, Storage, Wrapper, WrapperPlan};
+use crate::plan::{Field, GeneratedWrapper, Guard, NodePlan, Plans, Step, Storage, Wrapper, WrapperPlan};
 use crate::schema::FunctionSchema;
 
 /// Differentiable outputs of one function by key; `None` for functions without a wrapper.
@@ -246,7 +246,7 @@ fn generated(o: &mut Object<'_>, wrapper: &GeneratedWrapper) {
         json.object(|o| {
             o.str("expr", &save.expr);
             o.str("field", &save.field);
-            o.opt_str("guard", save.guard.as_deref());
+            o.opt_str("guard", save.guard.as_ref().map(Guard::cpp).as_deref());
         });
     });
     o.str("style", "generated");

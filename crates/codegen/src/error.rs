@@ -214,17 +214,25 @@ pub struct Refusal {
     pub kind: Kind,
     /// Why, for people.
     pub message: String,
+    /// The line, where it is another than that of the whole entry.
+    pub line: Option<usize>,
 }
 
 impl Refusal {
     /// A refusal.
     pub fn new(kind: Kind, message: impl Into<String>) -> Self {
-        Refusal { kind, message: message.into() }
+        Refusal { kind, message: message.into(), line: None }
+    }
+
+    /// Adds the line, keeping one that is known already.
+    pub fn on(mut self, line: usize) -> Self {
+        self.line.get_or_insert(line);
+        self
     }
 
     /// The error this is in a given stage.
     pub fn at_stage(self, stage: Stage) -> CodegenError {
-        CodegenError::new(stage, self.kind, self.message)
+        CodegenError { line: self.line, ..CodegenError::new(stage, self.kind, self.message) }
     }
 }
 
@@ -272,6 +280,16 @@ impl CodegenError {
     /// Adds the file name, keeping what is known already.
     pub fn in_file(mut self, file: &str) -> Self {
         self.file.get_or_insert_with(|| file.to_owned());
+        self
+    }
+
+    /// Puts the paths that people know in the place of the roles that stages know.
+    pub fn with_files(mut self, native: &str, derivatives: &str) -> Self {
+        match self.file.as_deref() {
+            Some(crate::NATIVE_FILE) => self.file = Some(native.to_owned()),
+            Some(crate::DERIVATIVES_FILE) => self.file = Some(derivatives.to_owned()),
+            _ => {}
+        }
         self
     }
 }

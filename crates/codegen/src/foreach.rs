@@ -105,6 +105,7 @@ pub(crate) fn derive(
     let reference_op = info.op.as_deref().unwrap_or("None");
     Ok(DifferentiabilityInfo {
         name: func.func.base().to_owned(),
+        dialect: info.dialect,
         func: Rc::clone(func),
         op: Some(format!("Foreach{reference_op}{}", func.func.name.overload_name)),
         all_saved_inputs: union(|d| &d.saved_inputs),
@@ -130,14 +131,14 @@ fn derivative(reference: &Derivative, paired: &Paired<'_>) -> Check<Derivative> 
         let expr = saved.expr.replace(base, &element(argument));
         formula = formula.replace(&saved.name, &expr);
         let Binding { name, ty, .. } = paired.binding(argument)?;
-        saved_inputs.push(SavedAttribute { expr: name.clone(), name, ty: ty.remove_const_ref() });
+        saved_inputs.push(SavedAttribute::whole(&name, ty.remove_const_ref()));
     }
     let saved_output = |saved: &SavedAttribute| {
         if saved.name != "result" {
             let message = format!("a foreach formula can save `result` whole, not `{}`", saved.name);
             return Err(Refusal::new(Kind::ForeachSavedOutput, message));
         }
-        Ok(SavedAttribute { name: "result".to_owned(), ty: CBase::TensorList.into(), expr: "result".to_owned() })
+        Ok(SavedAttribute::whole("result", CBase::TensorList.into()))
     };
     Ok(Derivative {
         formula,
@@ -150,6 +151,7 @@ fn derivative(reference: &Derivative, paired: &Paired<'_>) -> Check<Derivative> 
             .map(|name| Ok(paired.argument(name)?.name.clone()))
             .collect::<Check<_>>()?,
         named_gradients: BTreeSet::new(),
+        line: reference.line,
     })
 }
 

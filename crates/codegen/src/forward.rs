@@ -30,6 +30,7 @@ pub(crate) struct Definition {
     pub(crate) formula: String,
     pub(crate) var_names: Vec<String>,
     pub(crate) var_types: Vec<Type>,
+    pub(crate) line: usize,
 }
 
 /// What forward formulas are completed from.
@@ -70,7 +71,10 @@ pub(crate) fn output_types(func: &FunctionSchema, names: &[String]) -> Check<Vec
         }
     }
     if types.is_empty() {
-        return fail(Kind::FwNoOutput, format!("`{}` names neither an argument nor an output", names.join(", ")));
+        let arguments: Vec<&str> = func.arguments.flat_non_out().map(|a| a.name.as_str()).collect();
+        let message =
+            format!("`{}` names neither an argument ({}) nor an output", names.join(", "), arguments.join(", "));
+        return fail(Kind::FwNoOutput, message);
     }
     Ok(types)
 }
@@ -78,29 +82,28 @@ pub(crate) fn output_types(func: &FunctionSchema, names: &[String]) -> Check<Vec
 /// Completes all forward formulas of one key.
 pub(crate) fn complete(scope: &Scope<'_>, definitions: &[Definition]) -> Check<Vec<ForwardDerivative>> {
     let single = matches!(definitions, [only] if only.var_names.len() == 1);
-    definitions
-        .iter()
-        .map(|definition| {
-            let mut tangents = scope.required_inputs(&definition.formula, "_t")?;
-            let mut formula = definition.formula.clone();
-            if formula == AUTO_ELEMENT_WISE {
-                formula = scope.element_wise(single)?;
-                tangents = scope.arguments.iter().map(|a| a.name.clone()).collect();
-            } else if formula == AUTO_LINEAR {
-                formula = scope.linear(single)?;
-                tangents = scope.args_with_derivatives.iter().map(|a| a.name.clone()).collect();
-            }
-            Ok(ForwardDerivative {
-                required_inputs_primal: scope.required_inputs(&formula, "_p")?,
-                formula,
-                var_names: definition.var_names.clone(),
-                var_types: definition.var_types.clone(),
-                required_inputs_fw_grad: tangents,
-                required_original_self_value: false,
-                is_reusing_outplace_formula: false,
-            })
+    let one = |definition: &Definition| -> Check<ForwardDerivative> {
+        let mut tangents = scope.required_inputs(&definition.formula, "_t")?;
+        let mut formula = definition.formula.clone();
+        if formula == AUTO_ELEMENT_WISE {
+            formula = scope.element_wise(single)?;
+            tangents = scope.arguments.iter().map(|a| a.name.clone()).collect();
+        } else if formula == AUTO_LINEAR {
+            formula = scope.linear(single)?;
+            tangents = scope.args_with_derivatives.iter().map(|a| a.name.clone()).collect();
+        }
+        Ok(ForwardDerivative {
+            required_inputs_primal: scope.required_inputs(&formula, "_p")?,
+            formula,
+            var_names: definition.var_names.clone(),
+            var_types: definition.var_types.clone(),
+            required_inputs_fw_grad: tangents,
+            required_original_self_value: false,
+            is_reusing_outplace_formula: false,
+            line: definition.line,
         })
-        .collect()
+    };
+    definitions.iter().map(|definition| one(definition).map_err(|e| e.on(definition.line))).collect()
 }
 
 impl Scope<'_> {
@@ -108,12 +111,16 @@ impl Scope<'_> {
     fn required_inputs(&self, formula: &str, suffix: &str) -> Check<Vec<String>> {
         let mut required = Vec::new();
         for a in self.args_with_derivatives {
-            // Formulas take tensor lists whole, tangents and primals together.
-            if a.ty.is_tensor_list() && !self.func.is_foreach() {
+            let is_list = a.ty.is_tensor_list() && !self.func.is_foreach();
+            // C++ formulas take tensor lists whole, tangents and primals together.
+            if is_list && self.dialect == Dialect::Cpp {
                 continue;
             }
-            if self.dialect.uses(formula, &a.name) {
-                let message = format!("`{0}` is ambiguous: write `{0}_p` or `{0}_t`", a.name);
+            if !is_list && self.dialect.uses(formula, &a.name) {
+                let message = format!(
+                    "`{0}` is ambiguous: write `{0}_p` for its value or `{0}_t` for its tangent\n    {formula}",
+                    a.name
+                );
                 return fail(Kind::FwBaseName, message);
             }
             if self.dialect.uses(formula, &format!("{}{suffix}", a.name)) {
@@ -151,6 +158,6 @@ impl Scope<'_> {
         let differentiable = |name: &str| self.args_with_derivatives.iter().any(|a| a.name == name);
         let on_tangent = |a: &Binding| if differentiable(&a.name) { format!("{}_t", a.name) } else { a.name.clone() };
         let arguments: Vec<String> = self.arguments.iter().map(on_tangent).collect();
-        Ok(self.dialect.call(self.name, self.func.func.has_symint(), self.func.variant_function, &arguments))
+        Ok(self.dialect.call(self.func, self.name, &arguments))
     }
 }

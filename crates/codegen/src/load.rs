@@ -3,6 +3,7 @@
 //! Guarantees file order and the reference's order of checks. Knows the declared operators only through
 //! their schemas; which other operators will use an info is decided in `matching`.
 
+mod ours;
 mod setup;
 
 use crate::api::cpp;
@@ -28,17 +29,30 @@ pub struct Loaded {
 /// Reads a derivatives file against the declared functions.
 pub fn load(functions: &[Rc<NativeFunction>], text: &str, dialect: Dialect) -> Result<Loaded> {
     let root = yaml::parse(text, Stage::Derivatives)?;
-    let (functions, view_groups) = native::group_views(functions)?;
+    let (functions, view_groups) = match dialect {
+        Dialect::Cpp => native::group_views(functions)?,
+        // The copies of our own views are made of ops that have derivatives.
+        Dialect::Rust => (functions.to_vec(), Vec::new()),
+    };
     let mut loader = Loader::new(&functions, dialect)?;
     let entries = match &root.value {
         Value::List(items) => items.as_slice(),
         Value::Map(pairs) if pairs.is_empty() => &[],
+        Value::Null if dialect == Dialect::Rust => &[],
         _ => return Err(not_text(root.line, "derivatives are a list of entries")),
     };
     let mut infos = Infos::with_capacity(entries.len());
     for entry in entries {
         let (func, by_key) = loader.entry(entry)?;
-        infos.insert(func.text.clone(), OperatorInfos { func, origin: Origin::Entry, by_key });
+        let info = OperatorInfos { func: Rc::clone(&func), origin: Origin::Entry, by_key };
+        if infos.insert(func.text.clone(), info).is_some() && dialect == Dialect::Rust {
+            let message = "this op has an entry already";
+            let error = CodegenError::new(Stage::Derivatives, Kind::DuplicateSchema, message);
+            return Err(error.at(entry.line, &func.text));
+        }
+    }
+    if dialect == Dialect::Rust {
+        ours::check_nodes(&infos)?;
     }
     crate::view_copy::add(&mut infos, &view_groups);
     Ok(Loaded { infos, used_dispatch_keys: loader.used_keys })
@@ -101,18 +115,26 @@ impl<'a> Loader<'a> {
         let outputs = entry.get("output_differentiability");
         let outputs = Outputs::read(outputs, keyed.is_none())?;
         let func = self.canonical(text, name).map_err(refused)?;
-        let arguments = cpp::formula_arguments(&func).map_err(refused)?;
+        let arguments = self.dialect.arguments(&func).map_err(refused)?;
         for (reserved, kind) in [("grad_input_mask", Kind::ArgNamedGradInputMask), ("result", Kind::ArgNamedResult)] {
             if arguments.iter().any(|a| a.name == reserved) {
                 return Err(refused(Refusal::new(kind, format!("an argument may not be called `{reserved}`"))));
             }
         }
-        let operator = Operator { func: &func, name, arguments: &arguments, outputs: &outputs };
+        let node = match self.dialect {
+            Dialect::Cpp => None,
+            Dialect::Rust => ours::check_entry(&func, entry).map_err(refused)?,
+        };
+        let operator = Operator { func: &func, name, arguments: &arguments, outputs: &outputs, node };
         let mut by_key = InfosByKey::new();
         let plain: Vec<_> = match keyed {
             None => {
-                let formulas =
-                    |(k, _): &&(Node, Node)| !matches!(k.as_str(), Some("name" | "output_differentiability"));
+                let ours = self.dialect == Dialect::Rust;
+                let formulas = |(k, _): &&(Node, Node)| match k.as_str() {
+                    Some("name" | "output_differentiability") => false,
+                    Some("node") => !ours,
+                    _ => true,
+                };
                 let info = self.info(&operator, DEFAULT_KEY, fields.iter().filter(formulas).collect())?;
                 by_key.insert(DEFAULT_KEY.to_owned(), Rc::new(info));
                 return Ok((func, by_key));
@@ -135,7 +157,11 @@ impl<'a> Loader<'a> {
     /// The function an entry describes: an entry for an out operator describes the functional one.
     fn canonical(&self, text: &str, name: &str) -> Result<Rc<NativeFunction>, Refusal> {
         let Some(function) = self.by_schema.get(text) else {
-            return fail(Kind::EntrySchemaUnknown, format!("no operator is declared as `{text}`"));
+            // Nearly right is the usual fault, so show what is.
+            let full = text.split('(').next().unwrap_or(text);
+            let near = self.by_schema.values().find(|f| f.func.name.to_string() == full);
+            let hint = near.map_or(String::new(), |f| format!("; `{full}` is declared as\n    {}", f.text));
+            return fail(Kind::EntrySchemaUnknown, format!("no operator is declared as `{text}`{hint}"));
         };
         let variants = &self.by_signature[&function.signature];
         let fits = |f: &&&Rc<NativeFunction>| {
@@ -171,7 +197,12 @@ impl<'a> Loader<'a> {
             })?;
         }
         let mut info = setup.finish().map_err(|e| e.at_stage(Stage::Derivatives))?;
-        if info.has_derivatives() {
+        if self.dialect == Dialect::Rust {
+            ours::check_info(&info).map_err(|e| e.at_stage(Stage::Derivatives))?;
+        }
+        if let (Some(node), true) = (operator.node, info.has_derivatives()) {
+            info.op = Some(node.to_owned());
+        } else if info.has_derivatives() {
             let mut prefix = op_prefix(operator.name);
             if key != DEFAULT_KEY {
                 prefix.push_str(key);

@@ -101,7 +101,8 @@ fn find_info(
         }
         return Ok((MatchRule::MutableForGenerated, Some(by_key.clone())));
     }
-    if !func.is_foreach() {
+    // Our own are differentiated through what they are made of.
+    if !func.is_foreach() || func.rust.is_some() {
         return Ok((MatchRule::None, None));
     }
     let Some((reference, info)) = foreach::find_reference(func, functional, other)? else {
@@ -120,7 +121,7 @@ fn find_info(
 
 fn saves_strides_of_self(info: &DifferentiabilityInfo) -> bool {
     let of_self = info.derivatives.iter().filter(|d| d.var_names.iter().any(|name| name == "self"));
-    of_self.flat_map(|d| &d.saved_inputs).any(|saved| saved.expr.contains("strides_or_error"))
+    of_self.flat_map(|d| &d.saved_inputs).any(|saved| saved.name == "self_sym_strides")
 }
 
 /// The forward formula of an in-place function: `self` is overwritten while it runs.
@@ -160,6 +161,7 @@ fn in_place_forward(
         required_inputs_fw_grad: forward.required_inputs_fw_grad.clone(),
         required_inputs_primal: primals,
         is_reusing_outplace_formula: !exact,
+        line: forward.line,
     })
 }
 

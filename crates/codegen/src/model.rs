@@ -4,6 +4,7 @@
 
 use crate::api::Binding;
 use crate::ctype::CType;
+use crate::dialect::Dialect;
 use crate::native::NativeFunction;
 use crate::schema::Type;
 use indexmap::IndexMap;
@@ -20,8 +21,22 @@ pub struct SavedAttribute {
     pub name: String,
     /// Its type, without references.
     pub ty: CType,
+    /// The argument or output it is, or is read from.
+    pub of: String,
     /// The expression read at save time.
     pub expr: String,
+}
+
+impl SavedAttribute {
+    /// A value that is saved whole.
+    pub fn whole(name: &str, ty: CType) -> Self {
+        SavedAttribute { name: name.to_owned(), ty, of: name.to_owned(), expr: name.to_owned() }
+    }
+
+    /// Whether the value is saved whole.
+    pub fn is_whole(&self) -> bool {
+        self.name == self.of
+    }
 }
 
 /// One backward formula.
@@ -39,6 +54,8 @@ pub struct Derivative {
     pub saved_outputs: Vec<SavedAttribute>,
     /// The gradients it uses by name.
     pub named_gradients: BTreeSet<String>,
+    /// Where it was written, from 1.
+    pub line: usize,
 }
 
 /// One forward formula.
@@ -58,6 +75,8 @@ pub struct ForwardDerivative {
     pub required_original_self_value: bool,
     /// An out-of-place formula that an in-place operator uses.
     pub is_reusing_outplace_formula: bool,
+    /// Where it was written, from 1.
+    pub line: usize,
 }
 
 /// Everything known about one operator under one autograd key.
@@ -65,6 +84,8 @@ pub struct ForwardDerivative {
 pub struct DifferentiabilityInfo {
     /// The entry's operator name, without overload.
     pub name: String,
+    /// The language of its formulas.
+    pub dialect: Dialect,
     /// The canonical function.
     pub func: Rc<NativeFunction>,
     /// The name of its node; `None` when nothing is differentiable.

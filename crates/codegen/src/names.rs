@@ -120,6 +120,19 @@ pub const TAGS: &[&str] = &[
     "pointwise", "pt2_compliant_tag", "reduction", "view_copy",
 ];
 
+/// Tags one of our own declarations may have.
+pub const RUST_TAGS: &[&str] = &[
+    "core",
+    "pointwise",
+    "reduction",
+    "view",
+    "inplace_view",
+    "nondeterministic_seeded",
+    "dynamic_output_shape",
+    "data_dependent_output",
+    "factory",
+];
+
 #[cfg(test)]
 mod tests {
     #[test]

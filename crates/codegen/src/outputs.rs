@@ -3,7 +3,6 @@
 use crate::api::{TypeStyle, cpp};
 use crate::ctype::CType;
 use crate::error::{Kind, Refusal};
-use crate::formula;
 use crate::model::{DifferentiabilityInfo, FunctionWithInfo};
 use crate::schema::{SchemaKind, Type};
 
@@ -26,12 +25,12 @@ pub fn is_differentiable(name: &str, ty: &Type, info: Option<&DifferentiabilityI
 
 /// Whether some backward formula uses the gradient of the first output alone.
 pub fn uses_single_grad(info: Option<&DifferentiabilityInfo>) -> bool {
-    info.is_some_and(|info| info.derivatives.iter().any(|d| formula::uses_ident(&d.formula, "grad")))
+    info.is_some_and(|info| info.derivatives.iter().any(|d| info.dialect.uses(&d.formula, "grad")))
 }
 
 /// Whether some backward formula asks whether saved values must survive it.
 pub fn uses_retain_variables(info: Option<&DifferentiabilityInfo>) -> bool {
-    info.is_some_and(|info| info.derivatives.iter().any(|d| formula::uses_ident(&d.formula, "retain_variables")))
+    info.is_some_and(|info| info.derivatives.iter().any(|d| info.dialect.uses(&d.formula, "retain_variables")))
 }
 
 /// The returns of a function that can carry a gradient, under one key.

@@ -45,7 +45,11 @@ impl Sources<'_> {
     pub fn functions(&self) -> Result<Vec<Rc<NativeFunction>>> {
         let tags = self.tags.map(read_tags).transpose()?;
         let tags = tags.as_ref().map(|tags| tags.iter().map(String::as_str).collect::<Vec<_>>());
-        native::parse(self.native, tags.as_deref().unwrap_or(names::TAGS)).map_err(|e| e.in_file(NATIVE_FILE))
+        let known = match self.dialect {
+            Dialect::Cpp => names::TAGS,
+            Dialect::Rust => names::RUST_TAGS,
+        };
+        native::parse(self.native, tags.as_deref().unwrap_or(known), self.dialect).map_err(|e| e.in_file(NATIVE_FILE))
     }
 
     /// Builds the model.

@@ -8,6 +8,7 @@ pub mod dispatcher;
 pub mod functionalization;
 pub mod meta;
 pub mod native;
+pub mod rust;
 pub mod structured;
 pub mod translate;
 pub mod ufunc;

@@ -4,11 +4,12 @@
 //! if a dual level is active. Its order is that of a call in PyTorch: inputs are saved before an in-place write,
 //! results after it.
 
-use super::declare::{Form, Implementation, Returns};
 use super::derive::{Derivative, Differentiation, Saved};
 use super::foreach;
+use super::op::Returns;
 use super::text::{Plan, file, join};
 use super::types::Ty;
+use crate::native::{Form, Implementation};
 use std::fmt::Write;
 
 /// `functions.rs`.
@@ -43,17 +44,17 @@ use crate::{DType, Device, Result, Scalar, SymInt, Tensor, state};
 }
 
 fn function(plan: &Plan<'_>) -> String {
-    let (op, rust) = (plan.op, &plan.op.rust);
+    let (op, rust) = (plan.op, &plan.op.rust.name);
     let (generics, parameters, ret) = (plan.generics(), plan.parameters(), plan.return_type());
     let call = format!("dispatch::call_layers(Op::{}, &[{}])", op.constant(), plan.boxed_arguments());
     let layers = format!("if word & state::LAYERS != 0 {{ {} }}", plan.return_unboxed(&call));
-    let body = match (&op.implementation, op.form) {
+    let body = match (&op.rust.implementation, op.rust.form) {
         (Implementation::Composite(f), _) => handed("composite", f, plan),
-        (Implementation::Foreach { reference, arguments }, _) => foreach::body(plan, reference, arguments),
+        (Implementation::Foreach(_), _) => op.foreach.as_ref().map_or(String::new(), |call| foreach::body(plan, call)),
         (Implementation::Manual(f, _), _) => handed("manual", f, plan),
-        (_, Form::Functional) => functional(plan),
-        (_, Form::Inplace(_)) => inplace(plan),
-        (_, Form::Out(_)) => out(plan),
+        (_, Form::Declared) => functional(plan),
+        (_, Form::Inplace) => inplace(plan),
+        (_, Form::Out) => out(plan),
     };
     let doc = plan.doc();
     format!(
@@ -70,7 +71,7 @@ fn handed(module: &str, function: &str, plan: &Plan<'_>) -> String {
 }
 
 fn functional(plan: &Plan<'_>) -> String {
-    let (rust, arguments) = (&plan.op.rust, plan.arguments());
+    let (rust, arguments) = (&plan.op.rust.name, plan.arguments());
     let Differentiation::Formula(d) = &plan.differentiation else {
         return format!("below::{rust}(word, {arguments})");
     };
@@ -119,7 +120,7 @@ fn functional(plan: &Plan<'_>) -> String {
 }
 
 fn inplace(plan: &Plan<'_>) -> String {
-    let (rust, arguments, name) = (&plan.op.rust, plan.arguments(), plan.op.base());
+    let (rust, arguments, name) = (&plan.op.rust.name, plan.arguments(), plan.op.base());
     let mut text = format!("self_.check_writable({name:?})?;");
     let Differentiation::Formula(d) = &plan.differentiation else {
         return text + &format!("below::{rust}(word, {arguments})?; Ok(self_)");
@@ -154,7 +155,7 @@ fn inplace(plan: &Plan<'_>) -> String {
         edges(d)
     )
     .expect("writing to a string");
-    let primal = d.forward.iter().any(|f| f.primals.contains("self"));
+    let primal = d.forward.iter().any(|f| f.primals.iter().any(|name| name == "self"));
     if primal {
         text += "let primal = if word & state::DUAL != 0 { Some(clone(self_, None)?) } else { None };";
     }
@@ -199,7 +200,7 @@ fn tangent_step(plan: &Plan<'_>, d: &Derivative, arguments: &str, set: &str) -> 
 
 fn out(plan: &Plan<'_>) -> String {
     let back = plan.handed_back().unwrap_or_default();
-    format!("below::{}(word, {})?; Ok({back})", plan.op.rust, plan.arguments())
+    format!("below::{}(word, {})?; Ok({back})", plan.op.rust.name, plan.arguments())
 }
 
 /// Whether some argument with a derivative wants a gradient.
@@ -217,7 +218,7 @@ fn requires_grad(plan: &Plan<'_>, d: &Derivative) -> String {
             _ => {}
         }
     }
-    debug_assert!(!parts.is_empty(), "{} has inputs", plan.op.rust);
+    debug_assert!(!parts.is_empty(), "{} has inputs", plan.op.rust.name);
     if parts.len() == 1 { parts.remove(0) } else { format!("({})", parts.join(" || ")) }
 }
 
@@ -250,7 +251,7 @@ fn saved_struct(d: &Derivative, field: &dyn Fn(&Derivative, &Saved) -> String) -
 
 /// Text that makes a kept value.
 fn save_field(d: &Derivative, s: &Saved) -> String {
-    let of = super::declare::ident(&s.of);
+    let of = super::op::ident(&s.of);
     if let Some(read) = &s.read {
         return read.replace('$', &of);
     }
@@ -294,18 +295,18 @@ fn node_box(d: &Derivative) -> String {
 }
 
 fn below_item(plan: &Plan<'_>) -> Option<String> {
-    let (op, rust, arguments) = (plan.op, &plan.op.rust, plan.arguments());
+    let (op, rust, arguments) = (plan.op, &plan.op.rust.name, plan.arguments());
     let name = op.base();
     let own_arguments = join(op.args().map(|a| a.ident.clone()));
     let shape_arguments = if own_arguments.is_empty() { String::new() } else { format!(", {own_arguments}") };
     let with =
         |extra: &str| if own_arguments.is_empty() { extra.to_owned() } else { format!("{own_arguments}, {extra}") };
-    let writer = |function: &str| match op.has_tag("pointwise") || op.in_place_kernel {
+    let writer = |function: &str| match op.native.has_tag("pointwise") || op.rust.in_place_kernel {
         true => function.to_owned(),
         false => format!("{function}_through_copy"),
     };
-    let body = match (&op.implementation, op.form) {
-        (Implementation::Composite(_) | Implementation::Foreach { .. } | Implementation::Manual(..), _) => return None,
+    let body = match (&op.rust.implementation, op.rust.form) {
+        (Implementation::Composite(_) | Implementation::Foreach(_) | Implementation::Manual(..), _) => return None,
         (Implementation::Direct(f), _) => format!("cpu::{f}({arguments})"),
         (Implementation::View(f), _) => match op.returns {
             Returns::List => format!(
@@ -316,7 +317,7 @@ fn below_item(plan: &Plan<'_>) -> Option<String> {
                 "let layout = shape::view::{f}({arguments})?; Ok(self_.make_view(layout, CreationKind::Default))"
             ),
         },
-        (Implementation::Structured { shape, kernel }, Form::Functional) => match &op.returns {
+        (Implementation::Structured { shape, kernel }, Form::Declared) => match &op.returns {
             Returns::Tensors(names) => {
                 let specs = join((0..names.len()).map(|k| format!("spec{k}")));
                 let made: String =
@@ -336,14 +337,14 @@ fn below_item(plan: &Plan<'_>) -> Option<String> {
                 with("&result")
             ),
         },
-        (Implementation::Structured { shape, kernel }, Form::Inplace(_)) => format!(
+        (Implementation::Structured { shape, kernel }, Form::Inplace) => format!(
             "let spec = shape::{shape}({name:?}{shape_arguments})?;
              inplace::{}({name:?}, self_, spec, {}, |out| cpu::{kernel}({}))",
             writer("write"),
             plan.tensor_inputs(),
             with("out")
         ),
-        (Implementation::Structured { shape, kernel }, Form::Out(_)) => {
+        (Implementation::Structured { shape, kernel }, Form::Out) => {
             let inputs = plan.tensor_inputs();
             match op.outs.as_slice() {
                 [only] => format!(

@@ -4,7 +4,7 @@
 //! Keyword arguments with defaults are left out, as are dtypes and memory formats with defaults: the functions of
 //! `ops` take them.
 
-use super::declare::{Arg, Op};
+use super::op::{Arg, Op};
 use super::text::{Plan, file, join};
 use super::types::Ty;
 
@@ -16,7 +16,7 @@ use crate::dispatch::MemoryFormat;
 use crate::error::expect_ok;
 use crate::{DType, Device, IntoSizes, Result, Scalar, SymInt, Tensor};
 ";
-    let list: Vec<String> = plans.iter().filter(|p| p.op.method).map(|p| pair(p, true)).collect();
+    let list: Vec<String> = plans.iter().filter(|p| p.op.native.variant_method).map(|p| pair(p, true)).collect();
     let item = format!("impl Tensor {{ {} }}", list.join("\n"));
     file("Every op with `self` as a method of [`Tensor`].", uses, &[item])
 }
@@ -29,7 +29,8 @@ use crate::dispatch::MemoryFormat;
 use crate::error::expect_ok;
 use crate::{DType, Device, IntoSizes, Result, Scalar, SymInt, Tensor};
 ";
-    let wanted = |p: &&Plan<'_>| p.op.function && p.op.outs.is_empty() && !p.op.rust.starts_with('_');
+    let wanted =
+        |p: &&Plan<'_>| p.op.native.variant_function && p.op.outs.is_empty() && !p.op.rust.name.starts_with('_');
     let items: Vec<String> = plans.iter().filter(wanted).map(|p| pair(p, false)).collect();
     file("Ops that are called as functions.", uses, &items)
 }
@@ -63,7 +64,7 @@ fn argument(a: &Arg, method: bool) -> String {
 
 fn pair(plan: &Plan<'_>, method: bool) -> String {
     let op: &Op = plan.op;
-    let name = if method { op.method_name() } else { op.rust.clone() };
+    let name = if method { op.method_name() } else { op.rust.name.clone() };
     let shown: Vec<&Arg> = op.args().filter(|a| !(left_out(a) || method && a.name == "self")).collect();
     let mut parameters: Vec<String> = if method { vec!["&self".to_owned()] } else { Vec::new() };
     parameters.extend(shown.iter().map(|a| parameter(a)));
@@ -72,7 +73,7 @@ fn pair(plan: &Plan<'_>, method: bool) -> String {
     let arguments = join(op.args().map(|a| argument(a, method)));
     // Every reference among the parameters would otherwise hide that the result is `self`.
     let ret = plan.return_type().replace("&'a ", "&");
-    let (doc, rust) = (plan.doc(), &op.rust);
+    let (doc, rust) = (plan.doc(), &op.rust.name);
     let receiver = if method { "self." } else { "" };
     let tried = try_name(&name);
     format!(

@@ -1,23 +1,26 @@
 //! Our own generator: from `ops.yaml` and `derivatives.yaml` to the Rust files of `core/src/ops/generated/`.
 //!
-//! The stages: `declare` reads ops, `derive` reads formulas and matches them, with `formula` and `rewrite` for
-//! the expressions; the other modules write one or two files each. Equal input gives equal text. An op that could lose
-//! a gradient is an error here, not at run time. Whether shape functions, kernels and helpers exist is left to the
-//! Rust compiler.
+//! Reads nothing itself: the stages that read PyTorch's files read these too, in the Rust dialect, and emission goes
+//! from their model and plans to text. `op` gives declarations Rust types, `derive` turns infos and plans into
+//! derivatives, with `formula` and `rewrite` for the expressions; the other modules write one or two files each. Equal
+//! input gives equal text. An op that could lose a gradient is an error here, not at run time. Whether shape functions,
+//! kernels and helpers exist is left to the Rust compiler.
 
-mod declare;
 mod derive;
 mod foreach;
 mod formula;
 mod functions;
 mod methods;
 mod nodes;
+mod op;
 mod rewrite;
 mod table;
 mod text;
 mod types;
 
+use crate::dialect::Dialect;
 use crate::error::Result;
+use crate::pipeline::{NATIVE_FILE, Sources};
 use text::Plan;
 
 /// A generated file.
@@ -40,13 +43,14 @@ pub struct Source<'a> {
 
 /// Generates every file. The first problem found is the error.
 pub fn generate(ops: Source<'_>, derivatives: Source<'_>) -> Result<Vec<GeneratedFile>> {
-    let declared = declare::read(ops.text).map_err(|e| e.in_file(ops.name))?;
-    // A lost gradient is a fault of the op's entry, everything else of the derivative's.
-    let place = |e: crate::CodegenError| match e.stage {
-        crate::Stage::Native => e.in_file(ops.name),
-        _ => e.in_file(derivatives.name),
-    };
-    let differentiations = derive::read(derivatives.text, &declared).map_err(place)?;
+    let named = |e: crate::CodegenError| e.with_files(ops.name, derivatives.name);
+    let sources = Sources { native: ops.text, derivatives: derivatives.text, tags: None, dialect: Dialect::Rust };
+    let model = sources.model().map_err(named)?;
+    // The model's order is that of names; emission's is that of the file, where forms follow what they are made from.
+    let mut functions: Vec<_> = model.functions.iter().map(|f| &f.func).collect();
+    functions.sort_by_key(|f| f.line);
+    let declared = op::read(functions).map_err(|e| named(e.in_file(NATIVE_FILE)))?;
+    let differentiations = derive::derive(&model, &declared).map_err(named)?;
     let plans: Vec<Plan<'_>> =
         declared.iter().zip(differentiations).map(|(op, differentiation)| Plan { op, differentiation }).collect();
     let file = |name, text| GeneratedFile { name, text };

@@ -1,7 +1,7 @@
 //! Writes `nodes.rs` and `forward.rs`: the node of every derivative, and its forward-mode formula.
 
-use super::declare::{Returns, ident};
 use super::derive::{Derivative, Differentiation, Saved, Step};
+use super::op::{Returns, ident};
 use super::text::{Plan, expr, file, join};
 use super::types::Ty;
 use std::fmt::Write;
@@ -9,7 +9,7 @@ use std::fmt::Write;
 /// Every derivative once, with the op whose entry it is.
 fn owned<'a>(plans: &'a [Plan<'a>]) -> impl Iterator<Item = (&'a Plan<'a>, &'a Derivative)> {
     plans.iter().filter_map(|plan| match &plan.differentiation {
-        Differentiation::Formula(d) if d.owner == plan.op.rust => Some((plan, &**d)),
+        Differentiation::Formula(d) if d.owner == plan.op.rust.name => Some((plan, &**d)),
         _ => None,
     })
 }
@@ -233,7 +233,7 @@ fn forward_item(plan: &Plan<'_>, d: &Derivative) -> String {
         "pub(crate) fn {}({parameters}, {results}) -> Result<Option<{value_type}>> {{
             if !any_tangent({}) {{ return Ok(None); }}
             let _off = ModeGuard::new(0, state::DUAL);",
-        plan.op.rust,
+        plan.op.rust.name,
         plan.tensor_inputs_of(&d.inputs)
     );
     for a in &d.inputs {

@@ -4,8 +4,8 @@
 //! any other lower-case call is a helper in `formulas`. Plain numbers keep Rust's own operators. Guarantees that every
 //! name in the result is in scope; whether helpers exist and types fit is the Rust compiler's to say.
 
-use super::declare::{Op, Returns, ident};
 use super::formula::{Formula, as_name, locals, name, vec_items};
+use super::op::{Op, Returns, ident};
 use super::types::Ty;
 use crate::error::{CodegenError, Kind, Result};
 use std::collections::{BTreeSet, HashMap};
@@ -17,7 +17,7 @@ pub(super) struct OpIndex<'a>(HashMap<&'a str, &'a Op>);
 
 impl<'a> OpIndex<'a> {
     pub(super) fn new(ops: &'a [Op]) -> Self {
-        OpIndex(ops.iter().map(|op| (op.rust.as_str(), op)).collect())
+        OpIndex(ops.iter().map(|op| (op.rust.name.as_str(), op)).collect())
     }
 }
 
@@ -35,10 +35,10 @@ enum Known {
     Unknown,
 }
 
-/// Rewrites `expr`, a version of `formula` with attributes taken, in which `scope` names may occur.
-pub(super) fn rewrite(formula: &Formula, mut expr: Expr, scope: &[(String, Ty)], ops: &OpIndex<'_>) -> Result<Expr> {
-    let locals = locals(&expr);
-    let mut rewriter = Rewriter { formula, scope, locals, ops, error: None };
+/// Rewrites a formula in which the names of `scope` may occur.
+pub(super) fn rewrite(formula: Formula, scope: &[(String, Ty)], ops: &OpIndex<'_>) -> Result<Expr> {
+    let mut expr = formula.expr.clone();
+    let mut rewriter = Rewriter { formula: &formula, scope, locals: locals(&expr), ops, error: None };
     rewriter.expr(&mut expr);
     match rewriter.error {
         Some(e) => Err(e),
@@ -233,17 +233,18 @@ impl Rewriter<'_> {
                 (Some((a, known)), _) => passed.push(convert(a, known, param.ty)),
                 (None, Some(default)) => passed.push(syn::parse_str(default).unwrap_or_else(|_| name("None"))),
                 (None, None) => {
-                    let message = format!("`{}` needs the argument `{}`: {}", op.rust, param.name, op.schema);
+                    let message = format!("`{}` needs the argument `{}`: {}", op.rust.name, param.name, op.native.text);
                     let known = self.refuse(Kind::FormulaCall, message);
                     return (name("None"), known);
                 }
             }
         }
         if rest.next().is_some() {
-            let message = format!("`{}` takes {} arguments, {given} are given: {}", op.rust, passed.len(), op.schema);
+            let message =
+                format!("`{}` takes {} arguments, {given} are given: {}", op.rust.name, passed.len(), op.native.text);
             self.refuse(Kind::FormulaCall, message);
         }
-        let function = quote::format_ident!("{}", op.rust);
+        let function = quote::format_ident!("{}", op.rust.name);
         let known = if op.returns == Returns::Tensor { Known::Tensor } else { Known::Unknown };
         (parse_quote!(ops::#function(#(#passed),*)?), known)
     }

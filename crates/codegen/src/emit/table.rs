@@ -1,9 +1,10 @@
 //! Writes `schema.rs` and `boxed.rs`: the table of ops, and how each is called with boxed arguments.
 
-use super::declare::{Implementation, Returns};
 use super::derive::Differentiation;
+use super::op::Returns;
 use super::text::{Plan, file, join};
 use super::types::Ty;
+use crate::native::Implementation;
 
 /// `schema.rs`.
 pub(super) fn schema(plans: &[Plan<'_>]) -> String {
@@ -28,11 +29,12 @@ pub(super) fn schema(plans: &[Plan<'_>]) -> String {
 
 fn entry(plan: &Plan<'_>) -> String {
     let op = plan.op;
-    let (name, schema, rust) = (format!("aten::{}", op.name()), op.schema.to_string(), &op.rust);
-    let mut tags = op.tags.clone();
-    if matches!(op.implementation, Implementation::View(_)) && !op.has_tag("view") {
-        tags.push("view".to_owned());
+    let (name, schema, rust) = (format!("aten::{}", op.name()), op.native.text.clone(), &op.rust.name);
+    let mut tags = op.native.tags.clone();
+    if matches!(op.rust.implementation, Implementation::View(_)) {
+        tags.insert("view".to_owned());
     }
+    let tags = Vec::from_iter(tags);
     let (derivative, forward) = match &plan.differentiation {
         Differentiation::Formula(d) if op.outs.is_empty() => {
             (format!("Derivative::Formula({:?})", d.node), !d.forward.is_empty())
@@ -86,9 +88,9 @@ fn item(plan: &Plan<'_>) -> String {
         _ => vec!["result".to_owned()],
     };
     let pattern = if result.len() == 1 { result[0].clone() } else { format!("({})", result.join(", ")) };
-    let typed = format!("functions::{}({passed})?", op.rust);
-    let has_below = op.implementation.has_below();
-    let inner = format!("inner::{}(0, {passed})?", op.rust);
+    let typed = format!("functions::{}({passed})?", op.rust.name);
+    let has_below = op.rust.implementation.has_below();
+    let inner = format!("inner::{}(0, {passed})?", op.rust.name);
     let (bind, outputs) = match plan.handed_back() {
         Some(_) => {
             let call = match has_below {
@@ -117,7 +119,7 @@ fn item(plan: &Plan<'_>) -> String {
     let a = if op.all_args.is_empty() { "_a" } else { "a" };
     format!(
         "pub(super) fn {}({a}: &Args<'_>, {below}: bool) -> Result<Outputs> {{ {text} {bind} Ok(smallvec![{outputs}]) }}",
-        op.rust
+        op.rust.name
     )
 }
 

@@ -1,7 +1,7 @@
 //! Pieces of Rust text that several generated files share: parameter lists, calls, boxed values, formatting.
 
-use super::declare::{Arg, Op, Returns};
 use super::derive::Differentiation;
+use super::op::{Arg, Op, Returns};
 use super::types::Ty;
 use crate::schema::SchemaKind;
 
@@ -14,7 +14,7 @@ pub(super) struct Plan<'a> {
 impl Plan<'_> {
     /// Whether it hands `self` back.
     pub(super) fn returns_self(&self) -> bool {
-        self.op.schema.kind() == SchemaKind::Inplace && self.op.returns == Returns::Tensor
+        self.op.native.kind() == SchemaKind::Inplace && self.op.returns == Returns::Tensor
     }
 
     /// Parameters of the typed function; `'a` on what is handed back.
@@ -108,7 +108,7 @@ impl Plan<'_> {
 
     /// Doc comment with the op's schema.
     pub(super) fn doc(&self) -> String {
-        format!("/// `aten::{}`", self.op.schema)
+        format!("/// `aten::{}`", self.op.native.text)
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! The one table of spellings; the rest of `emit` asks it and knows no type by name.
 
+use crate::ctype::{CBase, CType};
 use crate::schema::{BaseTy, Type};
 
 /// The Rust side of a schema type, and of the attributes that nodes keep of tensors.
@@ -49,7 +50,7 @@ pub(super) enum Ty {
 
 impl Ty {
     /// The type of an argument or return; `None` if there is no spelling for it.
-    pub(super) fn of(ty: &Type, name: &str) -> Option<Ty> {
+    pub(super) fn of(ty: &Type) -> Option<Ty> {
         let base = |ty: &Type| match ty {
             Type::Base(base) => Some(*base),
             _ => None,
@@ -66,7 +67,6 @@ impl Ty {
                 BaseTy::ScalarType => Ty::DType,
                 BaseTy::Device => Ty::Device,
                 BaseTy::MemoryFormat => Ty::MemoryFormat,
-                BaseTy::Layout | BaseTy::Generator => Ty::Dropped,
                 _ => return None,
             },
             Type::Optional(inner) => match &**inner {
@@ -76,13 +76,11 @@ impl Ty {
                     BaseTy::Int => Ty::OptInt,
                     BaseTy::SymInt => Ty::OptSymInt,
                     BaseTy::Float => Ty::OptFloat,
-                    BaseTy::Bool if name == "pin_memory" => Ty::Dropped,
                     BaseTy::Bool => Ty::OptBool,
                     BaseTy::Str => Ty::OptStr,
                     BaseTy::ScalarType => Ty::OptDType,
                     BaseTy::Device => Ty::OptDevice,
                     BaseTy::MemoryFormat => Ty::OptMemoryFormat,
-                    BaseTy::Layout | BaseTy::Generator => Ty::Dropped,
                     _ => return None,
                 },
                 Type::List(elem, _) => match base(elem)? {
@@ -108,6 +106,23 @@ impl Ty {
             },
             Type::Custom(_) => return None,
         })
+    }
+
+    /// The type of a part of a tensor, or of a list of them, that a formula asks for.
+    pub(super) fn of_attribute(ty: &CType) -> Ty {
+        match ty {
+            CType::Base(CBase::SymIntArrayRef) => Ty::SymInts,
+            CType::Base(CBase::SymInt) => Ty::SymInt,
+            CType::Base(CBase::ScalarType) => Ty::DType,
+            CType::Base(CBase::Device) => Ty::Device,
+            CType::Base(CBase::TypeAndSize) => Ty::Spec,
+            CType::Base(CBase::TensorGeometry) => Ty::Layout,
+            CType::Optional(_) => Ty::OptSymInts,
+            CType::Vector(of) if **of == CType::Base(CBase::ScalarType) => Ty::DTypes,
+            CType::Vector(_) => Ty::SizesList,
+            // The others are counts.
+            _ => Ty::Usize,
+        }
     }
 
     /// A tensor, optional tensor or list of them.

@@ -148,7 +148,7 @@ impl Rule {
             if matches!(self.saved, Name) {
                 out.push_str(".zeros()");
             }
-            saved.push(SavedAttribute { name: attribute, ty: (self.ty)(), expr });
+            saved.push(SavedAttribute { name: attribute, ty: (self.ty)(), of: name.to_owned(), expr });
             copied = end;
         }
         if copied == 0 {
@@ -184,7 +184,7 @@ pub fn saved_variables(
             formula = replace_word(&formula, name, &value);
         }
         if uses_ident(&formula, name) {
-            saved.push(SavedAttribute { name: (*name).to_owned(), ty: ty.clone(), expr: (*name).to_owned() });
+            saved.push(SavedAttribute::whole(name, ty.clone()));
         }
     }
     Ok((formula, saved))

@@ -29,6 +29,8 @@ pub(super) struct Operator<'a> {
     pub(super) name: &'a str,
     pub(super) arguments: &'a [Binding],
     pub(super) outputs: &'a Outputs,
+    /// The name of its node, if the entry pins it.
+    pub(super) node: Option<&'a str>,
 }
 
 /// The formulas of one key, as they are read.
@@ -44,16 +46,12 @@ pub(super) struct SetUp<'a> {
 
 impl<'a> SetUp<'a> {
     pub(super) fn new(operator: &'a Operator<'a>, dialect: Dialect) -> Self {
-        let returns = &operator.func.func.returns;
-        let all = vec![true; returns.len()];
-        let flags = operator.outputs.differentiable.as_ref().unwrap_or(&all);
-        let available = returns.iter().zip(flags).filter(|(r, on)| **on && r.ty.is_tensor_like());
-        let available = available.filter_map(|(r, _)| r.name.as_ref()).map(|name| format!("grad_{name}")).collect();
         SetUp {
             operator,
             dialect,
             arguments: operator.arguments.iter().map(|a| (a.binds.as_str(), a.ty.remove_const_ref())).collect(),
-            available_named_gradients: available,
+            available_named_gradients: dialect
+                .named_gradients(operator.func, operator.outputs.differentiable.as_deref()),
             derivatives: Vec::new(),
             forward: Vec::new(),
             non_differentiable: Vec::new(),
@@ -78,17 +76,18 @@ impl<'a> SetUp<'a> {
             if !forward::is_automatic(formula) {
                 self.dialect.check(formula).map_err(refused)?;
             }
-            self.forward.push(forward::Definition { formula: formula.to_owned(), var_names: names, var_types });
+            let (formula, line) = (formula.to_owned(), node.line);
+            self.forward.push(forward::Definition { formula, var_names: names, var_types, line });
         } else if text.clone()?.to_lowercase().trim() == "non_differentiable" {
             self.non_differentiable.extend(names);
         } else {
-            let derivative = self.derivative(text?, names).map_err(refused)?;
+            let derivative = self.derivative(text?, node.line, names).map_err(refused)?;
             self.derivatives.push(derivative);
         }
         Ok(())
     }
 
-    fn derivative(&self, original: &str, var_names: Vec<String>) -> Result<Derivative, Refusal> {
+    fn derivative(&self, original: &str, line: usize, var_names: Vec<String>) -> Result<Derivative, Refusal> {
         self.dialect.check(original)?;
         let returns = returns(self.operator.func)?;
         let returns: Vec<_> = returns.iter().map(|(name, ty)| (name.as_str(), ty.clone())).collect();
@@ -101,7 +100,7 @@ impl<'a> SetUp<'a> {
             return fail(Kind::GradsOutOfBounds, format!("grads[{i}] of an operator with {count} returns"));
         }
         let original_formula = original.to_owned();
-        Ok(Derivative { formula, original_formula, var_names, saved_inputs, saved_outputs, named_gradients })
+        Ok(Derivative { formula, original_formula, var_names, saved_inputs, saved_outputs, named_gradients, line })
     }
 
     /// Everything that looks at all formulas of the key together.
@@ -133,6 +132,7 @@ impl<'a> SetUp<'a> {
         };
         Ok(DifferentiabilityInfo {
             name: self.operator.name.to_owned(),
+            dialect: self.dialect,
             func: Rc::clone(self.operator.func),
             op: None,
             all_saved_inputs: union(|d| &d.saved_inputs),

@@ -1,18 +1,23 @@
-//! Operator declarations: what `native_functions.yaml` says about each operator.
+//! Operator declarations: what `native_functions.yaml`, or our own `ops.yaml`, says about each operator.
 //!
 //! [`parse`] reads, checks and completes the whole file: the list it returns holds the declared functions
-//! in file order, then the generated variants. A [`NativeFunction`] is plain data and never changes.
+//! in file order, then the generated variants. A [`NativeFunction`] is plain data and never changes. The two
+//! kinds of files differ in the fields beside the schema; what is read from them is one model.
 
 mod check;
 pub mod dispatch;
+mod forms;
 mod kernels;
+mod ours;
 mod read;
 mod variants;
 mod views;
 
+pub use ours::{Form, Implementation, RustFunction};
 pub use read::Precompute;
 pub use views::{ViewGroup, group_views};
 
+use crate::dialect::Dialect;
 use crate::error::Result;
 use crate::schema::{FunctionSchema, OperatorName, SchemaKind};
 use dispatch::DispatchKey;
@@ -62,11 +67,41 @@ pub struct NativeFunction {
     pub python_module: Option<String>,
     /// It has kernels below autograd.
     pub is_abstract: bool,
+    /// Its Rust function and what implements it, if it is one of ours.
+    pub rust: Option<RustFunction>,
     /// Where it was declared, from 1.
     pub line: usize,
 }
 
 impl NativeFunction {
+    /// An operator of which only the schema is known.
+    fn bare(func: FunctionSchema, namespace: &str, line: usize) -> Self {
+        NativeFunction {
+            text: func.to_string(),
+            signature: func.signature(),
+            func,
+            namespace: namespace.to_owned(),
+            variant_function: true,
+            variant_method: false,
+            dispatch: Vec::new(),
+            structured: false,
+            structured_delegate: None,
+            precomputed: None,
+            autogen: Vec::new(),
+            ufunc_inner_loop: Vec::new(),
+            tags: BTreeSet::new(),
+            manual_kernel_registration: false,
+            manual_cpp_binding: false,
+            cpp_no_default_args: Vec::new(),
+            use_const_ref_for_mutable_tensors: false,
+            device_check: false,
+            python_module: None,
+            is_abstract: false,
+            rust: None,
+            line,
+        }
+    }
+
     /// What it does with its arguments.
     pub fn kind(&self) -> SchemaKind {
         self.func.kind()
@@ -112,10 +147,14 @@ impl NativeFunction {
 
 /// Reads declarations, checks them one by one and against each other, adds generated variants.
 ///
-/// `tags` are the tags a declaration may have.
-pub fn parse(text: &str, tags: &[&str]) -> Result<Vec<Rc<NativeFunction>>> {
-    let mut functions = read::read(text, tags)?;
+/// `tags` are the tags a declaration may have. The dialect says whose declarations they are.
+pub fn parse(text: &str, tags: &[&str], dialect: Dialect) -> Result<Vec<Rc<NativeFunction>>> {
+    let mut functions = read::read(text, tags, dialect)?;
     check::cross_check(&functions)?;
-    variants::add_generated(&mut functions)?;
+    match dialect {
+        Dialect::Cpp => variants::add_generated(&mut functions)?,
+        // The forms of our own operators were made with them.
+        Dialect::Rust => ours::check_rust_names(&functions)?,
+    }
     Ok(functions.into_iter().map(Rc::new).collect())
 }

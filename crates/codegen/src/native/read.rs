@@ -6,7 +6,9 @@ use super::NativeFunction;
 use super::check::check_whole;
 use super::dispatch::{COMPOSITE_IMPLICIT, COMPOSITE_IMPLICIT_NESTED, STRUCTURED};
 use super::kernels::{check_composites, implicit_kernel, kernels};
+use super::ours;
 use crate::api::ufunc;
+use crate::dialect::Dialect;
 use crate::error::{CodegenError, Kind, Refusal, Result, Stage};
 use crate::schema::{Argument, FunctionSchema, OperatorName};
 use crate::yaml::{self, Node, Value};
@@ -24,7 +26,7 @@ pub struct Precompute {
 }
 
 /// Reads every declaration of a file.
-pub(super) fn read(text: &str, tags: &[&str]) -> Result<Vec<NativeFunction>> {
+pub(super) fn read(text: &str, tags: &[&str], dialect: Dialect) -> Result<Vec<NativeFunction>> {
     let root = yaml::parse(text, Stage::Native)?;
     let shape = |line, message| {
         let mut error = CodegenError::new(Stage::Native, Kind::YamlShape, message);
@@ -38,41 +40,84 @@ pub(super) fn read(text: &str, tags: &[&str]) -> Result<Vec<NativeFunction>> {
         let fields = item.as_map().ok_or_else(|| shape(item.line, "a declaration is a mapping"))?;
         let func = item.get("func").ok_or_else(|| shape(item.line, "a declaration needs `func`"))?;
         let entry = func.as_str().ok_or_else(|| shape(func.line, "`func` is text"))?;
-        let function =
-            declaration(fields, entry, item.line, tags).map_err(|e| e.at_stage(Stage::Native).at(item.line, entry))?;
-        for (key, _) in &function.dispatch {
-            if !kernels.insert((*key, function.func.name.clone())) {
-                let message = format!("operator `{}` is declared twice", function.func.name);
-                return Err(CodegenError::new(Stage::Native, Kind::DuplicateOperator, message).at(item.line, entry));
+        let declared = match dialect {
+            Dialect::Cpp => declaration(fields, entry, item.line, tags).map(|function| vec![function]),
+            Dialect::Rust => ours::declaration(fields, entry, item.line, tags),
+        };
+        for function in declared.map_err(|e| e.at_stage(Stage::Native).at(item.line, entry))? {
+            for (key, _) in &function.dispatch {
+                if !kernels.insert((*key, function.func.name.clone())) {
+                    let message = format!("operator `{}` is declared twice", function.func.name);
+                    return Err(CodegenError::new(Stage::Native, Kind::DuplicateOperator, message).at(item.line, entry));
+                }
             }
+            functions.push(function);
         }
-        functions.push(function);
     }
     Ok(functions)
 }
 
 /// The fields of a declaration, marked as they are read.
-struct Fields<'a> {
+pub(super) struct Fields<'a> {
     pairs: &'a [(Node, Node)],
     taken: Vec<bool>,
 }
 
 impl<'a> Fields<'a> {
-    fn take(&mut self, name: &str) -> Option<&'a Node> {
+    pub(super) fn new(pairs: &'a [(Node, Node)]) -> Self {
+        Fields { pairs, taken: vec![false; pairs.len()] }
+    }
+
+    pub(super) fn take(&mut self, name: &str) -> Option<&'a Node> {
         let at = self.pairs.iter().position(|(k, _)| k.as_str() == Some(name))?;
         self.taken[at] = true;
         Some(&self.pairs[at].1)
     }
 
-    fn text(&mut self, name: &str) -> Check<Option<&'a str>> {
+    pub(super) fn text(&mut self, name: &str) -> Check<Option<&'a str>> {
         match self.take(name) {
             None | Some(Node { value: Value::Null, .. }) => Ok(None),
-            Some(node) => node.as_str().map(Some).ok_or_else(|| bad_value(name, "text")),
+            Some(node) => node.as_str().map(Some).ok_or_else(|| bad_value(name, "text").on(node.line)),
         }
     }
 
-    fn flag(&mut self, name: &str, default: bool) -> Check<bool> {
-        self.take(name).map_or(Ok(default), |node| node.as_bool().ok_or_else(|| bad_value(name, "true or false")))
+    pub(super) fn flag(&mut self, name: &str, default: bool) -> Check<bool> {
+        let Some(node) = self.take(name) else { return Ok(default) };
+        node.as_bool().ok_or_else(|| bad_value(name, "true or false").on(node.line))
+    }
+
+    pub(super) fn texts(&mut self, name: &str) -> Check<Vec<String>> {
+        let Some(node) = self.take(name) else { return Ok(Vec::new()) };
+        texts(node).ok_or_else(|| bad_value(name, "a list of names").on(node.line))
+    }
+
+    /// The tags of an operator, with the automatic ones.
+    pub(super) fn tags(&mut self, func: &FunctionSchema, namespace: &str, known: &[&str]) -> Check<BTreeSet<String>> {
+        let mut tags = BTreeSet::new();
+        let given = match self.take("tags") {
+            None => &[],
+            Some(node) if node.as_str().is_some() => std::slice::from_ref(node),
+            Some(node) => node.as_list().ok_or_else(|| bad_value("tags", "a tag or a list of tags").on(node.line))?,
+        };
+        for node in given {
+            let tag = node.as_str().unwrap_or("?");
+            if !known.contains(&tag) {
+                let message = format!("unknown tag `{tag}`; known are {}", known.join(", "));
+                return refuse(Kind::TagUnknown, message).map_err(|e| e.on(node.line));
+            }
+            tags.insert(tag.to_owned());
+        }
+        let automatic = [
+            ("pt2_compliant_tag", namespace == "aten"),
+            ("out", func.is_out_fn()),
+            ("inplace", func.name.name.inplace),
+        ];
+        for (tag, fits) in automatic {
+            if fits && known.contains(&tag) {
+                tags.insert(tag.to_owned());
+            }
+        }
+        Ok(tags)
     }
 }
 
@@ -85,14 +130,11 @@ pub(super) fn refuse<T>(kind: Kind, message: impl Into<String>) -> Check<T> {
 }
 
 fn declaration(pairs: &[(Node, Node)], entry: &str, line: usize, known_tags: &[&str]) -> Check<NativeFunction> {
-    let mut fields = Fields { pairs, taken: vec![false; pairs.len()] };
+    let mut fields = Fields::new(pairs);
     fields.take("func");
     let (namespace, schema_text) = split_namespace(entry)?;
     let func: FunctionSchema = schema_text.parse()?;
-    let cpp_no_default_args = match fields.take("cpp_no_default_args") {
-        None => Vec::new(),
-        Some(node) => texts(node).ok_or_else(|| bad_value("cpp_no_default_args", "a list of names"))?,
-    };
+    let cpp_no_default_args = fields.texts("cpp_no_default_args")?;
     let use_const_ref_for_mutable_tensors = fields.flag("use_const_ref_for_mutable_tensors", false)?;
     if use_const_ref_for_mutable_tensors && func.is_out_fn() {
         return Err(bad_value("use_const_ref_for_mutable_tensors", "absent on out operators"));
@@ -123,7 +165,7 @@ fn declaration(pairs: &[(Node, Node)], entry: &str, line: usize, known_tags: &[&
         Some(node) => Some(precompute(node)?),
         None => None,
     };
-    let tags = tags(&mut fields, &func, namespace, known_tags)?;
+    let tags = fields.tags(&func, namespace, known_tags)?;
     let implicit = !structured && structured_delegate.is_none();
     let raw_dispatch = fields.take("dispatch");
     let mut dispatch = match raw_dispatch.filter(|node| node.value != Value::Null) {
@@ -153,8 +195,9 @@ fn declaration(pairs: &[(Node, Node)], entry: &str, line: usize, known_tags: &[&
         }
     }
     if let Some(at) = fields.taken.iter().position(|taken| !taken) {
-        let name = fields.pairs[at].0.as_str().unwrap_or("?");
-        return refuse(Kind::FieldUnknown, format!("unknown field `{name}`"));
+        let key = &fields.pairs[at].0;
+        let message = format!("unknown field `{}`", key.as_str().unwrap_or("?"));
+        return refuse(Kind::FieldUnknown, message).map_err(|e| e.on(key.line));
     }
     if structured_delegate.is_some()
         && let Some((key, _)) = dispatch.iter().find(|(k, _)| STRUCTURED.contains(k))
@@ -164,10 +207,6 @@ fn declaration(pairs: &[(Node, Node)], entry: &str, line: usize, known_tags: &[&
     let only_implicit = !dispatch.is_empty()
         && dispatch.iter().all(|(k, _)| [COMPOSITE_IMPLICIT, COMPOSITE_IMPLICIT_NESTED].contains(k));
     let function = NativeFunction {
-        text: func.to_string(),
-        signature: func.signature(),
-        func,
-        namespace: namespace.to_owned(),
         variant_function,
         variant_method,
         is_abstract: structured_delegate.is_some() || !only_implicit,
@@ -184,14 +223,14 @@ fn declaration(pairs: &[(Node, Node)], entry: &str, line: usize, known_tags: &[&
         use_const_ref_for_mutable_tensors,
         device_check,
         python_module,
-        line,
+        ..NativeFunction::bare(func, namespace, line)
     };
     check_whole(&function, device_guard, structured_inherits.is_some())?;
     Ok(function)
 }
 
 /// `namespace::schema`, at most one level.
-fn split_namespace(text: &str) -> Check<(&str, &str)> {
+pub(super) fn split_namespace(text: &str) -> Check<(&str, &str)> {
     // A custom class type holds dots, never `::`, so every `::` belongs to a namespace.
     match text.rsplit_once("::") {
         None => Ok(("aten", text)),
@@ -216,30 +255,6 @@ fn variants(node: Option<&Node>) -> Check<(bool, bool)> {
         }
     }
     Ok((function, method))
-}
-
-fn tags(fields: &mut Fields<'_>, func: &FunctionSchema, namespace: &str, known: &[&str]) -> Check<BTreeSet<String>> {
-    let mut tags = BTreeSet::new();
-    let given = match fields.take("tags") {
-        None => &[],
-        Some(node) if node.as_str().is_some() => std::slice::from_ref(node),
-        Some(node) => node.as_list().ok_or_else(|| bad_value("tags", "a tag or a list of tags"))?,
-    };
-    for node in given {
-        let tag = node.as_str().unwrap_or("?");
-        if !known.contains(&tag) {
-            return refuse(Kind::TagUnknown, format!("unknown tag `{tag}`"));
-        }
-        tags.insert(tag.to_owned());
-    }
-    let automatic =
-        [("pt2_compliant_tag", namespace == "aten"), ("out", func.is_out_fn()), ("inplace", func.name.name.inplace)];
-    for (tag, fits) in automatic {
-        if fits && known.contains(&tag) {
-            tags.insert(tag.to_owned());
-        }
-    }
-    Ok(tags)
 }
 
 fn inner_loops(node: Option<&Node>) -> Check<Vec<(String, String)>> {

@@ -106,27 +106,11 @@ fn generate(base: &NativeFunction, kind: SchemaKind) -> Result<NativeFunction, R
     let symint = if base.func.has_symint() { "_symint" } else { "" };
     let kernel = if func.is_out_fn() { func.name.unambiguous_name() } else { crate::api::cpp::name(&func) };
     let generated = NativeFunction {
-        text: func.to_string(),
-        signature: func.signature(),
-        func,
-        namespace: base.namespace.clone(),
-        variant_function: true,
-        variant_method: false,
         dispatch: vec![(COMPOSITE_EXPLICIT, kernel + symint)],
-        structured: false,
-        structured_delegate: None,
-        precomputed: None,
-        autogen: Vec::new(),
-        ufunc_inner_loop: Vec::new(),
         tags,
-        manual_kernel_registration: false,
-        manual_cpp_binding: false,
-        cpp_no_default_args: Vec::new(),
         use_const_ref_for_mutable_tensors: base.use_const_ref_for_mutable_tensors,
-        device_check: false,
-        python_module: None,
         is_abstract: base.is_abstract,
-        line: base.line,
+        ..NativeFunction::bare(func, &base.namespace, base.line)
     };
     check_whole(&generated, false, false)?;
     Ok(generated)

@@ -158,6 +158,25 @@ impl History {
     }
 }
 
+/// The condition under which a saved value will be used.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Guard {
+    /// The argument with derivatives at this position needs a gradient.
+    Needs(usize),
+    /// C++ text.
+    Condition(String),
+}
+
+impl Guard {
+    /// The guard as C++ text.
+    pub fn cpp(&self) -> String {
+        match self {
+            Guard::Needs(position) => format!("grad_fn->should_compute_output({position})"),
+            Guard::Condition(text) => text.clone(),
+        }
+    }
+}
+
 /// A statement that fills a field of the node.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Save {
@@ -166,7 +185,7 @@ pub struct Save {
     /// The value.
     pub expr: String,
     /// The condition under which it is needed.
-    pub guard: Option<String>,
+    pub guard: Option<Guard>,
 }
 
 /// A generated wrapper.

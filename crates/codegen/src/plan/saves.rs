@@ -1,7 +1,7 @@
 //! The statements of a wrapper that fill its node: expressions and guards.
 
-use super::Save;
 use super::wrapper::Context;
+use super::{Guard, Save};
 use crate::ctype::{CBase, CType};
 use crate::error::{Kind, Refusal};
 use crate::model::{DifferentiabilityInfo, SavedAttribute};
@@ -92,7 +92,7 @@ fn guard(
     context: &Context<'_>,
     info: &DifferentiabilityInfo,
     saved: &SavedAttribute,
-) -> Result<Option<String>, Refusal> {
+) -> Result<Option<Guard>, Refusal> {
     let takes_list = context.with_derivatives.iter().any(|a| a.is_tensor_list());
     if takes_list && !context.in_place_foreach()
         || info.name.contains("backward")
@@ -106,9 +106,9 @@ fn guard(
     match user.var_names.as_slice() {
         [var] => {
             let position = context.with_derivatives.iter().position(|a| a.name == *var);
-            Ok(position.map(|k| format!("grad_fn->should_compute_output({k})")))
+            Ok(position.map(Guard::Needs))
         }
-        _ => wrap_opt_if_condition(&user.formula, &saved.name),
+        _ => Ok(wrap_opt_if_condition(&user.formula, &saved.name)?.map(Guard::Condition)),
     }
 }
 

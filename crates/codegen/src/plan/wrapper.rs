@@ -18,7 +18,10 @@ fn fail<T>(kind: Kind, message: impl Into<String>) -> Check<T> {
 
 /// Whether a function gets a wrapper that is not written by hand.
 pub(super) fn needs_wrapper(f: &FunctionWithInfo) -> bool {
-    f.use_derived() && !names::contains(names::NO_WRAPPER, &cpp::name(&f.func.func))
+    match &f.func.rust {
+        None => f.use_derived() && !names::contains(names::NO_WRAPPER, &cpp::name(&f.func.func)),
+        Some(rust) => rust.implementation.has_below(),
+    }
 }
 
 /// Plans the wrappers of one function.
@@ -181,7 +184,8 @@ impl<'a> Context<'a> {
     }
 
     fn requires_derivative(&self, outputs: &[DifferentiableOutput]) -> bool {
-        let exempt = |name| names::contains(names::NEEDS_NO_DERIVATIVE, name);
+        // Our own declarations say so themselves.
+        let exempt = |name| self.func.rust.is_none() && names::contains(names::NEEDS_NO_DERIVATIVE, name);
         !exempt(self.func.func.base())
             && !exempt(self.name)
             && !self.inputs.is_empty()

@@ -8,7 +8,7 @@ use firebrand_codegen::api::{
 use firebrand_codegen::ctype::CBase;
 use firebrand_codegen::native::{NativeFunction, group_views, parse};
 use firebrand_codegen::schema::{FunctionSchema, Type};
-use firebrand_codegen::{Kind, names};
+use firebrand_codegen::{Dialect, Kind, names};
 use std::rc::Rc;
 
 const Q: &str = "quench.deep(Tensor self, SymInt[] shape, Scalar k=2, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor";
@@ -26,7 +26,7 @@ fn in_cpp(text: &str, faithful: bool, symint: bool, method: bool) -> Vec<Binding
 }
 
 fn functions(ops: &[&str]) -> Vec<Rc<NativeFunction>> {
-    parse(&crate::common::native(ops), names::TAGS).expect("declarations")
+    parse(&crate::common::native(ops), names::TAGS, Dialect::Cpp).expect("declarations")
 }
 
 #[test]

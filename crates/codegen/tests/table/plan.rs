@@ -1,7 +1,7 @@
 //! Plans: fields, steps and guards of nodes; history, checks and saves of wrappers.
 
 use crate::common::{Built, build, entry, first, json, native, saved, show};
-use firebrand_codegen::plan::{GeneratedWrapper, NodePlan, StepMode, Wrapper};
+use firebrand_codegen::plan::{GeneratedWrapper, Guard, NodePlan, StepMode, Wrapper};
 
 const BOWD: &str = "b(Tensor self, Tensor o, Tensor? w, int d) -> Tensor";
 const B: &str = "b(Tensor self) -> Tensor";
@@ -29,7 +29,7 @@ fn fields(built: &Built) -> String {
 }
 
 fn guards(built: &Built) -> String {
-    let quote = |guard: &Option<String>| guard.as_ref().map_or("null".to_owned(), |g| format!("\"{g}\""));
+    let quote = |guard: &Option<Guard>| guard.as_ref().map_or("null".to_owned(), |g| format!("\"{}\"", g.cpp()));
     let saves = wrapper(built, "b").saves.iter().map(|s| format!("\"{}\": {}", s.field, quote(&s.guard)));
     format!("{{{}}}", saves.collect::<Vec<_>>().join(", "))
 }
@@ -107,7 +107,7 @@ fn must_not(built: &Built) -> String {
 
 fn guard_of_o(built: &Built) -> String {
     let save = wrapper(built, "b").saves.iter().find(|s| s.field == "o_").expect("a save");
-    save.guard.as_ref().map_or("null".to_owned(), |guard| format!("\"{guard}\""))
+    save.guard.as_ref().map_or("null".to_owned(), |guard| format!("\"{}\"", guard.cpp()))
 }
 
 const THREE: &[&str] = &["self: grad * o", "o: grad * self * result", "w: g(grad, self, d)"];

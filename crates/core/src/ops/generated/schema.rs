@@ -5807,7 +5807,7 @@ pub(crate) static TABLE: [OpInfo; 902] = [
     OpInfo {
         name: "aten::lstm.input",
         schema: "aten::lstm.input(Tensor input, Tensor[] hx, Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional, bool batch_first) -> (Tensor, Tensor, Tensor)",
-        tags: &[],
+        tags: &["nondeterministic_seeded"],
         derivative: Derivative::Composite,
         forward: true,
         call: |a| boxed::lstm(a, false),
@@ -5816,7 +5816,7 @@ pub(crate) static TABLE: [OpInfo; 902] = [
     OpInfo {
         name: "aten::gru.input",
         schema: "aten::gru.input(Tensor input, Tensor hx, Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional, bool batch_first) -> (Tensor, Tensor)",
-        tags: &[],
+        tags: &["nondeterministic_seeded"],
         derivative: Derivative::Composite,
         forward: true,
         call: |a| boxed::gru(a, false),
@@ -5825,7 +5825,7 @@ pub(crate) static TABLE: [OpInfo; 902] = [
     OpInfo {
         name: "aten::rnn_tanh.input",
         schema: "aten::rnn_tanh.input(Tensor input, Tensor hx, Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional, bool batch_first) -> (Tensor, Tensor)",
-        tags: &[],
+        tags: &["nondeterministic_seeded"],
         derivative: Derivative::Composite,
         forward: true,
         call: |a| boxed::rnn_tanh(a, false),
@@ -5834,7 +5834,7 @@ pub(crate) static TABLE: [OpInfo; 902] = [
     OpInfo {
         name: "aten::rnn_relu.input",
         schema: "aten::rnn_relu.input(Tensor input, Tensor hx, Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional, bool batch_first) -> (Tensor, Tensor)",
-        tags: &[],
+        tags: &["nondeterministic_seeded"],
         derivative: Derivative::Composite,
         forward: true,
         call: |a| boxed::rnn_relu(a, false),
@@ -6176,7 +6176,7 @@ pub(crate) static TABLE: [OpInfo; 902] = [
     OpInfo {
         name: "aten::scaled_dot_product_attention",
         schema: "aten::scaled_dot_product_attention(Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, float dropout_p=0., bool is_causal=False, *, float? scale=None, bool enable_gqa=False) -> Tensor",
-        tags: &[],
+        tags: &["nondeterministic_seeded"],
         derivative: Derivative::Composite,
         forward: true,
         call: |a| boxed::scaled_dot_product_attention(a, false),

@@ -1,0 +1,10 @@
+//! Our own generator: what it writes for a few invented ops, what it refuses, and that the committed files are its own.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+mod foreach;
+mod functions;
+mod interface;
+mod nodes;
+mod refusals;
+mod repository;

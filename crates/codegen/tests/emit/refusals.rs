@@ -1,0 +1,187 @@
+//! What is refused, with file, line, entry, kind and what to do.
+
+use crate::common::refused;
+use expect_test::expect;
+use firebrand_codegen::Kind;
+
+const SCALE: &str = "- func: scale(Tensor self, Tensor by) -> Tensor\n  shape: binary\n  kernel: pointwise::scale\n";
+const SCALE_NAME: &str = "- name: scale(Tensor self, Tensor by) -> Tensor\n";
+
+#[test]
+fn a_lost_gradient_is_refused() {
+    refused(
+        SCALE,
+        "",
+        Kind::LostGradient,
+        expect![[r#"
+        ops.yaml:1: could lose a gradient silently: add an entry to derivatives.yaml, build it of other ops with `composite`, or say `non_differentiable: true` (native/lost_gradient)
+          in scale(Tensor self, Tensor by) -> Tensor
+    "#]],
+    );
+    refused(
+        SCALE,
+        &format!("{SCALE_NAME}  self: grad\n"),
+        Kind::LostGradient,
+        expect![[r#"
+        derivatives.yaml:1: could lose a gradient silently: `by` has no formula; add one or say `by: non_differentiable` (derivatives/lost_gradient)
+          in scale(Tensor self, Tensor by) -> Tensor
+    "#]],
+    );
+    let comparison = SCALE.to_owned() + "  inplace: true\n  non_differentiable: true\n";
+    refused(
+        &comparison,
+        "",
+        Kind::LostGradient,
+        expect![[r#"
+        ops.yaml:1: writing into a tensor that has history would lose a gradient silently: give the in-place form an entry of its own in derivatives.yaml
+            - name: scale_(Tensor(a!) self, Tensor by) -> Tensor(a!)
+              self: zeros_like(grad) (native/lost_gradient)
+          in scale_(Tensor(a!) self, Tensor by) -> Tensor(a!)
+    "#]],
+    );
+    refused(
+        "- func: peek(Tensor self) -> Tensor\n  manual: peek\n",
+        "",
+        Kind::LostGradient,
+        expect![[r#"
+        ops.yaml:1: a manual op says `differentiable: manual` or `differentiable: non_differentiable` (native/lost_gradient)
+          in peek(Tensor self) -> Tensor
+    "#]],
+    );
+}
+
+#[test]
+fn a_wrong_name_is_refused_with_those_that_are_right() {
+    let entry = |formulas: &str| format!("{SCALE_NAME}{formulas}");
+    refused(
+        SCALE,
+        &entry("  self: grad * othr\n  by: grad\n"),
+        Kind::FormulaUnknownName,
+        expect![[r#"
+        derivatives.yaml:2: unknown name `othr`; in scope are by, grad, grad_result, result, self
+            grad * othr (derivatives/formula_unknown_name)
+          in scale(Tensor self, Tensor by) -> Tensor
+    "#]],
+    );
+    refused(
+        SCALE,
+        &entry("  slef: grad\n"),
+        Kind::FwNoOutput,
+        expect![[r#"
+            derivatives.yaml:2: `slef` names neither an argument (self, by) nor an output (derivatives/fw_no_output)
+              in scale(Tensor self, Tensor by) -> Tensor
+        "#]],
+    );
+    refused(
+        SCALE,
+        &entry("  self: grad\n  by: grad\n  result: self * 2\n"),
+        Kind::FwBaseName,
+        expect![[r#"
+            derivatives.yaml:4: `self` is ambiguous: write `self_p` for its value or `self_t` for its tangent
+                self * 2 (derivatives/fw_base_name)
+              in scale(Tensor self, Tensor by) -> Tensor
+        "#]],
+    );
+    let unknown = "- name: scale(Tensor self, Tensor to) -> Tensor\n  self: grad\n";
+    refused(
+        SCALE,
+        unknown,
+        Kind::EntrySchemaUnknown,
+        expect![[r#"
+            derivatives.yaml:1: no operator is declared as `scale(Tensor self, Tensor to) -> Tensor`; `scale` is declared as
+                scale(Tensor self, Tensor by) -> Tensor (derivatives/entry_schema_unknown)
+              in scale(Tensor self, Tensor to) -> Tensor
+        "#]],
+    );
+}
+
+#[test]
+fn a_formula_that_does_not_parse_says_where() {
+    let entry = format!("{SCALE_NAME}  self: grad\n  by: grad * (self +\n");
+    refused(
+        SCALE,
+        &entry,
+        Kind::FormulaSyntax,
+        expect![[r#"
+            derivatives.yaml:3: the formula is no Rust expression: cannot parse string into token stream (line 1 column 8)
+                grad * (self +
+                       ^ (derivatives/formula_syntax)
+              in scale(Tensor self, Tensor by) -> Tensor
+        "#]],
+    );
+    let entry = format!("{SCALE_NAME}  self: grad\n  by: scale(grad)\n");
+    refused(
+        SCALE,
+        &entry,
+        Kind::FormulaCall,
+        expect![[r#"
+        derivatives.yaml:3: `scale` needs the argument `by`: scale(Tensor self, Tensor by) -> Tensor
+            scale(grad) (derivatives/formula_call)
+          in scale(Tensor self, Tensor by) -> Tensor
+    "#]],
+    );
+    let entry = format!("{SCALE_NAME}  self: grad\n  by: format!(\"\")\n");
+    refused(
+        SCALE,
+        &entry,
+        Kind::FormulaMacro,
+        expect![[r#"
+        derivatives.yaml:3: formulas may use no macro but `vec![a, b]`
+            format!("") (derivatives/formula_macro)
+          in scale(Tensor self, Tensor by) -> Tensor
+    "#]],
+    );
+}
+
+#[test]
+fn an_entry_that_is_not_clear_is_refused() {
+    let twice = SCALE.to_owned() + "- func: scale.Tensor(Tensor self) -> Tensor\n  composite: scale\n";
+    let rule = format!("{SCALE_NAME}  self: grad\n  by: grad\n");
+    refused(
+        &twice,
+        &rule,
+        Kind::DuplicateRustName,
+        expect![[r#"
+        ops.yaml:4: the Rust name `scale` is taken by `scale` on line 1; give one of them another with `rust:` (native/duplicate_rust_name)
+          in scale.Tensor(Tensor self) -> Tensor
+    "#]],
+    );
+    refused(
+        &(SCALE.to_owned() + "  composite: scale\n"),
+        "",
+        Kind::ImplementationUnclear,
+        expect![[r#"
+            ops.yaml:1: more than one implementation: keep `shape` and `kernel`, or one of `view`, `composite`, `direct`, `foreach`, `manual` (native/implementation_unclear)
+              in scale(Tensor self, Tensor by) -> Tensor
+        "#]],
+    );
+    refused(
+        &(SCALE.to_owned() + "  kernal: x\n"),
+        "",
+        Kind::FieldUnknown,
+        expect![[r#"
+            ops.yaml:4: unknown key `kernal`; known are func, shape, kernel, view, composite, direct, foreach, manual, differentiable, node, non_differentiable, inplace, in_place_kernel, out, out_args, tags, rust, method, variants (native/field_unknown)
+              in scale(Tensor self, Tensor by) -> Tensor
+        "#]],
+    );
+    let alias = "- func: cut(Tensor(a) self) -> Tensor(a)\n  shape: unary\n  kernel: copy::cut\n";
+    refused(
+        alias,
+        "",
+        Kind::AliasPosition,
+        expect![[r#"
+        ops.yaml:1: the schema says that the result shares memory with an argument; implement it with `view:` (native/alias_position)
+          in cut(Tensor(a) self) -> Tensor(a)
+    "#]],
+    );
+    let composite = "- func: scale(Tensor self, Tensor by) -> Tensor\n  composite: scale\n";
+    refused(
+        composite,
+        &rule,
+        Kind::CompositeDerivative,
+        expect![[r#"
+            derivatives.yaml:1: a composite, foreach or manual op is differentiated by what it is made of; remove this entry (derivatives/composite_derivative)
+              in scale(Tensor self, Tensor by) -> Tensor
+        "#]],
+    );
+}
