@@ -1,0 +1,37 @@
+//! Everything that can go wrong in this crate, as one enum with fields.
+
+use thiserror::Error;
+
+/// The result of a fallible operation.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What went wrong. A message says what was expected, what was found and what to do.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+#[allow(missing_docs)] // fields are named after what the message says of them
+pub enum Error {
+    #[error("expression, byte {position}: expected {expected}, found {found:?}")]
+    Expression { position: usize, expected: String, found: String },
+    #[error("node %{node} belongs to another graph than the one asked to {what}")]
+    WrongGraph { node: String, what: &'static str },
+    #[error("node %{node} still has {count} users ({users}); replace its uses before erasing it")]
+    StillUsed { node: String, count: usize, users: String },
+    #[error("{0}")]
+    Verify(#[from] crate::verify::Violation),
+    #[error("line {line}: {message}")]
+    Text { line: usize, message: String },
+    #[error("the program has no signature; give one in the text (`# inputs`, `# outputs`) or export it with one")]
+    NoSignature,
+    #[error("{pass}: {message}")]
+    Pass { pass: &'static str, message: String },
+    #[error("{pass}, node %{node}: {message}")]
+    PassNode { pass: &'static str, node: String, message: String },
+    #[error("no pass is called {name:?}; the passes are {known}")]
+    UnknownPass { name: String, known: String },
+    #[error("while running node {node}: {source}")]
+    Run { node: String, source: Box<Error> },
+    #[error("{0}")]
+    Value(String),
+    #[error("{0}")]
+    Core(#[from] firebrand_core::Error),
+}

@@ -1,0 +1,146 @@
+//! Changing a graph: arguments, names, uses, order, erasure, copies.
+
+use super::graph::{Graph, Kind, Node, NodeId};
+use super::{Argument, Meta, Name};
+use crate::error::{Error, Result};
+use std::collections::HashMap;
+
+impl Graph {
+    fn own(&self, id: NodeId, what: &'static str) -> Result<u32> {
+        if self.owns(id) { Ok(id.index) } else { Err(Error::WrongGraph { node: format!("{id:?}"), what }) }
+    }
+
+    pub(crate) fn node_mut(&mut self, id: NodeId) -> &mut Node {
+        assert!(self.owns(id), "a node id is used with the graph that made it");
+        &mut self.nodes[id.index as usize]
+    }
+
+    /// What is known of a node, to change.
+    pub fn meta_mut(&mut self, id: NodeId) -> &mut Meta {
+        &mut self.node_mut(id).meta
+    }
+
+    /// Gives a node another target or kind; its arguments stay.
+    pub fn set_kind(&mut self, id: NodeId, kind: Kind) {
+        self.node_mut(id).kind = kind;
+    }
+
+    /// Gives a node other positional arguments. Its references are made anew.
+    pub fn set_args(&mut self, id: NodeId, args: impl Into<Box<[Argument]>>) {
+        let kwargs = std::mem::take(&mut self.node_mut(id).kwargs);
+        self.set_arguments(id, args, kwargs);
+    }
+
+    /// Gives a node other arguments. Its references are made anew.
+    pub fn set_arguments(
+        &mut self,
+        id: NodeId,
+        args: impl Into<Box<[Argument]>>,
+        kwargs: impl Into<Box<[(Name, Argument)]>>,
+    ) {
+        self.unlink_inputs(id.index);
+        let node = self.node_mut(id);
+        node.args = args.into();
+        node.kwargs = kwargs.into();
+        self.link_inputs(id.index);
+    }
+
+    /// Renames a node; nothing happens if that is its name already. The old name stays used.
+    pub fn rename(&mut self, id: NodeId, candidate: &str) -> Name {
+        if &**self[id].name() != candidate {
+            let name = self.names.create_name(candidate);
+            self.node_mut(id).name = name;
+        }
+        self[id].name().clone()
+    }
+
+    /// Erases a node that nobody uses. Says whether it did: erasing twice is harmless.
+    pub fn erase(&mut self, id: NodeId) -> Result<bool> {
+        let index = self.own(id, "erase it")?;
+        let node = &self[id];
+        if node.erased {
+            return Ok(false);
+        }
+        if node.num_users > 0 {
+            let users: Vec<_> = self.users(id).take(8).map(|u| format!("%{}", self[u].name())).collect();
+            return Err(Error::StillUsed {
+                node: node.name.to_string(),
+                count: node.num_users(),
+                users: users.join(", "),
+            });
+        }
+        self.unlink_inputs(index);
+        self.unlink(index);
+        let node = self.node_mut(id);
+        node.erased = true;
+        node.args = node.args.iter().map(|a| a.map_nodes(&mut |_| Argument::None)).collect();
+        node.kwargs = node.kwargs.iter().map(|(k, a)| (k.clone(), a.map_nodes(&mut |_| Argument::None))).collect();
+        Ok(true)
+    }
+
+    /// Puts `new` wherever `old` is used, in users order; returns the users changed. If `new` itself uses `old`, it ends
+    /// up using itself: [`Graph::replace_uses_if`] can leave it out.
+    pub fn replace_all_uses_with(&mut self, old: NodeId, new: impl Into<Argument>) -> Vec<NodeId> {
+        self.replace_uses_if(old, new, |_, _| true)
+    }
+
+    /// As [`Graph::replace_all_uses_with`], only in users that `wanted` accepts.
+    pub fn replace_uses_if(
+        &mut self,
+        old: NodeId,
+        new: impl Into<Argument>,
+        mut wanted: impl FnMut(&Graph, NodeId) -> bool,
+    ) -> Vec<NodeId> {
+        let new = new.into();
+        let users: Vec<NodeId> = self.users(old).collect();
+        let users: Vec<NodeId> = users.into_iter().filter(|&u| wanted(self, u)).collect();
+        for &user in &users {
+            self.replace_input(user, old, &new);
+        }
+        users
+    }
+
+    /// Puts `new` in place of `old` in the arguments of one node.
+    pub fn replace_input(&mut self, user: NodeId, old: NodeId, new: &Argument) {
+        let mut swap = |n| if n == old { new.clone() } else { Argument::Node(n) };
+        let node = &self[user];
+        let args: Box<[_]> = node.args.iter().map(|a| a.map_nodes(&mut swap)).collect();
+        let kwargs: Box<[_]> = node.kwargs.iter().map(|(k, a)| (k.clone(), a.map_nodes(&mut swap))).collect();
+        self.set_arguments(user, args, kwargs);
+    }
+
+    /// Moves a node in front of another one.
+    pub fn move_before(&mut self, id: NodeId, before: NodeId) -> Result<()> {
+        let (index, before) = (self.own(id, "move it")?, self.own(before, "move a node before it")?);
+        if index != before {
+            self.unlink(index);
+            self.link_before(index, before);
+        }
+        Ok(())
+    }
+
+    /// Copies a node of any graph to the insertion point: arguments are mapped, its name is the candidate, what is known
+    /// of it comes along.
+    pub fn node_copy(&mut self, node: &Node, mut map: impl FnMut(NodeId) -> Argument) -> NodeId {
+        let args: Box<[_]> = node.args.iter().map(|a| a.map_nodes(&mut map)).collect();
+        let kwargs: Box<[_]> = node.kwargs.iter().map(|(k, a)| (k.clone(), a.map_nodes(&mut map))).collect();
+        let id = self.create_node(node.kind.clone(), args, kwargs, Some(&node.name));
+        self.node_mut(id).meta = node.meta.clone();
+        id
+    }
+
+    /// Copies all nodes of another graph but its output to the insertion point, and returns what it returns, in terms of
+    /// the copies. `values` maps nodes that are given already, such as placeholders, and receives the copies.
+    pub fn graph_copy(&mut self, other: &Graph, values: &mut HashMap<NodeId, Argument>) -> Option<Argument> {
+        for n in other.nodes() {
+            if other[n].is_output() {
+                return Some(other[n].args[0].map_nodes(&mut |n| values[&n].clone()));
+            }
+            if !values.contains_key(&n) {
+                let copy = self.node_copy(&other[n], |n| values[&n].clone());
+                values.insert(n, copy.into());
+            }
+        }
+        None
+    }
+}

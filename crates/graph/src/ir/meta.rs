@@ -1,0 +1,187 @@
+//! What is known of a node without running it: its abstract value and where it came from.
+
+use super::{Argument, DeviceName, Expr, MemoryLayout, Name, ScalarType};
+use indexmap::IndexMap;
+use std::sync::Arc;
+
+/// Everything known of a node. Cloning is cheap.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Meta {
+    /// The abstract value. Exported programs have one on every placeholder and call.
+    pub val: Option<Val>,
+    /// The modules this was called in, outermost first.
+    pub nn_module_stack: Option<Arc<ModuleStack>>,
+    /// The function that was traced: a counted name and a qualified one.
+    pub torch_fn: Option<Arc<(String, String)>>,
+    /// Where in the source it came from.
+    pub stack_trace: Option<Name>,
+    /// Anything else by key, as text.
+    pub other: Option<Arc<IndexMap<String, String>>>,
+}
+
+/// Modules by key: path and class name.
+pub type ModuleStack = IndexMap<String, (String, String)>;
+
+/// An abstract value.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Val {
+    /// A call without result, or the value none.
+    None,
+    /// A tensor.
+    Tensor(Arc<TensorMeta>),
+    /// A symbolic integer.
+    SymInt(SymInt),
+    /// A symbolic float.
+    SymFloat(SymFloat),
+    /// A symbolic truth value.
+    SymBool(SymBool),
+    /// A plain constant; never holds a node.
+    Constant(Argument),
+    /// Several values.
+    Tuple(Arc<[Val]>),
+    /// A list of values.
+    List(Arc<[Val]>),
+    /// An object of a class that only the reference can make.
+    CustomObj {
+        /// The class.
+        class_fqn: Name,
+    },
+    /// What orders side effects.
+    Token,
+}
+
+impl Val {
+    /// The tensor, if it is one.
+    pub fn tensor(&self) -> Option<&TensorMeta> {
+        match self {
+            Val::Tensor(t) => Some(t),
+            _ => None,
+        }
+    }
+
+    /// The elements of a tuple or list.
+    pub fn items(&self) -> Option<&[Val]> {
+        match self {
+            Val::Tuple(items) | Val::List(items) => Some(items),
+            _ => None,
+        }
+    }
+}
+
+/// A number that is known, or an expression over symbols with the value it had at export.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Symbolic<T> {
+    /// A known number.
+    Known(T),
+    /// An expression.
+    Expr {
+        /// What it is.
+        expr: Arc<Expr>,
+        /// Its value at export.
+        hint: Option<T>,
+    },
+}
+
+/// A size.
+pub type SymInt = Symbolic<i64>;
+/// A symbolic float.
+pub type SymFloat = Symbolic<f64>;
+/// A symbolic truth value.
+pub type SymBool = Symbolic<bool>;
+
+impl<T: Copy> Symbolic<T> {
+    /// The value, if known.
+    pub fn known(&self) -> Option<T> {
+        match self {
+            Symbolic::Known(v) => Some(*v),
+            Symbolic::Expr { .. } => None,
+        }
+    }
+
+    /// The value, or the one at export.
+    pub fn hint(&self) -> Option<T> {
+        match self {
+            Symbolic::Known(v) => Some(*v),
+            Symbolic::Expr { hint, .. } => *hint,
+        }
+    }
+
+    /// The expression, if it is one.
+    pub fn expr(&self) -> Option<&Expr> {
+        match self {
+            Symbolic::Known(_) => None,
+            Symbolic::Expr { expr, .. } => Some(expr),
+        }
+    }
+}
+
+impl From<i64> for SymInt {
+    fn from(v: i64) -> SymInt {
+        Symbolic::Known(v)
+    }
+}
+
+/// What is known of a tensor.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TensorMeta {
+    /// Element type.
+    pub dtype: ScalarType,
+    /// Sizes.
+    pub sizes: Vec<SymInt>,
+    /// Strides, in elements.
+    pub strides: Vec<SymInt>,
+    /// First element in the storage.
+    pub storage_offset: SymInt,
+    /// Where it lives.
+    pub device: DeviceName,
+    /// How elements are kept.
+    pub layout: MemoryLayout,
+    /// Whether gradients are wanted.
+    pub requires_grad: bool,
+}
+
+impl TensorMeta {
+    /// A dense row-major tensor on the processor.
+    pub fn contiguous(dtype: ScalarType, sizes: &[i64]) -> TensorMeta {
+        let mut strides = vec![1i64; sizes.len()];
+        for d in (1..sizes.len()).rev() {
+            strides[d - 1] = strides[d].saturating_mul(sizes[d].max(1));
+        }
+        TensorMeta {
+            dtype,
+            sizes: sizes.iter().map(|&s| s.into()).collect(),
+            strides: strides.into_iter().map(Symbolic::Known).collect(),
+            storage_offset: Symbolic::Known(0),
+            device: DeviceName::cpu(),
+            layout: MemoryLayout::Strided,
+            requires_grad: false,
+        }
+    }
+
+    /// What is known of this tensor; a tensor without memory counts as one on the processor.
+    pub fn of(tensor: &firebrand_core::Tensor) -> TensorMeta {
+        let known = |v: &[usize]| v.iter().map(|&s| Symbolic::Known(s as i64)).collect();
+        TensorMeta {
+            dtype: tensor.dtype().into(),
+            sizes: known(tensor.shape()),
+            strides: known(tensor.strides()),
+            storage_offset: Symbolic::Known(tensor.storage_offset() as i64),
+            device: DeviceName::cpu(),
+            layout: MemoryLayout::Strided,
+            requires_grad: tensor.requires_grad(),
+        }
+    }
+}
+
+impl From<TensorMeta> for Val {
+    fn from(meta: TensorMeta) -> Val {
+        Val::Tensor(Arc::new(meta))
+    }
+}
+
+impl Meta {
+    /// Only a value.
+    pub fn with_val(val: impl Into<Val>) -> Meta {
+        Meta { val: Some(val.into()), ..Meta::default() }
+    }
+}

@@ -1,0 +1,15 @@
+//! Programs as data: graphs of ops with their signature and state.
+//!
+//! `ir` is the graph; `program` and `signature` what an export adds to it; `verify` says what is well formed.
+//! This crate knows no kernel. File formats live in `pt2/` only, and nothing here prints.
+#![forbid(unsafe_code)]
+
+mod error;
+pub mod ir;
+mod program;
+mod signature;
+pub mod verify;
+
+pub use error::{Error, Result};
+pub use program::{Constant, Dialect, ExportedProgram, ModuleCallEntry, ModuleCallSignature, State, ValueRange};
+pub use signature::{GraphSignature, InputKind, InputSpec, OutputKind, OutputSpec, SpecArg};
