@@ -233,6 +233,20 @@ pub enum ErrorKind {
     HookDtype { hook: Option<String>, expected: DType, found: DType },
     #[error("hook{} returned {found} gradients, expected {expected}", named(.hook))]
     HookCount { hook: Option<String>, expected: usize, found: usize },
+    #[error("{hook} of module {module} returned {found} tensors, expected {expected}")]
+    ModuleHookCount { module: &'static str, hook: &'static str, expected: usize, found: usize },
+    #[error("{hook} of module {module} was written for {expected}, but the module was called with {found}")]
+    ModuleHookType { module: &'static str, hook: &'static str, expected: &'static str, found: &'static str },
+    #[error(
+        "module {module} has backward hooks of the other kind: legacy and full backward hooks do not mix on one module"
+    )]
+    MixedModuleHooks { module: &'static str },
+    #[error(
+        "a full backward hook of module {module} replaced gradients of inputs, but no input requires grad; return none"
+    )]
+    ModuleHookNoInput { module: &'static str },
+    #[error("the state dictionary does not fit module {module}: {message}")]
+    StateDict { module: &'static str, message: String },
 
     // ---- saved tensors (E)
     #[error("{message}")]

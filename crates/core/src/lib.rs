@@ -5,6 +5,9 @@
 //! are wanted. This crate knows no graphs as data, no file formats and no terminals.
 #![forbid(unsafe_code)]
 
+// `#[derive(Module)]` names this crate by its full path, also inside it.
+extern crate self as firebrand_core;
+
 pub mod autograd;
 mod convert;
 mod create;
@@ -15,6 +18,7 @@ mod error;
 mod factories;
 pub mod indexing;
 pub mod layout;
+pub mod module;
 mod operators;
 pub mod ops;
 mod print;

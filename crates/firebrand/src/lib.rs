@@ -21,7 +21,7 @@
 pub use firebrand_core::{
     Class, DType, Device, Element, Error, ErrorKind, IntoSizes, Layout, MemoryStats, Result, Scalar, Spec, SymInt,
     Tensor, TensorOptions, WeakTensor, autograd, bf16, collect_warnings, dispatch, dtype, empty_cache, f16, layout,
-    memory_stats, num_threads, ops, random, reset_peak_memory, set_num_threads, state, sym,
+    memory_stats, module, num_threads, ops, random, reset_peak_memory, set_num_threads, state, sym,
 };
 
 pub use firebrand_io as io;
@@ -33,6 +33,7 @@ pub mod prelude {
     pub use firebrand_core::autograd::{
         BackwardOptions, Function, GradOptions, backward, enable_grad, grad, inference_mode, no_grad,
     };
+    pub use firebrand_core::module::{Buffer, Forward, Module, ModuleCore, ModuleHooks, Parameter};
     pub use firebrand_core::random::manual_seed;
     pub use firebrand_core::{DType, Device, Error, Result, Scalar, Tensor};
 }

@@ -52,11 +52,24 @@ impl<F: Send + 'static> Removable for Entries<F> {
 
 impl<F: Clone + Send + 'static> HookTable<F> {
     pub(crate) fn add(&self, hook: F) -> RemovableHandle {
+        self.insert(hook, false)
+    }
+
+    /// Adds a hook behind all others, or in front of them.
+    pub(crate) fn insert(&self, hook: F, first: bool) -> RemovableHandle {
         static IDS: AtomicU64 = AtomicU64::new(1);
         let id = IDS.fetch_add(1, Relaxed);
-        self.0.lock().unwrap_or_else(|e| e.into_inner()).push((id, hook));
+        {
+            let mut list = self.0.lock().unwrap_or_else(|e| e.into_inner());
+            let at = if first { 0 } else { list.len() };
+            list.insert(at, (id, hook));
+        }
         let table: StdWeak<dyn Removable> = StdArc::downgrade(&self.0) as _;
         RemovableHandle { id, table }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.lock().unwrap_or_else(|e| e.into_inner()).is_empty()
     }
 
     #[inline]

@@ -1,0 +1,319 @@
+//! Modules: objects that own parameters, buffers and other modules, and can be called.
+//!
+//! [`Module`] is the tree, independent of what the module computes: names, parameters, buffers, training mode, state
+//! dictionaries. [`Forward`] is the computation, and calling it runs the hooks. Layers are in another crate; this one
+//! only fixes what a module is. A module is shared and changed through `&self`, as a tensor is.
+
+mod backward_hooks;
+mod call;
+mod field;
+mod hooks;
+mod parameter;
+mod state_dict;
+mod tensor_tree;
+
+pub use call::Forward;
+pub use field::{ModuleField, ModuleVisitor};
+pub use firebrand_derive::Module;
+pub use hooks::{
+    HookOptions, ModuleCore, ModuleHookResult, ModuleHooks, ModuleInfo, register_module_forward_hook,
+    register_module_forward_pre_hook, register_module_full_backward_hook, register_module_full_backward_pre_hook,
+};
+pub use parameter::{Buffer, Parameter};
+pub use state_dict::{IncompatibleKeys, StateDict};
+pub use tensor_tree::TensorTree;
+
+use crate::autograd::no_grad;
+use crate::{DType, Device, Result, Tensor};
+use field::Members;
+use firebrand_kernels::shared::Arc as Counted;
+use std::any::Any;
+use std::collections::HashSet;
+use std::sync::Arc;
+
+/// A node of the module tree. [`derive@Module`] writes the two required methods:
+///
+/// ```
+/// use firebrand_core::module::{Forward, Module, ModuleCore, Parameter};
+/// use firebrand_core::{Result, Tensor};
+///
+/// #[derive(Module)]
+/// struct Linear {
+///     weight: Parameter,
+///     bias: Option<Parameter>,
+///     core: ModuleCore,
+/// }
+///
+/// impl Forward for Linear {
+///     type Output = Tensor;
+///     fn forward(&self, x: &Tensor) -> Result<Tensor> {
+///         let y = x.matmul(&self.weight.t());
+///         Ok(match &self.bias {
+///             Some(b) => y + &**b,
+///             None => y,
+///         })
+///     }
+/// }
+///
+/// #[derive(Module)]
+/// struct Net {
+///     fc1: Linear,
+///     fc2: Linear,
+///     core: ModuleCore,
+/// }
+///
+/// impl Forward for Net {
+///     type Output = Tensor;
+///     fn forward(&self, x: &Tensor) -> Result<Tensor> {
+///         Ok(self.fc2.call(&self.fc1.call(x).relu()))
+///     }
+/// }
+///
+/// let linear = |i: i64, o: i64| Linear {
+///     weight: Parameter::new(Tensor::ones([o, i], ())),
+///     bias: Some(Parameter::new(Tensor::zeros([o], ()))),
+///     core: ModuleCore::new(),
+/// };
+/// let net = Net { fc1: linear(3, 4), fc2: linear(4, 2), core: ModuleCore::new() };
+/// let y = net.call(&Tensor::ones([1, 3], ()));
+/// assert_eq!(y.to_vec::<f32>(), [12.0, 12.0]);
+/// let names: Vec<String> = net.named_parameters().into_iter().map(|(n, _)| n).collect();
+/// assert_eq!(names, ["fc1.weight", "fc1.bias", "fc2.weight", "fc2.bias"]);
+/// ```
+pub trait Module: Any + AsModule + Send + Sync {
+    /// The module's identity, training flag and hooks.
+    fn core(&self) -> &ModuleCore;
+
+    /// Shows own parameters, buffers and children, by name and in the order they were declared.
+    fn visit<'a>(&'a self, visitor: &mut dyn ModuleVisitor<'a>);
+
+    /// The type's name without path and type arguments: `Linear`.
+    fn name(&self) -> &'static str {
+        let full = std::any::type_name::<Self>();
+        let full = full.split('<').next().unwrap_or(full);
+        full.rsplit("::").next().unwrap_or(full)
+    }
+
+    /// The module a smart pointer points to.
+    #[doc(hidden)]
+    fn pointee(&self) -> Option<&dyn Module> {
+        None
+    }
+
+    // ---- the tree
+
+    /// This module (with an empty name) and all below it, parents first; one that occurs twice is listed once.
+    fn named_modules(&self) -> Vec<(String, &dyn Module)> {
+        let (mut list, mut seen) = (Vec::new(), HashSet::new());
+        modules_below(String::new(), self.as_module(), &mut seen, &mut list);
+        list
+    }
+
+    /// The modules directly below this one.
+    fn named_children(&self) -> Vec<(String, &dyn Module)> {
+        Members::of(self.as_module()).modules
+    }
+
+    /// All parameters with their path, own ones first; one that is shared is listed once, under its first name.
+    fn named_parameters(&self) -> Vec<(String, Parameter)> {
+        let mut seen = HashSet::new();
+        let mut list = Vec::new();
+        for (path, module) in self.named_modules() {
+            for (name, p) in Members::of(module).parameters {
+                if seen.insert(Counted::addr(&p.tensor().0)) {
+                    list.push((join(&path, &name), p.clone()));
+                }
+            }
+        }
+        list
+    }
+
+    /// All parameters, each once.
+    fn parameters(&self) -> Vec<Parameter> {
+        self.named_parameters().into_iter().map(|(_, p)| p).collect()
+    }
+
+    /// All buffers with their path, each once.
+    fn named_buffers(&self) -> Vec<(String, Tensor)> {
+        let mut seen = HashSet::new();
+        let mut list = Vec::new();
+        for (path, module) in self.named_modules() {
+            for (name, buffer) in Members::of(module).buffers {
+                let t = buffer.get();
+                if seen.insert(Counted::addr(&t.0)) {
+                    list.push((join(&path, &name), t));
+                }
+            }
+        }
+        list
+    }
+
+    /// All buffers, each once.
+    fn buffers(&self) -> Vec<Tensor> {
+        self.named_buffers().into_iter().map(|(_, b)| b).collect()
+    }
+
+    /// Calls `f` with every module below this one and then with this one, children first.
+    fn apply(&self, f: &mut dyn FnMut(&dyn Module)) {
+        for (_, child) in self.named_children() {
+            child.apply(f);
+        }
+        f(self.as_module());
+    }
+
+    // ---- modes and gradients
+
+    /// Puts this module and all below it in training mode.
+    fn train(&self) {
+        self.set_training(true)
+    }
+
+    /// Puts this module and all below it in evaluation mode: dropout is off, normalisation uses running statistics.
+    fn eval(&self) {
+        self.set_training(false)
+    }
+
+    /// Sets the training mode of this module and all below it.
+    fn set_training(&self, on: bool) {
+        self.named_modules().into_iter().for_each(|(_, m)| m.core().set_training(on))
+    }
+
+    /// Whether the module is in training mode; new ones are.
+    fn is_training(&self) -> bool {
+        self.core().is_training()
+    }
+
+    /// Forgets the gradients of all parameters.
+    fn zero_grad(&self) {
+        self.parameters().iter().for_each(|p| p.zero_grad())
+    }
+
+    /// Whether gradients of the parameters are wanted; turning it off freezes the module.
+    ///
+    /// # Panics
+    /// When turned on with parameters that are not floating point.
+    #[track_caller]
+    fn requires_grad_(&self, on: bool) {
+        for p in self.parameters() {
+            p.try_set_requires_grad(on).unwrap_or_else(|e| panic!("{e}"))
+        }
+    }
+
+    // ---- conversions
+
+    /// Converts floating point parameters (with their gradients) and buffers to another dtype, in place.
+    fn to_dtype(&self, dtype: DType) -> Result<()> {
+        let wanted = |t: &Tensor| t.is_floating_point() && t.dtype() != dtype;
+        convert(self.as_module(), &|t| if wanted(t) { t.try_to_dtype(dtype) } else { Ok(t.clone()) })
+    }
+
+    /// Moves parameters (with their gradients) and buffers to another device, in place.
+    fn to_device(&self, device: Device) -> Result<()> {
+        convert(self.as_module(), &|t| t.try_to_device(device))
+    }
+
+    // ---- state
+
+    /// All parameters and persistent buffers by path, detached but sharing memory. A shared parameter appears under
+    /// each of its names.
+    fn state_dict(&self) -> StateDict {
+        state_dict::collect(self.as_module())
+    }
+
+    /// Copies values into parameters and buffers. With `strict` the names must agree exactly; without, the differences
+    /// are returned. On error nothing was copied.
+    fn load_state_dict(&self, state: &StateDict, strict: bool) -> Result<IncompatibleKeys> {
+        state_dict::load(self.as_module(), state, strict)
+    }
+}
+
+/// A module as a trait object; implemented for every module.
+pub trait AsModule {
+    /// This module, without smart pointers around it.
+    fn as_module(&self) -> &dyn Module;
+}
+
+impl<M: Module> AsModule for M {
+    fn as_module(&self) -> &dyn Module {
+        self.pointee().unwrap_or(self)
+    }
+}
+
+impl dyn Module {
+    /// This module as the type it is, if it is an `M`.
+    pub fn downcast_ref<M: Module>(&self) -> Option<&M> {
+        (self as &dyn Any).downcast_ref()
+    }
+}
+
+impl std::fmt::Debug for dyn Module {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut shown = f.debug_struct(self.name());
+        for (name, child) in self.named_children() {
+            shown.field(&name, &child);
+        }
+        shown.finish()
+    }
+}
+
+macro_rules! pointer {
+    ($($pointer:ident),*) => {$(
+        impl<M: Module + ?Sized> Module for $pointer<M> {
+            fn core(&self) -> &ModuleCore {
+                (**self).core()
+            }
+            fn visit<'a>(&'a self, visitor: &mut dyn ModuleVisitor<'a>) {
+                (**self).visit(visitor)
+            }
+            fn name(&self) -> &'static str {
+                (**self).name()
+            }
+            fn pointee(&self) -> Option<&dyn Module> {
+                Some((**self).as_module())
+            }
+        }
+
+        impl<I: TensorTree, M: Forward<I> + ?Sized> Forward<I> for $pointer<M> {
+            type Output = M::Output;
+            fn forward(&self, input: &I) -> Result<M::Output> {
+                (**self).forward(input)
+            }
+        }
+    )*};
+}
+pointer!(Box, Arc);
+
+/// `path.name`, or `name` at the root.
+fn join(path: &str, name: &str) -> String {
+    if path.is_empty() { name.to_string() } else { format!("{path}.{name}") }
+}
+
+fn modules_below<'a>(
+    path: String,
+    module: &'a dyn Module,
+    seen: &mut HashSet<u64>,
+    list: &mut Vec<(String, &'a dyn Module)>,
+) {
+    if !seen.insert(module.core().id()) {
+        return;
+    }
+    list.push((path.clone(), module));
+    for (name, child) in Members::of(module).modules {
+        modules_below(join(&path, &name), child, seen, list);
+    }
+}
+
+/// Replaces the data of every parameter, its gradient, and every buffer.
+fn convert(module: &dyn Module, f: &dyn Fn(&Tensor) -> Result<Tensor>) -> Result<()> {
+    no_grad(|| {
+        for p in module.parameters() {
+            p.convert(f)?;
+        }
+        for (_, m) in module.named_modules() {
+            for (_, buffer) in Members::of(m).buffers {
+                buffer.set(f(&buffer.get())?);
+            }
+        }
+        Ok(())
+    })
+}

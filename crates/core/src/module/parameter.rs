@@ -1,0 +1,102 @@
+//! Parameters and buffers: the tensors a module owns.
+//!
+//! A parameter is a leaf whose object never changes, so optimisers may hold it; its numbers are written in place. A
+//! buffer is a cell: forward may put another tensor in it through `&self`.
+
+use crate::{Result, Tensor};
+use std::sync::RwLock;
+
+/// A tensor that is trained: a leaf that requires grad. Cloning the handle shares the parameter.
+#[derive(Clone, Debug)]
+pub struct Parameter(Tensor);
+
+impl Parameter {
+    /// A parameter over the memory of `t`, without its history.
+    ///
+    /// # Panics
+    /// If `t` is not floating point; [`Parameter::frozen`] takes any dtype.
+    #[track_caller]
+    pub fn new(t: Tensor) -> Parameter {
+        Parameter::try_new(t).unwrap_or_else(|e| panic!("{e}"))
+    }
+
+    /// As [`Parameter::new`].
+    pub fn try_new(t: Tensor) -> Result<Parameter> {
+        let p = Parameter::frozen(t);
+        p.try_set_requires_grad(true)?;
+        Ok(p)
+    }
+
+    /// A parameter that does not require grad.
+    pub fn frozen(t: Tensor) -> Parameter {
+        Parameter(t.detach())
+    }
+
+    /// The parameter as a tensor: the same object.
+    pub fn tensor(&self) -> &Tensor {
+        &self.0
+    }
+
+    /// Replaces the data, and that of the gradient, by `f` of it. The object stays, so others may hold it.
+    pub(super) fn convert(&self, f: &dyn Fn(&Tensor) -> Result<Tensor>) -> Result<()> {
+        let old = self.0.data();
+        let new = f(&old)?;
+        if new.is_same(&old) {
+            return Ok(());
+        }
+        let grad = self.0.grad().map(|g| f(&g)).transpose()?;
+        self.0.zero_grad();
+        self.0.set_data(&new);
+        // Accumulate nodes know the dtype they were made for.
+        *self.0.extras().accumulator.lock().unwrap_or_else(|e| e.into_inner()) = None;
+        self.0.try_set_grad(grad.as_ref())
+    }
+}
+
+impl std::ops::Deref for Parameter {
+    type Target = Tensor;
+    fn deref(&self) -> &Tensor {
+        &self.0
+    }
+}
+
+impl AsRef<Tensor> for Parameter {
+    fn as_ref(&self) -> &Tensor {
+        &self.0
+    }
+}
+
+/// A tensor that belongs to a module and is not trained, such as a running mean.
+#[derive(Debug)]
+pub struct Buffer {
+    tensor: RwLock<Tensor>,
+    persistent: bool,
+}
+
+impl Buffer {
+    /// A buffer that is part of the state dictionary.
+    pub fn new(t: Tensor) -> Buffer {
+        Buffer { tensor: RwLock::new(t), persistent: true }
+    }
+
+    /// A buffer that is not part of the state dictionary.
+    pub fn non_persistent(t: Tensor) -> Buffer {
+        Buffer { tensor: RwLock::new(t), persistent: false }
+    }
+
+    /// Whether it is part of the state dictionary.
+    pub fn is_persistent(&self) -> bool {
+        self.persistent
+    }
+
+    /// The tensor in it.
+    pub fn get(&self) -> Tensor {
+        self.tensor.read().unwrap_or_else(|e| e.into_inner()).clone()
+    }
+
+    /// Puts another tensor in it.
+    pub fn set(&self, t: Tensor) {
+        let old = std::mem::replace(&mut *self.tensor.write().unwrap_or_else(|e| e.into_inner()), t);
+        drop(old);
+    }
+}
