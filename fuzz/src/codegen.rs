@@ -1,6 +1,7 @@
 //! Targets of the derivative code generator: nothing panics, and what is read prints back.
 
 use firebrand_codegen::ctype::CBase;
+use firebrand_codegen::emit::{Source, generate};
 use firebrand_codegen::formula::{replace_ident, tokens::Lexed, uses_ident};
 use firebrand_codegen::schema::FunctionSchema;
 use firebrand_codegen::{Dialect, Sources, Stage, dump, lint, yaml};
@@ -68,4 +69,25 @@ pub(crate) fn fuzz_dump(data: &[u8]) -> bool {
         }
     }
     found.is_ok()
+}
+
+/// Any two files of ours are refused with a place, or give the same text twice, all of it Rust.
+pub(crate) fn fuzz_emit(data: &[u8]) -> bool {
+    let Ok(text) = std::str::from_utf8(data) else { return false };
+    let (ops, derivatives) = text.split_once(CUT).unwrap_or((text, ""));
+    let run =
+        || generate(Source { name: "ops.yaml", text: ops }, Source { name: "derivatives.yaml", text: derivatives });
+    let found = run();
+    assert_eq!(found, run());
+    match found {
+        Ok(files) => {
+            let written = |text: &str| !text.contains("the generator wrote text that does not parse");
+            assert!(files.iter().all(|file| written(&file.text)));
+            true
+        }
+        Err(e) => {
+            assert!(e.file.is_some(), "{e}");
+            false
+        }
+    }
 }

@@ -21,6 +21,7 @@ const TARGETS: &[(&str, Target)] = &[
     ("yaml", codegen::fuzz_yaml),
     ("formula", codegen::fuzz_formula),
     ("dump", codegen::fuzz_dump),
+    ("emit", codegen::fuzz_emit),
 ];
 
 fn main() -> ExitCode {

@@ -56,8 +56,9 @@ type Step = (&'static str, fn() -> Outcome);
 
 /// Runs every step, says how long each took, and stops at the first failure.
 pub(crate) fn run() -> Outcome {
-    let steps: [Step; 6] = [
+    let steps: [Step; 7] = [
         ("format", || pass(cargo(&["fmt", "--all", "--check"]))),
+        ("formulas", codegen::lint),
         ("generated code", codegen::check),
         ("clippy", || pass(cargo(&["clippy", "--quiet", "--workspace", "--all-targets", "--", "-D", "warnings"]))),
         ("tests", tests),

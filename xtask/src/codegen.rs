@@ -2,6 +2,7 @@
 
 use crate::{Outcome, root};
 use firebrand_codegen::emit::{GeneratedFile, Source, generate};
+use firebrand_codegen::{Dialect, lint};
 use std::path::Path;
 
 const OPS: &str = "schema/ops.yaml";
@@ -44,5 +45,16 @@ pub(crate) fn check() -> Outcome {
     match stale {
         None => Ok(format!("{FOLDER} is up to date")),
         Some(file) => Err(format!("{FOLDER}/{} is stale; run `cargo xtask codegen`", file.name)),
+    }
+}
+
+/// Fails if some formula means something else than it seems to.
+pub(crate) fn lint() -> Outcome {
+    let (ops, derivatives) = (read(&root(), OPS)?, read(&root(), DERIVATIVES)?);
+    let report =
+        lint::lint(&ops, &derivatives, Dialect::Rust).map_err(|e| e.with_files(OPS, DERIVATIVES).to_string())?;
+    match report.findings.as_slice() {
+        [] => Ok(format!("{} entries, {} formulas", report.entries, report.formulas)),
+        _ => Err(format!("{DERIVATIVES}\n{report}")),
     }
 }

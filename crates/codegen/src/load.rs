@@ -159,7 +159,8 @@ impl<'a> Loader<'a> {
         let Some(function) = self.by_schema.get(text) else {
             // Nearly right is the usual fault, so show what is.
             let full = text.split('(').next().unwrap_or(text);
-            let near = self.by_schema.values().find(|f| f.func.name.to_string() == full);
+            let named = self.by_schema.values().filter(|f| f.func.name.to_string() == full);
+            let near = named.min_by_key(|f| (f.line, &f.text));
             let hint = near.map_or(String::new(), |f| format!("; `{full}` is declared as\n    {}", f.text));
             return fail(Kind::EntrySchemaUnknown, format!("no operator is declared as `{text}`{hint}"));
         };

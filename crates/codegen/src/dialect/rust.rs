@@ -147,6 +147,9 @@ fn method(lexed: &Lexed<'_>, at: usize, name: &str) -> Option<(usize, String, CB
             (dim, ")", _) => (at + 6, dim.to_owned(), dim.to_owned()),
             _ => return None,
         };
+        if !suffix.chars().all(|c| c == '_' || c.is_alphanumeric()) {
+            return None;
+        }
         let read = format!("formulas::sym_size({name}, {dim})?");
         return Some((end, format!("_sym_argsize_{suffix}"), CBase::SymInt, read));
     }

@@ -57,6 +57,14 @@ pub(super) fn ident(name: &str) -> String {
     }
 }
 
+fn is_ident(text: &str) -> bool {
+    syn::parse_str::<syn::Ident>(text).is_ok()
+}
+
+fn constant(schema: &FunctionSchema) -> String {
+    schema.name.to_string().replace('.', "_").to_uppercase()
+}
+
 /// Every operator, in file order.
 pub(super) fn read<'a>(functions: impl IntoIterator<Item = &'a Rc<NativeFunction>>) -> Result<Vec<Op>> {
     let mut ops = Vec::new();
@@ -72,6 +80,10 @@ pub(super) fn read<'a>(functions: impl IntoIterator<Item = &'a Rc<NativeFunction
 impl Op {
     fn new(native: &Rc<NativeFunction>, rust: &RustFunction) -> Result<Op, Refusal> {
         let arguments = &native.func.arguments;
+        let op_constant = constant(&native.func);
+        if !is_ident(&op_constant) {
+            return refuse(Kind::NameEmpty, format!("`{op_constant}`, made of the operator's name, is no Rust name"));
+        }
         let positional = arguments.flat_positional().map(|a| argument(a, false));
         Ok(Op {
             all_args: positional
@@ -102,7 +114,7 @@ impl Op {
 
     /// The constant of its id: `MUL_TENSOR`.
     pub(super) fn constant(&self) -> String {
-        self.name().replace('.', "_").to_uppercase()
+        constant(&self.native.func)
     }
 
     /// The names of its results, as formulas and Rust code call them.
@@ -138,6 +150,9 @@ fn argument(a: &Argument, keyword: bool) -> Result<Arg, Refusal> {
     let Some(ty) = ty else {
         return refuse(Kind::TypeUnknown, format!("`{}`: the type `{}` has no Rust form yet", a.name, a.ty));
     };
+    if !is_ident(&ident(&a.name)) {
+        return refuse(Kind::ArgReservedWord, format!("the argument `{}` cannot be called so in Rust", a.name));
+    }
     let size = match &a.ty {
         Type::List(_, size) => *size,
         Type::Optional(inner) => inner.as_list().and_then(|(_, size)| size),
@@ -145,8 +160,8 @@ fn argument(a: &Argument, keyword: bool) -> Result<Arg, Refusal> {
     };
     let default = match &a.default {
         Some(text) if ty != Ty::Dropped => match ty.default(text, size) {
-            Some(default) => Some(default),
-            None => {
+            Some(default) if syn::parse_str::<syn::Expr>(&default).is_ok() => Some(default),
+            _ => {
                 let message = format!("`{}`: the default `{text}` has no Rust form", a.name);
                 return refuse(Kind::DefaultUnsupported, message);
             }
@@ -168,7 +183,8 @@ fn returns(schema: &FunctionSchema) -> Result<Returns, Refusal> {
             _ => return Err(unsupported(only)),
         },
         several => {
-            if let Some(r) = several.iter().find(|r| Ty::of(&r.ty) != Some(Ty::Tensor)) {
+            let named = |r: &Return| r.name.as_ref().is_none_or(|name| is_ident(&ident(name)));
+            if let Some(r) = several.iter().find(|r| Ty::of(&r.ty) != Some(Ty::Tensor) || !named(r)) {
                 return Err(unsupported(r));
             }
             let name = |(k, r): (usize, &Return)| r.name.clone().map_or_else(|| format!("result{k}"), |n| ident(&n));

@@ -38,7 +38,8 @@ pub(super) fn check(
         entry: name,
         dialect,
         arguments: schema.arguments.flat_all().map(|a| a.name.as_str()).collect(),
-        is_foreach_reference: declarations.foreach.contains(schema.base()),
+        // Our foreach operators call their reference; its formulas are not copied.
+        is_foreach_reference: dialect == Dialect::Cpp && declarations.foreach.contains(schema.base()),
         has_inplace: declarations.inplace.contains(schema.base()),
     };
     match entry.get("dispatch") {
@@ -67,8 +68,8 @@ fn one_key(fields: &[(Node, Node)], context: &Context<'_>, report: &mut Report) 
     let mut formulas: Vec<Formula<'_>> = Vec::new();
     for (key, value) in fields {
         let (Some(key), Some(text)) = (key.as_str(), value.as_str()) else { continue };
-        // Our own files may have further settings, each one a word that is no argument or output.
-        if matches!(key, "name" | "output_differentiability" | "node") {
+        let setting = matches!(key, "name" | "output_differentiability");
+        if setting || key == "node" && context.dialect == Dialect::Rust {
             continue;
         }
         let names: Vec<_> = key.split(',').map(str::trim).collect();
@@ -89,7 +90,7 @@ fn one_key(fields: &[(Node, Node)], context: &Context<'_>, report: &mut Report) 
             continue;
         }
         formulas::check(formula, &formulas, context, report);
-        if !formula.is_forward {
+        if !formula.is_forward && context.dialect == Dialect::Cpp {
             named_gradients(formula, context, report);
         }
     }
@@ -110,7 +111,7 @@ fn names_of_key(formula: &Formula<'_>, context: &Context<'_>, report: &mut Repor
     }
 }
 
-/// The index of a named gradient counts named returns only.
+/// The index of a named gradient counts named returns only; in our formulas every return has a name.
 fn named_gradients(formula: &Formula<'_>, context: &Context<'_>, report: &mut Report) {
     let returns = &context.declared.schema.returns;
     let Some(unnamed) = returns.iter().position(|r| r.name.is_none() && r.ty.is_tensor_like()) else { return };

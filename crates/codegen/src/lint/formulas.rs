@@ -6,21 +6,41 @@ use crate::ctype::CBase;
 use crate::dialect::Dialect;
 use crate::formula::{count_ident, tokens::Lexed, tokens::TokenKind, uses_ident};
 
-/// Methods whose value is saved instead of the tensor, in either language.
+/// Methods whose value is saved instead of the tensor.
 #[rustfmt::skip]
 const CAPTURED_METHODS: &[&str] = &[
     "sym_sizes()", "sym_blocksize()", "options()", "sym_size(", "numel()", "sym_numel()", "scalar_type()", "dim()",
-    "sym_strides()", "layout()", "is_conj()", "shape()", "size(", "dtype()", "ndim()", "strides()",
+    "sym_strides()", "layout()", "is_conj()",
 ];
 
 pub(super) fn check(formula: &Formula<'_>, all: &[Formula<'_>], context: &Context<'_>, report: &mut Report) {
     let mut add = |hazard, message| report.add(hazard, formula.line, context.entry, message);
-    if context.dialect == Dialect::Rust
-        && let Err(error) = context.dialect.check(formula.text)
-    {
-        add(Hazard::FormulaSyntax, error.message);
-        return;
+    match context.dialect {
+        Dialect::Rust => rust(formula.text, context, &mut add),
+        Dialect::Cpp => cpp(formula, all, context, &mut add),
     }
+}
+
+/// Tokens are read properly, but not scopes.
+fn rust(text: &str, context: &Context<'_>, add: &mut impl FnMut(Hazard, String)) {
+    if let Err(error) = context.dialect.check(text) {
+        return add(Hazard::FormulaSyntax, error.message);
+    }
+    let lexed = Lexed::new(text);
+    for name in &context.arguments {
+        let is_other = |at: &usize| {
+            let (before, after) = (lexed.word(at.checked_sub(1)), lexed.word(Some(at + 1)));
+            let parameter = before == "|" && matches!(after, "|" | "," | ":");
+            lexed.is_use(*at, name) && (after == "(" || before == "let" || parameter)
+        };
+        if (0..lexed.tokens.len()).any(|at| is_other(&at)) {
+            let message = format!("a function or local is called like the argument `{name}`, so it is saved");
+            add(Hazard::LocalIsArgument, message);
+        }
+    }
+}
+
+fn cpp(formula: &Formula<'_>, all: &[Formula<'_>], context: &Context<'_>, add: &mut impl FnMut(Hazard, String)) {
     let text = formula.text;
     let lexed = Lexed::new(text);
     for name in &context.arguments {
@@ -28,26 +48,26 @@ pub(super) fn check(formula: &Formula<'_>, all: &[Formula<'_>], context: &Contex
             continue;
         }
         if !formula.is_forward {
-            capture(text, name, &mut add);
+            capture(text, name, add);
         }
-        readings(&lexed, name, context, &mut add);
+        readings(&lexed, name, add);
     }
     let replaced: &[&str] =
         if formula.is_forward { &["self_p", "self_t", "result"] } else { &["grad", "grads", "result"] };
     for name in replaced {
         let tokens = (0..lexed.tokens.len()).filter(|at| lexed.is_use(*at, name)).count();
-        if context.dialect == Dialect::Cpp && count_ident(text, name) < tokens {
+        if count_ident(text, name) < tokens {
             let message = format!("two uses of `{name}` one character apart: only the first would be replaced");
             add(Hazard::SharedSeparator, message);
         }
     }
     if formula.is_forward {
-        forward(text, context, &mut add);
+        forward(text, context, add);
     } else {
-        wrap_opt_if(formula, all, context, &mut add);
+        wrap_opt_if(formula, all, context, add);
     }
     if context.is_foreach_reference {
-        plain_text(formula, context, &mut add);
+        plain_text(formula, context, add);
     }
 }
 
@@ -67,7 +87,7 @@ fn capture(text: &str, name: &str, add: &mut impl FnMut(Hazard, String)) {
 }
 
 /// The compat reading sees identifiers where the strict one sees members, paths and strings.
-fn readings(lexed: &Lexed<'_>, name: &str, context: &Context<'_>, add: &mut impl FnMut(Hazard, String)) {
+fn readings(lexed: &Lexed<'_>, name: &str, add: &mut impl FnMut(Hazard, String)) {
     let (compat, strict) = (uses_ident(lexed.text, name), lexed.uses(name));
     if compat == strict {
         return;
@@ -77,9 +97,7 @@ fn readings(lexed: &Lexed<'_>, name: &str, context: &Context<'_>, add: &mut impl
         member && lexed.tokens[at].kind == TokenKind::Ident && lexed.word(Some(at)) == name
     });
     if is_member {
-        // The strict reading of our own files does not save it, so there it is only a trap for people.
-        let saved = if context.dialect == Dialect::Cpp { ", so it is saved" } else { "" };
-        add(Hazard::MethodIsArgument, format!("a method or path is called like the argument `{name}`{saved}"));
+        add(Hazard::MethodIsArgument, format!("a method or path is called like the argument `{name}`, so it is saved"));
     } else {
         add(Hazard::ReadingsDiffer, format!("`{name}` is used in one reading and not in the other"));
     }

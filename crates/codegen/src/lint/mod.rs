@@ -1,14 +1,15 @@
 //! Lint: places where text means something else to a reader than to the generator, and entries without effect.
 //!
-//! The hazards are known traps of formulas that are read as plain text; PyTorch's own files step around
-//! them. Works on any declarations that have a `func` field, PyTorch's or ours, and refuses only files it
-//! cannot read: everything else is a finding.
+//! Most hazards are known traps of formulas that are read as plain text; PyTorch's own files step around them.
+//! Our formulas are read by tokens, so few traps are left there. Works on any of PyTorch's declarations that have
+//! a `func` field and refuses only files it cannot read: everything else is a finding.
 
 mod entry;
 mod formulas;
 
 use crate::dialect::Dialect;
 use crate::error::{CodegenError, Kind, Result, Stage};
+use crate::pipeline::{DERIVATIVES_FILE, NATIVE_FILE, Sources};
 use crate::schema::FunctionSchema;
 use crate::yaml::{self, Node};
 use std::collections::{HashMap, HashSet};
@@ -54,6 +55,7 @@ hazards! {
     FormulaIgnored "formula_ignored" "A formula beside `dispatch` is ignored."
     EntryUnused "entry_unused" "The entry is for an operator that is not declared."
     FormulaSyntax "formula_syntax" "A Rust formula that does not parse."
+    LocalIsArgument "local_is_argument" "A function or local of a Rust formula has the name of an argument, which is saved for it."
 }
 
 /// One finding.
@@ -125,7 +127,30 @@ struct Declarations {
 }
 
 impl Declarations {
-    fn read(text: &str) -> Result<Self> {
+    fn new() -> Self {
+        Declarations { list: Vec::new(), by_text: HashMap::new(), foreach: HashSet::new(), inplace: HashSet::new() }
+    }
+
+    fn add(&mut self, schema: FunctionSchema, line: usize, autogen: Vec<String>) {
+        if schema.name.name.inplace {
+            self.inplace.insert(schema.base().to_owned());
+        }
+        self.by_text.insert(schema.to_string(), self.list.len());
+        self.list.push(Declared { schema, line, autogen });
+    }
+
+    /// Our own declarations, with the forms they ask for.
+    fn ours(native: &str) -> Result<Self> {
+        let sources = Sources { native, derivatives: "", tags: None, dialect: Dialect::Rust };
+        let mut declarations = Self::new();
+        for f in sources.functions()? {
+            declarations.add(f.func.clone(), f.line, Vec::new());
+        }
+        Ok(declarations)
+    }
+
+    /// PyTorch's declarations, as far as they can be read.
+    fn theirs(text: &str) -> Result<Self> {
         let root = yaml::parse(text, Stage::Native)?;
         let shape = |line, message| {
             let mut error = CodegenError::new(Stage::Native, Kind::YamlShape, message);
@@ -133,12 +158,7 @@ impl Declarations {
             error
         };
         let items = root.as_list().ok_or_else(|| shape(root.line, "declarations are a list"))?;
-        let mut declarations = Declarations {
-            list: Vec::new(),
-            by_text: HashMap::new(),
-            foreach: HashSet::new(),
-            inplace: HashSet::new(),
-        };
+        let mut declarations = Self::new();
         for item in items {
             let text = item.get("func").and_then(Node::as_str);
             let text = text.ok_or_else(|| shape(item.line, "a declaration needs `func`"))?;
@@ -147,12 +167,7 @@ impl Declarations {
                 text.parse().map_err(|e: crate::error::Refusal| e.at_stage(Stage::Native).at(item.line, text))?;
             let autogen = item.get("autogen").and_then(Node::as_str).unwrap_or_default();
             let autogen = autogen.split(", ").filter(|name| !name.is_empty()).map(str::to_owned).collect();
-            let also_inplace = item.get("inplace").and_then(Node::as_bool).unwrap_or(false);
-            if schema.name.name.inplace || also_inplace {
-                declarations.inplace.insert(schema.base().to_owned());
-            }
-            declarations.by_text.insert(schema.to_string(), declarations.list.len());
-            declarations.list.push(Declared { schema, line: item.line, autogen });
+            declarations.add(schema, item.line, autogen);
         }
         Ok(declarations)
     }
@@ -180,8 +195,11 @@ impl Declarations {
 
 /// Looks for hazards in derivative entries and in the declarations they belong to.
 pub fn lint(native: &str, derivatives: &str, dialect: Dialect) -> Result<Report> {
-    let mut declarations = Declarations::read(native)?;
-    let root = yaml::parse(derivatives, Stage::Derivatives)?;
+    let mut declarations = match dialect {
+        Dialect::Cpp => Declarations::theirs(native).map_err(|e| e.in_file(NATIVE_FILE))?,
+        Dialect::Rust => Declarations::ours(native)?,
+    };
+    let root = yaml::parse(derivatives, Stage::Derivatives).map_err(|e| e.in_file(DERIVATIVES_FILE))?;
     let entries = root.as_list().unwrap_or_default();
     declarations.find_references(entries);
     let mut report = Report::default();

@@ -199,7 +199,11 @@ fn implementation(fields: &mut Fields<'_>) -> Check<Implementation> {
         0 => return refuse(Kind::ImplementationUnclear, format!("nothing implements this op: give {ONE}")),
         _ => return refuse(Kind::ImplementationUnclear, format!("more than one implementation: keep {ONE}")),
     };
-    match one.paths().into_iter().find(|path| syn::parse_str::<syn::Path>(path).is_err()) {
+    let is_path = |path: &str| {
+        let path = syn::parse_str::<syn::Path>(path);
+        path.is_ok_and(|p| p.leading_colon.is_none() && p.segments.iter().all(|s| s.arguments.is_none()))
+    };
+    match one.paths().into_iter().find(|path| !is_path(path)) {
         Some(path) => refuse(Kind::FieldValue, format!("`{path}` is no path of a Rust function")),
         None => Ok(one),
     }

@@ -51,8 +51,7 @@ pub(crate) fn zeros_of(spec: &Spec) -> Result<Tensor> {
     zeros_strided(&Layout::contiguous(spec.layout.sizes()), spec.dtype, spec.device)
 }
 
-/// The formula of a derivative that nobody has written.
-#[allow(dead_code)] // generated code calls it for entries that say `not_implemented`
+/// The formula of a derivative that nobody has written; `what` is `op: argument`.
 pub(crate) fn not_implemented(what: &str) -> Result<Tensor> {
     let (op, argument) = what.split_once(": ").unwrap_or((what, ""));
     Err(crate::ErrorKind::DerivativeNotImplemented { op: op.to_string(), argument: argument.to_string() }.into())

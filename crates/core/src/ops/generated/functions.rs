@@ -24823,7 +24823,26 @@ pub fn unique2(
             )
             .map(|[result0, result1, result2]| (result0, result1, result2));
     }
-    below::unique2(word, self_, sorted, return_inverse, return_counts)
+    let (mut result0, result1, result2) = below::unique2(
+        word,
+        self_,
+        sorted,
+        return_inverse,
+        return_counts,
+    )?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_]) {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        record::finish(&mut result0, edges, Box::new(nodes::Unique2Backward0))?;
+    }
+    if word & state::DUAL != 0 && any_tangent(&[self_]) {
+        return Err(
+            ErrorKind::ForwardNotImplemented {
+                op: "_unique2".into(),
+            }
+                .into(),
+        );
+    }
+    Ok((result0, result1, result2))
 }
 
 /// `aten::unique_consecutive(Tensor self, bool return_inverse=False, bool return_counts=False, int? dim=None) -> (Tensor, Tensor, Tensor)`
@@ -24848,7 +24867,30 @@ pub fn unique_consecutive(
             )
             .map(|[result0, result1, result2]| (result0, result1, result2));
     }
-    below::unique_consecutive(word, self_, return_inverse, return_counts, dim)
+    let (mut result0, result1, result2) = below::unique_consecutive(
+        word,
+        self_,
+        return_inverse,
+        return_counts,
+        dim,
+    )?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_]) {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        record::finish(
+            &mut result0,
+            edges,
+            Box::new(nodes::UniqueConsecutiveBackward0),
+        )?;
+    }
+    if word & state::DUAL != 0 && any_tangent(&[self_]) {
+        return Err(
+            ErrorKind::ForwardNotImplemented {
+                op: "unique_consecutive".into(),
+            }
+                .into(),
+        );
+    }
+    Ok((result0, result1, result2))
 }
 
 /// `aten::unique_dim(Tensor self, int dim, bool sorted=True, bool return_inverse=False, bool return_counts=False) -> (Tensor, Tensor, Tensor)`
@@ -24875,7 +24917,27 @@ pub fn unique_dim(
             )
             .map(|[result0, result1, result2]| (result0, result1, result2));
     }
-    below::unique_dim(word, self_, dim, sorted, return_inverse, return_counts)
+    let (mut result0, result1, result2) = below::unique_dim(
+        word,
+        self_,
+        dim,
+        sorted,
+        return_inverse,
+        return_counts,
+    )?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_]) {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        record::finish(&mut result0, edges, Box::new(nodes::UniqueDimBackward0))?;
+    }
+    if word & state::DUAL != 0 && any_tangent(&[self_]) {
+        return Err(
+            ErrorKind::ForwardNotImplemented {
+                op: "unique_dim".into(),
+            }
+                .into(),
+        );
+    }
+    Ok((result0, result1, result2))
 }
 
 /// `aten::isin.Tensor_Tensor(Tensor elements, Tensor test_elements, *, bool assume_unique=False, bool invert=False) -> Tensor`

@@ -17768,6 +17768,61 @@ impl Backward for ModeBackward0 {
     }
 }
 
+pub(crate) struct Unique2Backward0;
+impl Backward for Unique2Backward0 {
+    fn name(&self) -> &str {
+        "Unique2Backward0"
+    }
+    fn apply(&self, _: &Node, grads: Gradients, needs: &Needs<'_>) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let grads = &grads[..];
+        if grads.iter().all(Option::is_none) {
+            return Ok(gradients);
+        }
+        if needs.get(0) {
+            gradients[0] = formulas::not_implemented("_unique2: self")?.into_grad();
+        }
+        Ok(gradients)
+    }
+}
+
+pub(crate) struct UniqueConsecutiveBackward0;
+impl Backward for UniqueConsecutiveBackward0 {
+    fn name(&self) -> &str {
+        "UniqueConsecutiveBackward0"
+    }
+    fn apply(&self, _: &Node, grads: Gradients, needs: &Needs<'_>) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let grads = &grads[..];
+        if grads.iter().all(Option::is_none) {
+            return Ok(gradients);
+        }
+        if needs.get(0) {
+            gradients[0] = formulas::not_implemented("unique_consecutive: self")?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+}
+
+pub(crate) struct UniqueDimBackward0;
+impl Backward for UniqueDimBackward0 {
+    fn name(&self) -> &str {
+        "UniqueDimBackward0"
+    }
+    fn apply(&self, _: &Node, grads: Gradients, needs: &Needs<'_>) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let grads = &grads[..];
+        if grads.iter().all(Option::is_none) {
+            return Ok(gradients);
+        }
+        if needs.get(0) {
+            gradients[0] = formulas::not_implemented("unique_dim: self")?.into_grad();
+        }
+        Ok(gradients)
+    }
+}
+
 pub(crate) struct BernoulliBackward0;
 impl Backward for BernoulliBackward0 {
     fn name(&self) -> &str {
