@@ -17,6 +17,7 @@ mod matmul;
 mod memory;
 mod moves;
 pub mod norm;
+pub mod optim;
 pub mod parallel;
 pub mod pointwise;
 pub mod pooling;

@@ -24,17 +24,27 @@ pub(crate) trait Real:
     const ZERO: Self;
     const ONE: Self;
     const NEG_INFINITY: Self;
+    /// Square root.
+    fn root(self) -> Self;
 }
 
 impl Real for f32 {
     const ZERO: f32 = 0.0;
     const ONE: f32 = 1.0;
     const NEG_INFINITY: f32 = f32::NEG_INFINITY;
+    #[inline(always)]
+    fn root(self) -> f32 {
+        self.sqrt()
+    }
 }
 impl Real for f64 {
     const ZERO: f64 = 0.0;
     const ONE: f64 = 1.0;
     const NEG_INFINITY: f64 = f64::NEG_INFINITY;
+    #[inline(always)]
+    fn root(self) -> f64 {
+        self.sqrt()
+    }
 }
 
 /// Runs `$body` with `$t` standing for the type that arithmetic on the float type `$dtype` is done in.

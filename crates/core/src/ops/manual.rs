@@ -6,6 +6,7 @@ use crate::tensor::{REQUIRES_GRAD, RETAINS_GRAD};
 use crate::{ErrorKind, Result, Tensor, ops, state};
 use smallvec::smallvec;
 
+pub(crate) use super::fused_optim::{fused_adagrad_, fused_adam_, fused_adamw_, fused_sgd_};
 pub(crate) use super::inplace_view::*;
 pub(crate) use super::overwrite::*;
 

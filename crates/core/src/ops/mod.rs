@@ -5,6 +5,7 @@ pub(crate) mod composite;
 pub(crate) mod cpu;
 pub(crate) mod foreach;
 pub(crate) mod formulas;
+pub(crate) mod fused_optim;
 #[allow(non_snake_case)] // ATen calls sizes N, C and HxW
 pub mod generated;
 pub(crate) mod inplace;

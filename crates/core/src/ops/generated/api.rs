@@ -5691,3 +5691,267 @@ pub fn try_foreach_copy_(
 ) -> Result<()> {
     ops::foreach_copy_(self_, src, non_blocking)
 }
+
+/// `aten::_fused_adam_(Tensor(a!)[] self, Tensor(b!)[] grads, Tensor(c!)[] exp_avgs, Tensor(d!)[] exp_avg_sqs, Tensor(e!)[] max_exp_avg_sqs, Tensor[] state_steps, *, float lr, float beta1, float beta2, float weight_decay, float eps, bool amsgrad, bool maximize, Tensor? grad_scale=None, Tensor? found_inf=None) -> ()`
+///
+/// # Panics
+/// With the error of [`try_fused_adam_`].
+#[track_caller]
+pub fn fused_adam_(
+    self_: &[Tensor],
+    grads: &[Tensor],
+    exp_avgs: &[Tensor],
+    exp_avg_sqs: &[Tensor],
+    max_exp_avg_sqs: &[Tensor],
+    state_steps: &[Tensor],
+    lr: f64,
+    beta1: f64,
+    beta2: f64,
+    weight_decay: f64,
+    eps: f64,
+    amsgrad: bool,
+    maximize: bool,
+) -> () {
+    expect_ok(
+        try_fused_adam_(
+            self_,
+            grads,
+            exp_avgs,
+            exp_avg_sqs,
+            max_exp_avg_sqs,
+            state_steps,
+            lr,
+            beta1,
+            beta2,
+            weight_decay,
+            eps,
+            amsgrad,
+            maximize,
+        ),
+    )
+}
+/// `aten::_fused_adam_(Tensor(a!)[] self, Tensor(b!)[] grads, Tensor(c!)[] exp_avgs, Tensor(d!)[] exp_avg_sqs, Tensor(e!)[] max_exp_avg_sqs, Tensor[] state_steps, *, float lr, float beta1, float beta2, float weight_decay, float eps, bool amsgrad, bool maximize, Tensor? grad_scale=None, Tensor? found_inf=None) -> ()`
+pub fn try_fused_adam_(
+    self_: &[Tensor],
+    grads: &[Tensor],
+    exp_avgs: &[Tensor],
+    exp_avg_sqs: &[Tensor],
+    max_exp_avg_sqs: &[Tensor],
+    state_steps: &[Tensor],
+    lr: f64,
+    beta1: f64,
+    beta2: f64,
+    weight_decay: f64,
+    eps: f64,
+    amsgrad: bool,
+    maximize: bool,
+) -> Result<()> {
+    ops::fused_adam_(
+        self_,
+        grads,
+        exp_avgs,
+        exp_avg_sqs,
+        max_exp_avg_sqs,
+        state_steps,
+        lr,
+        beta1,
+        beta2,
+        weight_decay,
+        eps,
+        amsgrad,
+        maximize,
+        None,
+        None,
+    )
+}
+
+/// `aten::_fused_adamw_(Tensor(a!)[] self, Tensor(b!)[] grads, Tensor(c!)[] exp_avgs, Tensor(d!)[] exp_avg_sqs, Tensor(e!)[] max_exp_avg_sqs, Tensor[] state_steps, *, float lr, float beta1, float beta2, float weight_decay, float eps, bool amsgrad, bool maximize, Tensor? grad_scale=None, Tensor? found_inf=None) -> ()`
+///
+/// # Panics
+/// With the error of [`try_fused_adamw_`].
+#[track_caller]
+pub fn fused_adamw_(
+    self_: &[Tensor],
+    grads: &[Tensor],
+    exp_avgs: &[Tensor],
+    exp_avg_sqs: &[Tensor],
+    max_exp_avg_sqs: &[Tensor],
+    state_steps: &[Tensor],
+    lr: f64,
+    beta1: f64,
+    beta2: f64,
+    weight_decay: f64,
+    eps: f64,
+    amsgrad: bool,
+    maximize: bool,
+) -> () {
+    expect_ok(
+        try_fused_adamw_(
+            self_,
+            grads,
+            exp_avgs,
+            exp_avg_sqs,
+            max_exp_avg_sqs,
+            state_steps,
+            lr,
+            beta1,
+            beta2,
+            weight_decay,
+            eps,
+            amsgrad,
+            maximize,
+        ),
+    )
+}
+/// `aten::_fused_adamw_(Tensor(a!)[] self, Tensor(b!)[] grads, Tensor(c!)[] exp_avgs, Tensor(d!)[] exp_avg_sqs, Tensor(e!)[] max_exp_avg_sqs, Tensor[] state_steps, *, float lr, float beta1, float beta2, float weight_decay, float eps, bool amsgrad, bool maximize, Tensor? grad_scale=None, Tensor? found_inf=None) -> ()`
+pub fn try_fused_adamw_(
+    self_: &[Tensor],
+    grads: &[Tensor],
+    exp_avgs: &[Tensor],
+    exp_avg_sqs: &[Tensor],
+    max_exp_avg_sqs: &[Tensor],
+    state_steps: &[Tensor],
+    lr: f64,
+    beta1: f64,
+    beta2: f64,
+    weight_decay: f64,
+    eps: f64,
+    amsgrad: bool,
+    maximize: bool,
+) -> Result<()> {
+    ops::fused_adamw_(
+        self_,
+        grads,
+        exp_avgs,
+        exp_avg_sqs,
+        max_exp_avg_sqs,
+        state_steps,
+        lr,
+        beta1,
+        beta2,
+        weight_decay,
+        eps,
+        amsgrad,
+        maximize,
+        None,
+        None,
+    )
+}
+
+/// `aten::_fused_sgd_(Tensor(a!)[] self, Tensor(b!)[] grads, Tensor(c!)[] momentum_buffer_list, *, float weight_decay, float momentum, float lr, float dampening, bool nesterov, bool maximize, bool is_first_step, Tensor? grad_scale=None, Tensor? found_inf=None) -> ()`
+///
+/// # Panics
+/// With the error of [`try_fused_sgd_`].
+#[track_caller]
+pub fn fused_sgd_(
+    self_: &[Tensor],
+    grads: &[Tensor],
+    momentum_buffer_list: &[Tensor],
+    weight_decay: f64,
+    momentum: f64,
+    lr: f64,
+    dampening: f64,
+    nesterov: bool,
+    maximize: bool,
+    is_first_step: bool,
+) -> () {
+    expect_ok(
+        try_fused_sgd_(
+            self_,
+            grads,
+            momentum_buffer_list,
+            weight_decay,
+            momentum,
+            lr,
+            dampening,
+            nesterov,
+            maximize,
+            is_first_step,
+        ),
+    )
+}
+/// `aten::_fused_sgd_(Tensor(a!)[] self, Tensor(b!)[] grads, Tensor(c!)[] momentum_buffer_list, *, float weight_decay, float momentum, float lr, float dampening, bool nesterov, bool maximize, bool is_first_step, Tensor? grad_scale=None, Tensor? found_inf=None) -> ()`
+pub fn try_fused_sgd_(
+    self_: &[Tensor],
+    grads: &[Tensor],
+    momentum_buffer_list: &[Tensor],
+    weight_decay: f64,
+    momentum: f64,
+    lr: f64,
+    dampening: f64,
+    nesterov: bool,
+    maximize: bool,
+    is_first_step: bool,
+) -> Result<()> {
+    ops::fused_sgd_(
+        self_,
+        grads,
+        momentum_buffer_list,
+        weight_decay,
+        momentum,
+        lr,
+        dampening,
+        nesterov,
+        maximize,
+        is_first_step,
+        None,
+        None,
+    )
+}
+
+/// `aten::_fused_adagrad_(Tensor(a!)[] self, Tensor(b!)[] grads, Tensor(c!)[] state_sums, Tensor(d!)[] state_steps, *, float lr, float lr_decay, float weight_decay, float eps, bool maximize, Tensor? grad_scale=None, Tensor? found_inf=None) -> ()`
+///
+/// # Panics
+/// With the error of [`try_fused_adagrad_`].
+#[track_caller]
+pub fn fused_adagrad_(
+    self_: &[Tensor],
+    grads: &[Tensor],
+    state_sums: &[Tensor],
+    state_steps: &[Tensor],
+    lr: f64,
+    lr_decay: f64,
+    weight_decay: f64,
+    eps: f64,
+    maximize: bool,
+) -> () {
+    expect_ok(
+        try_fused_adagrad_(
+            self_,
+            grads,
+            state_sums,
+            state_steps,
+            lr,
+            lr_decay,
+            weight_decay,
+            eps,
+            maximize,
+        ),
+    )
+}
+/// `aten::_fused_adagrad_(Tensor(a!)[] self, Tensor(b!)[] grads, Tensor(c!)[] state_sums, Tensor(d!)[] state_steps, *, float lr, float lr_decay, float weight_decay, float eps, bool maximize, Tensor? grad_scale=None, Tensor? found_inf=None) -> ()`
+pub fn try_fused_adagrad_(
+    self_: &[Tensor],
+    grads: &[Tensor],
+    state_sums: &[Tensor],
+    state_steps: &[Tensor],
+    lr: f64,
+    lr_decay: f64,
+    weight_decay: f64,
+    eps: f64,
+    maximize: bool,
+) -> Result<()> {
+    ops::fused_adagrad_(
+        self_,
+        grads,
+        state_sums,
+        state_steps,
+        lr,
+        lr_decay,
+        weight_decay,
+        eps,
+        maximize,
+        None,
+        None,
+    )
+}

@@ -10893,3 +10893,133 @@ pub(super) fn foreach_copy_(a: &Args<'_>, _below: bool) -> Result<Outputs> {
     functions::foreach_copy_(&self_, &src, non_blocking)?;
     Ok(smallvec![])
 }
+
+pub(super) fn fused_adam_(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensors(0, "self")?;
+    let grads = a.tensors(1, "grads")?;
+    let exp_avgs = a.tensors(2, "exp_avgs")?;
+    let exp_avg_sqs = a.tensors(3, "exp_avg_sqs")?;
+    let max_exp_avg_sqs = a.tensors(4, "max_exp_avg_sqs")?;
+    let state_steps = a.tensors(5, "state_steps")?;
+    let lr = a.float(6, "lr")?;
+    let beta1 = a.float(7, "beta1")?;
+    let beta2 = a.float(8, "beta2")?;
+    let weight_decay = a.float(9, "weight_decay")?;
+    let eps = a.float(10, "eps")?;
+    let amsgrad = a.bool(11, "amsgrad")?;
+    let maximize = a.bool(12, "maximize")?;
+    let grad_scale = a.opt_tensor(13, "grad_scale")?;
+    let found_inf = a.opt_tensor(14, "found_inf")?;
+    functions::fused_adam_(
+        &self_,
+        &grads,
+        &exp_avgs,
+        &exp_avg_sqs,
+        &max_exp_avg_sqs,
+        &state_steps,
+        lr,
+        beta1,
+        beta2,
+        weight_decay,
+        eps,
+        amsgrad,
+        maximize,
+        grad_scale,
+        found_inf,
+    )?;
+    Ok(smallvec![])
+}
+
+pub(super) fn fused_adamw_(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensors(0, "self")?;
+    let grads = a.tensors(1, "grads")?;
+    let exp_avgs = a.tensors(2, "exp_avgs")?;
+    let exp_avg_sqs = a.tensors(3, "exp_avg_sqs")?;
+    let max_exp_avg_sqs = a.tensors(4, "max_exp_avg_sqs")?;
+    let state_steps = a.tensors(5, "state_steps")?;
+    let lr = a.float(6, "lr")?;
+    let beta1 = a.float(7, "beta1")?;
+    let beta2 = a.float(8, "beta2")?;
+    let weight_decay = a.float(9, "weight_decay")?;
+    let eps = a.float(10, "eps")?;
+    let amsgrad = a.bool(11, "amsgrad")?;
+    let maximize = a.bool(12, "maximize")?;
+    let grad_scale = a.opt_tensor(13, "grad_scale")?;
+    let found_inf = a.opt_tensor(14, "found_inf")?;
+    functions::fused_adamw_(
+        &self_,
+        &grads,
+        &exp_avgs,
+        &exp_avg_sqs,
+        &max_exp_avg_sqs,
+        &state_steps,
+        lr,
+        beta1,
+        beta2,
+        weight_decay,
+        eps,
+        amsgrad,
+        maximize,
+        grad_scale,
+        found_inf,
+    )?;
+    Ok(smallvec![])
+}
+
+pub(super) fn fused_sgd_(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensors(0, "self")?;
+    let grads = a.tensors(1, "grads")?;
+    let momentum_buffer_list = a.tensors(2, "momentum_buffer_list")?;
+    let weight_decay = a.float(3, "weight_decay")?;
+    let momentum = a.float(4, "momentum")?;
+    let lr = a.float(5, "lr")?;
+    let dampening = a.float(6, "dampening")?;
+    let nesterov = a.bool(7, "nesterov")?;
+    let maximize = a.bool(8, "maximize")?;
+    let is_first_step = a.bool(9, "is_first_step")?;
+    let grad_scale = a.opt_tensor(10, "grad_scale")?;
+    let found_inf = a.opt_tensor(11, "found_inf")?;
+    functions::fused_sgd_(
+        &self_,
+        &grads,
+        &momentum_buffer_list,
+        weight_decay,
+        momentum,
+        lr,
+        dampening,
+        nesterov,
+        maximize,
+        is_first_step,
+        grad_scale,
+        found_inf,
+    )?;
+    Ok(smallvec![])
+}
+
+pub(super) fn fused_adagrad_(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+    let self_ = a.tensors(0, "self")?;
+    let grads = a.tensors(1, "grads")?;
+    let state_sums = a.tensors(2, "state_sums")?;
+    let state_steps = a.tensors(3, "state_steps")?;
+    let lr = a.float(4, "lr")?;
+    let lr_decay = a.float(5, "lr_decay")?;
+    let weight_decay = a.float(6, "weight_decay")?;
+    let eps = a.float(7, "eps")?;
+    let maximize = a.bool(8, "maximize")?;
+    let grad_scale = a.opt_tensor(9, "grad_scale")?;
+    let found_inf = a.opt_tensor(10, "found_inf")?;
+    functions::fused_adagrad_(
+        &self_,
+        &grads,
+        &state_sums,
+        &state_steps,
+        lr,
+        lr_decay,
+        weight_decay,
+        eps,
+        maximize,
+        grad_scale,
+        found_inf,
+    )?;
+    Ok(smallvec![])
+}

@@ -26530,3 +26530,226 @@ pub fn foreach_copy_(
     }
     Ok(())
 }
+
+/// `aten::_fused_adam_(Tensor(a!)[] self, Tensor(b!)[] grads, Tensor(c!)[] exp_avgs, Tensor(d!)[] exp_avg_sqs, Tensor(e!)[] max_exp_avg_sqs, Tensor[] state_steps, *, float lr, float beta1, float beta2, float weight_decay, float eps, bool amsgrad, bool maximize, Tensor? grad_scale=None, Tensor? found_inf=None) -> ()`
+pub fn fused_adam_(
+    self_: &[Tensor],
+    grads: &[Tensor],
+    exp_avgs: &[Tensor],
+    exp_avg_sqs: &[Tensor],
+    max_exp_avg_sqs: &[Tensor],
+    state_steps: &[Tensor],
+    lr: f64,
+    beta1: f64,
+    beta2: f64,
+    weight_decay: f64,
+    eps: f64,
+    amsgrad: bool,
+    maximize: bool,
+    grad_scale: Option<&Tensor>,
+    found_inf: Option<&Tensor>,
+) -> Result<()> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::call_layers(
+                Op::_FUSED_ADAM_,
+                &[
+                    self_.into(),
+                    grads.into(),
+                    exp_avgs.into(),
+                    exp_avg_sqs.into(),
+                    max_exp_avg_sqs.into(),
+                    state_steps.into(),
+                    lr.into(),
+                    beta1.into(),
+                    beta2.into(),
+                    weight_decay.into(),
+                    eps.into(),
+                    amsgrad.into(),
+                    maximize.into(),
+                    grad_scale.into(),
+                    found_inf.into(),
+                ],
+            )
+            .map(drop);
+    }
+    manual::fused_adam_(
+        self_,
+        grads,
+        exp_avgs,
+        exp_avg_sqs,
+        max_exp_avg_sqs,
+        state_steps,
+        lr,
+        beta1,
+        beta2,
+        weight_decay,
+        eps,
+        amsgrad,
+        maximize,
+        grad_scale,
+        found_inf,
+    )
+}
+
+/// `aten::_fused_adamw_(Tensor(a!)[] self, Tensor(b!)[] grads, Tensor(c!)[] exp_avgs, Tensor(d!)[] exp_avg_sqs, Tensor(e!)[] max_exp_avg_sqs, Tensor[] state_steps, *, float lr, float beta1, float beta2, float weight_decay, float eps, bool amsgrad, bool maximize, Tensor? grad_scale=None, Tensor? found_inf=None) -> ()`
+pub fn fused_adamw_(
+    self_: &[Tensor],
+    grads: &[Tensor],
+    exp_avgs: &[Tensor],
+    exp_avg_sqs: &[Tensor],
+    max_exp_avg_sqs: &[Tensor],
+    state_steps: &[Tensor],
+    lr: f64,
+    beta1: f64,
+    beta2: f64,
+    weight_decay: f64,
+    eps: f64,
+    amsgrad: bool,
+    maximize: bool,
+    grad_scale: Option<&Tensor>,
+    found_inf: Option<&Tensor>,
+) -> Result<()> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::call_layers(
+                Op::_FUSED_ADAMW_,
+                &[
+                    self_.into(),
+                    grads.into(),
+                    exp_avgs.into(),
+                    exp_avg_sqs.into(),
+                    max_exp_avg_sqs.into(),
+                    state_steps.into(),
+                    lr.into(),
+                    beta1.into(),
+                    beta2.into(),
+                    weight_decay.into(),
+                    eps.into(),
+                    amsgrad.into(),
+                    maximize.into(),
+                    grad_scale.into(),
+                    found_inf.into(),
+                ],
+            )
+            .map(drop);
+    }
+    manual::fused_adamw_(
+        self_,
+        grads,
+        exp_avgs,
+        exp_avg_sqs,
+        max_exp_avg_sqs,
+        state_steps,
+        lr,
+        beta1,
+        beta2,
+        weight_decay,
+        eps,
+        amsgrad,
+        maximize,
+        grad_scale,
+        found_inf,
+    )
+}
+
+/// `aten::_fused_sgd_(Tensor(a!)[] self, Tensor(b!)[] grads, Tensor(c!)[] momentum_buffer_list, *, float weight_decay, float momentum, float lr, float dampening, bool nesterov, bool maximize, bool is_first_step, Tensor? grad_scale=None, Tensor? found_inf=None) -> ()`
+pub fn fused_sgd_(
+    self_: &[Tensor],
+    grads: &[Tensor],
+    momentum_buffer_list: &[Tensor],
+    weight_decay: f64,
+    momentum: f64,
+    lr: f64,
+    dampening: f64,
+    nesterov: bool,
+    maximize: bool,
+    is_first_step: bool,
+    grad_scale: Option<&Tensor>,
+    found_inf: Option<&Tensor>,
+) -> Result<()> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::call_layers(
+                Op::_FUSED_SGD_,
+                &[
+                    self_.into(),
+                    grads.into(),
+                    momentum_buffer_list.into(),
+                    weight_decay.into(),
+                    momentum.into(),
+                    lr.into(),
+                    dampening.into(),
+                    nesterov.into(),
+                    maximize.into(),
+                    is_first_step.into(),
+                    grad_scale.into(),
+                    found_inf.into(),
+                ],
+            )
+            .map(drop);
+    }
+    manual::fused_sgd_(
+        self_,
+        grads,
+        momentum_buffer_list,
+        weight_decay,
+        momentum,
+        lr,
+        dampening,
+        nesterov,
+        maximize,
+        is_first_step,
+        grad_scale,
+        found_inf,
+    )
+}
+
+/// `aten::_fused_adagrad_(Tensor(a!)[] self, Tensor(b!)[] grads, Tensor(c!)[] state_sums, Tensor(d!)[] state_steps, *, float lr, float lr_decay, float weight_decay, float eps, bool maximize, Tensor? grad_scale=None, Tensor? found_inf=None) -> ()`
+pub fn fused_adagrad_(
+    self_: &[Tensor],
+    grads: &[Tensor],
+    state_sums: &[Tensor],
+    state_steps: &[Tensor],
+    lr: f64,
+    lr_decay: f64,
+    weight_decay: f64,
+    eps: f64,
+    maximize: bool,
+    grad_scale: Option<&Tensor>,
+    found_inf: Option<&Tensor>,
+) -> Result<()> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::call_layers(
+                Op::_FUSED_ADAGRAD_,
+                &[
+                    self_.into(),
+                    grads.into(),
+                    state_sums.into(),
+                    state_steps.into(),
+                    lr.into(),
+                    lr_decay.into(),
+                    weight_decay.into(),
+                    eps.into(),
+                    maximize.into(),
+                    grad_scale.into(),
+                    found_inf.into(),
+                ],
+            )
+            .map(drop);
+    }
+    manual::fused_adagrad_(
+        self_,
+        grads,
+        state_sums,
+        state_steps,
+        lr,
+        lr_decay,
+        weight_decay,
+        eps,
+        maximize,
+        grad_scale,
+        found_inf,
+    )
+}

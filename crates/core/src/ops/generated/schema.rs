@@ -1814,9 +1814,17 @@ impl Op {
     pub const _FOREACH_ZERO_: Op = Op(900);
     /// `aten::_foreach_copy_`
     pub const _FOREACH_COPY_: Op = Op(901);
+    /// `aten::_fused_adam_`
+    pub const _FUSED_ADAM_: Op = Op(902);
+    /// `aten::_fused_adamw_`
+    pub const _FUSED_ADAMW_: Op = Op(903);
+    /// `aten::_fused_sgd_`
+    pub const _FUSED_SGD_: Op = Op(904);
+    /// `aten::_fused_adagrad_`
+    pub const _FUSED_ADAGRAD_: Op = Op(905);
 }
 
-pub(crate) static TABLE: [OpInfo; 902] = [
+pub(crate) static TABLE: [OpInfo; 906] = [
     OpInfo {
         name: "aten::add.Tensor",
         schema: "aten::add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor",
@@ -9934,5 +9942,41 @@ pub(crate) static TABLE: [OpInfo; 902] = [
         forward: true,
         call: |a| boxed::foreach_copy_(a, false),
         below: |a| boxed::foreach_copy_(a, true),
+    },
+    OpInfo {
+        name: "aten::_fused_adam_",
+        schema: "aten::_fused_adam_(Tensor(a!)[] self, Tensor(b!)[] grads, Tensor(c!)[] exp_avgs, Tensor(d!)[] exp_avg_sqs, Tensor(e!)[] max_exp_avg_sqs, Tensor[] state_steps, *, float lr, float beta1, float beta2, float weight_decay, float eps, bool amsgrad, bool maximize, Tensor? grad_scale=None, Tensor? found_inf=None) -> ()",
+        tags: &[],
+        derivative: Derivative::NonDifferentiable,
+        forward: false,
+        call: |a| boxed::fused_adam_(a, false),
+        below: |a| boxed::fused_adam_(a, true),
+    },
+    OpInfo {
+        name: "aten::_fused_adamw_",
+        schema: "aten::_fused_adamw_(Tensor(a!)[] self, Tensor(b!)[] grads, Tensor(c!)[] exp_avgs, Tensor(d!)[] exp_avg_sqs, Tensor(e!)[] max_exp_avg_sqs, Tensor[] state_steps, *, float lr, float beta1, float beta2, float weight_decay, float eps, bool amsgrad, bool maximize, Tensor? grad_scale=None, Tensor? found_inf=None) -> ()",
+        tags: &[],
+        derivative: Derivative::NonDifferentiable,
+        forward: false,
+        call: |a| boxed::fused_adamw_(a, false),
+        below: |a| boxed::fused_adamw_(a, true),
+    },
+    OpInfo {
+        name: "aten::_fused_sgd_",
+        schema: "aten::_fused_sgd_(Tensor(a!)[] self, Tensor(b!)[] grads, Tensor(c!)[] momentum_buffer_list, *, float weight_decay, float momentum, float lr, float dampening, bool nesterov, bool maximize, bool is_first_step, Tensor? grad_scale=None, Tensor? found_inf=None) -> ()",
+        tags: &[],
+        derivative: Derivative::NonDifferentiable,
+        forward: false,
+        call: |a| boxed::fused_sgd_(a, false),
+        below: |a| boxed::fused_sgd_(a, true),
+    },
+    OpInfo {
+        name: "aten::_fused_adagrad_",
+        schema: "aten::_fused_adagrad_(Tensor(a!)[] self, Tensor(b!)[] grads, Tensor(c!)[] state_sums, Tensor(d!)[] state_steps, *, float lr, float lr_decay, float weight_decay, float eps, bool maximize, Tensor? grad_scale=None, Tensor? found_inf=None) -> ()",
+        tags: &[],
+        derivative: Derivative::NonDifferentiable,
+        forward: false,
+        call: |a| boxed::fused_adagrad_(a, false),
+        below: |a| boxed::fused_adagrad_(a, true),
     },
 ];

@@ -1,0 +1,131 @@
+//! What an optimiser's rule says: which state it keeps, and how a list of parameters moves.
+//!
+//! A rule is written once, on lists (`_foreach_*` ops). The single-tensor form is the same rule on lists of one; the fused
+//! form, where there is one, is a kernel that passes over memory once.
+
+use super::Settings;
+use firebrand_core::{Error, Result, Tensor};
+
+/// How steps are computed. All give the same numbers up to rounding.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Implementation {
+    /// The fastest that serves the parameters' dtype.
+    #[default]
+    Auto,
+    /// Parameter by parameter, op by op: the reference.
+    Single,
+    /// Op by op, each over all parameters.
+    Foreach,
+    /// One pass over memory for each parameter; f32 and f64.
+    Fused,
+}
+
+/// A tensor that is kept for every parameter.
+#[derive(Clone, Copy, Debug)]
+pub struct Slot {
+    /// PyTorch's name of it.
+    pub name: &'static str,
+    /// What it holds before the first step.
+    pub initial: f64,
+}
+
+impl Slot {
+    /// Starts from zeros.
+    pub(super) fn zeros(name: &'static str) -> Slot {
+        Slot { name, initial: 0.0 }
+    }
+}
+
+/// Parameters that step together. Everything is by position.
+pub struct Batch {
+    /// Parameters.
+    pub params: Vec<Tensor>,
+    /// Their gradients.
+    pub grads: Vec<Tensor>,
+    /// State: one list for every slot.
+    pub slots: Vec<Vec<Tensor>>,
+    /// The number of this step for every parameter, from 1, as a tensor.
+    pub steps: Vec<Tensor>,
+    /// The same as numbers.
+    pub counts: Vec<f64>,
+}
+
+impl Batch {
+    /// The parameters at some positions.
+    pub fn select(&self, positions: &[usize]) -> Batch {
+        let of = |v: &Vec<Tensor>| positions.iter().map(|&i| v[i].clone()).collect();
+        Batch {
+            params: of(&self.params),
+            grads: of(&self.grads),
+            slots: self.slots.iter().map(of).collect(),
+            steps: of(&self.steps),
+            counts: positions.iter().map(|&i| self.counts[i]).collect(),
+        }
+    }
+
+    /// How many parameters.
+    pub fn len(&self) -> usize {
+        self.params.len()
+    }
+
+    /// Whether there is nothing to do.
+    pub fn is_empty(&self) -> bool {
+        self.params.is_empty()
+    }
+}
+
+/// The rule of an optimiser, with its settings. Values of the type are what a group of parameters is configured with.
+pub trait Algorithm: Clone + Send + 'static {
+    /// PyTorch's name.
+    const NAME: &'static str;
+    /// Whether the number of steps is part of the state that is saved.
+    const COUNTS: bool;
+
+    /// Refuses settings that make no sense.
+    fn validate(&self) -> Result<()>;
+    /// The settings by name.
+    fn settings(&self) -> Settings;
+    /// Takes settings by name; those that are missing stay as they are.
+    fn load_settings(&mut self, from: &Settings) -> Result<()>;
+    /// Learning rate.
+    fn lr(&self) -> f64;
+    /// Sets the learning rate.
+    fn set_lr(&mut self, lr: f64);
+    /// Momentum or first beta.
+    fn momentum(&self) -> Option<f64> {
+        None
+    }
+    /// Sets momentum or first beta.
+    fn set_momentum(&mut self, _momentum: f64) {}
+    /// Which form is wanted.
+    fn implementation(&self) -> Implementation;
+    /// The state that these settings need.
+    fn slots(&self) -> Vec<Slot>;
+    /// Moves the parameters, op by op.
+    fn update(&self, batch: &Batch) -> Result<()>;
+    /// Moves the parameters in one pass; `None` if the rule has no such form.
+    fn update_fused(&self, _batch: &Batch) -> Option<Result<()>> {
+        None
+    }
+}
+
+/// An error unless the value is a number in a range.
+pub(super) fn need(
+    name: &'static str,
+    setting: &str,
+    ok: bool,
+    found: impl std::fmt::Debug,
+    range: &str,
+) -> Result<()> {
+    if ok {
+        return Ok(());
+    }
+    Err(Error::argument(name, format!("expected {setting} {range}, found {found:?}")))
+}
+
+/// `-grads` if the rule climbs, plus `weight_decay * params` if there is any; the gradients themselves are not written.
+pub(super) fn effective_grads(batch: &Batch, maximize: bool, weight_decay: f64) -> Result<Vec<Tensor>> {
+    use firebrand_core::ops;
+    let grads = if maximize { ops::foreach_neg(&batch.grads)? } else { batch.grads.clone() };
+    if weight_decay == 0.0 { Ok(grads) } else { ops::foreach_add(&grads, &batch.params, weight_decay.into()) }
+}

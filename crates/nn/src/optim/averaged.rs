@@ -1,0 +1,69 @@
+//! Averages of parameters over training: the plain mean (SWA) or an exponential one (EMA).
+
+use super::grouped::IntoParams;
+use firebrand_core::autograd::no_grad;
+use firebrand_core::{Result, Tensor, ops};
+
+/// How values are averaged.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Averaging {
+    /// All values count the same.
+    Mean,
+    /// The average keeps this share of itself at every update.
+    Exponential(f64),
+}
+
+/// Averages of a list of tensors, usually a model's parameters.
+pub struct Averaged {
+    sources: Vec<Tensor>,
+    averages: Vec<Tensor>,
+    how: Averaging,
+    updates: u64,
+}
+
+impl Averaged {
+    /// Averages that start as copies of these tensors.
+    pub fn new(tensors: impl IntoParams, how: Averaging) -> Result<Averaged> {
+        let sources = tensors.into_params();
+        let averages = sources.iter().map(|t| t.detach().try_deep_copy()).collect::<Result<_>>()?;
+        Ok(Averaged { sources, averages, how, updates: 0 })
+    }
+
+    /// Takes the present values in. The first update replaces the copies made at the start.
+    pub fn update(&mut self) -> Result<()> {
+        let weight = match (self.updates, self.how) {
+            (0, _) => 1.0,
+            (_, Averaging::Exponential(decay)) => 1.0 - decay,
+            (n, Averaging::Mean) => 1.0 / (n + 1) as f64,
+        };
+        self.updates += 1;
+        no_grad(|| {
+            for (average, source) in self.averages.iter().zip(&self.sources) {
+                // Counters and the like are not averaged.
+                if weight == 1.0 || !source.is_floating_point() {
+                    ops::copy_(average, source, false)?;
+                } else {
+                    ops::lerp_scalar_(average, source, weight.into())?;
+                }
+            }
+            Ok(())
+        })
+    }
+
+    /// The averages, by position.
+    pub fn averages(&self) -> &[Tensor] {
+        &self.averages
+    }
+
+    /// Exchanges the values of the tensors with their averages; once more brings them back.
+    pub fn swap(&self) -> Result<()> {
+        no_grad(|| {
+            for (average, source) in self.averages.iter().zip(&self.sources) {
+                let held = source.detach().try_deep_copy()?;
+                ops::copy_(source, average, false)?;
+                ops::copy_(average, &held, false)?;
+            }
+            Ok(())
+        })
+    }
+}

@@ -1,0 +1,91 @@
+//! Optimisers: from gradients to steps.
+//!
+//! Every optimiser is a rule ([`Algorithm`]) over groups of parameters ([`Grouped`]), or, where a step needs the loss
+//! several times, a type of its own ([`Lbfgs`]). Schedules, clipping and training loops see [`Optimizer`] only.
+//!
+//! ```
+//! use firebrand_core::Tensor;
+//! use firebrand_nn::optim::{Adam, AdamOptions, Optimizer};
+//!
+//! let x = Tensor::new(&[1.0f64, -2.0]).requires_grad_();
+//! let mut adam = Adam::new([&x], AdamOptions { lr: 0.1, ..Default::default() })?;
+//! for _ in 0..200 {
+//!     adam.zero_grad();
+//!     (&x * &x).sum().backward();
+//!     adam.step()?;
+//! }
+//! assert!(x.to_vec::<f64>().iter().all(|v| v.abs() < 0.01));
+//! # Ok::<(), firebrand_core::Error>(())
+//! ```
+
+mod adagrad;
+mod adam;
+mod algorithm;
+mod averaged;
+mod clip;
+mod grouped;
+mod in_backward;
+mod lbfgs;
+mod line_search;
+mod rmsprop;
+pub mod schedule;
+mod sgd;
+mod state_dict;
+
+pub use adagrad::{Adagrad, AdagradOptions};
+pub use adam::{Adam, AdamOptions, AdamW, AdamWOptions};
+pub use algorithm::{Algorithm, Batch, Implementation, Slot};
+pub use averaged::{Averaged, Averaging};
+pub use clip::{clip_grad_norm, clip_grad_value, total_norm};
+pub use grouped::{Grouped, IntoParams};
+pub use in_backward::{InBackward, step_in_backward};
+pub use lbfgs::{Lbfgs, LbfgsOptions, LineSearch};
+pub use rmsprop::{RmsProp, RmsPropOptions};
+pub use sgd::{Sgd, SgdOptions};
+pub use state_dict::{GroupDict, Setting, Settings, StateDict};
+
+use firebrand_core::autograd::enable_grad;
+use firebrand_core::{Result, Tensor};
+
+/// What moves parameters along their gradients.
+pub trait Optimizer: Send {
+    /// One step from the gradients that are there; parameters without one stay as they are.
+    fn step(&mut self) -> Result<()>;
+
+    /// One step that may evaluate the loss itself. The closure clears gradients, computes the loss, runs backward and
+    /// returns the loss; the first loss comes back.
+    fn step_with(&mut self, closure: &mut dyn FnMut() -> Result<Tensor>) -> Result<Tensor> {
+        let loss = enable_grad(closure)?;
+        self.step()?;
+        Ok(loss)
+    }
+
+    /// Every parameter, group by group.
+    fn parameters(&self) -> Vec<Tensor>;
+
+    /// Forgets all gradients.
+    fn zero_grad(&mut self) {
+        self.parameters().iter().for_each(Tensor::zero_grad);
+    }
+
+    /// How many groups there are.
+    fn groups(&self) -> usize;
+
+    /// Learning rate of a group.
+    fn lr(&self, group: usize) -> f64;
+
+    /// Sets the learning rate of a group.
+    fn set_lr(&mut self, group: usize, lr: f64);
+
+    /// What a one-cycle schedule moves against the learning rate: momentum, or the first beta.
+    fn momentum(&self, group: usize) -> Option<f64>;
+
+    /// Sets what [`Optimizer::momentum`] reads; does nothing where there is none.
+    fn set_momentum(&mut self, group: usize, momentum: f64);
+
+    /// Everything needed to continue, with PyTorch's names and positions.
+    fn state_dict(&self) -> StateDict;
+
+    /// Continues from a state taken before, of an optimiser over parameters of the same shapes in the same order.
+    fn load_state_dict(&mut self, state: &StateDict) -> Result<()>;
+}

@@ -1,0 +1,111 @@
+//! RMSprop: steps scaled by the running mean of squared gradients, or of their variance (`centered`).
+
+use super::algorithm::{Algorithm, Batch, Implementation, Slot, effective_grads, need};
+use super::grouped::Grouped;
+use super::state_dict::settings;
+use firebrand_core::{Result, ops};
+
+/// RMSprop.
+pub type RmsProp = Grouped<RmsPropOptions>;
+
+/// Settings of [`RmsProp`], with PyTorch's defaults.
+#[derive(Clone, Copy, Debug)]
+pub struct RmsPropOptions {
+    /// Learning rate.
+    pub lr: f64,
+    /// Decay of the means.
+    pub alpha: f64,
+    /// Keeps the denominator from zero.
+    pub eps: f64,
+    /// Pull towards zero, added to the gradient.
+    pub weight_decay: f64,
+    /// Share of the last step that stays.
+    pub momentum: f64,
+    /// Whether the mean of gradients is taken out of their squares.
+    pub centered: bool,
+    /// Whether to climb.
+    pub maximize: bool,
+    /// How to compute; there is no fused form.
+    pub implementation: Implementation,
+}
+
+impl Default for RmsPropOptions {
+    fn default() -> RmsPropOptions {
+        RmsPropOptions {
+            lr: 1e-2,
+            alpha: 0.99,
+            eps: 1e-8,
+            weight_decay: 0.0,
+            momentum: 0.0,
+            centered: false,
+            maximize: false,
+            implementation: Implementation::Auto,
+        }
+    }
+}
+
+impl Algorithm for RmsPropOptions {
+    const NAME: &'static str = "RMSprop";
+    const COUNTS: bool = true;
+    settings!(lr, momentum, alpha, eps, centered, weight_decay, maximize);
+
+    fn validate(&self) -> Result<()> {
+        let settings = [
+            ("lr", self.lr),
+            ("alpha", self.alpha),
+            ("eps", self.eps),
+            ("weight_decay", self.weight_decay),
+            ("momentum", self.momentum),
+        ];
+        settings.iter().try_for_each(|(name, v)| need(Self::NAME, name, *v >= 0.0, v, "of at least 0"))
+    }
+
+    fn lr(&self) -> f64 {
+        self.lr
+    }
+
+    fn set_lr(&mut self, lr: f64) {
+        self.lr = lr;
+    }
+
+    fn momentum(&self) -> Option<f64> {
+        Some(self.momentum)
+    }
+
+    fn set_momentum(&mut self, momentum: f64) {
+        self.momentum = momentum;
+    }
+
+    fn implementation(&self) -> Implementation {
+        self.implementation
+    }
+
+    fn slots(&self) -> Vec<Slot> {
+        let wanted = [("square_avg", true), ("momentum_buffer", self.momentum > 0.0), ("grad_avg", self.centered)];
+        wanted.iter().filter(|(_, wanted)| *wanted).map(|(name, _)| Slot::zeros(name)).collect()
+    }
+
+    fn update(&self, batch: &Batch) -> Result<()> {
+        let grads = effective_grads(batch, self.maximize, self.weight_decay)?;
+        let squares = &batch.slots[0];
+        ops::foreach_mul_scalar_(squares, self.alpha.into())?;
+        ops::foreach_addcmul_scalar_(squares, &grads, &grads, (1.0 - self.alpha).into())?;
+        let denominators = if self.centered {
+            let means = batch.slots.last().expect("the slot of the means comes last");
+            ops::foreach_lerp_scalar_(means, &grads, (1.0 - self.alpha).into())?;
+            let variances = ops::foreach_addcmul_scalar(squares, means, means, (-1).into())?;
+            ops::foreach_sqrt_(&variances)?;
+            variances
+        } else {
+            ops::foreach_sqrt(squares)?
+        };
+        ops::foreach_add_scalar_(&denominators, self.eps.into())?;
+        if self.momentum == 0.0 {
+            return ops::foreach_addcdiv_scalar_(&batch.params, &grads, &denominators, (-self.lr).into());
+        }
+        let velocities = &batch.slots[1];
+        ops::foreach_mul_scalar_(velocities, self.momentum.into())?;
+        ops::foreach_addcdiv_scalar_(velocities, &grads, &denominators, 1.into())?;
+        ops::foreach_add_(&batch.params, velocities, (-self.lr).into())
+    }
+}

@@ -1,0 +1,128 @@
+//! Schedules along cosines: annealing, warm restarts, one cycle.
+
+use super::Schedule;
+use std::f64::consts::PI;
+
+/// From `a` to `b` as the share goes from 0 to 1, along half a cosine.
+fn cosine(a: f64, b: f64, share: f64) -> f64 {
+    b + (a - b) / 2.0 * (1.0 + (PI * share).cos())
+}
+
+/// Down to `eta_min` in `t_max` epochs (and up again in the next).
+#[derive(Clone, Copy, Debug)]
+pub struct CosineAnnealingLr {
+    /// Epochs of the way down.
+    pub t_max: u64,
+    /// The lowest rate.
+    pub eta_min: f64,
+}
+
+impl Schedule for CosineAnnealingLr {
+    fn lr(&self, epoch: u64, base: f64, _: usize) -> f64 {
+        cosine(base, self.eta_min, epoch as f64 / self.t_max.max(1) as f64)
+    }
+}
+
+/// Down to `eta_min`, then from the top again, each way down `t_mult` times as long as the one before.
+#[derive(Clone, Copy, Debug)]
+pub struct CosineAnnealingWarmRestarts {
+    /// Epochs of the first way down.
+    pub t_0: u64,
+    /// How much longer the next one is.
+    pub t_mult: u64,
+    /// The lowest rate.
+    pub eta_min: f64,
+}
+
+impl Schedule for CosineAnnealingWarmRestarts {
+    fn lr(&self, epoch: u64, base: f64, _: usize) -> f64 {
+        let (mut at, mut length) = (epoch, self.t_0.max(1));
+        if self.t_mult <= 1 {
+            at %= length;
+        }
+        while at >= length {
+            at -= length;
+            length *= self.t_mult;
+        }
+        cosine(base, self.eta_min, at as f64 / length as f64)
+    }
+}
+
+/// The shape of the way between two rates.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Anneal {
+    /// Half a cosine.
+    #[default]
+    Cosine,
+    /// A line.
+    Linear,
+}
+
+/// Up to a high rate, then far down; momentum goes the other way. Stepped once per batch.
+#[derive(Clone, Copy, Debug)]
+pub struct OneCycleLr {
+    /// The highest rate.
+    pub max_lr: f64,
+    /// Steps of the whole cycle.
+    pub total_steps: u64,
+    /// Share of the way up.
+    pub pct_start: f64,
+    /// Shape of both ways.
+    pub anneal: Anneal,
+    /// Lowest and highest momentum; `None` leaves momentum alone.
+    pub momentum: Option<(f64, f64)>,
+    /// The first rate is the highest over this.
+    pub div_factor: f64,
+    /// The last rate is the first over this.
+    pub final_div_factor: f64,
+    /// Whether the way down first mirrors the way up.
+    pub three_phase: bool,
+}
+
+impl OneCycleLr {
+    /// PyTorch's defaults for a highest rate and a number of steps.
+    pub fn new(max_lr: f64, total_steps: u64) -> OneCycleLr {
+        OneCycleLr {
+            max_lr,
+            total_steps,
+            pct_start: 0.3,
+            anneal: Anneal::Cosine,
+            momentum: Some((0.85, 0.95)),
+            div_factor: 25.0,
+            final_div_factor: 1e4,
+            three_phase: false,
+        }
+    }
+
+    /// A quantity that moves through the phases' corner values.
+    fn at(&self, step: u64, low: f64, high: f64, last: f64) -> f64 {
+        let total = self.total_steps as f64;
+        let up = self.pct_start * total - 1.0;
+        let two = [(up, low, high), (total - 1.0, high, last)];
+        let three = [(up, low, high), (2.0 * up, high, low), (total - 1.0, low, last)];
+        let phases: &[(f64, f64, f64)] = if self.three_phase { &three } else { &two };
+        let step = (step as f64).min(total - 1.0);
+        let mut start = 0.0;
+        for (k, &(end, from, to)) in phases.iter().enumerate() {
+            if step <= end || k + 1 == phases.len() {
+                let share = (step - start) / (end - start);
+                return match self.anneal {
+                    Anneal::Cosine => cosine(from, to, share),
+                    Anneal::Linear => from + (to - from) * share,
+                };
+            }
+            start = end;
+        }
+        last
+    }
+}
+
+impl Schedule for OneCycleLr {
+    fn lr(&self, step: u64, _base: f64, _: usize) -> f64 {
+        let first = self.max_lr / self.div_factor;
+        self.at(step, first, self.max_lr, first / self.final_div_factor)
+    }
+    fn momentum(&self, step: u64) -> Option<f64> {
+        self.momentum.map(|(low, high)| self.at(step, high, low, high))
+    }
+}

@@ -1,0 +1,93 @@
+//! Learning-rate schedules: the rate as a function of the epoch (or step) and of the rate at the start.
+//!
+//! A [`Schedule`] is a pure function, so continuing a run needs its epoch only; [`LrScheduler`] counts and writes the rate
+//! into an optimiser. What depends on a metric is [`ReduceLrOnPlateau`].
+//!
+//! ```
+//! use firebrand_core::Tensor;
+//! use firebrand_nn::optim::schedule::{CosineAnnealingLr, LinearLr, LrScheduler, SequentialLr};
+//! use firebrand_nn::optim::{Optimizer, Sgd, SgdOptions};
+//!
+//! let w = Tensor::new(&[1.0f32]).requires_grad_();
+//! let mut sgd = Sgd::new([&w], SgdOptions { lr: 0.1, ..Default::default() })?;
+//! // A warm-up over 5 steps, then down along a cosine.
+//! let warm_up = LinearLr { start_factor: 0.1, ..Default::default() };
+//! let schedule = SequentialLr::new(warm_up, 5, CosineAnnealingLr { t_max: 100, eta_min: 0.0 });
+//! let mut scheduler = LrScheduler::new(schedule, &mut sgd);
+//! assert!((sgd.lr(0) - 0.01).abs() < 1e-12);
+//! (0..5).for_each(|_| scheduler.step(&mut sgd));
+//! assert!((sgd.lr(0) - 0.1).abs() < 1e-12);
+//! # Ok::<(), firebrand_core::Error>(())
+//! ```
+
+mod cycles;
+mod plateau;
+mod steps;
+
+pub use cycles::{Anneal, CosineAnnealingLr, CosineAnnealingWarmRestarts, OneCycleLr};
+pub use plateau::{Goal, PlateauOptions, PlateauState, ReduceLrOnPlateau, ThresholdMode};
+pub use steps::{ConstantLr, ExponentialLr, LambdaLr, LinearLr, MultiStepLr, PolynomialLr, SequentialLr, StepLr};
+
+use super::Optimizer;
+
+/// The rate as a function of the epoch.
+pub trait Schedule: Send {
+    /// The rate in an epoch, counted from 0, of a group whose rate at the start was `base`.
+    fn lr(&self, epoch: u64, base: f64, group: usize) -> f64;
+
+    /// The momentum, where the schedule moves it too.
+    fn momentum(&self, _epoch: u64) -> Option<f64> {
+        None
+    }
+}
+
+impl Schedule for Box<dyn Schedule> {
+    fn lr(&self, epoch: u64, base: f64, group: usize) -> f64 {
+        (**self).lr(epoch, base, group)
+    }
+    fn momentum(&self, epoch: u64) -> Option<f64> {
+        (**self).momentum(epoch)
+    }
+}
+
+/// Counts epochs and writes the schedule's rate into an optimiser.
+pub struct LrScheduler {
+    schedule: Box<dyn Schedule>,
+    base: Vec<f64>,
+    epoch: u64,
+}
+
+impl LrScheduler {
+    /// Takes the optimiser's present rates as the start and sets those of epoch 0.
+    pub fn new(schedule: impl Schedule + 'static, optimizer: &mut dyn Optimizer) -> LrScheduler {
+        let base = (0..optimizer.groups()).map(|g| optimizer.lr(g)).collect();
+        let scheduler = LrScheduler { schedule: Box::new(schedule), base, epoch: 0 };
+        scheduler.write(optimizer);
+        scheduler
+    }
+
+    fn write(&self, optimizer: &mut dyn Optimizer) {
+        for (group, base) in self.base.iter().enumerate() {
+            optimizer.set_lr(group, self.schedule.lr(self.epoch, *base, group));
+            if let Some(m) = self.schedule.momentum(self.epoch) {
+                optimizer.set_momentum(group, m);
+            }
+        }
+    }
+
+    /// The next epoch.
+    pub fn step(&mut self, optimizer: &mut dyn Optimizer) {
+        self.set_epoch(self.epoch + 1, optimizer);
+    }
+
+    /// Which epoch it is, from 0: all the state there is.
+    pub fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    /// Goes to an epoch, for instance of a run that is continued.
+    pub fn set_epoch(&mut self, epoch: u64, optimizer: &mut dyn Optimizer) {
+        self.epoch = epoch;
+        self.write(optimizer);
+    }
+}

@@ -1,0 +1,156 @@
+//! Schedules that multiply the first rate by a factor, and their sequence.
+
+use super::Schedule;
+
+/// Times `gamma` every `step_size` epochs.
+#[derive(Clone, Copy, Debug)]
+pub struct StepLr {
+    /// Epochs between two changes.
+    pub step_size: u64,
+    /// The factor of each change.
+    pub gamma: f64,
+}
+
+impl Schedule for StepLr {
+    fn lr(&self, epoch: u64, base: f64, _: usize) -> f64 {
+        base * self.gamma.powf((epoch / self.step_size.max(1)) as f64)
+    }
+}
+
+/// Times `gamma` at every milestone.
+#[derive(Clone, Debug)]
+pub struct MultiStepLr {
+    /// Epochs of the changes, in order; one that occurs twice counts twice.
+    pub milestones: Vec<u64>,
+    /// The factor of each change.
+    pub gamma: f64,
+}
+
+impl Schedule for MultiStepLr {
+    fn lr(&self, epoch: u64, base: f64, _: usize) -> f64 {
+        base * self.gamma.powf(self.milestones.iter().filter(|m| **m <= epoch).count() as f64)
+    }
+}
+
+/// Times `gamma` every epoch.
+#[derive(Clone, Copy, Debug)]
+pub struct ExponentialLr {
+    /// The factor of each epoch.
+    pub gamma: f64,
+}
+
+impl Schedule for ExponentialLr {
+    fn lr(&self, epoch: u64, base: f64, _: usize) -> f64 {
+        base * self.gamma.powf(epoch as f64)
+    }
+}
+
+/// A factor that moves from one value to another along a line: a warm-up, for instance.
+#[derive(Clone, Copy, Debug)]
+pub struct LinearLr {
+    /// The factor at the start.
+    pub start_factor: f64,
+    /// The factor from `total_iters` on.
+    pub end_factor: f64,
+    /// How long it moves.
+    pub total_iters: u64,
+}
+
+impl Default for LinearLr {
+    fn default() -> LinearLr {
+        LinearLr { start_factor: 1.0 / 3.0, end_factor: 1.0, total_iters: 5 }
+    }
+}
+
+impl Schedule for LinearLr {
+    fn lr(&self, epoch: u64, base: f64, _: usize) -> f64 {
+        let share = epoch.min(self.total_iters) as f64 / self.total_iters.max(1) as f64;
+        base * (self.start_factor + (self.end_factor - self.start_factor) * share)
+    }
+}
+
+/// A factor for the first epochs.
+#[derive(Clone, Copy, Debug)]
+pub struct ConstantLr {
+    /// The factor.
+    pub factor: f64,
+    /// How long it holds.
+    pub total_iters: u64,
+}
+
+impl Default for ConstantLr {
+    fn default() -> ConstantLr {
+        ConstantLr { factor: 1.0 / 3.0, total_iters: 5 }
+    }
+}
+
+impl Schedule for ConstantLr {
+    fn lr(&self, epoch: u64, base: f64, _: usize) -> f64 {
+        if epoch < self.total_iters { base * self.factor } else { base }
+    }
+}
+
+/// Down to zero along a power of what is left.
+#[derive(Clone, Copy, Debug)]
+pub struct PolynomialLr {
+    /// How long it takes.
+    pub total_iters: u64,
+    /// The power.
+    pub power: f64,
+}
+
+impl Default for PolynomialLr {
+    fn default() -> PolynomialLr {
+        PolynomialLr { total_iters: 5, power: 1.0 }
+    }
+}
+
+impl Schedule for PolynomialLr {
+    fn lr(&self, epoch: u64, base: f64, _: usize) -> f64 {
+        let share = epoch.min(self.total_iters) as f64 / self.total_iters.max(1) as f64;
+        base * (1.0 - share).powf(self.power)
+    }
+}
+
+/// Times whatever a function of epoch and group says.
+pub struct LambdaLr<F>(pub F);
+
+impl<F: Fn(u64, usize) -> f64 + Send> Schedule for LambdaLr<F> {
+    fn lr(&self, epoch: u64, base: f64, group: usize) -> f64 {
+        base * (self.0)(epoch, group)
+    }
+}
+
+/// One schedule after the other; each counts epochs from its own beginning.
+pub struct SequentialLr {
+    schedules: Vec<(u64, Box<dyn Schedule>)>,
+}
+
+impl SequentialLr {
+    /// `first`, and from `milestone` on `then`.
+    pub fn new(first: impl Schedule + 'static, milestone: u64, then: impl Schedule + 'static) -> SequentialLr {
+        SequentialLr { schedules: vec![(0, Box::new(first))] }.then(milestone, then)
+    }
+
+    /// From `milestone` on another one. Milestones are given in order.
+    pub fn then(mut self, milestone: u64, schedule: impl Schedule + 'static) -> SequentialLr {
+        self.schedules.push((milestone, Box::new(schedule)));
+        self
+    }
+
+    fn at(&self, epoch: u64) -> (u64, &dyn Schedule) {
+        let (start, s) = self.schedules.iter().rev().find(|(start, _)| *start <= epoch).expect("the first starts at 0");
+        (epoch - start, &**s)
+    }
+}
+
+impl Schedule for SequentialLr {
+    fn lr(&self, epoch: u64, base: f64, group: usize) -> f64 {
+        let (epoch, schedule) = self.at(epoch);
+        schedule.lr(epoch, base, group)
+    }
+    fn momentum(&self, epoch: u64) -> Option<f64> {
+        let (epoch, schedule) = self.at(epoch);
+        schedule.momentum(epoch)
+    }
+}

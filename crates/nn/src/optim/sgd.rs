@@ -1,0 +1,127 @@
+//! Stochastic gradient descent, with momentum in PyTorch's form: the learning rate multiplies the velocity.
+
+use super::algorithm::{Algorithm, Batch, Implementation, Slot, effective_grads, need};
+use super::grouped::Grouped;
+use super::state_dict::settings;
+use firebrand_core::{Result, Tensor, ops};
+
+/// Stochastic gradient descent.
+pub type Sgd = Grouped<SgdOptions>;
+
+/// Settings of [`Sgd`], with PyTorch's defaults.
+#[derive(Clone, Copy, Debug)]
+pub struct SgdOptions {
+    /// Learning rate.
+    pub lr: f64,
+    /// Share of the last velocity that stays.
+    pub momentum: f64,
+    /// Share of the gradient that is left out of the velocity.
+    pub dampening: f64,
+    /// Pull towards zero, added to the gradient.
+    pub weight_decay: f64,
+    /// Whether to look ahead along the velocity.
+    pub nesterov: bool,
+    /// Whether to climb.
+    pub maximize: bool,
+    /// How to compute.
+    pub implementation: Implementation,
+}
+
+impl Default for SgdOptions {
+    fn default() -> SgdOptions {
+        SgdOptions {
+            lr: 1e-3,
+            momentum: 0.0,
+            dampening: 0.0,
+            weight_decay: 0.0,
+            nesterov: false,
+            maximize: false,
+            implementation: Implementation::Auto,
+        }
+    }
+}
+
+impl Algorithm for SgdOptions {
+    const NAME: &'static str = "SGD";
+    const COUNTS: bool = false;
+    settings!(lr, momentum, dampening, weight_decay, nesterov, maximize);
+
+    fn validate(&self) -> Result<()> {
+        need(Self::NAME, "lr", self.lr >= 0.0, self.lr, "of at least 0")?;
+        need(Self::NAME, "momentum", self.momentum >= 0.0, self.momentum, "of at least 0")?;
+        need(Self::NAME, "weight_decay", self.weight_decay >= 0.0, self.weight_decay, "of at least 0")?;
+        let ok = !self.nesterov || (self.momentum > 0.0 && self.dampening == 0.0);
+        need(Self::NAME, "nesterov", ok, (self.momentum, self.dampening), "with momentum and without dampening")
+    }
+
+    fn lr(&self) -> f64 {
+        self.lr
+    }
+
+    fn set_lr(&mut self, lr: f64) {
+        self.lr = lr;
+    }
+
+    fn momentum(&self) -> Option<f64> {
+        Some(self.momentum)
+    }
+
+    fn set_momentum(&mut self, momentum: f64) {
+        self.momentum = momentum;
+    }
+
+    fn implementation(&self) -> Implementation {
+        self.implementation
+    }
+
+    fn slots(&self) -> Vec<Slot> {
+        if self.momentum == 0.0 { Vec::new() } else { vec![Slot::zeros("momentum_buffer")] }
+    }
+
+    fn update(&self, batch: &Batch) -> Result<()> {
+        let grads = effective_grads(batch, self.maximize, self.weight_decay)?;
+        let Some(velocities) = batch.slots.first() else {
+            return ops::foreach_add_(&batch.params, &grads, (-self.lr).into());
+        };
+        for ((v, g), count) in velocities.iter().zip(&grads).zip(&batch.counts) {
+            if *count == 1.0 {
+                ops::copy_(v, g, false)?;
+            } else {
+                ops::add_(ops::mul_scalar_(v, self.momentum.into())?, g, (1.0 - self.dampening).into())?;
+            }
+        }
+        if !self.nesterov {
+            return ops::foreach_add_(&batch.params, velocities, (-self.lr).into());
+        }
+        let ahead: Vec<Tensor> = ops::foreach_add(&grads, velocities, self.momentum.into())?;
+        ops::foreach_add_(&batch.params, &ahead, (-self.lr).into())
+    }
+
+    fn update_fused(&self, batch: &Batch) -> Option<Result<()>> {
+        // The kernel takes one answer to "is this the first step" for a whole list.
+        let (first, later): (Vec<usize>, Vec<usize>) = (0..batch.len()).partition(|&i| batch.counts[i] == 1.0);
+        let run = |positions: &[usize], first: bool| {
+            if positions.is_empty() {
+                return Ok(());
+            }
+            let part = batch.select(positions);
+            let velocities = part.slots.first().map_or(&[][..], |v| v);
+            let SgdOptions { lr, momentum, dampening, weight_decay, nesterov, maximize, .. } = *self;
+            ops::fused_sgd_(
+                &part.params,
+                &part.grads,
+                velocities,
+                weight_decay,
+                momentum,
+                lr,
+                dampening,
+                nesterov,
+                maximize,
+                first,
+                None,
+                None,
+            )
+        };
+        Some(run(&first, true).and_then(|()| run(&later, false)))
+    }
+}

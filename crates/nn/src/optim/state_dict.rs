@@ -1,0 +1,143 @@
+//! The state of an optimiser as data, in the layout of PyTorch's `state_dict`: state by the position of the parameter,
+//! and groups with their settings and the positions they own.
+
+use firebrand_core::{Error, Result, Tensor};
+use indexmap::IndexMap;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// One setting of a group.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Setting {
+    /// Absent.
+    None,
+    /// A switch.
+    Bool(bool),
+    /// A whole number.
+    Int(i64),
+    /// A number.
+    Float(f64),
+    /// Several numbers, such as `betas`.
+    Floats(Vec<f64>),
+    /// A name.
+    Text(String),
+}
+
+/// Settings by name, in the order of the optimiser's signature.
+pub type Settings = IndexMap<String, Setting>;
+
+/// A group: its settings, and the positions of its parameters.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct GroupDict {
+    /// `lr` and the others.
+    #[serde(flatten)]
+    pub settings: Settings,
+    /// Positions of the group's parameters, counted over all groups.
+    pub params: Vec<usize>,
+}
+
+/// What an optimiser needs to continue.
+#[derive(Clone, Debug, Default)]
+pub struct StateDict {
+    /// Tensors by position of the parameter and name (`step`, `exp_avg`, …).
+    pub state: BTreeMap<usize, IndexMap<String, Tensor>>,
+    /// The groups.
+    pub param_groups: Vec<GroupDict>,
+}
+
+impl StateDict {
+    /// All tensors under flat names such as `state.0.exp_avg`, for files.
+    pub fn tensors(&self) -> IndexMap<String, Tensor> {
+        let flat = |(i, t): (&usize, &IndexMap<String, Tensor>)| {
+            t.iter().map(|(name, v)| (format!("state.{i}.{name}"), v.clone())).collect::<Vec<_>>()
+        };
+        self.state.iter().flat_map(flat).collect()
+    }
+
+    /// Puts together what [`StateDict::tensors`] took apart; other names are left alone.
+    pub fn from_parts(tensors: &IndexMap<String, Tensor>, param_groups: Vec<GroupDict>) -> Result<StateDict> {
+        let mut state: BTreeMap<usize, IndexMap<String, Tensor>> = BTreeMap::new();
+        for (name, t) in tensors {
+            let Some((at, slot)) = name.strip_prefix("state.").and_then(|rest| rest.split_once('.')) else { continue };
+            let at = at.parse().map_err(|_| {
+                Error::argument("load_state_dict", format!("expected `state.<position>.<name>`, found `{name}`"))
+            })?;
+            state.entry(at).or_default().insert(slot.to_string(), t.clone());
+        }
+        Ok(StateDict { state, param_groups })
+    }
+}
+
+/// Between a field of options and a setting.
+pub(super) trait SettingValue: Sized {
+    fn to_setting(&self) -> Setting;
+    fn from_setting(s: &Setting) -> Option<Self>;
+}
+
+impl SettingValue for bool {
+    fn to_setting(&self) -> Setting {
+        Setting::Bool(*self)
+    }
+    fn from_setting(s: &Setting) -> Option<bool> {
+        if let Setting::Bool(v) = s { Some(*v) } else { None }
+    }
+}
+
+impl SettingValue for f64 {
+    fn to_setting(&self) -> Setting {
+        Setting::Float(*self)
+    }
+    fn from_setting(s: &Setting) -> Option<f64> {
+        match s {
+            Setting::Float(v) => Some(*v),
+            Setting::Int(v) => Some(*v as f64),
+            _ => None,
+        }
+    }
+}
+
+impl SettingValue for usize {
+    fn to_setting(&self) -> Setting {
+        Setting::Int(*self as i64)
+    }
+    fn from_setting(s: &Setting) -> Option<usize> {
+        if let Setting::Int(v) = s { usize::try_from(*v).ok() } else { None }
+    }
+}
+
+impl SettingValue for (f64, f64) {
+    fn to_setting(&self) -> Setting {
+        Setting::Floats(vec![self.0, self.1])
+    }
+    fn from_setting(s: &Setting) -> Option<(f64, f64)> {
+        match s {
+            Setting::Floats(v) if v.len() == 2 => Some((v[0], v[1])),
+            _ => None,
+        }
+    }
+}
+
+/// Reads one field, if the setting is there.
+pub(super) fn load<T: SettingValue>(from: &Settings, name: &'static str, into: &mut T) -> Result<()> {
+    let Some(setting) = from.get(name) else { return Ok(()) };
+    *into = T::from_setting(setting).ok_or_else(|| {
+        Error::argument("load_state_dict", format!("the setting `{name}` has the unexpected value {setting:?}"))
+    })?;
+    Ok(())
+}
+
+/// Both directions for a list of fields.
+macro_rules! settings {
+    ($($field:ident),* $(,)?) => {
+        fn settings(&self) -> $crate::optim::Settings {
+            use $crate::optim::state_dict::SettingValue;
+            [$((stringify!($field).to_string(), self.$field.to_setting())),*].into_iter().collect()
+        }
+        fn load_settings(&mut self, from: &$crate::optim::Settings) -> firebrand_core::Result<()> {
+            $($crate::optim::state_dict::load(from, stringify!($field), &mut self.$field)?;)*
+            Ok(())
+        }
+    };
+}
+pub(super) use settings;
