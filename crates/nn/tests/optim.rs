@@ -31,7 +31,7 @@ fn number(options: &Value, name: &str, default: f64) -> f64 {
 fn make(name: &str, o: &Value, params: &[Tensor], implementation: Implementation) -> Box<dyn Optimizer> {
     let get = |name, default| number(o, name, default);
     let flag = |name: &str| o[name].as_bool().unwrap_or(false);
-    let betas = o["betas"].as_array().map_or((0.9, 0.999), |b| (b[0].as_f64().unwrap(), b[1].as_f64().unwrap()));
+    let betas = o["betas"].as_array().map_or((0.9, 0.999), |_| (floats(&o["betas"])[0], floats(&o["betas"])[1]));
     let result: Result<Box<dyn Optimizer>> = match name {
         "SGD" => Sgd::new(
             params,
@@ -344,7 +344,7 @@ fn averages() {
     close(&values(mean.averages()), &[5.0], 1e-12, "mean");
     close(&values(exponential.averages()), &[(2.0 * 0.9 + 0.4) * 0.9 + 0.9], 1e-12, "exponential");
     mean.swap().expect("ok");
-    close(&values(&[p.clone()]), &[5.0], 1e-12, "swapped in");
+    close(&values(std::slice::from_ref(&p)), &[5.0], 1e-12, "swapped in");
     mean.swap().expect("ok");
     assert_eq!(p.to_vec::<f64>(), [9.0]);
 }
