@@ -136,4 +136,24 @@ fn declarations_are_dumped_and_refused() {
 fn our_own_declarations_are_in_order() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     done(&firebrand(&["codegen", "check"], &root));
+    assert!(done(&firebrand(&["codegen", "lint"], &root)).trim_end().ends_with(" 0 findings"));
+}
+
+#[test]
+fn a_refused_declaration_writes_nothing() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).expect("writable");
+    write("ops.yaml", "- func: scale(Tensor self) -> Tensor\n  shape: unary\n  kernel: pointwise::scale\n");
+    let emit = |derivatives: &str| {
+        write("derivatives.yaml", derivatives);
+        let files = ["--ops", "ops.yaml", "--derivatives", "derivatives.yaml", "--out", "generated"];
+        firebrand(&[&["codegen", "emit"], &files[..]].concat(), folder.path())
+    };
+    let entry = "- name: scale(Tensor self) -> Tensor\n";
+    refused(&emit(""), "ops.yaml:1: could lose a gradient silently");
+    refused(&emit(&format!("{entry}  self: grad * (2.0\n")), "derivatives.yaml:2: the formula is no Rust expression");
+    refused(&emit(&format!("{entry}  self: grad * to\n")), "derivatives.yaml:2: unknown name `to`");
+    assert!(!folder.path().join("generated").exists(), "nothing was written");
+    done(&emit(&format!("{entry}  self: grad\n")));
+    assert!(folder.path().join("generated/nodes.rs").exists());
 }

@@ -21,7 +21,9 @@ pub(crate) fn find_reference<'a>(
     functional: &'a BySignature,
     other: &'a BySignature,
 ) -> Check<Option<(&'a FunctionSchema, &'a Rc<DifferentiabilityInfo>)>> {
-    let first = |map: &'a BySignature| map.iter().find(|(schema, _)| is_reference(func, schema));
+    let base = func.func.base().rsplit("_foreach_").next().unwrap_or_default();
+    let first =
+        |map: &'a BySignature| map.iter().find(|(schema, _)| schema.base() == base && is_reference(func, schema));
     let mut found = first(functional);
     if found.is_none() && func.kind() == SchemaKind::Inplace && has_inplace_reference(func) {
         found = first(other);
@@ -41,17 +43,14 @@ fn has_inplace_reference(func: &NativeFunction) -> bool {
     func.func.name.to_string() == "_foreach_zero_"
 }
 
+/// Whether the arguments fit; the name does.
 fn is_reference(func: &NativeFunction, schema: &FunctionSchema) -> bool {
-    let base = func.func.base();
-    if base.rsplit("_foreach_").next() != Some(schema.base()) {
-        return false;
-    }
     if schema.name.name.inplace && !has_inplace_reference(func) {
         return false;
     }
     let ours = || func.func.arguments.flat_non_out();
     let theirs = || schema.arguments.flat_non_out();
-    let full_name = format!("{base}.{}", func.func.name.overload_name);
+    let full_name = format!("{}.{}", func.func.base(), func.func.name.overload_name);
     let other_arity = names::contains(names::INPLACE_FOREACH_OTHER_ARITY, &full_name);
     let element = |ty: &Type, of: &Type| match ty {
         Type::List(elem, _) | Type::Optional(elem) => **elem == *of,

@@ -15,6 +15,9 @@ pub(crate) struct Object<'a> {
     last_key: String,
 }
 
+/// Indentation; deeper lines take it several times.
+const SPACES: &str = "                ";
+
 impl Json {
     /// The text of one object, with a final newline.
     pub(crate) fn document(fill: impl FnOnce(&mut Object<'_>)) -> String {
@@ -26,8 +29,11 @@ impl Json {
 
     fn line(&mut self) {
         self.out.push('\n');
-        for _ in 0..self.depth {
-            self.out.push(' ');
+        let mut left = self.depth;
+        while left > 0 {
+            let some = left.min(SPACES.len());
+            self.out.push_str(&SPACES[..some]);
+            left -= some;
         }
     }
 
@@ -41,6 +47,13 @@ impl Json {
     /// Text.
     pub(crate) fn str(&mut self, text: &str) {
         self.out.push('"');
+        // Nearly no text needs escapes, and looking at all of it without a way out is quick.
+        let special = |byte: u8| byte < 0x20 || byte == b'"' || byte == b'\\';
+        if !text.bytes().fold(false, |found, byte| found | special(byte)) {
+            self.out.push_str(text);
+            self.out.push('"');
+            return;
+        }
         let mut copied = 0;
         for (at, byte) in text.bytes().enumerate() {
             let escape = match byte {

@@ -34,6 +34,7 @@ pub mod error;
 mod foreach;
 pub mod formula;
 pub mod forward;
+mod hash;
 mod json;
 pub mod lint;
 pub mod load;

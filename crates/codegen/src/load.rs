@@ -9,6 +9,7 @@ mod setup;
 use crate::api::cpp;
 use crate::dialect::Dialect;
 use crate::error::{CodegenError, Kind, Refusal, Result, Stage};
+use crate::hash::QuickMap;
 use crate::model::{DEFAULT_KEY, DifferentiabilityInfo, Infos, InfosByKey, OperatorInfos, Origin};
 use crate::native::{self, NativeFunction, dispatch};
 use crate::schema::FunctionSchema;
@@ -70,16 +71,18 @@ fn fail<T>(kind: Kind, message: impl Into<String>) -> Result<T, Refusal> {
 
 struct Loader<'a> {
     dialect: Dialect,
-    by_schema: HashMap<&'a str, &'a Rc<NativeFunction>>,
-    by_signature: HashMap<&'a FunctionSchema, Vec<&'a Rc<NativeFunction>>>,
+    by_schema: QuickMap<&'a str, &'a Rc<NativeFunction>>,
+    by_signature: QuickMap<&'a FunctionSchema, Vec<&'a Rc<NativeFunction>>>,
     op_counter: HashMap<String, usize>,
     used_keys: BTreeSet<String>,
 }
 
 impl<'a> Loader<'a> {
     fn new(functions: &'a [Rc<NativeFunction>], dialect: Dialect) -> Result<Self> {
-        let mut by_schema = HashMap::with_capacity(functions.len());
-        let mut by_signature: HashMap<_, Vec<_>> = HashMap::with_capacity(functions.len());
+        let mut by_schema = QuickMap::default();
+        let mut by_signature: QuickMap<_, Vec<_>> = QuickMap::default();
+        by_schema.reserve(functions.len());
+        by_signature.reserve(functions.len());
         for f in functions {
             by_signature.entry(&f.signature).or_default().push(f);
             if by_schema.insert(f.text.as_str(), f).is_some() {

@@ -8,6 +8,7 @@ use crate::api::cpp;
 use crate::dialect::Dialect;
 use crate::error::{Kind, Refusal, Result, Stage};
 use crate::foreach;
+use crate::hash::QuickIndexMap;
 use crate::model::{
     DEFAULT_KEY, DifferentiabilityInfo, ForwardDerivative, FunctionWithInfo, Infos, InfosByKey, MatchRule,
     OperatorInfos, Origin,
@@ -18,7 +19,7 @@ use indexmap::IndexMap;
 use std::rc::Rc;
 
 /// Infos by signature without defaults, in model order.
-pub(crate) type BySignature = IndexMap<FunctionSchema, InfosByKey>;
+pub(crate) type BySignature = QuickIndexMap<FunctionSchema, InfosByKey>;
 
 /// Finds the infos of every function; adds infos for foreach operators.
 pub fn match_functions(
@@ -26,8 +27,8 @@ pub fn match_functions(
     infos: &mut Infos,
     dialect: Dialect,
 ) -> Result<Vec<FunctionWithInfo>> {
-    let mut functional = BySignature::with_capacity(infos.len());
-    let mut other = BySignature::new();
+    let (mut functional, mut other) = (BySignature::default(), BySignature::default());
+    functional.reserve(infos.len());
     for operator in infos.values() {
         let map = if operator.func.kind() == SchemaKind::Functional { &mut functional } else { &mut other };
         map.insert(operator.func.func.signature_without_defaults(), operator.by_key.clone());

@@ -3,8 +3,8 @@
 use super::NativeFunction;
 use super::read::{Check, bad_value, refuse};
 use crate::error::{CodegenError, Kind, Result, Stage};
+use crate::hash::{QuickMap, QuickSet};
 use crate::schema::{BaseOperatorName, BaseTy, SchemaKind};
-use std::collections::{HashMap, HashSet};
 
 /// Words an argument may not be called, because Python callers could not name it.
 #[rustfmt::skip]
@@ -19,8 +19,8 @@ const FROM_IS_FINE: &[&str] = &["_has_compatible_shallow_copy_type", "random_.fr
 
 /// Delegates exist and are structured, no argument is a Python keyword, in-place views have their twin.
 pub(super) fn cross_check(functions: &[NativeFunction]) -> Result<()> {
-    let by_name: HashMap<_, _> = functions.iter().map(|f| (&f.func.name, f)).collect();
-    let bases: HashSet<_> = functions.iter().map(|f| &f.func.name.name).collect();
+    let by_name: QuickMap<_, _> = functions.iter().map(|f| (&f.func.name, f)).collect();
+    let bases: QuickSet<_> = functions.iter().map(|f| &f.func.name.name).collect();
     for f in functions {
         let name = f.func.name.to_string();
         let fail = |kind, message: String| Err(CodegenError::new(Stage::Native, kind, message).at(f.line, &f.text));

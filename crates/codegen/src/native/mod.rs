@@ -74,10 +74,10 @@ pub struct NativeFunction {
 }
 
 impl NativeFunction {
-    /// An operator of which only the schema is known.
-    fn bare(func: FunctionSchema, namespace: &str, line: usize) -> Self {
+    /// An operator of which only the schema is known; `text` is the schema as it prints.
+    fn bare(func: FunctionSchema, text: String, namespace: &str, line: usize) -> Self {
         NativeFunction {
-            text: func.to_string(),
+            text,
             signature: func.signature(),
             func,
             namespace: namespace.to_owned(),

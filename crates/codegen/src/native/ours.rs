@@ -157,7 +157,7 @@ pub(super) fn declaration(
         // Tensors of a list may be on several devices.
         device_check: !func.base().starts_with("_foreach"),
         rust: Some(rust),
-        ..NativeFunction::bare(func, namespace, line)
+        ..NativeFunction::bare(func, schema.to_owned(), namespace, line)
     };
     let mut made = vec![base];
     forms::add(&mut fields, &mut made)?;

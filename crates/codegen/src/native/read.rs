@@ -10,9 +10,10 @@ use super::ours;
 use crate::api::ufunc;
 use crate::dialect::Dialect;
 use crate::error::{CodegenError, Kind, Refusal, Result, Stage};
+use crate::hash::QuickSet;
 use crate::schema::{Argument, FunctionSchema, OperatorName};
 use crate::yaml::{self, Node, Value};
-use std::collections::{BTreeSet, HashSet};
+use std::collections::BTreeSet;
 
 pub(super) type Check<T = ()> = std::result::Result<T, Refusal>;
 
@@ -35,7 +36,7 @@ pub(super) fn read(text: &str, tags: &[&str], dialect: Dialect) -> Result<Vec<Na
     };
     let items = root.as_list().ok_or_else(|| shape(root.line, "declarations are a list"))?;
     let mut functions = Vec::with_capacity(items.len());
-    let mut kernels = HashSet::new();
+    let mut kernels = QuickSet::default();
     for item in items {
         let fields = item.as_map().ok_or_else(|| shape(item.line, "a declaration is a mapping"))?;
         let func = item.get("func").ok_or_else(|| shape(item.line, "a declaration needs `func`"))?;
@@ -223,7 +224,7 @@ fn declaration(pairs: &[(Node, Node)], entry: &str, line: usize, known_tags: &[&
         use_const_ref_for_mutable_tensors,
         device_check,
         python_module,
-        ..NativeFunction::bare(func, namespace, line)
+        ..NativeFunction::bare(func, schema_text.to_owned(), namespace, line)
     };
     check_whole(&function, device_guard, structured_inherits.is_some())?;
     Ok(function)
@@ -232,7 +233,7 @@ fn declaration(pairs: &[(Node, Node)], entry: &str, line: usize, known_tags: &[&
 /// `namespace::schema`, at most one level.
 pub(super) fn split_namespace(text: &str) -> Check<(&str, &str)> {
     // A custom class type holds dots, never `::`, so every `::` belongs to a namespace.
-    match text.rsplit_once("::") {
+    match text.rfind(':').and_then(|_| text.rsplit_once("::")) {
         None => Ok(("aten", text)),
         Some((namespace, _)) if namespace.contains("::") => Err(bad_value("func", "in at most one namespace")),
         Some(parts) => Ok(parts),

@@ -6,19 +6,18 @@ use super::NativeFunction;
 use super::check::check_whole;
 use super::dispatch::{COMPOSITE_EXPLICIT, COMPOSITE_IMPLICIT};
 use crate::error::{CodegenError, Kind, Refusal, Result, Stage};
+use crate::hash::{QuickIndexMap, QuickMap, QuickSet};
 use crate::names;
 use crate::schema::{
     Annotation, Argument, BaseOperatorName, FunctionSchema, OperatorName, Return, SchemaKind, SignatureOptions, Type,
 };
-use indexmap::IndexMap;
-use std::collections::{HashMap, HashSet};
 
 /// The variants of one operator by kind; positions in the function list.
-type Group = HashMap<SchemaKind, usize>;
+type Group = QuickMap<SchemaKind, usize>;
 
 /// Appends generated variants to a list of declared functions.
 pub(super) fn add_generated(functions: &mut Vec<NativeFunction>) -> Result<()> {
-    let mut explicit: HashSet<OperatorName> =
+    let mut explicit: QuickSet<OperatorName> =
         functions.iter().filter(|f| f.has_kernel(COMPOSITE_EXPLICIT)).map(|f| f.func.name.clone()).collect();
     for group in group_by_signature(functions)? {
         for (base, kind) in wanted(functions, &group)? {
@@ -35,7 +34,8 @@ pub(super) fn add_generated(functions: &mut Vec<NativeFunction>) -> Result<()> {
 }
 
 fn group_by_signature(functions: &[NativeFunction]) -> Result<Vec<Group>> {
-    let mut groups: IndexMap<&FunctionSchema, Group> = IndexMap::with_capacity(functions.len());
+    let mut groups: QuickIndexMap<&FunctionSchema, Group> = QuickIndexMap::default();
+    groups.reserve(functions.len());
     for (i, f) in functions.iter().enumerate() {
         if groups.entry(&f.signature).or_default().insert(f.kind(), i).is_some() {
             let message = format!("two {} operators with one signature", f.kind().as_str());
@@ -105,12 +105,13 @@ fn generate(base: &NativeFunction, kind: SchemaKind) -> Result<NativeFunction, R
     }
     let symint = if base.func.has_symint() { "_symint" } else { "" };
     let kernel = if func.is_out_fn() { func.name.unambiguous_name() } else { crate::api::cpp::name(&func) };
+    let text = func.to_string();
     let generated = NativeFunction {
         dispatch: vec![(COMPOSITE_EXPLICIT, kernel + symint)],
         tags,
         use_const_ref_for_mutable_tensors: base.use_const_ref_for_mutable_tensors,
         is_abstract: base.is_abstract,
-        ..NativeFunction::bare(func, &base.namespace, base.line)
+        ..NativeFunction::bare(func, text, &base.namespace, base.line)
     };
     check_whole(&generated, false, false)?;
     Ok(generated)

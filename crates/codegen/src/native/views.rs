@@ -5,8 +5,8 @@
 use super::NativeFunction;
 use super::dispatch::{COMPOSITE_IMPLICIT, COMPOSITE_IMPLICIT_NESTED};
 use crate::error::{CodegenError, Kind, Result, Stage};
+use crate::hash::QuickIndexMap;
 use crate::schema::{FunctionSchema, SchemaKind};
-use indexmap::IndexMap;
 use std::borrow::Cow;
 use std::rc::Rc;
 
@@ -31,8 +31,9 @@ enum Slot {
 
 /// Functions in the order in which entries look them up, and the view groups among them.
 pub fn group_views(functions: &[Rc<NativeFunction>]) -> Result<(Vec<Rc<NativeFunction>>, Vec<ViewGroup>)> {
-    let mut by_signature: IndexMap<Cow<'_, FunctionSchema>, IndexMap<Slot, &Rc<NativeFunction>>> =
-        IndexMap::with_capacity(functions.len());
+    type Members<'a> = QuickIndexMap<Slot, &'a Rc<NativeFunction>>;
+    let mut by_signature: QuickIndexMap<Cow<'_, FunctionSchema>, Members<'_>> = QuickIndexMap::default();
+    by_signature.reserve(functions.len());
     for f in functions {
         let slot = slot(f)?;
         if by_signature.entry(view_signature(f)).or_default().insert(slot, f).is_some() {
