@@ -6,8 +6,10 @@
 
 mod error;
 pub mod ir;
+pub mod passes;
 mod program;
 mod signature;
+pub mod text;
 pub mod verify;
 
 pub use error::{Error, Result};

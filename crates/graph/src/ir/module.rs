@@ -4,7 +4,7 @@
 //! cloning a module is cheap in the number of its sub-graphs.
 
 use super::ordered::OrderedMap;
-use super::{Graph, Kind, Name};
+use super::{Graph, Kind, Name, TensorMeta};
 use firebrand_core::Tensor;
 use indexmap::IndexMap;
 use std::collections::HashSet;
@@ -33,6 +33,8 @@ pub enum Attribute {
         /// The class.
         class_fqn: Name,
     },
+    /// Something whose value is not here: a graph in text form only names it. The type may be known.
+    Unbound(Option<Arc<TensorMeta>>),
 }
 
 impl Attribute {
