@@ -4,6 +4,8 @@
 //! (written by golden/passes.py), what only firebrand does (option `ours`) in `NAME.ours`, which
 //! `FIREBRAND_BLESS=1 cargo test` writes anew.
 
+#![allow(clippy::unwrap_used)] // a test that cannot read its data should stop
+
 mod cases;
 mod corpus;
 mod regions;
