@@ -17,7 +17,6 @@ import venv
 
 HERE = pathlib.Path(__file__).resolve().parent
 BENCHES = ["ops", "pointwise", "softmax_layernorm", "matmul", "conv", "mlp"]
-TORCH_CPU = "https://download.pytorch.org/whl/cpu"
 RATES = ("GFLOPS", "steps/s", "tokens/s")  # more is better; every other unit is a time
 
 
@@ -30,8 +29,7 @@ def environment(where, peers):
     has = lambda module: subprocess.run([python, "-c", f"import {module}"], capture_output=True).returncode == 0
     pip = [python, "-m", "pip", "install", "--quiet"]
     if {"torch", "compile"} & set(peers) and not has("torch"):
-        if subprocess.run([*pip, "torch", "numpy", "--retries", "1", "--index-url", TORCH_CPU]).returncode:
-            subprocess.run([*pip, "torch", "numpy"], check=True)
+        subprocess.run([*pip, "torch", "numpy"], check=True)
     if "jax" in peers and not has("jax"):
         subprocess.run([*pip, "jax", "numpy"], check=True)
     return python

@@ -26,6 +26,8 @@ enum Repr {
 pub struct Layout {
     rank: u8,
     contiguous: bool,
+    /// Contiguous with exactly the strides of a new tensor: those of dimensions of size 1 fit too.
+    canonical: bool,
     offset: usize,
     /// `usize::MAX` if the product overflows; no tensor is ever made of such a layout.
     numel: usize,
@@ -48,6 +50,7 @@ impl Layout {
             return Layout {
                 rank: sizes.len() as u8,
                 contiguous: true,
+                canonical: true,
                 offset: 0,
                 numel: if step > MAX_NUMEL { usize::MAX } else { numel },
                 repr: Repr::Inline { sizes: s, strides: t },
@@ -70,7 +73,8 @@ impl Layout {
             Repr::Heap(sizes.iter().chain(strides).copied().collect())
         };
         let numel = checked_numel(sizes).unwrap_or(usize::MAX);
-        Layout { rank: sizes.len() as u8, contiguous, offset, numel, repr }
+        let canonical = contiguous && strides == &contiguous_strides(sizes)[..];
+        Layout { rank: sizes.len() as u8, contiguous, canonical, offset, numel, repr }
     }
 
     /// Number of dimensions.
@@ -118,6 +122,12 @@ impl Layout {
     #[inline]
     pub fn is_contiguous(&self) -> bool {
         self.contiguous
+    }
+
+    /// Whether a new row-major tensor of these sizes has these strides.
+    #[inline]
+    pub(crate) fn is_canonical(&self) -> bool {
+        self.canonical
     }
 
     /// Whether sizes and strides are equal (the offset does not matter).

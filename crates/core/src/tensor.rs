@@ -13,7 +13,7 @@ use crate::state;
 use crate::sym::{SymInt, SymInts};
 use crate::{DType, Device, Error, ErrorKind, Result};
 use firebrand_kernels::shared::{Arc, Weak};
-use firebrand_kernels::{Storage, View, ViewMut};
+use firebrand_kernels::{Flat, Storage, View, ViewMut};
 use std::sync::atomic::{AtomicU32, Ordering::*};
 use std::sync::{Mutex, OnceLock, RwLock};
 
@@ -52,6 +52,44 @@ impl Spec {
     #[inline]
     pub fn new(sizes: &[usize], dtype: DType, device: Device) -> Spec {
         Spec { layout: Layout::contiguous(sizes), dtype, device }
+    }
+}
+
+/// What a shape function says of a result. Naming an operand that it equals spares the description's way over the stack,
+/// which small ops would feel.
+pub enum Shape<'a> {
+    /// A new row-major tensor of these sizes, dtype and device.
+    Like(&'a Spec),
+    /// As told.
+    New(Spec),
+}
+
+impl std::ops::Deref for Shape<'_> {
+    type Target = Spec;
+    #[inline]
+    fn deref(&self) -> &Spec {
+        match self {
+            Shape::Like(spec) => spec,
+            Shape::New(spec) => spec,
+        }
+    }
+}
+
+impl From<Spec> for Shape<'_> {
+    #[inline]
+    fn from(spec: Spec) -> Self {
+        Shape::New(spec)
+    }
+}
+
+impl Shape<'_> {
+    /// The description itself.
+    #[inline]
+    pub(crate) fn into_spec(self) -> Spec {
+        match self {
+            Shape::Like(spec) => Spec { layout: spec.layout.with_offset(0), ..*spec },
+            Shape::New(spec) => spec,
+        }
     }
 }
 
@@ -187,20 +225,31 @@ impl Tensor {
 
     /// New memory of unspecified content (never uninitialised).
     #[inline]
-    pub fn try_empty(spec: Spec) -> Result<Tensor> {
-        let l = &spec.layout;
-        let n = l.numel();
-        if n == usize::MAX {
-            let shape = l.sizes().iter().map(|&n| n as i64).collect();
-            return Err(ErrorKind::SizeOverflow { shape, dtype: spec.dtype }.into());
+    pub fn try_empty<'a>(shape: impl Into<Shape<'a>>) -> Result<Tensor> {
+        match shape.into() {
+            Shape::Like(spec) => {
+                let storage = Tensor::memory(spec.layout.numel() * spec.dtype.size(), spec.device)?;
+                Ok(Tensor::from_parts(storage, Spec { layout: spec.layout.with_offset(0), ..*spec }, 0))
+            }
+            Shape::New(spec) => {
+                let l = &spec.layout;
+                let n = l.numel();
+                if n == usize::MAX {
+                    let shape = l.sizes().iter().map(|&n| n as i64).collect();
+                    return Err(ErrorKind::SizeOverflow { shape, dtype: spec.dtype }.into());
+                }
+                let elements = if l.is_contiguous() { n } else { l.end() };
+                Ok(Tensor::from_parts(Tensor::memory(elements * spec.dtype.size(), spec.device)?, spec, 0))
+            }
         }
-        let elements = if l.is_contiguous() { n } else { l.end() };
-        let bytes = elements * spec.dtype.size();
-        let storage = match spec.device {
-            Device::Cpu => Storage::new(bytes)?,
-            Device::Meta => Storage::meta(bytes),
-        };
-        Ok(Tensor::from_parts(storage, spec, 0))
+    }
+
+    #[inline]
+    fn memory(bytes: usize, device: Device) -> Result<Storage> {
+        match device {
+            Device::Cpu => Ok(Storage::new(bytes)?),
+            Device::Meta => Ok(Storage::meta(bytes)),
+        }
     }
 
     // ---- description
@@ -373,13 +422,15 @@ impl Tensor {
         }
     }
 
-    /// Storage and position, if the elements lie in row-major order and the data was never replaced.
+    /// The elements, if they are of `dtype` in row-major order and the data was never replaced.
     #[inline]
-    pub(crate) fn flat(&self) -> Option<(&Storage, usize)> {
-        if self.flags() & REPLACED != 0 || !self.0.spec.layout.is_contiguous() {
-            return None;
-        }
-        Some((&self.0.storage, self.0.spec.layout.offset()))
+    pub(crate) fn flat(&self, dtype: DType) -> Option<Flat<'_>> {
+        let Inner { storage, spec, .. } = &*self.0;
+        (self.flags() & REPLACED == 0 && spec.layout.is_contiguous() && spec.dtype == dtype).then(|| Flat {
+            storage,
+            offset: spec.layout.offset(),
+            len: spec.layout.numel(),
+        })
     }
 
     /// The memory, for kernels. `view()` and `view_mut()` of the result give what kernels take.

@@ -29,6 +29,7 @@ pub mod remap;
 pub mod scan;
 pub mod shared;
 mod slices;
+mod small;
 pub mod softmax;
 pub mod sort;
 #[cfg(test)]
@@ -46,6 +47,6 @@ pub use copy::{copy, fill};
 pub use dtype::{DType, Element};
 pub use half::{bf16, f16};
 pub use matmul::matmul;
-pub use memory::{MemoryStats, OutOfMemory, Storage, empty_cache, memory_stats, reset_peak_memory};
+pub use memory::{Flat, MemoryStats, OutOfMemory, Storage, empty_cache, memory_stats, reset_peak_memory};
 pub use slices::{read_slice, write_slice};
 pub use view::{View, ViewMut, is_contiguous};

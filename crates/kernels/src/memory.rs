@@ -183,6 +183,31 @@ unsafe impl Send for Storage {}
 // SAFETY: as above.
 unsafe impl Sync for Storage {}
 
+/// A row-major run of elements in a storage.
+#[derive(Clone, Copy)]
+pub struct Flat<'a> {
+    /// Where they lie.
+    pub storage: &'a Storage,
+    /// The first element.
+    pub offset: usize,
+    /// How many.
+    pub len: usize,
+}
+
+impl Flat<'_> {
+    /// The address of the first element, from which `len` elements of `dtype` lie inside the storage.
+    ///
+    /// # Panics
+    /// If they do not.
+    #[inline]
+    pub(crate) fn elements(&self, dtype: DType) -> *mut u8 {
+        let size = dtype.size();
+        assert!((self.offset + self.len) * size <= self.storage.nbytes(), "elements outside their storage");
+        // SAFETY: inside the block, by the check.
+        unsafe { self.storage.data().add(self.offset * size) }
+    }
+}
+
 /// More memory was asked for than the address space or the system has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutOfMemory {
@@ -359,17 +384,6 @@ impl Storage {
         self.check(dtype, offset, sizes, strides);
         // SAFETY: every element lies inside the block, by the check, which lives while the borrow does.
         unsafe { View::new(self.data().add(offset * dtype.size()), dtype, sizes, strides) }
-    }
-
-    /// The address of element `offset`, from which `n` elements lie inside.
-    ///
-    /// # Panics
-    /// If they do not.
-    #[inline]
-    pub(crate) fn elements(&self, dtype: DType, offset: usize, n: usize) -> *mut u8 {
-        assert!((offset + n) * dtype.size() <= self.nbytes(), "elements outside their storage");
-        // SAFETY: inside the block, by the check.
-        unsafe { self.data().add(offset * dtype.size()) }
     }
 
     /// As [`Storage::view`], for writing. Takes `&self`: the contract at the head of this file applies.

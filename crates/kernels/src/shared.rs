@@ -3,10 +3,11 @@
 //! Both counts share one word, so a single load can tell "one owner, no weak handle": then nobody else can make
 //! another, and plain code may free it. std keeps two words and must subtract from each. A read-modify-write costs
 //! about 8 ns and most tensors and nodes die with one owner, so this is worth a fifth of an eager op.
-//! What it leaves out: unsizing (box a [`Cell`] and unsize the box), and `make_mut`.
+//! The memory comes from the thread's lists of small objects. What it leaves out: unsizing and `make_mut`.
 #![allow(unsafe_code)]
 
-use std::alloc::{Layout, dealloc};
+use crate::small;
+use std::alloc::Layout;
 use std::marker::PhantomData;
 use std::ptr::{NonNull, drop_in_place};
 use std::sync::atomic::{AtomicU64, Ordering::*, fence};
@@ -16,48 +17,34 @@ const WEAK: u64 = 1 << 32;
 const SOLE: u64 = WEAK + 1;
 
 /// A value with its counts.
-#[repr(C)]
-pub struct Cell<T: ?Sized> {
+struct Cell<T> {
     counts: AtomicU64,
     value: T,
 }
 
 /// A shared owner of a `T`.
-pub struct Arc<T: ?Sized>(NonNull<Cell<T>>, PhantomData<Cell<T>>);
+pub struct Arc<T>(NonNull<Cell<T>>, PhantomData<Cell<T>>);
 
 /// A handle that does not keep its target alive.
-pub struct Weak<T: ?Sized>(NonNull<Cell<T>>);
+pub struct Weak<T>(NonNull<Cell<T>>);
 
 // SAFETY: the counts are atomic and the value is only shared, as in std.
-unsafe impl<T: ?Sized + Send + Sync> Send for Arc<T> {}
+unsafe impl<T: Send + Sync> Send for Arc<T> {}
 // SAFETY: as above.
-unsafe impl<T: ?Sized + Send + Sync> Sync for Arc<T> {}
+unsafe impl<T: Send + Sync> Sync for Arc<T> {}
 // SAFETY: as above.
-unsafe impl<T: ?Sized + Send + Sync> Send for Weak<T> {}
+unsafe impl<T: Send + Sync> Send for Weak<T> {}
 // SAFETY: as above.
-unsafe impl<T: ?Sized + Send + Sync> Sync for Weak<T> {}
-
-impl<T> Cell<T> {
-    /// A boxed cell can be unsized to `Box<Cell<dyn Trait>>` by the compiler; an [`Arc`] cannot.
-    #[inline]
-    pub fn boxed(value: T) -> Box<Cell<T>> {
-        Box::new(Cell { counts: AtomicU64::new(SOLE), value })
-    }
-}
+unsafe impl<T: Send + Sync> Sync for Weak<T> {}
 
 impl<T> Arc<T> {
     /// A new value with one owner.
     #[inline]
     pub fn new(value: T) -> Arc<T> {
-        Arc::from_box(Cell::boxed(value))
-    }
-}
-
-impl<T: ?Sized> Arc<T> {
-    /// Takes over a boxed cell.
-    #[inline]
-    pub fn from_box(b: Box<Cell<T>>) -> Arc<T> {
-        Arc(NonNull::from(Box::leak(b)), PhantomData)
+        let p = small::take(Layout::new::<Cell<T>>()).cast::<Cell<T>>();
+        // SAFETY: fresh memory of this layout.
+        unsafe { p.write(Cell { counts: AtomicU64::new(SOLE), value }) };
+        Arc(p, PhantomData)
     }
 
     #[inline]
@@ -101,7 +88,7 @@ impl<T: ?Sized> Arc<T> {
     }
 }
 
-impl<T: ?Sized> Weak<T> {
+impl<T> Weak<T> {
     /// The value, if some owner is left.
     pub fn upgrade(&self) -> Option<Arc<T>> {
         // SAFETY: the cell outlives its weak handles.
@@ -111,7 +98,7 @@ impl<T: ?Sized> Weak<T> {
     }
 }
 
-impl<T: ?Sized> Clone for Weak<T> {
+impl<T> Clone for Weak<T> {
     fn clone(&self) -> Self {
         // SAFETY: the cell outlives its weak handles.
         unsafe { &self.0.as_ref().counts }.fetch_add(WEAK, Relaxed);
@@ -119,7 +106,7 @@ impl<T: ?Sized> Clone for Weak<T> {
     }
 }
 
-impl<T: ?Sized> std::ops::Deref for Arc<T> {
+impl<T> std::ops::Deref for Arc<T> {
     type Target = T;
     #[inline]
     fn deref(&self) -> &T {
@@ -128,7 +115,7 @@ impl<T: ?Sized> std::ops::Deref for Arc<T> {
     }
 }
 
-impl<T: ?Sized> Clone for Arc<T> {
+impl<T> Clone for Arc<T> {
     #[inline]
     fn clone(&self) -> Self {
         let old = self.counts().fetch_add(1, Relaxed);
@@ -139,12 +126,15 @@ impl<T: ?Sized> Clone for Arc<T> {
     }
 }
 
-impl<T: ?Sized> Drop for Arc<T> {
+impl<T> Drop for Arc<T> {
     #[inline]
     fn drop(&mut self) {
         if self.counts().load(Acquire) == SOLE {
-            // SAFETY: nobody else has or can get a handle; the cell came from a box.
-            return drop(unsafe { Box::from_raw(self.0.as_ptr()) });
+            // SAFETY: nobody else has or can get a handle.
+            return unsafe {
+                drop_in_place(&raw mut (*self.0.as_ptr()).value);
+                small::give(self.0.cast(), Layout::new::<Cell<T>>());
+            };
         }
         if self.counts().fetch_sub(1, Release) as u32 == 1 {
             last(self.0)
@@ -154,26 +144,26 @@ impl<T: ?Sized> Drop for Arc<T> {
 
 /// The last owner while weak handles exist (or a race among owners): drop the value, then one weak for all owners.
 #[cold]
-fn last<T: ?Sized>(p: NonNull<Cell<T>>) {
+fn last<T>(p: NonNull<Cell<T>>) {
     fence(Acquire);
     // SAFETY: no owner is left, so the value is ours to drop; the owners' weak handle still holds the memory.
     unsafe { drop_in_place(&raw mut (*p.as_ptr()).value) };
     drop(Weak(p));
 }
 
-impl<T: ?Sized> Drop for Weak<T> {
+impl<T> Drop for Weak<T> {
     fn drop(&mut self) {
         // SAFETY: the cell outlives its weak handles.
-        let (counts, layout) = unsafe { (&self.0.as_ref().counts, Layout::for_value(self.0.as_ref())) };
+        let counts = unsafe { &self.0.as_ref().counts };
         if counts.fetch_sub(WEAK, Release) >> 32 == 1 {
             fence(Acquire);
             // SAFETY: last handle of any kind; the value was dropped before.
-            unsafe { dealloc(self.0.as_ptr().cast(), layout) }
+            unsafe { small::give(self.0.cast(), Layout::new::<Cell<T>>()) }
         }
     }
 }
 
-impl<T: ?Sized + std::fmt::Debug> std::fmt::Debug for Arc<T> {
+impl<T: std::fmt::Debug> std::fmt::Debug for Arc<T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         (**self).fmt(f)
     }

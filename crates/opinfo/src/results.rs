@@ -2,6 +2,7 @@
 
 use crate::call::{Call, Outcome, Place, flatten};
 use crate::compare::{bits, same_kind, same_numbers, same_results, same_tensor, tolerance};
+use crate::deviations::writes;
 use crate::row::{Argument, Numbers, Row, TensorData};
 use crate::schema::{Schema, forms};
 use firebrand_core::autograd::{GradOptions, grad, no_grad};
@@ -41,18 +42,19 @@ pub(crate) fn forward(op: Op, row: &Row, place: Place) -> Outcome {
         return Err("an argument was written to that the schema does not name".to_string());
     }
     match (target, out.first()) {
-        (Some((t, before)), Some(Value::Tensor(r))) => written_once(t, r, before),
+        (Some((t, before)), Some(Value::Tensor(r))) => written_once(op, t, r, before),
         _ => Ok(()),
     }
 }
 
-fn written_once(target: &Tensor, result: &Tensor, before: u32) -> Outcome {
+fn written_once(op: Op, target: &Tensor, result: &Tensor, before: u32) -> Outcome {
     if !target.is_same(result) {
         return Err("the result is not the tensor written to".to_string());
     }
-    match target.version() - before {
-        1 => Ok(()),
-        n => Err(format!("the version went up by {n}, expected 1")),
+    let (found, expected) = (target.version() - before, writes(op.name()));
+    match expected.contains(&found) {
+        true => Ok(()),
+        false => Err(format!("the version went up by {found}, expected {expected:?}")),
     }
 }
 
@@ -120,7 +122,7 @@ pub(crate) fn inplace(op: Op, row: &Row) -> Outcome {
     if let Some(numbers) = stored(want, target.dtype)? {
         same_numbers(self_, &numbers, tolerance(target.dtype).max(tolerance(want.dtype)))?;
     }
-    written_once(self_, result, before)?;
+    written_once(form, self_, result, before)?;
     if row.grads.is_some() && want.dtype == target.dtype {
         gradients(form, row, Place::AsListed).map_err(|e| format!("with gradients: {e}"))?;
     }

@@ -12,8 +12,6 @@ use std::time::Instant;
 
 /// The release that the generator follows.
 const TORCH: &str = "2.15.0";
-/// Wheels without GPU libraries: much smaller, same files.
-const WHEELS: &str = "https://download.pytorch.org/whl/cpu";
 const ORACLE: &str = "golden/oracle_codegen.py";
 
 /// Compares; `venv` is an environment that has PyTorch, else one is made under `~/.cache/firebrand`.
@@ -101,7 +99,7 @@ fn made_environment() -> Result<PathBuf, String> {
     let program = std::env::var("PYTHON").unwrap_or_else(|_| "python3".to_string());
     println!("making {} with {program} (once)", venv.display());
     must(Command::new(&program).args(["-m", "venv"]).arg(&venv))?;
-    let pip = ["-m", "pip", "install", "--quiet", "--extra-index-url", WHEELS, "pyyaml"];
+    let pip = ["-m", "pip", "install", "--quiet", "pyyaml"];
     must(Command::new(venv.join("bin/python")).args(pip).arg(format!("torch=={TORCH}")))?;
     Ok(venv)
 }

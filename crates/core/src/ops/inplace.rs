@@ -5,6 +5,7 @@
 
 use crate::dtype::can_cast;
 use crate::layout::Layout;
+use crate::tensor::Shape;
 use crate::{Error, ErrorKind, Result, Spec, Tensor, state};
 
 /// How two tensors lie to each other in memory.
@@ -50,13 +51,14 @@ fn same_dtype(op: &'static str, spec: &Spec, target: &Tensor) -> Result<()> {
 
 /// Writes an op's result into `target`: `kernel(out)` fills `out`, which is the target or a temporary. The caller has
 /// called `check_writable`.
-pub(crate) fn write(
+pub(crate) fn write<'a>(
     op: &'static str,
     target: &Tensor,
-    spec: Spec,
+    spec: impl Into<Shape<'a>>,
     inputs: &[&Tensor],
     kernel: impl FnOnce(&Tensor) -> Result<()>,
 ) -> Result<()> {
+    let spec = spec.into();
     same_shape(op, &spec, target)?;
     same_dtype(op, &spec, target)?;
     if !target.is_meta() {
@@ -76,13 +78,14 @@ pub(crate) fn write(
 
 /// As [`write`], for kernels that read inputs after they began to write: the result always goes through a temporary if
 /// the target shares memory with an input.
-pub(crate) fn write_through_copy(
+pub(crate) fn write_through_copy<'a>(
     op: &'static str,
     target: &Tensor,
-    spec: Spec,
+    spec: impl Into<Shape<'a>>,
     inputs: &[&Tensor],
     kernel: impl FnOnce(&Tensor) -> Result<()>,
 ) -> Result<()> {
+    let spec = spec.into();
     if target.is_meta() || !inputs.iter().any(|i| i.shares_storage(target)) {
         return write(op, target, spec, &[], kernel);
     }
@@ -102,25 +105,27 @@ fn raw(spec: &Spec) -> Result<Tensor> {
 }
 
 /// Writes into an `out=` argument: an empty one takes the result's shape, others must have it.
-pub(crate) fn write_out(
+pub(crate) fn write_out<'a>(
     op: &'static str,
     out: &Tensor,
-    spec: Spec,
+    spec: impl Into<Shape<'a>>,
     inputs: &[&Tensor],
     kernel: impl FnOnce(&Tensor) -> Result<()>,
 ) -> Result<()> {
+    let spec = spec.into();
     prepare_out(op, out, &spec, inputs)?;
     write(op, out, spec, inputs, kernel)
 }
 
 /// As [`write_out`], for kernels that read inputs after they began to write.
-pub(crate) fn write_out_through_copy(
+pub(crate) fn write_out_through_copy<'a>(
     op: &'static str,
     out: &Tensor,
-    spec: Spec,
+    spec: impl Into<Shape<'a>>,
     inputs: &[&Tensor],
     kernel: impl FnOnce(&Tensor) -> Result<()>,
 ) -> Result<()> {
+    let spec = spec.into();
     prepare_out(op, out, &spec, inputs)?;
     write_through_copy(op, out, spec, inputs, kernel)
 }

@@ -9,7 +9,7 @@ use super::exec::{self, Code, STREAM_BYTES, TILE, splat};
 use super::loops::{Arg, CHUNK, Loops};
 use super::program::{Action, Instr, Place};
 use super::{Op, Operand};
-use crate::{DType, Storage, View, ViewMut, parallel};
+use crate::{DType, Flat, View, ViewMut, parallel};
 use std::mem::MaybeUninit;
 use std::slice::{from_raw_parts, from_raw_parts_mut};
 
@@ -37,22 +37,16 @@ pub fn ternary(op: Op, compute: DType, a: Operand, b: Operand, c: Operand, out: 
 /// Elements up to which [`binary_flat`] runs its own loop: for fewer, the way to a vectorised one costs more.
 const TINY: usize = 16;
 
-/// `out = op(a, b)` on `n` elements of one dtype in row-major order, each given by its storage and first element.
+/// `out = op(a, b)` on as many elements each, all of one dtype.
 /// False, and nothing done, unless the work is small and the output's storage is neither operand's.
 #[inline]
-pub fn binary_flat(
-    op: Op,
-    dtype: DType,
-    n: usize,
-    a: (&Storage, usize),
-    b: (&Storage, usize),
-    out: (&Storage, usize),
-) -> bool {
-    if n > GRAIN || !is_native(dtype) || op.yields_bool() || out.0.ptr_eq(a.0) || out.0.ptr_eq(b.0) {
+pub fn binary_flat(op: Op, dtype: DType, a: Flat, b: Flat, out: Flat) -> bool {
+    let n = out.len;
+    let apart = !out.storage.ptr_eq(a.storage) && !out.storage.ptr_eq(b.storage);
+    if n > GRAIN || a.len != n || b.len != n || !apart || !is_native(dtype) || op.yields_bool() {
         return false;
     }
-    let (x, y) = (a.0.elements(dtype, a.1, n), b.0.elements(dtype, b.1, n));
-    let d = out.0.elements(dtype, out.1, n);
+    let (x, y, d) = (a.elements(dtype), b.elements(dtype), out.elements(dtype));
     if n <= TINY && dtype == DType::F32 {
         // SAFETY: `n` elements of both, by `elements`; the output is another storage.
         let (x, y, d) = unsafe {
@@ -63,31 +57,27 @@ pub fn binary_flat(
             )
         };
         // Exactly rounded, so the same as in any vectorised loop.
-        match op {
-            Op::Add => {
-                return {
-                    (0..n).for_each(|i| d[i] = x[i] + y[i]);
-                    true
-                };
-            }
-            Op::Sub => {
-                return {
-                    (0..n).for_each(|i| d[i] = x[i] - y[i]);
-                    true
-                };
-            }
-            Op::Mul => {
-                return {
-                    (0..n).for_each(|i| d[i] = x[i] * y[i]);
-                    true
-                };
-            }
-            _ => {}
+        let done = match op {
+            Op::Add => tiny(x, y, d, |x, y| x + y),
+            Op::Sub => tiny(x, y, d, |x, y| x - y),
+            Op::Mul => tiny(x, y, d, |x, y| x * y),
+            _ => false,
+        };
+        if done {
+            return true;
         }
     }
     let places = [Arg::tile(x), Arg::tile(y), Arg::tile(x)];
     // SAFETY: every operand has `n` elements of its type, and none overlaps the output.
     unsafe { Loops::get().step(op, dtype, d, &places, n) }
+    true
+}
+
+#[inline(always)]
+fn tiny(x: &[f32], y: &[f32], d: &mut [f32], f: impl Fn(f32, f32) -> f32) -> bool {
+    for ((d, x), y) in d.iter_mut().zip(x).zip(y) {
+        *d = f(*x, *y)
+    }
     true
 }
 

@@ -20,15 +20,11 @@ pub(crate) fn unary_op(op: Op, compute: DType, a: &Tensor, out: &Tensor) -> Resu
 /// Two operands, broadcast, computed in `compute`.
 #[inline]
 pub(crate) fn binary_op(op: Op, compute: DType, a: &Tensor, b: &Tensor, out: &Tensor) -> Result<()> {
-    let n = out.numel();
     // Row-major operands with as many elements as the result: broadcasting has nothing to do.
-    if a.dtype() == compute
-        && b.dtype() == compute
-        && out.dtype() == compute
-        && a.numel() == n
-        && b.numel() == n
-        && let (Some(x), Some(y), Some(z)) = (a.flat(), b.flat(), out.flat())
-        && kernel::binary_flat(op, compute, n, x, y, z)
+    if let (Some(x), Some(y), Some(z)) = (a.flat(compute), b.flat(compute), out.flat(compute))
+        && x.len == z.len
+        && y.len == z.len
+        && kernel::binary_flat(op, compute, x, y, z)
     {
         return Ok(());
     }

@@ -3,25 +3,26 @@
 use super::pointwise::{binary, binary_floating, like, need_number, pointwise_of, same_dtype, unary_floating};
 use super::{device, need_float, wrap_dim};
 use crate::layout::Layout;
+use crate::tensor::Shape;
 use crate::{Error, Result, Scalar, Spec, Tensor};
 
 /// One float operand and a number.
-pub(crate) fn floating1(op: &'static str, t: &Tensor, _: Scalar) -> Result<Spec> {
+pub(crate) fn floating1<'a>(op: &'static str, t: &'a Tensor, _: Scalar) -> Result<Shape<'a>> {
     unary_floating(op, t)
 }
 
 /// One float operand and two numbers.
-pub(crate) fn floating2(op: &'static str, t: &Tensor, _: Scalar, _: Scalar) -> Result<Spec> {
+pub(crate) fn floating2<'a>(op: &'static str, t: &'a Tensor, _: Scalar, _: Scalar) -> Result<Shape<'a>> {
     unary_floating(op, t)
 }
 
 /// `elu`.
-pub(crate) fn elu(op: &'static str, t: &Tensor, _: Scalar, _: Scalar, _: Scalar) -> Result<Spec> {
+pub(crate) fn elu<'a>(op: &'static str, t: &'a Tensor, _: Scalar, _: Scalar, _: Scalar) -> Result<Shape<'a>> {
     unary_floating(op, t)
 }
 
 /// `celu`.
-pub(crate) fn celu(op: &'static str, t: &Tensor, alpha: Scalar) -> Result<Spec> {
+pub(crate) fn celu<'a>(op: &'static str, t: &'a Tensor, alpha: Scalar) -> Result<Shape<'a>> {
     if alpha.equals(0.0) {
         return Err(Error::argument(op, "alpha must not be zero: the input is divided by it"));
     }
@@ -51,7 +52,7 @@ fn check_approximate(op: &'static str, approximate: &str) -> Result<()> {
 }
 
 /// `gelu`.
-pub(crate) fn gelu(op: &'static str, t: &Tensor, approximate: &str) -> Result<Spec> {
+pub(crate) fn gelu<'a>(op: &'static str, t: &'a Tensor, approximate: &str) -> Result<Shape<'a>> {
     check_approximate(op, approximate)?;
     unary_floating(op, t)
 }
@@ -59,11 +60,12 @@ pub(crate) fn gelu(op: &'static str, t: &Tensor, approximate: &str) -> Result<Sp
 /// `log_sigmoid_forward`: the result, and what its gradient starts from.
 pub(crate) fn log_sigmoid_forward(op: &'static str, t: &Tensor) -> Result<(Spec, Spec)> {
     let spec = unary_floating(op, t)?;
+    let spec = spec.into_spec();
     Ok((spec.clone(), spec))
 }
 
 /// `_prelu_kernel`: both of one float dtype.
-pub(crate) fn prelu_kernel(op: &'static str, t: &Tensor, weight: &Tensor) -> Result<Spec> {
+pub(crate) fn prelu_kernel<'a>(op: &'static str, t: &'a Tensor, weight: &Tensor) -> Result<Shape<'a>> {
     same_dtype(op, "self", t.dtype(), "weight", weight.dtype())?;
     binary_floating(op, t, weight)
 }
@@ -87,30 +89,30 @@ pub(crate) fn glu(op: &'static str, t: &Tensor, dim: i64) -> Result<Spec> {
 // ---- gradients: the incoming one first, then what the forward op saved
 
 /// `threshold_backward`.
-pub(crate) fn threshold_backward(op: &'static str, grad: &Tensor, t: &Tensor, _: Scalar) -> Result<Spec> {
+pub(crate) fn threshold_backward<'a>(op: &'static str, grad: &'a Tensor, t: &Tensor, _: Scalar) -> Result<Shape<'a>> {
     let spec = binary(op, grad, t)?;
     need_number(op, spec.dtype)?;
     Ok(spec)
 }
 
 /// With one number.
-pub(crate) fn backward1(op: &'static str, grad: &Tensor, t: &Tensor, _: Scalar) -> Result<Spec> {
+pub(crate) fn backward1<'a>(op: &'static str, grad: &'a Tensor, t: &Tensor, _: Scalar) -> Result<Shape<'a>> {
     binary_floating(op, grad, t)
 }
 
 /// With two numbers.
-pub(crate) fn backward2(op: &'static str, grad: &Tensor, t: &Tensor, _: Scalar, _: Scalar) -> Result<Spec> {
+pub(crate) fn backward2<'a>(op: &'static str, grad: &'a Tensor, t: &Tensor, _: Scalar, _: Scalar) -> Result<Shape<'a>> {
     binary_floating(op, grad, t)
 }
 
 /// `leaky_relu_backward`.
-pub(crate) fn leaky_relu_backward(
+pub(crate) fn leaky_relu_backward<'a>(
     op: &'static str,
-    grad: &Tensor,
+    grad: &'a Tensor,
     t: &Tensor,
     slope: Scalar,
     is_result: bool,
-) -> Result<Spec> {
+) -> Result<Shape<'a>> {
     if is_result && slope.to_f64() < 0.0 {
         let m = format!("the input cannot be told from the result when the slope is negative ({slope})");
         return Err(Error::argument(op, m));
@@ -119,15 +121,15 @@ pub(crate) fn leaky_relu_backward(
 }
 
 /// `elu_backward`.
-pub(crate) fn elu_backward(
+pub(crate) fn elu_backward<'a>(
     op: &'static str,
-    grad: &Tensor,
+    grad: &'a Tensor,
     alpha: Scalar,
     _scale: Scalar,
     _input_scale: Scalar,
     is_result: bool,
     t: &Tensor,
-) -> Result<Spec> {
+) -> Result<Shape<'a>> {
     if is_result && alpha.to_f64() < 0.0 {
         let m = format!("the input cannot be told from the result when alpha is negative ({alpha})");
         return Err(Error::argument(op, m));
@@ -136,7 +138,12 @@ pub(crate) fn elu_backward(
 }
 
 /// `gelu_backward`.
-pub(crate) fn gelu_backward(op: &'static str, grad: &Tensor, t: &Tensor, approximate: &str) -> Result<Spec> {
+pub(crate) fn gelu_backward<'a>(
+    op: &'static str,
+    grad: &'a Tensor,
+    t: &Tensor,
+    approximate: &str,
+) -> Result<Shape<'a>> {
     check_approximate(op, approximate)?;
     binary_floating(op, grad, t)
 }

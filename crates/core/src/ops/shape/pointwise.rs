@@ -6,6 +6,7 @@
 use super::{broadcast, device, need_float};
 use crate::dtype::{Promotion, result_type, to_float};
 use crate::layout::{Dims, Layout};
+use crate::tensor::Shape;
 use crate::{DType, Error, ErrorKind, Result, Scalar, Spec, Tensor};
 
 /// The layout of a pointwise result: dense, in the memory order of the operands.
@@ -99,6 +100,13 @@ pub(super) fn like(t: &Tensor, dtype: DType) -> Spec {
     Spec { layout: pointwise_layout(t.shape(), &[t]), dtype, device: t.device() }
 }
 
+/// A result that equals the operand in all but its numbers.
+#[inline]
+fn same(t: &Tensor) -> Shape<'_> {
+    let spec = t.spec();
+    if spec.layout.is_canonical() { Shape::Like(spec) } else { like(t, spec.dtype).into() }
+}
+
 /// The dtype of a tensor combined with a number.
 #[inline]
 fn scalar_type(t: &Tensor, s: Scalar) -> DType {
@@ -109,22 +117,22 @@ fn scalar_type(t: &Tensor, s: Scalar) -> DType {
 
 /// One operand of any dtype, result of the same.
 #[inline]
-pub(crate) fn unary(_op: &'static str, t: &Tensor) -> Result<Spec> {
-    Ok(like(t, t.dtype()))
+pub(crate) fn unary<'a>(_op: &'static str, t: &'a Tensor) -> Result<Shape<'a>> {
+    Ok(same(t))
 }
 
 /// As [`unary`], but not for bool.
 #[inline]
-pub(crate) fn unary_no_bool(op: &'static str, t: &Tensor) -> Result<Spec> {
+pub(crate) fn unary_no_bool<'a>(op: &'static str, t: &'a Tensor) -> Result<Shape<'a>> {
     need_number(op, t.dtype())?;
-    Ok(like(t, t.dtype()))
+    Ok(same(t))
 }
 
 /// One operand of a float dtype.
 #[inline]
-pub(crate) fn unary_floating(op: &'static str, t: &Tensor) -> Result<Spec> {
+pub(crate) fn unary_floating<'a>(op: &'static str, t: &'a Tensor) -> Result<Shape<'a>> {
     need_float(op, t.dtype())?;
-    Ok(like(t, t.dtype()))
+    Ok(same(t))
 }
 
 /// One operand of an integer dtype or bool.
@@ -135,8 +143,9 @@ pub(crate) fn unary_bits(op: &'static str, t: &Tensor) -> Result<Spec> {
 
 /// One operand; integers give the default float dtype.
 #[inline]
-pub(crate) fn unary_float(_op: &'static str, t: &Tensor) -> Result<Spec> {
-    Ok(like(t, to_float(t.dtype())))
+pub(crate) fn unary_float<'a>(_op: &'static str, t: &'a Tensor) -> Result<Shape<'a>> {
+    let dtype = to_float(t.dtype());
+    Ok(if dtype == t.dtype() { same(t) } else { like(t, dtype).into() })
 }
 
 /// One operand, result bool.
@@ -145,12 +154,12 @@ pub(crate) fn unary_bool(_op: &'static str, t: &Tensor) -> Result<Spec> {
 }
 
 /// `round.decimals`.
-pub(crate) fn round_decimals(op: &'static str, t: &Tensor, _decimals: i64) -> Result<Spec> {
+pub(crate) fn round_decimals<'a>(op: &'static str, t: &'a Tensor, _decimals: i64) -> Result<Shape<'a>> {
     unary_floating(op, t)
 }
 
 /// `polygamma`: the order is not negative.
-pub(crate) fn polygamma(op: &'static str, n: i64, t: &Tensor) -> Result<Spec> {
+pub(crate) fn polygamma<'a>(op: &'static str, n: i64, t: &'a Tensor) -> Result<Shape<'a>> {
     if n < 0 {
         return Err(Error::argument(op, format!("the order n must not be negative, found {n}")));
     }
@@ -158,18 +167,18 @@ pub(crate) fn polygamma(op: &'static str, n: i64, t: &Tensor) -> Result<Spec> {
 }
 
 /// `logit`.
-pub(crate) fn logit(op: &'static str, t: &Tensor, _eps: Option<f64>) -> Result<Spec> {
+pub(crate) fn logit<'a>(op: &'static str, t: &'a Tensor, _eps: Option<f64>) -> Result<Shape<'a>> {
     unary_float(op, t)
 }
 
 /// `nan_to_num`.
-pub(crate) fn nan_to_num(
+pub(crate) fn nan_to_num<'a>(
     op: &'static str,
-    t: &Tensor,
+    t: &'a Tensor,
     _nan: Option<f64>,
     _posinf: Option<f64>,
     _neginf: Option<f64>,
-) -> Result<Spec> {
+) -> Result<Shape<'a>> {
     unary(op, t)
 }
 
@@ -177,17 +186,17 @@ pub(crate) fn nan_to_num(
 
 /// Two operands, promoted.
 #[inline]
-pub(crate) fn binary(op: &'static str, a: &Tensor, b: &Tensor) -> Result<Spec> {
+pub(crate) fn binary<'a>(op: &'static str, a: &'a Tensor, b: &Tensor) -> Result<Shape<'a>> {
     let (x, y) = (a.spec(), b.spec());
     if x.dtype == y.dtype
         && x.device == y.device
-        && x.layout.is_contiguous()
+        && x.layout.is_canonical()
         && y.layout.is_contiguous()
         && crate::layout::same_sizes(x.layout.sizes(), y.layout.sizes())
     {
-        return Ok(Spec { layout: Layout::contiguous(x.layout.sizes()), dtype: x.dtype, device: x.device });
+        return Ok(Shape::Like(x));
     }
-    binary_mixed(op, a, b)
+    binary_mixed(op, a, b).map(Shape::New)
 }
 
 #[inline(never)]
@@ -198,7 +207,7 @@ fn binary_mixed(op: &'static str, a: &Tensor, b: &Tensor) -> Result<Spec> {
 }
 
 /// As [`binary`], but not for bool.
-pub(crate) fn binary_no_bool(op: &'static str, a: &Tensor, b: &Tensor) -> Result<Spec> {
+pub(crate) fn binary_no_bool<'a>(op: &'static str, a: &'a Tensor, b: &Tensor) -> Result<Shape<'a>> {
     let spec = binary(op, a, b)?;
     need_number(op, spec.dtype)?;
     Ok(spec)
@@ -206,15 +215,15 @@ pub(crate) fn binary_no_bool(op: &'static str, a: &Tensor, b: &Tensor) -> Result
 
 /// Two operands; integers give the default float dtype.
 #[inline]
-pub(crate) fn binary_float(op: &'static str, a: &Tensor, b: &Tensor) -> Result<Spec> {
-    let mut spec = binary(op, a, b)?;
-    spec.dtype = to_float(spec.dtype);
-    Ok(spec)
+pub(crate) fn binary_float<'a>(op: &'static str, a: &'a Tensor, b: &Tensor) -> Result<Shape<'a>> {
+    let shape = binary(op, a, b)?;
+    let dtype = to_float(shape.dtype);
+    Ok(if shape.dtype == dtype { shape } else { Spec { dtype, ..shape.into_spec() }.into() })
 }
 
 /// Two operands whose promoted dtype is a float.
 #[inline]
-pub(crate) fn binary_floating(op: &'static str, a: &Tensor, b: &Tensor) -> Result<Spec> {
+pub(crate) fn binary_floating<'a>(op: &'static str, a: &'a Tensor, b: &Tensor) -> Result<Shape<'a>> {
     let spec = binary(op, a, b)?;
     need_float(op, spec.dtype)?;
     Ok(spec)
@@ -243,7 +252,7 @@ fn check_sub(op: &'static str, a: DType, b: DType) -> Result<()> {
 
 /// `add.Tensor`.
 #[inline]
-pub(crate) fn binary_alpha(op: &'static str, a: &Tensor, b: &Tensor, alpha: Scalar) -> Result<Spec> {
+pub(crate) fn binary_alpha<'a>(op: &'static str, a: &'a Tensor, b: &Tensor, alpha: Scalar) -> Result<Shape<'a>> {
     let spec = binary(op, a, b)?;
     check_alpha(op, spec.dtype, alpha)?;
     Ok(spec)
@@ -251,7 +260,7 @@ pub(crate) fn binary_alpha(op: &'static str, a: &Tensor, b: &Tensor, alpha: Scal
 
 /// `sub.Tensor` and `rsub.Tensor`.
 #[inline]
-pub(crate) fn sub(op: &'static str, a: &Tensor, b: &Tensor, alpha: Scalar) -> Result<Spec> {
+pub(crate) fn sub<'a>(op: &'static str, a: &'a Tensor, b: &Tensor, alpha: Scalar) -> Result<Shape<'a>> {
     check_sub(op, a.dtype(), b.dtype())?;
     binary_alpha(op, a, b, alpha)
 }
@@ -266,13 +275,13 @@ fn check_mode(op: &'static str, mode: Option<&str>) -> Result<()> {
 }
 
 /// `div.Tensor_mode`: without a mode a true division, with one integers stay.
-pub(crate) fn div_mode(op: &'static str, a: &Tensor, b: &Tensor, mode: Option<&str>) -> Result<Spec> {
+pub(crate) fn div_mode<'a>(op: &'static str, a: &'a Tensor, b: &Tensor, mode: Option<&str>) -> Result<Shape<'a>> {
     check_mode(op, mode)?;
     if mode.is_none() { binary_float(op, a, b) } else { binary_no_bool(op, a, b) }
 }
 
 /// `heaviside`: both of one dtype.
-pub(crate) fn heaviside(op: &'static str, a: &Tensor, values: &Tensor) -> Result<Spec> {
+pub(crate) fn heaviside<'a>(op: &'static str, a: &'a Tensor, values: &Tensor) -> Result<Shape<'a>> {
     same_dtype(op, "self", a.dtype(), "values", values.dtype())?;
     binary(op, a, values)
 }
@@ -286,20 +295,18 @@ pub(super) fn same_dtype(op: &'static str, x: &str, a: DType, y: &str, b: DType)
 
 /// A comparison or logical op: any dtypes, result bool.
 pub(crate) fn comparison(op: &'static str, a: &Tensor, b: &Tensor) -> Result<Spec> {
-    let mut spec = binary(op, a, b)?;
-    spec.dtype = DType::Bool;
-    Ok(spec)
+    Ok(Spec { dtype: DType::Bool, ..binary(op, a, b)?.into_spec() })
 }
 
 /// Bitwise ops: integers or bool.
-pub(crate) fn bits(op: &'static str, a: &Tensor, b: &Tensor) -> Result<Spec> {
+pub(crate) fn bits<'a>(op: &'static str, a: &'a Tensor, b: &Tensor) -> Result<Shape<'a>> {
     let spec = binary(op, a, b)?;
     need_whole(op, spec.dtype)?;
     Ok(spec)
 }
 
 /// Shifts: integers.
-pub(crate) fn shift(op: &'static str, a: &Tensor, b: &Tensor) -> Result<Spec> {
+pub(crate) fn shift<'a>(op: &'static str, a: &'a Tensor, b: &Tensor) -> Result<Shape<'a>> {
     let spec = binary(op, a, b)?;
     need_integer(op, spec.dtype)?;
     Ok(spec)
@@ -309,12 +316,13 @@ pub(crate) fn shift(op: &'static str, a: &Tensor, b: &Tensor) -> Result<Spec> {
 
 /// A tensor and a number, promoted.
 #[inline]
-pub(crate) fn with_scalar(_op: &'static str, t: &Tensor, s: Scalar) -> Result<Spec> {
-    Ok(like(t, scalar_type(t, s)))
+pub(crate) fn with_scalar<'a>(_op: &'static str, t: &'a Tensor, s: Scalar) -> Result<Shape<'a>> {
+    let dtype = scalar_type(t, s);
+    Ok(if dtype == t.dtype() { same(t) } else { like(t, dtype).into() })
 }
 
 /// As [`with_scalar`], but not for bool.
-pub(crate) fn with_scalar_no_bool(op: &'static str, t: &Tensor, s: Scalar) -> Result<Spec> {
+pub(crate) fn with_scalar_no_bool<'a>(op: &'static str, t: &'a Tensor, s: Scalar) -> Result<Shape<'a>> {
     let spec = with_scalar(op, t, s)?;
     need_number(op, spec.dtype)?;
     Ok(spec)
@@ -322,32 +330,33 @@ pub(crate) fn with_scalar_no_bool(op: &'static str, t: &Tensor, s: Scalar) -> Re
 
 /// As [`with_scalar`]; integers give the default float dtype.
 #[inline]
-pub(crate) fn with_scalar_float(_op: &'static str, t: &Tensor, s: Scalar) -> Result<Spec> {
-    Ok(like(t, to_float(scalar_type(t, s))))
+pub(crate) fn with_scalar_float<'a>(_op: &'static str, t: &'a Tensor, s: Scalar) -> Result<Shape<'a>> {
+    let dtype = to_float(scalar_type(t, s));
+    Ok(if dtype == t.dtype() { same(t) } else { like(t, dtype).into() })
 }
 
 /// `add.Scalar`.
 #[inline]
-pub(crate) fn with_scalar_alpha(op: &'static str, t: &Tensor, s: Scalar, alpha: Scalar) -> Result<Spec> {
+pub(crate) fn with_scalar_alpha<'a>(op: &'static str, t: &'a Tensor, s: Scalar, alpha: Scalar) -> Result<Shape<'a>> {
     let spec = with_scalar(op, t, s)?;
     check_alpha(op, spec.dtype, alpha)?;
     Ok(spec)
 }
 
 /// `sub.Scalar` and `rsub.Scalar`.
-pub(crate) fn sub_scalar(op: &'static str, t: &Tensor, s: Scalar, alpha: Scalar) -> Result<Spec> {
+pub(crate) fn sub_scalar<'a>(op: &'static str, t: &'a Tensor, s: Scalar, alpha: Scalar) -> Result<Shape<'a>> {
     check_sub(op, t.dtype(), s.dtype())?;
     with_scalar_alpha(op, t, s, alpha)
 }
 
 /// `div.Scalar_mode`.
-pub(crate) fn div_scalar_mode(op: &'static str, t: &Tensor, s: Scalar, mode: Option<&str>) -> Result<Spec> {
+pub(crate) fn div_scalar_mode<'a>(op: &'static str, t: &'a Tensor, s: Scalar, mode: Option<&str>) -> Result<Shape<'a>> {
     check_mode(op, mode)?;
     if mode.is_none() { with_scalar_float(op, t, s) } else { with_scalar_no_bool(op, t, s) }
 }
 
 /// `pow.Tensor_Scalar`: integers have no negative powers among integers.
-pub(crate) fn pow_scalar(op: &'static str, t: &Tensor, exponent: Scalar) -> Result<Spec> {
+pub(crate) fn pow_scalar<'a>(op: &'static str, t: &'a Tensor, exponent: Scalar) -> Result<Shape<'a>> {
     // Of bools only the power of a bool is one.
     let spec = if matches!(exponent, Scalar::Bool(_)) {
         with_scalar(op, t, exponent)
@@ -366,12 +375,12 @@ pub(crate) fn pow_scalar(op: &'static str, t: &Tensor, exponent: Scalar) -> Resu
 }
 
 /// A number and a tensor, promoted; not bool.
-pub(crate) fn scalar_with(op: &'static str, s: Scalar, t: &Tensor) -> Result<Spec> {
+pub(crate) fn scalar_with<'a>(op: &'static str, s: Scalar, t: &'a Tensor) -> Result<Shape<'a>> {
     with_scalar_no_bool(op, t, s)
 }
 
 /// A number and a tensor; integers give the default float dtype.
-pub(crate) fn scalar_with_float(op: &'static str, s: Scalar, t: &Tensor) -> Result<Spec> {
+pub(crate) fn scalar_with_float<'a>(op: &'static str, s: Scalar, t: &'a Tensor) -> Result<Shape<'a>> {
     with_scalar_float(op, t, s)
 }
 
@@ -381,14 +390,14 @@ pub(crate) fn comparison_scalar(_op: &'static str, t: &Tensor, _s: Scalar) -> Re
 }
 
 /// Bitwise ops with a number.
-pub(crate) fn bits_scalar(op: &'static str, t: &Tensor, s: Scalar) -> Result<Spec> {
+pub(crate) fn bits_scalar<'a>(op: &'static str, t: &'a Tensor, s: Scalar) -> Result<Shape<'a>> {
     let spec = with_scalar(op, t, s)?;
     need_whole(op, spec.dtype)?;
     Ok(spec)
 }
 
 /// Shifts by a number.
-pub(crate) fn shift_scalar(op: &'static str, t: &Tensor, s: Scalar) -> Result<Spec> {
+pub(crate) fn shift_scalar<'a>(op: &'static str, t: &'a Tensor, s: Scalar) -> Result<Shape<'a>> {
     let spec = with_scalar(op, t, s)?;
     need_integer(op, spec.dtype)?;
     Ok(spec)
@@ -437,7 +446,7 @@ pub(crate) fn clamp(op: &'static str, t: &Tensor, min: Option<Scalar>, max: Opti
 pub(crate) fn clamp_tensor(op: &'static str, t: &Tensor, min: Option<&Tensor>, max: Option<&Tensor>) -> Result<Spec> {
     let spec = match (min, max) {
         (None, None) => return Err(no_bounds(op)),
-        (Some(b), None) | (None, Some(b)) => binary(op, t, b)?,
+        (Some(b), None) | (None, Some(b)) => binary(op, t, b)?.into_spec(),
         (Some(a), Some(b)) => pointwise_of(op, &[t, a, b])?,
     };
     need_number(op, spec.dtype)?;
@@ -445,7 +454,7 @@ pub(crate) fn clamp_tensor(op: &'static str, t: &Tensor, min: Option<&Tensor>, m
 }
 
 /// `lerp.Scalar`.
-pub(crate) fn lerp_scalar(op: &'static str, a: &Tensor, end: &Tensor, _weight: Scalar) -> Result<Spec> {
+pub(crate) fn lerp_scalar<'a>(op: &'static str, a: &'a Tensor, end: &Tensor, _weight: Scalar) -> Result<Shape<'a>> {
     same_dtype(op, "self", a.dtype(), "end", end.dtype())?;
     binary_floating(op, a, end)
 }
