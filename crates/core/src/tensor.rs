@@ -568,3 +568,9 @@ impl Tensor {
         if self.is_meta() { Err(Error::from(ErrorKind::MetaData { op })) } else { Ok(()) }
     }
 }
+
+impl AsRef<Tensor> for Tensor {
+    fn as_ref(&self) -> &Tensor {
+        self
+    }
+}

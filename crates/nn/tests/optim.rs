@@ -33,9 +33,9 @@ fn make(name: &str, o: &Value, params: &[Tensor], implementation: Implementation
     let flag = |name: &str| o[name].as_bool().unwrap_or(false);
     let betas = o["betas"].as_array().map_or((0.9, 0.999), |_| (floats(&o["betas"])[0], floats(&o["betas"])[1]));
     let result: Result<Box<dyn Optimizer>> = match name {
-        "SGD" => Sgd::new(
+        "SGD" => SGD::new(
             params,
-            SgdOptions {
+            SGDOptions {
                 lr: get("lr", 1e-3),
                 momentum: get("momentum", 0.0),
                 dampening: get("dampening", 0.0),
@@ -72,9 +72,9 @@ fn make(name: &str, o: &Value, params: &[Tensor], implementation: Implementation
             },
         )
         .map(|o| Box::new(o) as _),
-        "RMSprop" => RmsProp::new(
+        "RMSprop" => RMSprop::new(
             params,
-            RmsPropOptions {
+            RMSpropOptions {
                 lr: get("lr", 1e-2),
                 alpha: get("alpha", 0.99),
                 momentum: get("momentum", 0.0),
@@ -97,9 +97,9 @@ fn make(name: &str, o: &Value, params: &[Tensor], implementation: Implementation
             },
         )
         .map(|o| Box::new(o) as _),
-        "LBFGS" => Lbfgs::new(
+        "LBFGS" => LBFGS::new(
             params,
-            LbfgsOptions {
+            LBFGSOptions {
                 lr: get("lr", 1.0),
                 max_iter: get("max_iter", 20.0) as usize,
                 history_size: get("history_size", 100.0) as usize,
@@ -225,7 +225,7 @@ fn fused_steps_of_any_layout() {
     let step = |p: Tensor, grad: &Tensor| {
         let p = p.requires_grad_();
         p.set_grad(Some(grad));
-        Sgd::new([&p], SgdOptions { lr: 0.1, momentum: 0.9, ..Default::default() }).expect("valid").step().expect("ok");
+        SGD::new([&p], SGDOptions { lr: 0.1, momentum: 0.9, ..Default::default() }).expect("valid").step().expect("ok");
         p.contiguous().to_vec::<f64>()
     };
     let expected = step(base.t().contiguous().detach(), &base.t());
@@ -239,22 +239,22 @@ fn fused_steps_of_any_layout() {
 
 fn schedule(name: &str) -> Box<dyn Schedule> {
     match name {
-        "StepLR" => Box::new(StepLr { step_size: 4, gamma: 0.5 }),
-        "MultiStepLR" => Box::new(MultiStepLr { milestones: vec![3, 7, 7, 12], gamma: 0.3 }),
-        "ExponentialLR" => Box::new(ExponentialLr { gamma: 0.9 }),
-        "LinearLR" => Box::new(LinearLr::default()),
-        "ConstantLR" => Box::new(ConstantLr::default()),
-        "PolynomialLR" => Box::new(PolynomialLr { total_iters: 12, power: 2.0 }),
-        "LambdaLR" => Box::new(LambdaLr(|epoch, _| 1.0 / (1.0 + epoch as f64))),
-        "CosineAnnealingLR" => Box::new(CosineAnnealingLr { t_max: 8, eta_min: 0.001 }),
+        "StepLR" => Box::new(StepLR { step_size: 4, gamma: 0.5 }),
+        "MultiStepLR" => Box::new(MultiStepLR { milestones: vec![3, 7, 7, 12], gamma: 0.3 }),
+        "ExponentialLR" => Box::new(ExponentialLR { gamma: 0.9 }),
+        "LinearLR" => Box::new(LinearLR::default()),
+        "ConstantLR" => Box::new(ConstantLR::default()),
+        "PolynomialLR" => Box::new(PolynomialLR { total_iters: 12, power: 2.0 }),
+        "LambdaLR" => Box::new(LambdaLR(|epoch, _| 1.0 / (1.0 + epoch as f64))),
+        "CosineAnnealingLR" => Box::new(CosineAnnealingLR { t_max: 8, eta_min: 0.001 }),
         "CosineAnnealingWarmRestarts" => Box::new(CosineAnnealingWarmRestarts { t_0: 3, t_mult: 2, eta_min: 0.01 }),
-        "OneCycleLR" => Box::new(OneCycleLr::new(1.0, 25)),
+        "OneCycleLR" => Box::new(OneCycleLR::new(1.0, 25)),
         "OneCycleLR three_phase linear" => {
-            Box::new(OneCycleLr { three_phase: true, anneal: Anneal::Linear, ..OneCycleLr::new(1.0, 25) })
+            Box::new(OneCycleLR { three_phase: true, anneal: Anneal::Linear, ..OneCycleLR::new(1.0, 25) })
         }
         "SequentialLR" => {
-            let warm_up = LinearLr { start_factor: 0.1, ..Default::default() };
-            Box::new(SequentialLr::new(warm_up, 5, CosineAnnealingLr { t_max: 10, eta_min: 0.01 }))
+            let warm_up = LinearLR { start_factor: 0.1, ..Default::default() };
+            Box::new(SequentialLR::new(warm_up, 5, CosineAnnealingLR { t_max: 10, eta_min: 0.01 }))
         }
         other => panic!("no schedule {other}"),
     }
@@ -265,8 +265,8 @@ fn schedules_are_pytorchs() {
     for (name, rates) in golden()["schedules"].as_object().expect("rows") {
         let p = Tensor::new(&[0.0f32]).requires_grad_();
         let mut sgd =
-            Sgd::new([&p], SgdOptions { lr: 0.2, momentum: 0.5, ..Default::default() }).expect("valid settings");
-        let mut scheduler = LrScheduler::new(schedule(name), &mut sgd);
+            SGD::new([&p], SGDOptions { lr: 0.2, momentum: 0.5, ..Default::default() }).expect("valid settings");
+        let mut scheduler = LRScheduler::new(schedule(name), &mut sgd);
         for (step, expected) in rates.as_array().expect("a list").iter().enumerate() {
             let found = [sgd.lr(0), sgd.momentum(0).expect("it has one")];
             close(&found, &floats(expected), 1e-12, &format!("{name}, step {step}"));
@@ -279,9 +279,9 @@ fn schedules_are_pytorchs() {
 fn a_plateau_reduces_the_rate() {
     let golden = golden();
     let p = Tensor::new(&[0.0f32]).requires_grad_();
-    let mut sgd = Sgd::new([&p], SgdOptions { lr: 0.2, ..Default::default() }).expect("valid settings");
+    let mut sgd = SGD::new([&p], SGDOptions { lr: 0.2, ..Default::default() }).expect("valid settings");
     let options = PlateauOptions { factor: 0.5, patience: 2, cooldown: 1, min_lr: 0.03, ..Default::default() };
-    let mut plateau = ReduceLrOnPlateau::new(options);
+    let mut plateau = ReduceLROnPlateau::new(options);
     let rates: Vec<f64> = floats(&golden["plateau"]["metrics"])
         .into_iter()
         .map(|m| {
@@ -352,15 +352,15 @@ fn averages() {
 #[test]
 fn refusals_say_what_to_do() {
     let p = Tensor::new(&[1.0f64]).requires_grad_();
-    let refused = |r: Result<Sgd>| r.err().expect("refused").to_string();
+    let refused = |r: Result<SGD>| r.err().expect("refused").to_string();
     let none: [&Tensor; 0] = [];
-    assert!(refused(Sgd::new(none, SgdOptions::default())).contains("at least one parameter"));
-    assert!(refused(Sgd::new([&p, &p], SgdOptions::default())).contains("more than once"));
-    assert!(refused(Sgd::new([&(&p * 2.0)], SgdOptions::default())).contains("only leaves"));
+    assert!(refused(SGD::new(none, SGDOptions::default())).contains("at least one parameter"));
+    assert!(refused(SGD::new([&p, &p], SGDOptions::default())).contains("more than once"));
+    assert!(refused(SGD::new([&(&p * 2.0)], SGDOptions::default())).contains("only leaves"));
     assert!(
-        refused(Sgd::new([&p], SgdOptions { lr: -1.0, ..Default::default() })).contains("of at least 0, found -1.0")
+        refused(SGD::new([&p], SGDOptions { lr: -1.0, ..Default::default() })).contains("of at least 0, found -1.0")
     );
-    let nesterov = SgdOptions { nesterov: true, ..Default::default() };
-    assert!(refused(Sgd::new([&p], nesterov)).contains("with momentum"));
-    assert!(Lbfgs::new([&p], LbfgsOptions::default()).expect("valid").step().is_err());
+    let nesterov = SGDOptions { nesterov: true, ..Default::default() };
+    assert!(refused(SGD::new([&p], nesterov)).contains("with momentum"));
+    assert!(LBFGS::new([&p], LBFGSOptions::default()).expect("valid").step().is_err());
 }

@@ -2,10 +2,9 @@
 
 use firebrand_core::autograd::no_grad;
 use firebrand_core::{Error, Result, Tensor, ops};
-use std::borrow::Borrow;
 
-fn grads(params: impl IntoIterator<Item = impl Borrow<Tensor>>) -> Vec<Tensor> {
-    params.into_iter().filter_map(|p| p.borrow().grad()).map(|g| g.detach()).collect()
+fn grads(params: impl IntoIterator<Item = impl AsRef<Tensor>>) -> Vec<Tensor> {
+    params.into_iter().filter_map(|p| p.as_ref().grad()).map(|g| g.detach()).collect()
 }
 
 /// The `norm_type`-norm of all tensors as one vector; `f64::INFINITY` is the largest element.
@@ -20,7 +19,7 @@ pub fn total_norm(tensors: &[Tensor], norm_type: f64) -> Result<Tensor> {
 
 /// Scales all gradients down so that their common norm is at most `max_norm`; the norm before comes back.
 pub fn clip_grad_norm(
-    params: impl IntoIterator<Item = impl Borrow<Tensor>>,
+    params: impl IntoIterator<Item = impl AsRef<Tensor>>,
     max_norm: f64,
     norm_type: f64,
 ) -> Result<f64> {
@@ -37,7 +36,7 @@ pub fn clip_grad_norm(
 }
 
 /// Puts every element of every gradient between `-limit` and `limit`.
-pub fn clip_grad_value(params: impl IntoIterator<Item = impl Borrow<Tensor>>, limit: f64) -> Result<()> {
+pub fn clip_grad_value(params: impl IntoIterator<Item = impl AsRef<Tensor>>, limit: f64) -> Result<()> {
     if limit < 0.0 || limit.is_nan() {
         return Err(Error::argument("clip_grad_value", format!("expected a limit of at least 0, found {limit}")));
     }

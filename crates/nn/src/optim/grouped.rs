@@ -24,7 +24,7 @@ pub struct Grouped<A: Algorithm> {
     groups: Vec<Group<A>>,
 }
 
-/// What an optimiser takes as its parameters: tensors, or references to tensors.
+/// What an optimiser takes as its parameters: tensors or module parameters, owned or by reference.
 pub trait IntoParams {
     /// The tensors.
     fn into_params(self) -> Vec<Tensor>;
@@ -33,10 +33,10 @@ pub trait IntoParams {
 impl<I> IntoParams for I
 where
     I: IntoIterator,
-    I::Item: std::borrow::Borrow<Tensor>,
+    I::Item: AsRef<Tensor>,
 {
     fn into_params(self) -> Vec<Tensor> {
-        self.into_iter().map(|t| std::borrow::Borrow::borrow(&t).clone()).collect()
+        self.into_iter().map(|t| t.as_ref().clone()).collect()
     }
 }
 

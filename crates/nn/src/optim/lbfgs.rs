@@ -24,9 +24,9 @@ pub enum LineSearch {
     StrongWolfe,
 }
 
-/// Settings of [`Lbfgs`], with PyTorch's defaults.
+/// Settings of [`LBFGS`], with PyTorch's defaults.
 #[derive(Clone, Copy, Debug)]
-pub struct LbfgsOptions {
+pub struct LBFGSOptions {
     /// Learning rate.
     pub lr: f64,
     /// Iterations per step.
@@ -43,9 +43,9 @@ pub struct LbfgsOptions {
     pub line_search: LineSearch,
 }
 
-impl Default for LbfgsOptions {
-    fn default() -> LbfgsOptions {
-        LbfgsOptions {
+impl Default for LBFGSOptions {
+    fn default() -> LBFGSOptions {
+        LBFGSOptions {
             lr: 1.0,
             max_iter: 20,
             max_eval: None,
@@ -74,9 +74,9 @@ struct Memory {
 }
 
 /// The optimiser.
-pub struct Lbfgs {
+pub struct LBFGS {
     params: Vec<Tensor>,
-    options: LbfgsOptions,
+    options: LBFGSOptions,
     changes: VecDeque<Change>,
     memory: Option<Memory>,
     iterations: usize,
@@ -91,9 +91,9 @@ fn largest(t: &Tensor) -> Result<f64> {
     Ok(ops::item(&ops::max(&ops::abs(t)?)?)?.to_f64())
 }
 
-impl Lbfgs {
+impl LBFGS {
     /// For these parameters, all of one dtype.
-    pub fn new(params: impl IntoParams, options: LbfgsOptions) -> Result<Lbfgs> {
+    pub fn new(params: impl IntoParams, options: LBFGSOptions) -> Result<LBFGS> {
         let params = params.into_params();
         let Some(first) = params.first() else {
             return Err(Error::argument(NAME, "expected at least one parameter, found an empty list"));
@@ -101,7 +101,7 @@ impl Lbfgs {
         if params.iter().any(|p| p.dtype() != first.dtype()) {
             return Err(Error::argument(NAME, "expected parameters of one dtype"));
         }
-        Ok(Lbfgs { params, options, changes: VecDeque::new(), memory: None, iterations: 0, evaluations: 0 })
+        Ok(LBFGS { params, options, changes: VecDeque::new(), memory: None, iterations: 0, evaluations: 0 })
     }
 
     /// All gradients as one vector; missing ones are zero.
@@ -229,7 +229,7 @@ impl Lbfgs {
     }
 }
 
-impl Optimizer for Lbfgs {
+impl Optimizer for LBFGS {
     fn step(&mut self) -> Result<()> {
         Err(Error::argument(NAME, "a step evaluates the loss several times; call step_with and give it a closure"))
     }

@@ -1,7 +1,7 @@
 //! Optimisers: from gradients to steps.
 //!
 //! Every optimiser is a rule ([`Algorithm`]) over groups of parameters ([`Grouped`]), or, where a step needs the loss
-//! several times, a type of its own ([`Lbfgs`]). Schedules, clipping and training loops see [`Optimizer`] only.
+//! several times, a type of its own ([`LBFGS`]). Schedules, clipping and training loops see [`Optimizer`] only.
 //!
 //! ```
 //! use firebrand_core::Tensor;
@@ -39,9 +39,9 @@ pub use averaged::{Averaged, Averaging};
 pub use clip::{clip_grad_norm, clip_grad_value, total_norm};
 pub use grouped::{Grouped, IntoParams};
 pub use in_backward::{InBackward, step_in_backward};
-pub use lbfgs::{Lbfgs, LbfgsOptions, LineSearch};
-pub use rmsprop::{RmsProp, RmsPropOptions};
-pub use sgd::{Sgd, SgdOptions};
+pub use lbfgs::{LBFGS, LBFGSOptions, LineSearch};
+pub use rmsprop::{RMSprop, RMSpropOptions};
+pub use sgd::{SGD, SGDOptions};
 pub use state_dict::{GroupDict, Setting, Settings, StateDict};
 
 use firebrand_core::autograd::enable_grad;

@@ -6,11 +6,11 @@ use super::state_dict::settings;
 use firebrand_core::{Result, ops};
 
 /// RMSprop.
-pub type RmsProp = Grouped<RmsPropOptions>;
+pub type RMSprop = Grouped<RMSpropOptions>;
 
-/// Settings of [`RmsProp`], with PyTorch's defaults.
+/// Settings of [`RMSprop`], with PyTorch's defaults.
 #[derive(Clone, Copy, Debug)]
-pub struct RmsPropOptions {
+pub struct RMSpropOptions {
     /// Learning rate.
     pub lr: f64,
     /// Decay of the means.
@@ -29,9 +29,9 @@ pub struct RmsPropOptions {
     pub implementation: Implementation,
 }
 
-impl Default for RmsPropOptions {
-    fn default() -> RmsPropOptions {
-        RmsPropOptions {
+impl Default for RMSpropOptions {
+    fn default() -> RMSpropOptions {
+        RMSpropOptions {
             lr: 1e-2,
             alpha: 0.99,
             eps: 1e-8,
@@ -44,7 +44,7 @@ impl Default for RmsPropOptions {
     }
 }
 
-impl Algorithm for RmsPropOptions {
+impl Algorithm for RMSpropOptions {
     const NAME: &'static str = "RMSprop";
     const COUNTS: bool = true;
     settings!(lr, momentum, alpha, eps, centered, weight_decay, maximize);

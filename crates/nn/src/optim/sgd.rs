@@ -6,11 +6,11 @@ use super::state_dict::settings;
 use firebrand_core::{Result, Tensor, ops};
 
 /// Stochastic gradient descent.
-pub type Sgd = Grouped<SgdOptions>;
+pub type SGD = Grouped<SGDOptions>;
 
-/// Settings of [`Sgd`], with PyTorch's defaults.
+/// Settings of [`SGD`], with PyTorch's defaults.
 #[derive(Clone, Copy, Debug)]
-pub struct SgdOptions {
+pub struct SGDOptions {
     /// Learning rate.
     pub lr: f64,
     /// Share of the last velocity that stays.
@@ -27,9 +27,9 @@ pub struct SgdOptions {
     pub implementation: Implementation,
 }
 
-impl Default for SgdOptions {
-    fn default() -> SgdOptions {
-        SgdOptions {
+impl Default for SGDOptions {
+    fn default() -> SGDOptions {
+        SGDOptions {
             lr: 1e-3,
             momentum: 0.0,
             dampening: 0.0,
@@ -41,7 +41,7 @@ impl Default for SgdOptions {
     }
 }
 
-impl Algorithm for SgdOptions {
+impl Algorithm for SGDOptions {
     const NAME: &'static str = "SGD";
     const COUNTS: bool = false;
     settings!(lr, momentum, dampening, weight_decay, nesterov, maximize);
@@ -106,7 +106,7 @@ impl Algorithm for SgdOptions {
             }
             let part = batch.select(positions);
             let velocities = part.slots.first().map_or(&[][..], |v| v);
-            let SgdOptions { lr, momentum, dampening, weight_decay, nesterov, maximize, .. } = *self;
+            let SGDOptions { lr, momentum, dampening, weight_decay, nesterov, maximize, .. } = *self;
             ops::fused_sgd_(
                 &part.params,
                 &part.grads,

@@ -10,14 +10,14 @@ fn cosine(a: f64, b: f64, share: f64) -> f64 {
 
 /// Down to `eta_min` in `t_max` epochs (and up again in the next).
 #[derive(Clone, Copy, Debug)]
-pub struct CosineAnnealingLr {
+pub struct CosineAnnealingLR {
     /// Epochs of the way down.
     pub t_max: u64,
     /// The lowest rate.
     pub eta_min: f64,
 }
 
-impl Schedule for CosineAnnealingLr {
+impl Schedule for CosineAnnealingLR {
     fn lr(&self, epoch: u64, base: f64, _: usize) -> f64 {
         cosine(base, self.eta_min, epoch as f64 / self.t_max.max(1) as f64)
     }
@@ -60,7 +60,7 @@ pub enum Anneal {
 
 /// Up to a high rate, then far down; momentum goes the other way. Stepped once per batch.
 #[derive(Clone, Copy, Debug)]
-pub struct OneCycleLr {
+pub struct OneCycleLR {
     /// The highest rate.
     pub max_lr: f64,
     /// Steps of the whole cycle.
@@ -79,10 +79,10 @@ pub struct OneCycleLr {
     pub three_phase: bool,
 }
 
-impl OneCycleLr {
+impl OneCycleLR {
     /// PyTorch's defaults for a highest rate and a number of steps.
-    pub fn new(max_lr: f64, total_steps: u64) -> OneCycleLr {
-        OneCycleLr {
+    pub fn new(max_lr: f64, total_steps: u64) -> OneCycleLR {
+        OneCycleLR {
             max_lr,
             total_steps,
             pct_start: 0.3,
@@ -117,7 +117,7 @@ impl OneCycleLr {
     }
 }
 
-impl Schedule for OneCycleLr {
+impl Schedule for OneCycleLR {
     fn lr(&self, step: u64, _base: f64, _: usize) -> f64 {
         let first = self.max_lr / self.div_factor;
         self.at(step, first, self.max_lr, first / self.final_div_factor)

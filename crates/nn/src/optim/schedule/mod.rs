@@ -1,19 +1,19 @@
 //! Learning-rate schedules: the rate as a function of the epoch (or step) and of the rate at the start.
 //!
-//! A [`Schedule`] is a pure function, so continuing a run needs its epoch only; [`LrScheduler`] counts and writes the rate
-//! into an optimiser. What depends on a metric is [`ReduceLrOnPlateau`].
+//! A [`Schedule`] is a pure function, so continuing a run needs its epoch only; [`LRScheduler`] counts and writes the rate
+//! into an optimiser. What depends on a metric is [`ReduceLROnPlateau`].
 //!
 //! ```
 //! use firebrand_core::Tensor;
-//! use firebrand_nn::optim::schedule::{CosineAnnealingLr, LinearLr, LrScheduler, SequentialLr};
-//! use firebrand_nn::optim::{Optimizer, Sgd, SgdOptions};
+//! use firebrand_nn::optim::schedule::{CosineAnnealingLR, LinearLR, LRScheduler, SequentialLR};
+//! use firebrand_nn::optim::{Optimizer, SGD, SGDOptions};
 //!
 //! let w = Tensor::new(&[1.0f32]).requires_grad_();
-//! let mut sgd = Sgd::new([&w], SgdOptions { lr: 0.1, ..Default::default() })?;
+//! let mut sgd = SGD::new([&w], SGDOptions { lr: 0.1, ..Default::default() })?;
 //! // A warm-up over 5 steps, then down along a cosine.
-//! let warm_up = LinearLr { start_factor: 0.1, ..Default::default() };
-//! let schedule = SequentialLr::new(warm_up, 5, CosineAnnealingLr { t_max: 100, eta_min: 0.0 });
-//! let mut scheduler = LrScheduler::new(schedule, &mut sgd);
+//! let warm_up = LinearLR { start_factor: 0.1, ..Default::default() };
+//! let schedule = SequentialLR::new(warm_up, 5, CosineAnnealingLR { t_max: 100, eta_min: 0.0 });
+//! let mut scheduler = LRScheduler::new(schedule, &mut sgd);
 //! assert!((sgd.lr(0) - 0.01).abs() < 1e-12);
 //! (0..5).for_each(|_| scheduler.step(&mut sgd));
 //! assert!((sgd.lr(0) - 0.1).abs() < 1e-12);
@@ -24,9 +24,9 @@ mod cycles;
 mod plateau;
 mod steps;
 
-pub use cycles::{Anneal, CosineAnnealingLr, CosineAnnealingWarmRestarts, OneCycleLr};
-pub use plateau::{Goal, PlateauOptions, PlateauState, ReduceLrOnPlateau, ThresholdMode};
-pub use steps::{ConstantLr, ExponentialLr, LambdaLr, LinearLr, MultiStepLr, PolynomialLr, SequentialLr, StepLr};
+pub use cycles::{Anneal, CosineAnnealingLR, CosineAnnealingWarmRestarts, OneCycleLR};
+pub use plateau::{Goal, PlateauOptions, PlateauState, ReduceLROnPlateau, ThresholdMode};
+pub use steps::{ConstantLR, ExponentialLR, LambdaLR, LinearLR, MultiStepLR, PolynomialLR, SequentialLR, StepLR};
 
 use super::Optimizer;
 
@@ -51,17 +51,17 @@ impl Schedule for Box<dyn Schedule> {
 }
 
 /// Counts epochs and writes the schedule's rate into an optimiser.
-pub struct LrScheduler {
+pub struct LRScheduler {
     schedule: Box<dyn Schedule>,
     base: Vec<f64>,
     epoch: u64,
 }
 
-impl LrScheduler {
+impl LRScheduler {
     /// Takes the optimiser's present rates as the start and sets those of epoch 0.
-    pub fn new(schedule: impl Schedule + 'static, optimizer: &mut dyn Optimizer) -> LrScheduler {
+    pub fn new(schedule: impl Schedule + 'static, optimizer: &mut dyn Optimizer) -> LRScheduler {
         let base = (0..optimizer.groups()).map(|g| optimizer.lr(g)).collect();
-        let scheduler = LrScheduler { schedule: Box::new(schedule), base, epoch: 0 };
+        let scheduler = LRScheduler { schedule: Box::new(schedule), base, epoch: 0 };
         scheduler.write(optimizer);
         scheduler
     }

@@ -23,7 +23,7 @@ pub enum ThresholdMode {
     Absolute,
 }
 
-/// Settings of [`ReduceLrOnPlateau`], with PyTorch's defaults.
+/// Settings of [`ReduceLROnPlateau`], with PyTorch's defaults.
 #[derive(Clone, Copy, Debug)]
 pub struct PlateauOptions {
     /// Whether less or more is better.
@@ -72,15 +72,15 @@ pub struct PlateauState {
 
 /// Multiplies the rate when a metric has not improved for a while.
 #[derive(Clone, Debug)]
-pub struct ReduceLrOnPlateau {
+pub struct ReduceLROnPlateau {
     options: PlateauOptions,
     state: PlateauState,
 }
 
-impl ReduceLrOnPlateau {
+impl ReduceLROnPlateau {
     /// With these settings.
-    pub fn new(options: PlateauOptions) -> ReduceLrOnPlateau {
-        ReduceLrOnPlateau { options, state: PlateauState { best: None, bad_epochs: 0, cooldown: 0 } }
+    pub fn new(options: PlateauOptions) -> ReduceLROnPlateau {
+        ReduceLROnPlateau { options, state: PlateauState { best: None, bad_epochs: 0, cooldown: 0 } }
     }
 
     fn improves(&self, metric: f64) -> bool {

@@ -4,14 +4,14 @@ use super::Schedule;
 
 /// Times `gamma` every `step_size` epochs.
 #[derive(Clone, Copy, Debug)]
-pub struct StepLr {
+pub struct StepLR {
     /// Epochs between two changes.
     pub step_size: u64,
     /// The factor of each change.
     pub gamma: f64,
 }
 
-impl Schedule for StepLr {
+impl Schedule for StepLR {
     fn lr(&self, epoch: u64, base: f64, _: usize) -> f64 {
         base * self.gamma.powf((epoch / self.step_size.max(1)) as f64)
     }
@@ -19,14 +19,14 @@ impl Schedule for StepLr {
 
 /// Times `gamma` at every milestone.
 #[derive(Clone, Debug)]
-pub struct MultiStepLr {
+pub struct MultiStepLR {
     /// Epochs of the changes, in order; one that occurs twice counts twice.
     pub milestones: Vec<u64>,
     /// The factor of each change.
     pub gamma: f64,
 }
 
-impl Schedule for MultiStepLr {
+impl Schedule for MultiStepLR {
     fn lr(&self, epoch: u64, base: f64, _: usize) -> f64 {
         base * self.gamma.powf(self.milestones.iter().filter(|m| **m <= epoch).count() as f64)
     }
@@ -34,12 +34,12 @@ impl Schedule for MultiStepLr {
 
 /// Times `gamma` every epoch.
 #[derive(Clone, Copy, Debug)]
-pub struct ExponentialLr {
+pub struct ExponentialLR {
     /// The factor of each epoch.
     pub gamma: f64,
 }
 
-impl Schedule for ExponentialLr {
+impl Schedule for ExponentialLR {
     fn lr(&self, epoch: u64, base: f64, _: usize) -> f64 {
         base * self.gamma.powf(epoch as f64)
     }
@@ -47,7 +47,7 @@ impl Schedule for ExponentialLr {
 
 /// A factor that moves from one value to another along a line: a warm-up, for instance.
 #[derive(Clone, Copy, Debug)]
-pub struct LinearLr {
+pub struct LinearLR {
     /// The factor at the start.
     pub start_factor: f64,
     /// The factor from `total_iters` on.
@@ -56,13 +56,13 @@ pub struct LinearLr {
     pub total_iters: u64,
 }
 
-impl Default for LinearLr {
-    fn default() -> LinearLr {
-        LinearLr { start_factor: 1.0 / 3.0, end_factor: 1.0, total_iters: 5 }
+impl Default for LinearLR {
+    fn default() -> LinearLR {
+        LinearLR { start_factor: 1.0 / 3.0, end_factor: 1.0, total_iters: 5 }
     }
 }
 
-impl Schedule for LinearLr {
+impl Schedule for LinearLR {
     fn lr(&self, epoch: u64, base: f64, _: usize) -> f64 {
         let share = epoch.min(self.total_iters) as f64 / self.total_iters.max(1) as f64;
         base * (self.start_factor + (self.end_factor - self.start_factor) * share)
@@ -71,20 +71,20 @@ impl Schedule for LinearLr {
 
 /// A factor for the first epochs.
 #[derive(Clone, Copy, Debug)]
-pub struct ConstantLr {
+pub struct ConstantLR {
     /// The factor.
     pub factor: f64,
     /// How long it holds.
     pub total_iters: u64,
 }
 
-impl Default for ConstantLr {
-    fn default() -> ConstantLr {
-        ConstantLr { factor: 1.0 / 3.0, total_iters: 5 }
+impl Default for ConstantLR {
+    fn default() -> ConstantLR {
+        ConstantLR { factor: 1.0 / 3.0, total_iters: 5 }
     }
 }
 
-impl Schedule for ConstantLr {
+impl Schedule for ConstantLR {
     fn lr(&self, epoch: u64, base: f64, _: usize) -> f64 {
         if epoch < self.total_iters { base * self.factor } else { base }
     }
@@ -92,20 +92,20 @@ impl Schedule for ConstantLr {
 
 /// Down to zero along a power of what is left.
 #[derive(Clone, Copy, Debug)]
-pub struct PolynomialLr {
+pub struct PolynomialLR {
     /// How long it takes.
     pub total_iters: u64,
     /// The power.
     pub power: f64,
 }
 
-impl Default for PolynomialLr {
-    fn default() -> PolynomialLr {
-        PolynomialLr { total_iters: 5, power: 1.0 }
+impl Default for PolynomialLR {
+    fn default() -> PolynomialLR {
+        PolynomialLR { total_iters: 5, power: 1.0 }
     }
 }
 
-impl Schedule for PolynomialLr {
+impl Schedule for PolynomialLR {
     fn lr(&self, epoch: u64, base: f64, _: usize) -> f64 {
         let share = epoch.min(self.total_iters) as f64 / self.total_iters.max(1) as f64;
         base * (1.0 - share).powf(self.power)
@@ -113,27 +113,27 @@ impl Schedule for PolynomialLr {
 }
 
 /// Times whatever a function of epoch and group says.
-pub struct LambdaLr<F>(pub F);
+pub struct LambdaLR<F>(pub F);
 
-impl<F: Fn(u64, usize) -> f64 + Send> Schedule for LambdaLr<F> {
+impl<F: Fn(u64, usize) -> f64 + Send> Schedule for LambdaLR<F> {
     fn lr(&self, epoch: u64, base: f64, group: usize) -> f64 {
         base * (self.0)(epoch, group)
     }
 }
 
 /// One schedule after the other; each counts epochs from its own beginning.
-pub struct SequentialLr {
+pub struct SequentialLR {
     schedules: Vec<(u64, Box<dyn Schedule>)>,
 }
 
-impl SequentialLr {
+impl SequentialLR {
     /// `first`, and from `milestone` on `then`.
-    pub fn new(first: impl Schedule + 'static, milestone: u64, then: impl Schedule + 'static) -> SequentialLr {
-        SequentialLr { schedules: vec![(0, Box::new(first))] }.then(milestone, then)
+    pub fn new(first: impl Schedule + 'static, milestone: u64, then: impl Schedule + 'static) -> SequentialLR {
+        SequentialLR { schedules: vec![(0, Box::new(first))] }.then(milestone, then)
     }
 
     /// From `milestone` on another one. Milestones are given in order.
-    pub fn then(mut self, milestone: u64, schedule: impl Schedule + 'static) -> SequentialLr {
+    pub fn then(mut self, milestone: u64, schedule: impl Schedule + 'static) -> SequentialLR {
         self.schedules.push((milestone, Box::new(schedule)));
         self
     }
@@ -144,7 +144,7 @@ impl SequentialLr {
     }
 }
 
-impl Schedule for SequentialLr {
+impl Schedule for SequentialLR {
     fn lr(&self, epoch: u64, base: f64, group: usize) -> f64 {
         let (epoch, schedule) = self.at(epoch);
         schedule.lr(epoch, base, group)

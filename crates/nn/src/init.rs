@@ -1,0 +1,189 @@
+//! Initial values of parameters, written in place and outside the graph: PyTorch's `nn.init`, number for number.
+//!
+//! Every function draws from the default generator exactly what PyTorch's draws, in the same order.
+//! `orthogonal_` is not here: it needs a QR decomposition.
+
+use firebrand_core::autograd::no_grad;
+use firebrand_core::{Error, Result, Scalar, Tensor, ops};
+
+/// Which side of a weight its scale keeps the variance of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FanMode {
+    /// Of what goes forward.
+    #[default]
+    In,
+    /// Of gradients.
+    Out,
+}
+
+/// What follows a layer, which decides the gain of its weights.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Nonlinearity {
+    /// Nothing, or a sigmoid.
+    Linear,
+    /// A hyperbolic tangent.
+    Tanh,
+    /// A rectifier.
+    ReLU,
+    /// A rectifier with this slope below zero.
+    LeakyReLU(f64),
+    /// A self-normalising unit.
+    SELU,
+}
+
+impl Nonlinearity {
+    /// How much larger weights should be for it.
+    pub fn gain(self) -> f64 {
+        match self {
+            Nonlinearity::Linear => 1.0,
+            Nonlinearity::Tanh => 5.0 / 3.0,
+            Nonlinearity::ReLU => 2f64.sqrt(),
+            Nonlinearity::LeakyReLU(slope) => (2.0 / (1.0 + slope * slope)).sqrt(),
+            Nonlinearity::SELU => 0.75,
+        }
+    }
+}
+
+/// How many inputs feed an output, and how many outputs an input feeds.
+pub fn fan_in_and_fan_out(weight: &Tensor) -> Result<(usize, usize)> {
+    let [out, input, field @ ..] = weight.shape() else {
+        let message = format!("expected a weight with at least 2 dimensions, found shape {:?}", weight.shape());
+        return Err(Error::argument("fan_in_and_fan_out", message));
+    };
+    let field: usize = field.iter().product();
+    Ok((input * field, out * field))
+}
+
+fn fan(weight: &Tensor, mode: FanMode) -> Result<f64> {
+    let (input, output) = fan_in_and_fan_out(weight)?;
+    Ok(if mode == FanMode::In { input } else { output } as f64)
+}
+
+/// Uniform numbers from `low` to `high`.
+pub fn uniform_(t: &Tensor, low: f64, high: f64) -> Result<()> {
+    no_grad(|| ops::uniform_(t, low, high).map(drop))
+}
+
+/// Normal numbers.
+pub fn normal_(t: &Tensor, mean: f64, std: f64) -> Result<()> {
+    no_grad(|| ops::normal_(t, mean, std).map(drop))
+}
+
+/// One number everywhere.
+pub fn constant_(t: &Tensor, value: impl Into<Scalar>) -> Result<()> {
+    no_grad(|| ops::fill_(t, value.into()).map(drop))
+}
+
+/// Zeros.
+pub fn zeros_(t: &Tensor) -> Result<()> {
+    constant_(t, 0)
+}
+
+/// Ones.
+pub fn ones_(t: &Tensor) -> Result<()> {
+    constant_(t, 1)
+}
+
+/// The identity matrix.
+pub fn eye_(t: &Tensor) -> Result<()> {
+    let [n, m] = *t.shape() else {
+        return Err(Error::argument("eye_", format!("expected a matrix, found shape {:?}", t.shape())));
+    };
+    no_grad(|| ops::copy_(t, &ops::eye_m(n.into(), m.into(), Some(t.dtype()), None)?, false).map(drop))
+}
+
+/// Kaiming He's scale, uniform.
+pub fn kaiming_uniform_(t: &Tensor, mode: FanMode, nonlinearity: Nonlinearity) -> Result<()> {
+    let std = nonlinearity.gain() / fan(t, mode)?.sqrt();
+    let bound = 3f64.sqrt() * std;
+    uniform_(t, -bound, bound)
+}
+
+/// Kaiming He's scale, normal.
+pub fn kaiming_normal_(t: &Tensor, mode: FanMode, nonlinearity: Nonlinearity) -> Result<()> {
+    normal_(t, 0.0, nonlinearity.gain() / fan(t, mode)?.sqrt())
+}
+
+/// Glorot's scale, uniform.
+pub fn xavier_uniform_(t: &Tensor, gain: f64) -> Result<()> {
+    let (input, output) = fan_in_and_fan_out(t)?;
+    let std = gain * (2.0 / (input + output) as f64).sqrt();
+    let bound = 3f64.sqrt() * std;
+    uniform_(t, -bound, bound)
+}
+
+/// Glorot's scale, normal.
+pub fn xavier_normal_(t: &Tensor, gain: f64) -> Result<()> {
+    let (input, output) = fan_in_and_fan_out(t)?;
+    normal_(t, 0.0, gain * (2.0 / (input + output) as f64).sqrt())
+}
+
+/// Normal numbers between `low` and `high`; what falls outside is drawn again.
+pub fn trunc_normal_(t: &Tensor, mean: f64, std: f64, low: f64, high: f64) -> Result<()> {
+    if [low, high, std].iter().any(|v| v.is_nan()) || low > high || std <= 0.0 {
+        let message = format!("expected low <= high and std > 0, found {low}, {high} and {std}");
+        return Err(Error::argument("trunc_normal_", message));
+    }
+    let below = |x: f64| Ok::<f64, Error>((1.0 + Tensor::scalar(x / 2f64.sqrt()).erf().try_item::<f64>()?) / 2.0);
+    let inside = below((high - mean) / std)? - below((low - mean) / std)?;
+    no_grad(|| if inside > 0.3 { redraw(t, mean, std, low, high) } else { reject(t, mean, std, low, high) })
+}
+
+/// Most of the distribution is inside: draw normal numbers until all are.
+fn redraw(t: &Tensor, mean: f64, std: f64, low: f64, high: f64) -> Result<()> {
+    // The bounds as the tensor's dtype sees them.
+    let seen = |v: f64| ops::item(&Tensor::try_full([1], v, t.dtype())?);
+    let (low, high) = (seen(low)?, seen(high)?);
+    let mut result = ops::normal_(t, mean, std)?.clone();
+    loop {
+        let outside = ops::logical_or(&ops::lt_scalar(&result, low)?, &ops::gt_scalar(&result, high)?)?;
+        if !ops::item(&ops::any(&outside)?)?.to_bool() {
+            break;
+        }
+        let again = ops::empty_like(&result, None, None, None)?;
+        result = ops::where_self(&outside, ops::normal_(&again, mean, std)?, &result)?;
+    }
+    if !result.is_same(t) {
+        ops::copy_(t, &result, false)?;
+    }
+    Ok(())
+}
+
+/// Little of it is inside: draw uniform candidates and accept them with the density's share of its peak.
+fn reject(t: &Tensor, mean: f64, std: f64, low: f64, high: f64) -> Result<()> {
+    let mode = mean.min(high).max(low);
+    let log_peak = -0.5 * ((mode - mean) / std).powi(2);
+    let chance = ops::empty_like(t, None, None, None)?;
+    let refused = |candidates: &Tensor| -> Result<Tensor> {
+        let z = ops::div_scalar(&ops::sub_scalar(candidates, mean.into(), 1.into())?, std.into())?;
+        let log_density = ops::mul_scalar(&ops::pow_scalar(&z, 2.into())?, (-0.5).into())?;
+        let log_ratio = ops::sub_scalar(&log_density, log_peak.into(), 1.into())?;
+        ops::gt(&ops::log(ops::uniform_(&chance, 0.0, 1.0)?)?, &log_ratio)
+    };
+    ops::uniform_(t, low, high)?;
+    let mut pending = refused(t)?;
+    let mut result = t.clone();
+    while ops::item(&ops::any(&pending)?)?.to_bool() {
+        let candidates = ops::empty_like(t, None, None, None)?;
+        ops::uniform_(&candidates, low, high)?;
+        result = ops::where_self(&pending, &candidates, &result)?;
+        pending = ops::logical_and(&pending, &refused(&candidates)?)?;
+    }
+    if !result.is_same(t) {
+        ops::copy_(t, &result, false)?;
+    }
+    Ok(())
+}
+
+/// The scale that linear and convolutional layers start from, for weight and bias.
+pub(crate) fn default_weight_and_bias(weight: &Tensor, bias: Option<&Tensor>) -> Result<()> {
+    kaiming_uniform_(weight, FanMode::In, Nonlinearity::LeakyReLU(5f64.sqrt()))?;
+    let (inputs, _) = fan_in_and_fan_out(weight)?;
+    match bias {
+        Some(bias) if inputs > 0 => {
+            let bound = 1.0 / (inputs as f64).sqrt();
+            uniform_(bias, -bound, bound)
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,172 @@
+//! Convolutions over one, two and three dimensions.
+
+use super::options::{PerDim, built, options, parameter, sizes};
+use crate::init;
+use firebrand_core::module::{Forward, Module, ModuleCore, ModuleField, ModuleVisitor, Parameter};
+use firebrand_core::{Error, Result, SymInt, Tensor, ops};
+
+/// What surrounds the input of a convolution.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Padding<const D: usize> {
+    /// So much on both sides of each dimension.
+    Size([usize; D]),
+    /// As much as keeps the size, with stride 1.
+    Same,
+}
+
+/// What padding is filled with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PaddingMode {
+    /// Zeros.
+    #[default]
+    Zeros,
+    /// The input, mirrored at its edge.
+    Reflect,
+    /// The edge.
+    Replicate,
+    /// The input's other side.
+    Circular,
+}
+
+impl PaddingMode {
+    fn name(self) -> &'static str {
+        match self {
+            PaddingMode::Zeros => "constant",
+            PaddingMode::Reflect => "reflect",
+            PaddingMode::Replicate => "replicate",
+            PaddingMode::Circular => "circular",
+        }
+    }
+}
+
+impl ModuleField for PaddingMode {
+    fn visit<'a>(&'a self, _: &str, _: &mut dyn ModuleVisitor<'a>) {}
+}
+
+impl<const D: usize> Padding<D> {
+    /// Before and after every dimension, last dimension first, as `pad` takes it.
+    fn both_sides(self, kernel: [usize; D], dilation: [usize; D]) -> Vec<SymInt> {
+        let around = |d: usize| match self {
+            Padding::Size(p) => (p[d], p[d]),
+            Padding::Same => {
+                let total = dilation[d] * (kernel[d] - 1);
+                (total / 2, total - total / 2)
+            }
+        };
+        (0..D).rev().flat_map(|d| [around(d).0.into(), around(d).1.into()]).collect()
+    }
+}
+
+/// Refuses channels that groups do not divide.
+pub(super) fn check_groups(op: &'static str, groups: usize, channels: [usize; 2]) -> Result<()> {
+    if groups > 0 && channels.iter().all(|c| c % groups == 0) {
+        return Ok(());
+    }
+    let message =
+        format!("expected channels that {groups} groups divide, found {} in and {} out", channels[0], channels[1]);
+    Err(Error::argument(op, message))
+}
+
+macro_rules! conv {
+    ($name:ident, $options:ident, $d:literal, $conv:ident, $conv_padding:ident, $sizes:literal) => {
+        options! {
+            #[doc = concat!("What a [`", stringify!($name), "`] layer is made of.")]
+            pub struct $options(
+                /// Channels of the input.
+                in_channels: usize,
+                /// Channels of the output.
+                out_channels: usize,
+                /// Size of the window.
+                kernel_size: [usize; $d],
+            ) {
+                /// Steps of the window.
+                stride: [usize; $d] = [1; $d],
+                /// What surrounds the input.
+                padding: Padding<$d> = Padding::Size([0; $d]),
+                /// Distance of the window's elements.
+                dilation: [usize; $d] = [1; $d],
+                /// Parts that channels are cut into, each convolved by itself.
+                groups: usize = 1,
+                /// Whether something is added per channel.
+                bias: bool = true,
+                /// What padding is filled with.
+                padding_mode: PaddingMode = PaddingMode::Zeros,
+            }
+        }
+
+        impl $options {
+            /// The layer, with initial values drawn from the default generator.
+            pub fn build(self) -> Result<$name> {
+                check_groups(stringify!($name), self.groups, [self.in_channels, self.out_channels])?;
+                if self.padding == Padding::Same && self.stride != [1; $d] {
+                    let message =
+                        format!("expected stride 1 with padding that keeps the size, found {:?}", self.stride);
+                    return Err(Error::argument(stringify!($name), message));
+                }
+                let shape: Vec<usize> =
+                    [self.out_channels, self.in_channels / self.groups].into_iter().chain(self.kernel_size).collect();
+                let weight = parameter(&shape)?;
+                let bias = self.bias.then(|| parameter(&[self.out_channels])).transpose()?;
+                init::default_weight_and_bias(&weight, bias.as_deref())?;
+                Ok($name {
+                    weight,
+                    bias,
+                    around: self.padding.both_sides(self.kernel_size, self.dilation),
+                    options: self,
+                    core: ModuleCore::new(),
+                })
+            }
+        }
+
+        #[doc = concat!("A convolution of `[batch, channels, ", $sizes, "]`; the batch may be missing.")]
+        #[derive(Module)]
+        pub struct $name {
+            /// `[out_channels, in_channels / groups, kernel…]`.
+            pub weight: Parameter,
+            /// `[out_channels]`.
+            pub bias: Option<Parameter>,
+            #[module(skip)]
+            options: $options,
+            #[module(skip)]
+            around: Vec<SymInt>,
+            core: ModuleCore,
+        }
+
+        impl $name {
+            /// Without padding, with stride 1 and a bias.
+            #[track_caller]
+            pub fn new(in_channels: usize, out_channels: usize, kernel_size: impl PerDim<$d>) -> $name {
+                built($options::new(in_channels, out_channels, kernel_size.per_dim()).build())
+            }
+
+            /// What it was made of.
+            pub fn options(&self) -> &$options {
+                &self.options
+            }
+        }
+
+        impl Forward for $name {
+            type Output = Tensor;
+            fn forward(&self, x: &Tensor) -> Result<Tensor> {
+                let o = &self.options;
+                let (w, b) = (&*self.weight, self.bias.as_deref());
+                let (stride, dilation, groups) = (sizes(o.stride), sizes(o.dilation), o.groups.into());
+                match (o.padding_mode, o.padding) {
+                    (PaddingMode::Zeros, Padding::Size(p)) => {
+                        ops::$conv(x, w, b, &stride, &sizes(p), &dilation, groups)
+                    }
+                    (PaddingMode::Zeros, Padding::Same) => {
+                        ops::$conv_padding(x, w, b, &stride, "same", &dilation, groups)
+                    }
+                    (mode, _) => {
+                        let x = ops::pad(x, &self.around, mode.name(), None)?;
+                        ops::$conv(&x, w, b, &stride, &sizes([0; $d]), &dilation, groups)
+                    }
+                }
+            }
+        }
+    };
+}
+conv!(Conv1d, Conv1dOptions, 1, conv1d, conv1d_padding, "length");
+conv!(Conv2d, Conv2dOptions, 2, conv2d, conv2d_padding, "height, width");
+conv!(Conv3d, Conv3dOptions, 3, conv3d, conv3d_padding, "depth, height, width");

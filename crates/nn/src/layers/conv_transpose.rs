@@ -1,0 +1,94 @@
+//! Transposed convolutions over one, two and three dimensions: the gradients of convolutions, as layers.
+
+use super::conv::check_groups;
+use super::options::{PerDim, built, options, parameter, sizes};
+use crate::init;
+use firebrand_core::module::{Forward, Module, ModuleCore, Parameter};
+use firebrand_core::{Result, Tensor, ops};
+
+macro_rules! conv_transpose {
+    ($name:ident, $options:ident, $d:literal, $conv:ident, $sizes:literal) => {
+        options! {
+            #[doc = concat!("What a [`", stringify!($name), "`] layer is made of.")]
+            pub struct $options(
+                /// Channels of the input.
+                in_channels: usize,
+                /// Channels of the output.
+                out_channels: usize,
+                /// Size of the window.
+                kernel_size: [usize; $d],
+            ) {
+                /// Steps of the window.
+                stride: [usize; $d] = [1; $d],
+                /// How much is cut from both sides of each dimension of the output.
+                padding: [usize; $d] = [0; $d],
+                /// How much the output is larger on one side.
+                output_padding: [usize; $d] = [0; $d],
+                /// Parts that channels are cut into.
+                groups: usize = 1,
+                /// Whether something is added per channel.
+                bias: bool = true,
+                /// Distance of the window's elements.
+                dilation: [usize; $d] = [1; $d],
+            }
+        }
+
+        impl $options {
+            /// The layer, with initial values drawn from the default generator.
+            pub fn build(self) -> Result<$name> {
+                check_groups(stringify!($name), self.groups, [self.in_channels, self.out_channels])?;
+                let shape: Vec<usize> =
+                    [self.in_channels, self.out_channels / self.groups].into_iter().chain(self.kernel_size).collect();
+                let weight = parameter(&shape)?;
+                let bias = self.bias.then(|| parameter(&[self.out_channels])).transpose()?;
+                init::default_weight_and_bias(&weight, bias.as_deref())?;
+                Ok($name { weight, bias, options: self, core: ModuleCore::new() })
+            }
+        }
+
+        #[doc = concat!("A transposed convolution of `[batch, channels, ", $sizes, "]`; the batch may be missing.")]
+        #[derive(Module)]
+        pub struct $name {
+            /// `[in_channels, out_channels / groups, kernel…]`.
+            pub weight: Parameter,
+            /// `[out_channels]`.
+            pub bias: Option<Parameter>,
+            #[module(skip)]
+            options: $options,
+            core: ModuleCore,
+        }
+
+        impl $name {
+            /// Without padding, with stride 1 and a bias.
+            #[track_caller]
+            pub fn new(in_channels: usize, out_channels: usize, kernel_size: impl PerDim<$d>) -> $name {
+                built($options::new(in_channels, out_channels, kernel_size.per_dim()).build())
+            }
+
+            /// What it was made of.
+            pub fn options(&self) -> &$options {
+                &self.options
+            }
+        }
+
+        impl Forward for $name {
+            type Output = Tensor;
+            fn forward(&self, x: &Tensor) -> Result<Tensor> {
+                let o = &self.options;
+                ops::$conv(
+                    x,
+                    &self.weight,
+                    self.bias.as_deref(),
+                    &sizes(o.stride),
+                    &sizes(o.padding),
+                    &sizes(o.output_padding),
+                    o.groups.into(),
+                    &sizes(o.dilation),
+                )
+            }
+        }
+    };
+}
+conv_transpose!(ConvTranspose1d, ConvTranspose1dOptions, 1, conv_transpose1d, "length");
+conv_transpose!(ConvTranspose2d, ConvTranspose2dOptions, 2, conv_transpose2d, "height, width");
+conv_transpose!(ConvTranspose3d, ConvTranspose3dOptions, 3, conv_transpose3d, "depth, height, width");

@@ -1,0 +1,128 @@
+//! Linear and bilinear maps.
+
+use super::options::{built, options, parameter};
+use crate::init;
+use firebrand_core::module::{Forward, Module, ModuleCore, Parameter};
+use firebrand_core::{Result, Tensor, ops};
+
+options! {
+    /// What a [`Linear`] layer is made of.
+    pub struct LinearOptions(
+        /// Size of the last dimension of the input.
+        in_features: usize,
+        /// Size of the last dimension of the output.
+        out_features: usize,
+    ) {
+        /// Whether something is added.
+        bias: bool = true,
+    }
+}
+
+impl LinearOptions {
+    /// The layer, with initial values drawn from the default generator.
+    pub fn build(self) -> Result<Linear> {
+        let weight = parameter(&[self.out_features, self.in_features])?;
+        let bias = self.bias.then(|| parameter(&[self.out_features])).transpose()?;
+        init::default_weight_and_bias(&weight, bias.as_deref())?;
+        Ok(Linear { weight, bias, core: ModuleCore::new() })
+    }
+}
+
+/// `x Wᵀ + b`.
+#[derive(Module)]
+pub struct Linear {
+    /// `[out_features, in_features]`.
+    pub weight: Parameter,
+    /// `[out_features]`.
+    pub bias: Option<Parameter>,
+    core: ModuleCore,
+}
+
+impl Linear {
+    /// With a bias.
+    #[track_caller]
+    pub fn new(in_features: usize, out_features: usize) -> Linear {
+        built(LinearOptions::new(in_features, out_features).build())
+    }
+}
+
+impl Forward for Linear {
+    type Output = Tensor;
+    fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        ops::linear(x, &self.weight, self.bias.as_deref())
+    }
+}
+
+options! {
+    /// What a [`Bilinear`] layer is made of.
+    pub struct BilinearOptions(
+        /// Size of the last dimension of the first input.
+        in1_features: usize,
+        /// Size of the last dimension of the second input.
+        in2_features: usize,
+        /// Size of the last dimension of the output.
+        out_features: usize,
+    ) {
+        /// Whether something is added.
+        bias: bool = true,
+    }
+}
+
+impl BilinearOptions {
+    /// The layer, with initial values drawn from the default generator.
+    pub fn build(self) -> Result<Bilinear> {
+        let weight = parameter(&[self.out_features, self.in1_features, self.in2_features])?;
+        let bias = self.bias.then(|| parameter(&[self.out_features])).transpose()?;
+        let bound = 1.0 / (self.in1_features as f64).sqrt();
+        init::uniform_(&weight, -bound, bound)?;
+        if let Some(bias) = &bias {
+            init::uniform_(bias, -bound, bound)?;
+        }
+        Ok(Bilinear { weight, bias, core: ModuleCore::new() })
+    }
+}
+
+/// `x₁ᵀ W x₂ + b`, of a pair of inputs.
+#[derive(Module)]
+pub struct Bilinear {
+    /// `[out_features, in1_features, in2_features]`.
+    pub weight: Parameter,
+    /// `[out_features]`.
+    pub bias: Option<Parameter>,
+    core: ModuleCore,
+}
+
+impl Bilinear {
+    /// With a bias.
+    #[track_caller]
+    pub fn new(in1_features: usize, in2_features: usize, out_features: usize) -> Bilinear {
+        built(BilinearOptions::new(in1_features, in2_features, out_features).build())
+    }
+}
+
+impl Forward<(Tensor, Tensor)> for Bilinear {
+    type Output = Tensor;
+    fn forward(&self, (a, b): &(Tensor, Tensor)) -> Result<Tensor> {
+        ops::bilinear(a, b, &self.weight, self.bias.as_deref())
+    }
+}
+
+/// What comes in goes out.
+#[derive(Module, Default)]
+pub struct Identity {
+    core: ModuleCore,
+}
+
+impl Identity {
+    /// The layer.
+    pub fn new() -> Identity {
+        Identity::default()
+    }
+}
+
+impl Forward for Identity {
+    type Output = Tensor;
+    fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        Ok(x.clone())
+    }
+}

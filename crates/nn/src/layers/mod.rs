@@ -1,0 +1,59 @@
+//! Layers with PyTorch's names, defaults and initial values.
+//!
+//! `Linear::new(4, 3)` takes what PyTorch's constructor requires; everything else is in the options:
+//! `LinearOptions { bias: false, ..LinearOptions::new(4, 3) }.build()?`. With the same seed a layer starts from PyTorch's
+//! very numbers, and its state dictionary has PyTorch's names. Parameters are f32; `to_dtype` converts.
+//!
+//! ```
+//! use firebrand_core::{DType, Tensor, random::manual_seed};
+//! use firebrand_nn::layers::{Forward, Linear, Module, ReLU};
+//! use firebrand_nn::sequential;
+//!
+//! manual_seed(0);
+//! let net = sequential![Linear::new(2, 8), ReLU::new(), Linear::new(8, 1)];
+//! assert_eq!(net.call(&Tensor::ones([5, 2], DType::F32)).shape(), [5, 1]);
+//! assert_eq!(net.named_parameters()[0].0, "0.weight");
+//! ```
+
+mod activations;
+mod attention;
+mod batch_norm;
+mod containers;
+mod conv;
+mod conv_transpose;
+mod dropout;
+mod embedding;
+mod linear;
+mod norm;
+pub(crate) mod options;
+mod padding;
+mod pool;
+mod rnn;
+mod rnn_cell;
+mod shape;
+mod transformer;
+mod upsample;
+
+pub use activations::*;
+pub use attention::{Attention, AttentionOptions, MultiheadAttention, MultiheadAttentionOptions};
+pub use batch_norm::*;
+pub use containers::{AnyLayer, ModuleDict, ModuleList, Sequential};
+pub use conv::*;
+pub use conv_transpose::*;
+pub use dropout::{AlphaDropout, Dropout, Dropout1d, Dropout2d, Dropout3d, FeatureAlphaDropout};
+pub use embedding::{Embedding, EmbeddingOptions};
+pub use firebrand_core::module::{
+    Buffer, Forward, Module, ModuleCore, ModuleField, ModuleHooks, ModuleVisitor, Parameter, StateDict, TensorTree,
+};
+pub use linear::{Bilinear, BilinearOptions, Identity, Linear, LinearOptions};
+pub use norm::*;
+pub use options::PerDim;
+pub use padding::*;
+pub use pool::*;
+pub use rnn::{GRU, LSTM, RNN, RecurrentOptions};
+pub use rnn_cell::{GRUCell, LSTMCell, RNNCell};
+pub use shape::{Flatten, PixelShuffle, PixelUnshuffle, Unflatten};
+pub use transformer::{
+    TransformerDecoder, TransformerDecoderLayer, TransformerEncoder, TransformerEncoderLayer, TransformerLayerOptions,
+};
+pub use upsample::{Upsample, UpsampleMode};

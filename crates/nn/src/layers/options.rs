@@ -1,0 +1,75 @@
+//! What the layers' options share: structs with PyTorch's defaults, and sizes given once or per dimension.
+
+/// One number for every dimension, or one each.
+pub trait PerDim<const D: usize> {
+    /// One number for each dimension.
+    fn per_dim(self) -> [usize; D];
+}
+
+impl<const D: usize> PerDim<D> for usize {
+    fn per_dim(self) -> [usize; D] {
+        [self; D]
+    }
+}
+
+impl<const D: usize> PerDim<D> for [usize; D] {
+    fn per_dim(self) -> [usize; D] {
+        self
+    }
+}
+
+/// A struct of public options: required ones come through `new`, the others have defaults.
+macro_rules! options {
+    (
+        $(#[$doc:meta])*
+        pub struct $name:ident($($(#[$rdoc:meta])* $required:ident: $rty:ty),* $(,)?)
+        { $($(#[$fdoc:meta])* $field:ident: $fty:ty = $default:expr),* $(,)? }
+    ) => {
+        $(#[$doc])*
+        #[derive(Clone, Debug)]
+        pub struct $name {
+            $($(#[$rdoc])* pub $required: $rty,)*
+            $($(#[$fdoc])* pub $field: $fty,)*
+        }
+
+        impl $name {
+            /// PyTorch's defaults for everything else.
+            pub fn new($($required: $rty),*) -> $name {
+                $name { $($required,)* $($field: $default,)* }
+            }
+        }
+    };
+}
+pub(crate) use options;
+
+/// The layer, or a panic with the error at the caller's place: what `new` of a layer does.
+#[track_caller]
+pub(crate) fn built<T>(layer: firebrand_core::Result<T>) -> T {
+    match layer {
+        Ok(layer) => layer,
+        Err(e) => panic!("{e}"),
+    }
+}
+
+/// An empty f32 tensor of these sizes, as a parameter.
+pub(crate) fn parameter(sizes: &[usize]) -> firebrand_core::Result<firebrand_core::module::Parameter> {
+    use firebrand_core::{DType, Device, Spec, Tensor, module::Parameter};
+    Parameter::try_new(Tensor::try_empty(Spec::new(sizes, DType::F32, Device::Cpu))?)
+}
+
+/// A parameter with one number everywhere.
+pub(crate) fn filled(sizes: &[usize], value: f64) -> firebrand_core::Result<firebrand_core::module::Parameter> {
+    let p = parameter(sizes)?;
+    crate::init::constant_(&p, value)?;
+    Ok(p)
+}
+
+/// As sizes of an op.
+pub(crate) fn sizes<const D: usize>(numbers: [usize; D]) -> [firebrand_core::SymInt; D] {
+    numbers.map(firebrand_core::SymInt::from)
+}
+
+/// As integers of an op.
+pub(crate) fn ints<const D: usize>(numbers: [usize; D]) -> [i64; D] {
+    numbers.map(|n| n as i64)
+}

@@ -1,0 +1,45 @@
+//! Padding as layers: before and after the last one, two or three dimensions.
+
+use firebrand_core::module::{Forward, Module, ModuleCore};
+use firebrand_core::{Result, SymInt, Tensor, ops};
+
+macro_rules! padding {
+    ($($doc:literal $name:ident $n:literal $mode:literal)*) => {$(
+        #[doc = $doc]
+        #[doc = "Sizes are given before and after each dimension, the last one first; negative ones cut off."]
+        #[derive(Module)]
+        pub struct $name {
+            #[module(skip)]
+            sizes: [SymInt; $n],
+            core: ModuleCore,
+        }
+
+        impl $name {
+            /// By these sizes.
+            pub fn new(sizes: [i64; $n]) -> $name {
+                $name { sizes: sizes.map(SymInt::from), core: ModuleCore::new() }
+            }
+        }
+
+        impl Forward for $name {
+            type Output = Tensor;
+            fn forward(&self, x: &Tensor) -> Result<Tensor> {
+                ops::pad(x, &self.sizes, $mode, None)
+            }
+        }
+    )*};
+}
+padding! {
+    "Pads with zeros." ZeroPad1d 2 "constant"
+    "Pads with zeros." ZeroPad2d 4 "constant"
+    "Pads with zeros." ZeroPad3d 6 "constant"
+    "Pads with the input mirrored at its edge." ReflectionPad1d 2 "reflect"
+    "Pads with the input mirrored at its edge." ReflectionPad2d 4 "reflect"
+    "Pads with the input mirrored at its edge." ReflectionPad3d 6 "reflect"
+    "Pads with the edge." ReplicationPad1d 2 "replicate"
+    "Pads with the edge." ReplicationPad2d 4 "replicate"
+    "Pads with the edge." ReplicationPad3d 6 "replicate"
+    "Pads with the input's other side." CircularPad1d 2 "circular"
+    "Pads with the input's other side." CircularPad2d 4 "circular"
+    "Pads with the input's other side." CircularPad3d 6 "circular"
+}

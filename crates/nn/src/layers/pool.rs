@@ -1,0 +1,134 @@
+//! Pooling: the largest or the mean of windows, of fixed size or of as many windows as are wanted.
+
+use super::options::{PerDim, ints, options, sizes};
+use firebrand_core::module::{Forward, Module, ModuleCore};
+use firebrand_core::{Result, Tensor, ops};
+
+macro_rules! layer {
+    ($doc:literal, $name:ident, $options:ident, $d:literal, |$o:ident, $x:ident| $f:expr) => {
+        impl $options {
+            /// The layer.
+            pub fn build(self) -> $name {
+                $name { options: self, core: ModuleCore::new() }
+            }
+        }
+
+        #[doc = $doc]
+        #[derive(Module)]
+        pub struct $name {
+            #[module(skip)]
+            options: $options,
+            core: ModuleCore,
+        }
+
+        impl $name {
+            /// Windows of this size, side by side.
+            pub fn new(kernel_size: impl PerDim<$d>) -> $name {
+                $options::new(kernel_size.per_dim()).build()
+            }
+        }
+
+        impl Forward for $name {
+            type Output = Tensor;
+            fn forward(&self, $x: &Tensor) -> Result<Tensor> {
+                let $o = &self.options;
+                $f
+            }
+        }
+    };
+}
+
+macro_rules! max_pool {
+    ($($name:ident $options:ident $d:literal $op:ident),*) => {$(
+        options! {
+            #[doc = concat!("What a [`", stringify!($name), "`] layer is made of.")]
+            pub struct $options(
+                /// Size of the window.
+                kernel_size: [usize; $d],
+            ) {
+                /// Steps of the window; its size if not given.
+                stride: Option<[usize; $d]> = None,
+                /// How much is added to both sides of each dimension.
+                padding: [usize; $d] = [0; $d],
+                /// Distance of the window's elements.
+                dilation: [usize; $d] = [1; $d],
+                /// Whether a window may hang over the end.
+                ceil_mode: bool = false,
+            }
+        }
+        layer!("The largest element of each window.", $name, $options, $d, |o, x| {
+            let (kernel, stride) = (ints(o.kernel_size), ints(o.stride.unwrap_or(o.kernel_size)));
+            ops::$op(x, &kernel, &stride, &ints(o.padding), &ints(o.dilation), o.ceil_mode)
+        });
+    )*};
+}
+max_pool!(
+    MaxPool1d MaxPool1dOptions 1 max_pool1d,
+    MaxPool2d MaxPool2dOptions 2 max_pool2d,
+    MaxPool3d MaxPool3dOptions 3 max_pool3d
+);
+
+macro_rules! avg_pool {
+    ($($name:ident $options:ident $d:literal $op:ident ($($divisor:tt)?)),*) => {$(
+        options! {
+            #[doc = concat!("What an [`", stringify!($name), "`] layer is made of.")]
+            pub struct $options(
+                /// Size of the window.
+                kernel_size: [usize; $d],
+            ) {
+                /// Steps of the window; its size if not given.
+                stride: Option<[usize; $d]> = None,
+                /// How much is added to both sides of each dimension.
+                padding: [usize; $d] = [0; $d],
+                /// Whether a window may hang over the end.
+                ceil_mode: bool = false,
+                /// Whether padding counts in the mean.
+                count_include_pad: bool = true,
+            }
+        }
+        layer!("The mean of each window.", $name, $options, $d, |o, x| {
+            let (kernel, stride) = (ints(o.kernel_size), ints(o.stride.unwrap_or(o.kernel_size)));
+            ops::$op(x, &kernel, &stride, &ints(o.padding), o.ceil_mode, o.count_include_pad $(, $divisor)?)
+        });
+    )*};
+}
+avg_pool!(
+    AvgPool1d AvgPool1dOptions 1 avg_pool1d (),
+    AvgPool2d AvgPool2dOptions 2 avg_pool2d (None),
+    AvgPool3d AvgPool3dOptions 3 avg_pool3d (None)
+);
+
+macro_rules! adaptive {
+    ($($doc:literal $name:ident $d:literal |$x:ident, $n:ident| $f:expr;)*) => {$(
+        #[doc = $doc]
+        #[derive(Module)]
+        pub struct $name {
+            #[module(skip)]
+            output_size: [usize; $d],
+            core: ModuleCore,
+        }
+
+        impl $name {
+            /// As many windows.
+            pub fn new(output_size: impl PerDim<$d>) -> $name {
+                $name { output_size: output_size.per_dim(), core: ModuleCore::new() }
+            }
+        }
+
+        impl Forward for $name {
+            type Output = Tensor;
+            fn forward(&self, $x: &Tensor) -> Result<Tensor> {
+                let $n = self.output_size;
+                $f
+            }
+        }
+    )*};
+}
+adaptive! {
+    "The mean of each of so many windows." AdaptiveAvgPool1d 1 |x, n| ops::adaptive_avg_pool1d(x, &ints(n));
+    "The mean of each of so many windows." AdaptiveAvgPool2d 2 |x, n| ops::adaptive_avg_pool2d(x, &sizes(n));
+    "The mean of each of so many windows." AdaptiveAvgPool3d 3 |x, n| ops::adaptive_avg_pool3d(x, &sizes(n));
+    "The largest element of each of so many windows." AdaptiveMaxPool1d 1 |x, n| Ok(ops::adaptive_max_pool1d(x, &ints(n))?.0);
+    "The largest element of each of so many windows." AdaptiveMaxPool2d 2 |x, n| Ok(ops::adaptive_max_pool2d(x, &ints(n))?.0);
+    "The largest element of each of so many windows." AdaptiveMaxPool3d 3 |x, n| Ok(ops::adaptive_max_pool3d(x, &ints(n))?.0);
+}

@@ -1,0 +1,90 @@
+//! Layers that move elements only.
+
+use firebrand_core::module::{Forward, Module, ModuleCore};
+use firebrand_core::{Result, Tensor, ops};
+
+/// Several dimensions as one.
+#[derive(Module)]
+pub struct Flatten {
+    start_dim: i64,
+    end_dim: i64,
+    core: ModuleCore,
+}
+
+impl Flatten {
+    /// All dimensions but the first.
+    pub fn new() -> Flatten {
+        Flatten::dims(1, -1)
+    }
+
+    /// From `start_dim` to `end_dim`, both included.
+    pub fn dims(start_dim: i64, end_dim: i64) -> Flatten {
+        Flatten { start_dim, end_dim, core: ModuleCore::new() }
+    }
+}
+
+impl Default for Flatten {
+    fn default() -> Flatten {
+        Flatten::new()
+    }
+}
+
+impl Forward for Flatten {
+    type Output = Tensor;
+    fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        ops::flatten(x, self.start_dim, self.end_dim)
+    }
+}
+
+/// One dimension as several.
+#[derive(Module)]
+pub struct Unflatten {
+    dim: i64,
+    sizes: Vec<i64>,
+    core: ModuleCore,
+}
+
+impl Unflatten {
+    /// Dimension `dim` as dimensions of these sizes; one of them may be -1.
+    pub fn new(dim: i64, sizes: impl Into<Vec<i64>>) -> Unflatten {
+        Unflatten { dim, sizes: sizes.into(), core: ModuleCore::new() }
+    }
+}
+
+impl Forward for Unflatten {
+    type Output = Tensor;
+    fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        ops::unflatten(x, self.dim, &self.sizes.iter().map(|&n| n.into()).collect::<Vec<_>>())
+    }
+}
+
+macro_rules! pixels {
+    ($($(#[$doc:meta])* $name:ident $op:ident)*) => {$(
+        $(#[$doc])*
+        #[derive(Module)]
+        pub struct $name {
+            factor: usize,
+            core: ModuleCore,
+        }
+
+        impl $name {
+            /// By this factor.
+            pub fn new(factor: usize) -> $name {
+                $name { factor, core: ModuleCore::new() }
+            }
+        }
+
+        impl Forward for $name {
+            type Output = Tensor;
+            fn forward(&self, x: &Tensor) -> Result<Tensor> {
+                ops::$op(x, self.factor as i64)
+            }
+        }
+    )*};
+}
+pixels! {
+    /// Channels become pixels: a larger image.
+    PixelShuffle pixel_shuffle
+    /// Pixels become channels: a smaller image.
+    PixelUnshuffle pixel_unshuffle
+}

@@ -1,0 +1,196 @@
+//! Losses as modules: from an input and a target to a number.
+//!
+//! ```
+//! use firebrand_core::Tensor;
+//! use firebrand_nn::losses::{Loss, MSELoss};
+//! let loss = MSELoss::new().loss(&Tensor::new(&[1.0f64, 2.0]), &Tensor::new(&[0.0f64, 4.0]))?;
+//! assert_eq!(loss.item::<f64>(), 2.5);
+//! # Ok::<(), firebrand_core::Error>(())
+//! ```
+
+use firebrand_core::module::{Buffer, Forward, Module, ModuleCore};
+use firebrand_core::{Result, Tensor, ops};
+
+/// What becomes of the losses of single elements.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Reduction {
+    /// They stay.
+    None,
+    /// Their mean.
+    #[default]
+    Mean,
+    /// Their sum.
+    Sum,
+}
+
+impl Reduction {
+    /// The number by which ops know it.
+    fn code(self) -> i64 {
+        match self {
+            Reduction::None => 0,
+            Reduction::Mean => 1,
+            Reduction::Sum => 2,
+        }
+    }
+}
+
+/// A loss of an input against a target; implemented for every module that is one.
+pub trait Loss: Forward<(Tensor, Tensor), Output = Tensor> {
+    /// The loss.
+    fn loss(&self, input: &Tensor, target: &Tensor) -> Result<Tensor> {
+        self.try_call(&(input.clone(), target.clone()))
+    }
+}
+
+impl<L: Forward<(Tensor, Tensor), Output = Tensor> + ?Sized> Loss for L {}
+
+fn buffer(weight: &Option<Buffer>) -> Option<Tensor> {
+    weight.as_ref().map(Buffer::get)
+}
+
+macro_rules! losses {
+    ($($(#[$doc:meta])* $name:ident($input:ty) {
+        $($(#[$fdoc:meta])* $field:ident: $ty:ty = $default:expr),* $(,)?
+    } |$m:ident, $x:pat_param, $r:ident| $f:expr;)*) => {$(
+        $(#[$doc])*
+        #[derive(Module)]
+        pub struct $name {
+            $($(#[$fdoc])* pub $field: $ty,)*
+            /// What becomes of the losses of single elements.
+            #[module(skip)]
+            pub reduction: Reduction,
+            core: ModuleCore,
+        }
+
+        impl $name {
+            /// With PyTorch's defaults; fields may be changed.
+            pub fn new() -> $name {
+                $name { $($field: $default,)* reduction: Reduction::Mean, core: ModuleCore::new() }
+            }
+        }
+
+        impl Default for $name {
+            fn default() -> $name {
+                $name::new()
+            }
+        }
+
+        impl Forward<$input> for $name {
+            type Output = Tensor;
+            fn forward(&self, $x: &$input) -> Result<Tensor> {
+                let ($m, $r) = (self, self.reduction.code());
+                let _ = $m;
+                $f
+            }
+        }
+    )*};
+}
+
+type Pair = (Tensor, Tensor);
+type Triple = (Tensor, Tensor, Tensor);
+
+losses! {
+    /// Squared difference.
+    MSELoss(Pair) {} |m, (x, y), r| ops::mse_loss(x, y, r);
+    /// Absolute difference.
+    L1Loss(Pair) {} |m, (x, y), r| ops::l1_loss(x, y, r);
+    /// Absolute difference, rounded off near zero.
+    SmoothL1Loss(Pair) {
+        /// How near.
+        beta: f64 = 1.0
+    } |m, (x, y), r| ops::smooth_l1_loss(x, y, r, m.beta);
+    /// Squared near zero, straight beyond.
+    HuberLoss(Pair) {
+        /// Where it changes.
+        delta: f64 = 1.0
+    } |m, (x, y), r| ops::huber_loss(x, y, r, m.delta);
+    /// What the target's class is worth in nats, of scores `[batch, classes, …]`; targets are class numbers or
+    /// probabilities.
+    CrossEntropyLoss(Pair) {
+        /// Weights of the classes.
+        weight: Option<Buffer> = None,
+        /// A class number that does not count.
+        ignore_index: i64 = -100,
+        /// How much probability all classes share.
+        label_smoothing: f64 = 0.0
+    } |m, (x, y), r| {
+        ops::cross_entropy_loss(x, y, buffer(&m.weight).as_ref(), r, m.ignore_index.into(), m.label_smoothing)
+    };
+    /// As [`CrossEntropyLoss`], of logarithms of probabilities.
+    NLLLoss(Pair) {
+        /// Weights of the classes.
+        weight: Option<Buffer> = None,
+        /// A class number that does not count.
+        ignore_index: i64 = -100
+    } |m, (x, y), r| ops::nll_loss_nd(x, y, buffer(&m.weight).as_ref(), r, m.ignore_index.into());
+    /// Two classes, of probabilities.
+    BCELoss(Pair) {
+        /// Weights of the elements.
+        weight: Option<Buffer> = None
+    } |m, (x, y), r| ops::binary_cross_entropy(x, y, buffer(&m.weight).as_ref(), r);
+    /// Two classes, of scores.
+    BCEWithLogitsLoss(Pair) {
+        /// Weights of the elements.
+        weight: Option<Buffer> = None,
+        /// Weights of positive examples.
+        pos_weight: Option<Buffer> = None
+    } |m, (x, y), r| {
+        ops::binary_cross_entropy_with_logits(x, y, buffer(&m.weight).as_ref(), buffer(&m.pos_weight).as_ref(), r)
+    };
+    /// Divergence of distributions; the input holds logarithms. The mean is over elements; `batchmean` is the sum divided
+    /// by the batch.
+    KLDivLoss(Pair) {
+        /// Whether targets are logarithms too.
+        log_target: bool = false
+    } |m, (x, y), r| ops::kl_div(x, y, r, m.log_target);
+    /// Counts against rates.
+    PoissonNLLLoss(Pair) {
+        /// Whether inputs are logarithms of rates.
+        log_input: bool = true,
+        /// Whether Stirling's term is added.
+        full: bool = false,
+        /// Keeps the logarithm from zero.
+        eps: f64 = 1e-8
+    } |m, (x, y), r| ops::poisson_nll_loss(x, y, m.log_input, m.full, m.eps, r);
+    /// Targets of 1 and -1, logistic.
+    SoftMarginLoss(Pair) {} |m, (x, y), r| ops::soft_margin_loss(x, y, r);
+    /// Distances that should be small (1) or larger than the margin (-1).
+    HingeEmbeddingLoss(Pair) {
+        /// The margin.
+        margin: f64 = 1.0
+    } |m, (x, y), r| ops::hinge_embedding_loss(x, y, m.margin, r);
+    /// The class's score should exceed all others by the margin.
+    MultiMarginLoss(Pair) {
+        /// 1 or 2.
+        p: i64 = 1,
+        /// The margin.
+        margin: f64 = 1.0,
+        /// Weights of the classes.
+        weight: Option<Buffer> = None
+    } |m, (x, y), r| {
+        ops::multi_margin_loss(x, y, m.p.into(), m.margin.into(), buffer(&m.weight).as_ref(), r)
+    };
+    /// Each of several classes' scores should exceed all others by one.
+    MultiLabelMarginLoss(Pair) {} |m, (x, y), r| ops::multilabel_margin_loss(x, y, r);
+    /// The first input should rank higher (1) or lower (-1) than the second; the target comes third.
+    MarginRankingLoss(Triple) {
+        /// By how much.
+        margin: f64 = 0.0
+    } |m, (a, b, y), r| ops::margin_ranking_loss(a, b, y, m.margin, r);
+    /// Angles that should be small (1) or large (-1); the target comes third.
+    CosineEmbeddingLoss(Triple) {
+        /// Cosine that is small enough.
+        margin: f64 = 0.0
+    } |m, (a, b, y), r| ops::cosine_embedding_loss(a, b, y, m.margin, r);
+    /// Of anchor, positive and negative: the positive should be nearer by the margin.
+    TripletMarginLoss(Triple) {
+        /// The margin.
+        margin: f64 = 1.0,
+        /// Which norm.
+        p: f64 = 2.0,
+        /// Keeps norms from zero.
+        eps: f64 = 1e-6,
+        /// Whether the positive may stand in for the anchor.
+        swap: bool = false
+    } |m, (a, p, n), r| ops::triplet_margin_loss(a, p, n, m.margin, m.p, m.eps, m.swap, r);
+}

@@ -1,0 +1,44 @@
+//! Initial values against PyTorch's, bit for bit (`golden/nn/init.json`).
+
+use firebrand_core::random::{Generator, with_generator};
+use firebrand_core::{DType, Result, Tensor};
+use firebrand_nn::init::{self, FanMode, Nonlinearity};
+use serde_json::Value;
+
+fn fill(name: &str, t: &Tensor) -> Result<()> {
+    match name {
+        "uniform" => init::uniform_(t, -1.0, 2.0),
+        "normal" => init::normal_(t, 1.0, 2.0),
+        "eye" => init::eye_(t),
+        "kaiming_uniform" => init::kaiming_uniform_(t, FanMode::In, Nonlinearity::ReLU),
+        "kaiming_normal out tanh" => init::kaiming_normal_(t, FanMode::Out, Nonlinearity::Tanh),
+        "xavier_uniform" => init::xavier_uniform_(t, Nonlinearity::LeakyReLU(0.2).gain()),
+        "xavier_normal" => init::xavier_normal_(t, 1.0),
+        "trunc_normal" => init::trunc_normal_(t, 0.5, 1.0, -1.0, 1.0),
+        "trunc_normal far" => init::trunc_normal_(t, 0.0, 1.0, 2.0, 3.0),
+        other => panic!("no function {other}"),
+    }
+}
+
+#[test]
+fn values_are_pytorchs() -> Result<()> {
+    let golden: Value = serde_json::from_str(include_str!("../../../golden/nn/init.json")).expect("committed JSON");
+    for (name, bits) in golden.as_object().expect("rows") {
+        let t = Tensor::empty([5, 4], DType::F32);
+        with_generator(Generator::new(0), || fill(name, &t))?;
+        let found: Vec<String> = t.to_vec::<f32>().iter().map(|v| format!("{:x}", v.to_bits())).collect();
+        assert_eq!(found.join(" "), bits.as_str().expect("bits"), "{name}");
+    }
+    Ok(())
+}
+
+/// Parameters may be written although they require grad, and nothing is recorded.
+#[test]
+fn parameters_are_written_outside_the_graph() -> Result<()> {
+    let p = Tensor::zeros([2, 2], DType::F32).requires_grad_();
+    init::ones_(&p)?;
+    assert!(p.is_leaf());
+    assert!(init::kaiming_uniform_(&Tensor::zeros([2], DType::F32), FanMode::In, Nonlinearity::ReLU).is_err());
+    assert!(init::trunc_normal_(&p, 0.0, 1.0, 2.0, 1.0).is_err());
+    Ok(())
+}

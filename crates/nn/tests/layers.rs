@@ -1,0 +1,272 @@
+//! Layers against PyTorch (`golden/nn/layers.json`): names, initial values bit for bit, twenty training steps.
+//! Layers without parameters are single ops, which the op table checks.
+
+use firebrand_core::random::{Generator, with_generator};
+use firebrand_core::{DType, Result, Tensor};
+use firebrand_nn::layers::*;
+use firebrand_nn::optim::{Optimizer, SGD, SGDOptions};
+use firebrand_nn::sequential;
+use serde_json::Value;
+
+/// A layer and how it is called: its first output from a list of inputs.
+struct Case {
+    module: Box<dyn Module>,
+    run: fn(&dyn Module, &[Tensor]) -> Result<Tensor>,
+}
+
+fn typed<M: Module>(m: &dyn Module) -> &M {
+    m.downcast_ref().expect("the case was made of this type")
+}
+
+fn one<M: Forward<Tensor, Output = Tensor>>(module: M) -> Case {
+    Case { module: Box::new(module), run: |m, x| typed::<M>(m.as_module()).try_call(&x[0]) }
+}
+
+fn first<M: Forward<Tensor, Output = (Tensor, O)>, O: TensorTree>(module: M) -> Case {
+    Case { module: Box::new(module), run: |m, x| Ok(typed::<M>(m.as_module()).try_call(&x[0])?.0) }
+}
+
+fn two<M: Forward<(Tensor, Tensor), Output = Tensor>>(module: M) -> Case {
+    let run: fn(&dyn Module, &[Tensor]) -> Result<Tensor> =
+        |m, x| typed::<M>(m.as_module()).try_call(&(x[0].clone(), x[1].clone()));
+    Case { module: Box::new(module), run }
+}
+
+fn three<M: Forward<(Tensor, Tensor, Tensor), Output = Tensor>>(module: M) -> Case {
+    let run: fn(&dyn Module, &[Tensor]) -> Result<Tensor> =
+        |m, x| typed::<M>(m.as_module()).try_call(&(x[0].clone(), x[1].clone(), x[2].clone()));
+    Case { module: Box::new(module), run }
+}
+
+fn make(name: &str) -> Result<Case> {
+    let transformer =
+        || TransformerLayerOptions { dim_feedforward: 8, dropout: 0.0, ..TransformerLayerOptions::new(6, 2) };
+    Ok(match name {
+        "Linear(5, 3)" => one(Linear::new(5, 3)),
+        "Linear(5, 3, bias=False)" => one(LinearOptions { bias: false, ..LinearOptions::new(5, 3) }.build()?),
+        "Bilinear(3, 4, 2)" => two(Bilinear::new(3, 4, 2)),
+        "Conv1d(2, 4, 3)" => one(Conv1d::new(2, 4, 3)),
+        "Conv2d(2, 4, 3, stride=2, padding=1)" => {
+            let base = Conv2dOptions::new(2, 4, [3, 3]);
+            one(Conv2dOptions { stride: [2, 2], padding: Padding::Size([1, 1]), ..base }.build()?)
+        }
+        "Conv2d(4, 4, (3, 1), groups=2, bias=False, dilation=(2, 1))" => {
+            let base = Conv2dOptions::new(4, 4, [3, 1]);
+            one(Conv2dOptions { groups: 2, bias: false, dilation: [2, 1], ..base }.build()?)
+        }
+        "Conv2d(2, 3, 3, padding='same')" => {
+            one(Conv2dOptions { padding: Padding::Same, ..Conv2dOptions::new(2, 3, [3, 3]) }.build()?)
+        }
+        "Conv2d(2, 3, 3, padding=1, padding_mode='reflect')" => {
+            let (padding, padding_mode) = (Padding::Size([1, 1]), PaddingMode::Reflect);
+            one(Conv2dOptions { padding, padding_mode, ..Conv2dOptions::new(2, 3, [3, 3]) }.build()?)
+        }
+        "Conv2d(2, 3, 3, padding=(1, 2), padding_mode='circular')" => {
+            let (padding, padding_mode) = (Padding::Size([1, 2]), PaddingMode::Circular);
+            one(Conv2dOptions { padding, padding_mode, ..Conv2dOptions::new(2, 3, [3, 3]) }.build()?)
+        }
+        "Conv3d(1, 2, 2)" => one(Conv3d::new(1, 2, 2)),
+        "ConvTranspose1d(3, 2, 3, stride=2)" => {
+            one(ConvTranspose1dOptions { stride: [2], ..ConvTranspose1dOptions::new(3, 2, [3]) }.build()?)
+        }
+        "ConvTranspose2d(4, 2, 3, stride=2, padding=1, output_padding=1, groups=2)" => {
+            let base = ConvTranspose2dOptions::new(4, 2, [3, 3]);
+            let (stride, padding, output_padding) = ([2, 2], [1, 1], [1, 1]);
+            one(ConvTranspose2dOptions { stride, padding, output_padding, groups: 2, ..base }.build()?)
+        }
+        "ConvTranspose3d(1, 2, 2)" => one(ConvTranspose3d::new(1, 2, 2)),
+        "BatchNorm1d(3)" => one(BatchNorm1d::new(3)),
+        "BatchNorm2d(3)" => one(BatchNorm2d::new(3)),
+        "BatchNorm2d(3, momentum=None)" => {
+            one(BatchNorm2dOptions { momentum: None, ..BatchNorm2dOptions::new(3) }.build()?)
+        }
+        "BatchNorm3d(2, affine=False)" => {
+            one(BatchNorm3dOptions { affine: false, ..BatchNorm3dOptions::new(2) }.build()?)
+        }
+        "InstanceNorm1d(3)" => one(InstanceNorm1d::new(3)),
+        "InstanceNorm2d(3, affine=True, track_running_stats=True)" => {
+            let base = InstanceNorm2dOptions::new(3);
+            one(InstanceNorm2dOptions { affine: true, track_running_stats: true, ..base }.build()?)
+        }
+        "LayerNorm(5)" => one(LayerNorm::new(5)),
+        "LayerNorm((2, 3), bias=False)" => {
+            one(LayerNormOptions { bias: false, ..LayerNormOptions::new(vec![2, 3]) }.build()?)
+        }
+        "RMSNorm(5)" => one(RMSNorm::new(5)),
+        "GroupNorm(2, 4)" => one(GroupNorm::new(2, 4)),
+        "Embedding(7, 3)" => one(Embedding::new(7, 3)),
+        "Embedding(7, 3, padding_idx=2, max_norm=1.0)" => {
+            let base = EmbeddingOptions::new(7, 3);
+            one(EmbeddingOptions { padding_idx: Some(2), max_norm: Some(1.0), ..base }.build()?)
+        }
+        "PReLU(3)" => one(PReLU::new(3)),
+        "RNN(3, 4)" => first(RNN::new(3, 4)),
+        "RNN(3, 4, nonlinearity='relu', num_layers=2)" => {
+            first(RNN::with(RecurrentOptions { relu: true, num_layers: 2, ..RecurrentOptions::new(3, 4) })?)
+        }
+        "LSTM(3, 4)" => first(LSTM::new(3, 4)),
+        "LSTM(3, 4, num_layers=2, bidirectional=True, batch_first=True)" => {
+            let base = RecurrentOptions::new(3, 4);
+            first(LSTM::with(RecurrentOptions { num_layers: 2, bidirectional: true, batch_first: true, ..base })?)
+        }
+        "GRU(3, 4, bias=False)" => first(GRU::with(RecurrentOptions { bias: false, ..RecurrentOptions::new(3, 4) })?),
+        "GRU(3, 4)" => first(GRU::new(3, 4)),
+        "RNNCell(3, 4)" => one(RNNCell::new(3, 4)),
+        "LSTMCell(3, 4)" => first(LSTMCell::new(3, 4)),
+        "GRUCell(3, 4)" => one(GRUCell::new(3, 4)),
+        "MultiheadAttention(6, 2)" => three(MultiheadAttention::new(6, 2)),
+        "MultiheadAttention(6, 3, batch_first=True)" => {
+            let base = MultiheadAttentionOptions::new(6, 3);
+            three(MultiheadAttentionOptions { batch_first: true, ..base }.build()?)
+        }
+        "TransformerEncoderLayer(6, 2, dim_feedforward=8, dropout=0.0)" => {
+            one(TransformerEncoderLayer::with(transformer())?)
+        }
+        "TransformerEncoderLayer(6, 2, dim_feedforward=8, dropout=0.0, norm_first=True, activation='gelu', batch_first=True)" =>
+        {
+            let o = TransformerLayerOptions { norm_first: true, gelu: true, batch_first: true, ..transformer() };
+            one(TransformerEncoderLayer::with(o)?)
+        }
+        "TransformerDecoderLayer(6, 2, dim_feedforward=8, dropout=0.0)" => {
+            two(TransformerDecoderLayer::with(transformer())?)
+        }
+        "TransformerEncoder(TransformerEncoderLayer(6, 2, dim_feedforward=8, dropout=0.0), 2, norm=LayerNorm(6))" => {
+            one(TransformerEncoder::with(transformer(), 2, Some(LayerNorm::new(6)))?)
+        }
+        "Sequential(Conv2d(1, 2, 3), BatchNorm2d(2), ReLU(), MaxPool2d(2), Flatten(), Dropout(0.3), Linear(8, 3))" => {
+            one(sequential![
+                Conv2d::new(1, 2, 3),
+                BatchNorm2d::new(2),
+                ReLU::new(),
+                MaxPool2d::new(2),
+                Flatten::new(),
+                Dropout::new(0.3),
+                Linear::new(8, 3),
+            ])
+        }
+        other => panic!("no layer {other}"),
+    })
+}
+
+fn fnv(tensors: &[Parameter]) -> String {
+    let bytes = tensors.iter().flat_map(|t| t.to_vec::<f32>()).flat_map(f32::to_le_bytes);
+    let hash = bytes.fold(0xCBF29CE484222325u64, |h, b| (h ^ u64::from(b)).wrapping_mul(0x100000001B3));
+    format!("{hash:016x}")
+}
+
+fn digest(t: &Tensor) -> f64 {
+    let values = t.to_dtype(DType::F64).to_vec::<f64>();
+    values.iter().enumerate().map(|(k, v)| v * (k as f64).cos()).sum()
+}
+
+fn draw(shape: &Value) -> Tensor {
+    let sizes =
+        |v: &Value| v.as_array().expect("sizes").iter().map(|n| n.as_i64().expect("a size")).collect::<Vec<_>>();
+    match shape.as_str() {
+        Some(text) => {
+            let mut parts = text.splitn(3, ' ').skip(1);
+            let below: i64 = parts.next().and_then(|n| n.parse().ok()).expect("a number of classes");
+            let shape = serde_json::from_str(parts.next().expect("sizes")).expect("sizes");
+            Tensor::randint(0, below, &sizes(&shape)[..], DType::I64)
+        }
+        None => Tensor::randn(&sizes(shape)[..], DType::F64),
+    }
+}
+
+fn close(found: f64, expected: f64, what: &str) {
+    assert!((found - expected).abs() <= 1e-8 * expected.abs().max(1.0), "{what}: found {found}, expected {expected}");
+}
+
+fn check(row: &Value) -> Result<()> {
+    let name = row["layer"].as_str().expect("a name");
+    let Case { module, run } = with_generator(Generator::new(0), || make(name))?;
+    let names: Vec<String> = module.state_dict().keys().cloned().collect();
+    assert_eq!(serde_json::json!(names), row["names"], "{name}: names");
+    assert_eq!(fnv(&module.parameters()), row["init"].as_str().expect("a hash"), "{name}: initial values");
+    module.to_dtype(DType::F64)?;
+    let mut optimizer = match &module.parameters()[..] {
+        [] => None,
+        parameters => Some(SGD::new(parameters, SGDOptions { lr: 0.05, ..Default::default() })?),
+    };
+    with_generator(Generator::new(1), || {
+        let inputs: Vec<Tensor> = row["inputs"].as_array().expect("inputs").iter().map(draw).collect();
+        let mut target = None;
+        for (step, expected) in row["losses"].as_array().expect("losses").iter().enumerate() {
+            let out = run(&*module, &inputs)?;
+            let target = target.get_or_insert_with(|| Tensor::randn(out.shape(), DType::F64));
+            let loss = (&out - &*target).square().mean();
+            close(loss.item(), expected.as_f64().expect("a number"), &format!("{name}: loss {step}"));
+            if let Some(o) = &mut optimizer {
+                o.zero_grad();
+                loss.backward();
+                o.step()?;
+            }
+        }
+        Ok::<_, firebrand_core::Error>(())
+    })?;
+    for ((key, t), expected) in module.state_dict().iter().zip(row["after"].as_array().expect("a list")) {
+        close(digest(t), expected.as_f64().expect("a number"), &format!("{name}: {key} after training"));
+    }
+    Ok(())
+}
+
+#[test]
+fn layers_start_and_train_as_pytorchs() {
+    let golden: Value = serde_json::from_str(include_str!("../../../golden/nn/layers.json")).expect("committed JSON");
+    let mut failures = Vec::new();
+    for row in golden["layers"].as_array().expect("rows") {
+        let outcome = std::panic::catch_unwind(|| check(row).unwrap_or_else(|e| panic!("{}: {e}", row["layer"])));
+        if let Err(panic) = outcome {
+            failures.push(panic.downcast_ref::<String>().cloned().unwrap_or_default());
+        }
+    }
+    assert!(failures.is_empty(), "{failures:#?}");
+}
+
+/// Evaluation mode uses running statistics and no dropout.
+#[test]
+fn evaluation_mode() {
+    let net = sequential![BatchNorm1d::new(2), Dropout::new(0.9)];
+    let x = Tensor::from_slice(&[1.0f32, 2.0, 3.0, 4.0], [2, 2]);
+    net.eval();
+    let y = net.call(&x).to_vec::<f32>();
+    assert!(y.iter().zip(x.to_vec::<f32>()).all(|(a, b)| (a - b).abs() < 1e-4), "{y:?}");
+}
+
+#[test]
+fn attention_masks_hide() -> Result<()> {
+    with_generator(Generator::new(0), || {
+        let base = MultiheadAttentionOptions::new(4, 2);
+        let attention = MultiheadAttentionOptions { batch_first: true, ..base }.build()?;
+        let x = Tensor::randn([1, 3, 4], DType::F32);
+        let masks = |o: AttentionOptions| attention.attend(&x, &x, &x, &o);
+        let options = AttentionOptions { is_causal: true, need_weights: true, ..Default::default() };
+        let causal = masks(options)?;
+        let weights = causal.weights.expect("asked for").to_vec::<f32>();
+        assert_eq!([weights[1], weights[2], weights[5]], [0.0; 3]);
+        // The fast path, an explicit mask and a mask of keys agree with it.
+        let later = Tensor::ones([3, 3], DType::Bool).triu(1);
+        let padding = Tensor::from_slice(&[false, true, true], [1, 3]);
+        let fast = masks(AttentionOptions { is_causal: true, ..Default::default() })?.output;
+        let explicit = masks(AttentionOptions { attn_mask: Some(later), ..Default::default() })?.output;
+        let padded = masks(AttentionOptions { key_padding_mask: Some(padding), ..Default::default() })?.output;
+        let near = |a: &Tensor, b: &Tensor| (a - b).abs().max().item::<f32>() < 1e-6;
+        assert!(near(&fast, &causal.output) && near(&explicit, &causal.output));
+        assert!(near(&padded.i((.., 0)), &causal.output.i((.., 0))));
+        Ok(())
+    })
+}
+
+#[test]
+fn refusals_say_what_was_expected() {
+    let message = |r: Result<()>| r.expect_err("refused").to_string();
+    assert!(
+        message(Conv2dOptions { groups: 3, ..Conv2dOptions::new(4, 6, [1, 1]) }.build().map(drop))
+            .contains("3 groups divide, found 4 in and 6 out")
+    );
+    assert!(message(GroupNormOptions::new(3, 4).build().map(drop)).contains("3 groups divide"));
+    assert!(message(Dropout::try_new(1.5).map(drop)).contains("from 0 to 1, found 1.5"));
+    let x = Tensor::ones([2, 3], DType::F32);
+    assert!(message(BatchNorm2d::new(3).try_call(&x).map(drop)).contains("[batch, channels, height, width]"));
+    assert!(message(LSTM::new(4, 2).try_call(&x).map(drop)).contains("sequences of size 4"));
+}
