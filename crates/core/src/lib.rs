@@ -44,4 +44,4 @@ pub use scalar::Scalar;
 pub use storage::Fork;
 pub use sym::{IntoSizes, SymInt};
 pub use tensor::{Spec, Tensor, WeakTensor};
-pub use warnings::collect_warnings;
+pub use warnings::{collect_warnings, warn};

@@ -49,8 +49,8 @@ impl Tensor {
 
 /// Copies tensors into a state that is written on its own; tensors that share memory still share it in the copy.
 ///
-/// Memory of a mapped file is mapped again instead of copied and costs nothing until it is written; that is right only
-/// if nobody has written the original since it was mapped.
+/// Memory of a mapped file that was never written is mapped again instead of copied, and costs nothing until it is
+/// written. Writes through [`Tensor::data`] hide from the version that tells: do not fork after them.
 #[derive(Default)]
 pub struct Fork(mapped::Fork);
 

@@ -7,7 +7,7 @@ thread_local! {
 }
 
 /// Reports something the user should know and the program can live with.
-pub(crate) fn warn(message: impl Into<String>) {
+pub fn warn(message: impl Into<String>) {
     let message = message.into();
     let kept = COLLECTOR.with_borrow_mut(|c| match c {
         Some(list) => {

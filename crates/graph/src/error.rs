@@ -32,6 +32,26 @@ pub enum Error {
     Run { node: String, source: Box<Error> },
     #[error("{0}")]
     Value(String),
+    #[error("{entry}: {message}")]
+    Pt2 { entry: String, message: String },
+    #[error("{entry}, node %{node}: {message}")]
+    Pt2Node { entry: String, node: String, message: String },
+    #[error("this build cannot run: {}", list_unsupported(.targets))]
+    Unsupported { targets: Vec<(String, Vec<String>)> },
+    #[error("input {name}: {message}")]
+    Input { name: String, message: String },
+    #[error(transparent)]
+    Io(#[from] firebrand_io::Error),
     #[error("{0}")]
     Core(#[from] firebrand_core::Error),
+}
+
+/// Every target with the nodes that call it.
+fn list_unsupported(targets: &[(String, Vec<String>)]) -> String {
+    let one = |(target, nodes): &(String, Vec<String>)| {
+        let shown: Vec<String> = nodes.iter().take(5).map(|n| format!("%{n}")).collect();
+        let more = if nodes.len() > 5 { format!(", … {} in all", nodes.len()) } else { String::new() };
+        format!("{target} ({}{more})", shown.join(", "))
+    };
+    targets.iter().map(one).collect::<Vec<_>>().join("; ")
 }

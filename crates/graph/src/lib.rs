@@ -4,14 +4,18 @@
 //! This crate knows no kernel. File formats live in `pt2/` only, and nothing here prints.
 #![forbid(unsafe_code)]
 
+mod call;
 mod error;
 pub mod ir;
 pub mod passes;
 mod program;
+pub mod pt2;
 mod signature;
 pub mod text;
 pub mod verify;
 
+pub use call::ProgramModule;
 pub use error::{Error, Result};
 pub use program::{Constant, Dialect, ExportedProgram, ModuleCallEntry, ModuleCallSignature, State, ValueRange};
+pub use pt2::{Extras, LoadOptions, SaveOptions};
 pub use signature::{GraphSignature, InputKind, InputSpec, OutputKind, OutputSpec, SpecArg};

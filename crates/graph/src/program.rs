@@ -5,6 +5,7 @@
 
 use crate::error::{Error, Result};
 use crate::ir::{CallSpec, GraphModule, Name};
+use crate::pt2::Extras;
 use crate::signature::{GraphSignature, SpecArg};
 use firebrand_core::Tensor;
 use indexmap::IndexMap;
@@ -99,6 +100,8 @@ pub struct ExportedProgram {
     pub dialect: Dialect,
     /// Conditions on inputs, as the reference prints them; kept, never evaluated.
     pub guards_code: Vec<String>,
+    /// What else the archive held that it was read from; written back with it.
+    pub extras: Option<Arc<Extras>>,
 }
 
 impl ExportedProgram {

@@ -79,8 +79,8 @@ struct Window {
 
 /// Makes storages that start with the content of others and are written on their own. Storages that were one stay one.
 ///
-/// A storage over a file is mapped again, so that it costs nothing until it is written; that is right only while nobody
-/// has written the original, which is what its owner must promise. All others are copied.
+/// A storage over a file that was never written (its version is 0) is mapped again, so that it costs nothing until it is
+/// written. All others are copied. Writes that hide from the version are the caller's to avoid.
 #[derive(Default)]
 pub struct Fork {
     pages: HashMap<usize, PrivatePages>,
@@ -93,11 +93,9 @@ impl Fork {
         if let Some((_, fork)) = self.storages.get(&original.addr()) {
             return Ok(fork.clone());
         }
-        let fork = match original.owner().and_then(|o| o.downcast_ref::<Window>()) {
-            Some(window) => match self.remap(window, original.nbytes()) {
-                Some(fork) => fork,
-                None => original.duplicate()?,
-            },
+        let window = original.owner().and_then(|o| o.downcast_ref::<Window>()).filter(|_| original.version() == 0);
+        let fork = match window.and_then(|w| self.remap(w, original.nbytes())) {
+            Some(fork) => fork,
             None => original.duplicate()?,
         };
         // The original is kept, so that its address stays its own while this map is in use.

@@ -1,0 +1,379 @@
+//! A program with a state of its own, ready to be called: [`ProgramModule`].
+//!
+//! The program stays as it is: its module starts with the program's state (mapped or copied, see
+//! [`firebrand_core::Fork`]) and keeps what running and training write. Inputs are checked against what the program was
+//! traced with; in-place writes and mutation outputs end up in buffers and in the caller's tensors. Ops run eagerly, so
+//! results have history and parameters get gradients.
+
+mod autocast;
+mod bind;
+mod evaluate;
+mod execute;
+mod mode;
+mod scalars;
+
+use crate::error::{Error, Result};
+use crate::ir::{Argument, GraphModule, Symbolic, TensorMeta, Val};
+use crate::program::{Constant, ExportedProgram, State};
+use crate::signature::{InputKind, OutputKind, SpecArg};
+use execute::Object;
+use firebrand_core::autograd::no_grad;
+use firebrand_core::dispatch::Value;
+use firebrand_core::module::{Buffer, Forward, Module, ModuleCore, ModuleVisitor, Parameter};
+use firebrand_core::{Fork, Tensor};
+use indexmap::IndexMap;
+use std::sync::OnceLock;
+
+/// A program that can be called and trained.
+///
+/// It is a [`Module`] whose parameters and buffers have the names of the original model; several names of one tensor are
+/// one parameter. [`Module::train`] and [`Module::eval`] turn the flags of dropout, batch norm and recurrent layers over;
+/// until then the program runs as it was exported.
+pub struct ProgramModule {
+    program: ExportedProgram,
+    parameters: IndexMap<String, Parameter>,
+    buffers: IndexMap<String, Buffer>,
+    exported_mode: Option<bool>,
+    other_mode: OnceLock<GraphModule>,
+    core: ModuleCore,
+}
+
+impl Module for ProgramModule {
+    fn core(&self) -> &ModuleCore {
+        &self.core
+    }
+
+    fn visit<'a>(&'a self, visitor: &mut dyn ModuleVisitor<'a>) {
+        self.parameters.iter().for_each(|(name, p)| visitor.parameter(name, p));
+        self.buffers.iter().for_each(|(name, b)| visitor.buffer(name, b));
+    }
+}
+
+/// Takes a list of tensors, gives the tensors among the outputs.
+impl Forward<Vec<Tensor>> for ProgramModule {
+    type Output = Vec<Tensor>;
+    fn forward(&self, inputs: &Vec<Tensor>) -> firebrand_core::Result<Vec<Tensor>> {
+        let outputs = self.run(inputs).map_err(|e| match e {
+            Error::Core(e) => e,
+            e => firebrand_core::Error::argument("program", e.to_string()),
+        })?;
+        Ok(outputs.into_iter().filter_map(|v| if let Value::Tensor(t) = v { Some(t) } else { None }).collect())
+    }
+}
+
+/// One input of the caller's.
+struct UserInput<'a> {
+    name: &'a str,
+    val: &'a Val,
+    constant: Option<&'a Argument>,
+}
+
+impl ExportedProgram {
+    /// A module with a state of its own that starts as the program's. Mapped weights are not copied until written.
+    ///
+    /// # Errors
+    /// If the program calls ops this build does not have, or has no signature.
+    pub fn module(&self) -> Result<ProgramModule> {
+        ProgramModule::new(self)
+    }
+
+    /// Runs the program once on these tensors (constants are baked in); what it writes in place is forgotten.
+    pub fn run(&self, inputs: &[Tensor]) -> Result<Vec<Value>> {
+        self.module()?.run(inputs)
+    }
+
+    /// The parameters by name, in the order of the state dict; all names, also of tied ones.
+    pub fn parameters(&self) -> impl Iterator<Item = (&str, &Tensor)> {
+        self.state_dict.iter().filter(|(_, s)| s.is_parameter).map(|(name, s)| (name.as_str(), &s.tensor))
+    }
+
+    /// The persistent buffers by name.
+    pub fn buffers(&self) -> impl Iterator<Item = (&str, &Tensor)> {
+        self.state_dict.iter().filter(|(_, s)| !s.is_parameter).map(|(name, s)| (name.as_str(), &s.tensor))
+    }
+}
+
+impl ProgramModule {
+    fn new(program: &ExportedProgram) -> Result<ProgramModule> {
+        let targets = program.unsupported();
+        if !targets.is_empty() {
+            return Err(Error::Unsupported { targets });
+        }
+        let mut program = program.clone();
+        let mut fork = Fork::default();
+        // Names of one tensor stay names of one tensor.
+        let mut forked: Vec<(Tensor, Tensor)> = Vec::new();
+        let mut copy = |t: &Tensor| -> Result<Tensor> {
+            if let Some((_, c)) = forked.iter().find(|(original, _)| original.is_same(t)) {
+                return Ok(c.clone());
+            }
+            let c = fork.tensor(t)?;
+            forked.push((t.clone(), c.clone()));
+            Ok(c)
+        };
+        let (mut parameters, mut buffers) = (IndexMap::new(), IndexMap::new());
+        let mut known: Vec<(Tensor, Parameter)> = Vec::new();
+        for (name, state) in &mut program.state_dict {
+            let tensor = copy(&state.tensor)?;
+            if !state.is_parameter {
+                buffers.insert(name.clone(), Buffer::new(tensor.clone()));
+                state.tensor = tensor;
+                continue;
+            }
+            let parameter = match known.iter().find(|(t, _)| t.is_same(&tensor)) {
+                Some((_, p)) => p.clone(),
+                None => {
+                    let wants_grad = tensor.requires_grad();
+                    let p = Parameter::frozen(tensor.clone());
+                    p.try_set_requires_grad(wants_grad)?;
+                    known.push((tensor, p.clone()));
+                    p
+                }
+            };
+            state.tensor = parameter.tensor().clone();
+            parameters.insert(name.clone(), parameter);
+        }
+        let transient: Vec<String> = program
+            .signature()?
+            .inputs
+            .iter()
+            .filter_map(|s| match &s.kind {
+                InputKind::Buffer { target, persistent: false } => Some(target.to_string()),
+                _ => None,
+            })
+            .collect();
+        for (name, constant) in &mut program.constants {
+            if let Constant::Tensor(t) = constant {
+                *t = copy(t)?;
+                if transient.contains(name) {
+                    buffers.insert(name.clone(), Buffer::non_persistent(t.clone()));
+                }
+            }
+        }
+        let exported_mode = mode::exported_mode(&program.module);
+        let core = ModuleCore::new();
+        core.set_training(exported_mode.unwrap_or(false));
+        Ok(ProgramModule { program, parameters, buffers, exported_mode, other_mode: OnceLock::new(), core })
+    }
+
+    /// The program with the state of this module: what saving it means.
+    pub fn program(&self) -> ExportedProgram {
+        let mut program = self.program.clone();
+        for (name, buffer) in &self.buffers {
+            match (buffer.is_persistent(), program.constants.get_mut(name)) {
+                (false, Some(Constant::Tensor(t))) => *t = buffer.get(),
+                _ => _ = program.state_dict.insert(name.clone(), State { tensor: buffer.get(), is_parameter: false }),
+            }
+        }
+        program
+    }
+
+    fn graph(&self) -> &GraphModule {
+        match self.exported_mode {
+            Some(exported) if exported != self.core.is_training() => {
+                self.other_mode.get_or_init(|| mode::with_mode(&self.program.module, self.core.is_training()))
+            }
+            _ => &self.program.module,
+        }
+    }
+
+    /// What the caller gives, flattened, in order.
+    fn user_inputs(&self) -> Result<Vec<UserInput<'_>>> {
+        let graph = &self.program.module.graph;
+        let mut inputs = Vec::new();
+        for (id, spec) in graph.placeholders().zip(&self.program.signature()?.inputs) {
+            if spec.kind == InputKind::UserInput {
+                let constant = match &spec.arg {
+                    SpecArg::Constant { value, .. } => Some(value),
+                    _ => None,
+                };
+                let val = graph[id].meta().val.as_ref().unwrap_or(&Val::None);
+                inputs.push(UserInput { name: graph[id].name(), val, constant });
+            }
+        }
+        Ok(inputs)
+    }
+
+    /// Names and descriptions of the tensors the caller gives, in order.
+    pub fn tensor_inputs(&self) -> Result<Vec<(&str, &TensorMeta)>> {
+        let inputs = self.user_inputs()?;
+        Ok(inputs.iter().filter_map(|i| Some((i.name, i.val.tensor()?))).collect())
+    }
+
+    /// Runs on these tensors, in the order of the signature; constants are filled in. Gives the outputs, flattened.
+    pub fn run(&self, inputs: &[Tensor]) -> Result<Vec<Value>> {
+        let expected = self.user_inputs()?;
+        let wanted = expected.iter().filter(|i| i.constant.is_none()).count();
+        if wanted != inputs.len() {
+            let names: Vec<&str> = expected.iter().filter(|i| i.constant.is_none()).map(|i| i.name).collect();
+            let message = format!("{} tensors given, {wanted} expected: {}", inputs.len(), names.join(", "));
+            return Err(Error::Value(message));
+        }
+        let mut given = inputs.iter();
+        let values = expected.iter().map(|i| match i.constant {
+            Some(value) => constant(value),
+            None => Value::Tensor(given.next().expect("they were counted").clone()),
+        });
+        self.run_flat(values.collect())
+    }
+
+    /// Runs on tensors by the names of the inputs; constants are filled in.
+    pub fn run_named<'a>(&self, inputs: impl IntoIterator<Item = (&'a str, &'a Tensor)>) -> Result<Vec<Value>> {
+        let mut given: IndexMap<&str, &Tensor> = inputs.into_iter().collect();
+        let mut values = Vec::new();
+        let expected = self.user_inputs()?;
+        for input in &expected {
+            values.push(match (given.swap_remove(input.name), input.constant) {
+                (Some(t), _) => Value::Tensor(t.clone()),
+                (None, Some(value)) => constant(value),
+                (None, None) => {
+                    return Err(Error::Input { name: input.name.to_string(), message: "it is missing".into() });
+                }
+            });
+        }
+        if let Some(name) = given.keys().next() {
+            let names: Vec<&str> = expected.iter().map(|i| i.name).collect();
+            let message = format!("the program has no such input; it has {}", names.join(", "));
+            return Err(Error::Input { name: name.to_string(), message });
+        }
+        self.run_flat(values)
+    }
+
+    /// Runs on all inputs, constants too, flattened in the order of the signature; gives all outputs, flattened.
+    pub fn run_flat(&self, inputs: Vec<Value>) -> Result<Vec<Value>> {
+        let inputs = self.check(inputs)?;
+        let signature = self.program.signature()?;
+        let mut user = inputs.iter();
+        let mut values = Vec::with_capacity(signature.inputs.len());
+        for spec in &signature.inputs {
+            let value = match &spec.kind {
+                InputKind::UserInput => user.next().expect("they were counted").clone(),
+                InputKind::Token => Value::None,
+                kind => {
+                    let target = kind.target().map_or("", |t| t);
+                    Value::Tensor(self.state(target).ok_or_else(|| Error::Value(format!("{target} has no value")))?)
+                }
+            };
+            values.push(Object::Value(value));
+        }
+        let results = match execute::run(self.graph(), values)? {
+            Object::Items(items) => items,
+            one => vec![one],
+        };
+        let mut outputs = Vec::with_capacity(results.len());
+        for (spec, result) in signature.outputs.iter().zip(results) {
+            let value = match result {
+                Object::Value(value) => value,
+                Object::Items(_) | Object::Graph(_) => {
+                    return Err(Error::Value(format!("the output {} is no single value", spec.arg.name())));
+                }
+            };
+            match (&spec.kind, &value) {
+                (OutputKind::UserOutput | OutputKind::LossOutput, _) => outputs.push(value),
+                (OutputKind::BufferMutation(t) | OutputKind::ParameterMutation(t), Value::Tensor(new)) => {
+                    if let Some(old) = self.state(t) {
+                        no_grad(|| old.try_copy_(&new.detach(), false).map(drop))?;
+                    }
+                }
+                (OutputKind::UserInputMutation(name), Value::Tensor(new)) => {
+                    let expected = self.user_inputs()?;
+                    let position = expected.iter().position(|i| i.name == &**name);
+                    if let Some(Value::Tensor(old)) = position.map(|k| &inputs[k]) {
+                        old.try_copy_(new, false)?;
+                    }
+                }
+                _ => {}
+            }
+        }
+        // Buffers never want gradients, whatever was written into them.
+        for buffer in self.buffers.values().map(Buffer::get).filter(Tensor::requires_grad) {
+            buffer.try_detach_()?;
+        }
+        Ok(outputs)
+    }
+
+    fn state(&self, target: &str) -> Option<Tensor> {
+        if let Some(p) = self.parameters.get(target) {
+            return Some(p.tensor().clone());
+        }
+        if let Some(b) = self.buffers.get(target) {
+            return Some(b.get());
+        }
+        self.program.state(target).cloned()
+    }
+
+    /// Compares inputs with what the program was traced with; gives them as the graph takes them.
+    fn check(&self, inputs: Vec<Value>) -> Result<Vec<Value>> {
+        let expected = self.user_inputs()?;
+        if expected.len() != inputs.len() {
+            let names: Vec<&str> = expected.iter().map(|i| i.name).collect();
+            let message = format!("{} inputs given, {} expected: {}", inputs.len(), expected.len(), names.join(", "));
+            return Err(Error::Value(message));
+        }
+        let refuse = |name: &str, message: String| Err(Error::Input { name: name.to_string(), message });
+        let (mut tensors, mut numbers, mut values) = (Vec::new(), Vec::new(), Vec::with_capacity(inputs.len()));
+        for (input, value) in expected.iter().zip(inputs) {
+            let value = match (input.val, input.constant, value) {
+                (_, Some(baked), value) => {
+                    if !same_constant(baked, &value) {
+                        let message = format!("{value:?} given; the value {baked:?} was baked in at export");
+                        return refuse(input.name, message);
+                    }
+                    value
+                }
+                // A number may come as a tensor of one element: archives of arrays have nothing else.
+                (Val::SymInt(_), None, Value::Tensor(t)) => Value::Int(t.try_item::<i64>()?.into()),
+                (Val::SymFloat(_), None, Value::Tensor(t)) => Value::Float(t.try_item::<f64>()?),
+                (Val::SymBool(_), None, Value::Tensor(t)) => Value::Bool(t.try_item::<bool>()?),
+                (Val::Tensor(_), None, value) if !matches!(value, Value::Tensor(_)) => {
+                    return refuse(input.name, format!("{} given, a tensor expected", value.kind()));
+                }
+                (_, None, value) => value,
+            };
+            values.push(value);
+        }
+        for (input, value) in expected.iter().zip(&values) {
+            match (input.val, value) {
+                (Val::Tensor(meta), Value::Tensor(t)) => tensors.push((input.name, &**meta, t)),
+                (Val::SymInt(s @ (Symbolic::Known(_) | Symbolic::Expr { .. })), Value::Int(v)) => {
+                    numbers.push((input.name, s, v.int()));
+                }
+                _ => {}
+            }
+        }
+        bind::bind(tensors.into_iter(), numbers.into_iter(), &self.program.range_constraints)?;
+        Ok(values)
+    }
+}
+
+/// A baked-in constant as a value.
+fn constant(value: &Argument) -> Value {
+    match value {
+        Argument::Bool(v) => Value::Bool(*v),
+        Argument::Int(v) => Value::Int((*v).into()),
+        Argument::Float(v) => Value::Float(*v),
+        Argument::Str(v) => Value::Str(v.to_string()),
+        _ => Value::None,
+    }
+}
+
+fn same_constant(baked: &Argument, given: &Value) -> bool {
+    match (baked, given) {
+        (Argument::None, Value::None) => true,
+        (Argument::Bool(a), Value::Bool(b)) => a == b,
+        (Argument::Int(a), Value::Int(b)) => *a == b.int(),
+        (Argument::Float(a), Value::Float(b)) => a == b || (a.is_nan() && b.is_nan()),
+        (Argument::Str(a), Value::Str(b)) => **a == **b,
+        _ => false,
+    }
+}
+
+impl std::fmt::Debug for ProgramModule {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let names = |list: Vec<&String>| list.into_iter().cloned().collect::<Vec<_>>();
+        f.debug_struct("ProgramModule")
+            .field("parameters", &names(self.parameters.keys().collect()))
+            .field("buffers", &names(self.buffers.keys().collect()))
+            .finish()
+    }
+}

@@ -1,0 +1,64 @@
+//! Training and evaluation of a program that was exported in one of them: the flags of dropout, batch norm and recurrent
+//! layers are turned over in a copy of the graph. Programs after decompositions carry no such flags and stay as they are.
+
+use crate::ir::{Argument, Attribute, GraphModule, NodeId};
+use firebrand_core::dispatch::Op;
+use std::sync::Arc;
+
+/// The op's argument that says whether it trains: position and name.
+fn flag(op: Op) -> Option<(usize, &'static str)> {
+    Some(match op.name() {
+        "aten::dropout"
+        | "aten::dropout_"
+        | "aten::feature_dropout"
+        | "aten::feature_dropout_"
+        | "aten::alpha_dropout"
+        | "aten::alpha_dropout_" => (2, "train"),
+        "aten::native_dropout" => (2, "train"),
+        "aten::batch_norm" => (5, "training"),
+        "aten::lstm.input" | "aten::gru.input" | "aten::rnn_tanh.input" | "aten::rnn_relu.input" => (6, "train"),
+        "aten::rrelu" | "aten::rrelu_" => (3, "training"),
+        _ => return None,
+    })
+}
+
+/// Nodes with a flag, and how it stands.
+fn flagged(module: &GraphModule) -> impl Iterator<Item = (NodeId, (usize, &'static str), bool)> + '_ {
+    module.graph.nodes().filter_map(|id| {
+        let node = &module.graph[id];
+        let at = flag(node.target()?.overload()?.op()?)?;
+        let value = node.args().get(at.0).or_else(|| node.kwargs().iter().find(|(n, _)| **n == *at.1).map(|(_, v)| v));
+        match value {
+            Some(Argument::Bool(b)) => Some((id, at, *b)),
+            _ => None,
+        }
+    })
+}
+
+/// The mode a program was exported in, if it shows.
+pub(crate) fn exported_mode(module: &GraphModule) -> Option<bool> {
+    let below = || module.subgraphs().filter_map(|(_, g)| exported_mode(g)).max();
+    // One layer that trains is enough: frozen ones do not.
+    flagged(module).map(|(.., on)| on).max().or_else(below)
+}
+
+/// The same program in the other mode.
+pub(crate) fn with_mode(module: &GraphModule, training: bool) -> GraphModule {
+    let mut changed = module.clone();
+    let nodes: Vec<_> = flagged(module).filter(|(.., on)| *on != training).collect();
+    for (id, (k, name), _) in nodes {
+        let node = &changed.graph[id];
+        let mut args = node.args().to_vec();
+        let mut kwargs = node.kwargs().to_vec();
+        match args.get_mut(k) {
+            Some(arg) => *arg = Argument::Bool(training),
+            None => kwargs.iter_mut().filter(|(n, _)| **n == *name).for_each(|(_, v)| *v = Argument::Bool(training)),
+        }
+        changed.graph.set_arguments(id, args, kwargs);
+    }
+    let below: Vec<_> = module.subgraphs().map(|(n, g)| (n.clone(), with_mode(g, training))).collect();
+    for (name, graph) in below {
+        changed.attributes.set(&name, Attribute::Graph(Arc::new(graph)));
+    }
+    changed
+}

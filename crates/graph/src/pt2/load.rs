@@ -1,0 +1,415 @@
+//! Archives in: the layout of today, and the two layouts of older releases.
+
+use super::payload::{self, Payloads, Role};
+use super::read::{self, Place};
+use super::schema::{self, MAJOR, MINOR, PayloadConfig};
+use super::{Extras, signature};
+use crate::error::{Error, Result};
+use crate::ir::{Expr, Kind, SymInt, Val};
+use crate::program::{Constant, Dialect, ExportedProgram, State, ValueRange};
+use crate::signature::{GraphSignature, InputKind, SpecArg};
+use crate::verify::verify_module;
+use firebrand_core::Tensor;
+use firebrand_io::{Archive, ReadOptions, torch_save};
+use indexmap::IndexMap;
+use std::path::Path;
+use std::sync::Arc;
+
+/// The largest JSON entry.
+const JSON_LIMIT: u64 = 256 << 20;
+/// The largest pickled entry.
+const PICKLE_LIMIT: u64 = 1 << 30;
+/// The largest version or marker file.
+const MARKER_LIMIT: u64 = 64;
+/// Container versions that exist.
+const CONTAINER_VERSIONS: std::ops::RangeInclusive<i64> = 1..=10;
+
+/// What to load, and how carefully.
+#[derive(Clone, Debug)]
+pub struct LoadOptions {
+    /// Which model, if the archive holds several.
+    pub model: Option<String>,
+    /// Whether state is read; without it a program can be inspected whose tensors this build cannot hold.
+    pub state: bool,
+    /// Whether ops that this build does not know are refused.
+    pub refuse_unsupported: bool,
+    /// Whether the checksums of weights are compared, which reads all of them once.
+    pub check_weights: bool,
+}
+
+impl Default for LoadOptions {
+    fn default() -> Self {
+        LoadOptions { model: None, state: true, refuse_unsupported: true, check_weights: true }
+    }
+}
+
+impl LoadOptions {
+    /// Everything but the state, whatever it calls: what inspection needs.
+    pub fn structure() -> LoadOptions {
+        LoadOptions { state: false, refuse_unsupported: false, ..LoadOptions::default() }
+    }
+}
+
+impl ExportedProgram {
+    /// Reads a `.pt2` file. Weights are used in place: they cost nothing until they are written.
+    pub fn load(path: impl AsRef<Path>) -> Result<ExportedProgram> {
+        ExportedProgram::load_with(path, &LoadOptions::default())
+    }
+
+    /// As [`ExportedProgram::load`], with options.
+    pub fn load_with(path: impl AsRef<Path>, options: &LoadOptions) -> Result<ExportedProgram> {
+        let read = ReadOptions { check_storages: options.check_weights, ..ReadOptions::default() };
+        from_archive(&Archive::open_with(path, read)?, options)
+    }
+
+    /// Reads the content of a `.pt2` file.
+    pub fn from_bytes(bytes: impl Into<Arc<[u8]>>) -> Result<ExportedProgram> {
+        ExportedProgram::from_bytes_with(bytes, &LoadOptions::default())
+    }
+
+    /// As [`ExportedProgram::from_bytes`], with options.
+    pub fn from_bytes_with(bytes: impl Into<Arc<[u8]>>, options: &LoadOptions) -> Result<ExportedProgram> {
+        from_archive(&Archive::from_bytes(bytes)?, options)
+    }
+}
+
+fn refuse<T>(entry: &str, message: impl Into<String>) -> Result<T> {
+    Err(Place { entry }.refuse(message))
+}
+
+fn from_archive(archive: &Archive, options: &LoadOptions) -> Result<ExportedProgram> {
+    let program =
+        if archive.contains(OLD_PROGRAM) { from_old_layout(archive, options)? } else { from_root(archive, options)? };
+    let targets = program.unsupported();
+    if options.refuse_unsupported && !targets.is_empty() {
+        return Err(Error::Unsupported { targets });
+    }
+    Ok(program)
+}
+
+// ---- the layout since release 2.8
+
+fn from_root(archive: &Archive, options: &LoadOptions) -> Result<ExportedProgram> {
+    let first = archive.names().next().unwrap_or_default();
+    let root = match first.split_once('/') {
+        Some((root, _)) if !archive.contains("archive_format") => format!("{root}/"),
+        _ => String::new(),
+    };
+    if let Some(stray) = archive.names().find(|n| !n.starts_with(&root)) {
+        return refuse(stray, format!("entries lie under different roots; {root:?} was expected"));
+    }
+    let marker = |name: &str| -> Result<String> {
+        Ok(archive.read_text(&format!("{root}{name}"), MARKER_LIMIT)?.trim_end().to_string())
+    };
+    if marker("archive_format")? != "pt2" {
+        return refuse("archive_format", "only `pt2` archives hold programs");
+    }
+    let version = marker("archive_version")?;
+    if version != "0" {
+        return refuse("archive_version", format!("version {version} is not known; 0 is"));
+    }
+    let container = marker(".data/version")?;
+    if !container.parse::<i64>().is_ok_and(|v| CONTAINER_VERSIONS.contains(&v)) {
+        return refuse(".data/version", format!("container version {container:?} is not known"));
+    }
+    if archive.contains(&format!("{root}byteorder")) {
+        let order = marker("byteorder")?;
+        if order != "little" {
+            return refuse("byteorder", format!("{order}-endian archives are not read"));
+        }
+    }
+    let model = choose_model(archive, &root, options)?;
+    let entry = format!("{root}models/{model}.json");
+    let source = parse::<schema::Program>(archive, &entry)?;
+    let mut program = structure(Place { entry: &entry }, source)?;
+
+    let mut extras = program.extras.take().map(Arc::unwrap_or_clone).unwrap_or_default();
+    for name in archive.names() {
+        if let Some(file) = name.strip_prefix(&root).and_then(|n| n.strip_prefix("extra/")) {
+            extras.files.insert(file.to_string(), archive.read(name, PICKLE_LIMIT)?.into_owned());
+        }
+    }
+    let samples = format!("{root}data/sample_inputs/{model}.pt");
+    if archive.contains(&samples) {
+        extras.sample_inputs = archive.read(&samples, PICKLE_LIMIT)?.into_owned();
+    }
+    program.extras = Some(Arc::new(extras));
+    if options.state {
+        for role in [Role::Weights, Role::Constants] {
+            let pickled = format!("{root}{}{model}.pt", role.folder());
+            let tensors = if archive.contains(&pickled) {
+                from_pickle(archive, &pickled)?
+            } else {
+                from_config(archive, &root, &model, role)?
+            };
+            place_state(&mut program, role, tensors)?;
+        }
+        check_state(&program, &entry)?;
+    }
+    Ok(program)
+}
+
+fn choose_model(archive: &Archive, root: &str, options: &LoadOptions) -> Result<String> {
+    let names: Vec<&str> = archive
+        .names()
+        .filter_map(|n| n.strip_prefix(root)?.strip_prefix("models/")?.strip_suffix(".json"))
+        .filter(|n| !n.contains('/'))
+        .collect();
+    match (&options.model, &names[..]) {
+        (Some(wanted), names) if names.contains(&wanted.as_str()) => Ok(wanted.clone()),
+        (None, [only]) => Ok(only.to_string()),
+        (None, names) if names.contains(&"model") => Ok("model".to_string()),
+        (_, []) => refuse("models/", "the archive holds no program"),
+        (_, names) => refuse("models/", format!("say which program to load; there are {}", names.join(", "))),
+    }
+}
+
+fn parse<T: serde::de::DeserializeOwned>(archive: &Archive, entry: &str) -> Result<T> {
+    let text = archive.read_text(entry, JSON_LIMIT)?;
+    serde_json::from_str(&text).or_else(|e| refuse(entry, e.to_string()))
+}
+
+/// A tensor of a file, and whether it is a parameter.
+type Tensors = IndexMap<String, (Tensor, bool)>;
+
+fn from_config(archive: &Archive, root: &str, model: &str, role: Role) -> Result<Tensors> {
+    let config: PayloadConfig = parse(archive, &role.config(root, model))?;
+    let mut payloads = Payloads::new(archive, root, role);
+    let mut tensors = Tensors::new();
+    for (fqn, meta) in &config.config {
+        tensors.insert(fqn.clone(), (payloads.tensor(fqn, meta)?, meta.is_param));
+    }
+    Ok(tensors)
+}
+
+fn from_pickle(archive: &Archive, entry: &str) -> Result<Tensors> {
+    let bytes = archive.read(entry, PICKLE_LIMIT)?.into_owned();
+    if bytes.is_empty() {
+        return Ok(Tensors::new());
+    }
+    let tensors = torch_save::from_bytes(bytes).and_then(torch_save::Object::into_tensors);
+    let mut tensors = tensors.map_err(|e| e.in_entry(entry))?;
+    payload::unify(tensors.values_mut());
+    Ok(tensors.into_iter().map(|(name, t)| (name, (t.clone(), t.requires_grad()))).collect())
+}
+
+fn place_state(program: &mut ExportedProgram, role: Role, tensors: Tensors) -> Result<()> {
+    let inputs = program.signature.iter().flat_map(|s| &s.inputs);
+    let kinds: std::collections::HashMap<String, bool> = inputs
+        .filter_map(|i| Some((i.kind.target()?.to_string(), matches!(i.kind, InputKind::Parameter(_)))))
+        .collect();
+    for (fqn, (tensor, is_param)) in tensors {
+        match role {
+            Role::Weights => {
+                let is_parameter = kinds.get(&fqn).copied().unwrap_or(is_param);
+                program.state_dict.insert(fqn, State { tensor, is_parameter });
+            }
+            Role::Constants => _ = program.constants.insert(fqn, Constant::Tensor(tensor)),
+        }
+    }
+    // What is no parameter never wants gradients; a pickled buffer may say otherwise.
+    let parameters: Vec<&Tensor> = program.parameters().map(|(_, t)| t).collect();
+    for (_, buffer) in program.buffers().filter(|(_, t)| t.requires_grad()) {
+        if !parameters.iter().any(|p| p.is_same(buffer)) {
+            buffer.try_set_requires_grad(false)?;
+        }
+    }
+    Ok(())
+}
+
+// ---- releases up to 2.7
+
+const OLD_PROGRAM: &str = "serialized_exported_program.json";
+
+fn from_old_layout(archive: &Archive, options: &LoadOptions) -> Result<ExportedProgram> {
+    let version = archive.read_text("version", MARKER_LIMIT)?;
+    if version.split('.').next() != Some("8") {
+        return refuse(
+            "version",
+            format!("schema {version} is not read; export the program again with PyTorch 2.5 or later"),
+        );
+    }
+    let mut program = structure(Place { entry: OLD_PROGRAM }, parse(archive, OLD_PROGRAM)?)?;
+    let mut extras = program.extras.take().map(Arc::unwrap_or_clone).unwrap_or_default();
+    for name in archive.names() {
+        if let Some(file) = name.strip_prefix("extra_files/") {
+            extras.files.insert(file.to_string(), archive.read(name, PICKLE_LIMIT)?.into_owned());
+        }
+    }
+    program.extras = Some(Arc::new(extras));
+    if options.state {
+        for (role, stem) in [(Role::Weights, "serialized_state_dict"), (Role::Constants, "serialized_constants")] {
+            // The oldest files have another ending, not another content.
+            let entry = [".pt", ".json"].map(|end| format!("{stem}{end}")).into_iter().find(|e| archive.contains(e));
+            let entry = entry.unwrap_or_else(|| format!("{stem}.pt"));
+            let tensors = from_pickle(archive, &entry)?;
+            place_state(&mut program, role, tensors)?;
+        }
+        check_state(&program, OLD_PROGRAM)?;
+    }
+    Ok(program)
+}
+
+// ---- both
+
+/// The program without its state.
+fn structure(place: Place<'_>, source: schema::Program) -> Result<ExportedProgram> {
+    let version = source.schema_version;
+    if version.major != MAJOR && (version.major, version.minor) != (0, 0) {
+        return Err(place.refuse(format!(
+            "schema {}.{} of PyTorch {} is not read; {MAJOR}.x up to about {MAJOR}.{MINOR} is",
+            version.major, version.minor, source.torch_version
+        )));
+    }
+    warn_of_devices(&source.graph_module.graph);
+    let names = signature::constant_names(&source.graph_module.signature);
+    let module = read::module(place, &source.graph_module.graph, &names)?;
+    let signature = signature::read(place, &source.graph_module.signature)?;
+    verify_module(&module).map_err(|v| place.refuse(v.to_string()))?;
+    let program = ExportedProgram {
+        range_constraints: source
+            .range_constraints
+            .iter()
+            .map(|(name, r)| (name.clone(), ValueRange { min: r.min_val, max: r.max_val }))
+            .collect(),
+        module_call_graph: signature::read_calls(place, &source.graph_module.module_call_graph)?,
+        dialect: if source.verifiers.iter().any(|v| v == "ATEN") { Dialect::Aten } else { Dialect::Training },
+        guards_code: source.guards_code,
+        extras: Some(Arc::new(Extras {
+            torch_version: source.torch_version,
+            opset_version: source.opset_version,
+            metadata: source.graph_module.metadata,
+            namedtuple_fields: source.graph_module.treespec_namedtuple_fields,
+            other: source.other,
+            ..Extras::default()
+        })),
+        ..ExportedProgram::new(module, Some(signature))
+    };
+    check_signature(&program, place)?;
+    check_symbols(&program, place)?;
+    Ok(program)
+}
+
+/// Says once that a program of another device runs here.
+fn warn_of_devices(graph: &schema::Graph) {
+    let other = graph.tensor_values.values().map(|m| &m.device.kind).find(|d| *d != "cpu" && *d != "meta");
+    if let Some(device) = other {
+        firebrand_core::warn(format!("the program was exported for the device {device:?}; it runs on the CPU here"));
+    }
+}
+
+/// As many specs as inputs and outputs, and the same names.
+fn check_signature(program: &ExportedProgram, place: Place<'_>) -> Result<()> {
+    let (graph, signature) = (&program.module.graph, program.signature()?);
+    let placeholders: Vec<_> = graph.placeholders().collect();
+    if placeholders.len() != signature.inputs.len() {
+        let (found, specs) = (placeholders.len(), signature.inputs.len());
+        return Err(place.refuse(format!("{found} inputs of the graph, {specs} in the signature")));
+    }
+    for (id, spec) in placeholders.iter().zip(&signature.inputs) {
+        if spec.arg.name() != graph[*id].name() {
+            let (a, b) = (graph[*id].name(), spec.arg.name());
+            return Err(place.refuse(format!("the graph calls an input {a:?}, the signature {b:?}")));
+        }
+    }
+    let results = graph.result().and_then(|r| r.items()).map_or(0, <[_]>::len);
+    if results != signature.outputs.len() {
+        let specs = signature.outputs.len();
+        return Err(place.refuse(format!("{results} outputs of the graph, {specs} in the signature")));
+    }
+    for spec in &signature.outputs {
+        if let Some(name) = spec.arg.node()
+            && graph.find(name).is_none()
+        {
+            return Err(place.refuse(format!("the signature names the output {name:?}, which is no value")));
+        }
+    }
+    Ok(())
+}
+
+/// Every symbol that an input binds has a range.
+fn check_symbols(program: &ExportedProgram, place: Place<'_>) -> Result<()> {
+    let graph = &program.module.graph;
+    let mut unknown = None;
+    let mut see = |e: &Expr| {
+        e.for_each_symbol(&mut |s| {
+            if !program.range_constraints.contains_key(s) {
+                unknown.get_or_insert_with(|| s.to_string());
+            }
+        });
+    };
+    for id in graph.placeholders() {
+        match &graph[id].meta().val {
+            Some(Val::Tensor(t)) => t.sizes.iter().filter_map(SymInt::expr).for_each(&mut see),
+            Some(Val::SymInt(s)) => s.expr().into_iter().for_each(&mut see),
+            _ => {}
+        }
+    }
+    match unknown {
+        Some(symbol) => Err(place.refuse(format!("the symbol {symbol} has no range"))),
+        None => Ok(()),
+    }
+}
+
+/// Everything the signature names is there, where it belongs.
+fn check_state(program: &ExportedProgram, entry: &str) -> Result<()> {
+    let signature: &GraphSignature = program.signature()?;
+    for spec in &signature.inputs {
+        let found = match &spec.kind {
+            InputKind::Parameter(t) => program.state_dict.contains_key(&**t),
+            InputKind::Buffer { target, persistent: true } => program.state_dict.contains_key(&**target),
+            InputKind::Buffer { target, persistent: false } => program.constants.contains_key(&**target),
+            InputKind::ConstantTensor(t) | InputKind::CustomObj(t) => program.constants.contains_key(&**t),
+            InputKind::UserInput | InputKind::Token => true,
+        };
+        if !found {
+            let (kind, target) = (spec.kind.name(), spec.kind.target().map_or("", |t| t));
+            return refuse(
+                entry,
+                format!("the signature names the {kind} {target:?}, which the archive does not hold"),
+            );
+        }
+        // What is stored is what the graph was traced with.
+        let graph = &program.module.graph;
+        if let (Some(target), SpecArg::Tensor(name)) = (spec.kind.target(), &spec.arg)
+            && let Some(tensor) = program.state(target)
+            && let Some(Val::Tensor(meta)) =
+                graph.placeholders().find(|p| graph[*p].name() == name).and_then(|p| graph[p].meta().val.clone())
+        {
+            let sizes: Option<Vec<i64>> = meta.sizes.iter().map(|s| s.known()).collect();
+            let stored: Vec<i64> = tensor.shape().iter().map(|&n| n as i64).collect();
+            if sizes.is_some_and(|s| s != stored) || meta.dtype.dtype() != Some(tensor.dtype()) {
+                return refuse(
+                    entry,
+                    format!(
+                        "{target}: the graph expects {} of {:?}, the archive holds {} of {stored:?}",
+                        meta.dtype,
+                        meta.sizes.iter().map(|s| s.hint().unwrap_or(-1)).collect::<Vec<_>>(),
+                        tensor.dtype()
+                    ),
+                );
+            }
+        }
+    }
+    Ok(())
+}
+
+impl ExportedProgram {
+    /// What the program calls that this build cannot run, with the names of the nodes; at any depth.
+    pub fn unsupported(&self) -> Vec<(String, Vec<String>)> {
+        let mut found: IndexMap<String, Vec<String>> = IndexMap::new();
+        let mut stack = vec![self.module.clone()];
+        while let Some(module) = stack.pop() {
+            for id in module.graph.nodes() {
+                let node = &module.graph[id];
+                if let Kind::CallFunction(target) = node.kind()
+                    && !super::is_supported(target)
+                {
+                    found.entry(target.to_string()).or_default().push(node.name().to_string());
+                }
+            }
+            stack.extend(module.subgraphs().map(|(_, g)| g.clone()));
+        }
+        found.into_iter().collect()
+    }
+}

@@ -1,0 +1,476 @@
+//! From the JSON of a program to the IR: graphs, their values and their sub-graphs.
+//!
+//! Names are taken as they are; a value that is defined twice or used before it is defined is refused. `getitem` and
+//! `get_attr` nodes, which the file leaves out, are made again. Ops are not judged here: one that this build does not
+//! know is kept by name, so that a program can be inspected; see [`crate::ExportedProgram::unsupported`].
+
+use super::codes::{self, Coded};
+use super::op_schema;
+use super::schema::{self, KEYWORD, POSITIONAL};
+use crate::error::{Error, Result};
+use crate::ir::{
+    Argument, Attribute, DeviceName, Expr, Function, Graph, GraphModule, Kind, MemoryFormat, MemoryLayout, Meta, Name,
+    NodeId, ScalarType, Symbolic, Target, TensorMeta, Val,
+};
+use indexmap::IndexMap;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+/// How deep sub-graphs may nest.
+const MAX_DEPTH: usize = 64;
+
+/// Where in the archive something is, for messages.
+#[derive(Clone, Copy)]
+pub(super) struct Place<'a> {
+    pub(super) entry: &'a str,
+}
+
+impl Place<'_> {
+    pub(super) fn refuse(self, message: impl Into<String>) -> Error {
+        Error::Pt2 { entry: self.entry.to_string(), message: message.into() }
+    }
+
+    fn at_node(self, node: &str, message: impl Into<String>) -> Error {
+        Error::Pt2Node { entry: self.entry.to_string(), node: node.to_string(), message: message.into() }
+    }
+}
+
+/// Reads a graph with everything below it. `names` are those of constant inputs, which only the signature knows.
+pub(super) fn module(place: Place<'_>, source: &schema::Graph, names: &[Option<Name>]) -> Result<GraphModule> {
+    Reader::read(place, source, names, 0)
+}
+
+/// An element of a graph's values that is not there.
+fn missing(name: &str) -> String {
+    format!("nothing is known of the value {name:?}")
+}
+
+/// Everything runs on the CPU, whichever processor a value once lived on; the loader says so once.
+fn device(d: &schema::Device) -> DeviceName {
+    DeviceName { kind: if d.kind == "meta" { "meta".into() } else { "cpu".into() }, index: None }
+}
+
+/// A symbolic number.
+pub(super) fn sym<T: schema::Tagged, U: Copy>(
+    s: &schema::Sym<T>,
+    value: impl Fn(T) -> U,
+) -> Result<Symbolic<U>, String> {
+    Ok(match s {
+        schema::Sym::Known(v) => Symbolic::Known(value(*v)),
+        schema::Sym::Expr(e) => Symbolic::Expr {
+            expr: Arc::new(Expr::parse(&e.expr_str).map_err(|err| err.to_string())?),
+            hint: e.hint.map(value),
+        },
+    })
+}
+
+/// What is known of a tensor.
+pub(super) fn tensor_meta(m: &schema::TensorMeta) -> Result<TensorMeta, String> {
+    let sizes = |list: &[schema::Sym<i64>]| list.iter().map(|s| sym(s, |v| v)).collect::<Result<Vec<_>, _>>();
+    if m.sizes.len() != m.strides.len() {
+        return Err(format!("{} sizes and {} strides", m.sizes.len(), m.strides.len()));
+    }
+    if m.sizes.iter().any(|s| matches!(s, schema::Sym::Known(v) if *v < 0)) {
+        return Err("a negative size".into());
+    }
+    Ok(TensorMeta {
+        dtype: ScalarType::from_code(m.dtype)?,
+        sizes: sizes(&m.sizes)?,
+        strides: sizes(&m.strides)?,
+        storage_offset: sym(&m.storage_offset, |v| v)?,
+        device: device(&m.device),
+        layout: MemoryLayout::from_code(m.layout)?,
+        requires_grad: m.requires_grad,
+    })
+}
+
+struct Reader<'a> {
+    place: Place<'a>,
+    source: &'a schema::Graph,
+    module: GraphModule,
+    /// Sub-graphs by name, to see whether two of one name agree.
+    subgraphs: HashMap<&'a str, &'a schema::Graph>,
+    values: HashMap<&'a str, NodeId>,
+    depth: usize,
+}
+
+impl<'a> Reader<'a> {
+    fn read(place: Place<'a>, source: &'a schema::Graph, names: &[Option<Name>], depth: usize) -> Result<GraphModule> {
+        if depth > MAX_DEPTH {
+            return Err(place.refuse(format!("sub-graphs nest deeper than {MAX_DEPTH}")));
+        }
+        let mut reader = Reader {
+            place,
+            source,
+            module: GraphModule::new(Graph::new()),
+            subgraphs: HashMap::new(),
+            values: HashMap::with_capacity(source.tensor_values.len()),
+            depth,
+        };
+        for (k, input) in source.inputs.iter().enumerate() {
+            reader.placeholder(input, names.get(k).and_then(Option::as_ref)).map_err(|m| place.refuse(m))?;
+        }
+        let used = used_names(source);
+        for node in &source.nodes {
+            let at = node.name.as_deref().unwrap_or(&node.target);
+            reader.node(node, &used).map_err(|e| match e {
+                Refusal::Here(m) => place.at_node(at, m),
+                Refusal::Below(e) => e,
+            })?;
+        }
+        reader.output().map_err(|m| place.refuse(m))?;
+        Ok(reader.module)
+    }
+
+    fn graph(&mut self) -> &mut Graph {
+        &mut self.module.graph
+    }
+
+    /// Adds a node with a name of the file.
+    fn create(
+        &mut self,
+        kind: Kind,
+        args: Vec<Argument>,
+        kwargs: Vec<(Name, Argument)>,
+        name: &str,
+    ) -> Result<NodeId, String> {
+        let node = self.graph().create_named(kind, args, kwargs, &name.into());
+        node.ok_or_else(|| format!("two values are called {name:?}"))
+    }
+
+    fn placeholder(&mut self, input: &'a schema::Argument, constant_name: Option<&Name>) -> Result<(), String> {
+        let (name, val) = match input {
+            schema::Argument::AsTensor(t) => (&*t.name, self.tensor(&t.name)?),
+            schema::Argument::AsSymInt(schema::SymArg::AsName(n)) => (&**n, self.sym_int(n)?),
+            schema::Argument::AsSymFloat(schema::SymArg::AsName(n)) => (&**n, self.sym_float(n)?),
+            schema::Argument::AsSymBool(schema::SymArg::AsName(n)) => (&**n, self.sym_bool(n)?),
+            schema::Argument::AsCustomObj(o) => (&*o.name, Val::CustomObj { class_fqn: o.class_fqn.as_str().into() }),
+            constant => {
+                let value = plain(constant).ok_or("an input is neither a tensor nor a number nor a constant")?;
+                let node = match constant_name {
+                    Some(name) => self.create(Kind::Placeholder(name.clone()), Vec::new(), Vec::new(), name)?,
+                    None => self.graph().placeholder("constant"),
+                };
+                self.graph().meta_mut(node).val = Some(Val::Constant(value));
+                return Ok(());
+            }
+        };
+        let node = self.create(Kind::Placeholder(name.into()), Vec::new(), Vec::new(), name)?;
+        self.graph().meta_mut(node).val = Some(val);
+        self.values.insert(name, node);
+        Ok(())
+    }
+
+    // ---- what is known of values
+
+    fn tensor(&self, name: &str) -> Result<Val, String> {
+        let meta = self.source.tensor_values.get(name).ok_or_else(|| missing(name))?;
+        Ok(tensor_meta(meta).map_err(|m| format!("the value {name:?}: {m}"))?.into())
+    }
+    fn sym_int(&self, name: &str) -> Result<Val, String> {
+        let value = self.source.sym_int_values.get(name).ok_or_else(|| missing(name))?;
+        Ok(Val::SymInt(sym(value, |v| v)?))
+    }
+    fn sym_float(&self, name: &str) -> Result<Val, String> {
+        let value = self.source.sym_float_values.get(name).ok_or_else(|| missing(name))?;
+        Ok(Val::SymFloat(sym(value, |v| v.0)?))
+    }
+    fn sym_bool(&self, name: &str) -> Result<Val, String> {
+        let value = self.source.sym_bool_values.get(name).ok_or_else(|| missing(name))?;
+        Ok(Val::SymBool(sym(value, |v| v)?))
+    }
+
+    // ---- nodes
+
+    fn node(&mut self, node: &'a schema::Node, used: &HashSet<&str>) -> Result<(), Refusal> {
+        let target = codes::target(&node.target);
+        let hop = matches!(target, Target::Hop(_));
+        let (mut args, mut kwargs): (Vec<Argument>, Vec<(Name, Argument)>) = (Vec::new(), Vec::new());
+        let schema = target.overload().and_then(|o| o.op()).map(op_schema::of);
+        for input in &node.inputs {
+            let value = self.argument(&input.arg, hop)?;
+            let by_name = match input.kind {
+                Some(POSITIONAL) => false,
+                Some(KEYWORD) => true,
+                // Older files do not say: by position as long as the schema's order is followed.
+                None | Some(0) => match &schema {
+                    Some(s) => s
+                        .arguments
+                        .get(args.len())
+                        .is_none_or(|a| a.keyword_only || a.name != input.name || !kwargs.is_empty()),
+                    None => false,
+                },
+                Some(kind) => return Err(Refusal::Here(format!("{kind} is no kind of argument"))),
+            };
+            match by_name {
+                true => kwargs.push((input.name.as_str().into(), value)),
+                false if kwargs.is_empty() => args.push(value),
+                false => return Err(Refusal::Here("an argument by position behind one by name".into())),
+            }
+        }
+        if let Some(schema) = &schema {
+            schema.check(args.len(), kwargs.iter().map(|(name, _)| &**name))?;
+        }
+
+        let mut meta = metadata(&node.metadata);
+        let kind = Kind::CallFunction(target.clone());
+        // One result is the node itself; several, or the tuple of a higher-order op, are taken apart by `getitem`.
+        let own = match &node.outputs[..] {
+            [one] if hop => {
+                let single = node.is_hop_single_tensor_return;
+                single.unwrap_or(matches!(one, schema::Argument::AsTensor(_))).then_some(one)
+            }
+            [schema::Argument::AsTensors(_)] => None,
+            [one] => Some(one),
+            _ => None,
+        };
+        if let Some(one) = own {
+            let (name, val) = self.result(one)?.ok_or("a result that is neither a tensor nor a number")?;
+            meta.val = Some(val);
+            let id = self.create(kind, args, kwargs, name)?;
+            *self.graph().meta_mut(id) = meta;
+            self.values.insert(name, id);
+            return Ok(());
+        }
+        let elements: Vec<Option<(&'a str, Val)>> = match &node.outputs[..] {
+            [schema::Argument::AsTensors(list)] => {
+                list.iter().map(|t| Ok(Some((&*t.name, self.tensor(&t.name)?)))).collect::<Result<_, String>>()?
+            }
+            many => many.iter().map(|o| self.result(o)).collect::<Result<_, String>>()?,
+        };
+        let vals = elements.iter().map(|e| e.as_ref().map_or(Val::None, |(_, v)| v.clone())).collect();
+        meta.val = Some(match &node.outputs[..] {
+            [] => Val::None,
+            [schema::Argument::AsTensors(_)] => Val::List(vals),
+            _ => Val::Tuple(vals),
+        });
+        let id = match &node.name {
+            Some(name) => self.create(kind, args, kwargs, name)?,
+            None => self.graph().create_node(kind, args, kwargs, None),
+        };
+        let origin = meta.clone();
+        *self.graph().meta_mut(id) = meta;
+        let own_name = self.graph()[id].name().clone();
+        for (k, (name, val)) in elements.into_iter().enumerate().filter_map(|(k, e)| Some((k, e?))) {
+            // A result that nobody takes has a name made up for the file.
+            if name == format!("{own_name}_unused_{k}") && !used.contains(name) {
+                continue;
+            }
+            let args = vec![id.into(), Argument::Int(k as i64)];
+            let item = self.create(Kind::CallFunction(Function::GetItem.into()), args, Vec::new(), name)?;
+            *self.graph().meta_mut(item) = Meta { val: Some(val), ..origin.clone() };
+            self.values.insert(name, item);
+        }
+        Ok(())
+    }
+
+    /// Name and value of a result; none if it is absent.
+    fn result(&self, output: &'a schema::Argument) -> Result<Option<(&'a str, Val)>, String> {
+        Ok(Some(match output {
+            schema::Argument::AsTensor(t) => (&t.name, self.tensor(&t.name)?),
+            schema::Argument::AsSymInt(schema::SymArg::AsName(n)) => (n, self.sym_int(n)?),
+            schema::Argument::AsSymFloat(schema::SymArg::AsName(n)) => (n, self.sym_float(n)?),
+            schema::Argument::AsSymBool(schema::SymArg::AsName(n)) => (n, self.sym_bool(n)?),
+            schema::Argument::AsCustomObj(o) => (&o.name, Val::CustomObj { class_fqn: o.class_fqn.as_str().into() }),
+            schema::Argument::AsNone(_) => return Ok(None),
+            _ => return Err("a result that is neither a tensor nor a number".into()),
+        }))
+    }
+
+    fn value(&self, name: &str) -> Result<Argument, String> {
+        let found = self.values.get(name).copied().map(Argument::Node);
+        found.ok_or_else(|| format!("the value {name:?} is used before it is defined, or never is"))
+    }
+
+    fn sym_arg(&self, arg: &schema::SymArg) -> Result<Argument, String> {
+        Ok(match arg {
+            schema::SymArg::AsName(name) => self.value(name)?,
+            schema::SymArg::AsInt(v) => Argument::Int(*v),
+            schema::SymArg::AsBool(v) => Argument::Bool(*v),
+            schema::SymArg::AsFloat(v) => Argument::Float(v.0),
+        })
+    }
+
+    fn argument(&mut self, arg: &'a schema::Argument, hop: bool) -> Result<Argument, Refusal> {
+        use schema::Argument as A;
+        if let A::AsGraph(sub) = arg {
+            return self.subgraph(sub);
+        }
+        Ok(match arg {
+            A::AsTensor(t) => self.value(&t.name)?,
+            A::AsTensors(list) => {
+                let items: Vec<_> = list.iter().map(|t| self.value(&t.name)).collect::<Result<_, _>>()?;
+                // The operands of a higher-order op are a tuple; the file does not tell it from a list.
+                if hop { Argument::tuple(items) } else { Argument::list(items) }
+            }
+            A::AsSymInt(s) | A::AsSymBool(s) | A::AsSymFloat(s) => self.sym_arg(s)?,
+            A::AsSymInts(list) | A::AsSymBools(list) | A::AsSymFloats(list) => {
+                Argument::list(list.iter().map(|s| self.sym_arg(s)).collect::<Result<Vec<_>, _>>()?)
+            }
+            A::AsOptionalTensor(t) => self.optional(t)?,
+            A::AsOptionalTensors(list) => {
+                Argument::list(list.iter().map(|t| self.optional(t)).collect::<Result<Vec<_>, _>>()?)
+            }
+            A::AsNestedTensors(lists) => {
+                let inner = |list: &Vec<schema::Named>| -> Result<Argument, String> {
+                    Ok(Argument::list(list.iter().map(|t| self.value(&t.name)).collect::<Result<Vec<_>, _>>()?))
+                };
+                Argument::list(lists.iter().map(inner).collect::<Result<Vec<_>, _>>()?)
+            }
+            A::AsCustomObj(o) => self.value(&o.name)?,
+            A::AsStringToArgument(map) => {
+                let mut items = Vec::with_capacity(map.len());
+                for (key, value) in map {
+                    items.push((key.as_str().into(), self.argument(value, hop)?));
+                }
+                Argument::Dict(items.into())
+            }
+            A::AsOperator(name) => Argument::Op(Arc::new(codes::target(name))),
+            A::AsDevice(d) => Argument::Device(device(d)),
+            A::AsScalarType(v) => Argument::DType(ScalarType::from_code(*v)?),
+            A::AsMemoryFormat(v) => Argument::MemoryFormat(MemoryFormat::from_code(*v)?),
+            A::AsLayout(v) => Argument::Layout(MemoryLayout::from_code(*v)?),
+            other => plain(other).ok_or("an argument of an unknown kind")?,
+        })
+    }
+
+    fn optional(&self, arg: &schema::OptionalTensor) -> Result<Argument, String> {
+        match arg {
+            schema::OptionalTensor::AsTensor(t) => self.value(&t.name),
+            schema::OptionalTensor::AsNone(_) => Ok(Argument::None),
+        }
+    }
+
+    fn subgraph(&mut self, sub: &'a schema::Subgraph) -> Result<Argument, Refusal> {
+        match self.subgraphs.insert(&sub.name, &sub.graph) {
+            Some(other) if *other != *sub.graph => {
+                return Err(Refusal::Here(format!("two sub-graphs are called {:?}", sub.name)));
+            }
+            Some(_) => {}
+            None => {
+                let module = Reader::read(self.place, &sub.graph, &[], self.depth + 1).map_err(Refusal::Below)?;
+                if sub.name.contains('.') || !self.module.attributes.set(&sub.name, Attribute::Graph(module.into())) {
+                    return Err(Refusal::Here(format!("a sub-graph cannot be called {:?}", sub.name)));
+                }
+            }
+        }
+        let kind = Kind::GetAttr(sub.name.as_str().into());
+        Ok(self.graph().create_node(kind, [], [], Some(&sub.name)).into())
+    }
+
+    fn output(&mut self) -> Result<(), String> {
+        let mut results = Vec::with_capacity(self.source.outputs.len());
+        for output in &self.source.outputs {
+            results.push(self.argument(output, false).map_err(|e| match e {
+                Refusal::Here(m) => m,
+                Refusal::Below(e) => e.to_string(),
+            })?);
+        }
+        let value = match (self.source.is_single_tensor_return, &results[..]) {
+            (true, [one]) => one.clone(),
+            (true, _) => return Err("a single value is to be returned, there are several".into()),
+            (false, _) => Argument::tuple(results),
+        };
+        self.graph().output(value);
+        Ok(())
+    }
+}
+
+/// Why a node was refused: on its own account, or for what is in a sub-graph.
+enum Refusal {
+    Here(String),
+    Below(Error),
+}
+
+impl From<String> for Refusal {
+    fn from(m: String) -> Refusal {
+        Refusal::Here(m)
+    }
+}
+impl From<&str> for Refusal {
+    fn from(m: &str) -> Refusal {
+        Refusal::Here(m.into())
+    }
+}
+
+/// An argument that mentions no value.
+pub(super) fn plain(arg: &schema::Argument) -> Option<Argument> {
+    use schema::Argument as A;
+    let floats = |list: &[schema::Float]| Argument::list(list.iter().map(|v| Argument::Float(v.0)));
+    let ints = |list: &[i64]| Argument::list(list.iter().map(|&v| Argument::Int(v)));
+    Some(match arg {
+        A::AsNone(_) => Argument::None,
+        A::AsInt(v) => Argument::Int(*v),
+        A::AsFloat(v) => Argument::Float(v.0),
+        A::AsBool(v) => Argument::Bool(*v),
+        A::AsString(v) => Argument::Str(v.as_str().into()),
+        A::AsComplex(c) => Argument::Complex(c.real.0, c.imag.0),
+        A::AsInts(list) => ints(list),
+        A::AsFloats(list) => floats(list),
+        A::AsBools(list) => Argument::list(list.iter().map(|&v| Argument::Bool(v))),
+        A::AsStrings(list) => Argument::list(list.iter().map(|v| Argument::Str(v.as_str().into()))),
+        A::AsIntLists(lists) => Argument::list(lists.iter().map(|l| ints(l))),
+        A::AsFloatLists(lists) => Argument::list(lists.iter().map(|l| floats(l))),
+        _ => return None,
+    })
+}
+
+/// Every name that some argument mentions.
+fn used_names(graph: &schema::Graph) -> HashSet<&str> {
+    fn see<'a>(arg: &'a schema::Argument, used: &mut HashSet<&'a str>) {
+        use schema::Argument as A;
+        match arg {
+            A::AsTensor(t) => _ = used.insert(&t.name),
+            A::AsTensors(list) => used.extend(list.iter().map(|t| t.name.as_str())),
+            A::AsNestedTensors(lists) => used.extend(lists.iter().flatten().map(|t| t.name.as_str())),
+            A::AsSymInts(list) | A::AsSymBools(list) | A::AsSymFloats(list) => {
+                used.extend(list.iter().filter_map(|s| match s {
+                    schema::SymArg::AsName(n) => Some(n.as_str()),
+                    _ => None,
+                }));
+            }
+            A::AsSymInt(schema::SymArg::AsName(n))
+            | A::AsSymBool(schema::SymArg::AsName(n))
+            | A::AsSymFloat(schema::SymArg::AsName(n)) => _ = used.insert(n),
+            A::AsOptionalTensor(schema::OptionalTensor::AsTensor(t)) => _ = used.insert(&t.name),
+            A::AsOptionalTensors(list) => used.extend(list.iter().filter_map(|t| match t {
+                schema::OptionalTensor::AsTensor(t) => Some(t.name.as_str()),
+                schema::OptionalTensor::AsNone(_) => None,
+            })),
+            A::AsStringToArgument(map) => map.values().for_each(|a| see(a, used)),
+            _ => {}
+        }
+    }
+    let mut used = HashSet::new();
+    let inputs = graph.nodes.iter().flat_map(|n| n.inputs.iter().map(|i| &i.arg));
+    inputs.chain(&graph.outputs).for_each(|a| see(a, &mut used));
+    used
+}
+
+/// Where a node came from. A comma inside a path or class makes the text ambiguous: the first and last one count.
+fn metadata(source: &IndexMap<String, String>) -> Meta {
+    let mut meta = Meta::default();
+    let mut other = IndexMap::new();
+    for (key, text) in source {
+        match key.as_str() {
+            "stack_trace" => meta.stack_trace = Some(text.as_str().into()),
+            "nn_module_stack" => {
+                let entries = text.split(';').filter_map(|entry| {
+                    let (key, rest) = entry.split_once(',')?;
+                    let (path, class) = rest.rsplit_once(',')?;
+                    Some((key.to_string(), (path.to_string(), class.to_string())))
+                });
+                meta.nn_module_stack = Some(Arc::new(entries.collect()));
+            }
+            "torch_fn" if text.contains(';') => {
+                let (counted, qualified) = text.split_once(';').expect("it contains one");
+                meta.torch_fn = Some(Arc::new((counted.to_string(), qualified.to_string())));
+            }
+            _ => _ = other.insert(key.clone(), text.clone()),
+        }
+    }
+    if !other.is_empty() {
+        meta.other = Some(Arc::new(other));
+    }
+    meta
+}

@@ -1,0 +1,141 @@
+//! Programs of PyTorch in and out: what is written back is what was read, byte for byte where it matters.
+#![allow(clippy::unwrap_used)] // a test that cannot go on should stop
+
+use firebrand_graph::{Constant, ExportedProgram};
+use firebrand_io::Archive;
+use std::path::{Path, PathBuf};
+
+fn golden(name: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../golden").join(name)
+}
+
+/// Every program of the corpus, right after export and after decompositions.
+fn programs() -> Vec<PathBuf> {
+    let mut found: Vec<PathBuf> = std::fs::read_dir(golden("programs"))
+        .unwrap()
+        .flat_map(|dir| ["model.pt2", "model_core.pt2"].map(|f| dir.as_ref().unwrap().path().join(f)))
+        .filter(|p| p.is_file())
+        .collect();
+    found.sort();
+    assert_eq!(found.len(), 40, "programs");
+    found
+}
+
+fn json(archive: &Archive, end: &str) -> serde_json::Value {
+    let name = archive.names().find(|n| n.ends_with(end)).unwrap();
+    serde_json::from_slice(&archive.read(name, 1 << 30).unwrap()).unwrap()
+}
+
+/// The JSON of what is written equals the JSON of what was read, and so do the stored bytes.
+#[test]
+fn programs_are_written_as_they_were_read() {
+    for path in programs() {
+        // The reference itself cannot load a region without results; it is left out when written.
+        if path.ends_with("setgrad_edges/model.pt2") {
+            continue;
+        }
+        let program = ExportedProgram::load(&path).unwrap();
+        let (before, after) =
+            (Archive::open(&path).unwrap(), Archive::from_bytes(program.to_bytes().unwrap()).unwrap());
+        for end in ["models/model.json", "model_weights_config.json", "model_constants_config.json"] {
+            let (a, b) = (json(&before, end), json(&after, end));
+            assert!(a == b, "{}: {end}\n{}\n{}", path.display(), a, b);
+        }
+        let rest = |a: &Archive| -> Vec<(String, Vec<u8>)> {
+            let inside = |n: &str| n.split_once('/').unwrap().1.to_string();
+            a.names()
+                .filter(|n| !n.ends_with("json") && !n.ends_with("serialization_id"))
+                .map(|n| (inside(n), a.read(n, 1 << 30).unwrap().into_owned()))
+                .collect()
+        };
+        assert!(rest(&before) == rest(&after), "{}", path.display());
+    }
+}
+
+/// A region without results is dropped, everything else stays; what we write, we read.
+#[test]
+fn a_region_without_results_is_left_out() {
+    let program = ExportedProgram::load(golden("programs/setgrad_edges/model.pt2")).unwrap();
+    let again = ExportedProgram::from_bytes(program.to_bytes().unwrap()).unwrap();
+    assert!(again.module.graph.len() < program.module.graph.len());
+    assert_eq!(again.to_bytes().unwrap(), program.to_bytes().unwrap());
+}
+
+#[test]
+fn saving_to_a_file_is_atomic_and_named_by_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("mine.pt2");
+    let program = ExportedProgram::load(golden("programs/mlp/model.pt2")).unwrap();
+    program.save(&path).unwrap();
+    assert!(Archive::open(&path).unwrap().names().all(|n| n.starts_with("mine/")));
+    assert_eq!(ExportedProgram::load(&path).unwrap().to_bytes().unwrap(), program.to_bytes().unwrap());
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
+    assert!(program.save(dir.path().join("missing/there.pt2")).is_err());
+}
+
+/// Tensors that share memory in the archive share it here; the same tensor under two names is one tensor.
+#[test]
+fn shared_state_stays_shared() {
+    let tied = ExportedProgram::load(golden("programs/tied_weights/model.pt2")).unwrap();
+    let tensors: Vec<_> = tied.state_dict.values().map(|s| &s.tensor).collect();
+    let ties = tensors.iter().enumerate().filter(|(i, a)| tensors[..*i].iter().any(|b| a.is_same(b))).count();
+    assert_eq!(ties, 1);
+    let strided = ExportedProgram::load(golden("programs/strided_state/model.pt2")).unwrap();
+    let state: Vec<_> = strided.state_dict.iter().collect();
+    let shares = |k: usize| state[..k].iter().any(|(_, s)| s.tensor.shares_storage(&state[k].1.tensor));
+    assert!((0..state.len()).any(shares));
+}
+
+fn same_state(a: &ExportedProgram, b: &ExportedProgram) {
+    assert_eq!(a.state_dict.keys().collect::<Vec<_>>(), b.state_dict.keys().collect::<Vec<_>>());
+    for (name, s) in &a.state_dict {
+        let t = &b.state_dict[name];
+        assert_eq!(s.is_parameter, t.is_parameter, "{name}");
+        assert_eq!(s.tensor.shape(), t.tensor.shape(), "{name}");
+        assert_eq!(s.tensor.strides(), t.tensor.strides(), "{name}");
+        assert_eq!(s.tensor.to_vec::<f64>(), t.tensor.to_vec::<f64>(), "{name}");
+        assert_eq!(s.tensor.requires_grad(), t.tensor.requires_grad(), "{name}");
+    }
+    for (name, c) in &a.constants {
+        let (Constant::Tensor(s), Constant::Tensor(t)) = (c, &b.constants[name]) else { panic!("tensors") };
+        assert_eq!(s.to_vec::<f64>(), t.to_vec::<f64>(), "{name}");
+    }
+}
+
+/// The layouts of releases 2.8 and 2.7 hold the same program.
+#[test]
+fn older_layouts_are_read() {
+    let today = ExportedProgram::load(golden("programs/strided_state/model.pt2")).unwrap();
+    for layout in ["archives/layout_2_8.pt2", "archives/layout_2_7.pt2"] {
+        let old = ExportedProgram::load(golden(layout)).unwrap();
+        same_state(&today, &old);
+        // Written again, it is a program of today.
+        let again = ExportedProgram::from_bytes(old.to_bytes().unwrap()).unwrap();
+        same_state(&today, &again);
+        let pairs = |p: &ExportedProgram| -> Vec<(String, String)> {
+            let state: Vec<_> = p.state_dict.iter().collect();
+            let all = state.iter().flat_map(|a| state.iter().map(move |b| (a, b)));
+            all.filter(|(a, b)| a.1.tensor.shares_storage(&b.1.tensor))
+                .map(|(a, b)| (a.0.clone(), b.0.clone()))
+                .collect()
+        };
+        assert_eq!(pairs(&today), pairs(&old));
+        assert_eq!(pairs(&today), pairs(&again));
+    }
+}
+
+/// Rewritten by another tool, unaligned, the program is the same; it is copied instead of mapped.
+#[test]
+fn rewritten_archives_hold_the_same_program() {
+    let path: &Path = &golden("programs/convnet/model.pt2");
+    let today = ExportedProgram::load(path).unwrap();
+    let archive = Archive::open(path).unwrap();
+    let mut out = zip::ZipWriter::new(std::io::Cursor::new(Vec::new()));
+    let options = zip::write::SimpleFileOptions::default().compression_method(zip::CompressionMethod::Deflated);
+    for name in archive.names() {
+        out.start_file(name, options).unwrap();
+        std::io::Write::write_all(&mut out, &archive.read(name, 1 << 30).unwrap()).unwrap();
+    }
+    let bytes = out.finish().unwrap().into_inner();
+    same_state(&today, &ExportedProgram::from_bytes(bytes).unwrap());
+}

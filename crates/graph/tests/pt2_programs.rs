@@ -1,0 +1,180 @@
+//! Every program of the corpus does what PyTorch does: outputs, what is written in place, a second call with other
+//! sizes, loss and gradients; right after export and after decompositions, and again after we wrote it ourselves.
+#![allow(clippy::unwrap_used)] // a test that cannot go on should stop
+
+use firebrand_core::autograd::no_grad;
+use firebrand_core::dispatch::Value;
+use firebrand_core::module::Module;
+use firebrand_core::{DType, Tensor, ops};
+use firebrand_graph::{ExportedProgram, ProgramModule};
+use firebrand_io::npz::Tensors;
+use firebrand_io::read_npz;
+use std::path::{Path, PathBuf};
+
+fn programs() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../golden/programs")
+}
+
+/// One folder of the corpus.
+struct Case {
+    folder: PathBuf,
+    meta: serde_json::Value,
+}
+
+impl Case {
+    fn arrays(&self, name: &str) -> Option<Tensors> {
+        let path = self.folder.join(name);
+        path.is_file().then(|| read_npz(path).unwrap())
+    }
+
+    fn close(&self, what: &str, found: &Tensor, expected: &Tensor) {
+        let (rtol, atol) = (self.meta["rtol"].as_f64().unwrap(), self.meta["atol"].as_f64().unwrap());
+        let at = format!("{}: {what}", self.folder.display());
+        assert_eq!(found.shape(), expected.shape(), "{at}");
+        assert_eq!(found.dtype(), expected.dtype(), "{at}");
+        for (a, b) in found.to_vec::<f64>().into_iter().zip(expected.to_vec::<f64>()) {
+            let same = a == b || (a.is_nan() && b.is_nan()) || (a - b).abs() <= atol + rtol * b.abs();
+            assert!(same, "{at}: {a} instead of {b}\n{found:?}\n{expected:?}");
+        }
+    }
+
+    fn run(&self, module: &ProgramModule, inputs: &Tensors) -> Vec<Value> {
+        let named = inputs.iter().filter(|(n, _)| *n != "__target__").map(|(n, t)| (n.as_str(), t));
+        module.run_named(named).unwrap_or_else(|e| panic!("{}: {e}", self.folder.display()))
+    }
+
+    fn check_outputs(&self, outputs: &[Value], expected: &Tensors) {
+        assert_eq!(outputs.len(), self.meta["outputs"].as_array().unwrap().len());
+        for (k, output) in outputs.iter().enumerate() {
+            match (output, expected.get(&format!("out_{k}"))) {
+                (Value::Tensor(t), Some(e)) => self.close(&format!("output {k}"), t, e),
+                (Value::Tensor(_), None) | (_, Some(_)) => panic!("{}: output {k}", self.folder.display()),
+                (constant, None) => {
+                    let expected = &self.meta["outputs"][k]["constant"];
+                    let same = match constant {
+                        Value::None => expected.is_null(),
+                        Value::Bool(b) => expected.as_bool() == Some(*b),
+                        Value::Int(i) => expected.as_i64() == Some(i.int()),
+                        Value::Float(f) => expected.as_f64() == Some(*f),
+                        other => panic!("{other:?}"),
+                    };
+                    assert!(same, "{}: output {k} is {constant:?}, not {expected}", self.folder.display());
+                }
+            }
+        }
+    }
+
+    fn loss(&self, outputs: &[Value], target: Option<&Tensor>) -> Option<Tensor> {
+        let mut floats = outputs.iter().filter_map(|v| match v {
+            Value::Tensor(t) if t.is_floating_point() => Some(t.clone()),
+            _ => None,
+        });
+        match self.meta["loss"].as_str()? {
+            "mse0" => floats.map(|t| t.to_dtype(DType::F32)).map(|t| (&t * &t).mean()).reduce(|a, b| a + b),
+            "out0" => floats.next(),
+            "ce" => {
+                let first = floats.next().unwrap();
+                let classes = *first.shape().last().unwrap();
+                let flat = first.reshape([-1, classes as i64]);
+                Some(ops::cross_entropy_loss(&flat, target.unwrap(), None, 1, (-100).into(), 0.0).unwrap())
+            }
+            other => panic!("{other}"),
+        }
+    }
+
+    fn check(&self, program: &ExportedProgram, core: bool) {
+        let inputs = self.arrays("inputs.npz").unwrap();
+        let module = program.module().unwrap();
+        let outputs = self.run(&module, &inputs);
+        self.check_outputs(&outputs, &self.arrays("outputs.npz").unwrap());
+        if let Some(after) = self.arrays("state_after.npz") {
+            let buffers = module.named_buffers();
+            for (key, expected) in &after {
+                let found = match key.split_once(':').unwrap() {
+                    ("buffer", name) => buffers.iter().find(|(n, _)| n == name).unwrap().1.clone(),
+                    (_, name) => inputs[name].clone(),
+                };
+                self.close(key, &found, expected);
+                assert!(!found.requires_grad(), "{key}");
+            }
+        }
+        // Decompositions lose regions without gradient, so that gradients after them are something else.
+        let regions = self.folder.file_name().unwrap().to_str().unwrap().starts_with("setgrad");
+        if let Some(grads) = self.arrays("grads.npz").filter(|_| !(core && regions)) {
+            let loss = self.loss(&outputs, inputs.get("__target__")).unwrap();
+            self.close("loss", &loss.detach(), &grads["__loss__"]);
+            loss.backward();
+            for (name, p) in module.named_parameters() {
+                match (grads.get(&name), p.grad()) {
+                    (Some(expected), Some(found)) => self.close(&format!("gradient of {name}"), &found, expected),
+                    (None, None) => {}
+                    (expected, found) => panic!("{name}: {found:?} instead of {expected:?}"),
+                }
+            }
+        }
+        if let Some(inputs) = self.arrays("second_inputs.npz") {
+            let module = program.module().unwrap();
+            let outputs = no_grad(|| self.run(&module, &inputs));
+            self.check_outputs(&outputs, &self.arrays("second_outputs.npz").unwrap());
+        }
+    }
+}
+
+fn check(folder: &Path) {
+    let meta = serde_json::from_slice(&std::fs::read(folder.join("meta.json")).unwrap()).unwrap();
+    let case = Case { folder: folder.to_path_buf(), meta };
+    for file in ["model.pt2", "model_core.pt2"] {
+        let path = folder.join(file);
+        if path.is_file() {
+            let core = file == "model_core.pt2";
+            let program = ExportedProgram::load(&path).unwrap();
+            case.check(&program, core);
+            case.check(&ExportedProgram::from_bytes(program.to_bytes().unwrap()).unwrap(), core);
+            // The program itself is as it was: a second instance starts from the same state.
+            case.check(&program, core);
+        }
+    }
+}
+
+macro_rules! corpus {
+    ($($name:ident),* $(,)?) => {
+        $(#[test]
+        fn $name() {
+            check(&programs().join(stringify!($name)));
+        })*
+
+        #[test]
+        fn the_list_is_complete() {
+            let mut found: Vec<String> = std::fs::read_dir(programs())
+                .unwrap()
+                .map(|d| d.unwrap().path())
+                .filter(|p| p.is_dir())
+                .map(|p| p.file_name().unwrap().to_str().unwrap().to_string())
+                .collect();
+            found.sort();
+            assert_eq!(found, [$(stringify!($name)),*]);
+        }
+    };
+}
+corpus!(
+    autocast_region,
+    batchnorm_train,
+    cond_hop,
+    constants_lifted,
+    convnet,
+    dtypes,
+    dynamic_batch,
+    embedding_ce,
+    input_mutation,
+    lstm,
+    mlp,
+    pytree_io,
+    setgrad_ambient_off,
+    setgrad_edges,
+    setgrad_in_cond,
+    setgrad_nested,
+    setgrad_simple,
+    strided_state,
+    tied_weights,
+    transformer_encoder,
+);
