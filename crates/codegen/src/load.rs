@@ -13,7 +13,7 @@ use crate::hash::QuickMap;
 use crate::model::{DEFAULT_KEY, DifferentiabilityInfo, Infos, InfosByKey, OperatorInfos, Origin};
 use crate::native::{self, NativeFunction, dispatch};
 use crate::schema::FunctionSchema;
-use crate::yaml::{self, Node, Value};
+use crate::yaml::{Node, Value};
 use setup::{Operator, SetUp};
 use std::collections::{BTreeSet, HashMap};
 use std::rc::Rc;
@@ -27,9 +27,8 @@ pub struct Loaded {
     pub used_dispatch_keys: BTreeSet<String>,
 }
 
-/// Reads a derivatives file against the declared functions.
-pub fn load(functions: &[Rc<NativeFunction>], text: &str, dialect: Dialect) -> Result<Loaded> {
-    let root = yaml::parse(text, Stage::Derivatives)?;
+/// Reads the entries of a derivatives file against the declared functions.
+pub fn load(functions: &[Rc<NativeFunction>], root: &Node, dialect: Dialect) -> Result<Loaded> {
     let (functions, view_groups) = match dialect {
         Dialect::Cpp => native::group_views(functions)?,
         // The copies of our own views are made of ops that have derivatives.
