@@ -6,10 +6,12 @@
 
 mod call;
 mod error;
+pub mod interpret;
 pub mod ir;
 pub mod passes;
 mod program;
 pub mod pt2;
+pub mod schema;
 mod signature;
 pub mod text;
 pub mod verify;

@@ -2,6 +2,7 @@
 
 mod argument;
 mod edit;
+mod evaluate;
 mod graph;
 mod meta;
 mod module;
@@ -12,6 +13,7 @@ mod target;
 mod types;
 
 pub use argument::Argument;
+pub(crate) use evaluate::floor_div;
 pub use graph::{CallSpec, Graph, InsertPoint, Kind, Node, NodeId, Nodes};
 pub use meta::{Meta, ModuleStack, SymBool, SymFloat, SymInt, Symbolic, TensorMeta, Val};
 pub use module::{Attribute, Attributes, GraphModule};

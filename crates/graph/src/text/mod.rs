@@ -31,3 +31,5 @@ mod values;
 pub use parse::{parse, parse_module};
 pub use print::{Form, print, print_module};
 pub use python::print_python;
+
+pub(crate) use print::node_line;

@@ -32,6 +32,13 @@ pub fn print_module(module: &GraphModule, form: Form) -> String {
     out
 }
 
+/// One node as the short form prints it.
+pub(crate) fn node_line(graph: &Graph, id: NodeId) -> String {
+    let mut out = String::new();
+    write_node(&mut out, graph, id, Form::Short).expect("writing to a string does not fail");
+    out
+}
+
 fn write_program(out: &mut String, program: &ExportedProgram, form: Form) -> fmt::Result {
     write_module(out, &program.module, "graph", 0, form)?;
     out.push('\n');

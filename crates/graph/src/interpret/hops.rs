@@ -1,0 +1,127 @@
+//! Higher-order ops: run sub-graphs as eager code would, so that gradients flow as they should.
+
+use super::{NodeRunner, Value, run_module};
+use crate::error::{Error, Result};
+use crate::ir::{Argument, Hop};
+use firebrand_core::autograd::set_grad_enabled;
+use firebrand_core::dispatch::{self, Value as Boxed};
+use firebrand_core::{Scalar, Tensor};
+
+fn wrong(hop: &Hop, message: impl std::fmt::Display) -> Error {
+    Error::Value(format!("{}: {message}", hop.name()))
+}
+
+/// Calls a higher-order op.
+pub(super) fn call_hop(runner: &mut dyn NodeRunner, hop: &Hop, args: &[Value]) -> Result<Value> {
+    match (hop, args) {
+        (Hop::WrapWithSetGradEnabled, [Value::Scalar(Scalar::Bool(on)), body, operands @ ..]) => {
+            // Restored also when the body fails, which the reference does not do (R6).
+            let _mode = set_grad_enabled(*on).scoped();
+            run_module(runner, body.graph()?, operands)
+        }
+        (Hop::WrapWithAutocast, [_, _, enabled, _, body, operands @ ..]) => {
+            if enabled.scalar()?.to_bool() {
+                return Err(wrong(hop, "autocast is not available in this build"));
+            }
+            run_module(runner, body.graph()?, operands)
+        }
+        (Hop::Cond, [predicate, yes, no, operands]) => {
+            let branch = if predicate.scalar()?.to_bool() { yes } else { no };
+            run_module(runner, branch.graph()?, operands.items()?)
+        }
+        (Hop::WhileLoop, [condition, body, carried, extra]) => while_loop(runner, condition, body, carried, extra),
+        (Hop::MapImpl, [body, xs, extra]) => {
+            let steps = slices(hop, xs.items()?)?;
+            let mut results = Vec::with_capacity(steps.len());
+            for step in steps {
+                let inputs: Vec<Value> = step.into_iter().chain(extra.items()?.iter().cloned()).collect();
+                results.push(run_module(runner, body.graph()?, &inputs)?);
+            }
+            stacked(hop, &results, 0).map(Value::List)
+        }
+        (Hop::Scan, [body, init, xs, extra]) => {
+            let mut carry = init.items()?.to_vec();
+            let mut results = Vec::new();
+            for step in slices(hop, xs.items()?)? {
+                let extra = extra.items()?.iter().cloned();
+                let inputs: Vec<Value> = carry.iter().cloned().chain(step).chain(extra).collect();
+                let result = run_module(runner, body.graph()?, &inputs)?;
+                let items = result.items()?;
+                let (new, _) = items.split_at_checked(carry.len()).ok_or_else(|| {
+                    wrong(hop, format!("the body returns {} values, fewer than {} carried", items.len(), carry.len()))
+                })?;
+                carry = new.to_vec();
+                results.push(result);
+            }
+            let skip = carry.len();
+            carry.extend(stacked(hop, &results, skip)?);
+            Ok(Value::List(carry))
+        }
+        (Hop::InvokeSubgraph, [body, Value::Constant(Argument::Str(_)), operands @ ..]) => {
+            run_module(runner, body.graph()?, operands)
+        }
+        _ => Err(wrong(hop, format!("cannot be run with {} arguments of these kinds", args.len()))),
+    }
+}
+
+fn while_loop(
+    runner: &mut dyn NodeRunner,
+    condition: &Value,
+    body: &Value,
+    carried: &Value,
+    extra: &Value,
+) -> Result<Value> {
+    let extra = extra.items()?;
+    let mut carried = carried.items()?.to_vec();
+    loop {
+        let inputs: Vec<Value> = carried.iter().chain(extra).cloned().collect();
+        let holds = match run_module(runner, condition.graph()?, &inputs)? {
+            Value::List(items) if items.len() == 1 => items[0].scalar()?,
+            one => one.scalar()?,
+        };
+        if !holds.to_bool() {
+            return Ok(Value::List(carried));
+        }
+        let new = run_module(runner, body.graph()?, &inputs)?;
+        let new = if let Value::Tensor(_) = new { vec![new] } else { new.items()?.to_vec() };
+        if new.len() != carried.len() {
+            let message = format!("the body returns {} values where {} are carried", new.len(), carried.len());
+            return Err(wrong(&Hop::WhileLoop, message));
+        }
+        carried = new;
+    }
+}
+
+/// The slices of each input along its first dimension, step by step.
+fn slices(hop: &Hop, xs: &[Value]) -> Result<Vec<Vec<Value>>> {
+    let tensors = xs.iter().map(Value::tensor).collect::<Result<Vec<&Tensor>>>()?;
+    let lengths: Vec<_> = tensors.iter().map(|t| t.shape().first().copied()).collect();
+    let Some(&Some(length)) = lengths.first() else {
+        return Err(wrong(hop, "needs at least one tensor with a first dimension to walk along"));
+    };
+    if lengths.iter().any(|l| *l != Some(length)) {
+        return Err(wrong(hop, format!("the tensors walked along differ in their first dimension: {lengths:?}")));
+    }
+    let at = |t: &Tensor, i: usize| call1("aten::select.int", [t.into(), 0i64.into(), (i as i64).into()]);
+    (0..length).map(|i| tensors.iter().map(|t| at(t, i)).collect()).collect()
+}
+
+/// The results of all steps, one stacked tensor each; the first `skip` of every step are left out.
+fn stacked(hop: &Hop, steps: &[Value], skip: usize) -> Result<Vec<Value>> {
+    let Some(first) = steps.first() else {
+        return Err(wrong(hop, "walks along no element, so that its results have no shape"));
+    };
+    let count = first.items()?.len();
+    let column = |k: usize| -> Result<Value> {
+        let values = steps.iter().map(|s| s.items()?.get(k).unwrap_or(&Value::NONE).tensor().cloned());
+        call1("aten::stack", [values.collect::<Result<Vec<Tensor>>>()?.into()])
+    };
+    (skip..count).map(column).collect()
+}
+
+fn call1<const N: usize>(name: &str, args: [Boxed; N]) -> Result<Value> {
+    match dispatch::call_by_name(name, &args)?.pop() {
+        Some(Boxed::Tensor(t)) => Ok(Value::Tensor(t)),
+        other => Err(Error::Value(format!("{name} returned {other:?}"))),
+    }
+}
