@@ -2,7 +2,7 @@
 
 use super::Value;
 use crate::error::{Error, Result};
-use crate::ir::{Argument, Function, floor_div};
+use crate::ir::{Argument, Function};
 use firebrand_core::Scalar;
 use std::cmp::Ordering;
 
@@ -59,6 +59,12 @@ fn unary(function: &Function, a: Scalar) -> Result<Scalar> {
         (Function::SymSqrt, a) => Ok(Scalar::Float(a.to_f64().sqrt())),
         _ => Err(wrong(function, "is not a function of one number that this build knows")),
     }
+}
+
+/// Division that rounds down; none if it divides by zero or overflows.
+fn floor_div(a: i64, b: i64) -> Option<i64> {
+    let quotient = a.checked_div(b)?;
+    Some(if a % b != 0 && (a < 0) != (b < 0) { quotient - 1 } else { quotient })
 }
 
 fn binary(function: &Function, a: Scalar, b: Scalar) -> Result<Scalar> {

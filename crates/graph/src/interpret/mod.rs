@@ -6,10 +6,8 @@
 mod functions;
 mod hops;
 mod ops;
-mod program;
 mod value;
 
-pub use program::Outcome;
 pub use value::Value;
 
 use crate::error::{Error, Result};

@@ -2,7 +2,6 @@
 
 mod argument;
 mod edit;
-mod evaluate;
 mod graph;
 mod meta;
 mod module;
@@ -13,7 +12,6 @@ mod target;
 mod types;
 
 pub use argument::Argument;
-pub(crate) use evaluate::floor_div;
 pub use graph::{CallSpec, Graph, InsertPoint, Kind, Node, NodeId, Nodes};
 pub use meta::{Meta, ModuleStack, SymBool, SymFloat, SymInt, Symbolic, TensorMeta, Val};
 pub use module::{Attribute, Attributes, GraphModule};
