@@ -4,6 +4,7 @@
 //! This crate knows tensors and files; it knows no graph as data, no compiler and no terminal.
 #![forbid(unsafe_code)]
 
+pub mod data;
 pub mod init;
 pub mod layers;
 pub mod losses;

@@ -1,0 +1,179 @@
+//! Batches of a data set, in order or shuffled, made ahead of time by worker threads.
+//!
+//! What is drawn is what PyTorch's loader draws from the default generator at the start of every pass: the workers' seed
+//! and, when shuffling, the seed of the permutation. So the order of samples is PyTorch's, and a pass can be continued in
+//! the middle. With workers, every batch has a random stream of its own, seeded by its number: batches depend neither on
+//! timing nor on how many workers there are.
+
+use super::Dataset;
+use firebrand_core::random::{Generator, with_generator};
+use firebrand_core::{DType, Result, Tensor, ops};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, sync_channel};
+
+/// How a [`DataLoader`] goes about it.
+#[derive(Clone, Copy, Debug)]
+pub struct LoaderOptions {
+    /// Samples per batch.
+    pub batch_size: usize,
+    /// Whether every pass is in an order of its own.
+    pub shuffle: bool,
+    /// Whether a last batch that is not full is left out.
+    pub drop_last: bool,
+    /// Threads that make batches; with none they are made when asked for.
+    pub num_workers: usize,
+    /// Batches that each worker makes ahead.
+    pub prefetch_factor: usize,
+}
+
+impl LoaderOptions {
+    /// In order, without workers.
+    pub fn new(batch_size: usize) -> LoaderOptions {
+        LoaderOptions { batch_size, shuffle: false, drop_last: false, num_workers: 0, prefetch_factor: 2 }
+    }
+}
+
+/// A data set and how to go through it.
+pub struct DataLoader<D> {
+    dataset: Arc<D>,
+    options: LoaderOptions,
+}
+
+/// A number from the default generator, as PyTorch draws seeds.
+fn draw_seed() -> Result<u64> {
+    let seed = Tensor::empty([1], DType::I64);
+    ops::random_(&seed)?;
+    Ok(seed.try_item::<i64>()? as u64)
+}
+
+impl<D: Dataset> DataLoader<D> {
+    /// Goes through `dataset`.
+    pub fn new(dataset: D, options: LoaderOptions) -> DataLoader<D> {
+        DataLoader {
+            dataset: Arc::new(dataset),
+            options: LoaderOptions { batch_size: options.batch_size.max(1), ..options },
+        }
+    }
+
+    /// The data set.
+    pub fn dataset(&self) -> &D {
+        &self.dataset
+    }
+
+    /// How it goes about it.
+    pub fn options(&self) -> &LoaderOptions {
+        &self.options
+    }
+
+    /// How many batches a pass has.
+    pub fn len(&self) -> usize {
+        let (n, size) = (self.dataset.len(), self.options.batch_size);
+        if self.options.drop_last { n / size } else { n.div_ceil(size) }
+    }
+
+    /// Whether a pass has no batch.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// One pass.
+    pub fn iter(&self) -> Batches<D> {
+        self.iter_from(0)
+    }
+
+    /// One pass without its first batches, which are not made: to continue a pass that was left.
+    pub fn iter_from(&self, first: usize) -> Batches<D> {
+        match self.plan(first) {
+            Ok((plan, seed)) => self.start(plan, seed, first),
+            Err(e) => Batches { source: Source::Failed(Some(e)), left: 1 },
+        }
+    }
+
+    /// The samples of every batch that is left, and the workers' seed.
+    fn plan(&self, first: usize) -> Result<(Vec<Vec<usize>>, u64)> {
+        let n = self.dataset.len();
+        let seed = draw_seed()?;
+        let order: Vec<usize> = if self.options.shuffle {
+            let permutation =
+                with_generator(Generator::new(draw_seed()?), || ops::randperm(n.into(), Some(DType::I64), None))?;
+            permutation.try_to_vec::<i64>()?.into_iter().map(|i| i as usize).collect()
+        } else {
+            (0..n).collect()
+        };
+        let batches = order.chunks(self.options.batch_size).take(self.len()).skip(first);
+        Ok((batches.map(<[usize]>::to_vec).collect(), seed))
+    }
+
+    fn start(&self, plan: Vec<Vec<usize>>, seed: u64, first: usize) -> Batches<D> {
+        let left = plan.len();
+        let workers = self.options.num_workers;
+        if workers == 0 {
+            return Batches { source: Source::Direct(self.dataset.clone(), plan.into_iter()), left };
+        }
+        let mut parts: Vec<Vec<(u64, Vec<usize>)>> = (0..workers).map(|_| Vec::new()).collect();
+        for (i, batch) in plan.into_iter().enumerate() {
+            parts[i % workers].push((seed.wrapping_add((first + i) as u64), batch));
+        }
+        let receivers = parts.into_iter().enumerate().map(|(k, part)| {
+            let (sender, receiver) = sync_channel(self.options.prefetch_factor.max(1));
+            let dataset = self.dataset.clone();
+            let work = move || {
+                for (seed, batch) in part {
+                    let made = with_generator(Generator::new(seed), || dataset.batch(&batch));
+                    // Nobody listens any more when the pass was left early.
+                    if sender.send(made).is_err() {
+                        return;
+                    }
+                }
+            };
+            // Without a thread the batches of this worker are missing, which the receiver reports.
+            let _ = std::thread::Builder::new().name(format!("firebrand-data-{k}")).spawn(work);
+            receiver
+        });
+        Batches { source: Source::Workers { receivers: receivers.collect(), next: 0 }, left }
+    }
+}
+
+impl<D: Dataset> IntoIterator for &DataLoader<D> {
+    type Item = Result<D::Sample>;
+    type IntoIter = Batches<D>;
+    fn into_iter(self) -> Batches<D> {
+        self.iter()
+    }
+}
+
+enum Source<D: Dataset> {
+    Direct(Arc<D>, std::vec::IntoIter<Vec<usize>>),
+    Workers { receivers: Vec<Receiver<Result<D::Sample>>>, next: usize },
+    Failed(Option<firebrand_core::Error>),
+}
+
+/// The batches of one pass.
+pub struct Batches<D: Dataset> {
+    source: Source<D>,
+    left: usize,
+}
+
+impl<D: Dataset> Iterator for Batches<D> {
+    type Item = Result<D::Sample>;
+
+    fn next(&mut self) -> Option<Result<D::Sample>> {
+        self.left = self.left.checked_sub(1)?;
+        match &mut self.source {
+            Source::Direct(dataset, plan) => plan.next().map(|batch| dataset.batch(&batch)),
+            Source::Workers { receivers, next } => {
+                let k = *next;
+                *next = (k + 1) % receivers.len();
+                Some(receivers[k].recv().unwrap_or_else(|_| {
+                    let message = "a data worker ended without its batch: it panicked or could not be started";
+                    Err(firebrand_core::Error::argument("DataLoader", message))
+                }))
+            }
+            Source::Failed(e) => e.take().map(Err),
+        }
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.left, Some(self.left))
+    }
+}

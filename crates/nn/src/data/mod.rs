@@ -1,0 +1,39 @@
+//! Data sets, and loaders that turn them into batches.
+//!
+//! With the same seed a shuffling loader visits samples in the order PyTorch's does; see [`DataLoader`].
+//!
+//! ```
+//! use firebrand_core::{DType, Tensor, random::manual_seed};
+//! use firebrand_nn::data::{DataLoader, LoaderOptions, TensorDataset};
+//!
+//! manual_seed(0);
+//! let (x, y) = (Tensor::rand([10, 3], DType::F32), Tensor::arange(0, 10, 1, DType::I64));
+//! let loader = DataLoader::new(TensorDataset::new([x, y])?, LoaderOptions { shuffle: true, ..LoaderOptions::new(4) });
+//! let sizes: Vec<usize> = loader.iter().map(|batch| batch.map(|[x, _]| x.shape()[0])).collect::<Result<_, _>>()?;
+//! assert_eq!(sizes, [4, 4, 2]);
+//! # Ok::<(), firebrand_core::Error>(())
+//! ```
+
+mod csv;
+mod dataset;
+mod idx;
+mod image_folder;
+mod loader;
+mod pnm;
+
+pub use csv::{CsvOptions, parse_csv, read_csv};
+pub use dataset::{Collate, Dataset, Map, Subset, TensorDataset, random_split};
+pub use idx::{parse_idx, read_idx};
+pub use image_folder::ImageFolder;
+pub use loader::{Batches, DataLoader, LoaderOptions};
+pub use pnm::{parse_pnm, read_pnm};
+
+use firebrand_core::{Error, Result};
+use std::path::Path;
+
+/// Reads a file and lets `parse` make something of its bytes; errors name the file.
+fn read_file<T>(path: &Path, parse: impl FnOnce(&[u8]) -> Result<T>) -> Result<T> {
+    let in_file = |e: &dyn std::fmt::Display| Error::user(format!("{}: {e}", path.display()));
+    let bytes = std::fs::read(path).map_err(|e| in_file(&e))?;
+    parse(&bytes).map_err(|e| in_file(&e))
+}

@@ -1,0 +1,144 @@
+//! Data sets and loaders: PyTorch's order (`golden/nn/loader.json`), workers, files.
+
+use firebrand_core::random::{Generator, with_generator};
+use firebrand_core::{DType, Error, Result, Tensor};
+use firebrand_nn::data::*;
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+fn golden() -> Value {
+    serde_json::from_str(include_str!("../../../golden/nn/loader.json")).expect("committed JSON")
+}
+
+fn numbers(n: usize) -> TensorDataset<1> {
+    TensorDataset::new([Tensor::arange(0, n as i64, 1, DType::I64)]).expect("rows")
+}
+
+fn pass<D: Dataset<Sample = [Tensor; 1]>>(loader: &DataLoader<D>, first: usize) -> Vec<Vec<i64>> {
+    loader.iter_from(first).map(|b| b.map(|[x]| x.to_vec::<i64>())).collect::<Result<_>>().expect("batches")
+}
+
+#[test]
+fn the_order_is_pytorchs() {
+    for num_workers in [0, 1, 3] {
+        with_generator(Generator::new(0), || {
+            let options = LoaderOptions { shuffle: true, num_workers, ..LoaderOptions::new(4) };
+            let loader = DataLoader::new(numbers(10), options);
+            let passes: Vec<_> = (0..3).map(|_| pass(&loader, 0)).collect();
+            assert_eq!(json!(passes), golden()["passes"], "{num_workers} workers");
+        });
+    }
+    with_generator(Generator::new(0), || {
+        let parts = random_split(numbers(10), &[0.5, 0.25, 0.25]).expect("shares");
+        let all = |p: Subset<_>| pass(&DataLoader::new(p, LoaderOptions::new(10)), 0).concat();
+        assert_eq!(json!(parts.into_iter().map(all).collect::<Vec<_>>()), golden()["split"]);
+    });
+    with_generator(Generator::new(0), || {
+        pass(&DataLoader::new(numbers(10), LoaderOptions::new(4)), 0);
+        let next = Tensor::rand([1], DType::F32).item::<f32>();
+        assert_eq!(json!(next as f64), golden()["next_draw_after_an_ordered_pass"]);
+    });
+}
+
+#[test]
+fn a_pass_is_continued_in_the_middle() {
+    let run = |first| {
+        with_generator(Generator::new(3), || {
+            pass(&DataLoader::new(numbers(10), LoaderOptions { shuffle: true, ..LoaderOptions::new(3) }), first)
+        })
+    };
+    assert_eq!(run(2), run(0)[2..]);
+    let dropping = DataLoader::new(numbers(10), LoaderOptions { drop_last: true, ..LoaderOptions::new(3) });
+    assert_eq!((dropping.len(), pass(&dropping, 0).len()), (3, 3));
+}
+
+/// Errors and panics of a data set reach the reader; a pass that is left early lets its workers go.
+#[test]
+fn failures_of_workers_are_seen() {
+    let failing =
+        Map::new(
+            numbers(4),
+            |[x]: [Tensor; 1]| {
+                if x.item::<i64>() == 2 { Err(Error::argument("sample", "broken")) } else { Ok([x]) }
+            },
+        );
+    let options = LoaderOptions { num_workers: 2, ..LoaderOptions::new(1) };
+    let outcomes: Vec<bool> = DataLoader::new(failing, options).iter().map(|b| b.is_ok()).collect();
+    assert_eq!(outcomes, [true, true, false, true]);
+    let panicking = Map::new(numbers(4), |[x]: [Tensor; 1]| {
+        assert!(x.item::<i64>() != 1, "a bug in a data set");
+        Ok([x])
+    });
+    assert!(DataLoader::new(panicking, options).iter().any(|b| b.is_err()));
+    let left_early = DataLoader::new(numbers(1000), options);
+    assert!(left_early.iter().next().expect("a batch").is_ok());
+}
+
+/// Random numbers of a batch come from a stream of its own, however many workers there are.
+#[test]
+fn workers_draw_reproducibly() {
+    let run = |num_workers| {
+        with_generator(Generator::new(5), || {
+            let noisy = Map::new(numbers(12), |_| Ok(Tensor::rand([1], DType::F32)));
+            let loader = DataLoader::new(noisy, LoaderOptions { num_workers, ..LoaderOptions::new(3) });
+            loader.iter().map(|b| b.map(|t| t.to_vec::<f32>())).collect::<Result<Vec<_>>>().expect("batches")
+        })
+    };
+    assert_eq!(run(2), run(3));
+    assert_ne!(run(2)[0], run(2)[1]);
+}
+
+#[test]
+fn sets_refuse_what_does_not_fit() {
+    let (a, b) = (Tensor::zeros([2, 3], DType::F32), Tensor::zeros([3], DType::F32));
+    let error = TensorDataset::new([a, b]).err().expect("different rows").to_string();
+    assert!(error.contains("[2, 3], [3]"), "{error}");
+    assert!(Subset::new(Arc::new(numbers(3)), vec![0, 3]).is_err());
+    assert!(random_split(numbers(3), &[0.5, 0.6]).is_err());
+}
+
+#[test]
+fn idx_files() -> Result<()> {
+    let mut bytes = vec![0, 0, 0x08, 2, 0, 0, 0, 2, 0, 0, 0, 3];
+    bytes.extend([1, 2, 3, 4, 5, 6]);
+    let t = parse_idx(&bytes)?;
+    assert_eq!((t.dtype(), t.shape(), t.to_vec::<u8>()), (DType::U8, &[2, 3][..], vec![1, 2, 3, 4, 5, 6]));
+    let floats = [&[0, 0, 0x0D, 1, 0, 0, 0, 1][..], &1.5f32.to_be_bytes()].concat();
+    assert_eq!(parse_idx(&floats)?.to_vec::<f32>(), [1.5]);
+    // Cut anywhere, or with sizes that overflow, a file is refused.
+    assert!((0..bytes.len()).all(|n| parse_idx(&bytes[..n]).is_err()));
+    assert!(parse_idx(&[&[0, 0, 0x0E, 3][..], &[255; 12]].concat()).is_err());
+    Ok(())
+}
+
+#[test]
+fn csv_tables() -> Result<()> {
+    let (names, t) = parse_csv("a, \"b\"\n1,2\n\n3,\n", &CsvOptions::default())?;
+    assert_eq!(names, ["a", "b"]);
+    assert_eq!(t.shape(), [2, 2]);
+    assert!(t.to_vec::<f64>()[3].is_nan());
+    let refused = |text| parse_csv(text, &CsvOptions::default()).err().expect("refused").to_string();
+    assert!(refused("a,b\n1,2\n3\n").contains("line 3: expected 2 fields, found 1"));
+    assert!(refused("a\nx\n").contains("expected a number, found `x`"));
+    Ok(())
+}
+
+#[test]
+fn folders_of_images() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for (class, grey) in [("cat", 0u8), ("dog", 255)] {
+        std::fs::create_dir(folder.path().join(class)).expect("writable");
+        let image = [b"P5\n# made by a test\n2 1\n255\n".as_slice(), &[grey, 51]].concat();
+        std::fs::write(folder.path().join(class).join("1.pgm"), image).expect("writable");
+    }
+    let set = ImageFolder::new(folder.path()).expect("two classes");
+    assert_eq!((set.classes(), set.len()), (&["cat".to_string(), "dog".to_string()][..], 2));
+    let [x, y] = set.batch(&[0, 1]).expect("images");
+    assert_eq!(
+        (x.shape(), x.to_vec::<f32>(), y.to_vec::<i64>()),
+        (&[2, 1, 1, 2][..], vec![0.0, 0.2, 1.0, 0.2], vec![0, 1])
+    );
+    assert!(parse_pnm(b"P6\n2 2\n255\n123").is_err() && parse_pnm(b"P6\n99999999999 99999999999\n255\n").is_err());
+    let error = ImageFolder::new(folder.path().join("cat")).err().expect("no classes").to_string();
+    assert!(error.contains("expected folders of .pgm or .ppm images"), "{error}");
+}
