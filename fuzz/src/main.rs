@@ -5,6 +5,7 @@
 
 mod codegen;
 mod mutate;
+mod programs;
 
 use mutate::Mutator;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -22,6 +23,11 @@ const TARGETS: &[(&str, Target)] = &[
     ("formula", codegen::fuzz_formula),
     ("dump", codegen::fuzz_dump),
     ("emit", codegen::fuzz_emit),
+    ("archive", programs::fuzz_archive),
+    ("program", programs::fuzz_program),
+    ("expression", programs::fuzz_expression),
+    ("safetensors", programs::fuzz_safetensors),
+    ("pickle", programs::fuzz_pickle),
 ];
 
 fn main() -> ExitCode {

@@ -1,10 +1,11 @@
-//! `firebrand`: train, list ops, measure, generate. The only crate that prints.
+//! `firebrand`: train, run exported programs, list ops, measure, generate. The only crate that prints.
 //!
 //! Exit codes: 0 done; 2 wrong usage; 3 the input was refused (the reason is on stderr, nothing was written).
 
 mod bench;
 mod codegen;
 mod ops;
+mod program;
 mod refusal;
 mod train;
 
@@ -25,8 +26,14 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Train the built-in model on the embedded digits and write a report
+    /// Train the built-in model on the embedded digits and write a report, or fine-tune an exported program
     Train(train::Options),
+    /// Run an exported program
+    Run(program::run::Options),
+    /// Differentiate a loss of an exported program
+    Grad(program::grad::Options),
+    /// Show an exported program, and what of it cannot be run
+    Inspect(program::inspect::Options),
     /// List every op, how it is differentiated, and with --coverage what is checked
     Ops(ops::Options),
     /// Measure the workloads of bench/README.md
@@ -43,6 +50,9 @@ fn main() -> ExitCode {
     }
     let done = match cli.command {
         Command::Train(options) => train::run(&options),
+        Command::Run(options) => program::run::run(&options),
+        Command::Grad(options) => program::grad::run(&options),
+        Command::Inspect(options) => program::inspect::run(&options),
         Command::Ops(options) => ops::run(&options),
         Command::Bench(options) => bench::run(&options),
         Command::Codegen(command) => codegen::run(&command),

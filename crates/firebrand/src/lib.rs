@@ -24,7 +24,9 @@ pub use firebrand_core::{
     memory_stats, module, num_threads, ops, random, reset_peak_memory, set_num_threads, state, sym,
 };
 
+pub use firebrand_graph as graph;
 pub use firebrand_io as io;
+pub use firebrand_nn as nn;
 
 pub mod digits;
 

@@ -1,6 +1,7 @@
 //! Programs of PyTorch in and out: what is written back is what was read, byte for byte where it matters.
 #![allow(clippy::unwrap_used)] // a test that cannot go on should stop
 
+use firebrand_graph::text::{self, Form};
 use firebrand_graph::{Constant, ExportedProgram};
 use firebrand_io::Archive;
 use std::path::{Path, PathBuf};
@@ -50,6 +51,33 @@ fn programs_are_written_as_they_were_read() {
         };
         assert!(rest(&before) == rest(&after), "{}", path.display());
     }
+}
+
+/// The text of what was read is the text that PyTorch's graph has, signature included.
+#[test]
+fn programs_read_as_pytorch_prints_them() {
+    for path in programs() {
+        let expected =
+            path.with_file_name(if path.ends_with("model_core.pt2") { "graph_core.txt" } else { "graph.txt" });
+        let program = ExportedProgram::load(&path).unwrap();
+        let found = text::print(&program, Form::Short);
+        let expected = std::fs::read_to_string(&expected).unwrap();
+        assert_eq!(found, with_attribute_names(&expected), "{}", path.display());
+    }
+}
+
+/// The file does not keep what reads of sub-graphs were called; they get the name of what they read.
+fn with_attribute_names(text: &str) -> String {
+    let reads = text.lines().filter_map(|l| l.trim().strip_prefix('%')?.split_once(" = get_attr "));
+    let names: std::collections::HashMap<&str, &str> = reads.collect();
+    let mut parts = text.split('%');
+    let mut out = parts.next().unwrap().to_string();
+    for part in parts {
+        let end = part.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(part.len());
+        let name = names.get(&part[..end]).copied().unwrap_or(&part[..end]);
+        out += &format!("%{name}{}", &part[end..]);
+    }
+    out
 }
 
 /// A region without results is dropped, everything else stays; what we write, we read.

@@ -8,6 +8,8 @@ mod progress;
 mod report;
 mod run_folder;
 
+use crate::program::fine_tune::{self, OptimizerName};
+use crate::program::loss::TrainLoss;
 use crate::refusal::{Done, Refusal, say};
 use adam::Adam;
 use firebrand::digits::{self, Digits};
@@ -34,10 +36,25 @@ fn positive(text: &str) -> Result<f64, String> {
 /// Arguments of `firebrand train`.
 #[derive(clap::Args)]
 pub(crate) struct Options {
+    /// An exported program to fine-tune instead of the built-in model
+    #[arg(value_name = "MODEL.pt2", requires_all = ["data", "loss", "output"])]
+    model: Option<PathBuf>,
+    /// Samples for the program: an array per input along the first dimension, and `__target__`
+    #[arg(long, value_name = "D.npz", requires = "model")]
+    data: Option<PathBuf>,
+    /// What is made small when a program is fine-tuned
+    #[arg(long, value_enum, requires = "model")]
+    loss: Option<TrainLoss>,
+    /// How a program is fine-tuned
+    #[arg(long, value_enum, requires = "model", default_value = "adamw")]
+    optimizer: OptimizerName,
+    /// Where the fine-tuned program goes
+    #[arg(short, long, value_name = "OUT.pt2", requires = "model")]
+    output: Option<PathBuf>,
     /// How often every sample is seen
     #[arg(long, value_name = "N", default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..))]
     epochs: u32,
-    /// Learning rate of Adam at the start; it falls to zero along a cosine
+    /// Learning rate; with the built-in model it falls to zero along a cosine
     #[arg(long, value_name = "X", default_value_t = 3e-3, value_parser = positive)]
     lr: f64,
     /// Samples per step
@@ -47,7 +64,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
     /// Folder for the report [default: the next number under runs/]
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", conflicts_with = "model")]
     out: Option<PathBuf>,
 }
 
@@ -99,6 +116,21 @@ fn evaluate(model: &Mlp, data: &Digits) -> Result<Evaluation> {
 
 /// Trains, and writes the report.
 pub(crate) fn run(options: &Options) -> Done {
+    if let (Some(model), Some(data), Some(loss), Some(output)) =
+        (&options.model, &options.data, options.loss, &options.output)
+    {
+        return fine_tune::run(&fine_tune::Task {
+            model,
+            data,
+            output,
+            loss,
+            optimizer: options.optimizer,
+            lr: options.lr,
+            epochs: options.epochs,
+            batch_size: options.batch_size as usize,
+            seed: options.seed,
+        });
+    }
     manual_seed(options.seed);
     let (train, test) = (digits::train(), digits::test());
     let model = Mlp::new(&LAYERS)?;

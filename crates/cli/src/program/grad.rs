@@ -1,0 +1,61 @@
+//! `firebrand grad`: the gradient of a loss with respect to every parameter of a program.
+
+use super::loss::GradLoss;
+use super::{TARGET, call, float_outputs, load};
+use crate::refusal::{Done, Refusal};
+use firebrand::io::npz::Tensors;
+use firebrand::io::{read_npz, write_npz};
+use firebrand::prelude::{BackwardOptions, Module};
+use std::path::PathBuf;
+
+/// Arguments of `firebrand grad`.
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// The exported program
+    #[arg(value_name = "MODEL.pt2")]
+    model: PathBuf,
+    /// One array per input, and `__target__` for a loss with labels
+    #[arg(long, value_name = "IN.npz")]
+    inputs: PathBuf,
+    /// What is differentiated
+    #[arg(long, value_enum)]
+    loss: GradLoss,
+    /// Where gradients go, by parameter name, with `__loss__`
+    #[arg(short, long, value_name = "GRADS.npz")]
+    output: PathBuf,
+    /// Gradients of float inputs too, as `input:<name>`
+    #[arg(long)]
+    wrt_inputs: bool,
+}
+
+/// Runs forward and backward, and writes the gradients.
+pub(crate) fn run(options: &Options) -> Done {
+    let module = load(&options.model)?;
+    let inputs = read_npz(&options.inputs)?;
+    if options.wrt_inputs {
+        for (_, t) in inputs.iter().filter(|(name, t)| *name != TARGET && t.is_floating_point()) {
+            t.try_set_requires_grad(true)?;
+        }
+    }
+    let outputs = call(&module, &inputs)?;
+    let loss = options.loss.of(&float_outputs(&outputs), inputs.get(TARGET))?;
+    if !loss.requires_grad() {
+        return Err(Refusal::because("the loss depends on no parameter that wants gradients"));
+    }
+    loss.try_backward(&BackwardOptions::default())?;
+    let mut grads = Tensors::new();
+    grads.insert("__loss__".into(), loss.try_detach()?);
+    for (name, p) in module.named_parameters() {
+        if let Some(g) = p.grad() {
+            grads.insert(name, g);
+        }
+    }
+    if options.wrt_inputs {
+        for (name, t) in &inputs {
+            if let Some(g) = t.grad() {
+                grads.insert(format!("input:{name}"), g);
+            }
+        }
+    }
+    Ok(write_npz(&options.output, &grads)?)
+}

@@ -1,0 +1,86 @@
+//! `firebrand run`: a program on arrays, its outputs as arrays.
+
+use super::{call, load};
+use crate::refusal::{Done, Refusal, say};
+use firebrand::Tensor;
+use firebrand::dispatch::Value;
+use firebrand::io::npz::Tensors;
+use firebrand::io::{read_npz, write_npz};
+use firebrand::prelude::{Module, no_grad};
+use serde_json::{Map, json};
+use std::path::PathBuf;
+
+/// Arguments of `firebrand run`.
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// The exported program
+    #[arg(value_name = "MODEL.pt2")]
+    model: PathBuf,
+    /// One array per input, named as the program names it
+    #[arg(long, value_name = "IN.npz")]
+    inputs: PathBuf,
+    /// Where outputs go: `out_<i>` by position among the flattened outputs
+    #[arg(short, long, value_name = "OUT.npz")]
+    output: PathBuf,
+    /// Where what was written in place goes: `buffer:<name>` and `input:<name>`
+    #[arg(long, value_name = "F.npz")]
+    state_after: Option<PathBuf>,
+    /// Print a summary as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// An output as an array; constants that are no tensors have none.
+fn array(value: &Value) -> Option<Tensor> {
+    match value {
+        Value::Tensor(t) => Some(t.clone()),
+        _ => None,
+    }
+}
+
+fn summary(value: &Value) -> serde_json::Value {
+    match value {
+        Value::Tensor(t) => json!({"dtype": t.dtype().name(), "shape": t.shape()}),
+        Value::Bool(v) => json!({ "constant": v }),
+        Value::Int(v) => json!({ "constant": v.int() }),
+        Value::Float(v) => json!({ "constant": v }),
+        Value::Str(v) => json!({ "constant": v }),
+        _ => json!({ "constant": null }),
+    }
+}
+
+/// Runs the program and writes what it gives.
+pub(crate) fn run(options: &Options) -> Done {
+    let module = load(&options.model)?;
+    let inputs = read_npz(&options.inputs)?;
+    // What was written shows in the version of its memory.
+    let watched: Vec<(String, Tensor)> = module
+        .named_buffers()
+        .into_iter()
+        .map(|(name, t)| (format!("buffer:{name}"), t))
+        .chain(inputs.iter().map(|(name, t)| (format!("input:{name}"), t.clone())))
+        .collect();
+    let before: Vec<u32> = watched.iter().map(|(_, t)| t.version()).collect();
+    let outputs = no_grad(|| call(&module, &inputs))?;
+    let arrays: Tensors =
+        outputs.iter().enumerate().filter_map(|(k, v)| Some((format!("out_{k}"), array(v)?))).collect();
+    let written: Tensors =
+        watched.into_iter().zip(before).filter(|((_, t), v)| t.version() != *v).map(|(w, _)| w).collect();
+    if let Some(path) = &options.state_after {
+        write_npz(path, &written)?;
+    }
+    write_npz(&options.output, &arrays).inspect_err(|_| {
+        // Nothing is left behind by a run that fails.
+        if let Some(path) = &options.state_after {
+            let _ = std::fs::remove_file(path);
+        }
+    })?;
+    if options.json {
+        let state: Map<String, serde_json::Value> =
+            written.iter().map(|(k, t)| (k.clone(), summary(&Value::Tensor(t.clone())))).collect();
+        let outputs: Vec<_> = outputs.iter().map(summary).collect();
+        let text = serde_json::to_string_pretty(&json!({"outputs": outputs, "written_in_place": state}));
+        say!("{}", text.map_err(Refusal::because)?)?;
+    }
+    Ok(())
+}
