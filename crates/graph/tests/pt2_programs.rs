@@ -4,7 +4,7 @@
 
 use firebrand_core::autograd::no_grad;
 use firebrand_core::dispatch::Value;
-use firebrand_core::module::Module;
+use firebrand_core::module::{Forward, Module};
 use firebrand_core::{DType, Tensor, ops};
 use firebrand_graph::{ExportedProgram, ProgramModule};
 use firebrand_io::npz::Tensors;
@@ -134,6 +134,65 @@ fn check(folder: &Path) {
             case.check(&program, core);
         }
     }
+}
+
+/// What running wrote goes along when a program is taken from its module, and when that is saved.
+#[test]
+fn a_module_passes_its_state_on() {
+    let folder = programs().join("batchnorm_train");
+    let path = folder.join("model.pt2");
+    let program = ExportedProgram::load(&path).unwrap();
+    let module = program.module().unwrap();
+    let inputs = read_npz(folder.join("inputs.npz")).unwrap();
+    module.run_named(inputs.iter().map(|(n, t)| (n.as_str(), t))).unwrap();
+    let mean = |m: &ProgramModule| {
+        let buffers = m.named_buffers();
+        buffers.iter().find(|(n, _)| n == "1.running_mean").unwrap().1.to_vec::<f32>()
+    };
+    let changed = mean(&module);
+    assert_ne!(changed, mean(&program.module().unwrap()), "the program itself is as it was");
+    assert_eq!(changed, mean(&module.program().module().unwrap()));
+    let dir = tempfile::tempdir().unwrap();
+    module.program().save(dir.path().join("after.pt2")).unwrap();
+    let again = ExportedProgram::load(dir.path().join("after.pt2")).unwrap();
+    assert_eq!(changed, mean(&again.module().unwrap()));
+}
+
+/// Evaluation and training change what dropout and batch norm do, also in a program exported in the other mode.
+#[test]
+fn modes_can_be_changed() {
+    let folder = programs().join("batchnorm_train");
+    let module = ExportedProgram::load(folder.join("model.pt2")).unwrap().module().unwrap();
+    let inputs = read_npz(folder.join("inputs.npz")).unwrap();
+    let run = || {
+        let outputs = module.run_named(inputs.iter().map(|(n, t)| (n.as_str(), t))).unwrap();
+        let Value::Tensor(t) = &outputs[0] else { panic!("a tensor") };
+        t.to_vec::<f32>()
+    };
+    let tracked = || module.named_buffers().iter().find(|(n, _)| n == "1.running_var").unwrap().1.to_vec::<f32>();
+    assert!(module.core().is_training(), "as it was exported");
+    let (before, training) = (tracked(), run());
+    let after = tracked();
+    assert_ne!(before, after);
+    module.eval();
+    assert_ne!(run(), training);
+    assert_eq!(tracked(), after, "evaluation leaves statistics alone");
+    module.train();
+    assert_eq!(run(), training);
+}
+
+/// Hooks and the module tree see a program as any other module.
+#[test]
+fn a_program_is_a_module() {
+    let folder = programs().join("mlp");
+    let module = ExportedProgram::load(folder.join("model.pt2")).unwrap().module().unwrap();
+    let inputs = read_npz(folder.join("inputs.npz")).unwrap();
+    let names: Vec<String> = module.named_parameters().into_iter().map(|(n, _)| n).collect();
+    assert_eq!(names, ["0.weight", "0.bias", "2.weight", "2.bias"]);
+    let outputs = module.call(&vec![inputs["input"].clone()]);
+    assert_eq!(outputs.len(), 1);
+    outputs[0].sum().backward();
+    assert!(module.parameters().iter().all(|p| p.grad().is_some()));
 }
 
 macro_rules! corpus {

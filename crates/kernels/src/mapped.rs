@@ -57,6 +57,10 @@ impl PrivatePages {
 
     /// A storage over a part of the file; None if it lies outside or is not aligned for every element type.
     pub fn storage(&self, range: Range<usize>) -> Option<Storage> {
+        self.window(range, true)
+    }
+
+    fn window(&self, range: Range<usize>, original: bool) -> Option<Storage> {
         if range.start > range.end || range.end > self.pages.len() {
             return None;
         }
@@ -64,7 +68,7 @@ impl PrivatePages {
         if !data.addr().is_multiple_of(8) {
             return None;
         }
-        let owner = Window { pages: self.clone(), start: range.start };
+        let owner = Window { pages: self.clone(), start: range.start, original };
         // SAFETY: the range lies inside writable pages that the owner keeps mapped; all access to them goes through
         // storages, under their contract.
         Some(unsafe { Storage::from_raw(data, range.len(), Box::new(owner)) })
@@ -75,12 +79,14 @@ impl PrivatePages {
 struct Window {
     pages: PrivatePages,
     start: usize,
+    /// Whether it still shows the file; a fork is made to be written.
+    original: bool,
 }
 
 /// Makes storages that start with the content of others and are written on their own. Storages that were one stay one.
 ///
 /// A storage over a file that was never written (its version is 0) is mapped again, so that it costs nothing until it is
-/// written. All others are copied. Writes that hide from the version are the caller's to avoid.
+/// written. All others are copied, forks too: kernels may write statistics that no version counts.
 #[derive(Default)]
 pub struct Fork {
     pages: HashMap<usize, PrivatePages>,
@@ -93,7 +99,8 @@ impl Fork {
         if let Some((_, fork)) = self.storages.get(&original.addr()) {
             return Ok(fork.clone());
         }
-        let window = original.owner().and_then(|o| o.downcast_ref::<Window>()).filter(|_| original.version() == 0);
+        let window =
+            original.owner().and_then(|o| o.downcast_ref::<Window>()).filter(|w| w.original && original.version() == 0);
         let fork = match window.and_then(|w| self.remap(w, original.nbytes())) {
             Some(fork) => fork,
             None => original.duplicate()?,
@@ -111,7 +118,7 @@ impl Fork {
                 e.insert(PrivatePages::new(&window.pages.file, window.pages.pages.len()).ok()?)
             }
         };
-        pages.storage(window.start..window.start + nbytes)
+        pages.window(window.start..window.start + nbytes, false)
     }
 }
 
@@ -147,9 +154,8 @@ mod tests {
         assert_eq!(numbers(&original), [16.0, 17.0, 18.0, 19.0]);
         assert_eq!(mapped.bytes(), bytes);
 
-        // Memory that is not mapped is copied.
-        let plain = a.duplicate().unwrap();
-        assert_eq!(numbers(&Fork::default().storage(&plain).unwrap()), [1.0; 4]);
+        // A fork is copied, with what was written into it.
+        assert_eq!(numbers(&Fork::default().storage(&a).unwrap()), [1.0; 4]);
         drop((pages, original, a, b, fork));
         std::fs::remove_file(path).unwrap();
     }

@@ -2,6 +2,8 @@
 //! second build. Each is one module and says what it compared.
 
 mod add_op;
+mod models;
+mod pt2;
 mod torchgen;
 
 use crate::Outcome;
@@ -11,6 +13,8 @@ usage: cargo xtask conformance <what>
 
 what:
   add-op                  the op that schema/README.md adds works, in a scratch copy of the workspace
+  models [--venv DIR]     models of torchvision, timm and transformers run and train as in PyTorch
+  pt2 [--venv DIR]        programs we write load in PyTorch and give the same outputs
   torchgen [--venv DIR]   the generator's dump equals that of torchgen, byte for byte
 ";
 
@@ -18,6 +22,10 @@ what:
 pub(crate) fn run(arguments: &[&str]) -> Outcome {
     match arguments {
         ["add-op"] => add_op::run(),
+        ["models"] => models::run(None),
+        ["models", "--venv", folder] => models::run(Some(folder)),
+        ["pt2"] => pt2::run(None),
+        ["pt2", "--venv", folder] => pt2::run(Some(folder)),
         ["torchgen"] => torchgen::run(None),
         ["torchgen", "--venv", folder] => torchgen::run(Some(folder)),
         _ => Err(format!("what should conform?\n{USAGE}")),

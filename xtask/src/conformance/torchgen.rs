@@ -16,10 +16,7 @@ const ORACLE: &str = "golden/oracle_codegen.py";
 
 /// Compares; `venv` is an environment that has PyTorch, else one is made under `~/.cache/firebrand`.
 pub(super) fn run(venv: Option<&str>) -> Outcome {
-    let venv = match venv {
-        Some(folder) => PathBuf::from(folder),
-        None => made_environment()?,
-    };
+    let venv = environment(venv)?;
     let python = venv.join("bin/python");
     let packaged = site_packages(&venv)?.join("torchgen/packaged");
     let native = read(&packaged.join("ATen/native/native_functions.yaml"))?;
@@ -72,7 +69,7 @@ fn read(path: &Path) -> Result<String, String> {
     std::fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))
 }
 
-fn must(command: &mut Command) -> Result<(), String> {
+pub(super) fn must(command: &mut Command) -> Result<(), String> {
     match command.status() {
         Ok(status) if status.success() => Ok(()),
         Ok(status) => Err(format!("{command:?}: {status}")),
@@ -88,6 +85,11 @@ fn site_packages(venv: &Path) -> Result<PathBuf, String> {
     found.ok_or_else(|| format!("{}: no torchgen in it; install torch=={TORCH} there", venv.display()))
 }
 
+/// The environment that was given, else one in the user's cache.
+pub(super) fn environment(given: Option<&str>) -> Result<PathBuf, String> {
+    given.map_or_else(made_environment, |folder| Ok(PathBuf::from(folder)))
+}
+
 /// The environment in the user's cache, made on first use.
 fn made_environment() -> Result<PathBuf, String> {
     let home = std::env::var_os("HOME").ok_or("HOME is not set; give an environment with --venv")?;
@@ -99,7 +101,7 @@ fn made_environment() -> Result<PathBuf, String> {
     let program = std::env::var("PYTHON").unwrap_or_else(|_| "python3".to_string());
     println!("making {} with {program} (once)", venv.display());
     must(Command::new(&program).args(["-m", "venv"]).arg(&venv))?;
-    let pip = ["-m", "pip", "install", "--quiet", "pyyaml"];
+    let pip = ["-m", "pip", "install", "--quiet", "pyyaml", "numpy"];
     must(Command::new(venv.join("bin/python")).args(pip).arg(format!("torch=={TORCH}")))?;
     Ok(venv)
 }

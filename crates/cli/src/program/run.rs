@@ -5,7 +5,7 @@ use crate::refusal::{Done, Refusal, say};
 use firebrand::Tensor;
 use firebrand::dispatch::Value;
 use firebrand::io::npz::Tensors;
-use firebrand::io::{read_npz, write_npz};
+use firebrand::io::{npy, read_npz, write_npz};
 use firebrand::prelude::{Module, no_grad};
 use serde_json::{Map, json};
 use std::path::PathBuf;
@@ -53,19 +53,24 @@ fn summary(value: &Value) -> serde_json::Value {
 pub(crate) fn run(options: &Options) -> Done {
     let module = load(&options.model)?;
     let inputs = read_npz(&options.inputs)?;
-    // What was written shows in the version of its memory.
+    // What was written shows in the version of its memory, or, as with running statistics, only in the numbers.
     let watched: Vec<(String, Tensor)> = module
         .named_buffers()
         .into_iter()
         .map(|(name, t)| (format!("buffer:{name}"), t))
         .chain(inputs.iter().map(|(name, t)| (format!("input:{name}"), t.clone())))
         .collect();
-    let before: Vec<u32> = watched.iter().map(|(_, t)| t.version()).collect();
+    let mark = |t: &Tensor| -> Done<(u32, Vec<u8>)> { Ok((t.version(), npy::to_bytes(t)?)) };
+    let before = watched.iter().map(|(_, t)| mark(t)).collect::<Done<Vec<_>>>()?;
     let outputs = no_grad(|| call(&module, &inputs))?;
     let arrays: Tensors =
         outputs.iter().enumerate().filter_map(|(k, v)| Some((format!("out_{k}"), array(v)?))).collect();
-    let written: Tensors =
-        watched.into_iter().zip(before).filter(|((_, t), v)| t.version() != *v).map(|(w, _)| w).collect();
+    let mut written = Tensors::new();
+    for ((name, t), before) in watched.into_iter().zip(before) {
+        if mark(&t)? != before {
+            written.insert(name, t);
+        }
+    }
     if let Some(path) = &options.state_after {
         write_npz(path, &written)?;
     }

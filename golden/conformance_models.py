@@ -1,0 +1,195 @@
+"""Exports models with random weights, runs and differentiates them with firebrand, and compares with PyTorch.
+
+    python golden/conformance_models.py FIREBRAND [NAME ...]       run by `cargo xtask conformance models`
+
+Each model is exported for evaluation and for training. Outputs are compared in both, gradients of all parameters in
+training. Where training is random (dropout), only evaluation is compared. Packages that are not installed are skipped.
+"""
+
+import pathlib
+import subprocess
+import sys
+import tempfile
+import warnings
+
+import numpy as np
+import torch
+
+warnings.filterwarnings("ignore")
+MODELS = {}
+
+
+def model(f):
+    MODELS[f.__name__] = f
+    return f
+
+
+def torchvision(name, size=64, **options):
+    import torchvision.models as tv
+
+    return getattr(tv, name)(weights=None, **options), (torch.randn(2, 3, size, size),)
+
+
+for name, options in {
+    "resnet18": {},
+    "resnext50_32x4d": {},
+    "mobilenet_v2": {},
+    "mobilenet_v3_small": {},
+    "efficientnet_b0": {},
+    "densenet121": {},
+    "squeezenet1_0": {},
+    "shufflenet_v2_x0_5": {},
+    "regnet_y_400mf": {},
+    "mnasnet0_5": {},
+    "vgg11": {"size": 32},
+    "alexnet": {"size": 96},
+    "convnext_tiny": {},
+    "swin_t": {},
+    "vit_b_16": {"image_size": 64},
+    "googlenet": {"init_weights": False, "aux_logits": False},
+}.items():
+    MODELS[f"torchvision_{name}"] = lambda name=name, options=options: torchvision(name, **options)
+
+
+def timm(name, size=64, **options):
+    import timm as t
+
+    return t.create_model(name, pretrained=False, **options), (torch.randn(2, 3, size, size),)
+
+
+for name, options in {
+    "resnet10t": {},
+    "deit_tiny_patch16_224": {"img_size": 64},
+    "mixer_s32_224": {"img_size": 64},
+    "ghostnet_050": {},
+    "levit_128s": {"size": 224},
+    "convmixer_768_32": {},
+}.items():
+    MODELS[f"timm_{name}"] = lambda name=name, options=options: timm(name, **options)
+
+SMALL = dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=64, vocab_size=100)
+
+
+def transformers(config, model, **options):
+    import transformers as t
+
+    made = getattr(t, model)(getattr(t, config)(**options))
+    made.config.use_cache = False
+    made.config.return_dict = False
+    return made, (torch.randint(0, 100, (2, 12)),)
+
+
+for name, (config, cls, options) in {
+    "bert": ("BertConfig", "BertModel", SMALL),
+    "roberta": ("RobertaConfig", "RobertaModel", SMALL | {"pad_token_id": 1}),
+    "distilbert": ("DistilBertConfig", "DistilBertModel", dict(dim=32, n_layers=2, n_heads=4, hidden_dim=64, vocab_size=100)),
+    "gpt2": ("GPT2Config", "GPT2LMHeadModel", dict(n_embd=32, n_layer=2, n_head=4, vocab_size=100, n_positions=32)),
+    "llama": ("LlamaConfig", "LlamaForCausalLM", SMALL),
+    "qwen2": ("Qwen2Config", "Qwen2ForCausalLM", SMALL | {"num_key_value_heads": 2}),
+    "gpt_neox": ("GPTNeoXConfig", "GPTNeoXForCausalLM", SMALL),
+}.items():
+    MODELS[f"transformers_{name}"] = lambda c=config, m=cls, o=options: transformers(c, m, **o)
+
+
+@model
+def lstm():
+    class Tagger(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embed = torch.nn.Embedding(50, 16)
+            self.lstm = torch.nn.LSTM(16, 20, num_layers=2, batch_first=True, bidirectional=True)
+            self.out = torch.nn.Linear(40, 5)
+
+        def forward(self, x):
+            return self.out(self.lstm(self.embed(x))[0])
+
+    return Tagger(), (torch.randint(0, 50, (3, 7)),)
+
+
+@model
+def transformer():
+    layer = torch.nn.TransformerEncoderLayer(32, 4, 64, batch_first=True)
+    return torch.nn.TransformerEncoder(layer, 2, enable_nested_tensor=False), (torch.randn(2, 9, 32),)
+
+
+def floats(outputs):
+    return [t for t in torch.utils._pytree.tree_leaves(outputs) if isinstance(t, torch.Tensor) and t.is_floating_point()]
+
+
+def is_random(program):
+    words = ("dropout", "bernoulli", "rand")
+    for module in program.graph_module.modules():
+        for node in getattr(module, "graph", torch.fx.Graph()).nodes:
+            if node.op == "call_function" and any(w in str(node.target) for w in words):
+                if "dropout" not in str(node.target) or (len(node.args) > 2 and node.args[2] and node.args[1] > 0):
+                    return True
+    return False
+
+
+def compare(name, make, firebrand, folder):
+    torch.manual_seed(0)
+    module, args = make()
+    said = []
+    for mode in ("eval", "train"):
+        module.train(mode == "train")
+        program = torch.export.export(module, args)
+        path = folder / f"{name}_{mode}.pt2"
+        torch.export.save(program, path)
+        if is_random(program):
+            said.append(f"{mode}: random")
+            continue
+        inputs = {s.arg.name: a for s, a in zip([s for s in program.graph_signature.input_specs if s.kind.name == "USER_INPUT"], args)}
+        np.savez(folder / "in.npz", **{k: v.numpy() for k, v in inputs.items()})
+        fresh = torch.export.load(path)
+        reference = fresh.module()
+        outputs = floats(reference(*args))
+        loss = sum((o.float() ** 2).mean() for o in outputs)
+        loss.backward()
+        grads = {n: p.grad for n, p in reference.named_parameters() if p.grad is not None}
+        run = lambda *a: subprocess.run([firebrand, *map(str, a)], check=True, capture_output=True, text=True)
+        run("run", path, "--inputs", folder / "in.npz", "-o", folder / "out.npz")
+        found = [v for v in np.load(folder / "out.npz").values() if v.dtype.kind == "f"]
+        worst = 0.0
+        for o, f in zip(outputs, found, strict=True):
+            scale = o.abs().max().item() + 1e-6
+            worst = max(worst, (o.detach() - torch.from_numpy(f)).abs().max().item() / scale)
+        run("grad", path, "--inputs", folder / "in.npz", "--loss", "mean_square", "-o", folder / "grads.npz")
+        found = np.load(folder / "grads.npz")
+        worst_grad = 0.0
+        largest = max(g.abs().max().item() for g in grads.values())
+        for n, g in grads.items():
+            if n in found:
+                scale = max(g.abs().max().item(), 1e-3 * largest)
+                worst_grad = max(worst_grad, (g - torch.from_numpy(found[n])).abs().max().item() / scale)
+            elif not any(g.data_ptr() == h.data_ptr() for m, h in grads.items() if m != n):
+                raise AssertionError(f"no gradient of {n}")
+        said.append(f"{mode}: {worst:.1e}, gradients {worst_grad:.1e}")
+        if worst > 1e-3 or worst_grad > 2e-2:
+            raise AssertionError("; ".join(said))
+    return "; ".join(said)
+
+
+def main(firebrand, wanted):
+    failed = []
+    done = 0
+    with tempfile.TemporaryDirectory() as folder:
+        for name, make in MODELS.items():
+            if wanted and name not in wanted:
+                continue
+            try:
+                print(f"{name:32} {compare(name, make, firebrand, pathlib.Path(folder))}", flush=True)
+                done += 1
+            except ImportError as e:
+                print(f"{name:32} skipped: {e}", flush=True)
+            except subprocess.CalledProcessError as e:
+                failed.append(name)
+                print(f"{name:32} FAILED: {e.stderr.strip()[:400]}", flush=True)
+            except Exception as e:
+                failed.append(name)
+                print(f"{name:32} FAILED: {type(e).__name__}: {str(e)[:400]}", flush=True)
+    print(f"{done} models agree, {len(failed)} do not: {', '.join(failed)}")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1], sys.argv[2:]))
