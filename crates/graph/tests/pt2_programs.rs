@@ -3,9 +3,9 @@
 #![allow(clippy::unwrap_used)] // a test that cannot go on should stop
 
 use firebrand_core::autograd::no_grad;
-use firebrand_core::dispatch::Value;
 use firebrand_core::module::{Forward, Module};
-use firebrand_core::{DType, Tensor, ops};
+use firebrand_core::{DType, Scalar, Tensor, ops};
+use firebrand_graph::interpret::Value;
 use firebrand_graph::{ExportedProgram, ProgramModule};
 use firebrand_io::npz::Tensors;
 use firebrand_io::read_npz;
@@ -52,11 +52,10 @@ impl Case {
                 (constant, None) => {
                     let expected = &self.meta["outputs"][k]["constant"];
                     let same = match constant {
-                        Value::None => expected.is_null(),
-                        Value::Bool(b) => expected.as_bool() == Some(*b),
-                        Value::Int(i) => expected.as_i64() == Some(i.int()),
-                        Value::Float(f) => expected.as_f64() == Some(*f),
-                        other => panic!("{other:?}"),
+                        Value::Scalar(Scalar::Bool(b)) => expected.as_bool() == Some(*b),
+                        Value::Scalar(Scalar::Int(i)) => expected.as_i64() == Some(*i),
+                        Value::Scalar(Scalar::Float(f)) => expected.as_f64() == Some(*f),
+                        other => other.is_none() && expected.is_null(),
                     };
                     assert!(same, "{}: output {k} is {constant:?}, not {expected}", self.folder.display());
                 }

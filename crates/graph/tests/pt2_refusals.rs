@@ -258,14 +258,14 @@ fn inputs_are_checked() {
     let e = dynamic.run(&[Tensor::zeros([65, 6], F32)]).unwrap_err().to_string();
     assert!(e.contains("input x: size 0 is 65, allowed 1..64 (x.size()[0] <= 64)"), "{e}");
     // Constants were baked in.
-    use firebrand_core::dispatch::Value as V;
+    use firebrand_graph::interpret::Value as V;
     let module = load("pytree_io").module().unwrap();
     let tensors = module.tensor_inputs().unwrap().into_iter().map(|(_, meta)| {
         let sizes: Vec<i64> = meta.sizes.iter().map(|s| s.known().unwrap()).collect();
         V::Tensor(Tensor::zeros(sizes, meta.dtype.dtype().unwrap()))
     });
     let tensors: Vec<V> = tensors.collect();
-    let call = |scale: f64| module.run_flat([tensors.clone(), vec![V::Float(scale), V::Bool(false)]].concat());
+    let call = |scale: f64| module.run_flat([tensors.clone(), vec![V::from(scale), V::from(false)]].concat());
     assert!(call(1.5).is_ok());
     let e = call(2.0).unwrap_err().to_string();
     assert!(e.contains("input scale") && e.contains("baked in"), "{e}");

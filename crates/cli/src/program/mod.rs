@@ -8,7 +8,7 @@ pub(crate) mod run;
 
 use crate::refusal::{Done, Refusal};
 use firebrand::Tensor;
-use firebrand::dispatch::Value;
+use firebrand::graph::interpret::Value;
 use firebrand::graph::{ExportedProgram, ProgramModule};
 use firebrand::io::npz::Tensors;
 use std::path::Path;

@@ -2,11 +2,12 @@
 
 use super::{call, load};
 use crate::refusal::{Done, Refusal, say};
-use firebrand::Tensor;
-use firebrand::dispatch::Value;
+use firebrand::graph::interpret::Value;
+use firebrand::graph::ir::Argument;
 use firebrand::io::npz::Tensors;
 use firebrand::io::{npy, read_npz, write_npz};
 use firebrand::prelude::{Module, no_grad};
+use firebrand::{Scalar, Tensor};
 use serde_json::{Map, json};
 use std::path::PathBuf;
 
@@ -41,10 +42,10 @@ fn array(value: &Value) -> Option<Tensor> {
 fn summary(value: &Value) -> serde_json::Value {
     match value {
         Value::Tensor(t) => json!({"dtype": t.dtype().name(), "shape": t.shape()}),
-        Value::Bool(v) => json!({ "constant": v }),
-        Value::Int(v) => json!({ "constant": v.int() }),
-        Value::Float(v) => json!({ "constant": v }),
-        Value::Str(v) => json!({ "constant": v }),
+        Value::Scalar(Scalar::Bool(v)) => json!({ "constant": v }),
+        Value::Scalar(Scalar::Int(v)) => json!({ "constant": v }),
+        Value::Scalar(Scalar::Float(v)) => json!({ "constant": v }),
+        Value::Constant(Argument::Str(v)) => json!({ "constant": &**v }),
         _ => json!({ "constant": null }),
     }
 }

@@ -3,8 +3,9 @@
 //! Only floating point tensors that are not f64 are cast, and only for ops that are listed; every other op takes what it
 //! is given. A cast is an ordinary op, so gradients flow through it.
 
-use firebrand_core::dispatch::Value;
-use firebrand_core::{DType, Result, Tensor};
+use crate::error::Result;
+use crate::interpret::Value;
+use firebrand_core::{DType, Tensor};
 
 /// Matrix products and convolutions.
 const LOWER: &[&str] = &[
@@ -94,39 +95,27 @@ fn eligible(t: &Tensor) -> bool {
 }
 
 /// Casts the arguments of an op (`linear`, without overload) as a region of this type does.
-pub(crate) fn cast(base: &str, lower: DType, args: &mut [Value]) -> Result<()> {
-    let to = match policy(base, lower) {
-        Policy::Keep => return Ok(()),
-        Policy::To(dtype) => dtype,
-        Policy::Widest => {
-            let mut widest = lower;
-            for t in tensors(args).filter(|t| eligible(t)) {
-                widest = firebrand_core::dtype::promote(widest, t.dtype());
-            }
-            widest
-        }
-    };
-    let one = |t: &mut Tensor| -> Result<()> {
-        if eligible(t) && t.dtype() != to {
-            *t = t.try_to_dtype(to)?;
-        }
-        Ok(())
-    };
-    for arg in args {
-        match arg {
-            Value::Tensor(t) => one(t)?,
-            Value::Tensors(list) => list.iter_mut().try_for_each(one)?,
-            Value::OptTensors(list) => list.iter_mut().flatten().try_for_each(one)?,
-            _ => {}
-        }
+pub(super) fn cast<'a>(base: &str, lower: DType, args: impl Iterator<Item = &'a mut Value>) -> Result<()> {
+    let policy = policy(base, lower);
+    if let Policy::Keep = policy {
+        return Ok(());
     }
-    Ok(())
+    let args: Vec<&mut Value> = args.collect();
+    let to = match policy {
+        Policy::To(dtype) => dtype,
+        _ => {
+            let given = args.iter().flat_map(|v| v.tensors()).filter(|t| eligible(t));
+            given.map(Tensor::dtype).fold(lower, firebrand_core::dtype::promote)
+        }
+    };
+    args.into_iter().try_for_each(|value| cast_value(value, to))
 }
 
-fn tensors(args: &[Value]) -> impl Iterator<Item = &Tensor> {
-    args.iter().flat_map(|arg| match arg {
-        Value::Tensor(t) => std::slice::from_ref(t),
-        Value::Tensors(list) => list,
-        _ => &[],
-    })
+fn cast_value(value: &mut Value, to: DType) -> Result<()> {
+    match value {
+        Value::Tensor(t) if eligible(t) && t.dtype() != to => *t = t.try_to_dtype(to)?,
+        Value::List(items) => items.iter_mut().try_for_each(|item| cast_value(item, to))?,
+        _ => {}
+    }
+    Ok(())
 }

@@ -8,20 +8,19 @@
 mod autocast;
 mod bind;
 mod evaluate;
-mod execute;
 mod mode;
-mod scalars;
+mod runner;
 
 use crate::error::{Error, Result};
-use crate::ir::{Argument, GraphModule, Symbolic, TensorMeta, Val};
+use crate::interpret::{Value, run_module};
+use crate::ir::{Argument, GraphModule, TensorMeta, Val};
 use crate::program::{Constant, ExportedProgram, State};
 use crate::signature::{InputKind, OutputKind, SpecArg};
-use execute::Object;
 use firebrand_core::autograd::no_grad;
-use firebrand_core::dispatch::Value;
 use firebrand_core::module::{Buffer, Forward, Module, ModuleCore, ModuleVisitor, Parameter};
-use firebrand_core::{Fork, Tensor};
+use firebrand_core::{Fork, Scalar, Tensor};
 use indexmap::IndexMap;
+use runner::Runner;
 use std::sync::OnceLock;
 
 /// A program that can be called and trained.
@@ -248,28 +247,22 @@ impl ProgramModule {
         for spec in &signature.inputs {
             let value = match &spec.kind {
                 InputKind::UserInput => user.next().expect("they were counted").clone(),
-                InputKind::Token => Value::None,
+                InputKind::Token => Value::NONE,
                 kind => {
                     let target = kind.target().map_or("", |t| t);
                     Value::Tensor(self.state(target).ok_or_else(|| Error::Value(format!("{target} has no value")))?)
                 }
             };
-            values.push(Object::Value(value));
+            values.push(value);
         }
-        let results = match execute::run(self.graph(), values)? {
-            Object::Items(items) => items,
+        let results = match run_module(&mut Runner::default(), self.graph(), &values)? {
+            Value::List(items) => items,
             one => vec![one],
         };
         let mut outputs = Vec::with_capacity(results.len());
         for (spec, result) in signature.outputs.iter().zip(results) {
-            let value = match result {
-                Object::Value(value) => value,
-                Object::Items(_) | Object::Graph(_) => {
-                    return Err(Error::Value(format!("the output {} is no single value", spec.arg.name())));
-                }
-            };
-            match (&spec.kind, &value) {
-                (OutputKind::UserOutput | OutputKind::LossOutput, _) => outputs.push(value),
+            match (&spec.kind, &result) {
+                (OutputKind::UserOutput | OutputKind::LossOutput, _) => outputs.push(result),
                 (OutputKind::BufferMutation(t) | OutputKind::ParameterMutation(t), Value::Tensor(new)) => {
                     if let Some(old) = self.state(t) {
                         no_grad(|| old.try_copy_(&new.detach(), false).map(drop))?;
@@ -322,9 +315,9 @@ impl ProgramModule {
                     value
                 }
                 // A number may come as a tensor of one element: archives of arrays have nothing else.
-                (Val::SymInt(_), None, Value::Tensor(t)) => Value::Int(t.try_item::<i64>()?.into()),
-                (Val::SymFloat(_), None, Value::Tensor(t)) => Value::Float(t.try_item::<f64>()?),
-                (Val::SymBool(_), None, Value::Tensor(t)) => Value::Bool(t.try_item::<bool>()?),
+                (Val::SymInt(_), None, Value::Tensor(t)) => t.try_item::<i64>()?.into(),
+                (Val::SymFloat(_), None, Value::Tensor(t)) => t.try_item::<f64>()?.into(),
+                (Val::SymBool(_), None, Value::Tensor(t)) => t.try_item::<bool>()?.into(),
                 (Val::Tensor(_), None, value) if !matches!(value, Value::Tensor(_)) => {
                     return refuse(input.name, format!("{} given, a tensor expected", value.kind()));
                 }
@@ -335,9 +328,7 @@ impl ProgramModule {
         for (input, value) in expected.iter().zip(&values) {
             match (input.val, value) {
                 (Val::Tensor(meta), Value::Tensor(t)) => tensors.push((input.name, &**meta, t)),
-                (Val::SymInt(s @ (Symbolic::Known(_) | Symbolic::Expr { .. })), Value::Int(v)) => {
-                    numbers.push((input.name, s, v.int()));
-                }
+                (Val::SymInt(s), Value::Scalar(Scalar::Int(v))) => numbers.push((input.name, s, *v)),
                 _ => {}
             }
         }
@@ -349,21 +340,19 @@ impl ProgramModule {
 /// A baked-in constant as a value.
 fn constant(value: &Argument) -> Value {
     match value {
-        Argument::Bool(v) => Value::Bool(*v),
-        Argument::Int(v) => Value::Int((*v).into()),
-        Argument::Float(v) => Value::Float(*v),
-        Argument::Str(v) => Value::Str(v.to_string()),
-        _ => Value::None,
+        Argument::Bool(v) => (*v).into(),
+        Argument::Int(v) => (*v).into(),
+        Argument::Float(v) => (*v).into(),
+        other => Value::Constant(other.clone()),
     }
 }
 
 fn same_constant(baked: &Argument, given: &Value) -> bool {
     match (baked, given) {
-        (Argument::None, Value::None) => true,
-        (Argument::Bool(a), Value::Bool(b)) => a == b,
-        (Argument::Int(a), Value::Int(b)) => *a == b.int(),
-        (Argument::Float(a), Value::Float(b)) => a == b || (a.is_nan() && b.is_nan()),
-        (Argument::Str(a), Value::Str(b)) => **a == **b,
+        (Argument::Bool(a), Value::Scalar(Scalar::Bool(b))) => a == b,
+        (Argument::Int(a), Value::Scalar(Scalar::Int(b))) => a == b,
+        (Argument::Float(a), Value::Scalar(Scalar::Float(b))) => a == b || (a.is_nan() && b.is_nan()),
+        (a, Value::Constant(b)) => a == b,
         _ => false,
     }
 }

@@ -3,7 +3,7 @@
 use super::{NodeRunner, Value, run_module};
 use crate::error::{Error, Result};
 use crate::ir::{Argument, Hop};
-use firebrand_core::autograd::set_grad_enabled;
+use firebrand_core::autograd::{is_grad_enabled, set_grad_enabled};
 use firebrand_core::dispatch::{self, Value as Boxed};
 use firebrand_core::{Scalar, Tensor};
 
@@ -27,7 +27,8 @@ pub(super) fn call_hop(runner: &mut dyn NodeRunner, hop: &Hop, args: &[Value]) -
         }
         (Hop::Cond, [predicate, yes, no, operands]) => {
             let branch = if predicate.scalar()?.to_bool() { yes } else { no };
-            run_module(runner, branch.graph()?, operands.items()?)
+            let result = run_module(runner, branch.graph()?, operands.items()?)?;
+            attach(result, operands)
         }
         (Hop::WhileLoop, [condition, body, carried, extra]) => while_loop(runner, condition, body, carried, extra),
         (Hop::MapImpl, [body, xs, extra]) => {
@@ -62,6 +63,35 @@ pub(super) fn call_hop(runner: &mut dyn NodeRunner, hop: &Hop, args: &[Value]) -
         }
         _ => Err(wrong(hop, format!("cannot be run with {} arguments of these kinds", args.len()))),
     }
+}
+
+/// Makes a result depend on every operand that wants gradients: those that the branch did not use get zeros, as if the
+/// other branch had been added with weight zero. Costs nothing but the nodes: what is added is the sum of no elements.
+fn attach(result: Value, operands: &Value) -> Result<Value> {
+    if !is_grad_enabled() {
+        return Ok(result);
+    }
+    let mut zero: Option<Tensor> = None;
+    for t in operands.tensors().into_iter().filter(|t| t.requires_grad()) {
+        let t = if t.ndim() == 0 { t.try_unsqueeze(0)? } else { t.clone() };
+        let nothing = t.try_slice(0, Some(0.into()), Some(0.into()), 1)?.try_sum()?;
+        zero = Some(match zero {
+            Some(z) => z.try_add(&nothing)?,
+            None => nothing,
+        });
+    }
+    match zero {
+        Some(zero) => add_to_floats(result, &zero),
+        None => Ok(result),
+    }
+}
+
+fn add_to_floats(value: Value, zero: &Tensor) -> Result<Value> {
+    Ok(match value {
+        Value::List(items) => Value::List(items.into_iter().map(|v| add_to_floats(v, zero)).collect::<Result<_>>()?),
+        Value::Tensor(t) if t.is_floating_point() => Value::Tensor(t.try_add(&zero.try_to_dtype(t.dtype())?)?),
+        other => other,
+    })
 }
 
 fn while_loop(

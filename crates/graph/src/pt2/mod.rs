@@ -7,7 +7,6 @@
 
 mod codes;
 mod load;
-pub(crate) mod op_schema;
 mod payload;
 mod read;
 mod save;
@@ -25,7 +24,14 @@ use indexmap::IndexMap;
 fn is_supported(target: &Target) -> bool {
     match target {
         Target::Op(op) => op.op().is_some(),
-        Target::Hop(hop) => matches!(hop, Hop::Cond | Hop::WrapWithSetGradEnabled | Hop::WrapWithAutocast),
+        Target::Hop(hop) => !matches!(
+            hop,
+            Hop::Other(_)
+                | Hop::AutoFunctionalized
+                | Hop::AutoFunctionalizedV2
+                | Hop::WithEffects
+                | Hop::ExportTracepoint
+        ),
         Target::Function(f) => !matches!(f, Function::Other(_)),
     }
 }

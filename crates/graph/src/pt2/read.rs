@@ -5,13 +5,13 @@
 //! know is kept by name, so that a program can be inspected; see [`crate::ExportedProgram::unsupported`].
 
 use super::codes::{self, Coded};
-use super::op_schema;
 use super::schema::{self, KEYWORD, POSITIONAL};
 use crate::error::{Error, Result};
 use crate::ir::{
     Argument, Attribute, DeviceName, Expr, Function, Graph, GraphModule, Kind, MemoryFormat, MemoryLayout, Meta, Name,
     NodeId, ScalarType, Symbolic, Target, TensorMeta, Val,
 };
+use crate::schema::Schema;
 use indexmap::IndexMap;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -186,7 +186,7 @@ impl<'a> Reader<'a> {
         let target = codes::target(&node.target);
         let hop = matches!(target, Target::Hop(_));
         let (mut args, mut kwargs): (Vec<Argument>, Vec<(Name, Argument)>) = (Vec::new(), Vec::new());
-        let schema = target.overload().and_then(|o| o.op()).map(op_schema::of);
+        let schema = target.overload().and_then(Schema::of);
         for input in &node.inputs {
             let value = self.argument(&input.arg, hop)?;
             let by_name = match input.kind {
@@ -195,9 +195,9 @@ impl<'a> Reader<'a> {
                 // Older files do not say: by position as long as the schema's order is followed.
                 None | Some(0) => match &schema {
                     Some(s) => s
-                        .arguments
+                        .args
                         .get(args.len())
-                        .is_none_or(|a| a.keyword_only || a.name != input.name || !kwargs.is_empty()),
+                        .is_none_or(|a| a.kwarg_only || a.name != input.name || !kwargs.is_empty()),
                     None => false,
                 },
                 Some(kind) => return Err(Refusal::Here(format!("{kind} is no kind of argument"))),
@@ -209,7 +209,7 @@ impl<'a> Reader<'a> {
             }
         }
         if let Some(schema) = &schema {
-            schema.check(args.len(), kwargs.iter().map(|(name, _)| &**name))?;
+            check_call(schema, args.len(), kwargs.iter().map(|(name, _)| &**name))?;
         }
 
         let mut meta = metadata(&node.metadata);
@@ -390,6 +390,29 @@ impl From<String> for Refusal {
 impl From<&str> for Refusal {
     fn from(m: &str) -> Refusal {
         Refusal::Here(m.into())
+    }
+}
+
+/// Checks names and number of the arguments of a call.
+fn check_call<'a>(schema: &Schema, positional: usize, keywords: impl Iterator<Item = &'a str>) -> Result<(), String> {
+    let by_position = schema.args.iter().filter(|a| !a.kwarg_only).count();
+    if positional > by_position {
+        return Err(format!("{positional} arguments by position, the op takes {by_position}"));
+    }
+    let mut given = vec![false; schema.args.len()];
+    given[..positional].fill(true);
+    for name in keywords {
+        match schema.position(name) {
+            None => return Err(format!("the op has no argument {name:?}")),
+            Some(k) if std::mem::replace(&mut given[k], true) => {
+                return Err(format!("the argument {name:?} is given twice"));
+            }
+            Some(_) => {}
+        }
+    }
+    match schema.args.iter().zip(&given).find(|(a, given)| a.default.is_none() && !**given) {
+        Some((a, _)) => Err(format!("the argument {:?} is missing", a.name)),
+        None => Ok(()),
     }
 }
 

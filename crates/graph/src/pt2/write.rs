@@ -5,12 +5,12 @@
 //! reader accepts it. Source positions are left out unless they are asked for.
 
 use super::codes::{self, Coded};
-use super::op_schema;
 use super::schema::{self, KEYWORD, POSITIONAL};
 use crate::error::{Error, Result};
 use crate::ir::{
     Argument, DeviceName, Function, Graph, GraphModule, Kind, Meta, Node, NodeId, Symbolic, Target, TensorMeta, Val,
 };
+use crate::schema::{Schema, Type};
 use indexmap::IndexMap;
 use std::collections::HashMap;
 
@@ -84,7 +84,7 @@ impl<'a> Writer<'a> {
                 self.out.is_single_tensor_return = value.items().is_none();
                 let items = value.items().unwrap_or(std::slice::from_ref(value));
                 for item in items {
-                    let argument = self.argument(item, "")?;
+                    let argument = self.argument(item, Type::Other)?;
                     self.out.outputs.push(argument);
                 }
                 Ok(())
@@ -137,22 +137,22 @@ impl<'a> Writer<'a> {
     }
 
     fn inputs(&mut self, node: &'a Node, target: &Target) -> Result<Vec<schema::NamedArgument>, String> {
-        let schema = target.overload().and_then(|o| o.op()).map(op_schema::of);
+        let schema = target.overload().and_then(Schema::of);
         let mut inputs = Vec::with_capacity(node.args().len() + node.kwargs().len());
         for (k, arg) in node.args().iter().enumerate() {
-            let declared = schema.as_ref().and_then(|s| s.arguments.get(k));
+            let declared = schema.and_then(|s| s.args.get(k));
             let name = match (declared, target) {
-                (Some(a), _) => a.name.clone(),
+                (Some(a), _) => a.name.to_string(),
                 // Scalar functions name their operands so.
                 (None, Target::Function(_)) => ["a", "b", "c"].get(k).unwrap_or(&"").to_string(),
                 _ => String::new(),
             };
-            let arg = self.argument(arg, declared.map_or("", |a| &a.ty))?;
+            let arg = self.argument(arg, declared.map_or(Type::Other, |a| a.ty))?;
             inputs.push(schema::NamedArgument { name, arg, kind: Some(POSITIONAL) });
         }
         for (name, arg) in node.kwargs() {
-            let declared = schema.as_ref().and_then(|s| s.arguments.iter().find(|a| a.name == **name));
-            let arg = self.argument(arg, declared.map_or("", |a| &a.ty))?;
+            let declared = schema.and_then(|s| s.args.iter().find(|a| a.name == &**name));
+            let arg = self.argument(arg, declared.map_or(Type::Other, |a| a.ty))?;
             inputs.push(schema::NamedArgument { name: name.to_string(), arg, kind: Some(KEYWORD) });
         }
         Ok(inputs)
@@ -254,13 +254,13 @@ impl<'a> Writer<'a> {
         })
     }
 
-    fn argument(&self, arg: &Argument, ty: &str) -> Result<schema::Argument, String> {
+    fn argument(&self, arg: &Argument, ty: Type) -> Result<schema::Argument, String> {
         match arg {
             Argument::Node(id) => self.reference(*id),
             Argument::Tuple(items) | Argument::List(items) => self.list(items, ty),
             Argument::Op(target) => Ok(schema::Argument::AsOperator(codes::target_name(target))),
             Argument::Dict(entries) => {
-                let items = entries.iter().map(|(k, v)| Ok((k.to_string(), self.argument(v, "")?)));
+                let items = entries.iter().map(|(k, v)| Ok((k.to_string(), self.argument(v, Type::Other)?)));
                 Ok(schema::Argument::AsStringToArgument(items.collect::<Result<_, String>>()?))
             }
             other => constant(other),
@@ -268,19 +268,18 @@ impl<'a> Writer<'a> {
     }
 
     /// A list: its tag follows its elements, and the schema's type if it has none.
-    fn list(&self, items: &[Argument], ty: &str) -> Result<schema::Argument, String> {
+    fn list(&self, items: &[Argument], ty: Type) -> Result<schema::Argument, String> {
         use schema::{Argument as A, OptionalTensor, SymArg};
         if items.is_empty() {
-            return Ok(match ty.trim_end_matches(|c: char| c.is_ascii_digit() || "[]?".contains(c)) {
-                "int" | "SymInt" => A::AsInts(Vec::new()),
-                "float" => A::AsFloats(Vec::new()),
-                "bool" => A::AsBools(Vec::new()),
-                "str" => A::AsStrings(Vec::new()),
-                "Tensor" if ty.contains("?[") => A::AsOptionalTensors(Vec::new()),
+            return Ok(match ty {
+                Type::Ints => A::AsInts(Vec::new()),
+                Type::Floats => A::AsFloats(Vec::new()),
+                Type::Bools => A::AsBools(Vec::new()),
+                Type::OptTensors => A::AsOptionalTensors(Vec::new()),
                 _ => A::AsTensors(Vec::new()),
             });
         }
-        let parts: Vec<A> = items.iter().map(|a| self.argument(a, "")).collect::<Result<_, _>>()?;
+        let parts: Vec<A> = items.iter().map(|a| self.argument(a, Type::Other)).collect::<Result<_, _>>()?;
         macro_rules! all {
             ($($pattern:pat => $value:expr),* $(,)?) => {
                 parts.iter().map(|p| match p { $($pattern => Some($value),)* _ => None }).collect::<Option<Vec<_>>>()
