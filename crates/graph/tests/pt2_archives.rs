@@ -2,8 +2,8 @@
 #![allow(clippy::unwrap_used)] // a test that cannot go on should stop
 
 use firebrand_graph::text::{self, Form};
-use firebrand_graph::{Constant, ExportedProgram};
-use firebrand_io::Archive;
+use firebrand_graph::{Constant, ExportedProgram, LoadOptions};
+use firebrand_io::{Archive, ArchiveWriter};
 use std::path::{Path, PathBuf};
 
 fn golden(name: &str) -> PathBuf {
@@ -150,6 +150,67 @@ fn older_layouts_are_read() {
         assert_eq!(pairs(&today), pairs(&old));
         assert_eq!(pairs(&today), pairs(&again));
     }
+}
+
+fn entries(program: &str) -> Vec<(String, Vec<u8>)> {
+    let archive = Archive::open(golden(program)).unwrap();
+    let inside = |n: &str| n.split_once('/').unwrap().1.to_string();
+    archive.names().map(|n| (inside(n), archive.read(n, 1 << 30).unwrap().into_owned())).collect()
+}
+
+fn written(entries: &[(String, Vec<u8>)], root: &str) -> Vec<u8> {
+    let mut out = ArchiveWriter::new(Vec::new());
+    entries.iter().for_each(|(name, content)| out.add(&format!("{root}{name}"), content).unwrap());
+    out.finish().unwrap()
+}
+
+/// User files and keys that this build does not know are written back.
+#[test]
+fn what_is_not_understood_is_kept() {
+    let mut changed = entries("programs/mlp/model.pt2");
+    changed.push(("extra/notes.txt".into(), b"mine".to_vec()));
+    let model = changed.iter_mut().find(|(n, _)| n == "models/model.json").unwrap();
+    let mut value: serde_json::Value = serde_json::from_slice(&model.1).unwrap();
+    value["from_the_future"] = serde_json::json!({"deep": [1, 2.5, null]});
+    model.1 = serde_json::to_vec(&value).unwrap();
+    let program = ExportedProgram::from_bytes(written(&changed, "model/")).unwrap();
+    let again = Archive::from_bytes(program.to_bytes().unwrap()).unwrap();
+    assert_eq!(&*again.read_text("archive/extra/notes.txt", 100).unwrap(), "mine");
+    assert_eq!(json(&again, "models/model.json"), value);
+}
+
+/// The oldest archives have no root; several programs may share one.
+#[test]
+fn archives_without_root_and_with_several_programs() {
+    let mut changed = entries("programs/mlp/model.pt2");
+    assert!(ExportedProgram::from_bytes(written(&changed, "")).is_ok());
+    let copies: Vec<_> = changed
+        .iter()
+        .filter(|(n, _)| n.contains("/model"))
+        .map(|(n, c)| (n.replace("/model", "/second"), c.clone()))
+        .collect();
+    changed.extend(copies);
+    let load = |changed: &[(String, Vec<u8>)], model: Option<&str>| {
+        let options = LoadOptions { model: model.map(str::to_string), ..LoadOptions::default() };
+        ExportedProgram::from_bytes_with(written(changed, "model/"), &options)
+    };
+    assert!(load(&changed, None).is_ok() && load(&changed, Some("second")).is_ok());
+    let e = load(&changed, Some("third")).unwrap_err().to_string();
+    assert!(e.contains("say which program to load; there are model, second"), "{e}");
+}
+
+/// A flipped byte of a weight is found, unless nobody looks.
+#[test]
+fn damaged_weights_are_found() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("flipped.pt2");
+    let mut bytes = std::fs::read(golden("programs/mlp/model.pt2")).unwrap();
+    bytes[64] ^= 1;
+    std::fs::write(&path, bytes).unwrap();
+    let e = ExportedProgram::load(&path).unwrap_err().to_string();
+    assert!(e.contains("weight_0") && e.contains("checksum"), "{e}");
+    let trusting = LoadOptions { check_weights: false, ..LoadOptions::default() };
+    assert!(ExportedProgram::load_with(&path, &trusting).is_ok());
 }
 
 /// Rewritten by another tool, unaligned, the program is the same; it is copied instead of mapped.

@@ -180,6 +180,25 @@ fn modes_can_be_changed() {
     assert_eq!(run(), training);
 }
 
+/// A program is called with the structure of the original call, keywords in any order.
+#[test]
+fn structured_calls() {
+    let folder = programs().join("pytree_io");
+    let module = ExportedProgram::load(folder.join("model.pt2")).unwrap().module().unwrap();
+    let inputs = read_npz(folder.join("inputs.npz")).unwrap();
+    let t = |name: &str| Value::from(&inputs[name]);
+    let d = Value::Dict(vec![("b".into(), Value::List(vec![t("d_b_0"), t("d_b_1")])), ("a".into(), t("d_a"))]);
+    let pair = Value::List(vec![t("pair_0"), t("pair_1")]);
+    let keywords = vec![("flag".into(), false.into()), ("scale".into(), 1.5.into())];
+    let result = module.call_structured(vec![d.clone(), pair.clone()], keywords).unwrap();
+    let Value::Dict(entries) = result else { panic!("a dict") };
+    assert_eq!(entries.iter().map(|(k, _)| &**k).collect::<Vec<_>>(), ["sum", "parts", "flag", "n"]);
+    let expected = read_npz(folder.join("outputs.npz")).unwrap();
+    assert_eq!(entries[0].1.tensor().unwrap().shape(), expected["out_0"].shape());
+    let e = module.call_structured(vec![d, pair], Vec::new()).unwrap_err().to_string();
+    assert!(e.contains("(args, kwargs)[1] has no \"scale\""), "{e}");
+}
+
 /// Hooks and the module tree see a program as any other module.
 #[test]
 fn a_program_is_a_module() {

@@ -10,10 +10,11 @@ mod bind;
 mod evaluate;
 mod mode;
 mod runner;
+mod structure;
 
 use crate::error::{Error, Result};
 use crate::interpret::{Value, run_module};
-use crate::ir::{Argument, GraphModule, TensorMeta, Val};
+use crate::ir::{Argument, GraphModule, Name, TensorMeta, Val};
 use crate::program::{Constant, ExportedProgram, State};
 use crate::signature::{InputKind, OutputKind, SpecArg};
 use firebrand_core::autograd::no_grad;
@@ -22,6 +23,7 @@ use firebrand_core::{Fork, Scalar, Tensor};
 use indexmap::IndexMap;
 use runner::Runner;
 use std::sync::OnceLock;
+use structure::Structure;
 
 /// A program that can be called and trained.
 ///
@@ -283,6 +285,24 @@ impl ProgramModule {
             buffer.try_detach_()?;
         }
         Ok(outputs)
+    }
+
+    /// Runs as the original model is called: arguments and keyword arguments of any structure in, what it returns out.
+    ///
+    /// # Errors
+    /// If the structure is not the one the program was exported with, or holds classes of the original program.
+    pub fn call_structured(&self, args: Vec<Value>, kwargs: Vec<(Name, Value)>) -> Result<Value> {
+        let missing = || Error::Value("the program does not say how it is called; call it flat".into());
+        let spec = self.program.call_spec().ok_or_else(missing)?;
+        let none = IndexMap::new();
+        let fields = self.program.extras.as_ref().map_or(&none, |e| &e.namedtuple_fields);
+        let (inputs, outputs) = (Structure::parse(&spec.in_spec, fields)?, Structure::parse(&spec.out_spec, fields)?);
+        let mut leaves = Vec::new();
+        let given = Value::List(vec![Value::List(args), Value::Dict(kwargs)]);
+        inputs.flatten(given, "(args, kwargs)", &mut leaves)?;
+        let mut results = self.run_flat(leaves)?.into_iter();
+        let result = outputs.unflatten(&mut results);
+        result.ok_or_else(|| Error::Value("the program returns fewer values than its structure has".into()))
     }
 
     fn state(&self, target: &str) -> Option<Tensor> {
