@@ -2,6 +2,7 @@
 
 use crate::refusal::{Done, Refusal, say};
 use firebrand::dispatch::{Derivative, Op};
+use firebrand::func::Batching;
 use firebrand_opinfo::{Check, Counts};
 use serde_json::{Map, Value, json};
 
@@ -14,6 +15,16 @@ pub(crate) struct Options {
     /// One JSON object per line instead of a table
     #[arg(long)]
     json: bool,
+}
+
+/// How an op comes through `vmap`: by a `rule`, because it `decompose`s, sample by sample (`fallback`), or not at all.
+fn batching(op: Op) -> &'static str {
+    match op.batching() {
+        Batching::Rule => "rule",
+        Batching::Decompose => "decompose",
+        Batching::Fallback => "fallback",
+        Batching::Refused => "-",
+    }
 }
 
 /// How an op is differentiated, and the name of its node if it has one.
@@ -40,7 +51,7 @@ fn print_json(op: Op, checks: Option<Option<&Counts>>) -> Done {
     let (kind, node) = derivative(op);
     let mut line = json!({
         "name": info.name, "schema": info.schema, "tags": info.tags,
-        "derivative": kind, "node": node, "forward": info.forward,
+        "derivative": kind, "node": node, "forward": info.forward, "batching": batching(op),
     });
     if let (Some(counts), Value::Object(line)) = (checks, &mut line) {
         let pairs = Check::ALL.iter().zip(counts.copied().unwrap_or_default());
@@ -54,7 +65,8 @@ fn print_row(op: Op, checks: Option<Option<&Counts>>) -> Done {
     let info = op.info();
     let (kind, node) = derivative(op);
     let forward = if info.forward { "forward" } else { "-" };
-    say!("{:<44} {:<10} {:<32} {forward:<8} {}", info.name, kind, node.unwrap_or("-"), info.tags.join(","))?;
+    let (node, batching) = (node.unwrap_or("-"), batching(op));
+    say!("{:<44} {kind:<10} {node:<32} {forward:<8} {batching:<10} {}", info.name, info.tags.join(","))?;
     match checks {
         None => say!("    {}", info.schema)?,
         Some(counts) if total(counts) == 0 => say!("    no row in the op table")?,
@@ -78,8 +90,9 @@ pub(crate) fn run(options: &Options) -> Done {
     if !options.json {
         let (all, formulas) = (Op::all().count(), Op::all().filter(|&op| derivative(op).0 == "formula").count());
         say!(
-            "{all} ops, {formulas} with a formula, {} with forward mode",
-            Op::all().filter(|o| o.info().forward).count()
+            "{all} ops, {formulas} with a formula, {} with forward mode, {} that vmap runs sample by sample",
+            Op::all().filter(|o| o.info().forward).count(),
+            Op::all().filter(|o| o.batching() == Batching::Fallback).count()
         )?;
     }
     if unchecked.is_empty() {

@@ -9,6 +9,9 @@ use std::sync::atomic::AtomicU32;
 impl Tensor {
     /// The elements, row by row, converted to `T`.
     pub fn try_to_vec<T: Element + Default>(&self) -> Result<Vec<T>> {
+        if let Some(w) = self.wrapped().filter(|w| w.bdim.is_none()) {
+            return w.value.try_to_vec();
+        }
         self.need_data("to_vec")?;
         let mut out = vec![T::default(); self.numel()];
         read_slice(self.access().view(), &mut out);

@@ -4,7 +4,11 @@
 //! its arguments and lands in [`call`], which hands them to the topmost layer. A layer does what it likes and may call
 //! [`Next::call`] to go one layer down; below the last one the typed path runs. Two stacks exist, because capture for
 //! export sits above autograd and capture of joint graphs below it. Layers are not told of ops that they run themselves.
+//! Autocast acts below the upper stack; the wrapping levels of `func` act below the inner one, and hide both stacks of
+//! their caller until they descend to it.
 
+use crate::autograd::autocast;
+use crate::func::{functional_call, level};
 use crate::state::{self, ModeGuard};
 use crate::sym::{SymInt, SymInts};
 use crate::{DType, Device, Error, ErrorKind, Result, Scalar, Tensor};
@@ -421,6 +425,8 @@ impl Next<'_> {
     pub fn call(&self, op: Op, args: &[Value]) -> Result<Outputs> {
         match self.below.split_last() {
             Some((top, rest)) => top.call(op, args, Next { below: rest, inner: self.inner }),
+            None if self.inner && state::is(state::LEVEL) => level::call(op, args),
+            None if !self.inner && autocast::is_autocast_enabled() => autocast::call(op, args),
             None => {
                 let info = op.info();
                 let run = if self.inner { info.below } else { info.call };
@@ -444,7 +450,8 @@ fn call_stack(inner: bool, op: Op, args: &[Value]) -> Result<Outputs> {
 /// Runs an op through the layers above autograd (generated functions come here when the word says so).
 #[cold]
 pub(crate) fn call_layers(op: Op, args: &[Value]) -> Result<Outputs> {
-    call_stack(false, op, args)
+    let replaced = functional_call::replaced(args);
+    call_stack(false, op, replaced.as_deref().unwrap_or(args))
 }
 
 /// Runs an op through the layers below autograd.

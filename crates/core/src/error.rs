@@ -289,6 +289,16 @@ pub enum ErrorKind {
     DirtyViewMultiOut { function: String },
     #[error("{function} was marked once_differentiable and cannot be differentiated twice")]
     OnceDifferentiable { function: String },
+    #[error("{function}: saved tensors are cleared on their first read, and were read before")]
+    SavedTensorsOnce { function: String },
+    #[error(
+        "{function}: under a function transform a custom function keeps its tensors in setup_context, so that forward can run at every level; define it, and let has_setup_context say so"
+    )]
+    NeedsSetupContext { function: String },
+    #[error("{function}: set_output_grad_dtype: {message}")]
+    OutputGradDtype { function: String, message: String },
+    #[error("{function}: input_grad_buffers: {message}")]
+    InputGradBuffers { function: String, message: &'static str },
     #[error("{function} defines no {what}")]
     FunctionNotImplemented { function: String, what: &'static str },
 
@@ -313,6 +323,34 @@ pub enum ErrorKind {
     DualTwice,
     #[error("forward mode needs floating point or complex tensors, found {dtype}")]
     DualDtype { dtype: DType },
+    #[error(
+        "{op}: the numbers of a tensor inside vmap cannot be read: they stand for those of every sample. Use tensor operations (where_ instead of a branch)"
+    )]
+    BatchedData { op: &'static str },
+    #[error(
+        "{op}: a function under a grad, vjp or jvp transform writes in place into a tensor it captured; pass the tensor as an argument and return its new value"
+    )]
+    CapturedMutation { op: &'static str },
+    #[error(
+        "{op}: a value that differs from sample to sample (inside vmap) is written in place into a tensor that is one for all; make the tensor from a batched one (zeros_like, new_zeros), or use the form without underscore"
+    )]
+    UnbatchedWrite { op: String },
+    #[error("vmap: {message}")]
+    Vmap { message: String },
+    #[error(
+        "{op}: vmap was asked for randomness=\"error\" (the default), but a random operation was called; choose Randomness::Same or Randomness::Different"
+    )]
+    VmapRandomness { op: String },
+    #[error("{transform}: expected a function that returns {expected}, found {found}")]
+    TransformOutput { transform: &'static str, expected: &'static str, found: String },
+    #[error("{function}: {message}")]
+    Functional { function: &'static str, message: String },
+    #[error("{function}: {message}; strict asks for dependence on every input")]
+    StrictIndependent { function: &'static str, message: String },
+    #[error("{function}: the vector v must be given unless the function has one output of one element")]
+    MissingV { function: &'static str },
+    #[error("{function}: v has size {found:?}, expected {expected:?}")]
+    VSize { function: &'static str, expected: Vec<usize>, found: Vec<usize> },
     #[error("region_activation_memory_budget works in compiled code only")]
     EagerBudget,
     #[error("the memory budget {value} is outside 0 to 1")]
@@ -353,7 +391,9 @@ impl ErrorKind {
     pub fn class(&self) -> Class {
         use ErrorKind::*;
         match self {
-            DualDtype { .. } | GradcheckUsage { .. } | MaterializeNeedsUnused | BudgetRange { .. } => Class::Value,
+            DualDtype { .. } | GradcheckUsage { .. } | MaterializeNeedsUnused | BudgetRange { .. } | Vmap { .. } => {
+                Class::Value
+            }
             ArgumentType { .. } => Class::Type,
             GradcheckAssertion { .. } | MutationCtxOutside => Class::Assertion,
             NotImplemented { .. } | FunctionNotImplemented { .. } | ForwardNotImplemented { .. } => {

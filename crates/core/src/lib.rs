@@ -16,6 +16,8 @@ pub mod dispatch;
 pub mod dtype;
 mod error;
 mod factories;
+pub mod func;
+pub mod functional;
 pub mod indexing;
 pub mod layout;
 pub mod module;

@@ -3,11 +3,15 @@
 //! A bit in the word says that a stack behind it is not empty, so an op that finds the word in its usual state never
 //! looks further. All of it is restored on unwind (by guards) and can be copied to another thread ([`ThreadState`]).
 
+use crate::autograd::autocast::Region;
 use crate::autograd::hooks::CreationHook;
 use crate::autograd::saved::SavedHooks;
 use crate::dispatch::Interpreter;
+use crate::func::functional_call::Replacements;
+use crate::func::level::Level;
+use crate::tensor::WeakTensor;
 use std::cell::{Cell, RefCell};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 /// Operations are recorded.
 pub(crate) const GRAD: u32 = 1;
@@ -37,14 +41,28 @@ pub(crate) const IN_CREATION: u32 = 1 << 11;
 /// Saved tensors are cloned before they are written.
 pub(crate) const MUTATION_WATCH: u32 = 1 << 12;
 
+/// Recording is off because the engine runs without `create_graph`: that concerns the level of its graph and those above
+/// it, not the levels below, unlike `no_grad`.
+pub(crate) const ENGINE_OFF: u32 = 1 << 13;
+
+/// How many function transforms (`func`) are active. A tensor's flags keep the number it was born under, at the same bits.
+pub(crate) const DEPTH: u32 = 0xff << 16;
+pub(crate) const DEPTH_ONE: u32 = 1 << 16;
+/// How many of them wrap tensors (`func::level`); kept in the flags of tensors too.
+pub(crate) const LEVEL: u32 = 0xff << 24;
+pub(crate) const LEVEL_ONE: u32 = 1 << 24;
+
 struct State {
     word: Cell<u32>,
     sequence: Cell<u64>,
+    /// The level of the graph that the innermost running engine works on, as in [`LEVEL`].
+    engine_level: Cell<u32>,
 }
 
 thread_local! {
     // Const-initialised and without a destructor: reading it is one segment-relative load.
-    static STATE: State = const { State { word: Cell::new(GRAD), sequence: Cell::new(0) } };
+    static STATE: State = const { State { word: Cell::new(GRAD), sequence: Cell::new(0), engine_level: Cell::new(0) } };
+    /// Never held while user code runs.
     static STACKS: RefCell<Stacks> = const { RefCell::new(Stacks::new()) };
 }
 
@@ -56,6 +74,26 @@ pub(crate) struct Stacks {
     pub(crate) saved_hooks: Vec<Arc<SavedHooks>>,
     pub(crate) saved_hooks_disabled: Option<String>,
     pub(crate) creation_hooks: Vec<CreationHook>,
+    /// Tensors that got a tangent at the active dual level; none outside one.
+    pub(crate) dual: Option<DualTensors>,
+    /// The depth (as in [`DEPTH`]) of the innermost transform that forbids writing what was born outside it.
+    pub(crate) frozen_below: u32,
+    pub(crate) autocast: Region,
+    /// Tensors that ops get instead of others (`func::functional_call`).
+    pub(crate) replacements: Option<Replacements>,
+    /// The level that wraps tensors here and the state below it; none at the bottom.
+    pub(crate) level: Option<Box<Frame>>,
+}
+
+/// The tensors of a dual level; shared with workers, so that what they made is erased with the rest.
+pub(crate) type DualTensors = Arc<Mutex<Vec<WeakTensor>>>;
+
+/// What lies below a wrapping level: the state its inner calls run in.
+#[derive(Clone)]
+pub(crate) struct Frame {
+    pub(crate) level: Arc<Level>,
+    word: u32,
+    stacks: Stacks,
 }
 
 impl Stacks {
@@ -66,6 +104,11 @@ impl Stacks {
             saved_hooks: Vec::new(),
             saved_hooks_disabled: None,
             creation_hooks: Vec::new(),
+            dual: None,
+            frozen_below: 0,
+            autocast: Region::OFF,
+            replacements: None,
+            level: None,
         }
     }
 }
@@ -90,6 +133,11 @@ pub(crate) fn is(bit: u32) -> bool {
 #[inline]
 pub(crate) fn next_sequence() -> u64 {
     STATE.with(|s| s.sequence.replace(s.sequence.get() + 1))
+}
+
+/// The sequence number the next node of this thread gets.
+pub(crate) fn next_sequence_peek() -> u64 {
+    STATE.with(|s| s.sequence.get())
 }
 
 /// Access to the stacks; never held while user code runs.
@@ -119,6 +167,117 @@ impl Drop for ModeGuard {
     fn drop(&mut self) {
         set_word((word() & !self.mask) | (self.before & self.mask))
     }
+}
+
+/// How an engine records while it lives, on a graph of the level `graph` (as in [`LEVEL`]).
+pub(crate) struct EngineMode {
+    before: u32,
+    _mode: ModeGuard,
+}
+
+impl EngineMode {
+    pub(crate) fn new(create_graph: bool, graph: u32) -> EngineMode {
+        let mode = if create_graph && !is(INFERENCE) {
+            ModeGuard::new(GRAD, ENGINE_OFF)
+        } else if is(LEVEL) {
+            ModeGuard::new(ENGINE_OFF, GRAD)
+        } else {
+            ModeGuard::new(0, GRAD)
+        };
+        EngineMode { before: STATE.with(|s| s.engine_level.replace(graph)), _mode: mode }
+    }
+}
+
+impl Drop for EngineMode {
+    fn drop(&mut self) {
+        STATE.with(|s| s.engine_level.set(self.before))
+    }
+}
+
+/// A wrapping level: lasts while it lives. Nothing of the state outside is seen inside but by descending.
+pub(crate) struct LevelGuard {
+    _not_send: std::marker::PhantomData<*const ()>,
+}
+
+impl LevelGuard {
+    /// Enters a level. Layers, hooks and dual levels of the caller stay below it.
+    pub(crate) fn new(level: Arc<Level>) -> LevelGuard {
+        let word = word();
+        assert!(word & DEPTH != DEPTH && word & LEVEL != LEVEL, "function transforms nest 255 deep at most");
+        let autocast = stacks(|s| {
+            let autocast = s.autocast.clone();
+            let disabled = s.saved_hooks_disabled.clone();
+            let replacements = s.replacements.clone();
+            let below = std::mem::replace(s, Stacks::new());
+            s.autocast = autocast;
+            s.saved_hooks_disabled = disabled;
+            s.replacements = replacements;
+            s.level = Some(Box::new(Frame { level, word, stacks: below }));
+            if s.autocast.enabled() || s.replacements.is_some() { LAYERS } else { 0 }
+        });
+        let kept = word & !(LAYERS | DUAL | SAVED_HOOKS | CREATION | MUTATION_WATCH | CHECK_NAN);
+        set_word((kept | autocast | INNER) + LEVEL_ONE + DEPTH_ONE);
+        LevelGuard { _not_send: std::marker::PhantomData }
+    }
+}
+
+impl Drop for LevelGuard {
+    fn drop(&mut self) {
+        stacks(|s| {
+            if let Some(frame) = s.level.take() {
+                set_word(frame.word);
+                *s = frame.stacks;
+            }
+        })
+    }
+}
+
+/// Runs `f` one level down, in the state the level was entered in: but what is not recorded above is not recorded below.
+pub(crate) fn descend<R>(f: impl FnOnce() -> R) -> R {
+    struct Ascend {
+        frame: Option<Box<Frame>>,
+        word: u32,
+    }
+    impl Drop for Ascend {
+        fn drop(&mut self) {
+            if let Some(mut frame) = self.frame.take() {
+                stacks(|s| {
+                    std::mem::swap(s, &mut frame.stacks);
+                    s.level = Some(frame);
+                });
+                set_word(self.word);
+            }
+        }
+    }
+    let upper = word();
+    let frame = stacks(|s| {
+        let mut frame = s.level.take()?;
+        std::mem::swap(s, &mut frame.stacks);
+        Some(frame)
+    });
+    if let Some(frame) = &frame {
+        let mut below = frame.word | (upper & INFERENCE);
+        if upper & GRAD == 0 {
+            if upper & ENGINE_OFF == 0 {
+                below &= !GRAD;
+            } else if frame.word & LEVEL >= STATE.with(|s| s.engine_level.get()) {
+                below = (below & !GRAD) | ENGINE_OFF;
+            }
+        }
+        set_word(below);
+    }
+    let _ascend = Ascend { frame, word: upper };
+    f()
+}
+
+/// The mode word one level down.
+pub(crate) fn word_below() -> u32 {
+    stacks(|s| s.level.as_ref().map_or(0, |f| f.word))
+}
+
+/// The level that wraps tensors here.
+pub(crate) fn level() -> Option<Arc<Level>> {
+    stacks(|s| s.level.as_ref().map(|f| f.level.clone()))
 }
 
 /// A copy of everything, to continue on another thread.

@@ -35,6 +35,10 @@ pub(crate) const TANGENT: u32 = 1 << 6;
 pub(crate) const OWN_VERSION: u32 = 1 << 7;
 /// Stores its gradient although it is no leaf.
 pub(crate) const RETAINS_GRAD: u32 = 1 << 8;
+/// Stands for a tensor one level down: `extras.wrapped` is set, and its own memory must not be read.
+pub(crate) const WRAPPED: u32 = 1 << 9;
+/// The transforms a tensor was born under, at the bits of the mode word (`state::DEPTH`, `state::LEVEL`).
+const BIRTH: u32 = state::DEPTH | state::LEVEL;
 
 /// Shape, memory order, dtype and device: all of a tensor but its numbers.
 #[derive(Clone, Debug)]
@@ -118,6 +122,14 @@ pub(crate) struct Extras {
     pub(crate) tangent: Mutex<Option<Tensor>>,
     /// What a node saved of this output before the output got its tangent.
     pub(crate) saved_alias: Mutex<Option<Tensor>>,
+    pub(crate) wrapped: OnceLock<Wrapped>,
+}
+
+/// What a wrapper stands for: a tensor one level down, and which of its dimensions is the batch (none: the same for all).
+#[derive(Clone)]
+pub(crate) struct Wrapped {
+    pub(crate) value: Tensor,
+    pub(crate) bdim: Option<usize>,
 }
 
 pub(crate) struct Inner {
@@ -213,11 +225,12 @@ impl Tensor {
     /// A tensor over existing memory.
     #[inline]
     pub(crate) fn from_parts(storage: Storage, spec: Spec, flags: u32) -> Tensor {
-        let inference = if state::word() & state::INFERENCE != 0 { INFERENCE } else { 0 };
+        let word = state::word();
+        let inference = if word & state::INFERENCE != 0 { INFERENCE } else { 0 };
         Tensor(Arc::new(Inner {
             storage,
             spec,
-            flags: AtomicU32::new(flags | inference),
+            flags: AtomicU32::new(flags | inference | word & BIRTH),
             grad_fn: None,
             extras: OnceLock::new(),
         }))
@@ -395,6 +408,11 @@ impl Tensor {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
+    /// A number that no other living tensor has.
+    pub(crate) fn id(&self) -> usize {
+        Arc::addr(&self.0)
+    }
+
     /// Whether both use the same memory.
     pub fn shares_storage(&self, other: &Tensor) -> bool {
         self.storage().ptr_eq(&other.storage())
@@ -426,7 +444,7 @@ impl Tensor {
     #[inline]
     pub(crate) fn flat(&self, dtype: DType) -> Option<Flat<'_>> {
         let Inner { storage, spec, .. } = &*self.0;
-        (self.flags() & REPLACED == 0 && spec.layout.is_contiguous() && spec.dtype == dtype).then(|| Flat {
+        (self.flags() & (REPLACED | WRAPPED) == 0 && spec.layout.is_contiguous() && spec.dtype == dtype).then(|| Flat {
             storage,
             offset: spec.layout.offset(),
             len: spec.layout.numel(),
@@ -434,8 +452,15 @@ impl Tensor {
     }
 
     /// The memory, for kernels. `view()` and `view_mut()` of the result give what kernels take.
+    ///
+    /// # Panics
+    /// For the wrappers of a transform: their numbers are those of many tensors.
     #[inline]
     pub(crate) fn access(&self) -> Access<'_> {
+        assert!(
+            self.flags() & WRAPPED == 0 || self.is_one_for_all(),
+            "the numbers of a tensor made inside vmap were read outside of it"
+        );
         Access { storage: self.storage(), spec: self.spec() }
     }
 
@@ -545,15 +570,71 @@ impl Tensor {
     #[inline]
     pub(crate) fn alias_with(&self, layout: Layout) -> Tensor {
         let spec = Spec { layout, dtype: self.dtype(), device: self.device() };
-        let inference = self.flags() & INFERENCE;
+        let kept = self.flags() & (INFERENCE | BIRTH | WRAPPED);
         let alias = Tensor(Arc::new(Inner {
             storage: self.storage().clone(),
             spec,
-            flags: AtomicU32::new(inference),
+            flags: AtomicU32::new(kept),
             grad_fn: None,
             extras: OnceLock::new(),
         }));
         self.share_version_with(&alias);
+        if kept & WRAPPED != 0
+            && let Some(w) = self.wrapped()
+        {
+            debug_assert!(alias.shape() == self.shape(), "a wrapper is cut by ops, one level down");
+            let _ = alias.extras().wrapped.set(w.clone());
+        }
+        alias
+    }
+
+    // ---- levels (see `func::level`)
+
+    /// Whether it was made at the wrapping level that is active.
+    #[inline]
+    pub(crate) fn is_of_this_level(&self) -> bool {
+        (self.flags() ^ state::word()) & state::LEVEL == 0
+    }
+
+    /// The transforms it was born under, as bits of the mode word.
+    #[inline]
+    pub(crate) fn birth(&self) -> u32 {
+        self.flags() & BIRTH
+    }
+
+    /// What it stands for, if it is a wrapper.
+    #[inline]
+    pub(crate) fn wrapped(&self) -> Option<&Wrapped> {
+        if self.flags() & WRAPPED == 0 { None } else { self.extras().wrapped.get() }
+    }
+
+    /// Whether no level below gives it a batch: then its memory is its own.
+    #[cold]
+    fn is_one_for_all(&self) -> bool {
+        self.wrapped().is_none_or(|w| w.bdim.is_none() && w.value.is_one_for_all())
+    }
+
+    /// Makes it stand for another tensor from now on.
+    pub(crate) fn set_wrapped(&self, wrapped: Wrapped) {
+        let _ = self.extras().wrapped.set(wrapped);
+        self.set_flag(WRAPPED);
+    }
+
+    /// A tensor of the active level with the given outside that stands for `wrapped`.
+    pub(crate) fn wrapper(wrapped: Wrapped, layout: Layout) -> Tensor {
+        let value = &wrapped.value;
+        let spec = Spec { layout, dtype: value.dtype(), device: value.device() };
+        let out = Tensor::from_parts(value.storage().clone(), spec, value.flags() & (INFERENCE | WRAPPED_NUMBER));
+        value.share_version_with(&out);
+        out.set_wrapped(wrapped);
+        out
+    }
+
+    /// An alias without history that counts as born under the transforms of `birth`.
+    pub(crate) fn alias_born_under(&self, birth: u32) -> Tensor {
+        let alias = self.alias_with(self.layout().clone());
+        let number = self.flags() & WRAPPED_NUMBER;
+        alias.0.flags.store(alias.flags() & !BIRTH | birth & BIRTH | number, Release);
         alias
     }
 
@@ -565,6 +646,9 @@ impl Tensor {
     /// Fails unless the tensor has data to read.
     #[inline]
     pub(crate) fn need_data(&self, op: &'static str) -> Result<()> {
+        if self.flags() & WRAPPED != 0 {
+            return Err(ErrorKind::BatchedData { op }.into());
+        }
         if self.is_meta() { Err(Error::from(ErrorKind::MetaData { op })) } else { Ok(()) }
     }
 }

@@ -6,6 +6,16 @@ mod custom_function;
 mod higher_order;
 #[path = "../examples/hooks.rs"]
 mod hooks;
+#[path = "../examples/hvp.rs"]
+mod hvp;
+#[path = "../examples/implicit_differentiation.rs"]
+mod implicit_differentiation;
+#[path = "../examples/maml.rs"]
+mod maml;
+#[path = "../examples/per_sample_gradients.rs"]
+mod per_sample_gradients;
+#[path = "../examples/physics_informed.rs"]
+mod physics_informed;
 #[path = "../examples/train_mlp.rs"]
 mod train_mlp;
 
@@ -27,4 +37,29 @@ fn hooks_of_every_kind() {
 #[test]
 fn training_by_hand() {
     train_mlp::main();
+}
+
+#[test]
+fn hessian_vector_products() {
+    hvp::main().expect("no error");
+}
+
+#[test]
+fn implicit_functions() {
+    implicit_differentiation::main().expect("no error");
+}
+
+#[test]
+fn meta_learning() {
+    maml::main().expect("no error");
+}
+
+#[test]
+fn gradients_of_every_sample() {
+    per_sample_gradients::main().expect("no error");
+}
+
+#[test]
+fn an_equation_as_a_loss() {
+    physics_informed::main().expect("no error");
 }

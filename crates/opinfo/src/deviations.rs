@@ -117,6 +117,47 @@ pub const DEVIATIONS: &[Deviation] = &[
         rows: |row| matches!(row.args.get(4), Some(Argument::Bool(true))),
         reason: "PyTorch forgets to divide by the frequencies when it differentiates again",
     },
+    Deviation {
+        ops: &["aten::as_strided", "aten::_assert_tensor_metadata.", "aten::sym_stride."],
+        checks: &[Check::Vmap],
+        rows: every,
+        reason: "asks for the strides of a sample, which the place of the batch changes",
+    },
+    Deviation {
+        ops: &[
+            "aten::argwhere.",
+            "aten::one_hot.",
+            "aten::embedding_renorm_.",
+            "aten::embedding_bag.",
+            "aten::_embedding_bag",
+            "aten::allclose.",
+            "aten::equal.",
+            "aten::masked_select.",
+            "aten::repeat_interleave.self_Tensor",
+            "aten::repeat_interleave.Tensor",
+        ],
+        checks: &[Check::Vmap, Check::Transforms],
+        rows: every,
+        reason: "looks at the numbers of each sample, which vmap refuses",
+    },
+    Deviation {
+        ops: &[
+            "aten::batch_norm.",
+            "aten::native_batch_norm.",
+            "aten::instance_norm.",
+            "aten::_native_batch_norm_legit",
+        ],
+        checks: &[Check::Vmap, Check::Transforms],
+        rows: every,
+        reason: "writes running statistics that are one for all samples, which vmap and grad refuse as PyTorch does; \
+                 tests/vmap_rules.rs checks it without them",
+    },
+    Deviation {
+        ops: &["aten::_batch_norm_with_update"],
+        checks: &[Check::Vmap, Check::Transforms],
+        rows: every,
+        reason: "writes running statistics that are one for all samples, which vmap and grad refuse as PyTorch does",
+    },
 ];
 
 /// How often an in-place call of this op may count as a write: once, but for a few where PyTorch counts otherwise.

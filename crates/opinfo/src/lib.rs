@@ -11,11 +11,13 @@ pub mod deviations;
 mod results;
 mod row;
 pub mod schema;
+mod transforms;
 
 pub use call::{Call, Outcome, Place};
 pub use row::{Argument, Numbers, Row, TensorData};
 
 use firebrand_core::dispatch::Op;
+use firebrand_core::func::Batching;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::OnceLock;
@@ -77,11 +79,17 @@ pub enum Check {
     Gradgradcheck,
     /// Tangents agree with gradients.
     ForwardMode,
+    /// The mapped op equals a loop over the samples.
+    Vmap,
+    /// A batch of gradients pulled back at once equals one run each.
+    BatchedGradients,
+    /// Pairs of transforms equal the gradient of each sample.
+    Transforms,
 }
 
 impl Check {
     /// Every check.
-    pub const ALL: [Check; 11] = [
+    pub const ALL: [Check; 14] = [
         Check::Forward,
         Check::Inplace,
         Check::Out,
@@ -93,6 +101,9 @@ impl Check {
         Check::Gradcheck,
         Check::Gradgradcheck,
         Check::ForwardMode,
+        Check::Vmap,
+        Check::BatchedGradients,
+        Check::Transforms,
     ];
 
     /// Whether the check makes sense for this row.
@@ -106,6 +117,8 @@ impl Check {
         let tag = |t: &str| op.info().tags.contains(&t);
         let all_tensors = || row.out.iter().all(|o| matches!(o, Argument::Tensor(_)));
         let smooth = || row.grads.is_some() && !row.has("no_gradcheck");
+        // A few samples an op are enough for rules that do not look at numbers.
+        let few = |n: usize| row.is_base() && row.sample < n && !row.has("random") && !tag("nondeterministic_seeded");
         match self {
             Check::Forward => true,
             Check::Refusal => false,
@@ -133,6 +146,9 @@ impl Check {
             Check::Gradcheck => smooth(),
             Check::Gradgradcheck => smooth() && !row.has("no_gradgradcheck") && !row.has("no_double_backward"),
             Check::ForwardMode => smooth() && !row.has("no_forward_ad"),
+            Check::Vmap => few(4) && op.batching() != Batching::Refused && row.tensors().next().is_some(),
+            Check::BatchedGradients => few(3) && row.grads.is_some(),
+            Check::Transforms => few(2) && smooth() && op.batching() != Batching::Refused,
         }
     }
 
@@ -150,6 +166,9 @@ impl Check {
             Check::Gradcheck => derivatives::first(op, row),
             Check::Gradgradcheck => derivatives::second(op, row),
             Check::ForwardMode => derivatives::forward_mode(op, row),
+            Check::Vmap => transforms::mapped(op, row),
+            Check::BatchedGradients => transforms::batched_gradients(op, row),
+            Check::Transforms => transforms::pairs(op, row),
         };
         catch_unwind(AssertUnwindSafe(check)).unwrap_or_else(|p| {
             let text = p.downcast_ref::<String>().map(String::as_str).or(p.downcast_ref::<&str>().copied());

@@ -57,6 +57,7 @@ pub(super) fn boxed(plans: &[Plan<'_>]) -> String {
     let uses = "\
 use super::{below as inner, functions};
 use crate::dispatch::{Args, MemoryFormat, Outputs, Value};
+use crate::ops::composite;
 use crate::{DType, Result, Scalar, SymInt};
 use smallvec::smallvec;
 ";
@@ -89,12 +90,15 @@ fn item(plan: &Plan<'_>) -> String {
     };
     let pattern = if result.len() == 1 { result[0].clone() } else { format!("({})", result.join(", ")) };
     let typed = format!("functions::{}({passed})?", op.rust.name);
-    let has_below = op.rust.implementation.has_below();
-    let inner = format!("inner::{}(0, {passed})?", op.rust.name);
+    // The body of a composite op is what lies "below" it: layers that open it call that.
+    let (has_below, inner) = match &op.rust.implementation {
+        Implementation::Composite(f) => (true, format!("composite::{f}({passed})?")),
+        other => (other.has_below(), format!("inner::{}(0, {passed})?", op.rust.name)),
+    };
     let (bind, outputs) = match plan.handed_back() {
         Some(_) => {
             let call = match has_below {
-                true => format!("if below {{ {inner} }} else {{ {typed}; }}"),
+                true => format!("if below {{ {inner}; }} else {{ {typed}; }}"),
                 false => format!("{typed};"),
             };
             let back = if op.outs.is_empty() {

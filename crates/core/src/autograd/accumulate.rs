@@ -142,7 +142,9 @@ impl Tensor {
                 if !grad_mode && fits && g.is_sole_owner() && g.flags() & crate::tensor::VIEW == 0 {
                     *slot = Some(g);
                 } else {
-                    *slot = Some(ops::formulas::clone_with_layout(&g, &self.grad_layout())?);
+                    let free = state::is(state::FREE_GRAD_LAYOUT);
+                    let layout = if free { g.layout().dense_like() } else { self.grad_layout() };
+                    *slot = Some(ops::formulas::clone_with_layout(&g, &layout)?);
                 }
             }
             Some(old)

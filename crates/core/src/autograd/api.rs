@@ -2,6 +2,9 @@
 
 use super::engine::{self, Run, Wanted};
 use super::node::{Edge, GradientEdge};
+use crate::func::Randomness;
+use crate::func::level::{self, Batch};
+use crate::func::rules::Batched;
 use crate::warnings::warn;
 use crate::{DType, Error, ErrorKind, Result, Tensor, ops};
 use indexmap::IndexMap;
@@ -167,6 +170,9 @@ fn roots(outputs: &[Target], grads: &[Option<Tensor>], batched: bool) -> Result<
 
 /// Computes gradients of `outputs` and accumulates them into the leaves.
 pub fn backward(outputs: impl Targets, options: &BackwardOptions) -> Result<()> {
+    if crate::state::is(crate::state::DEPTH) {
+        return Err(ErrorKind::BackwardInTransform.into());
+    }
     let outputs = outputs.into_targets();
     if options.inputs.as_ref().is_some_and(Vec::is_empty) {
         return Err(ErrorKind::EmptyInputs.into());
@@ -245,43 +251,22 @@ pub fn grad(outputs: impl Targets, inputs: impl Targets, options: &GradOptions) 
     Ok(grads)
 }
 
-/// One run per batch entry; results are stacked.
+/// One run for the whole batch: seeds are wrapped as `vmap` does it.
 fn batched(
     roots: Vec<(Edge, Tensor)>,
     edges: &[Edge],
     keep_graph: bool,
     create_graph: bool,
 ) -> Result<Vec<Option<Tensor>>> {
-    let n = roots.first().map_or(0, |(_, g)| g.shape()[0]);
-    let mut rows: Vec<Vec<Option<Tensor>>> = Vec::with_capacity(n);
-    for k in 0..n {
-        let one = roots
-            .iter()
-            .map(|(e, g)| Ok((e.clone(), ops::formulas::select(g, 0, k as i64)?)))
-            .collect::<Result<Vec<_>>>()?;
-        let keep = keep_graph || k + 1 < n;
-        rows.push(engine::run(Run {
-            roots: one,
-            keep_graph: keep,
-            create_graph,
-            wanted: Wanted::Captures(edges.to_vec()),
-        })?);
-    }
-    (0..edges.len())
-        .map(|i| {
-            let column: Vec<Option<Tensor>> = rows.iter().map(|r| r[i].clone()).collect();
-            match column.iter().flatten().next().cloned() {
-                None => Ok(None),
-                Some(like) => {
-                    let full = column
-                        .into_iter()
-                        .map(|t| t.map_or_else(|| Tensor::try_full_spec(like.shape(), 0.0.into(), like.dtype()), Ok))
-                        .collect::<Result<Vec<_>>>()?;
-                    ops::formulas::stack(&full).map(Some)
-                }
-            }
-        })
-        .collect()
+    let size = roots.first().map_or(0, |(_, g)| g.shape()[0]);
+    let found: Vec<Option<Batched>> = {
+        let _level = level::enter_batch(Batch { size, randomness: Randomness::Different });
+        let roots = roots.into_iter().map(|(e, g)| (e, level::wrap(g, Some(0)))).collect();
+        let wanted = Wanted::Captures(edges.to_vec());
+        let grads = engine::run(Run { roots, keep_graph, create_graph, wanted })?;
+        grads.iter().map(|g| g.as_ref().map(level::unwrap)).collect()
+    };
+    found.into_iter().map(|g| g.map(|g| g.full(size)).transpose()).collect()
 }
 
 /// [`grad`] with named inputs: the result has the same keys.

@@ -5,6 +5,7 @@
 //! stamped falls back to a map, so several threads may differentiate one graph at once. Nothing here recurses; a backward
 //! started inside a node or hook is a nested run, moved to another thread before the stack gets deep.
 
+use super::function::BufferScope;
 use super::hooks;
 use super::node::{Edge, Gradients, Needs, Node};
 use super::{anomaly, mode};
@@ -247,6 +248,23 @@ impl<'g> Table<'g> {
     }
 }
 
+impl Table<'_> {
+    /// The gradients collected so far for the inputs of a node, where nobody else can see them.
+    fn buffers(&mut self, node: &Node) -> Vec<Option<Tensor>> {
+        let places: Vec<_> = node
+            .edges()
+            .iter()
+            .map(|e| e.as_ref().and_then(|e| Some((self.find(&e.node)?, e.slot as usize))))
+            .collect();
+        let own = |t: &mut Tensor| !t.is_view() && t.layout().is_non_overlapping_and_dense() && t.is_sole_owner();
+        let mut buffer = |(i, slot): (u32, usize)| {
+            let held = self.entries[i as usize].grads.get_mut(slot)?.as_mut()?;
+            own(held).then(|| held.clone())
+        };
+        places.into_iter().map(|p| p.and_then(&mut buffer)).collect()
+    }
+}
+
 impl Drop for Table<'_> {
     fn drop(&mut self) {
         for e in &self.entries {
@@ -335,7 +353,8 @@ fn run_here(run: Run) -> Result<Vec<Option<Tensor>>> {
     let _leave = Leave;
 
     {
-        let _mode = mode::grad_mode(run.create_graph);
+        let graph = run.roots.iter().map(|(e, _)| e.node.level()).max().unwrap_or(0);
+        let _mode = state::EngineMode::new(run.create_graph, graph);
         let mut ready: BinaryHeap<(u64, Reverse<u32>)> = BinaryHeap::with_capacity(16);
         for (e, seed) in &run.roots {
             let i = table.find(&e.node).expect("roots are in the table");
@@ -446,6 +465,14 @@ fn evaluate(
     let take =
         !run.keep_graph && keep_incoming.is_none() && node.formula().takes_saved() && grads.iter().any(Option::is_some);
     let anomaly_on = state::is(state::ANOMALY);
+    let _buffers = node.formula().wants_input_buffers().then(|| {
+        let plain = !run.create_graph && !anomaly_on && keep_incoming.is_none();
+        BufferScope::new(if plain {
+            Ok(table.buffers(node))
+        } else {
+            Err("not in a run that is recorded, in anomaly mode, or with post-hooks on the node")
+        })
+    });
     let outs = {
         let _executing = anomaly_on.then(|| anomaly::executing(node));
         node.formula().apply(node, grads, &Needs::without(node.edges(), unwanted).last_run(take))
@@ -526,6 +553,7 @@ fn validate(node: &Node, outs: &mut Gradients) -> Result<()> {
         }
         if let Some(g) = out.as_ref()
             && g.dtype() != meta.dtype
+            && !meta.any_dtype
         {
             if g.dtype().is_complex() && !meta.dtype.is_complex() {
                 return Err(ErrorKind::FnGradComplex { function: node.name().to_string(), position: k }.into());

@@ -1,25 +1,21 @@
 //! Forward mode: tensors that carry a tangent while a dual level is active.
 //!
-//! One level exists at a time. The tangent lives with the tensor; leaving the level erases every tangent made in it. A view
-//! and its base share tangents: a view without one of its own shows the region of its base's.
+//! One dual level exists at a time (per wrapping level of `func`: nested `func::jvp` wraps). The tangent lives with the
+//! tensor; leaving the level erases every tangent made in it. A view and its base share tangents: a view without one of
+//! its own shows the region of its base's.
 
+use crate::func::level;
 use crate::state::{self, ModeGuard};
 use crate::tensor::TANGENT;
 use crate::tensor::WeakTensor;
 use crate::{Error, ErrorKind, Result, Tensor, ops};
-use std::cell::RefCell;
-
-thread_local! {
-    /// Tensors that got a tangent at the active level; None outside a level.
-    static LEVEL: RefCell<Option<Vec<WeakTensor>>> = const { RefCell::new(None) };
-}
 
 /// Enters the dual level; an error if one is active.
 pub fn enter_dual_level() -> Result<u32> {
-    LEVEL.with_borrow_mut(|l| match l {
+    state::stacks(|s| match &s.dual {
         Some(_) => Err(Error::from(ErrorKind::NestedDualLevel)),
         None => {
-            *l = Some(Vec::new());
+            s.dual = Some(Default::default());
             Ok(())
         }
     })?;
@@ -29,13 +25,14 @@ pub fn enter_dual_level() -> Result<u32> {
 
 /// Leaves the dual level and erases its tangents.
 pub fn exit_dual_level(level: Option<u32>) -> Result<()> {
-    let active = LEVEL.with_borrow(|l| l.is_some().then_some(0));
+    let active = level_active().then_some(0);
     if active.is_none() || level.is_some_and(|l| Some(l) != active) {
         let found = level.unwrap_or(0);
         return Err(ErrorKind::DualLevelOrder { expected: active, found }.into());
     }
     state::set_word(state::word() & !state::DUAL);
-    let tensors = LEVEL.with_borrow_mut(Option::take).unwrap_or_default();
+    let Some(tensors) = state::stacks(|s| s.dual.take()) else { return Ok(()) };
+    let tensors = std::mem::take(&mut *tensors.lock().unwrap_or_else(|e| e.into_inner()));
     for t in tensors.iter().filter_map(WeakTensor::upgrade) {
         t.clear_flag(TANGENT);
         let old = t.extras().tangent.lock().unwrap_or_else(|e| e.into_inner()).take();
@@ -57,8 +54,9 @@ pub fn dual_level<R>(f: impl FnOnce() -> R) -> Result<R> {
     Ok(f())
 }
 
-fn level_active() -> bool {
-    LEVEL.with_borrow(Option::is_some)
+/// Whether a dual level is active here.
+pub(crate) fn level_active() -> bool {
+    state::stacks(|s| s.dual.is_some())
 }
 
 /// An alias of `primal` that carries `tangent`.
@@ -103,18 +101,25 @@ pub fn unpack_dual(t: &Tensor) -> Result<(Tensor, Option<Tensor>)> {
     Ok((primal, tangent(t)))
 }
 
-/// The tangent a tensor carries.
+/// The tangent a tensor carries; a tensor of another wrapping level is a constant here.
 pub(crate) fn tangent(t: &Tensor) -> Option<Tensor> {
+    if !t.is_of_this_level() {
+        return None;
+    }
     if t.flags() & TANGENT != 0 {
-        return t.extras().tangent.lock().unwrap_or_else(|e| e.into_inner()).clone();
+        return stored(t);
     }
     // Written through its base after the view was made.
     let base = t.base()?;
     if base.flags() & TANGENT == 0 {
         return None;
     }
-    let whole = base.extras().tangent.lock().unwrap_or_else(|e| e.into_inner()).clone()?;
-    ops::formulas::region_of(&whole, base.layout(), t.layout()).ok()
+    ops::formulas::region_of(&stored(base)?, base.layout(), t.layout()).ok()
+}
+
+/// The tangent stored with the tensor itself, whatever level it belongs to.
+pub(crate) fn stored(t: &Tensor) -> Option<Tensor> {
+    t.extras().tangent.lock().unwrap_or_else(|e| e.into_inner()).clone()
 }
 
 /// Whether some tensor carries a tangent.
@@ -141,11 +146,9 @@ pub(crate) fn tangents_or_zeros(ts: &[Tensor]) -> Result<Vec<Tensor>> {
 pub(crate) fn attach(t: &Tensor, tangent: Tensor) {
     *t.extras().tangent.lock().unwrap_or_else(|e| e.into_inner()) = Some(tangent);
     t.set_flag(TANGENT);
-    LEVEL.with_borrow_mut(|l| {
-        if let Some(list) = l {
-            list.push(t.downgrade())
-        }
-    });
+    if let Some(list) = state::stacks(|s| s.dual.clone()) {
+        list.lock().unwrap_or_else(|e| e.into_inner()).push(t.downgrade());
+    }
 }
 
 /// Gives the result of an op its tangent.
@@ -182,23 +185,26 @@ pub(crate) fn set_tangent_inplace(target: &Tensor, new: Tensor) -> Result<()> {
 
 fn write_tangent(target: &Tensor, new: Tensor) -> Result<()> {
     match tangent(target) {
-        Some(old) => {
-            if !old.is_same(&new) {
-                ops::copy_(&old, &new, false)?;
-            }
-            Ok(())
-        }
-        None => match target.base() {
+        Some(old) if old.is_same(&new) => Ok(()),
+        Some(old) if level::holds(&old, &new) => ops::copy_(&old, &new, false).map(drop),
+        // None yet, or one that is the same for all samples where the new one is not: a new one of the whole base.
+        old => match target.base() {
             Some(base) => {
                 // The base gets a zero tangent first; the region of it is what was written.
-                let zeros = ops::formulas::zeros_with_layout(base)?;
+                let zeros = ops::formulas::zeros_with_layout(base, &new)?;
+                if let (Some(_), Some(before)) = (&old, stored(base)) {
+                    ops::copy_(&zeros, &before, false)?;
+                }
                 let region = ops::formulas::region_of(&zeros, base.layout(), target.layout())?;
                 ops::copy_(&region, &new, false)?;
+                if old.is_some() {
+                    attach(target, region);
+                }
                 attach(base, zeros);
                 Ok(())
             }
             None => {
-                let own = ops::formulas::zeros_with_layout(target)?;
+                let own = ops::formulas::zeros_with_layout(target, &new)?;
                 ops::copy_(&own, &new, false)?;
                 attach(target, own);
                 Ok(())

@@ -3,6 +3,7 @@
 pub mod accumulate;
 pub mod anomaly;
 pub mod api;
+pub mod autocast;
 pub mod checkpoint;
 pub mod engine;
 pub mod forward;
@@ -21,12 +22,13 @@ pub mod view;
 
 pub use anomaly::{detect_anomaly, is_anomaly_enabled, set_detect_anomaly};
 pub use api::{BackwardOptions, GradOptions, Target, Targets, backward, grad, grad_map};
+pub use autocast::{AutocastGuard, AutocastOptions, autocast, autocast_dtype, is_autocast_enabled};
 pub use checkpoint::{
     CheckpointOptions, DeterminismCheck, checkpoint, checkpoint_sequential, set_checkpoint_early_stop,
 };
 pub use engine::{current_graph_task_execution_order, current_graph_task_id, queue_callback, will_engine_execute_node};
 pub use forward::{dual_level, enter_dual_level, exit_dual_level, make_dual, unpack_dual};
-pub use function::{Context, Function};
+pub use function::{BatchedOutputs, Context, Function, VmapInfo};
 pub use gradcheck::{GradcheckOptions, gradcheck, gradgradcheck};
 pub use graph::{
     iter_graph, region_activation_memory_budget, set_override_stale_capture_stream,

@@ -9,7 +9,7 @@ impl NoGrad {
     #[must_use = "the mode lasts while the guard lives"]
     #[allow(clippy::new_without_default)]
     pub fn new() -> NoGrad {
-        NoGrad(ModeGuard::new(0, state::GRAD))
+        NoGrad(ModeGuard::new(0, state::GRAD | state::ENGINE_OFF))
     }
 }
 
@@ -26,7 +26,11 @@ impl EnableGrad {
 
 /// A guard that sets recording.
 pub(crate) fn grad_mode(on: bool) -> ModeGuard {
-    if on && !state::is(state::INFERENCE) { ModeGuard::new(state::GRAD, 0) } else { ModeGuard::new(0, state::GRAD) }
+    if on && !state::is(state::INFERENCE) {
+        ModeGuard::new(state::GRAD, 0)
+    } else {
+        ModeGuard::new(0, state::GRAD | state::ENGINE_OFF)
+    }
 }
 
 /// Runs `f` with recording off.
@@ -80,10 +84,11 @@ impl InferenceMode {
     /// Turns inference mode on, or off inside an outer one.
     #[must_use = "the mode lasts while the guard lives"]
     pub fn new(on: bool) -> InferenceMode {
+        let dual = if super::forward::level_active() { state::DUAL } else { 0 };
         InferenceMode(if on {
-            ModeGuard::new(state::INFERENCE, state::GRAD)
+            ModeGuard::new(state::INFERENCE, state::GRAD | state::DUAL)
         } else {
-            ModeGuard::new(state::GRAD, state::INFERENCE)
+            ModeGuard::new(state::GRAD | dual, state::INFERENCE)
         })
     }
 }

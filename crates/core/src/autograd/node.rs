@@ -40,12 +40,14 @@ pub struct InputMetadata {
     pub dtype: DType,
     /// Device.
     pub device: Device,
+    /// Gradients are taken in whatever dtype they arrive.
+    pub any_dtype: bool,
 }
 
 impl InputMetadata {
     #[inline]
     pub(crate) fn of(t: &Tensor) -> InputMetadata {
-        InputMetadata { shape: SmallVec::from_slice(t.shape()), dtype: t.dtype(), device: t.device() }
+        InputMetadata { shape: SmallVec::from_slice(t.shape()), dtype: t.dtype(), device: t.device(), any_dtype: false }
     }
     pub(crate) fn dims(&self) -> Dims {
         Dims::from_slice(&self.shape)
@@ -127,6 +129,11 @@ pub trait Backward: Send + Sync + 'static {
         None
     }
 
+    /// Whether it adds to the gradients already collected for its inputs ([`super::Context::input_grad_buffers`]).
+    fn wants_input_buffers(&self) -> bool {
+        false
+    }
+
     /// For custom functions: their context.
     fn as_any(&self) -> Option<&dyn Any> {
         None
@@ -164,6 +171,8 @@ impl WeakNode {
 
 struct NodeInner {
     sequence_nr: u64,
+    /// The wrapping level (`func::level`) whose graph it belongs to.
+    level: u32,
     edges: Edges,
     inputs: SmallVec<[InputMetadata; 1]>,
     /// (task id, index) of the backward run that has claimed the node; see `engine`.
@@ -186,15 +195,17 @@ impl Node {
         inputs: SmallVec<[InputMetadata; 1]>,
         formula: Box<dyn Backward>,
     ) -> Result<Node> {
+        let word = state::word();
         let node = Node(Arc::new(NodeInner {
             sequence_nr,
+            level: word & state::LEVEL,
             edges,
             inputs,
             stamp: AtomicU64::new(0),
             extras: OnceLock::new(),
             formula,
         }));
-        if state::word() & (state::ANOMALY | state::CREATION) != 0 {
+        if word & (state::ANOMALY | state::CREATION) != 0 {
             super::hooks::announce(&node)?;
         }
         Ok(node)
@@ -208,6 +219,11 @@ impl Node {
     /// Creation order on the thread that recorded it; `u64::MAX` for accumulate nodes.
     pub fn sequence_nr(&self) -> u64 {
         self.0.sequence_nr
+    }
+
+    #[inline]
+    pub(crate) fn level(&self) -> u32 {
+        self.0.level
     }
 
     /// Where the gradients of its inputs go, one entry per differentiable input of the forward op.

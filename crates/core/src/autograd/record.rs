@@ -4,40 +4,46 @@ use super::node::{Backward, Edge, Edges, InputMetadata, Node};
 use crate::{Result, Tensor};
 use smallvec::{SmallVec, smallvec};
 
+/// Whether a tensor wants gradients here: one of another wrapping level (`func::level`) is a constant.
+#[inline]
+pub(crate) fn wants_grad(t: &Tensor) -> bool {
+    t.requires_grad() && t.is_of_this_level()
+}
+
 /// Whether some tensor wants gradients.
 #[inline]
 pub(crate) fn any_requires_grad(tensors: &[&Tensor]) -> bool {
-    tensors.iter().any(|t| t.requires_grad())
+    tensors.iter().any(|t| wants_grad(t))
 }
 
 /// Whether some tensor of a list wants gradients.
 #[inline]
 pub(crate) fn list_requires_grad(tensors: &[Tensor]) -> bool {
-    tensors.iter().any(|t| t.requires_grad())
+    tensors.iter().any(wants_grad)
 }
 
 /// Whether an optional tensor wants gradients.
 #[inline]
 pub(crate) fn opt_requires_grad(t: Option<&Tensor>) -> bool {
-    t.is_some_and(|t| t.requires_grad())
+    t.is_some_and(wants_grad)
 }
 
 /// The edge of an argument: none unless it is a differentiable tensor that wants gradients.
 #[inline]
 pub(crate) fn edge(t: &Tensor) -> Result<Option<Edge>> {
-    t.gradient_edge()
+    if t.is_of_this_level() { t.gradient_edge() } else { Ok(None) }
 }
 
 /// The edge of an optional argument.
 #[inline]
 pub(crate) fn edge_opt(t: Option<&Tensor>) -> Result<Option<Edge>> {
-    t.map_or(Ok(None), |t| t.gradient_edge())
+    t.map_or(Ok(None), edge)
 }
 
 /// Adds the edges of a list argument, one per tensor.
 pub(crate) fn push_edges(edges: &mut Edges, tensors: &[Tensor]) -> Result<()> {
     for t in tensors {
-        edges.push(t.gradient_edge()?);
+        edges.push(edge(t)?);
     }
     Ok(())
 }

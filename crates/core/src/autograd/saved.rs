@@ -216,7 +216,7 @@ fn reattach(t: &Tensor, edge: Option<Edge>, leaf: bool) -> Tensor {
 
 fn copy_tangent(from: &Tensor, to: &Tensor) {
     if from.flags() & TANGENT != 0
-        && let Some(t) = forward::tangent(from)
+        && let Some(t) = forward::stored(from)
     {
         forward::attach(to, t);
     }

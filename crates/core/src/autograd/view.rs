@@ -81,9 +81,15 @@ impl Tensor {
     #[inline]
     pub(crate) fn make_view(&self, layout: Layout, kind: CreationKind) -> Tensor {
         let out = self.alias_with(layout);
+        self.track_view(&out, kind);
+        out
+    }
+
+    /// Makes `out`, a new tensor over the same memory, a tracked view of this one.
+    pub(crate) fn track_view(&self, out: &Tensor, kind: CreationKind) {
         let word = state::word();
         if self.flags() & INFERENCE != 0 {
-            return out; // inference tensors track nothing
+            return; // inference tensors track nothing
         }
         let mut kind = if word & state::INFERENCE != 0 {
             CreationKind::Inference
@@ -106,7 +112,6 @@ impl Tensor {
             ViewInfo { base, kind: AtomicU8::new(kind as u8), attr_version: AtomicU32::new(out.version_counter()) };
         let _ = out.extras().view.set(info);
         out.set_flag(VIEW);
-        out
     }
 
     // ---- history
@@ -244,8 +249,12 @@ impl Tensor {
         if !self.is_contiguous() && self.layout().has_internal_overlap() {
             return Err(ErrorKind::OverlappingWrite { op }.into());
         }
-        if state::word() & state::MUTATION_WATCH != 0 {
+        let word = state::word();
+        if word & state::MUTATION_WATCH != 0 {
             super::mutation::before_write(self)?;
+        }
+        if word & state::DEPTH != 0 {
+            crate::func::level::check_captured(self, op)?;
         }
         Ok(())
     }
@@ -253,6 +262,9 @@ impl Tensor {
     /// Gives a tensor that was just written its new history: `node` computes the gradient of the old value (edge 0)
     /// and of the op's other inputs.
     pub(crate) fn rebase_history(&self, node: Node) -> Result<()> {
+        if !self.is_of_this_level() {
+            return Err(ErrorKind::CapturedMutation { op: "an in-place op" }.into());
+        }
         let Some(view) = self.view_info() else {
             self.store_history(Some(Edge { node, slot: 0 }));
             return Ok(());

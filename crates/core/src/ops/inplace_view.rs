@@ -37,6 +37,9 @@ fn relayout<'a>(
     undo: Change,
 ) -> Result<&'a Tensor> {
     let word = state::word();
+    if word & state::LEVEL != 0 {
+        return Err(Error::argument(op, "inside vmap or a nested jvp, use the form without underscore"));
+    }
     let recording = word & state::GRAD != 0 && self_.requires_grad() && self_.dtype().is_differentiable();
     let mut edges = Edges::new();
     if recording {

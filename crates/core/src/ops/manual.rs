@@ -2,6 +2,8 @@
 
 use crate::autograd::node::{Backward, Edges, Gradients, Needs, Node};
 use crate::autograd::{forward, record};
+use crate::dispatch::Op;
+use crate::func::level;
 use crate::tensor::{REQUIRES_GRAD, RETAINS_GRAD};
 use crate::{ErrorKind, Result, Tensor, ops, state};
 use smallvec::smallvec;
@@ -38,18 +40,22 @@ pub(crate) fn copy_<'a>(self_: &'a Tensor, src: &Tensor, _non_blocking: bool) ->
     let word = state::word();
     let recording = word & state::GRAD != 0
         && self_.dtype().is_differentiable()
-        && (self_.requires_grad() || (src.requires_grad() && src.dtype().is_differentiable()));
+        && (record::wants_grad(self_) || (record::wants_grad(src) && src.dtype().is_differentiable()));
     let mut edges = Edges::new();
     if recording {
         self_.check_inplace(OP)?;
         let from = if src.dtype().is_differentiable() { record::edge(src)? } else { None };
         edges = smallvec![record::edge(self_)?, from];
     }
-    if !self_.is_meta() {
-        src.need_data(OP)?;
-        copy_data(src, self_)?;
+    if word & state::LEVEL != 0 {
+        level::call(Op::COPY_, &[self_.into(), src.into()])?;
+    } else {
+        if !self_.is_meta() {
+            src.need_data(OP)?;
+            copy_data(src, self_)?;
+        }
+        self_.bump_version();
     }
-    self_.bump_version();
     if recording {
         record::finish_inplace(self_, edges, Box::new(CopyBackwards))?;
     }
@@ -82,6 +88,9 @@ pub(crate) fn copy_data(src: &Tensor, dst: &Tensor) -> Result<()> {
 
 /// An alias without history: shares memory and version, is no tracked view, loses the tangent.
 pub(crate) fn detach(self_: &Tensor) -> Result<Tensor> {
+    if state::is(state::LEVEL) {
+        return crate::dispatch::one_tensor(level::call(Op::DETACH, &[self_.into()])?);
+    }
     Ok(self_.alias_with(self_.layout().clone()))
 }
 

@@ -31,18 +31,32 @@ fn overwrite<'a>(
     self_: &'a Tensor,
     write: impl FnOnce(&Tensor) -> Result<()>,
 ) -> Result<&'a Tensor> {
+    // Boxed here, so that one level down the same code is not instantiated again and again.
+    overwrite_boxed(op, node, self_, Box::new(write))
+}
+
+fn overwrite_boxed<'a>(
+    op: &'static str,
+    node: &'static str,
+    self_: &'a Tensor,
+    write: Box<dyn FnOnce(&Tensor) -> Result<()> + '_>,
+) -> Result<&'a Tensor> {
     self_.check_writable(op)?;
     let word = state::word();
-    let recording = word & state::GRAD != 0 && self_.requires_grad() && self_.dtype().is_differentiable();
+    let recording = word & state::GRAD != 0 && record::wants_grad(self_) && self_.dtype().is_differentiable();
     let mut edges = Edges::new();
     if recording {
         self_.check_inplace(op)?;
         edges = smallvec![record::edge(self_)?];
     }
-    if !self_.is_meta() {
-        write(self_)?;
+    if word & state::LEVEL != 0 {
+        crate::func::level::draw_in_place(op, self_, |value| overwrite_boxed(op, node, value, write).map(drop))?;
+    } else {
+        if !self_.is_meta() {
+            write(self_)?;
+        }
+        self_.bump_version();
     }
-    self_.bump_version();
     if recording {
         record::finish_inplace(self_, edges, Box::new(Overwritten(node)))?;
     }

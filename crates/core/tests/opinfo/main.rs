@@ -83,7 +83,8 @@ macro_rules! families {
             use super::{Check, run};
             families!(@checks stringify!($family);
                 forward Forward, inplace Inplace, out Out, refusal Refusal, meta Meta, layouts Layouts, threads Threads,
-                gradients Gradients, gradcheck Gradcheck, gradgradcheck Gradgradcheck, forward_mode ForwardMode);
+                gradients Gradients, gradcheck Gradcheck, gradgradcheck Gradgradcheck, forward_mode ForwardMode,
+                vmap Vmap, batched_gradients BatchedGradients, transforms Transforms);
         })*
 
         /// A family or check that is missing here would be passed over silently.

@@ -1,5 +1,6 @@
 //! What the engine and every family of formulas need: reducing, casting, cutting and pasting gradients.
 
+use crate::func::level;
 use crate::layout::{Dims, Layout};
 use crate::sym::{SymInt, SymInts};
 use crate::{DType, Result, Scalar, Spec, Tensor, ops};
@@ -48,7 +49,7 @@ pub(crate) fn sym_size(t: &Tensor, dim: i64) -> Result<SymInt> {
 
 /// Zeros of a remembered shape, dtype and device.
 pub(crate) fn zeros_of(spec: &Spec) -> Result<Tensor> {
-    zeros_strided(&Layout::contiguous(spec.layout.sizes()), spec.dtype, spec.device)
+    zeros_plain(&Layout::contiguous(spec.layout.sizes()), spec.dtype, spec.device)
 }
 
 /// The formula of a derivative that nobody has written; `what` is `op: argument`.
@@ -102,16 +103,6 @@ pub(crate) fn has_nan(t: &Tensor) -> Result<bool> {
     ops::any(&ops::ne(t, t)?)?.try_item::<bool>()
 }
 
-/// One slice along a dimension.
-pub(crate) fn select(t: &Tensor, dim: i64, index: i64) -> Result<Tensor> {
-    ops::select(t, dim, index.into())
-}
-
-/// Along a new first dimension.
-pub(crate) fn stack(ts: &[Tensor]) -> Result<Tensor> {
-    ops::stack(ts, 0)
-}
-
 /// A tracked view of the whole tensor.
 pub(crate) fn view_of_all(t: &Tensor) -> Result<Tensor> {
     ops::alias(t)
@@ -132,7 +123,16 @@ pub(crate) fn zeros_like_primal(t: &Tensor) -> Result<Tensor> {
     Ok(out)
 }
 
-fn zeros_strided(layout: &Layout, dtype: DType, device: crate::Device) -> Result<Tensor> {
+/// `like` is what will be written into the zeros: inside vmap they are batched if it is.
+fn zeros_strided(layout: &Layout, like: &Tensor) -> Result<Tensor> {
+    if crate::state::is(crate::state::LEVEL) {
+        return level::zeros_for(layout, &[like]);
+    }
+    zeros_plain(layout, like.dtype(), like.device())
+}
+
+/// Zeros of the given strides, one for all samples.
+pub(crate) fn zeros_plain(layout: &Layout, dtype: DType, device: crate::Device) -> Result<Tensor> {
     // All of the memory is cleared, also what lies between the elements: views of it may show that.
     let end = Layout::strided(layout.sizes(), layout.strides(), 0).end();
     let flat = Tensor::try_empty(Spec::new(&[end], dtype, device))?;
@@ -142,15 +142,19 @@ fn zeros_strided(layout: &Layout, dtype: DType, device: crate::Device) -> Result
     Ok(flat.alias_with(Layout::strided(layout.sizes(), layout.strides(), 0)))
 }
 
-/// Zeros with the strides of a tensor, so that regions of both correspond.
-pub(crate) fn zeros_with_layout(t: &Tensor) -> Result<Tensor> {
-    zeros_strided(t.layout(), t.dtype(), t.device())
+/// Zeros with the strides of a tensor, so that regions of both correspond; `like` is going to be written into them.
+pub(crate) fn zeros_with_layout(t: &Tensor, like: &Tensor) -> Result<Tensor> {
+    zeros_strided(t.layout(), like)
 }
 
 /// A copy with the given strides.
 pub(crate) fn clone_with_layout(t: &Tensor, layout: &Layout) -> Result<Tensor> {
     let layout = Layout::strided(layout.sizes(), layout.strides(), 0);
-    let out = Tensor::try_empty(Spec { layout, dtype: t.dtype(), device: t.device() })?;
+    let out = if crate::state::is(crate::state::LEVEL) {
+        zeros_strided(&layout, t)?
+    } else {
+        Tensor::try_empty(Spec { layout, dtype: t.dtype(), device: t.device() })?
+    };
     ops::copy_(&out, t, false)?;
     out.set_version_counter(0);
     Ok(out)
@@ -170,12 +174,28 @@ pub(crate) fn cut_region(g: &Tensor, base: &Layout, region: &Layout) -> Result<(
     Ok((whole, slice))
 }
 
+/// A region's layout as seen from the first element of its base.
+fn region_at(base: &Layout, region: &Layout) -> Layout {
+    Layout::strided(region.sizes(), region.strides(), region.offset() - base.offset())
+}
+
 /// The gradient of a base with the region's part replaced (by zeros if there is none).
 pub(crate) fn paste_region(whole: &Tensor, part: Option<&Tensor>, base: &Layout, region: &Layout) -> Result<Tensor> {
     let target = region_of(whole, base, region)?;
     match part {
         Some(p) => {
             let p = sum_to_size(p, region.sizes())?;
+            if !level::holds(whole, &p) {
+                // Inside vmap the part may differ between samples where the whole does not.
+                let wider = level::zeros_for(base, &[whole, &p])?;
+                ops::copy_(&wider, whole, false)?;
+                return paste_region(
+                    &wider,
+                    Some(&p),
+                    &Layout::strided(base.sizes(), base.strides(), 0),
+                    &region_at(base, region),
+                );
+            }
             ops::copy_(&target, &p, false)?;
         }
         None => {
@@ -199,7 +219,7 @@ pub(crate) fn as_strided_scatter_zeros(g: &Tensor, base: &Layout, region: &Layou
     if region.has_internal_overlap() || base.has_internal_overlap() {
         return overlapping_scatter(&g, base, &region);
     }
-    let whole = zeros_strided(base, g.dtype(), g.device())?;
+    let whole = zeros_strided(base, &g)?;
     if region.numel() > 0 {
         ops::copy_(&region_of(&whole, base, &region)?, &g, false)?;
     }

@@ -111,8 +111,10 @@ impl<'a> Normal<'a> {
     fn new(frame: &'a Frame, x: &Tensor, mean: &Tensor, rstd: &Tensor) -> Result<Normal<'a>> {
         let wide = |t: &Tensor, sizes: &[SymInt]| cast(&ops::reshape(t, sizes)?, mean.dtype());
         let (mean, mut r) = (wide(mean, &frame.stats)?, wide(rstd, &frame.stats)?);
-        let differentiated =
-            (state::is(state::GRAD) && x.requires_grad()) || (state::is(state::DUAL) && forward::any_tangent(&[x]));
+        // What lies below a wrapper may be differentiated too.
+        let differentiated = (state::is(state::GRAD) && x.requires_grad())
+            || (state::is(state::DUAL) && forward::any_tangent(&[x]))
+            || state::is(state::LEVEL);
         let x = wide(x, &frame.sizes)?;
         let mut centred = sub(&x, &mean)?;
         if frame.live && differentiated {

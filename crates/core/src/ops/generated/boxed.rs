@@ -4,6 +4,7 @@
 
 use super::{below as inner, functions};
 use crate::dispatch::{Args, MemoryFormat, Outputs, Value};
+use crate::ops::composite;
 use crate::{DType, Result, Scalar, SymInt};
 use smallvec::smallvec;
 
@@ -24,7 +25,7 @@ pub(super) fn add_(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let other = a.tensor(1, "other")?;
     let alpha = if a.is_none(2) { Scalar::Int(1) } else { a.scalar(2, "alpha")? };
     if below {
-        inner::add_(0, self_, other, alpha)?
+        inner::add_(0, self_, other, alpha)?;
     } else {
         functions::add_(self_, other, alpha)?;
     }
@@ -37,7 +38,7 @@ pub(super) fn add_out(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let alpha = if a.is_none(2) { Scalar::Int(1) } else { a.scalar(2, "alpha")? };
     let out = a.tensor(3, "out")?;
     if below {
-        inner::add_out(0, self_, other, alpha, out)?
+        inner::add_out(0, self_, other, alpha, out)?;
     } else {
         functions::add_out(self_, other, alpha, out)?;
     }
@@ -61,7 +62,7 @@ pub(super) fn add_scalar_(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let other = a.scalar(1, "other")?;
     let alpha = if a.is_none(2) { Scalar::Int(1) } else { a.scalar(2, "alpha")? };
     if below {
-        inner::add_scalar_(0, self_, other, alpha)?
+        inner::add_scalar_(0, self_, other, alpha)?;
     } else {
         functions::add_scalar_(self_, other, alpha)?;
     }
@@ -85,7 +86,7 @@ pub(super) fn sub_(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let other = a.tensor(1, "other")?;
     let alpha = if a.is_none(2) { Scalar::Int(1) } else { a.scalar(2, "alpha")? };
     if below {
-        inner::sub_(0, self_, other, alpha)?
+        inner::sub_(0, self_, other, alpha)?;
     } else {
         functions::sub_(self_, other, alpha)?;
     }
@@ -98,7 +99,7 @@ pub(super) fn sub_out(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let alpha = if a.is_none(2) { Scalar::Int(1) } else { a.scalar(2, "alpha")? };
     let out = a.tensor(3, "out")?;
     if below {
-        inner::sub_out(0, self_, other, alpha, out)?
+        inner::sub_out(0, self_, other, alpha, out)?;
     } else {
         functions::sub_out(self_, other, alpha, out)?;
     }
@@ -122,7 +123,7 @@ pub(super) fn sub_scalar_(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let other = a.scalar(1, "other")?;
     let alpha = if a.is_none(2) { Scalar::Int(1) } else { a.scalar(2, "alpha")? };
     if below {
-        inner::sub_scalar_(0, self_, other, alpha)?
+        inner::sub_scalar_(0, self_, other, alpha)?;
     } else {
         functions::sub_scalar_(self_, other, alpha)?;
     }
@@ -168,7 +169,7 @@ pub(super) fn mul_(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let other = a.tensor(1, "other")?;
     if below {
-        inner::mul_(0, self_, other)?
+        inner::mul_(0, self_, other)?;
     } else {
         functions::mul_(self_, other)?;
     }
@@ -180,7 +181,7 @@ pub(super) fn mul_out(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let other = a.tensor(1, "other")?;
     let out = a.tensor(2, "out")?;
     if below {
-        inner::mul_out(0, self_, other, out)?
+        inner::mul_out(0, self_, other, out)?;
     } else {
         functions::mul_out(self_, other, out)?;
     }
@@ -202,7 +203,7 @@ pub(super) fn mul_scalar_(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let other = a.scalar(1, "other")?;
     if below {
-        inner::mul_scalar_(0, self_, other)?
+        inner::mul_scalar_(0, self_, other)?;
     } else {
         functions::mul_scalar_(self_, other)?;
     }
@@ -224,7 +225,7 @@ pub(super) fn div_(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let other = a.tensor(1, "other")?;
     if below {
-        inner::div_(0, self_, other)?
+        inner::div_(0, self_, other)?;
     } else {
         functions::div_(self_, other)?;
     }
@@ -236,7 +237,7 @@ pub(super) fn div_out(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let other = a.tensor(1, "other")?;
     let out = a.tensor(2, "out")?;
     if below {
-        inner::div_out(0, self_, other, out)?
+        inner::div_out(0, self_, other, out)?;
     } else {
         functions::div_out(self_, other, out)?;
     }
@@ -258,7 +259,7 @@ pub(super) fn div_scalar_(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let other = a.scalar(1, "other")?;
     if below {
-        inner::div_scalar_(0, self_, other)?
+        inner::div_scalar_(0, self_, other)?;
     } else {
         functions::div_scalar_(self_, other)?;
     }
@@ -282,7 +283,7 @@ pub(super) fn div_mode_(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let other = a.tensor(1, "other")?;
     let rounding_mode = a.opt_str(2, "rounding_mode")?;
     if below {
-        inner::div_mode_(0, self_, other, rounding_mode)?
+        inner::div_mode_(0, self_, other, rounding_mode)?;
     } else {
         functions::div_mode_(self_, other, rounding_mode)?;
     }
@@ -306,17 +307,21 @@ pub(super) fn div_scalar_mode_(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let other = a.scalar(1, "other")?;
     let rounding_mode = a.opt_str(2, "rounding_mode")?;
     if below {
-        inner::div_scalar_mode_(0, self_, other, rounding_mode)?
+        inner::div_scalar_mode_(0, self_, other, rounding_mode)?;
     } else {
         functions::div_scalar_mode_(self_, other, rounding_mode)?;
     }
     Ok(smallvec![self_.into()])
 }
 
-pub(super) fn true_divide(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn true_divide(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let other = a.tensor(1, "other")?;
-    let result = functions::true_divide(self_, other)?;
+    let result = if below {
+        composite::true_divide(self_, other)?
+    } else {
+        functions::true_divide(self_, other)?
+    };
     Ok(smallvec![result.into()])
 }
 
@@ -335,7 +340,7 @@ pub(super) fn floor_divide_(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let other = a.tensor(1, "other")?;
     if below {
-        inner::floor_divide_(0, self_, other)?
+        inner::floor_divide_(0, self_, other)?;
     } else {
         functions::floor_divide_(self_, other)?;
     }
@@ -357,7 +362,7 @@ pub(super) fn floor_divide_scalar_(a: &Args<'_>, below: bool) -> Result<Outputs>
     let self_ = a.tensor(0, "self")?;
     let other = a.scalar(1, "other")?;
     if below {
-        inner::floor_divide_scalar_(0, self_, other)?
+        inner::floor_divide_scalar_(0, self_, other)?;
     } else {
         functions::floor_divide_scalar_(self_, other)?;
     }
@@ -379,7 +384,7 @@ pub(super) fn remainder_(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let other = a.tensor(1, "other")?;
     if below {
-        inner::remainder_(0, self_, other)?
+        inner::remainder_(0, self_, other)?;
     } else {
         functions::remainder_(self_, other)?;
     }
@@ -401,7 +406,7 @@ pub(super) fn remainder_scalar_(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let other = a.scalar(1, "other")?;
     if below {
-        inner::remainder_scalar_(0, self_, other)?
+        inner::remainder_scalar_(0, self_, other)?;
     } else {
         functions::remainder_scalar_(self_, other)?;
     }
@@ -434,7 +439,7 @@ pub(super) fn fmod_(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let other = a.tensor(1, "other")?;
     if below {
-        inner::fmod_(0, self_, other)?
+        inner::fmod_(0, self_, other)?;
     } else {
         functions::fmod_(self_, other)?;
     }
@@ -456,7 +461,7 @@ pub(super) fn fmod_scalar_(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let other = a.scalar(1, "other")?;
     if below {
-        inner::fmod_scalar_(0, self_, other)?
+        inner::fmod_scalar_(0, self_, other)?;
     } else {
         functions::fmod_scalar_(self_, other)?;
     }
@@ -478,7 +483,7 @@ pub(super) fn pow_(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let exponent = a.tensor(1, "exponent")?;
     if below {
-        inner::pow_(0, self_, exponent)?
+        inner::pow_(0, self_, exponent)?;
     } else {
         functions::pow_(self_, exponent)?;
     }
@@ -500,7 +505,7 @@ pub(super) fn pow_scalar_(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let exponent = a.scalar(1, "exponent")?;
     if below {
-        inner::pow_scalar_(0, self_, exponent)?
+        inner::pow_scalar_(0, self_, exponent)?;
     } else {
         functions::pow_scalar_(self_, exponent)?;
     }
@@ -518,15 +523,23 @@ pub(super) fn scalar_pow(a: &Args<'_>, below: bool) -> Result<Outputs> {
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn square(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn square(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
-    let result = functions::square(self_)?;
+    let result = if below {
+        composite::square(self_)?
+    } else {
+        functions::square(self_)?
+    };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn square_(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn square_(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
-    functions::square_(self_)?;
+    if below {
+        composite::square_(self_)?;
+    } else {
+        functions::square_(self_)?;
+    }
     Ok(smallvec![self_.into()])
 }
 
@@ -549,7 +562,7 @@ pub(super) fn addcmul_(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let tensor2 = a.tensor(2, "tensor2")?;
     let value = if a.is_none(3) { Scalar::Int(1) } else { a.scalar(3, "value")? };
     if below {
-        inner::addcmul_(0, self_, tensor1, tensor2, value)?
+        inner::addcmul_(0, self_, tensor1, tensor2, value)?;
     } else {
         functions::addcmul_(self_, tensor1, tensor2, value)?;
     }
@@ -575,7 +588,7 @@ pub(super) fn addcdiv_(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let tensor2 = a.tensor(2, "tensor2")?;
     let value = if a.is_none(3) { Scalar::Int(1) } else { a.scalar(3, "value")? };
     if below {
-        inner::addcdiv_(0, self_, tensor1, tensor2, value)?
+        inner::addcdiv_(0, self_, tensor1, tensor2, value)?;
     } else {
         functions::addcdiv_(self_, tensor1, tensor2, value)?;
     }
@@ -599,7 +612,7 @@ pub(super) fn lerp_scalar_(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let end = a.tensor(1, "end")?;
     let weight = a.scalar(2, "weight")?;
     if below {
-        inner::lerp_scalar_(0, self_, end, weight)?
+        inner::lerp_scalar_(0, self_, end, weight)?;
     } else {
         functions::lerp_scalar_(self_, end, weight)?;
     }
@@ -623,7 +636,7 @@ pub(super) fn lerp_(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let end = a.tensor(1, "end")?;
     let weight = a.tensor(2, "weight")?;
     if below {
-        inner::lerp_(0, self_, end, weight)?
+        inner::lerp_(0, self_, end, weight)?;
     } else {
         functions::lerp_(self_, end, weight)?;
     }
@@ -657,7 +670,7 @@ pub(super) fn maximum_out(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let other = a.tensor(1, "other")?;
     let out = a.tensor(2, "out")?;
     if below {
-        inner::maximum_out(0, self_, other, out)?
+        inner::maximum_out(0, self_, other, out)?;
     } else {
         functions::maximum_out(self_, other, out)?;
     }
@@ -680,7 +693,7 @@ pub(super) fn minimum_out(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let other = a.tensor(1, "other")?;
     let out = a.tensor(2, "out")?;
     if below {
-        inner::minimum_out(0, self_, other, out)?
+        inner::minimum_out(0, self_, other, out)?;
     } else {
         functions::minimum_out(self_, other, out)?;
     }
@@ -709,17 +722,25 @@ pub(super) fn fmin(a: &Args<'_>, below: bool) -> Result<Outputs> {
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn max_other(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn max_other(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let other = a.tensor(1, "other")?;
-    let result = functions::max_other(self_, other)?;
+    let result = if below {
+        composite::max_other(self_, other)?
+    } else {
+        functions::max_other(self_, other)?
+    };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn min_other(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn min_other(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let other = a.tensor(1, "other")?;
-    let result = functions::min_other(self_, other)?;
+    let result = if below {
+        composite::min_other(self_, other)?
+    } else {
+        functions::min_other(self_, other)?
+    };
     Ok(smallvec![result.into()])
 }
 
@@ -738,7 +759,7 @@ pub(super) fn hypot_(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let other = a.tensor(1, "other")?;
     if below {
-        inner::hypot_(0, self_, other)?
+        inner::hypot_(0, self_, other)?;
     } else {
         functions::hypot_(self_, other)?;
     }
@@ -782,7 +803,7 @@ pub(super) fn atan2_(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let other = a.tensor(1, "other")?;
     if below {
-        inner::atan2_(0, self_, other)?
+        inner::atan2_(0, self_, other)?;
     } else {
         functions::atan2_(self_, other)?;
     }
@@ -804,7 +825,7 @@ pub(super) fn copysign_(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let other = a.tensor(1, "other")?;
     if below {
-        inner::copysign_(0, self_, other)?
+        inner::copysign_(0, self_, other)?;
     } else {
         functions::copysign_(self_, other)?;
     }
@@ -826,7 +847,7 @@ pub(super) fn copysign_scalar_(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let other = a.scalar(1, "other")?;
     if below {
-        inner::copysign_scalar_(0, self_, other)?
+        inner::copysign_scalar_(0, self_, other)?;
     } else {
         functions::copysign_scalar_(self_, other)?;
     }
@@ -848,7 +869,7 @@ pub(super) fn xlogy_(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let other = a.tensor(1, "other")?;
     if below {
-        inner::xlogy_(0, self_, other)?
+        inner::xlogy_(0, self_, other)?;
     } else {
         functions::xlogy_(self_, other)?;
     }
@@ -870,7 +891,7 @@ pub(super) fn xlogy_scalar_(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let other = a.scalar(1, "other")?;
     if below {
-        inner::xlogy_scalar_(0, self_, other)?
+        inner::xlogy_scalar_(0, self_, other)?;
     } else {
         functions::xlogy_scalar_(self_, other)?;
     }
@@ -903,7 +924,7 @@ pub(super) fn heaviside_(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let values = a.tensor(1, "values")?;
     if below {
-        inner::heaviside_(0, self_, values)?
+        inner::heaviside_(0, self_, values)?;
     } else {
         functions::heaviside_(self_, values)?;
     }
@@ -919,7 +940,7 @@ pub(super) fn neg(a: &Args<'_>, below: bool) -> Result<Outputs> {
 pub(super) fn neg_(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     if below {
-        inner::neg_(0, self_)?
+        inner::neg_(0, self_)?;
     } else {
         functions::neg_(self_)?;
     }
@@ -930,7 +951,7 @@ pub(super) fn neg_out(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let out = a.tensor(1, "out")?;
     if below {
-        inner::neg_out(0, self_, out)?
+        inner::neg_out(0, self_, out)?;
     } else {
         functions::neg_out(self_, out)?;
     }
@@ -946,7 +967,7 @@ pub(super) fn abs(a: &Args<'_>, below: bool) -> Result<Outputs> {
 pub(super) fn abs_(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     if below {
-        inner::abs_(0, self_)?
+        inner::abs_(0, self_)?;
     } else {
         functions::abs_(self_)?;
     }
@@ -957,7 +978,7 @@ pub(super) fn abs_out(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let out = a.tensor(1, "out")?;
     if below {
-        inner::abs_out(0, self_, out)?
+        inner::abs_out(0, self_, out)?;
     } else {
         functions::abs_out(self_, out)?;
     }
@@ -973,7 +994,7 @@ pub(super) fn floor(a: &Args<'_>, below: bool) -> Result<Outputs> {
 pub(super) fn floor_(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     if below {
-        inner::floor_(0, self_)?
+        inner::floor_(0, self_)?;
     } else {
         functions::floor_(self_)?;
     }
@@ -989,7 +1010,7 @@ pub(super) fn ceil(a: &Args<'_>, below: bool) -> Result<Outputs> {
 pub(super) fn ceil_(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     if below {
-        inner::ceil_(0, self_)?
+        inner::ceil_(0, self_)?;
     } else {
         functions::ceil_(self_)?;
     }
@@ -1005,7 +1026,7 @@ pub(super) fn round(a: &Args<'_>, below: bool) -> Result<Outputs> {
 pub(super) fn round_(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     if below {
-        inner::round_(0, self_)?
+        inner::round_(0, self_)?;
     } else {
         functions::round_(self_)?;
     }
@@ -1021,7 +1042,7 @@ pub(super) fn trunc(a: &Args<'_>, below: bool) -> Result<Outputs> {
 pub(super) fn trunc_(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     if below {
-        inner::trunc_(0, self_)?
+        inner::trunc_(0, self_)?;
     } else {
         functions::trunc_(self_)?;
     }
@@ -1043,7 +1064,7 @@ pub(super) fn round_decimals_(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let decimals = a.int(1, "decimals")?;
     if below {
-        inner::round_decimals_(0, self_, decimals)?
+        inner::round_decimals_(0, self_, decimals)?;
     } else {
         functions::round_decimals_(self_, decimals)?;
     }
@@ -1059,7 +1080,7 @@ pub(super) fn sgn(a: &Args<'_>, below: bool) -> Result<Outputs> {
 pub(super) fn sgn_(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     if below {
-        inner::sgn_(0, self_)?
+        inner::sgn_(0, self_)?;
     } else {
         functions::sgn_(self_)?;
     }
@@ -1075,7 +1096,7 @@ pub(super) fn sign(a: &Args<'_>, below: bool) -> Result<Outputs> {
 pub(super) fn sign_(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     if below {
-        inner::sign_(0, self_)?
+        inner::sign_(0, self_)?;
     } else {
         functions::sign_(self_)?;
     }
@@ -1091,7 +1112,7 @@ pub(super) fn frac(a: &Args<'_>, below: bool) -> Result<Outputs> {
 pub(super) fn frac_(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     if below {
-        inner::frac_(0, self_)?
+        inner::frac_(0, self_)?;
     } else {
         functions::frac_(self_)?;
     }
@@ -1111,7 +1132,7 @@ pub(super) fn reciprocal(a: &Args<'_>, below: bool) -> Result<Outputs> {
 pub(super) fn reciprocal_(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     if below {
-        inner::reciprocal_(0, self_)?
+        inner::reciprocal_(0, self_)?;
     } else {
         functions::reciprocal_(self_)?;
     }
@@ -1122,7 +1143,7 @@ pub(super) fn reciprocal_out(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let out = a.tensor(1, "out")?;
     if below {
-        inner::reciprocal_out(0, self_, out)?
+        inner::reciprocal_out(0, self_, out)?;
     } else {
         functions::reciprocal_out(self_, out)?;
     }
@@ -1138,7 +1159,7 @@ pub(super) fn sqrt(a: &Args<'_>, below: bool) -> Result<Outputs> {
 pub(super) fn sqrt_(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     if below {
-        inner::sqrt_(0, self_)?
+        inner::sqrt_(0, self_)?;
     } else {
         functions::sqrt_(self_)?;
     }
@@ -1149,7 +1170,7 @@ pub(super) fn sqrt_out(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let out = a.tensor(1, "out")?;
     if below {
-        inner::sqrt_out(0, self_, out)?
+        inner::sqrt_out(0, self_, out)?;
     } else {
         functions::sqrt_out(self_, out)?;
     }
@@ -1165,7 +1186,7 @@ pub(super) fn rsqrt(a: &Args<'_>, below: bool) -> Result<Outputs> {
 pub(super) fn rsqrt_(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     if below {
-        inner::rsqrt_(0, self_)?
+        inner::rsqrt_(0, self_)?;
     } else {
         functions::rsqrt_(self_)?;
     }
@@ -1181,7 +1202,7 @@ pub(super) fn exp(a: &Args<'_>, below: bool) -> Result<Outputs> {
 pub(super) fn exp_(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     if below {
-        inner::exp_(0, self_)?
+        inner::exp_(0, self_)?;
     } else {
         functions::exp_(self_)?;
     }
@@ -1192,7 +1213,7 @@ pub(super) fn exp_out(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let out = a.tensor(1, "out")?;
     if below {
-        inner::exp_out(0, self_, out)?
+        inner::exp_out(0, self_, out)?;
     } else {
         functions::exp_out(self_, out)?;
     }
@@ -1208,7 +1229,7 @@ pub(super) fn exp2(a: &Args<'_>, below: bool) -> Result<Outputs> {
 pub(super) fn exp2_(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     if below {
-        inner::exp2_(0, self_)?
+        inner::exp2_(0, self_)?;
     } else {
         functions::exp2_(self_)?;
     }
@@ -1224,7 +1245,7 @@ pub(super) fn expm1(a: &Args<'_>, below: bool) -> Result<Outputs> {
 pub(super) fn expm1_(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     if below {
-        inner::expm1_(0, self_)?
+        inner::expm1_(0, self_)?;
     } else {
         functions::expm1_(self_)?;
     }
@@ -1240,7 +1261,7 @@ pub(super) fn log(a: &Args<'_>, below: bool) -> Result<Outputs> {
 pub(super) fn log_(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     if below {
-        inner::log_(0, self_)?
+        inner::log_(0, self_)?;
     } else {
         functions::log_(self_)?;
     }
@@ -1251,7 +1272,7 @@ pub(super) fn log_out(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let out = a.tensor(1, "out")?;
     if below {
-        inner::log_out(0, self_, out)?
+        inner::log_out(0, self_, out)?;
     } else {
         functions::log_out(self_, out)?;
     }
@@ -1267,7 +1288,7 @@ pub(super) fn log2(a: &Args<'_>, below: bool) -> Result<Outputs> {
 pub(super) fn log2_(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     if below {
-        inner::log2_(0, self_)?
+        inner::log2_(0, self_)?;
     } else {
         functions::log2_(self_)?;
     }
@@ -1283,7 +1304,7 @@ pub(super) fn log10(a: &Args<'_>, below: bool) -> Result<Outputs> {
 pub(super) fn log10_(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     if below {
-        inner::log10_(0, self_)?
+        inner::log10_(0, self_)?;
     } else {
         functions::log10_(self_)?;
     }
@@ -1299,7 +1320,7 @@ pub(super) fn log1p(a: &Args<'_>, below: bool) -> Result<Outputs> {
 pub(super) fn log1p_(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     if below {
-        inner::log1p_(0, self_)?
+        inner::log1p_(0, self_)?;
     } else {
         functions::log1p_(self_)?;
     }
@@ -1315,7 +1336,7 @@ pub(super) fn sin(a: &Args<'_>, below: bool) -> Result<Outputs> {
 pub(super) fn sin_(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     if below {
-        inner::sin_(0, self_)?
+        inner::sin_(0, self_)?;
     } else {
         functions::sin_(self_)?;
     }
@@ -1326,7 +1347,7 @@ pub(super) fn sin_out(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let out = a.tensor(1, "out")?;
     if below {
-        inner::sin_out(0, self_, out)?
+        inner::sin_out(0, self_, out)?;
     } else {
         functions::sin_out(self_, out)?;
     }
@@ -1342,7 +1363,7 @@ pub(super) fn cos(a: &Args<'_>, below: bool) -> Result<Outputs> {
 pub(super) fn cos_(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     if below {
-        inner::cos_(0, self_)?
+        inner::cos_(0, self_)?;
     } else {
         functions::cos_(self_)?;
     }
@@ -1353,7 +1374,7 @@ pub(super) fn cos_out(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let out = a.tensor(1, "out")?;
     if below {
-        inner::cos_out(0, self_, out)?
+        inner::cos_out(0, self_, out)?;
     } else {
         functions::cos_out(self_, out)?;
     }
@@ -1369,7 +1390,7 @@ pub(super) fn tan(a: &Args<'_>, below: bool) -> Result<Outputs> {
 pub(super) fn tan_(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     if below {
-        inner::tan_(0, self_)?
+        inner::tan_(0, self_)?;
     } else {
         functions::tan_(self_)?;
     }
@@ -1385,7 +1406,7 @@ pub(super) fn asin(a: &Args<'_>, below: bool) -> Result<Outputs> {
 pub(super) fn asin_(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     if below {
-        inner::asin_(0, self_)?
+        inner::asin_(0, self_)?;
     } else {
         functions::asin_(self_)?;
     }
@@ -1401,7 +1422,7 @@ pub(super) fn acos(a: &Args<'_>, below: bool) -> Result<Outputs> {
 pub(super) fn acos_(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     if below {
-        inner::acos_(0, self_)?
+        inner::acos_(0, self_)?;
     } else {
         functions::acos_(self_)?;
     }
@@ -1417,7 +1438,7 @@ pub(super) fn atan(a: &Args<'_>, below: bool) -> Result<Outputs> {
 pub(super) fn atan_(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     if below {
-        inner::atan_(0, self_)?
+        inner::atan_(0, self_)?;
     } else {
         functions::atan_(self_)?;
     }
@@ -1433,7 +1454,7 @@ pub(super) fn sinh(a: &Args<'_>, below: bool) -> Result<Outputs> {
 pub(super) fn sinh_(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     if below {
-        inner::sinh_(0, self_)?
+        inner::sinh_(0, self_)?;
     } else {
         functions::sinh_(self_)?;
     }
@@ -1449,7 +1470,7 @@ pub(super) fn cosh(a: &Args<'_>, below: bool) -> Result<Outputs> {
 pub(super) fn cosh_(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     if below {
-        inner::cosh_(0, self_)?
+        inner::cosh_(0, self_)?;
     } else {
         functions::cosh_(self_)?;
     }
@@ -1465,7 +1486,7 @@ pub(super) fn tanh(a: &Args<'_>, below: bool) -> Result<Outputs> {
 pub(super) fn tanh_(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     if below {
-        inner::tanh_(0, self_)?
+        inner::tanh_(0, self_)?;
     } else {
         functions::tanh_(self_)?;
     }
@@ -1476,7 +1497,7 @@ pub(super) fn tanh_out(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let out = a.tensor(1, "out")?;
     if below {
-        inner::tanh_out(0, self_, out)?
+        inner::tanh_out(0, self_, out)?;
     } else {
         functions::tanh_out(self_, out)?;
     }
@@ -1492,7 +1513,7 @@ pub(super) fn asinh(a: &Args<'_>, below: bool) -> Result<Outputs> {
 pub(super) fn asinh_(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     if below {
-        inner::asinh_(0, self_)?
+        inner::asinh_(0, self_)?;
     } else {
         functions::asinh_(self_)?;
     }
@@ -1508,7 +1529,7 @@ pub(super) fn acosh(a: &Args<'_>, below: bool) -> Result<Outputs> {
 pub(super) fn acosh_(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     if below {
-        inner::acosh_(0, self_)?
+        inner::acosh_(0, self_)?;
     } else {
         functions::acosh_(self_)?;
     }
@@ -1524,7 +1545,7 @@ pub(super) fn atanh(a: &Args<'_>, below: bool) -> Result<Outputs> {
 pub(super) fn atanh_(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     if below {
-        inner::atanh_(0, self_)?
+        inner::atanh_(0, self_)?;
     } else {
         functions::atanh_(self_)?;
     }
@@ -1544,7 +1565,7 @@ pub(super) fn sigmoid(a: &Args<'_>, below: bool) -> Result<Outputs> {
 pub(super) fn sigmoid_(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     if below {
-        inner::sigmoid_(0, self_)?
+        inner::sigmoid_(0, self_)?;
     } else {
         functions::sigmoid_(self_)?;
     }
@@ -1555,7 +1576,7 @@ pub(super) fn sigmoid_out(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let out = a.tensor(1, "out")?;
     if below {
-        inner::sigmoid_out(0, self_, out)?
+        inner::sigmoid_out(0, self_, out)?;
     } else {
         functions::sigmoid_out(self_, out)?;
     }
@@ -1571,7 +1592,7 @@ pub(super) fn erf(a: &Args<'_>, below: bool) -> Result<Outputs> {
 pub(super) fn erf_(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     if below {
-        inner::erf_(0, self_)?
+        inner::erf_(0, self_)?;
     } else {
         functions::erf_(self_)?;
     }
@@ -1587,7 +1608,7 @@ pub(super) fn erfc(a: &Args<'_>, below: bool) -> Result<Outputs> {
 pub(super) fn erfc_(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     if below {
-        inner::erfc_(0, self_)?
+        inner::erfc_(0, self_)?;
     } else {
         functions::erfc_(self_)?;
     }
@@ -1607,7 +1628,7 @@ pub(super) fn erfinv(a: &Args<'_>, below: bool) -> Result<Outputs> {
 pub(super) fn erfinv_(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     if below {
-        inner::erfinv_(0, self_)?
+        inner::erfinv_(0, self_)?;
     } else {
         functions::erfinv_(self_)?;
     }
@@ -1627,7 +1648,7 @@ pub(super) fn lgamma(a: &Args<'_>, below: bool) -> Result<Outputs> {
 pub(super) fn lgamma_(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     if below {
-        inner::lgamma_(0, self_)?
+        inner::lgamma_(0, self_)?;
     } else {
         functions::lgamma_(self_)?;
     }
@@ -1647,7 +1668,7 @@ pub(super) fn digamma(a: &Args<'_>, below: bool) -> Result<Outputs> {
 pub(super) fn digamma_(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     if below {
-        inner::digamma_(0, self_)?
+        inner::digamma_(0, self_)?;
     } else {
         functions::digamma_(self_)?;
     }
@@ -1663,7 +1684,7 @@ pub(super) fn sinc(a: &Args<'_>, below: bool) -> Result<Outputs> {
 pub(super) fn sinc_(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     if below {
-        inner::sinc_(0, self_)?
+        inner::sinc_(0, self_)?;
     } else {
         functions::sinc_(self_)?;
     }
@@ -1683,7 +1704,7 @@ pub(super) fn deg2rad(a: &Args<'_>, below: bool) -> Result<Outputs> {
 pub(super) fn deg2rad_(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     if below {
-        inner::deg2rad_(0, self_)?
+        inner::deg2rad_(0, self_)?;
     } else {
         functions::deg2rad_(self_)?;
     }
@@ -1703,7 +1724,7 @@ pub(super) fn rad2deg(a: &Args<'_>, below: bool) -> Result<Outputs> {
 pub(super) fn rad2deg_(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     if below {
-        inner::rad2deg_(0, self_)?
+        inner::rad2deg_(0, self_)?;
     } else {
         functions::rad2deg_(self_)?;
     }
@@ -1736,7 +1757,7 @@ pub(super) fn logit_(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let eps = a.opt_float(1, "eps")?;
     if below {
-        inner::logit_(0, self_, eps)?
+        inner::logit_(0, self_, eps)?;
     } else {
         functions::logit_(self_, eps)?;
     }
@@ -1762,40 +1783,56 @@ pub(super) fn nan_to_num_(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let posinf = a.opt_float(2, "posinf")?;
     let neginf = a.opt_float(3, "neginf")?;
     if below {
-        inner::nan_to_num_(0, self_, nan, posinf, neginf)?
+        inner::nan_to_num_(0, self_, nan, posinf, neginf)?;
     } else {
         functions::nan_to_num_(self_, nan, posinf, neginf)?;
     }
     Ok(smallvec![self_.into()])
 }
 
-pub(super) fn positive(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn positive(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
-    let result = functions::positive(self_)?;
+    let result = if below {
+        composite::positive(self_)?
+    } else {
+        functions::positive(self_)?
+    };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn fix(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn fix(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
-    let result = functions::fix(self_)?;
+    let result = if below { composite::fix(self_)? } else { functions::fix(self_)? };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn fix_(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn fix_(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
-    functions::fix_(self_)?;
+    if below {
+        composite::fix_(self_)?;
+    } else {
+        functions::fix_(self_)?;
+    }
     Ok(smallvec![self_.into()])
 }
 
-pub(super) fn absolute(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn absolute(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
-    let result = functions::absolute(self_)?;
+    let result = if below {
+        composite::absolute(self_)?
+    } else {
+        functions::absolute(self_)?
+    };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn absolute_(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn absolute_(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
-    functions::absolute_(self_)?;
+    if below {
+        composite::absolute_(self_)?;
+    } else {
+        functions::absolute_(self_)?;
+    }
     Ok(smallvec![self_.into()])
 }
 
@@ -1864,7 +1901,7 @@ pub(super) fn logical_not(a: &Args<'_>, below: bool) -> Result<Outputs> {
 pub(super) fn logical_not_(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     if below {
-        inner::logical_not_(0, self_)?
+        inner::logical_not_(0, self_)?;
     } else {
         functions::logical_not_(self_)?;
     }
@@ -1886,7 +1923,7 @@ pub(super) fn eq_(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let other = a.tensor(1, "other")?;
     if below {
-        inner::eq_(0, self_, other)?
+        inner::eq_(0, self_, other)?;
     } else {
         functions::eq_(self_, other)?;
     }
@@ -1908,7 +1945,7 @@ pub(super) fn eq_scalar_(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let other = a.scalar(1, "other")?;
     if below {
-        inner::eq_scalar_(0, self_, other)?
+        inner::eq_scalar_(0, self_, other)?;
     } else {
         functions::eq_scalar_(self_, other)?;
     }
@@ -1930,7 +1967,7 @@ pub(super) fn ne_(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let other = a.tensor(1, "other")?;
     if below {
-        inner::ne_(0, self_, other)?
+        inner::ne_(0, self_, other)?;
     } else {
         functions::ne_(self_, other)?;
     }
@@ -1952,7 +1989,7 @@ pub(super) fn ne_scalar_(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let other = a.scalar(1, "other")?;
     if below {
-        inner::ne_scalar_(0, self_, other)?
+        inner::ne_scalar_(0, self_, other)?;
     } else {
         functions::ne_scalar_(self_, other)?;
     }
@@ -1974,7 +2011,7 @@ pub(super) fn lt_(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let other = a.tensor(1, "other")?;
     if below {
-        inner::lt_(0, self_, other)?
+        inner::lt_(0, self_, other)?;
     } else {
         functions::lt_(self_, other)?;
     }
@@ -1996,7 +2033,7 @@ pub(super) fn lt_scalar_(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let other = a.scalar(1, "other")?;
     if below {
-        inner::lt_scalar_(0, self_, other)?
+        inner::lt_scalar_(0, self_, other)?;
     } else {
         functions::lt_scalar_(self_, other)?;
     }
@@ -2018,7 +2055,7 @@ pub(super) fn le_(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let other = a.tensor(1, "other")?;
     if below {
-        inner::le_(0, self_, other)?
+        inner::le_(0, self_, other)?;
     } else {
         functions::le_(self_, other)?;
     }
@@ -2040,7 +2077,7 @@ pub(super) fn le_scalar_(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let other = a.scalar(1, "other")?;
     if below {
-        inner::le_scalar_(0, self_, other)?
+        inner::le_scalar_(0, self_, other)?;
     } else {
         functions::le_scalar_(self_, other)?;
     }
@@ -2062,7 +2099,7 @@ pub(super) fn gt_(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let other = a.tensor(1, "other")?;
     if below {
-        inner::gt_(0, self_, other)?
+        inner::gt_(0, self_, other)?;
     } else {
         functions::gt_(self_, other)?;
     }
@@ -2084,7 +2121,7 @@ pub(super) fn gt_scalar_(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let other = a.scalar(1, "other")?;
     if below {
-        inner::gt_scalar_(0, self_, other)?
+        inner::gt_scalar_(0, self_, other)?;
     } else {
         functions::gt_scalar_(self_, other)?;
     }
@@ -2106,7 +2143,7 @@ pub(super) fn ge_(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let other = a.tensor(1, "other")?;
     if below {
-        inner::ge_(0, self_, other)?
+        inner::ge_(0, self_, other)?;
     } else {
         functions::ge_(self_, other)?;
     }
@@ -2128,7 +2165,7 @@ pub(super) fn ge_scalar_(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let other = a.scalar(1, "other")?;
     if below {
-        inner::ge_scalar_(0, self_, other)?
+        inner::ge_scalar_(0, self_, other)?;
     } else {
         functions::ge_scalar_(self_, other)?;
     }
@@ -2150,7 +2187,7 @@ pub(super) fn logical_and_(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let other = a.tensor(1, "other")?;
     if below {
-        inner::logical_and_(0, self_, other)?
+        inner::logical_and_(0, self_, other)?;
     } else {
         functions::logical_and_(self_, other)?;
     }
@@ -2172,7 +2209,7 @@ pub(super) fn logical_or_(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let other = a.tensor(1, "other")?;
     if below {
-        inner::logical_or_(0, self_, other)?
+        inner::logical_or_(0, self_, other)?;
     } else {
         functions::logical_or_(self_, other)?;
     }
@@ -2194,30 +2231,38 @@ pub(super) fn logical_xor_(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let other = a.tensor(1, "other")?;
     if below {
-        inner::logical_xor_(0, self_, other)?
+        inner::logical_xor_(0, self_, other)?;
     } else {
         functions::logical_xor_(self_, other)?;
     }
     Ok(smallvec![self_.into()])
 }
 
-pub(super) fn isclose(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn isclose(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let other = a.tensor(1, "other")?;
     let rtol = if a.is_none(2) { 1e-05 } else { a.float(2, "rtol")? };
     let atol = if a.is_none(3) { 1e-08 } else { a.float(3, "atol")? };
     let equal_nan = if a.is_none(4) { false } else { a.bool(4, "equal_nan")? };
-    let result = functions::isclose(self_, other, rtol, atol, equal_nan)?;
+    let result = if below {
+        composite::isclose(self_, other, rtol, atol, equal_nan)?
+    } else {
+        functions::isclose(self_, other, rtol, atol, equal_nan)?
+    };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn allclose(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn allclose(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let other = a.tensor(1, "other")?;
     let rtol = if a.is_none(2) { 1e-05 } else { a.float(2, "rtol")? };
     let atol = if a.is_none(3) { 1e-08 } else { a.float(3, "atol")? };
     let equal_nan = if a.is_none(4) { false } else { a.bool(4, "equal_nan")? };
-    let result = functions::allclose(self_, other, rtol, atol, equal_nan)?;
+    let result = if below {
+        composite::allclose(self_, other, rtol, atol, equal_nan)?
+    } else {
+        functions::allclose(self_, other, rtol, atol, equal_nan)?
+    };
     Ok(smallvec![result.into()])
 }
 
@@ -2234,7 +2279,7 @@ pub(super) fn bitwise_not(a: &Args<'_>, below: bool) -> Result<Outputs> {
 pub(super) fn bitwise_not_(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     if below {
-        inner::bitwise_not_(0, self_)?
+        inner::bitwise_not_(0, self_)?;
     } else {
         functions::bitwise_not_(self_)?;
     }
@@ -2256,7 +2301,7 @@ pub(super) fn bitwise_and_(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let other = a.tensor(1, "other")?;
     if below {
-        inner::bitwise_and_(0, self_, other)?
+        inner::bitwise_and_(0, self_, other)?;
     } else {
         functions::bitwise_and_(self_, other)?;
     }
@@ -2278,24 +2323,32 @@ pub(super) fn bitwise_and_scalar_(a: &Args<'_>, below: bool) -> Result<Outputs> 
     let self_ = a.tensor(0, "self")?;
     let other = a.scalar(1, "other")?;
     if below {
-        inner::bitwise_and_scalar_(0, self_, other)?
+        inner::bitwise_and_scalar_(0, self_, other)?;
     } else {
         functions::bitwise_and_scalar_(self_, other)?;
     }
     Ok(smallvec![self_.into()])
 }
 
-pub(super) fn and_tensor(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn and_tensor(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let other = a.tensor(1, "other")?;
-    let result = functions::and_tensor(self_, other)?;
+    let result = if below {
+        composite::bitwise_and(self_, other)?
+    } else {
+        functions::and_tensor(self_, other)?
+    };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn and_scalar(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn and_scalar(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let other = a.scalar(1, "other")?;
-    let result = functions::and_scalar(self_, other)?;
+    let result = if below {
+        composite::bitwise_and_scalar(self_, other)?
+    } else {
+        functions::and_scalar(self_, other)?
+    };
     Ok(smallvec![result.into()])
 }
 
@@ -2314,7 +2367,7 @@ pub(super) fn bitwise_or_(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let other = a.tensor(1, "other")?;
     if below {
-        inner::bitwise_or_(0, self_, other)?
+        inner::bitwise_or_(0, self_, other)?;
     } else {
         functions::bitwise_or_(self_, other)?;
     }
@@ -2336,24 +2389,32 @@ pub(super) fn bitwise_or_scalar_(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let other = a.scalar(1, "other")?;
     if below {
-        inner::bitwise_or_scalar_(0, self_, other)?
+        inner::bitwise_or_scalar_(0, self_, other)?;
     } else {
         functions::bitwise_or_scalar_(self_, other)?;
     }
     Ok(smallvec![self_.into()])
 }
 
-pub(super) fn or_tensor(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn or_tensor(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let other = a.tensor(1, "other")?;
-    let result = functions::or_tensor(self_, other)?;
+    let result = if below {
+        composite::bitwise_or(self_, other)?
+    } else {
+        functions::or_tensor(self_, other)?
+    };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn or_scalar(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn or_scalar(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let other = a.scalar(1, "other")?;
-    let result = functions::or_scalar(self_, other)?;
+    let result = if below {
+        composite::bitwise_or_scalar(self_, other)?
+    } else {
+        functions::or_scalar(self_, other)?
+    };
     Ok(smallvec![result.into()])
 }
 
@@ -2372,7 +2433,7 @@ pub(super) fn bitwise_xor_(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let other = a.tensor(1, "other")?;
     if below {
-        inner::bitwise_xor_(0, self_, other)?
+        inner::bitwise_xor_(0, self_, other)?;
     } else {
         functions::bitwise_xor_(self_, other)?;
     }
@@ -2394,24 +2455,32 @@ pub(super) fn bitwise_xor_scalar_(a: &Args<'_>, below: bool) -> Result<Outputs> 
     let self_ = a.tensor(0, "self")?;
     let other = a.scalar(1, "other")?;
     if below {
-        inner::bitwise_xor_scalar_(0, self_, other)?
+        inner::bitwise_xor_scalar_(0, self_, other)?;
     } else {
         functions::bitwise_xor_scalar_(self_, other)?;
     }
     Ok(smallvec![self_.into()])
 }
 
-pub(super) fn xor_tensor(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn xor_tensor(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let other = a.tensor(1, "other")?;
-    let result = functions::xor_tensor(self_, other)?;
+    let result = if below {
+        composite::bitwise_xor(self_, other)?
+    } else {
+        functions::xor_tensor(self_, other)?
+    };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn xor_scalar(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn xor_scalar(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let other = a.scalar(1, "other")?;
-    let result = functions::xor_scalar(self_, other)?;
+    let result = if below {
+        composite::bitwise_xor_scalar(self_, other)?
+    } else {
+        functions::xor_scalar(self_, other)?
+    };
     Ok(smallvec![result.into()])
 }
 
@@ -2430,7 +2499,7 @@ pub(super) fn bitwise_left_shift_(a: &Args<'_>, below: bool) -> Result<Outputs> 
     let self_ = a.tensor(0, "self")?;
     let other = a.tensor(1, "other")?;
     if below {
-        inner::bitwise_left_shift_(0, self_, other)?
+        inner::bitwise_left_shift_(0, self_, other)?;
     } else {
         functions::bitwise_left_shift_(self_, other)?;
     }
@@ -2452,7 +2521,7 @@ pub(super) fn bitwise_left_shift_scalar_(a: &Args<'_>, below: bool) -> Result<Ou
     let self_ = a.tensor(0, "self")?;
     let other = a.scalar(1, "other")?;
     if below {
-        inner::bitwise_left_shift_scalar_(0, self_, other)?
+        inner::bitwise_left_shift_scalar_(0, self_, other)?;
     } else {
         functions::bitwise_left_shift_scalar_(self_, other)?;
     }
@@ -2474,7 +2543,7 @@ pub(super) fn bitwise_right_shift_(a: &Args<'_>, below: bool) -> Result<Outputs>
     let self_ = a.tensor(0, "self")?;
     let other = a.tensor(1, "other")?;
     if below {
-        inner::bitwise_right_shift_(0, self_, other)?
+        inner::bitwise_right_shift_(0, self_, other)?;
     } else {
         functions::bitwise_right_shift_(self_, other)?;
     }
@@ -2496,7 +2565,7 @@ pub(super) fn bitwise_right_shift_scalar_(a: &Args<'_>, below: bool) -> Result<O
     let self_ = a.tensor(0, "self")?;
     let other = a.scalar(1, "other")?;
     if below {
-        inner::bitwise_right_shift_scalar_(0, self_, other)?
+        inner::bitwise_right_shift_scalar_(0, self_, other)?;
     } else {
         functions::bitwise_right_shift_scalar_(self_, other)?;
     }
@@ -2521,34 +2590,46 @@ pub(super) fn where_self_out(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let other = a.tensor(2, "other")?;
     let out = a.tensor(3, "out")?;
     if below {
-        inner::where_self_out(0, condition, self_, other, out)?
+        inner::where_self_out(0, condition, self_, other, out)?;
     } else {
         functions::where_self_out(condition, self_, other, out)?;
     }
     Ok(smallvec![out.into()])
 }
 
-pub(super) fn where_scalar_other(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn where_scalar_other(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let condition = a.tensor(0, "condition")?;
     let self_ = a.tensor(1, "self")?;
     let other = a.scalar(2, "other")?;
-    let result = functions::where_scalar_other(condition, self_, other)?;
+    let result = if below {
+        composite::where_scalar_other(condition, self_, other)?
+    } else {
+        functions::where_scalar_other(condition, self_, other)?
+    };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn where_scalar_self(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn where_scalar_self(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let condition = a.tensor(0, "condition")?;
     let self_ = a.scalar(1, "self")?;
     let other = a.tensor(2, "other")?;
-    let result = functions::where_scalar_self(condition, self_, other)?;
+    let result = if below {
+        composite::where_scalar_self(condition, self_, other)?
+    } else {
+        functions::where_scalar_self(condition, self_, other)?
+    };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn where_scalar(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn where_scalar(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let condition = a.tensor(0, "condition")?;
     let self_ = a.scalar(1, "self")?;
     let other = a.scalar(2, "other")?;
-    let result = functions::where_scalar(condition, self_, other)?;
+    let result = if below {
+        composite::where_scalar(condition, self_, other)?
+    } else {
+        functions::where_scalar(condition, self_, other)?
+    };
     Ok(smallvec![result.into()])
 }
 
@@ -2569,7 +2650,7 @@ pub(super) fn clamp_(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let min = a.opt_scalar(1, "min")?;
     let max = a.opt_scalar(2, "max")?;
     if below {
-        inner::clamp_(0, self_, min, max)?
+        inner::clamp_(0, self_, min, max)?;
     } else {
         functions::clamp_(self_, min, max)?;
     }
@@ -2593,7 +2674,7 @@ pub(super) fn clamp_tensor_(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let min = a.opt_tensor(1, "min")?;
     let max = a.opt_tensor(2, "max")?;
     if below {
-        inner::clamp_tensor_(0, self_, min, max)?
+        inner::clamp_tensor_(0, self_, min, max)?;
     } else {
         functions::clamp_tensor_(self_, min, max)?;
     }
@@ -2615,7 +2696,7 @@ pub(super) fn clamp_min_(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let min = a.scalar(1, "min")?;
     if below {
-        inner::clamp_min_(0, self_, min)?
+        inner::clamp_min_(0, self_, min)?;
     } else {
         functions::clamp_min_(self_, min)?;
     }
@@ -2637,7 +2718,7 @@ pub(super) fn clamp_max_(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let max = a.scalar(1, "max")?;
     if below {
-        inner::clamp_max_(0, self_, max)?
+        inner::clamp_max_(0, self_, max)?;
     } else {
         functions::clamp_max_(self_, max)?;
     }
@@ -2659,7 +2740,7 @@ pub(super) fn clamp_min_tensor_(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let min = a.tensor(1, "min")?;
     if below {
-        inner::clamp_min_tensor_(0, self_, min)?
+        inner::clamp_min_tensor_(0, self_, min)?;
     } else {
         functions::clamp_min_tensor_(self_, min)?;
     }
@@ -2681,26 +2762,34 @@ pub(super) fn clamp_max_tensor_(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let max = a.tensor(1, "max")?;
     if below {
-        inner::clamp_max_tensor_(0, self_, max)?
+        inner::clamp_max_tensor_(0, self_, max)?;
     } else {
         functions::clamp_max_tensor_(self_, max)?;
     }
     Ok(smallvec![self_.into()])
 }
 
-pub(super) fn clip(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn clip(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let min = a.opt_scalar(1, "min")?;
     let max = a.opt_scalar(2, "max")?;
-    let result = functions::clip(self_, min, max)?;
+    let result = if below {
+        composite::clip(self_, min, max)?
+    } else {
+        functions::clip(self_, min, max)?
+    };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn clip_(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn clip_(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let min = a.opt_scalar(1, "min")?;
     let max = a.opt_scalar(2, "max")?;
-    functions::clip_(self_, min, max)?;
+    if below {
+        composite::clip_(self_, min, max)?;
+    } else {
+        functions::clip_(self_, min, max)?;
+    }
     Ok(smallvec![self_.into()])
 }
 
@@ -2713,22 +2802,26 @@ pub(super) fn relu(a: &Args<'_>, below: bool) -> Result<Outputs> {
 pub(super) fn relu_(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     if below {
-        inner::relu_(0, self_)?
+        inner::relu_(0, self_)?;
     } else {
         functions::relu_(self_)?;
     }
     Ok(smallvec![self_.into()])
 }
 
-pub(super) fn relu6(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn relu6(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
-    let result = functions::relu6(self_)?;
+    let result = if below { composite::relu6(self_)? } else { functions::relu6(self_)? };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn relu6_(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn relu6_(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
-    functions::relu6_(self_)?;
+    if below {
+        composite::relu6_(self_)?;
+    } else {
+        functions::relu6_(self_)?;
+    }
     Ok(smallvec![self_.into()])
 }
 
@@ -2741,7 +2834,7 @@ pub(super) fn silu(a: &Args<'_>, below: bool) -> Result<Outputs> {
 pub(super) fn silu_(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     if below {
-        inner::silu_(0, self_)?
+        inner::silu_(0, self_)?;
     } else {
         functions::silu_(self_)?;
     }
@@ -2757,7 +2850,7 @@ pub(super) fn mish(a: &Args<'_>, below: bool) -> Result<Outputs> {
 pub(super) fn mish_(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     if below {
-        inner::mish_(0, self_)?
+        inner::mish_(0, self_)?;
     } else {
         functions::mish_(self_)?;
     }
@@ -2777,7 +2870,7 @@ pub(super) fn hardsigmoid(a: &Args<'_>, below: bool) -> Result<Outputs> {
 pub(super) fn hardsigmoid_(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     if below {
-        inner::hardsigmoid_(0, self_)?
+        inner::hardsigmoid_(0, self_)?;
     } else {
         functions::hardsigmoid_(self_)?;
     }
@@ -2797,7 +2890,7 @@ pub(super) fn hardswish(a: &Args<'_>, below: bool) -> Result<Outputs> {
 pub(super) fn hardswish_(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     if below {
-        inner::hardswish_(0, self_)?
+        inner::hardswish_(0, self_)?;
     } else {
         functions::hardswish_(self_)?;
     }
@@ -2819,7 +2912,7 @@ pub(super) fn gelu_(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let approximate = if a.is_none(1) { "none" } else { a.str(1, "approximate")? };
     if below {
-        inner::gelu_(0, self_, approximate)?
+        inner::gelu_(0, self_, approximate)?;
     } else {
         functions::gelu_(self_, approximate)?;
     }
@@ -2836,9 +2929,13 @@ pub(super) fn log_sigmoid_forward(a: &Args<'_>, below: bool) -> Result<Outputs> 
     Ok(smallvec![output.into(), buffer.into()])
 }
 
-pub(super) fn log_sigmoid(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn log_sigmoid(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
-    let result = functions::log_sigmoid(self_)?;
+    let result = if below {
+        composite::log_sigmoid(self_)?
+    } else {
+        functions::log_sigmoid(self_)?
+    };
     Ok(smallvec![result.into()])
 }
 
@@ -2885,7 +2982,7 @@ pub(super) fn elu_(a: &Args<'_>, below: bool) -> Result<Outputs> {
         a.scalar(3, "input_scale")?
     };
     if below {
-        inner::elu_(0, self_, alpha, scale, input_scale)?
+        inner::elu_(0, self_, alpha, scale, input_scale)?;
     } else {
         functions::elu_(self_, alpha, scale, input_scale)?;
     }
@@ -2907,22 +3004,26 @@ pub(super) fn celu_(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let alpha = if a.is_none(1) { Scalar::Float(1.0) } else { a.scalar(1, "alpha")? };
     if below {
-        inner::celu_(0, self_, alpha)?
+        inner::celu_(0, self_, alpha)?;
     } else {
         functions::celu_(self_, alpha)?;
     }
     Ok(smallvec![self_.into()])
 }
 
-pub(super) fn selu(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn selu(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
-    let result = functions::selu(self_)?;
+    let result = if below { composite::selu(self_)? } else { functions::selu(self_)? };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn selu_(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn selu_(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
-    functions::selu_(self_)?;
+    if below {
+        composite::selu_(self_)?;
+    } else {
+        functions::selu_(self_)?;
+    }
     Ok(smallvec![self_.into()])
 }
 
@@ -2949,7 +3050,7 @@ pub(super) fn leaky_relu_(a: &Args<'_>, below: bool) -> Result<Outputs> {
         a.scalar(1, "negative_slope")?
     };
     if below {
-        inner::leaky_relu_(0, self_, negative_slope)?
+        inner::leaky_relu_(0, self_, negative_slope)?;
     } else {
         functions::leaky_relu_(self_, negative_slope)?;
     }
@@ -2973,7 +3074,7 @@ pub(super) fn hardtanh_(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let min_val = if a.is_none(1) { Scalar::Int(-1) } else { a.scalar(1, "min_val")? };
     let max_val = if a.is_none(2) { Scalar::Int(1) } else { a.scalar(2, "max_val")? };
     if below {
-        inner::hardtanh_(0, self_, min_val, max_val)?
+        inner::hardtanh_(0, self_, min_val, max_val)?;
     } else {
         functions::hardtanh_(self_, min_val, max_val)?;
     }
@@ -3019,14 +3120,14 @@ pub(super) fn threshold_(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let threshold = a.scalar(1, "threshold")?;
     let value = a.scalar(2, "value")?;
     if below {
-        inner::threshold_(0, self_, threshold, value)?
+        inner::threshold_(0, self_, threshold, value)?;
     } else {
         functions::threshold_(self_, threshold, value)?;
     }
     Ok(smallvec![self_.into()])
 }
 
-pub(super) fn rrelu_with_noise(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn rrelu_with_noise(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let noise = a.tensor(1, "noise")?;
     let lower = if a.is_none(2) { Scalar::Float(0.125) } else { a.scalar(2, "lower")? };
@@ -3036,11 +3137,15 @@ pub(super) fn rrelu_with_noise(a: &Args<'_>, _below: bool) -> Result<Outputs> {
         a.scalar(3, "upper")?
     };
     let training = if a.is_none(4) { false } else { a.bool(4, "training")? };
-    let result = functions::rrelu_with_noise(self_, noise, lower, upper, training)?;
+    let result = if below {
+        composite::rrelu_with_noise(self_, noise, lower, upper, training)?
+    } else {
+        functions::rrelu_with_noise(self_, noise, lower, upper, training)?
+    };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn rrelu_with_noise_(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn rrelu_with_noise_(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let noise = a.tensor(1, "noise")?;
     let lower = if a.is_none(2) { Scalar::Float(0.125) } else { a.scalar(2, "lower")? };
@@ -3050,11 +3155,15 @@ pub(super) fn rrelu_with_noise_(a: &Args<'_>, _below: bool) -> Result<Outputs> {
         a.scalar(3, "upper")?
     };
     let training = if a.is_none(4) { false } else { a.bool(4, "training")? };
-    functions::rrelu_with_noise_(self_, noise, lower, upper, training)?;
+    if below {
+        composite::rrelu_with_noise_(self_, noise, lower, upper, training)?;
+    } else {
+        functions::rrelu_with_noise_(self_, noise, lower, upper, training)?;
+    }
     Ok(smallvec![self_.into()])
 }
 
-pub(super) fn rrelu(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn rrelu(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let lower = if a.is_none(1) { Scalar::Float(0.125) } else { a.scalar(1, "lower")? };
     let upper = if a.is_none(2) {
@@ -3063,11 +3172,15 @@ pub(super) fn rrelu(a: &Args<'_>, _below: bool) -> Result<Outputs> {
         a.scalar(2, "upper")?
     };
     let training = if a.is_none(3) { false } else { a.bool(3, "training")? };
-    let result = functions::rrelu(self_, lower, upper, training)?;
+    let result = if below {
+        composite::rrelu(self_, lower, upper, training)?
+    } else {
+        functions::rrelu(self_, lower, upper, training)?
+    };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn rrelu_(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn rrelu_(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let lower = if a.is_none(1) { Scalar::Float(0.125) } else { a.scalar(1, "lower")? };
     let upper = if a.is_none(2) {
@@ -3076,14 +3189,22 @@ pub(super) fn rrelu_(a: &Args<'_>, _below: bool) -> Result<Outputs> {
         a.scalar(2, "upper")?
     };
     let training = if a.is_none(3) { false } else { a.bool(3, "training")? };
-    functions::rrelu_(self_, lower, upper, training)?;
+    if below {
+        composite::rrelu_(self_, lower, upper, training)?;
+    } else {
+        functions::rrelu_(self_, lower, upper, training)?;
+    }
     Ok(smallvec![self_.into()])
 }
 
-pub(super) fn prelu(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn prelu(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let weight = a.tensor(1, "weight")?;
-    let result = functions::prelu(self_, weight)?;
+    let result = if below {
+        composite::prelu(self_, weight)?
+    } else {
+        functions::prelu(self_, weight)?
+    };
     Ok(smallvec![result.into()])
 }
 
@@ -3358,7 +3479,7 @@ pub(super) fn sum_dim_out(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let dtype = a.opt_dtype(3, "dtype")?;
     let out = a.tensor(4, "out")?;
     if below {
-        inner::sum_dim_out(0, self_, dim.as_deref(), keepdim, dtype, out)?
+        inner::sum_dim_out(0, self_, dim.as_deref(), keepdim, dtype, out)?;
     } else {
         functions::sum_dim_out(self_, dim.as_deref(), keepdim, dtype, out)?;
     }
@@ -3396,7 +3517,7 @@ pub(super) fn mean_dim_out(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let dtype = a.opt_dtype(3, "dtype")?;
     let out = a.tensor(4, "out")?;
     if below {
-        inner::mean_dim_out(0, self_, dim.as_deref(), keepdim, dtype, out)?
+        inner::mean_dim_out(0, self_, dim.as_deref(), keepdim, dtype, out)?;
     } else {
         functions::mean_dim_out(self_, dim.as_deref(), keepdim, dtype, out)?;
     }
@@ -3434,7 +3555,7 @@ pub(super) fn prod_dim_out(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let dtype = a.opt_dtype(3, "dtype")?;
     let out = a.tensor(4, "out")?;
     if below {
-        inner::prod_dim_out(0, self_, dim, keepdim, dtype, out)?
+        inner::prod_dim_out(0, self_, dim, keepdim, dtype, out)?;
     } else {
         functions::prod_dim_out(self_, dim, keepdim, dtype, out)?;
     }
@@ -3454,12 +3575,16 @@ pub(super) fn nansum(a: &Args<'_>, below: bool) -> Result<Outputs> {
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn nanmean(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn nanmean(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let dim = a.opt_ints(1, "dim")?;
     let keepdim = if a.is_none(2) { false } else { a.bool(2, "keepdim")? };
     let dtype = a.opt_dtype(3, "dtype")?;
-    let result = functions::nanmean(self_, dim.as_deref(), keepdim, dtype)?;
+    let result = if below {
+        composite::nanmean(self_, dim.as_deref(), keepdim, dtype)?
+    } else {
+        functions::nanmean(self_, dim.as_deref(), keepdim, dtype)?
+    };
     Ok(smallvec![result.into()])
 }
 
@@ -3517,7 +3642,7 @@ pub(super) fn amax_out(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let keepdim = if a.is_none(2) { false } else { a.bool(2, "keepdim")? };
     let out = a.tensor(3, "out")?;
     if below {
-        inner::amax_out(0, self_, &dim, keepdim, out)?
+        inner::amax_out(0, self_, &dim, keepdim, out)?;
     } else {
         functions::amax_out(self_, &dim, keepdim, out)?;
     }
@@ -3542,7 +3667,7 @@ pub(super) fn amin_out(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let keepdim = if a.is_none(2) { false } else { a.bool(2, "keepdim")? };
     let out = a.tensor(3, "out")?;
     if below {
-        inner::amin_out(0, self_, &dim, keepdim, out)?
+        inner::amin_out(0, self_, &dim, keepdim, out)?;
     } else {
         functions::amin_out(self_, &dim, keepdim, out)?;
     }
@@ -3667,19 +3792,27 @@ pub(super) fn count_nonzero_dims(a: &Args<'_>, below: bool) -> Result<Outputs> {
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn var(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn var(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let unbiased = if a.is_none(1) { true } else { a.bool(1, "unbiased")? };
-    let result = functions::var(self_, unbiased)?;
+    let result = if below {
+        composite::var(self_, unbiased)?
+    } else {
+        functions::var(self_, unbiased)?
+    };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn var_dim(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn var_dim(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let dim = a.opt_ints(1, "dim")?;
     let unbiased = if a.is_none(2) { true } else { a.bool(2, "unbiased")? };
     let keepdim = if a.is_none(3) { false } else { a.bool(3, "keepdim")? };
-    let result = functions::var_dim(self_, dim.as_deref(), unbiased, keepdim)?;
+    let result = if below {
+        composite::var_dim(self_, dim.as_deref(), unbiased, keepdim)?
+    } else {
+        functions::var_dim(self_, dim.as_deref(), unbiased, keepdim)?
+    };
     Ok(smallvec![result.into()])
 }
 
@@ -3696,19 +3829,27 @@ pub(super) fn var_correction(a: &Args<'_>, below: bool) -> Result<Outputs> {
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn std(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn std(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let unbiased = if a.is_none(1) { true } else { a.bool(1, "unbiased")? };
-    let result = functions::std(self_, unbiased)?;
+    let result = if below {
+        composite::std(self_, unbiased)?
+    } else {
+        functions::std(self_, unbiased)?
+    };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn std_dim(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn std_dim(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let dim = a.opt_ints(1, "dim")?;
     let unbiased = if a.is_none(2) { true } else { a.bool(2, "unbiased")? };
     let keepdim = if a.is_none(3) { false } else { a.bool(3, "keepdim")? };
-    let result = functions::std_dim(self_, dim.as_deref(), unbiased, keepdim)?;
+    let result = if below {
+        composite::std_dim(self_, dim.as_deref(), unbiased, keepdim)?
+    } else {
+        functions::std_dim(self_, dim.as_deref(), unbiased, keepdim)?
+    };
     Ok(smallvec![result.into()])
 }
 
@@ -3725,24 +3866,27 @@ pub(super) fn std_correction(a: &Args<'_>, below: bool) -> Result<Outputs> {
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn var_mean(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn var_mean(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let unbiased = if a.is_none(1) { true } else { a.bool(1, "unbiased")? };
-    let (result0, result1) = functions::var_mean(self_, unbiased)?;
+    let (result0, result1) = if below {
+        composite::var_mean(self_, unbiased)?
+    } else {
+        functions::var_mean(self_, unbiased)?
+    };
     Ok(smallvec![result0.into(), result1.into()])
 }
 
-pub(super) fn var_mean_dim(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn var_mean_dim(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let dim = a.opt_ints(1, "dim")?;
     let unbiased = if a.is_none(2) { true } else { a.bool(2, "unbiased")? };
     let keepdim = if a.is_none(3) { false } else { a.bool(3, "keepdim")? };
-    let (result0, result1) = functions::var_mean_dim(
-        self_,
-        dim.as_deref(),
-        unbiased,
-        keepdim,
-    )?;
+    let (result0, result1) = if below {
+        composite::var_mean_dim(self_, dim.as_deref(), unbiased, keepdim)?
+    } else {
+        functions::var_mean_dim(self_, dim.as_deref(), unbiased, keepdim)?
+    };
     Ok(smallvec![result0.into(), result1.into()])
 }
 
@@ -3759,24 +3903,27 @@ pub(super) fn var_mean_correction(a: &Args<'_>, below: bool) -> Result<Outputs> 
     Ok(smallvec![result0.into(), result1.into()])
 }
 
-pub(super) fn std_mean(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn std_mean(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let unbiased = if a.is_none(1) { true } else { a.bool(1, "unbiased")? };
-    let (result0, result1) = functions::std_mean(self_, unbiased)?;
+    let (result0, result1) = if below {
+        composite::std_mean(self_, unbiased)?
+    } else {
+        functions::std_mean(self_, unbiased)?
+    };
     Ok(smallvec![result0.into(), result1.into()])
 }
 
-pub(super) fn std_mean_dim(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn std_mean_dim(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let dim = a.opt_ints(1, "dim")?;
     let unbiased = if a.is_none(2) { true } else { a.bool(2, "unbiased")? };
     let keepdim = if a.is_none(3) { false } else { a.bool(3, "keepdim")? };
-    let (result0, result1) = functions::std_mean_dim(
-        self_,
-        dim.as_deref(),
-        unbiased,
-        keepdim,
-    )?;
+    let (result0, result1) = if below {
+        composite::std_mean_dim(self_, dim.as_deref(), unbiased, keepdim)?
+    } else {
+        functions::std_mean_dim(self_, dim.as_deref(), unbiased, keepdim)?
+    };
     Ok(smallvec![result0.into(), result1.into()])
 }
 
@@ -3861,7 +4008,7 @@ pub(super) fn cumsum_out(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let dtype = a.opt_dtype(2, "dtype")?;
     let out = a.tensor(3, "out")?;
     if below {
-        inner::cumsum_out(0, self_, dim, dtype, out)?
+        inner::cumsum_out(0, self_, dim, dtype, out)?;
     } else {
         functions::cumsum_out(self_, dim, dtype, out)?;
     }
@@ -3886,7 +4033,7 @@ pub(super) fn cumprod_out(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let dtype = a.opt_dtype(2, "dtype")?;
     let out = a.tensor(3, "out")?;
     if below {
-        inner::cumprod_out(0, self_, dim, dtype, out)?
+        inner::cumprod_out(0, self_, dim, dtype, out)?;
     } else {
         functions::cumprod_out(self_, dim, dtype, out)?;
     }
@@ -3972,64 +4119,92 @@ pub(super) fn equal(a: &Args<'_>, below: bool) -> Result<Outputs> {
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn diff(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn diff(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let n = if a.is_none(1) { 1 } else { a.int(1, "n")? };
     let dim = if a.is_none(2) { -1 } else { a.int(2, "dim")? };
     let prepend = a.opt_tensor(3, "prepend")?;
     let append = a.opt_tensor(4, "append")?;
-    let result = functions::diff(self_, n, dim, prepend, append)?;
+    let result = if below {
+        composite::diff(self_, n, dim, prepend, append)?
+    } else {
+        functions::diff(self_, n, dim, prepend, append)?
+    };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn renorm(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn renorm(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let p = a.scalar(1, "p")?;
     let dim = a.int(2, "dim")?;
     let maxnorm = a.scalar(3, "maxnorm")?;
-    let result = functions::renorm(self_, p, dim, maxnorm)?;
+    let result = if below {
+        composite::renorm(self_, p, dim, maxnorm)?
+    } else {
+        functions::renorm(self_, p, dim, maxnorm)?
+    };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn dist(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn dist(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let other = a.tensor(1, "other")?;
     let p = if a.is_none(2) { Scalar::Int(2) } else { a.scalar(2, "p")? };
-    let result = functions::dist(self_, other, p)?;
+    let result = if below {
+        composite::dist(self_, other, p)?
+    } else {
+        functions::dist(self_, other, p)?
+    };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn _cdist_forward(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn _cdist_forward(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let x1 = a.tensor(0, "x1")?;
     let x2 = a.tensor(1, "x2")?;
     let p = a.float(2, "p")?;
     let compute_mode = a.opt_int(3, "compute_mode")?;
-    let result = functions::_cdist_forward(x1, x2, p, compute_mode)?;
+    let result = if below {
+        composite::cdist_forward(x1, x2, p, compute_mode)?
+    } else {
+        functions::_cdist_forward(x1, x2, p, compute_mode)?
+    };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn cov(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn cov(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let correction = if a.is_none(1) { 1 } else { a.int(1, "correction")? };
     let fweights = a.opt_tensor(2, "fweights")?;
     let aweights = a.opt_tensor(3, "aweights")?;
-    let result = functions::cov(self_, correction, fweights, aweights)?;
+    let result = if below {
+        composite::cov(self_, correction, fweights, aweights)?
+    } else {
+        functions::cov(self_, correction, fweights, aweights)?
+    };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn softmax(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn softmax(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let dim = a.int(1, "dim")?;
     let dtype = a.opt_dtype(2, "dtype")?;
-    let result = functions::softmax(self_, dim, dtype)?;
+    let result = if below {
+        composite::softmax(self_, dim, dtype)?
+    } else {
+        functions::softmax(self_, dim, dtype)?
+    };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn log_softmax(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn log_softmax(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let dim = a.int(1, "dim")?;
     let dtype = a.opt_dtype(2, "dtype")?;
-    let result = functions::log_softmax(self_, dim, dtype)?;
+    let result = if below {
+        composite::log_softmax(self_, dim, dtype)?
+    } else {
+        functions::log_softmax(self_, dim, dtype)?
+    };
     Ok(smallvec![result.into()])
 }
 
@@ -4051,7 +4226,7 @@ pub(super) fn _softmax_out(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let half_to_float = a.bool(2, "half_to_float")?;
     let out = a.tensor(3, "out")?;
     if below {
-        inner::_softmax_out(0, self_, dim, half_to_float, out)?
+        inner::_softmax_out(0, self_, dim, half_to_float, out)?;
     } else {
         functions::_softmax_out(self_, dim, half_to_float, out)?;
     }
@@ -4076,7 +4251,7 @@ pub(super) fn _log_softmax_out(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let half_to_float = a.bool(2, "half_to_float")?;
     let out = a.tensor(3, "out")?;
     if below {
-        inner::_log_softmax_out(0, self_, dim, half_to_float, out)?
+        inner::_log_softmax_out(0, self_, dim, half_to_float, out)?;
     } else {
         functions::_log_softmax_out(self_, dim, half_to_float, out)?;
     }
@@ -4121,21 +4296,18 @@ pub(super) fn _safe_softmax(a: &Args<'_>, below: bool) -> Result<Outputs> {
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn layer_norm(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn layer_norm(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let input = a.tensor(0, "input")?;
     let normalized_shape = a.sym_ints(1, "normalized_shape")?;
     let weight = a.opt_tensor(2, "weight")?;
     let bias = a.opt_tensor(3, "bias")?;
     let eps = if a.is_none(4) { 1e-05 } else { a.float(4, "eps")? };
     let cudnn_enable = if a.is_none(5) { true } else { a.bool(5, "cudnn_enable")? };
-    let result = functions::layer_norm(
-        input,
-        &normalized_shape,
-        weight,
-        bias,
-        eps,
-        cudnn_enable,
-    )?;
+    let result = if below {
+        composite::layer_norm(input, &normalized_shape, weight, bias, eps, cudnn_enable)?
+    } else {
+        functions::layer_norm(input, &normalized_shape, weight, bias, eps, cudnn_enable)?
+    };
     Ok(smallvec![result.into()])
 }
 
@@ -4189,30 +4361,31 @@ pub(super) fn native_layer_norm_backward(a: &Args<'_>, below: bool) -> Result<Ou
     Ok(smallvec![result0.into(), result1.into(), result2.into()])
 }
 
-pub(super) fn rms_norm(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn rms_norm(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let input = a.tensor(0, "input")?;
     let normalized_shape = a.sym_ints(1, "normalized_shape")?;
     let weight = a.opt_tensor(2, "weight")?;
     let eps = a.opt_float(3, "eps")?;
-    let result = functions::rms_norm(input, &normalized_shape, weight, eps)?;
+    let result = if below {
+        composite::rms_norm(input, &normalized_shape, weight, eps)?
+    } else {
+        functions::rms_norm(input, &normalized_shape, weight, eps)?
+    };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn group_norm(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn group_norm(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let input = a.tensor(0, "input")?;
     let num_groups = a.int(1, "num_groups")?;
     let weight = a.opt_tensor(2, "weight")?;
     let bias = a.opt_tensor(3, "bias")?;
     let eps = if a.is_none(4) { 1e-05 } else { a.float(4, "eps")? };
     let cudnn_enabled = if a.is_none(5) { true } else { a.bool(5, "cudnn_enabled")? };
-    let result = functions::group_norm(
-        input,
-        num_groups,
-        weight,
-        bias,
-        eps,
-        cudnn_enabled,
-    )?;
+    let result = if below {
+        composite::group_norm(input, num_groups, weight, bias, eps, cudnn_enabled)?
+    } else {
+        functions::group_norm(input, num_groups, weight, bias, eps, cudnn_enabled)?
+    };
     Ok(smallvec![result.into()])
 }
 
@@ -4275,7 +4448,7 @@ pub(super) fn native_group_norm_backward(a: &Args<'_>, below: bool) -> Result<Ou
     Ok(smallvec![result0.into(), result1.into(), result2.into()])
 }
 
-pub(super) fn batch_norm(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn batch_norm(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let input = a.tensor(0, "input")?;
     let weight = a.opt_tensor(1, "weight")?;
     let bias = a.opt_tensor(2, "bias")?;
@@ -4285,17 +4458,31 @@ pub(super) fn batch_norm(a: &Args<'_>, _below: bool) -> Result<Outputs> {
     let momentum = a.float(6, "momentum")?;
     let eps = a.float(7, "eps")?;
     let cudnn_enabled = a.bool(8, "cudnn_enabled")?;
-    let result = functions::batch_norm(
-        input,
-        weight,
-        bias,
-        running_mean,
-        running_var,
-        training,
-        momentum,
-        eps,
-        cudnn_enabled,
-    )?;
+    let result = if below {
+        composite::batch_norm(
+            input,
+            weight,
+            bias,
+            running_mean,
+            running_var,
+            training,
+            momentum,
+            eps,
+            cudnn_enabled,
+        )?
+    } else {
+        functions::batch_norm(
+            input,
+            weight,
+            bias,
+            running_mean,
+            running_var,
+            training,
+            momentum,
+            eps,
+            cudnn_enabled,
+        )?
+    };
     Ok(smallvec![result.into()])
 }
 
@@ -4377,7 +4564,7 @@ pub(super) fn native_batch_norm_backward(a: &Args<'_>, below: bool) -> Result<Ou
     Ok(smallvec![result0.into(), result1.into(), result2.into()])
 }
 
-pub(super) fn _native_batch_norm_legit(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn _native_batch_norm_legit(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let input = a.tensor(0, "input")?;
     let weight = a.opt_tensor(1, "weight")?;
     let bias = a.opt_tensor(2, "bias")?;
@@ -4386,22 +4573,35 @@ pub(super) fn _native_batch_norm_legit(a: &Args<'_>, _below: bool) -> Result<Out
     let training = a.bool(5, "training")?;
     let momentum = a.float(6, "momentum")?;
     let eps = a.float(7, "eps")?;
-    let (result0, result1, result2) = functions::_native_batch_norm_legit(
-        input,
-        weight,
-        bias,
-        running_mean,
-        running_var,
-        training,
-        momentum,
-        eps,
-    )?;
+    let (result0, result1, result2) = if below {
+        composite::native_batch_norm_legit(
+            input,
+            weight,
+            bias,
+            running_mean,
+            running_var,
+            training,
+            momentum,
+            eps,
+        )?
+    } else {
+        functions::_native_batch_norm_legit(
+            input,
+            weight,
+            bias,
+            running_mean,
+            running_var,
+            training,
+            momentum,
+            eps,
+        )?
+    };
     Ok(smallvec![result0.into(), result1.into(), result2.into()])
 }
 
 pub(super) fn _native_batch_norm_legit_no_stats(
     a: &Args<'_>,
-    _below: bool,
+    below: bool,
 ) -> Result<Outputs> {
     let input = a.tensor(0, "input")?;
     let weight = a.opt_tensor(1, "weight")?;
@@ -4409,20 +4609,31 @@ pub(super) fn _native_batch_norm_legit_no_stats(
     let training = a.bool(3, "training")?;
     let momentum = a.float(4, "momentum")?;
     let eps = a.float(5, "eps")?;
-    let (result0, result1, result2) = functions::_native_batch_norm_legit_no_stats(
-        input,
-        weight,
-        bias,
-        training,
-        momentum,
-        eps,
-    )?;
+    let (result0, result1, result2) = if below {
+        composite::native_batch_norm_legit_no_stats(
+            input,
+            weight,
+            bias,
+            training,
+            momentum,
+            eps,
+        )?
+    } else {
+        functions::_native_batch_norm_legit_no_stats(
+            input,
+            weight,
+            bias,
+            training,
+            momentum,
+            eps,
+        )?
+    };
     Ok(smallvec![result0.into(), result1.into(), result2.into()])
 }
 
 pub(super) fn _native_batch_norm_legit_no_training(
     a: &Args<'_>,
-    _below: bool,
+    below: bool,
 ) -> Result<Outputs> {
     let input = a.tensor(0, "input")?;
     let weight = a.opt_tensor(1, "weight")?;
@@ -4431,21 +4642,33 @@ pub(super) fn _native_batch_norm_legit_no_training(
     let running_var = a.tensor(4, "running_var")?;
     let momentum = a.float(5, "momentum")?;
     let eps = a.float(6, "eps")?;
-    let (result0, result1, result2) = functions::_native_batch_norm_legit_no_training(
-        input,
-        weight,
-        bias,
-        running_mean,
-        running_var,
-        momentum,
-        eps,
-    )?;
+    let (result0, result1, result2) = if below {
+        composite::native_batch_norm_legit_no_training(
+            input,
+            weight,
+            bias,
+            running_mean,
+            running_var,
+            momentum,
+            eps,
+        )?
+    } else {
+        functions::_native_batch_norm_legit_no_training(
+            input,
+            weight,
+            bias,
+            running_mean,
+            running_var,
+            momentum,
+            eps,
+        )?
+    };
     Ok(smallvec![result0.into(), result1.into(), result2.into()])
 }
 
 pub(super) fn _native_batch_norm_legit_functional(
     a: &Args<'_>,
-    _below: bool,
+    below: bool,
 ) -> Result<Outputs> {
     let input = a.tensor(0, "input")?;
     let weight = a.opt_tensor(1, "weight")?;
@@ -4455,16 +4678,29 @@ pub(super) fn _native_batch_norm_legit_functional(
     let training = a.bool(5, "training")?;
     let momentum = a.float(6, "momentum")?;
     let eps = a.float(7, "eps")?;
-    let (result0, result1, result2, running_mean_out, running_var_out) = functions::_native_batch_norm_legit_functional(
-        input,
-        weight,
-        bias,
-        running_mean,
-        running_var,
-        training,
-        momentum,
-        eps,
-    )?;
+    let (result0, result1, result2, running_mean_out, running_var_out) = if below {
+        composite::native_batch_norm_legit_functional(
+            input,
+            weight,
+            bias,
+            running_mean,
+            running_var,
+            training,
+            momentum,
+            eps,
+        )?
+    } else {
+        functions::_native_batch_norm_legit_functional(
+            input,
+            weight,
+            bias,
+            running_mean,
+            running_var,
+            training,
+            momentum,
+            eps,
+        )?
+    };
     Ok(
         smallvec![
             result0.into(), result1.into(), result2.into(), running_mean_out.into(),
@@ -4473,7 +4709,7 @@ pub(super) fn _native_batch_norm_legit_functional(
     )
 }
 
-pub(super) fn _batch_norm_with_update(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn _batch_norm_with_update(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let input = a.tensor(0, "input")?;
     let weight = a.opt_tensor(1, "weight")?;
     let bias = a.opt_tensor(2, "bias")?;
@@ -4481,21 +4717,33 @@ pub(super) fn _batch_norm_with_update(a: &Args<'_>, _below: bool) -> Result<Outp
     let running_var = a.tensor(4, "running_var")?;
     let momentum = a.float(5, "momentum")?;
     let eps = a.float(6, "eps")?;
-    let (result0, result1, result2, result3) = functions::_batch_norm_with_update(
-        input,
-        weight,
-        bias,
-        running_mean,
-        running_var,
-        momentum,
-        eps,
-    )?;
+    let (result0, result1, result2, result3) = if below {
+        composite::batch_norm_with_update(
+            input,
+            weight,
+            bias,
+            running_mean,
+            running_var,
+            momentum,
+            eps,
+        )?
+    } else {
+        functions::_batch_norm_with_update(
+            input,
+            weight,
+            bias,
+            running_mean,
+            running_var,
+            momentum,
+            eps,
+        )?
+    };
     Ok(smallvec![result0.into(), result1.into(), result2.into(), result3.into()])
 }
 
 pub(super) fn _batch_norm_with_update_functional(
     a: &Args<'_>,
-    _below: bool,
+    below: bool,
 ) -> Result<Outputs> {
     let input = a.tensor(0, "input")?;
     let weight = a.opt_tensor(1, "weight")?;
@@ -4504,15 +4752,27 @@ pub(super) fn _batch_norm_with_update_functional(
     let running_var = a.tensor(4, "running_var")?;
     let momentum = a.float(5, "momentum")?;
     let eps = a.float(6, "eps")?;
-    let (result0, result1, result2, result3, running_mean_out, running_var_out) = functions::_batch_norm_with_update_functional(
-        input,
-        weight,
-        bias,
-        running_mean,
-        running_var,
-        momentum,
-        eps,
-    )?;
+    let (result0, result1, result2, result3, running_mean_out, running_var_out) = if below {
+        composite::batch_norm_with_update_functional(
+            input,
+            weight,
+            bias,
+            running_mean,
+            running_var,
+            momentum,
+            eps,
+        )?
+    } else {
+        functions::_batch_norm_with_update_functional(
+            input,
+            weight,
+            bias,
+            running_mean,
+            running_var,
+            momentum,
+            eps,
+        )?
+    };
     Ok(
         smallvec![
             result0.into(), result1.into(), result2.into(), result3.into(),
@@ -4521,7 +4781,7 @@ pub(super) fn _batch_norm_with_update_functional(
     )
 }
 
-pub(super) fn instance_norm(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn instance_norm(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let input = a.tensor(0, "input")?;
     let weight = a.opt_tensor(1, "weight")?;
     let bias = a.opt_tensor(2, "bias")?;
@@ -4531,33 +4791,55 @@ pub(super) fn instance_norm(a: &Args<'_>, _below: bool) -> Result<Outputs> {
     let momentum = a.float(6, "momentum")?;
     let eps = a.float(7, "eps")?;
     let cudnn_enabled = a.bool(8, "cudnn_enabled")?;
-    let result = functions::instance_norm(
-        input,
-        weight,
-        bias,
-        running_mean,
-        running_var,
-        use_input_stats,
-        momentum,
-        eps,
-        cudnn_enabled,
-    )?;
+    let result = if below {
+        composite::instance_norm(
+            input,
+            weight,
+            bias,
+            running_mean,
+            running_var,
+            use_input_stats,
+            momentum,
+            eps,
+            cudnn_enabled,
+        )?
+    } else {
+        functions::instance_norm(
+            input,
+            weight,
+            bias,
+            running_mean,
+            running_var,
+            use_input_stats,
+            momentum,
+            eps,
+            cudnn_enabled,
+        )?
+    };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn _weight_norm(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn _weight_norm(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let v = a.tensor(0, "v")?;
     let g = a.tensor(1, "g")?;
     let dim = if a.is_none(2) { 0 } else { a.int(2, "dim")? };
-    let result = functions::_weight_norm(v, g, dim)?;
+    let result = if below {
+        composite::weight_norm(v, g, dim)?
+    } else {
+        functions::_weight_norm(v, g, dim)?
+    };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn _weight_norm_interface(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn _weight_norm_interface(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let v = a.tensor(0, "v")?;
     let g = a.tensor(1, "g")?;
     let dim = if a.is_none(2) { 0 } else { a.int(2, "dim")? };
-    let (result0, result1) = functions::_weight_norm_interface(v, g, dim)?;
+    let (result0, result1) = if below {
+        composite::weight_norm_interface(v, g, dim)?
+    } else {
+        functions::_weight_norm_interface(v, g, dim)?
+    };
     Ok(smallvec![result0.into(), result1.into()])
 }
 
@@ -4586,11 +4868,15 @@ pub(super) fn mse_loss_backward(a: &Args<'_>, below: bool) -> Result<Outputs> {
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn l1_loss(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn l1_loss(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let target = a.tensor(1, "target")?;
     let reduction = if a.is_none(2) { 1 } else { a.int(2, "reduction")? };
-    let result = functions::l1_loss(self_, target, reduction)?;
+    let result = if below {
+        composite::l1_loss(self_, target, reduction)?
+    } else {
+        functions::l1_loss(self_, target, reduction)?
+    };
     Ok(smallvec![result.into()])
 }
 
@@ -4648,11 +4934,15 @@ pub(super) fn huber_loss_backward(a: &Args<'_>, below: bool) -> Result<Outputs> 
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn soft_margin_loss(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn soft_margin_loss(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let target = a.tensor(1, "target")?;
     let reduction = if a.is_none(2) { 1 } else { a.int(2, "reduction")? };
-    let result = functions::soft_margin_loss(self_, target, reduction)?;
+    let result = if below {
+        composite::soft_margin_loss(self_, target, reduction)?
+    } else {
+        functions::soft_margin_loss(self_, target, reduction)?
+    };
     Ok(smallvec![result.into()])
 }
 
@@ -4729,16 +5019,20 @@ pub(super) fn binary_cross_entropy_with_logits(
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn kl_div(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn kl_div(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let target = a.tensor(1, "target")?;
     let reduction = if a.is_none(2) { 1 } else { a.int(2, "reduction")? };
     let log_target = if a.is_none(3) { false } else { a.bool(3, "log_target")? };
-    let result = functions::kl_div(self_, target, reduction, log_target)?;
+    let result = if below {
+        composite::kl_div(self_, target, reduction, log_target)?
+    } else {
+        functions::kl_div(self_, target, reduction, log_target)?
+    };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn nll_loss(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn nll_loss(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let target = a.tensor(1, "target")?;
     let weight = a.opt_tensor(2, "weight")?;
@@ -4748,11 +5042,15 @@ pub(super) fn nll_loss(a: &Args<'_>, _below: bool) -> Result<Outputs> {
     } else {
         a.sym_int(4, "ignore_index")?
     };
-    let result = functions::nll_loss(self_, target, weight, reduction, ignore_index)?;
+    let result = if below {
+        composite::nll_loss(self_, target, weight, reduction, ignore_index)?
+    } else {
+        functions::nll_loss(self_, target, weight, reduction, ignore_index)?
+    };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn nll_loss_nd(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn nll_loss_nd(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let target = a.tensor(1, "target")?;
     let weight = a.opt_tensor(2, "weight")?;
@@ -4762,7 +5060,11 @@ pub(super) fn nll_loss_nd(a: &Args<'_>, _below: bool) -> Result<Outputs> {
     } else {
         a.sym_int(4, "ignore_index")?
     };
-    let result = functions::nll_loss_nd(self_, target, weight, reduction, ignore_index)?;
+    let result = if below {
+        composite::nll_loss_nd(self_, target, weight, reduction, ignore_index)?
+    } else {
+        functions::nll_loss_nd(self_, target, weight, reduction, ignore_index)?
+    };
     Ok(smallvec![result.into()])
 }
 
@@ -4813,7 +5115,7 @@ pub(super) fn nll_loss_backward(a: &Args<'_>, below: bool) -> Result<Outputs> {
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn nll_loss2d(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn nll_loss2d(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let target = a.tensor(1, "target")?;
     let weight = a.opt_tensor(2, "weight")?;
@@ -4823,7 +5125,11 @@ pub(super) fn nll_loss2d(a: &Args<'_>, _below: bool) -> Result<Outputs> {
     } else {
         a.sym_int(4, "ignore_index")?
     };
-    let result = functions::nll_loss2d(self_, target, weight, reduction, ignore_index)?;
+    let result = if below {
+        composite::nll_loss2d(self_, target, weight, reduction, ignore_index)?
+    } else {
+        functions::nll_loss2d(self_, target, weight, reduction, ignore_index)?
+    };
     Ok(smallvec![result.into()])
 }
 
@@ -4874,7 +5180,7 @@ pub(super) fn nll_loss2d_backward(a: &Args<'_>, below: bool) -> Result<Outputs> 
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn cross_entropy_loss(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn cross_entropy_loss(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let target = a.tensor(1, "target")?;
     let weight = a.opt_tensor(2, "weight")?;
@@ -4889,59 +5195,70 @@ pub(super) fn cross_entropy_loss(a: &Args<'_>, _below: bool) -> Result<Outputs> 
     } else {
         a.float(5, "label_smoothing")?
     };
-    let result = functions::cross_entropy_loss(
-        self_,
-        target,
-        weight,
-        reduction,
-        ignore_index,
-        label_smoothing,
-    )?;
+    let result = if below {
+        composite::cross_entropy_loss(
+            self_,
+            target,
+            weight,
+            reduction,
+            ignore_index,
+            label_smoothing,
+        )?
+    } else {
+        functions::cross_entropy_loss(
+            self_,
+            target,
+            weight,
+            reduction,
+            ignore_index,
+            label_smoothing,
+        )?
+    };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn margin_ranking_loss(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn margin_ranking_loss(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let input1 = a.tensor(0, "input1")?;
     let input2 = a.tensor(1, "input2")?;
     let target = a.tensor(2, "target")?;
     let margin = if a.is_none(3) { 0.0 } else { a.float(3, "margin")? };
     let reduction = if a.is_none(4) { 1 } else { a.int(4, "reduction")? };
-    let result = functions::margin_ranking_loss(
-        input1,
-        input2,
-        target,
-        margin,
-        reduction,
-    )?;
+    let result = if below {
+        composite::margin_ranking_loss(input1, input2, target, margin, reduction)?
+    } else {
+        functions::margin_ranking_loss(input1, input2, target, margin, reduction)?
+    };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn hinge_embedding_loss(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn hinge_embedding_loss(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let target = a.tensor(1, "target")?;
     let margin = if a.is_none(2) { 1.0 } else { a.float(2, "margin")? };
     let reduction = if a.is_none(3) { 1 } else { a.int(3, "reduction")? };
-    let result = functions::hinge_embedding_loss(self_, target, margin, reduction)?;
+    let result = if below {
+        composite::hinge_embedding_loss(self_, target, margin, reduction)?
+    } else {
+        functions::hinge_embedding_loss(self_, target, margin, reduction)?
+    };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn cosine_embedding_loss(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn cosine_embedding_loss(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let input1 = a.tensor(0, "input1")?;
     let input2 = a.tensor(1, "input2")?;
     let target = a.tensor(2, "target")?;
     let margin = if a.is_none(3) { 0.0 } else { a.float(3, "margin")? };
     let reduction = if a.is_none(4) { 1 } else { a.int(4, "reduction")? };
-    let result = functions::cosine_embedding_loss(
-        input1,
-        input2,
-        target,
-        margin,
-        reduction,
-    )?;
+    let result = if below {
+        composite::cosine_embedding_loss(input1, input2, target, margin, reduction)?
+    } else {
+        functions::cosine_embedding_loss(input1, input2, target, margin, reduction)?
+    };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn triplet_margin_loss(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn triplet_margin_loss(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let anchor = a.tensor(0, "anchor")?;
     let positive = a.tensor(1, "positive")?;
     let negative = a.tensor(2, "negative")?;
@@ -4950,83 +5267,102 @@ pub(super) fn triplet_margin_loss(a: &Args<'_>, _below: bool) -> Result<Outputs>
     let eps = if a.is_none(5) { 1e-06 } else { a.float(5, "eps")? };
     let swap = if a.is_none(6) { false } else { a.bool(6, "swap")? };
     let reduction = if a.is_none(7) { 1 } else { a.int(7, "reduction")? };
-    let result = functions::triplet_margin_loss(
-        anchor,
-        positive,
-        negative,
-        margin,
-        p,
-        eps,
-        swap,
-        reduction,
-    )?;
+    let result = if below {
+        composite::triplet_margin_loss(
+            anchor,
+            positive,
+            negative,
+            margin,
+            p,
+            eps,
+            swap,
+            reduction,
+        )?
+    } else {
+        functions::triplet_margin_loss(
+            anchor,
+            positive,
+            negative,
+            margin,
+            p,
+            eps,
+            swap,
+            reduction,
+        )?
+    };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn poisson_nll_loss(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn poisson_nll_loss(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let input = a.tensor(0, "input")?;
     let target = a.tensor(1, "target")?;
     let log_input = a.bool(2, "log_input")?;
     let full = a.bool(3, "full")?;
     let eps = a.float(4, "eps")?;
     let reduction = a.int(5, "reduction")?;
-    let result = functions::poisson_nll_loss(
-        input,
-        target,
-        log_input,
-        full,
-        eps,
-        reduction,
-    )?;
+    let result = if below {
+        composite::poisson_nll_loss(input, target, log_input, full, eps, reduction)?
+    } else {
+        functions::poisson_nll_loss(input, target, log_input, full, eps, reduction)?
+    };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn cosine_similarity(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn cosine_similarity(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let x1 = a.tensor(0, "x1")?;
     let x2 = a.tensor(1, "x2")?;
     let dim = if a.is_none(2) { 1 } else { a.int(2, "dim")? };
     let eps = if a.is_none(3) { 1e-08 } else { a.float(3, "eps")? };
-    let result = functions::cosine_similarity(x1, x2, dim, eps)?;
+    let result = if below {
+        composite::cosine_similarity(x1, x2, dim, eps)?
+    } else {
+        functions::cosine_similarity(x1, x2, dim, eps)?
+    };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn pairwise_distance(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn pairwise_distance(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let x1 = a.tensor(0, "x1")?;
     let x2 = a.tensor(1, "x2")?;
     let p = if a.is_none(2) { 2.0 } else { a.float(2, "p")? };
     let eps = if a.is_none(3) { 1e-06 } else { a.float(3, "eps")? };
     let keepdim = if a.is_none(4) { false } else { a.bool(4, "keepdim")? };
-    let result = functions::pairwise_distance(x1, x2, p, eps, keepdim)?;
+    let result = if below {
+        composite::pairwise_distance(x1, x2, p, eps, keepdim)?
+    } else {
+        functions::pairwise_distance(x1, x2, p, eps, keepdim)?
+    };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn multi_margin_loss(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn multi_margin_loss(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let target = a.tensor(1, "target")?;
     let p = if a.is_none(2) { Scalar::Int(1) } else { a.scalar(2, "p")? };
     let margin = if a.is_none(3) { Scalar::Int(1) } else { a.scalar(3, "margin")? };
     let weight = a.opt_tensor(4, "weight")?;
     let reduction = if a.is_none(5) { 1 } else { a.int(5, "reduction")? };
-    let result = functions::multi_margin_loss(
-        self_,
-        target,
-        p,
-        margin,
-        weight,
-        reduction,
-    )?;
+    let result = if below {
+        composite::multi_margin_loss(self_, target, p, margin, weight, reduction)?
+    } else {
+        functions::multi_margin_loss(self_, target, p, margin, weight, reduction)?
+    };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn multilabel_margin_loss(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn multilabel_margin_loss(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let target = a.tensor(1, "target")?;
     let reduction = if a.is_none(2) { 1 } else { a.int(2, "reduction")? };
-    let result = functions::multilabel_margin_loss(self_, target, reduction)?;
+    let result = if below {
+        composite::multilabel_margin_loss(self_, target, reduction)?
+    } else {
+        functions::multilabel_margin_loss(self_, target, reduction)?
+    };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn lstm(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn lstm(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let input = a.tensor(0, "input")?;
     let hx = a.tensors(1, "hx")?;
     let params = a.tensors(2, "params")?;
@@ -5036,21 +5372,35 @@ pub(super) fn lstm(a: &Args<'_>, _below: bool) -> Result<Outputs> {
     let train = a.bool(6, "train")?;
     let bidirectional = a.bool(7, "bidirectional")?;
     let batch_first = a.bool(8, "batch_first")?;
-    let (result0, result1, result2) = functions::lstm(
-        input,
-        &hx,
-        &params,
-        has_biases,
-        num_layers,
-        dropout,
-        train,
-        bidirectional,
-        batch_first,
-    )?;
+    let (result0, result1, result2) = if below {
+        composite::lstm(
+            input,
+            &hx,
+            &params,
+            has_biases,
+            num_layers,
+            dropout,
+            train,
+            bidirectional,
+            batch_first,
+        )?
+    } else {
+        functions::lstm(
+            input,
+            &hx,
+            &params,
+            has_biases,
+            num_layers,
+            dropout,
+            train,
+            bidirectional,
+            batch_first,
+        )?
+    };
     Ok(smallvec![result0.into(), result1.into(), result2.into()])
 }
 
-pub(super) fn gru(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn gru(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let input = a.tensor(0, "input")?;
     let hx = a.tensor(1, "hx")?;
     let params = a.tensors(2, "params")?;
@@ -5060,21 +5410,35 @@ pub(super) fn gru(a: &Args<'_>, _below: bool) -> Result<Outputs> {
     let train = a.bool(6, "train")?;
     let bidirectional = a.bool(7, "bidirectional")?;
     let batch_first = a.bool(8, "batch_first")?;
-    let (result0, result1) = functions::gru(
-        input,
-        hx,
-        &params,
-        has_biases,
-        num_layers,
-        dropout,
-        train,
-        bidirectional,
-        batch_first,
-    )?;
+    let (result0, result1) = if below {
+        composite::gru(
+            input,
+            hx,
+            &params,
+            has_biases,
+            num_layers,
+            dropout,
+            train,
+            bidirectional,
+            batch_first,
+        )?
+    } else {
+        functions::gru(
+            input,
+            hx,
+            &params,
+            has_biases,
+            num_layers,
+            dropout,
+            train,
+            bidirectional,
+            batch_first,
+        )?
+    };
     Ok(smallvec![result0.into(), result1.into()])
 }
 
-pub(super) fn rnn_tanh(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn rnn_tanh(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let input = a.tensor(0, "input")?;
     let hx = a.tensor(1, "hx")?;
     let params = a.tensors(2, "params")?;
@@ -5084,21 +5448,35 @@ pub(super) fn rnn_tanh(a: &Args<'_>, _below: bool) -> Result<Outputs> {
     let train = a.bool(6, "train")?;
     let bidirectional = a.bool(7, "bidirectional")?;
     let batch_first = a.bool(8, "batch_first")?;
-    let (result0, result1) = functions::rnn_tanh(
-        input,
-        hx,
-        &params,
-        has_biases,
-        num_layers,
-        dropout,
-        train,
-        bidirectional,
-        batch_first,
-    )?;
+    let (result0, result1) = if below {
+        composite::rnn_tanh(
+            input,
+            hx,
+            &params,
+            has_biases,
+            num_layers,
+            dropout,
+            train,
+            bidirectional,
+            batch_first,
+        )?
+    } else {
+        functions::rnn_tanh(
+            input,
+            hx,
+            &params,
+            has_biases,
+            num_layers,
+            dropout,
+            train,
+            bidirectional,
+            batch_first,
+        )?
+    };
     Ok(smallvec![result0.into(), result1.into()])
 }
 
-pub(super) fn rnn_relu(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn rnn_relu(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let input = a.tensor(0, "input")?;
     let hx = a.tensor(1, "hx")?;
     let params = a.tensors(2, "params")?;
@@ -5108,61 +5486,91 @@ pub(super) fn rnn_relu(a: &Args<'_>, _below: bool) -> Result<Outputs> {
     let train = a.bool(6, "train")?;
     let bidirectional = a.bool(7, "bidirectional")?;
     let batch_first = a.bool(8, "batch_first")?;
-    let (result0, result1) = functions::rnn_relu(
-        input,
-        hx,
-        &params,
-        has_biases,
-        num_layers,
-        dropout,
-        train,
-        bidirectional,
-        batch_first,
-    )?;
+    let (result0, result1) = if below {
+        composite::rnn_relu(
+            input,
+            hx,
+            &params,
+            has_biases,
+            num_layers,
+            dropout,
+            train,
+            bidirectional,
+            batch_first,
+        )?
+    } else {
+        functions::rnn_relu(
+            input,
+            hx,
+            &params,
+            has_biases,
+            num_layers,
+            dropout,
+            train,
+            bidirectional,
+            batch_first,
+        )?
+    };
     Ok(smallvec![result0.into(), result1.into()])
 }
 
-pub(super) fn lstm_cell(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn lstm_cell(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let input = a.tensor(0, "input")?;
     let hx = a.tensors(1, "hx")?;
     let w_ih = a.tensor(2, "w_ih")?;
     let w_hh = a.tensor(3, "w_hh")?;
     let b_ih = a.opt_tensor(4, "b_ih")?;
     let b_hh = a.opt_tensor(5, "b_hh")?;
-    let (result0, result1) = functions::lstm_cell(input, &hx, w_ih, w_hh, b_ih, b_hh)?;
+    let (result0, result1) = if below {
+        composite::lstm_cell(input, &hx, w_ih, w_hh, b_ih, b_hh)?
+    } else {
+        functions::lstm_cell(input, &hx, w_ih, w_hh, b_ih, b_hh)?
+    };
     Ok(smallvec![result0.into(), result1.into()])
 }
 
-pub(super) fn gru_cell(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn gru_cell(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let input = a.tensor(0, "input")?;
     let hx = a.tensor(1, "hx")?;
     let w_ih = a.tensor(2, "w_ih")?;
     let w_hh = a.tensor(3, "w_hh")?;
     let b_ih = a.opt_tensor(4, "b_ih")?;
     let b_hh = a.opt_tensor(5, "b_hh")?;
-    let result = functions::gru_cell(input, hx, w_ih, w_hh, b_ih, b_hh)?;
+    let result = if below {
+        composite::gru_cell(input, hx, w_ih, w_hh, b_ih, b_hh)?
+    } else {
+        functions::gru_cell(input, hx, w_ih, w_hh, b_ih, b_hh)?
+    };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn rnn_tanh_cell(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn rnn_tanh_cell(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let input = a.tensor(0, "input")?;
     let hx = a.tensor(1, "hx")?;
     let w_ih = a.tensor(2, "w_ih")?;
     let w_hh = a.tensor(3, "w_hh")?;
     let b_ih = a.opt_tensor(4, "b_ih")?;
     let b_hh = a.opt_tensor(5, "b_hh")?;
-    let result = functions::rnn_tanh_cell(input, hx, w_ih, w_hh, b_ih, b_hh)?;
+    let result = if below {
+        composite::rnn_tanh_cell(input, hx, w_ih, w_hh, b_ih, b_hh)?
+    } else {
+        functions::rnn_tanh_cell(input, hx, w_ih, w_hh, b_ih, b_hh)?
+    };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn rnn_relu_cell(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn rnn_relu_cell(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let input = a.tensor(0, "input")?;
     let hx = a.tensor(1, "hx")?;
     let w_ih = a.tensor(2, "w_ih")?;
     let w_hh = a.tensor(3, "w_hh")?;
     let b_ih = a.opt_tensor(4, "b_ih")?;
     let b_hh = a.opt_tensor(5, "b_hh")?;
-    let result = functions::rnn_relu_cell(input, hx, w_ih, w_hh, b_ih, b_hh)?;
+    let result = if below {
+        composite::rnn_relu_cell(input, hx, w_ih, w_hh, b_ih, b_hh)?
+    } else {
+        functions::rnn_relu_cell(input, hx, w_ih, w_hh, b_ih, b_hh)?
+    };
     Ok(smallvec![result.into()])
 }
 
@@ -5182,7 +5590,7 @@ pub(super) fn mm_out(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let mat2 = a.tensor(1, "mat2")?;
     let out = a.tensor(2, "out")?;
     if below {
-        inner::mm_out(0, self_, mat2, out)?
+        inner::mm_out(0, self_, mat2, out)?;
     } else {
         functions::mm_out(self_, mat2, out)?;
     }
@@ -5205,7 +5613,7 @@ pub(super) fn bmm_out(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let mat2 = a.tensor(1, "mat2")?;
     let out = a.tensor(2, "out")?;
     if below {
-        inner::bmm_out(0, self_, mat2, out)?
+        inner::bmm_out(0, self_, mat2, out)?;
     } else {
         functions::bmm_out(self_, mat2, out)?;
     }
@@ -5228,7 +5636,7 @@ pub(super) fn mv_out(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let vec = a.tensor(1, "vec")?;
     let out = a.tensor(2, "out")?;
     if below {
-        inner::mv_out(0, self_, vec, out)?
+        inner::mv_out(0, self_, vec, out)?;
     } else {
         functions::mv_out(self_, vec, out)?;
     }
@@ -5251,7 +5659,7 @@ pub(super) fn dot_out(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let tensor = a.tensor(1, "tensor")?;
     let out = a.tensor(2, "out")?;
     if below {
-        inner::dot_out(0, self_, tensor, out)?
+        inner::dot_out(0, self_, tensor, out)?;
     } else {
         functions::dot_out(self_, tensor, out)?;
     }
@@ -5279,7 +5687,7 @@ pub(super) fn addmm_(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let beta = if a.is_none(3) { Scalar::Int(1) } else { a.scalar(3, "beta")? };
     let alpha = if a.is_none(4) { Scalar::Int(1) } else { a.scalar(4, "alpha")? };
     if below {
-        inner::addmm_(0, self_, mat1, mat2, beta, alpha)?
+        inner::addmm_(0, self_, mat1, mat2, beta, alpha)?;
     } else {
         functions::addmm_(self_, mat1, mat2, beta, alpha)?;
     }
@@ -5294,7 +5702,7 @@ pub(super) fn addmm_out(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let alpha = if a.is_none(4) { Scalar::Int(1) } else { a.scalar(4, "alpha")? };
     let out = a.tensor(5, "out")?;
     if below {
-        inner::addmm_out(0, self_, mat1, mat2, beta, alpha, out)?
+        inner::addmm_out(0, self_, mat1, mat2, beta, alpha, out)?;
     } else {
         functions::addmm_out(self_, mat1, mat2, beta, alpha, out)?;
     }
@@ -5322,7 +5730,7 @@ pub(super) fn addmv_(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let beta = if a.is_none(3) { Scalar::Int(1) } else { a.scalar(3, "beta")? };
     let alpha = if a.is_none(4) { Scalar::Int(1) } else { a.scalar(4, "alpha")? };
     if below {
-        inner::addmv_(0, self_, mat, vec, beta, alpha)?
+        inner::addmv_(0, self_, mat, vec, beta, alpha)?;
     } else {
         functions::addmv_(self_, mat, vec, beta, alpha)?;
     }
@@ -5337,7 +5745,7 @@ pub(super) fn addmv_out(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let alpha = if a.is_none(4) { Scalar::Int(1) } else { a.scalar(4, "alpha")? };
     let out = a.tensor(5, "out")?;
     if below {
-        inner::addmv_out(0, self_, mat, vec, beta, alpha, out)?
+        inner::addmv_out(0, self_, mat, vec, beta, alpha, out)?;
     } else {
         functions::addmv_out(self_, mat, vec, beta, alpha, out)?;
     }
@@ -5365,7 +5773,7 @@ pub(super) fn baddbmm_(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let beta = if a.is_none(3) { Scalar::Int(1) } else { a.scalar(3, "beta")? };
     let alpha = if a.is_none(4) { Scalar::Int(1) } else { a.scalar(4, "alpha")? };
     if below {
-        inner::baddbmm_(0, self_, batch1, batch2, beta, alpha)?
+        inner::baddbmm_(0, self_, batch1, batch2, beta, alpha)?;
     } else {
         functions::baddbmm_(self_, batch1, batch2, beta, alpha)?;
     }
@@ -5380,144 +5788,208 @@ pub(super) fn baddbmm_out(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let alpha = if a.is_none(4) { Scalar::Int(1) } else { a.scalar(4, "alpha")? };
     let out = a.tensor(5, "out")?;
     if below {
-        inner::baddbmm_out(0, self_, batch1, batch2, beta, alpha, out)?
+        inner::baddbmm_out(0, self_, batch1, batch2, beta, alpha, out)?;
     } else {
         functions::baddbmm_out(self_, batch1, batch2, beta, alpha, out)?;
     }
     Ok(smallvec![out.into()])
 }
 
-pub(super) fn addbmm(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn addbmm(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let batch1 = a.tensor(1, "batch1")?;
     let batch2 = a.tensor(2, "batch2")?;
     let beta = if a.is_none(3) { Scalar::Int(1) } else { a.scalar(3, "beta")? };
     let alpha = if a.is_none(4) { Scalar::Int(1) } else { a.scalar(4, "alpha")? };
-    let result = functions::addbmm(self_, batch1, batch2, beta, alpha)?;
+    let result = if below {
+        composite::addbmm(self_, batch1, batch2, beta, alpha)?
+    } else {
+        functions::addbmm(self_, batch1, batch2, beta, alpha)?
+    };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn addr(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn addr(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let vec1 = a.tensor(1, "vec1")?;
     let vec2 = a.tensor(2, "vec2")?;
     let beta = if a.is_none(3) { Scalar::Int(1) } else { a.scalar(3, "beta")? };
     let alpha = if a.is_none(4) { Scalar::Int(1) } else { a.scalar(4, "alpha")? };
-    let result = functions::addr(self_, vec1, vec2, beta, alpha)?;
+    let result = if below {
+        composite::addr(self_, vec1, vec2, beta, alpha)?
+    } else {
+        functions::addr(self_, vec1, vec2, beta, alpha)?
+    };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn matmul(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn matmul(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let other = a.tensor(1, "other")?;
-    let result = functions::matmul(self_, other)?;
+    let result = if below {
+        composite::matmul(self_, other)?
+    } else {
+        functions::matmul(self_, other)?
+    };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn linear(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn linear(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let input = a.tensor(0, "input")?;
     let weight = a.tensor(1, "weight")?;
     let bias = a.opt_tensor(2, "bias")?;
-    let result = functions::linear(input, weight, bias)?;
+    let result = if below {
+        composite::linear(input, weight, bias)?
+    } else {
+        functions::linear(input, weight, bias)?
+    };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn bilinear(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn bilinear(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let input1 = a.tensor(0, "input1")?;
     let input2 = a.tensor(1, "input2")?;
     let weight = a.tensor(2, "weight")?;
     let bias = a.opt_tensor(3, "bias")?;
-    let result = functions::bilinear(input1, input2, weight, bias)?;
+    let result = if below {
+        composite::bilinear(input1, input2, weight, bias)?
+    } else {
+        functions::bilinear(input1, input2, weight, bias)?
+    };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn vdot(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn vdot(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let other = a.tensor(1, "other")?;
-    let result = functions::vdot(self_, other)?;
+    let result = if below {
+        composite::vdot(self_, other)?
+    } else {
+        functions::vdot(self_, other)?
+    };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn inner(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn inner(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let other = a.tensor(1, "other")?;
-    let result = functions::inner(self_, other)?;
+    let result = if below {
+        composite::inner(self_, other)?
+    } else {
+        functions::inner(self_, other)?
+    };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn outer(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn outer(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let vec2 = a.tensor(1, "vec2")?;
-    let result = functions::outer(self_, vec2)?;
+    let result = if below {
+        composite::outer(self_, vec2)?
+    } else {
+        functions::outer(self_, vec2)?
+    };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn tensordot(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn tensordot(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let other = a.tensor(1, "other")?;
     let dims_self = a.ints(2, "dims_self")?;
     let dims_other = a.ints(3, "dims_other")?;
-    let result = functions::tensordot(self_, other, &dims_self, &dims_other)?;
+    let result = if below {
+        composite::tensordot(self_, other, &dims_self, &dims_other)?
+    } else {
+        functions::tensordot(self_, other, &dims_self, &dims_other)?
+    };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn chain_matmul(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn chain_matmul(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let matrices = a.tensors(0, "matrices")?;
-    let result = functions::chain_matmul(&matrices)?;
+    let result = if below {
+        composite::chain_matmul(&matrices)?
+    } else {
+        functions::chain_matmul(&matrices)?
+    };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn kron(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn kron(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let other = a.tensor(1, "other")?;
-    let result = functions::kron(self_, other)?;
+    let result = if below {
+        composite::kron(self_, other)?
+    } else {
+        functions::kron(self_, other)?
+    };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn cross(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn cross(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let other = a.tensor(1, "other")?;
     let dim = a.opt_int(2, "dim")?;
-    let result = functions::cross(self_, other, dim)?;
+    let result = if below {
+        composite::cross(self_, other, dim)?
+    } else {
+        functions::cross(self_, other, dim)?
+    };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn linalg_cross(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn linalg_cross(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let other = a.tensor(1, "other")?;
     let dim = if a.is_none(2) { -1 } else { a.int(2, "dim")? };
-    let result = functions::linalg_cross(self_, other, dim)?;
+    let result = if below {
+        composite::linalg_cross(self_, other, dim)?
+    } else {
+        functions::linalg_cross(self_, other, dim)?
+    };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn ger(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn ger(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let vec2 = a.tensor(1, "vec2")?;
-    let result = functions::ger(self_, vec2)?;
+    let result = if below {
+        composite::outer(self_, vec2)?
+    } else {
+        functions::ger(self_, vec2)?
+    };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn einsum(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn einsum(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let equation = a.str(0, "equation")?;
     let tensors = a.tensors(1, "tensors")?;
     let path = a.opt_ints(2, "path")?;
-    let result = functions::einsum(equation, &tensors, path.as_deref())?;
+    let result = if below {
+        composite::einsum(equation, &tensors, path.as_deref())?
+    } else {
+        functions::einsum(equation, &tensors, path.as_deref())?
+    };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn linalg_matrix_norm(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn linalg_matrix_norm(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let ord = if a.is_none(1) { "fro" } else { a.str(1, "ord")? };
     let dim = if a.is_none(2) { vec![- 2, - 1] } else { a.ints(2, "dim")? };
     let keepdim = if a.is_none(3) { false } else { a.bool(3, "keepdim")? };
     let dtype = a.opt_dtype(4, "dtype")?;
-    let result = functions::linalg_matrix_norm(self_, ord, &dim, keepdim, dtype)?;
+    let result = if below {
+        composite::linalg_matrix_norm_str_ord(self_, ord, &dim, keepdim, dtype)?
+    } else {
+        functions::linalg_matrix_norm(self_, ord, &dim, keepdim, dtype)?
+    };
     Ok(smallvec![result.into()])
 }
 
 pub(super) fn scaled_dot_product_attention(
     a: &Args<'_>,
-    _below: bool,
+    below: bool,
 ) -> Result<Outputs> {
     let query = a.tensor(0, "query")?;
     let key = a.tensor(1, "key")?;
@@ -5527,16 +5999,29 @@ pub(super) fn scaled_dot_product_attention(
     let is_causal = if a.is_none(5) { false } else { a.bool(5, "is_causal")? };
     let scale = a.opt_float(6, "scale")?;
     let enable_gqa = if a.is_none(7) { false } else { a.bool(7, "enable_gqa")? };
-    let result = functions::scaled_dot_product_attention(
-        query,
-        key,
-        value,
-        attn_mask,
-        dropout_p,
-        is_causal,
-        scale,
-        enable_gqa,
-    )?;
+    let result = if below {
+        composite::scaled_dot_product_attention(
+            query,
+            key,
+            value,
+            attn_mask,
+            dropout_p,
+            is_causal,
+            scale,
+            enable_gqa,
+        )?
+    } else {
+        functions::scaled_dot_product_attention(
+            query,
+            key,
+            value,
+            attn_mask,
+            dropout_p,
+            is_causal,
+            scale,
+            enable_gqa,
+        )?
+    };
     Ok(smallvec![result.into()])
 }
 
@@ -5603,7 +6088,7 @@ pub(super) fn convolution_out(a: &Args<'_>, below: bool) -> Result<Outputs> {
             &output_padding,
             groups,
             out,
-        )?
+        )?;
     } else {
         functions::convolution_out(
             input,
@@ -5666,7 +6151,7 @@ pub(super) fn convolution_backward(a: &Args<'_>, below: bool) -> Result<Outputs>
     Ok(smallvec![result0.into(), result1.into(), result2.into()])
 }
 
-pub(super) fn _convolution(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn _convolution(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let input = a.tensor(0, "input")?;
     let weight = a.tensor(1, "weight")?;
     let bias = a.opt_tensor(2, "bias")?;
@@ -5680,25 +6165,43 @@ pub(super) fn _convolution(a: &Args<'_>, _below: bool) -> Result<Outputs> {
     let deterministic = a.bool(10, "deterministic")?;
     let cudnn_enabled = a.bool(11, "cudnn_enabled")?;
     let allow_tf32 = a.bool(12, "allow_tf32")?;
-    let result = functions::_convolution(
-        input,
-        weight,
-        bias,
-        &stride,
-        &padding,
-        &dilation,
-        transposed,
-        &output_padding,
-        groups,
-        benchmark,
-        deterministic,
-        cudnn_enabled,
-        allow_tf32,
-    )?;
+    let result = if below {
+        composite::_convolution(
+            input,
+            weight,
+            bias,
+            &stride,
+            &padding,
+            &dilation,
+            transposed,
+            &output_padding,
+            groups,
+            benchmark,
+            deterministic,
+            cudnn_enabled,
+            allow_tf32,
+        )?
+    } else {
+        functions::_convolution(
+            input,
+            weight,
+            bias,
+            &stride,
+            &padding,
+            &dilation,
+            transposed,
+            &output_padding,
+            groups,
+            benchmark,
+            deterministic,
+            cudnn_enabled,
+            allow_tf32,
+        )?
+    };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn conv1d(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn conv1d(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let input = a.tensor(0, "input")?;
     let weight = a.tensor(1, "weight")?;
     let bias = a.opt_tensor(2, "bias")?;
@@ -5718,19 +6221,15 @@ pub(super) fn conv1d(a: &Args<'_>, _below: bool) -> Result<Outputs> {
         a.sym_ints(5, "dilation")?
     };
     let groups = if a.is_none(6) { SymInt::from(1i64) } else { a.sym_int(6, "groups")? };
-    let result = functions::conv1d(
-        input,
-        weight,
-        bias,
-        &stride,
-        &padding,
-        &dilation,
-        groups,
-    )?;
+    let result = if below {
+        composite::conv1d(input, weight, bias, &stride, &padding, &dilation, groups)?
+    } else {
+        functions::conv1d(input, weight, bias, &stride, &padding, &dilation, groups)?
+    };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn conv1d_padding(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn conv1d_padding(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let input = a.tensor(0, "input")?;
     let weight = a.tensor(1, "weight")?;
     let bias = a.opt_tensor(2, "bias")?;
@@ -5746,19 +6245,31 @@ pub(super) fn conv1d_padding(a: &Args<'_>, _below: bool) -> Result<Outputs> {
         a.sym_ints(5, "dilation")?
     };
     let groups = if a.is_none(6) { SymInt::from(1i64) } else { a.sym_int(6, "groups")? };
-    let result = functions::conv1d_padding(
-        input,
-        weight,
-        bias,
-        &stride,
-        padding,
-        &dilation,
-        groups,
-    )?;
+    let result = if below {
+        composite::conv1d_padding(
+            input,
+            weight,
+            bias,
+            &stride,
+            padding,
+            &dilation,
+            groups,
+        )?
+    } else {
+        functions::conv1d_padding(
+            input,
+            weight,
+            bias,
+            &stride,
+            padding,
+            &dilation,
+            groups,
+        )?
+    };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn conv_transpose1d(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn conv_transpose1d(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let input = a.tensor(0, "input")?;
     let weight = a.tensor(1, "weight")?;
     let bias = a.opt_tensor(2, "bias")?;
@@ -5783,20 +6294,33 @@ pub(super) fn conv_transpose1d(a: &Args<'_>, _below: bool) -> Result<Outputs> {
     } else {
         a.sym_ints(7, "dilation")?
     };
-    let result = functions::conv_transpose1d(
-        input,
-        weight,
-        bias,
-        &stride,
-        &padding,
-        &output_padding,
-        groups,
-        &dilation,
-    )?;
+    let result = if below {
+        composite::conv_transpose1d(
+            input,
+            weight,
+            bias,
+            &stride,
+            &padding,
+            &output_padding,
+            groups,
+            &dilation,
+        )?
+    } else {
+        functions::conv_transpose1d(
+            input,
+            weight,
+            bias,
+            &stride,
+            &padding,
+            &output_padding,
+            groups,
+            &dilation,
+        )?
+    };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn conv2d(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn conv2d(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let input = a.tensor(0, "input")?;
     let weight = a.tensor(1, "weight")?;
     let bias = a.opt_tensor(2, "bias")?;
@@ -5816,19 +6340,15 @@ pub(super) fn conv2d(a: &Args<'_>, _below: bool) -> Result<Outputs> {
         a.sym_ints(5, "dilation")?
     };
     let groups = if a.is_none(6) { SymInt::from(1i64) } else { a.sym_int(6, "groups")? };
-    let result = functions::conv2d(
-        input,
-        weight,
-        bias,
-        &stride,
-        &padding,
-        &dilation,
-        groups,
-    )?;
+    let result = if below {
+        composite::conv2d(input, weight, bias, &stride, &padding, &dilation, groups)?
+    } else {
+        functions::conv2d(input, weight, bias, &stride, &padding, &dilation, groups)?
+    };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn conv2d_padding(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn conv2d_padding(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let input = a.tensor(0, "input")?;
     let weight = a.tensor(1, "weight")?;
     let bias = a.opt_tensor(2, "bias")?;
@@ -5844,19 +6364,31 @@ pub(super) fn conv2d_padding(a: &Args<'_>, _below: bool) -> Result<Outputs> {
         a.sym_ints(5, "dilation")?
     };
     let groups = if a.is_none(6) { SymInt::from(1i64) } else { a.sym_int(6, "groups")? };
-    let result = functions::conv2d_padding(
-        input,
-        weight,
-        bias,
-        &stride,
-        padding,
-        &dilation,
-        groups,
-    )?;
+    let result = if below {
+        composite::conv2d_padding(
+            input,
+            weight,
+            bias,
+            &stride,
+            padding,
+            &dilation,
+            groups,
+        )?
+    } else {
+        functions::conv2d_padding(
+            input,
+            weight,
+            bias,
+            &stride,
+            padding,
+            &dilation,
+            groups,
+        )?
+    };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn conv_transpose2d(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn conv_transpose2d(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let input = a.tensor(0, "input")?;
     let weight = a.tensor(1, "weight")?;
     let bias = a.opt_tensor(2, "bias")?;
@@ -5881,20 +6413,33 @@ pub(super) fn conv_transpose2d(a: &Args<'_>, _below: bool) -> Result<Outputs> {
     } else {
         a.sym_ints(7, "dilation")?
     };
-    let result = functions::conv_transpose2d(
-        input,
-        weight,
-        bias,
-        &stride,
-        &padding,
-        &output_padding,
-        groups,
-        &dilation,
-    )?;
+    let result = if below {
+        composite::conv_transpose2d(
+            input,
+            weight,
+            bias,
+            &stride,
+            &padding,
+            &output_padding,
+            groups,
+            &dilation,
+        )?
+    } else {
+        functions::conv_transpose2d(
+            input,
+            weight,
+            bias,
+            &stride,
+            &padding,
+            &output_padding,
+            groups,
+            &dilation,
+        )?
+    };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn conv3d(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn conv3d(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let input = a.tensor(0, "input")?;
     let weight = a.tensor(1, "weight")?;
     let bias = a.opt_tensor(2, "bias")?;
@@ -5914,19 +6459,15 @@ pub(super) fn conv3d(a: &Args<'_>, _below: bool) -> Result<Outputs> {
         a.sym_ints(5, "dilation")?
     };
     let groups = if a.is_none(6) { SymInt::from(1i64) } else { a.sym_int(6, "groups")? };
-    let result = functions::conv3d(
-        input,
-        weight,
-        bias,
-        &stride,
-        &padding,
-        &dilation,
-        groups,
-    )?;
+    let result = if below {
+        composite::conv3d(input, weight, bias, &stride, &padding, &dilation, groups)?
+    } else {
+        functions::conv3d(input, weight, bias, &stride, &padding, &dilation, groups)?
+    };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn conv3d_padding(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn conv3d_padding(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let input = a.tensor(0, "input")?;
     let weight = a.tensor(1, "weight")?;
     let bias = a.opt_tensor(2, "bias")?;
@@ -5942,19 +6483,31 @@ pub(super) fn conv3d_padding(a: &Args<'_>, _below: bool) -> Result<Outputs> {
         a.sym_ints(5, "dilation")?
     };
     let groups = if a.is_none(6) { SymInt::from(1i64) } else { a.sym_int(6, "groups")? };
-    let result = functions::conv3d_padding(
-        input,
-        weight,
-        bias,
-        &stride,
-        padding,
-        &dilation,
-        groups,
-    )?;
+    let result = if below {
+        composite::conv3d_padding(
+            input,
+            weight,
+            bias,
+            &stride,
+            padding,
+            &dilation,
+            groups,
+        )?
+    } else {
+        functions::conv3d_padding(
+            input,
+            weight,
+            bias,
+            &stride,
+            padding,
+            &dilation,
+            groups,
+        )?
+    };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn conv_transpose3d(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn conv_transpose3d(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let input = a.tensor(0, "input")?;
     let weight = a.tensor(1, "weight")?;
     let bias = a.opt_tensor(2, "bias")?;
@@ -5979,16 +6532,29 @@ pub(super) fn conv_transpose3d(a: &Args<'_>, _below: bool) -> Result<Outputs> {
     } else {
         a.sym_ints(7, "dilation")?
     };
-    let result = functions::conv_transpose3d(
-        input,
-        weight,
-        bias,
-        &stride,
-        &padding,
-        &output_padding,
-        groups,
-        &dilation,
-    )?;
+    let result = if below {
+        composite::conv_transpose3d(
+            input,
+            weight,
+            bias,
+            &stride,
+            &padding,
+            &output_padding,
+            groups,
+            &dilation,
+        )?
+    } else {
+        functions::conv_transpose3d(
+            input,
+            weight,
+            bias,
+            &stride,
+            &padding,
+            &output_padding,
+            groups,
+            &dilation,
+        )?
+    };
     Ok(smallvec![result.into()])
 }
 
@@ -6036,57 +6602,90 @@ pub(super) fn col2im(a: &Args<'_>, below: bool) -> Result<Outputs> {
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn max_pool1d(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn max_pool1d(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let kernel_size = a.ints(1, "kernel_size")?;
     let stride = if a.is_none(2) { vec![] } else { a.ints(2, "stride")? };
     let padding = if a.is_none(3) { vec![0] } else { a.ints(3, "padding")? };
     let dilation = if a.is_none(4) { vec![1] } else { a.ints(4, "dilation")? };
     let ceil_mode = if a.is_none(5) { false } else { a.bool(5, "ceil_mode")? };
-    let result = functions::max_pool1d(
-        self_,
-        &kernel_size,
-        &stride,
-        &padding,
-        &dilation,
-        ceil_mode,
-    )?;
+    let result = if below {
+        composite::max_pool1d(
+            self_,
+            &kernel_size,
+            &stride,
+            &padding,
+            &dilation,
+            ceil_mode,
+        )?
+    } else {
+        functions::max_pool1d(
+            self_,
+            &kernel_size,
+            &stride,
+            &padding,
+            &dilation,
+            ceil_mode,
+        )?
+    };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn max_pool1d_with_indices(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn max_pool1d_with_indices(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let kernel_size = a.ints(1, "kernel_size")?;
     let stride = if a.is_none(2) { vec![] } else { a.ints(2, "stride")? };
     let padding = if a.is_none(3) { vec![0] } else { a.ints(3, "padding")? };
     let dilation = if a.is_none(4) { vec![1] } else { a.ints(4, "dilation")? };
     let ceil_mode = if a.is_none(5) { false } else { a.bool(5, "ceil_mode")? };
-    let (result0, result1) = functions::max_pool1d_with_indices(
-        self_,
-        &kernel_size,
-        &stride,
-        &padding,
-        &dilation,
-        ceil_mode,
-    )?;
+    let (result0, result1) = if below {
+        composite::max_pool1d_with_indices(
+            self_,
+            &kernel_size,
+            &stride,
+            &padding,
+            &dilation,
+            ceil_mode,
+        )?
+    } else {
+        functions::max_pool1d_with_indices(
+            self_,
+            &kernel_size,
+            &stride,
+            &padding,
+            &dilation,
+            ceil_mode,
+        )?
+    };
     Ok(smallvec![result0.into(), result1.into()])
 }
 
-pub(super) fn max_pool2d(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn max_pool2d(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let kernel_size = a.ints(1, "kernel_size")?;
     let stride = if a.is_none(2) { vec![] } else { a.ints(2, "stride")? };
     let padding = if a.is_none(3) { vec![0, 0] } else { a.ints(3, "padding")? };
     let dilation = if a.is_none(4) { vec![1, 1] } else { a.ints(4, "dilation")? };
     let ceil_mode = if a.is_none(5) { false } else { a.bool(5, "ceil_mode")? };
-    let result = functions::max_pool2d(
-        self_,
-        &kernel_size,
-        &stride,
-        &padding,
-        &dilation,
-        ceil_mode,
-    )?;
+    let result = if below {
+        composite::max_pool2d(
+            self_,
+            &kernel_size,
+            &stride,
+            &padding,
+            &dilation,
+            ceil_mode,
+        )?
+    } else {
+        functions::max_pool2d(
+            self_,
+            &kernel_size,
+            &stride,
+            &padding,
+            &dilation,
+            ceil_mode,
+        )?
+    };
     Ok(smallvec![result.into()])
 }
 
@@ -6159,21 +6758,32 @@ pub(super) fn max_pool2d_with_indices_backward(
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn max_pool3d(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn max_pool3d(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let kernel_size = a.ints(1, "kernel_size")?;
     let stride = if a.is_none(2) { vec![] } else { a.ints(2, "stride")? };
     let padding = if a.is_none(3) { vec![0, 0, 0] } else { a.ints(3, "padding")? };
     let dilation = if a.is_none(4) { vec![1, 1, 1] } else { a.ints(4, "dilation")? };
     let ceil_mode = if a.is_none(5) { false } else { a.bool(5, "ceil_mode")? };
-    let result = functions::max_pool3d(
-        self_,
-        &kernel_size,
-        &stride,
-        &padding,
-        &dilation,
-        ceil_mode,
-    )?;
+    let result = if below {
+        composite::max_pool3d(
+            self_,
+            &kernel_size,
+            &stride,
+            &padding,
+            &dilation,
+            ceil_mode,
+        )?
+    } else {
+        functions::max_pool3d(
+            self_,
+            &kernel_size,
+            &stride,
+            &padding,
+            &dilation,
+            ceil_mode,
+        )?
+    };
     Ok(smallvec![result.into()])
 }
 
@@ -6258,7 +6868,7 @@ pub(super) fn max_unpool2d(a: &Args<'_>, below: bool) -> Result<Outputs> {
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn avg_pool1d(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn avg_pool1d(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let kernel_size = a.ints(1, "kernel_size")?;
     let stride = if a.is_none(2) { vec![] } else { a.ints(2, "stride")? };
@@ -6269,14 +6879,25 @@ pub(super) fn avg_pool1d(a: &Args<'_>, _below: bool) -> Result<Outputs> {
     } else {
         a.bool(5, "count_include_pad")?
     };
-    let result = functions::avg_pool1d(
-        self_,
-        &kernel_size,
-        &stride,
-        &padding,
-        ceil_mode,
-        count_include_pad,
-    )?;
+    let result = if below {
+        composite::avg_pool1d(
+            self_,
+            &kernel_size,
+            &stride,
+            &padding,
+            ceil_mode,
+            count_include_pad,
+        )?
+    } else {
+        functions::avg_pool1d(
+            self_,
+            &kernel_size,
+            &stride,
+            &padding,
+            ceil_mode,
+            count_include_pad,
+        )?
+    };
     Ok(smallvec![result.into()])
 }
 
@@ -6426,24 +7047,36 @@ pub(super) fn avg_pool3d_backward(a: &Args<'_>, below: bool) -> Result<Outputs> 
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn adaptive_avg_pool1d(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn adaptive_avg_pool1d(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let output_size = a.ints(1, "output_size")?;
-    let result = functions::adaptive_avg_pool1d(self_, &output_size)?;
+    let result = if below {
+        composite::adaptive_avg_pool1d(self_, &output_size)?
+    } else {
+        functions::adaptive_avg_pool1d(self_, &output_size)?
+    };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn adaptive_max_pool1d(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn adaptive_max_pool1d(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let output_size = a.ints(1, "output_size")?;
-    let (result0, result1) = functions::adaptive_max_pool1d(self_, &output_size)?;
+    let (result0, result1) = if below {
+        composite::adaptive_max_pool1d(self_, &output_size)?
+    } else {
+        functions::adaptive_max_pool1d(self_, &output_size)?
+    };
     Ok(smallvec![result0.into(), result1.into()])
 }
 
-pub(super) fn adaptive_avg_pool2d(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn adaptive_avg_pool2d(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let output_size = a.sym_ints(1, "output_size")?;
-    let result = functions::adaptive_avg_pool2d(self_, &output_size)?;
+    let result = if below {
+        composite::adaptive_avg_pool2d(self_, &output_size)?
+    } else {
+        functions::adaptive_avg_pool2d(self_, &output_size)?
+    };
     Ok(smallvec![result.into()])
 }
 
@@ -6498,10 +7131,14 @@ pub(super) fn adaptive_max_pool2d_backward(
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn adaptive_avg_pool3d(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn adaptive_avg_pool3d(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let output_size = a.sym_ints(1, "output_size")?;
-    let result = functions::adaptive_avg_pool3d(self_, &output_size)?;
+    let result = if below {
+        composite::adaptive_avg_pool3d(self_, &output_size)?
+    } else {
+        functions::adaptive_avg_pool3d(self_, &output_size)?
+    };
     Ok(smallvec![result.into()])
 }
 
@@ -6592,15 +7229,23 @@ pub(super) fn upsample_nearest1d_backward(a: &Args<'_>, below: bool) -> Result<O
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn upsample_nearest1d_vec(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn upsample_nearest1d_vec(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let input = a.tensor(0, "input")?;
     let output_size = a.opt_sym_ints(1, "output_size")?;
     let scale_factors = a.opt_floats(2, "scale_factors")?;
-    let result = functions::upsample_nearest1d_vec(
-        input,
-        output_size.as_deref(),
-        scale_factors.as_deref(),
-    )?;
+    let result = if below {
+        composite::upsample_nearest1d_vec(
+            input,
+            output_size.as_deref(),
+            scale_factors.as_deref(),
+        )?
+    } else {
+        functions::upsample_nearest1d_vec(
+            input,
+            output_size.as_deref(),
+            scale_factors.as_deref(),
+        )?
+    };
     Ok(smallvec![result.into()])
 }
 
@@ -6644,15 +7289,23 @@ pub(super) fn upsample_nearest2d_backward(a: &Args<'_>, below: bool) -> Result<O
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn upsample_nearest2d_vec(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn upsample_nearest2d_vec(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let input = a.tensor(0, "input")?;
     let output_size = a.opt_sym_ints(1, "output_size")?;
     let scale_factors = a.opt_floats(2, "scale_factors")?;
-    let result = functions::upsample_nearest2d_vec(
-        input,
-        output_size.as_deref(),
-        scale_factors.as_deref(),
-    )?;
+    let result = if below {
+        composite::upsample_nearest2d_vec(
+            input,
+            output_size.as_deref(),
+            scale_factors.as_deref(),
+        )?
+    } else {
+        functions::upsample_nearest2d_vec(
+            input,
+            output_size.as_deref(),
+            scale_factors.as_deref(),
+        )?
+    };
     Ok(smallvec![result.into()])
 }
 
@@ -6700,15 +7353,23 @@ pub(super) fn upsample_nearest3d_backward(a: &Args<'_>, below: bool) -> Result<O
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn upsample_nearest3d_vec(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn upsample_nearest3d_vec(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let input = a.tensor(0, "input")?;
     let output_size = a.opt_sym_ints(1, "output_size")?;
     let scale_factors = a.opt_floats(2, "scale_factors")?;
-    let result = functions::upsample_nearest3d_vec(
-        input,
-        output_size.as_deref(),
-        scale_factors.as_deref(),
-    )?;
+    let result = if below {
+        composite::upsample_nearest3d_vec(
+            input,
+            output_size.as_deref(),
+            scale_factors.as_deref(),
+        )?
+    } else {
+        functions::upsample_nearest3d_vec(
+            input,
+            output_size.as_deref(),
+            scale_factors.as_deref(),
+        )?
+    };
     Ok(smallvec![result.into()])
 }
 
@@ -6753,16 +7414,24 @@ pub(super) fn _upsample_nearest_exact1d_backward(
 
 pub(super) fn _upsample_nearest_exact1d_vec(
     a: &Args<'_>,
-    _below: bool,
+    below: bool,
 ) -> Result<Outputs> {
     let input = a.tensor(0, "input")?;
     let output_size = a.opt_sym_ints(1, "output_size")?;
     let scale_factors = a.opt_floats(2, "scale_factors")?;
-    let result = functions::_upsample_nearest_exact1d_vec(
-        input,
-        output_size.as_deref(),
-        scale_factors.as_deref(),
-    )?;
+    let result = if below {
+        composite::_upsample_nearest_exact1d_vec(
+            input,
+            output_size.as_deref(),
+            scale_factors.as_deref(),
+        )?
+    } else {
+        functions::_upsample_nearest_exact1d_vec(
+            input,
+            output_size.as_deref(),
+            scale_factors.as_deref(),
+        )?
+    };
     Ok(smallvec![result.into()])
 }
 
@@ -6811,16 +7480,24 @@ pub(super) fn _upsample_nearest_exact2d_backward(
 
 pub(super) fn _upsample_nearest_exact2d_vec(
     a: &Args<'_>,
-    _below: bool,
+    below: bool,
 ) -> Result<Outputs> {
     let input = a.tensor(0, "input")?;
     let output_size = a.opt_sym_ints(1, "output_size")?;
     let scale_factors = a.opt_floats(2, "scale_factors")?;
-    let result = functions::_upsample_nearest_exact2d_vec(
-        input,
-        output_size.as_deref(),
-        scale_factors.as_deref(),
-    )?;
+    let result = if below {
+        composite::_upsample_nearest_exact2d_vec(
+            input,
+            output_size.as_deref(),
+            scale_factors.as_deref(),
+        )?
+    } else {
+        functions::_upsample_nearest_exact2d_vec(
+            input,
+            output_size.as_deref(),
+            scale_factors.as_deref(),
+        )?
+    };
     Ok(smallvec![result.into()])
 }
 
@@ -6886,16 +7563,24 @@ pub(super) fn _upsample_nearest_exact3d_backward(
 
 pub(super) fn _upsample_nearest_exact3d_vec(
     a: &Args<'_>,
-    _below: bool,
+    below: bool,
 ) -> Result<Outputs> {
     let input = a.tensor(0, "input")?;
     let output_size = a.opt_sym_ints(1, "output_size")?;
     let scale_factors = a.opt_floats(2, "scale_factors")?;
-    let result = functions::_upsample_nearest_exact3d_vec(
-        input,
-        output_size.as_deref(),
-        scale_factors.as_deref(),
-    )?;
+    let result = if below {
+        composite::_upsample_nearest_exact3d_vec(
+            input,
+            output_size.as_deref(),
+            scale_factors.as_deref(),
+        )?
+    } else {
+        functions::_upsample_nearest_exact3d_vec(
+            input,
+            output_size.as_deref(),
+            scale_factors.as_deref(),
+        )?
+    };
     Ok(smallvec![result.into()])
 }
 
@@ -6939,17 +7624,26 @@ pub(super) fn upsample_linear1d_backward(a: &Args<'_>, below: bool) -> Result<Ou
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn upsample_linear1d_vec(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn upsample_linear1d_vec(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let input = a.tensor(0, "input")?;
     let output_size = a.opt_sym_ints(1, "output_size")?;
     let align_corners = a.bool(2, "align_corners")?;
     let scale_factors = a.opt_floats(3, "scale_factors")?;
-    let result = functions::upsample_linear1d_vec(
-        input,
-        output_size.as_deref(),
-        align_corners,
-        scale_factors.as_deref(),
-    )?;
+    let result = if below {
+        composite::upsample_linear1d_vec(
+            input,
+            output_size.as_deref(),
+            align_corners,
+            scale_factors.as_deref(),
+        )?
+    } else {
+        functions::upsample_linear1d_vec(
+            input,
+            output_size.as_deref(),
+            align_corners,
+            scale_factors.as_deref(),
+        )?
+    };
     Ok(smallvec![result.into()])
 }
 
@@ -7013,17 +7707,26 @@ pub(super) fn upsample_bilinear2d_backward(
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn upsample_bilinear2d_vec(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn upsample_bilinear2d_vec(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let input = a.tensor(0, "input")?;
     let output_size = a.opt_sym_ints(1, "output_size")?;
     let align_corners = a.bool(2, "align_corners")?;
     let scale_factors = a.opt_floats(3, "scale_factors")?;
-    let result = functions::upsample_bilinear2d_vec(
-        input,
-        output_size.as_deref(),
-        align_corners,
-        scale_factors.as_deref(),
-    )?;
+    let result = if below {
+        composite::upsample_bilinear2d_vec(
+            input,
+            output_size.as_deref(),
+            align_corners,
+            scale_factors.as_deref(),
+        )?
+    } else {
+        functions::upsample_bilinear2d_vec(
+            input,
+            output_size.as_deref(),
+            align_corners,
+            scale_factors.as_deref(),
+        )?
+    };
     Ok(smallvec![result.into()])
 }
 
@@ -7084,17 +7787,26 @@ pub(super) fn upsample_bicubic2d_backward(a: &Args<'_>, below: bool) -> Result<O
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn upsample_bicubic2d_vec(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn upsample_bicubic2d_vec(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let input = a.tensor(0, "input")?;
     let output_size = a.opt_sym_ints(1, "output_size")?;
     let align_corners = a.bool(2, "align_corners")?;
     let scale_factors = a.opt_floats(3, "scale_factors")?;
-    let result = functions::upsample_bicubic2d_vec(
-        input,
-        output_size.as_deref(),
-        align_corners,
-        scale_factors.as_deref(),
-    )?;
+    let result = if below {
+        composite::upsample_bicubic2d_vec(
+            input,
+            output_size.as_deref(),
+            align_corners,
+            scale_factors.as_deref(),
+        )?
+    } else {
+        functions::upsample_bicubic2d_vec(
+            input,
+            output_size.as_deref(),
+            align_corners,
+            scale_factors.as_deref(),
+        )?
+    };
     Ok(smallvec![result.into()])
 }
 
@@ -7164,49 +7876,78 @@ pub(super) fn upsample_trilinear3d_backward(
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn upsample_trilinear3d_vec(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn upsample_trilinear3d_vec(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let input = a.tensor(0, "input")?;
     let output_size = a.opt_sym_ints(1, "output_size")?;
     let align_corners = a.bool(2, "align_corners")?;
     let scale_factors = a.opt_floats(3, "scale_factors")?;
-    let result = functions::upsample_trilinear3d_vec(
-        input,
-        output_size.as_deref(),
-        align_corners,
-        scale_factors.as_deref(),
-    )?;
+    let result = if below {
+        composite::upsample_trilinear3d_vec(
+            input,
+            output_size.as_deref(),
+            align_corners,
+            scale_factors.as_deref(),
+        )?
+    } else {
+        functions::upsample_trilinear3d_vec(
+            input,
+            output_size.as_deref(),
+            align_corners,
+            scale_factors.as_deref(),
+        )?
+    };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn _upsample_bilinear2d_aa(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn _upsample_bilinear2d_aa(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let output_size = a.sym_ints(1, "output_size")?;
     let align_corners = a.bool(2, "align_corners")?;
     let scales_h = a.opt_float(3, "scales_h")?;
     let scales_w = a.opt_float(4, "scales_w")?;
-    let result = functions::_upsample_bilinear2d_aa(
-        self_,
-        &output_size,
-        align_corners,
-        scales_h,
-        scales_w,
-    )?;
+    let result = if below {
+        composite::_upsample_bilinear2d_aa(
+            self_,
+            &output_size,
+            align_corners,
+            scales_h,
+            scales_w,
+        )?
+    } else {
+        functions::_upsample_bilinear2d_aa(
+            self_,
+            &output_size,
+            align_corners,
+            scales_h,
+            scales_w,
+        )?
+    };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn grid_sampler(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn grid_sampler(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let input = a.tensor(0, "input")?;
     let grid = a.tensor(1, "grid")?;
     let interpolation_mode = a.int(2, "interpolation_mode")?;
     let padding_mode = a.int(3, "padding_mode")?;
     let align_corners = a.bool(4, "align_corners")?;
-    let result = functions::grid_sampler(
-        input,
-        grid,
-        interpolation_mode,
-        padding_mode,
-        align_corners,
-    )?;
+    let result = if below {
+        composite::grid_sampler(
+            input,
+            grid,
+            interpolation_mode,
+            padding_mode,
+            align_corners,
+        )?
+    } else {
+        functions::grid_sampler(
+            input,
+            grid,
+            interpolation_mode,
+            padding_mode,
+            align_corners,
+        )?
+    };
     Ok(smallvec![result.into()])
 }
 
@@ -7396,11 +8137,15 @@ pub(super) fn _grid_sampler_derivative_backward(
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn affine_grid_generator(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn affine_grid_generator(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let theta = a.tensor(0, "theta")?;
     let size = a.sym_ints(1, "size")?;
     let align_corners = a.bool(2, "align_corners")?;
-    let result = functions::affine_grid_generator(theta, &size, align_corners)?;
+    let result = if below {
+        composite::affine_grid_generator(theta, &size, align_corners)?
+    } else {
+        functions::affine_grid_generator(theta, &size, align_corners)?
+    };
     Ok(smallvec![result.into()])
 }
 
@@ -7684,403 +8429,615 @@ pub(super) fn unsafe_split(a: &Args<'_>, below: bool) -> Result<Outputs> {
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn reshape(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn reshape(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let shape = a.sym_ints(1, "shape")?;
-    let result = functions::reshape(self_, &shape)?;
+    let result = if below {
+        composite::view::reshape(self_, &shape)?
+    } else {
+        functions::reshape(self_, &shape)?
+    };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn reshape_as(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn reshape_as(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let other = a.tensor(1, "other")?;
-    let result = functions::reshape_as(self_, other)?;
+    let result = if below {
+        composite::view::reshape_as(self_, other)?
+    } else {
+        functions::reshape_as(self_, other)?
+    };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn view_as(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn view_as(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let other = a.tensor(1, "other")?;
-    let result = functions::view_as(self_, other)?;
+    let result = if below {
+        composite::view::view_as(self_, other)?
+    } else {
+        functions::view_as(self_, other)?
+    };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn expand_as(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn expand_as(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let other = a.tensor(1, "other")?;
-    let result = functions::expand_as(self_, other)?;
+    let result = if below {
+        composite::view::expand_as(self_, other)?
+    } else {
+        functions::expand_as(self_, other)?
+    };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn broadcast_to(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn broadcast_to(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let size = a.sym_ints(1, "size")?;
-    let result = functions::broadcast_to(self_, &size)?;
+    let result = if below {
+        composite::view::broadcast_to(self_, &size)?
+    } else {
+        functions::broadcast_to(self_, &size)?
+    };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn broadcast_tensors(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn broadcast_tensors(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let tensors = a.tensors(0, "tensors")?;
-    let result = functions::broadcast_tensors(&tensors)?;
+    let result = if below {
+        composite::view::broadcast_tensors(&tensors)?
+    } else {
+        functions::broadcast_tensors(&tensors)?
+    };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn swapaxes(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn swapaxes(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let axis0 = a.int(1, "axis0")?;
     let axis1 = a.int(2, "axis1")?;
-    let result = functions::swapaxes(self_, axis0, axis1)?;
+    let result = if below {
+        composite::view::swapaxes(self_, axis0, axis1)?
+    } else {
+        functions::swapaxes(self_, axis0, axis1)?
+    };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn swapdims(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn swapdims(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let dim0 = a.int(1, "dim0")?;
     let dim1 = a.int(2, "dim1")?;
-    let result = functions::swapdims(self_, dim0, dim1)?;
+    let result = if below {
+        composite::view::swapaxes(self_, dim0, dim1)?
+    } else {
+        functions::swapdims(self_, dim0, dim1)?
+    };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn numpy_t(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn numpy_t(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
-    let result = functions::numpy_t(self_)?;
+    let result = if below {
+        composite::view::numpy_t(self_)?
+    } else {
+        functions::numpy_t(self_)?
+    };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn mt(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn mt(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
-    let result = functions::mt(self_)?;
+    let result = if below { composite::view::mt(self_)? } else { functions::mt(self_)? };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn narrow(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn narrow(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let dim = a.int(1, "dim")?;
     let start = a.sym_int(2, "start")?;
     let length = a.sym_int(3, "length")?;
-    let result = functions::narrow(self_, dim, start, length)?;
+    let result = if below {
+        composite::view::narrow(self_, dim, start, length)?
+    } else {
+        functions::narrow(self_, dim, start, length)?
+    };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn flatten(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn flatten(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let start_dim = if a.is_none(1) { 0 } else { a.int(1, "start_dim")? };
     let end_dim = if a.is_none(2) { -1 } else { a.int(2, "end_dim")? };
-    let result = functions::flatten(self_, start_dim, end_dim)?;
+    let result = if below {
+        composite::view::flatten(self_, start_dim, end_dim)?
+    } else {
+        functions::flatten(self_, start_dim, end_dim)?
+    };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn unflatten(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn unflatten(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let dim = a.int(1, "dim")?;
     let sizes = a.sym_ints(2, "sizes")?;
-    let result = functions::unflatten(self_, dim, &sizes)?;
+    let result = if below {
+        composite::view::unflatten(self_, dim, &sizes)?
+    } else {
+        functions::unflatten(self_, dim, &sizes)?
+    };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn ravel(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn ravel(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
-    let result = functions::ravel(self_)?;
+    let result = if below {
+        composite::view::ravel(self_)?
+    } else {
+        functions::ravel(self_)?
+    };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn split_sizes(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn split_sizes(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let split_size = a.sym_ints(1, "split_size")?;
     let dim = if a.is_none(2) { 0 } else { a.int(2, "dim")? };
-    let result = functions::split_sizes(self_, &split_size, dim)?;
+    let result = if below {
+        composite::view::split_sizes(self_, &split_size, dim)?
+    } else {
+        functions::split_sizes(self_, &split_size, dim)?
+    };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn chunk(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn chunk(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let chunks = a.int(1, "chunks")?;
     let dim = if a.is_none(2) { 0 } else { a.int(2, "dim")? };
-    let result = functions::chunk(self_, chunks, dim)?;
+    let result = if below {
+        composite::view::chunk(self_, chunks, dim)?
+    } else {
+        functions::chunk(self_, chunks, dim)?
+    };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn unsafe_chunk(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn unsafe_chunk(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let chunks = a.int(1, "chunks")?;
     let dim = if a.is_none(2) { 0 } else { a.int(2, "dim")? };
-    let result = functions::unsafe_chunk(self_, chunks, dim)?;
+    let result = if below {
+        composite::view::unsafe_chunk(self_, chunks, dim)?
+    } else {
+        functions::unsafe_chunk(self_, chunks, dim)?
+    };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn tensor_split(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn tensor_split(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let sections = a.sym_int(1, "sections")?;
     let dim = if a.is_none(2) { 0 } else { a.int(2, "dim")? };
-    let result = functions::tensor_split(self_, sections, dim)?;
+    let result = if below {
+        composite::view::tensor_split(self_, sections, dim)?
+    } else {
+        functions::tensor_split(self_, sections, dim)?
+    };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn tensor_split_indices(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn tensor_split_indices(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let indices = a.sym_ints(1, "indices")?;
     let dim = if a.is_none(2) { 0 } else { a.int(2, "dim")? };
-    let result = functions::tensor_split_indices(self_, &indices, dim)?;
+    let result = if below {
+        composite::view::tensor_split_indices(self_, &indices, dim)?
+    } else {
+        functions::tensor_split_indices(self_, &indices, dim)?
+    };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn movedim(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn movedim(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let source = a.int(1, "source")?;
     let destination = a.int(2, "destination")?;
-    let result = functions::movedim(self_, source, destination)?;
+    let result = if below {
+        composite::view::movedim_int(self_, source, destination)?
+    } else {
+        functions::movedim(self_, source, destination)?
+    };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn movedim_intlist(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn movedim_intlist(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let source = a.ints(1, "source")?;
     let destination = a.ints(2, "destination")?;
-    let result = functions::movedim_intlist(self_, &source, &destination)?;
+    let result = if below {
+        composite::view::movedim(self_, &source, &destination)?
+    } else {
+        functions::movedim_intlist(self_, &source, &destination)?
+    };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn moveaxis(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn moveaxis(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let source = a.int(1, "source")?;
     let destination = a.int(2, "destination")?;
-    let result = functions::moveaxis(self_, source, destination)?;
+    let result = if below {
+        composite::view::movedim_int(self_, source, destination)?
+    } else {
+        functions::moveaxis(self_, source, destination)?
+    };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn moveaxis_intlist(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn moveaxis_intlist(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let source = a.ints(1, "source")?;
     let destination = a.ints(2, "destination")?;
-    let result = functions::moveaxis_intlist(self_, &source, &destination)?;
+    let result = if below {
+        composite::view::movedim(self_, &source, &destination)?
+    } else {
+        functions::moveaxis_intlist(self_, &source, &destination)?
+    };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn atleast_1d(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn atleast_1d(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
-    let result = functions::atleast_1d(self_)?;
+    let result = if below {
+        composite::view::atleast_1d(self_)?
+    } else {
+        functions::atleast_1d(self_)?
+    };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn atleast_2d(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn atleast_2d(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
-    let result = functions::atleast_2d(self_)?;
+    let result = if below {
+        composite::view::atleast_2d(self_)?
+    } else {
+        functions::atleast_2d(self_)?
+    };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn atleast_3d(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn atleast_3d(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
-    let result = functions::atleast_3d(self_)?;
+    let result = if below {
+        composite::view::atleast_3d(self_)?
+    } else {
+        functions::atleast_3d(self_)?
+    };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn contiguous(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn contiguous(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let memory_format = if a.is_none(1) {
         MemoryFormat::Contiguous
     } else {
         a.memory_format(1, "memory_format")?
     };
-    let result = functions::contiguous(self_, memory_format)?;
+    let result = if below {
+        composite::view::contiguous(self_, memory_format)?
+    } else {
+        functions::contiguous(self_, memory_format)?
+    };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn lift(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn lift(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
-    let result = functions::lift(self_)?;
+    let result = if below {
+        composite::view::lift(self_)?
+    } else {
+        functions::lift(self_)?
+    };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn meshgrid(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn meshgrid(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let tensors = a.tensors(0, "tensors")?;
-    let result = functions::meshgrid(&tensors)?;
+    let result = if below {
+        composite::view::meshgrid(&tensors)?
+    } else {
+        functions::meshgrid(&tensors)?
+    };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn meshgrid_indexing(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn meshgrid_indexing(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let tensors = a.tensors(0, "tensors")?;
     let indexing = a.str(1, "indexing")?;
-    let result = functions::meshgrid_indexing(&tensors, indexing)?;
+    let result = if below {
+        composite::view::meshgrid_indexing(&tensors, indexing)?
+    } else {
+        functions::meshgrid_indexing(&tensors, indexing)?
+    };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn pixel_shuffle(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn pixel_shuffle(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let upscale_factor = a.int(1, "upscale_factor")?;
-    let result = functions::pixel_shuffle(self_, upscale_factor)?;
+    let result = if below {
+        composite::view::pixel_shuffle(self_, upscale_factor)?
+    } else {
+        functions::pixel_shuffle(self_, upscale_factor)?
+    };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn pixel_unshuffle(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn pixel_unshuffle(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let downscale_factor = a.int(1, "downscale_factor")?;
-    let result = functions::pixel_unshuffle(self_, downscale_factor)?;
+    let result = if below {
+        composite::view::pixel_unshuffle(self_, downscale_factor)?
+    } else {
+        functions::pixel_unshuffle(self_, downscale_factor)?
+    };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn channel_shuffle(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn channel_shuffle(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let groups = a.sym_int(1, "groups")?;
-    let result = functions::channel_shuffle(self_, groups)?;
+    let result = if below {
+        composite::view::channel_shuffle(self_, groups)?
+    } else {
+        functions::channel_shuffle(self_, groups)?
+    };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn diag(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn diag(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let diagonal = if a.is_none(1) { 0 } else { a.int(1, "diagonal")? };
-    let result = functions::diag(self_, diagonal)?;
+    let result = if below {
+        composite::view::diag(self_, diagonal)?
+    } else {
+        functions::diag(self_, diagonal)?
+    };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn diag_embed(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn diag_embed(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let offset = if a.is_none(1) { 0 } else { a.int(1, "offset")? };
     let dim1 = if a.is_none(2) { -2 } else { a.int(2, "dim1")? };
     let dim2 = if a.is_none(3) { -1 } else { a.int(3, "dim2")? };
-    let result = functions::diag_embed(self_, offset, dim1, dim2)?;
+    let result = if below {
+        composite::view::diag_embed(self_, offset, dim1, dim2)?
+    } else {
+        functions::diag_embed(self_, offset, dim1, dim2)?
+    };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn alias_copy(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn alias_copy(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
-    let result = functions::alias_copy(self_)?;
+    let result = if below {
+        composite::view::alias_copy(self_)?
+    } else {
+        functions::alias_copy(self_)?
+    };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn detach_copy(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn detach_copy(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
-    let result = functions::detach_copy(self_)?;
+    let result = if below {
+        composite::view::detach_copy(self_)?
+    } else {
+        functions::detach_copy(self_)?
+    };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn view_copy(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn view_copy(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let size = a.sym_ints(1, "size")?;
-    let result = functions::view_copy(self_, &size)?;
+    let result = if below {
+        composite::view::view_copy(self_, &size)?
+    } else {
+        functions::view_copy(self_, &size)?
+    };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn t_copy(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn t_copy(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
-    let result = functions::t_copy(self_)?;
+    let result = if below {
+        composite::view::t_copy(self_)?
+    } else {
+        functions::t_copy(self_)?
+    };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn transpose_copy(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn transpose_copy(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let dim0 = a.int(1, "dim0")?;
     let dim1 = a.int(2, "dim1")?;
-    let result = functions::transpose_copy(self_, dim0, dim1)?;
+    let result = if below {
+        composite::view::transpose_copy(self_, dim0, dim1)?
+    } else {
+        functions::transpose_copy(self_, dim0, dim1)?
+    };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn permute_copy(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn permute_copy(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let dims = a.ints(1, "dims")?;
-    let result = functions::permute_copy(self_, &dims)?;
+    let result = if below {
+        composite::view::permute_copy(self_, &dims)?
+    } else {
+        functions::permute_copy(self_, &dims)?
+    };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn expand_copy(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn expand_copy(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let size = a.sym_ints(1, "size")?;
     let implicit = if a.is_none(2) { false } else { a.bool(2, "implicit")? };
-    let result = functions::expand_copy(self_, &size, implicit)?;
+    let result = if below {
+        composite::view::expand_copy(self_, &size, implicit)?
+    } else {
+        functions::expand_copy(self_, &size, implicit)?
+    };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn unsqueeze_copy(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn unsqueeze_copy(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let dim = a.int(1, "dim")?;
-    let result = functions::unsqueeze_copy(self_, dim)?;
+    let result = if below {
+        composite::view::unsqueeze_copy(self_, dim)?
+    } else {
+        functions::unsqueeze_copy(self_, dim)?
+    };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn squeeze_copy(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn squeeze_copy(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
-    let result = functions::squeeze_copy(self_)?;
+    let result = if below {
+        composite::view::squeeze_copy(self_)?
+    } else {
+        functions::squeeze_copy(self_)?
+    };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn squeeze_copy_dim(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn squeeze_copy_dim(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let dim = a.int(1, "dim")?;
-    let result = functions::squeeze_copy_dim(self_, dim)?;
+    let result = if below {
+        composite::view::squeeze_dim_copy(self_, dim)?
+    } else {
+        functions::squeeze_copy_dim(self_, dim)?
+    };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn squeeze_copy_dims(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn squeeze_copy_dims(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let dim = a.ints(1, "dim")?;
-    let result = functions::squeeze_copy_dims(self_, &dim)?;
+    let result = if below {
+        composite::view::squeeze_dims_copy(self_, &dim)?
+    } else {
+        functions::squeeze_copy_dims(self_, &dim)?
+    };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn select_copy(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn select_copy(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let dim = a.int(1, "dim")?;
     let index = a.sym_int(2, "index")?;
-    let result = functions::select_copy(self_, dim, index)?;
+    let result = if below {
+        composite::view::select_copy(self_, dim, index)?
+    } else {
+        functions::select_copy(self_, dim, index)?
+    };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn slice_copy(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn slice_copy(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let dim = if a.is_none(1) { 0 } else { a.int(1, "dim")? };
     let start = a.opt_sym_int(2, "start")?;
     let end = a.opt_sym_int(3, "end")?;
     let step = if a.is_none(4) { SymInt::from(1i64) } else { a.sym_int(4, "step")? };
-    let result = functions::slice_copy(self_, dim, start, end, step)?;
+    let result = if below {
+        composite::view::slice_copy(self_, dim, start, end, step)?
+    } else {
+        functions::slice_copy(self_, dim, start, end, step)?
+    };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn unbind_copy(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn unbind_copy(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let dim = if a.is_none(1) { 0 } else { a.int(1, "dim")? };
-    let result = functions::unbind_copy(self_, dim)?;
+    let result = if below {
+        composite::view::unbind_copy(self_, dim)?
+    } else {
+        functions::unbind_copy(self_, dim)?
+    };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn split_copy(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn split_copy(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let split_size = a.sym_int(1, "split_size")?;
     let dim = if a.is_none(2) { 0 } else { a.int(2, "dim")? };
-    let result = functions::split_copy(self_, split_size, dim)?;
+    let result = if below {
+        composite::view::split_copy(self_, split_size, dim)?
+    } else {
+        functions::split_copy(self_, split_size, dim)?
+    };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn split_with_sizes_copy(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn split_with_sizes_copy(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let split_sizes = a.sym_ints(1, "split_sizes")?;
     let dim = if a.is_none(2) { 0 } else { a.int(2, "dim")? };
-    let result = functions::split_with_sizes_copy(self_, &split_sizes, dim)?;
+    let result = if below {
+        composite::view::split_with_sizes_copy(self_, &split_sizes, dim)?
+    } else {
+        functions::split_with_sizes_copy(self_, &split_sizes, dim)?
+    };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn as_strided_copy(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn as_strided_copy(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let size = a.sym_ints(1, "size")?;
     let stride = a.sym_ints(2, "stride")?;
     let storage_offset = a.opt_sym_int(3, "storage_offset")?;
-    let result = functions::as_strided_copy(self_, &size, &stride, storage_offset)?;
+    let result = if below {
+        composite::view::as_strided_copy(self_, &size, &stride, storage_offset)?
+    } else {
+        functions::as_strided_copy(self_, &size, &stride, storage_offset)?
+    };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn diagonal_copy(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn diagonal_copy(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let offset = if a.is_none(1) { 0 } else { a.int(1, "offset")? };
     let dim1 = if a.is_none(2) { 0 } else { a.int(2, "dim1")? };
     let dim2 = if a.is_none(3) { 1 } else { a.int(3, "dim2")? };
-    let result = functions::diagonal_copy(self_, offset, dim1, dim2)?;
+    let result = if below {
+        composite::view::diagonal_copy(self_, offset, dim1, dim2)?
+    } else {
+        functions::diagonal_copy(self_, offset, dim1, dim2)?
+    };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn unfold_copy(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn unfold_copy(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let dimension = a.int(1, "dimension")?;
     let size = a.int(2, "size")?;
     let step = a.int(3, "step")?;
-    let result = functions::unfold_copy(self_, dimension, size, step)?;
+    let result = if below {
+        composite::view::unfold_copy(self_, dimension, size, step)?
+    } else {
+        functions::unfold_copy(self_, dimension, size, step)?
+    };
     Ok(smallvec![result.into()])
 }
 
@@ -8231,66 +9188,93 @@ pub(super) fn to_copy(a: &Args<'_>, below: bool) -> Result<Outputs> {
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn to_dtype(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn to_dtype(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let dtype = a.dtype(1, "dtype")?;
     let non_blocking = if a.is_none(2) { false } else { a.bool(2, "non_blocking")? };
     let copy = if a.is_none(3) { false } else { a.bool(3, "copy")? };
     let memory_format = a.opt_memory_format(4, "memory_format")?;
-    let result = functions::to_dtype(self_, dtype, non_blocking, copy, memory_format)?;
+    let result = if below {
+        composite::creation::to_dtype(self_, dtype, non_blocking, copy, memory_format)?
+    } else {
+        functions::to_dtype(self_, dtype, non_blocking, copy, memory_format)?
+    };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn to_dtype_layout(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn to_dtype_layout(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let dtype = a.opt_dtype(1, "dtype")?;
     let device = a.opt_device(3, "device")?;
     let non_blocking = if a.is_none(5) { false } else { a.bool(5, "non_blocking")? };
     let copy = if a.is_none(6) { false } else { a.bool(6, "copy")? };
     let memory_format = a.opt_memory_format(7, "memory_format")?;
-    let result = functions::to_dtype_layout(
-        self_,
-        dtype,
-        device,
-        non_blocking,
-        copy,
-        memory_format,
-    )?;
+    let result = if below {
+        composite::creation::to_dtype_layout(
+            self_,
+            dtype,
+            device,
+            non_blocking,
+            copy,
+            memory_format,
+        )?
+    } else {
+        functions::to_dtype_layout(
+            self_,
+            dtype,
+            device,
+            non_blocking,
+            copy,
+            memory_format,
+        )?
+    };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn to_device(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn to_device(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let device = a.device(1, "device")?;
     let dtype = a.dtype(2, "dtype")?;
     let non_blocking = if a.is_none(3) { false } else { a.bool(3, "non_blocking")? };
     let copy = if a.is_none(4) { false } else { a.bool(4, "copy")? };
     let memory_format = a.opt_memory_format(5, "memory_format")?;
-    let result = functions::to_device(
-        self_,
-        device,
-        dtype,
-        non_blocking,
-        copy,
-        memory_format,
-    )?;
+    let result = if below {
+        composite::creation::to_device(
+            self_,
+            device,
+            dtype,
+            non_blocking,
+            copy,
+            memory_format,
+        )?
+    } else {
+        functions::to_device(self_, device, dtype, non_blocking, copy, memory_format)?
+    };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn to_other(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn to_other(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let other = a.tensor(1, "other")?;
     let non_blocking = if a.is_none(2) { false } else { a.bool(2, "non_blocking")? };
     let copy = if a.is_none(3) { false } else { a.bool(3, "copy")? };
     let memory_format = a.opt_memory_format(4, "memory_format")?;
-    let result = functions::to_other(self_, other, non_blocking, copy, memory_format)?;
+    let result = if below {
+        composite::creation::to_other(self_, other, non_blocking, copy, memory_format)?
+    } else {
+        functions::to_other(self_, other, non_blocking, copy, memory_format)?
+    };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn type_as(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn type_as(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let other = a.tensor(1, "other")?;
-    let result = functions::type_as(self_, other)?;
+    let result = if below {
+        composite::creation::type_as(self_, other)?
+    } else {
+        functions::type_as(self_, other)?
+    };
     Ok(smallvec![result.into()])
 }
 
@@ -8329,7 +9313,7 @@ pub(super) fn fill_(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let value = a.scalar(1, "value")?;
     if below {
-        inner::fill_(0, self_, value)?
+        inner::fill_(0, self_, value)?;
     } else {
         functions::fill_(self_, value)?;
     }
@@ -8351,7 +9335,7 @@ pub(super) fn fill_tensor_(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let value = a.tensor(1, "value")?;
     if below {
-        inner::fill_tensor_(0, self_, value)?
+        inner::fill_tensor_(0, self_, value)?;
     } else {
         functions::fill_tensor_(self_, value)?;
     }
@@ -8367,7 +9351,7 @@ pub(super) fn zero(a: &Args<'_>, below: bool) -> Result<Outputs> {
 pub(super) fn zero_(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     if below {
-        inner::zero_(0, self_)?
+        inner::zero_(0, self_)?;
     } else {
         functions::zero_(self_)?;
     }
@@ -8861,7 +9845,7 @@ pub(super) fn scatter_(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let index = a.tensor(2, "index")?;
     let src = a.tensor(3, "src")?;
     if below {
-        inner::scatter_(0, self_, dim, index, src)?
+        inner::scatter_(0, self_, dim, index, src)?;
     } else {
         functions::scatter_(self_, dim, index, src)?;
     }
@@ -8887,30 +9871,38 @@ pub(super) fn scatter_value_(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let index = a.tensor(2, "index")?;
     let value = a.scalar(3, "value")?;
     if below {
-        inner::scatter_value_(0, self_, dim, index, value)?
+        inner::scatter_value_(0, self_, dim, index, value)?;
     } else {
         functions::scatter_value_(self_, dim, index, value)?;
     }
     Ok(smallvec![self_.into()])
 }
 
-pub(super) fn scatter_with_reduce(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn scatter_with_reduce(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let dim = a.int(1, "dim")?;
     let index = a.tensor(2, "index")?;
     let src = a.tensor(3, "src")?;
     let reduce = a.str(4, "reduce")?;
-    let result = functions::scatter_with_reduce(self_, dim, index, src, reduce)?;
+    let result = if below {
+        composite::index::scatter_with_reduce(self_, dim, index, src, reduce)?
+    } else {
+        functions::scatter_with_reduce(self_, dim, index, src, reduce)?
+    };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn scatter_value_with_reduce(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn scatter_value_with_reduce(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let dim = a.int(1, "dim")?;
     let index = a.tensor(2, "index")?;
     let value = a.scalar(3, "value")?;
     let reduce = a.str(4, "reduce")?;
-    let result = functions::scatter_value_with_reduce(self_, dim, index, value, reduce)?;
+    let result = if below {
+        composite::index::scatter_value_with_reduce(self_, dim, index, value, reduce)?
+    } else {
+        functions::scatter_value_with_reduce(self_, dim, index, value, reduce)?
+    };
     Ok(smallvec![result.into()])
 }
 
@@ -8933,7 +9925,7 @@ pub(super) fn scatter_add_(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let index = a.tensor(2, "index")?;
     let src = a.tensor(3, "src")?;
     if below {
-        inner::scatter_add_(0, self_, dim, index, src)?
+        inner::scatter_add_(0, self_, dim, index, src)?;
     } else {
         functions::scatter_add_(self_, dim, index, src)?;
     }
@@ -8963,7 +9955,7 @@ pub(super) fn scatter_reduce_(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let reduce = a.str(4, "reduce")?;
     let include_self = if a.is_none(5) { true } else { a.bool(5, "include_self")? };
     if below {
-        inner::scatter_reduce_(0, self_, dim, index, src, reduce, include_self)?
+        inner::scatter_reduce_(0, self_, dim, index, src, reduce, include_self)?;
     } else {
         functions::scatter_reduce_(self_, dim, index, src, reduce, include_self)?;
     }
@@ -8993,7 +9985,7 @@ pub(super) fn index_reduce_(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let reduce = a.str(4, "reduce")?;
     let include_self = if a.is_none(5) { true } else { a.bool(5, "include_self")? };
     if below {
-        inner::index_reduce_(0, self_, dim, index, source, reduce, include_self)?
+        inner::index_reduce_(0, self_, dim, index, source, reduce, include_self)?;
     } else {
         functions::index_reduce_(self_, dim, index, source, reduce, include_self)?;
     }
@@ -9041,7 +10033,7 @@ pub(super) fn index_put_(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let values = a.tensor(2, "values")?;
     let accumulate = if a.is_none(3) { false } else { a.bool(3, "accumulate")? };
     if below {
-        inner::index_put_(0, self_, &indices, values, accumulate)?
+        inner::index_put_(0, self_, &indices, values, accumulate)?;
     } else {
         functions::index_put_(self_, &indices, values, accumulate)?;
     }
@@ -9073,12 +10065,16 @@ pub(super) fn index_select(a: &Args<'_>, below: bool) -> Result<Outputs> {
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn index_select_backward(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn index_select_backward(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let grad = a.tensor(0, "grad")?;
     let self_sizes = a.sym_ints(1, "self_sizes")?;
     let dim = a.int(2, "dim")?;
     let index = a.tensor(3, "index")?;
-    let result = functions::index_select_backward(grad, &self_sizes, dim, index)?;
+    let result = if below {
+        composite::index::index_select_backward(grad, &self_sizes, dim, index)?
+    } else {
+        functions::index_select_backward(grad, &self_sizes, dim, index)?
+    };
     Ok(smallvec![result.into()])
 }
 
@@ -9103,7 +10099,7 @@ pub(super) fn index_add_(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let source = a.tensor(3, "source")?;
     let alpha = if a.is_none(4) { Scalar::Int(1) } else { a.scalar(4, "alpha")? };
     if below {
-        inner::index_add_(0, self_, dim, index, source, alpha)?
+        inner::index_add_(0, self_, dim, index, source, alpha)?;
     } else {
         functions::index_add_(self_, dim, index, source, alpha)?;
     }
@@ -9129,7 +10125,7 @@ pub(super) fn index_copy_(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let index = a.tensor(2, "index")?;
     let source = a.tensor(3, "source")?;
     if below {
-        inner::index_copy_(0, self_, dim, index, source)?
+        inner::index_copy_(0, self_, dim, index, source)?;
     } else {
         functions::index_copy_(self_, dim, index, source)?;
     }
@@ -9155,7 +10151,7 @@ pub(super) fn index_fill_(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let index = a.tensor(2, "index")?;
     let value = a.scalar(3, "value")?;
     if below {
-        inner::index_fill_(0, self_, dim, index, value)?
+        inner::index_fill_(0, self_, dim, index, value)?;
     } else {
         functions::index_fill_(self_, dim, index, value)?;
     }
@@ -9181,7 +10177,7 @@ pub(super) fn index_fill_tensor_(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let index = a.tensor(2, "index")?;
     let value = a.tensor(3, "value")?;
     if below {
-        inner::index_fill_tensor_(0, self_, dim, index, value)?
+        inner::index_fill_tensor_(0, self_, dim, index, value)?;
     } else {
         functions::index_fill_tensor_(self_, dim, index, value)?;
     }
@@ -9205,7 +10201,7 @@ pub(super) fn masked_fill_(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let mask = a.tensor(1, "mask")?;
     let value = a.scalar(2, "value")?;
     if below {
-        inner::masked_fill_(0, self_, mask, value)?
+        inner::masked_fill_(0, self_, mask, value)?;
     } else {
         functions::masked_fill_(self_, mask, value)?;
     }
@@ -9229,7 +10225,7 @@ pub(super) fn masked_fill_tensor_(a: &Args<'_>, below: bool) -> Result<Outputs> 
     let mask = a.tensor(1, "mask")?;
     let value = a.tensor(2, "value")?;
     if below {
-        inner::masked_fill_tensor_(0, self_, mask, value)?
+        inner::masked_fill_tensor_(0, self_, mask, value)?;
     } else {
         functions::masked_fill_tensor_(self_, mask, value)?;
     }
@@ -9264,7 +10260,7 @@ pub(super) fn masked_scatter_(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let mask = a.tensor(1, "mask")?;
     let source = a.tensor(2, "source")?;
     if below {
-        inner::masked_scatter_(0, self_, mask, source)?
+        inner::masked_scatter_(0, self_, mask, source)?;
     } else {
         functions::masked_scatter_(self_, mask, source)?;
     }
@@ -9282,11 +10278,15 @@ pub(super) fn take(a: &Args<'_>, below: bool) -> Result<Outputs> {
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn take_along_dim(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn take_along_dim(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let indices = a.tensor(1, "indices")?;
     let dim = a.opt_int(2, "dim")?;
-    let result = functions::take_along_dim(self_, indices, dim)?;
+    let result = if below {
+        composite::index::take_along_dim(self_, indices, dim)?
+    } else {
+        functions::take_along_dim(self_, indices, dim)?
+    };
     Ok(smallvec![result.into()])
 }
 
@@ -9309,7 +10309,7 @@ pub(super) fn put_(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let source = a.tensor(2, "source")?;
     let accumulate = if a.is_none(3) { false } else { a.bool(3, "accumulate")? };
     if below {
-        inner::put_(0, self_, index, source, accumulate)?
+        inner::put_(0, self_, index, source, accumulate)?;
     } else {
         functions::put_(self_, index, source, accumulate)?;
     }
@@ -9326,16 +10326,24 @@ pub(super) fn nonzero(a: &Args<'_>, below: bool) -> Result<Outputs> {
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn argwhere(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn argwhere(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
-    let result = functions::argwhere(self_)?;
+    let result = if below {
+        composite::index::argwhere(self_)?
+    } else {
+        functions::argwhere(self_)?
+    };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn one_hot(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn one_hot(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let num_classes = if a.is_none(1) { -1 } else { a.int(1, "num_classes")? };
-    let result = functions::one_hot(self_, num_classes)?;
+    let result = if below {
+        composite::index::one_hot(self_, num_classes)?
+    } else {
+        functions::one_hot(self_, num_classes)?
+    };
     Ok(smallvec![result.into()])
 }
 
@@ -9388,7 +10396,7 @@ pub(super) fn embedding_dense_backward(a: &Args<'_>, below: bool) -> Result<Outp
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn embedding_bag(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn embedding_bag(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let weight = a.tensor(0, "weight")?;
     let indices = a.tensor(1, "indices")?;
     let offsets = a.tensor(2, "offsets")?;
@@ -9405,20 +10413,33 @@ pub(super) fn embedding_bag(a: &Args<'_>, _below: bool) -> Result<Outputs> {
     } else {
         a.bool(7, "include_last_offset")?
     };
-    let (result0, result1, result2, result3) = functions::embedding_bag(
-        weight,
-        indices,
-        offsets,
-        scale_grad_by_freq,
-        mode,
-        sparse,
-        per_sample_weights,
-        include_last_offset,
-    )?;
+    let (result0, result1, result2, result3) = if below {
+        composite::embedding::embedding_bag(
+            weight,
+            indices,
+            offsets,
+            scale_grad_by_freq,
+            mode,
+            sparse,
+            per_sample_weights,
+            include_last_offset,
+        )?
+    } else {
+        functions::embedding_bag(
+            weight,
+            indices,
+            offsets,
+            scale_grad_by_freq,
+            mode,
+            sparse,
+            per_sample_weights,
+            include_last_offset,
+        )?
+    };
     Ok(smallvec![result0.into(), result1.into(), result2.into(), result3.into()])
 }
 
-pub(super) fn embedding_bag_padding_idx(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn embedding_bag_padding_idx(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let weight = a.tensor(0, "weight")?;
     let indices = a.tensor(1, "indices")?;
     let offsets = a.tensor(2, "offsets")?;
@@ -9428,21 +10449,35 @@ pub(super) fn embedding_bag_padding_idx(a: &Args<'_>, _below: bool) -> Result<Ou
     let per_sample_weights = a.opt_tensor(6, "per_sample_weights")?;
     let include_last_offset = a.bool(7, "include_last_offset")?;
     let padding_idx = a.opt_int(8, "padding_idx")?;
-    let (result0, result1, result2, result3) = functions::embedding_bag_padding_idx(
-        weight,
-        indices,
-        offsets,
-        scale_grad_by_freq,
-        mode,
-        sparse,
-        per_sample_weights,
-        include_last_offset,
-        padding_idx,
-    )?;
+    let (result0, result1, result2, result3) = if below {
+        composite::embedding::embedding_bag_padding(
+            weight,
+            indices,
+            offsets,
+            scale_grad_by_freq,
+            mode,
+            sparse,
+            per_sample_weights,
+            include_last_offset,
+            padding_idx,
+        )?
+    } else {
+        functions::embedding_bag_padding_idx(
+            weight,
+            indices,
+            offsets,
+            scale_grad_by_freq,
+            mode,
+            sparse,
+            per_sample_weights,
+            include_last_offset,
+            padding_idx,
+        )?
+    };
     Ok(smallvec![result0.into(), result1.into(), result2.into(), result3.into()])
 }
 
-pub(super) fn _embedding_bag(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn _embedding_bag(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let weight = a.tensor(0, "weight")?;
     let indices = a.tensor(1, "indices")?;
     let offsets = a.tensor(2, "offsets")?;
@@ -9460,24 +10495,35 @@ pub(super) fn _embedding_bag(a: &Args<'_>, _below: bool) -> Result<Outputs> {
         a.bool(7, "include_last_offset")?
     };
     let padding_idx = if a.is_none(8) { -1 } else { a.int(8, "padding_idx")? };
-    let (result0, result1, result2, result3) = functions::_embedding_bag(
-        weight,
-        indices,
-        offsets,
-        scale_grad_by_freq,
-        mode,
-        sparse,
-        per_sample_weights,
-        include_last_offset,
-        padding_idx,
-    )?;
+    let (result0, result1, result2, result3) = if below {
+        composite::embedding::embedding_bag_plain(
+            weight,
+            indices,
+            offsets,
+            scale_grad_by_freq,
+            mode,
+            sparse,
+            per_sample_weights,
+            include_last_offset,
+            padding_idx,
+        )?
+    } else {
+        functions::_embedding_bag(
+            weight,
+            indices,
+            offsets,
+            scale_grad_by_freq,
+            mode,
+            sparse,
+            per_sample_weights,
+            include_last_offset,
+            padding_idx,
+        )?
+    };
     Ok(smallvec![result0.into(), result1.into(), result2.into(), result3.into()])
 }
 
-pub(super) fn _embedding_bag_forward_only(
-    a: &Args<'_>,
-    _below: bool,
-) -> Result<Outputs> {
+pub(super) fn _embedding_bag_forward_only(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let weight = a.tensor(0, "weight")?;
     let indices = a.tensor(1, "indices")?;
     let offsets = a.tensor(2, "offsets")?;
@@ -9495,34 +10541,56 @@ pub(super) fn _embedding_bag_forward_only(
         a.bool(7, "include_last_offset")?
     };
     let padding_idx = if a.is_none(8) { -1 } else { a.int(8, "padding_idx")? };
-    let (result0, result1, result2, result3) = functions::_embedding_bag_forward_only(
-        weight,
-        indices,
-        offsets,
-        scale_grad_by_freq,
-        mode,
-        sparse,
-        per_sample_weights,
-        include_last_offset,
-        padding_idx,
-    )?;
+    let (result0, result1, result2, result3) = if below {
+        composite::embedding::embedding_bag_plain(
+            weight,
+            indices,
+            offsets,
+            scale_grad_by_freq,
+            mode,
+            sparse,
+            per_sample_weights,
+            include_last_offset,
+            padding_idx,
+        )?
+    } else {
+        functions::_embedding_bag_forward_only(
+            weight,
+            indices,
+            offsets,
+            scale_grad_by_freq,
+            mode,
+            sparse,
+            per_sample_weights,
+            include_last_offset,
+            padding_idx,
+        )?
+    };
     Ok(smallvec![result0.into(), result1.into(), result2.into(), result3.into()])
 }
 
-pub(super) fn embedding_renorm_(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn embedding_renorm_(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let indices = a.tensor(1, "indices")?;
     let max_norm = a.float(2, "max_norm")?;
     let norm_type = a.float(3, "norm_type")?;
-    functions::embedding_renorm_(self_, indices, max_norm, norm_type)?;
+    if below {
+        composite::embedding::embedding_renorm_(self_, indices, max_norm, norm_type)?;
+    } else {
+        functions::embedding_renorm_(self_, indices, max_norm, norm_type)?;
+    }
     Ok(smallvec![self_.into()])
 }
 
-pub(super) fn fill_diagonal_(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn fill_diagonal_(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let fill_value = a.scalar(1, "fill_value")?;
     let wrap = if a.is_none(2) { false } else { a.bool(2, "wrap")? };
-    functions::fill_diagonal_(self_, fill_value, wrap)?;
+    if below {
+        composite::index::fill_diagonal_(self_, fill_value, wrap)?;
+    } else {
+        functions::fill_diagonal_(self_, fill_value, wrap)?;
+    }
     Ok(smallvec![self_.into()])
 }
 
@@ -9542,17 +10610,21 @@ pub(super) fn cat_out(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let dim = if a.is_none(1) { 0 } else { a.int(1, "dim")? };
     let out = a.tensor(2, "out")?;
     if below {
-        inner::cat_out(0, &tensors, dim, out)?
+        inner::cat_out(0, &tensors, dim, out)?;
     } else {
         functions::cat_out(&tensors, dim, out)?;
     }
     Ok(smallvec![out.into()])
 }
 
-pub(super) fn concat(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn concat(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let tensors = a.tensors(0, "tensors")?;
     let dim = if a.is_none(1) { 0 } else { a.int(1, "dim")? };
-    let result = functions::concat(&tensors, dim)?;
+    let result = if below {
+        composite::join::concat(&tensors, dim)?
+    } else {
+        functions::concat(&tensors, dim)?
+    };
     Ok(smallvec![result.into()])
 }
 
@@ -9572,50 +10644,74 @@ pub(super) fn stack_out(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let dim = if a.is_none(1) { 0 } else { a.int(1, "dim")? };
     let out = a.tensor(2, "out")?;
     if below {
-        inner::stack_out(0, &tensors, dim, out)?
+        inner::stack_out(0, &tensors, dim, out)?;
     } else {
         functions::stack_out(&tensors, dim, out)?;
     }
     Ok(smallvec![out.into()])
 }
 
-pub(super) fn hstack(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn hstack(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let tensors = a.tensors(0, "tensors")?;
-    let result = functions::hstack(&tensors)?;
+    let result = if below {
+        composite::join::hstack(&tensors)?
+    } else {
+        functions::hstack(&tensors)?
+    };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn vstack(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn vstack(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let tensors = a.tensors(0, "tensors")?;
-    let result = functions::vstack(&tensors)?;
+    let result = if below {
+        composite::join::vstack(&tensors)?
+    } else {
+        functions::vstack(&tensors)?
+    };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn dstack(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn dstack(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let tensors = a.tensors(0, "tensors")?;
-    let result = functions::dstack(&tensors)?;
+    let result = if below {
+        composite::join::dstack(&tensors)?
+    } else {
+        functions::dstack(&tensors)?
+    };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn column_stack(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn column_stack(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let tensors = a.tensors(0, "tensors")?;
-    let result = functions::column_stack(&tensors)?;
+    let result = if below {
+        composite::join::column_stack(&tensors)?
+    } else {
+        functions::column_stack(&tensors)?
+    };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn block_diag(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn block_diag(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let tensors = a.tensors(0, "tensors")?;
-    let result = functions::block_diag(&tensors)?;
+    let result = if below {
+        composite::join::block_diag(&tensors)?
+    } else {
+        functions::block_diag(&tensors)?
+    };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn cartesian_prod(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn cartesian_prod(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let tensors = a.tensors(0, "tensors")?;
-    let result = functions::cartesian_prod(&tensors)?;
+    let result = if below {
+        composite::join::cartesian_prod(&tensors)?
+    } else {
+        functions::cartesian_prod(&tensors)?
+    };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn combinations(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn combinations(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let r = if a.is_none(1) { 2 } else { a.int(1, "r")? };
     let with_replacement = if a.is_none(2) {
@@ -9623,7 +10719,11 @@ pub(super) fn combinations(a: &Args<'_>, _below: bool) -> Result<Outputs> {
     } else {
         a.bool(2, "with_replacement")?
     };
-    let result = functions::combinations(self_, r, with_replacement)?;
+    let result = if below {
+        composite::join::combinations(self_, r, with_replacement)?
+    } else {
+        functions::combinations(self_, r, with_replacement)?
+    };
     Ok(smallvec![result.into()])
 }
 
@@ -9638,28 +10738,40 @@ pub(super) fn repeat(a: &Args<'_>, below: bool) -> Result<Outputs> {
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn tile(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn tile(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let dims = a.sym_ints(1, "dims")?;
-    let result = functions::tile(self_, &dims)?;
+    let result = if below {
+        composite::join::tile(self_, &dims)?
+    } else {
+        functions::tile(self_, &dims)?
+    };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn repeat_interleave(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn repeat_interleave(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let repeats = a.sym_int(1, "repeats")?;
     let dim = a.opt_int(2, "dim")?;
     let output_size = a.opt_sym_int(3, "output_size")?;
-    let result = functions::repeat_interleave(self_, repeats, dim, output_size)?;
+    let result = if below {
+        composite::join::repeat_interleave(self_, repeats, dim, output_size)?
+    } else {
+        functions::repeat_interleave(self_, repeats, dim, output_size)?
+    };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn repeat_interleave_tensor(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn repeat_interleave_tensor(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let repeats = a.tensor(1, "repeats")?;
     let dim = a.opt_int(2, "dim")?;
     let output_size = a.opt_sym_int(3, "output_size")?;
-    let result = functions::repeat_interleave_tensor(self_, repeats, dim, output_size)?;
+    let result = if below {
+        composite::join::repeat_interleave_tensor(self_, repeats, dim, output_size)?
+    } else {
+        functions::repeat_interleave_tensor(self_, repeats, dim, output_size)?
+    };
     Ok(smallvec![result.into()])
 }
 
@@ -9674,23 +10786,35 @@ pub(super) fn flip(a: &Args<'_>, below: bool) -> Result<Outputs> {
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn fliplr(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn fliplr(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
-    let result = functions::fliplr(self_)?;
+    let result = if below {
+        composite::join::fliplr(self_)?
+    } else {
+        functions::fliplr(self_)?
+    };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn flipud(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn flipud(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
-    let result = functions::flipud(self_)?;
+    let result = if below {
+        composite::join::flipud(self_)?
+    } else {
+        functions::flipud(self_)?
+    };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn rot90(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn rot90(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let k = if a.is_none(1) { 1 } else { a.int(1, "k")? };
     let dims = if a.is_none(2) { vec![0, 1] } else { a.ints(2, "dims")? };
-    let result = functions::rot90(self_, k, &dims)?;
+    let result = if below {
+        composite::join::rot90(self_, k, &dims)?
+    } else {
+        functions::rot90(self_, k, &dims)?
+    };
     Ok(smallvec![result.into()])
 }
 
@@ -9729,7 +10853,7 @@ pub(super) fn tril_(a: &Args<'_>, below: bool) -> Result<Outputs> {
         a.sym_int(1, "diagonal")?
     };
     if below {
-        inner::tril_(0, self_, diagonal)?
+        inner::tril_(0, self_, diagonal)?;
     } else {
         functions::tril_(self_, diagonal)?;
     }
@@ -9759,7 +10883,7 @@ pub(super) fn triu_(a: &Args<'_>, below: bool) -> Result<Outputs> {
         a.sym_int(1, "diagonal")?
     };
     if below {
-        inner::triu_(0, self_, diagonal)?
+        inner::triu_(0, self_, diagonal)?;
     } else {
         functions::triu_(self_, diagonal)?;
     }
@@ -9778,12 +10902,16 @@ pub(super) fn constant_pad_nd(a: &Args<'_>, below: bool) -> Result<Outputs> {
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn pad(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn pad(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let pad = a.sym_ints(1, "pad")?;
     let mode = if a.is_none(2) { "constant" } else { a.str(2, "mode")? };
     let value = a.opt_float(3, "value")?;
-    let result = functions::pad(self_, &pad, mode, value)?;
+    let result = if below {
+        composite::join::pad(self_, &pad, mode, value)?
+    } else {
+        functions::pad(self_, &pad, mode, value)?
+    };
     Ok(smallvec![result.into()])
 }
 
@@ -9944,7 +11072,7 @@ pub(super) fn sort_out(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let values = a.tensor(3, "values")?;
     let indices = a.tensor(4, "indices")?;
     if below {
-        inner::sort_out(0, self_, dim, descending, values, indices)?
+        inner::sort_out(0, self_, dim, descending, values, indices)?;
     } else {
         functions::sort_out(self_, dim, descending, values, indices)?;
     }
@@ -9964,26 +11092,38 @@ pub(super) fn sort_stable(a: &Args<'_>, below: bool) -> Result<Outputs> {
     Ok(smallvec![values.into(), indices.into()])
 }
 
-pub(super) fn argsort(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn argsort(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let dim = if a.is_none(1) { -1 } else { a.int(1, "dim")? };
     let descending = if a.is_none(2) { false } else { a.bool(2, "descending")? };
-    let result = functions::argsort(self_, dim, descending)?;
+    let result = if below {
+        composite::sort::argsort(self_, dim, descending)?
+    } else {
+        functions::argsort(self_, dim, descending)?
+    };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn argsort_stable(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn argsort_stable(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let stable = a.bool(1, "stable")?;
     let dim = if a.is_none(2) { -1 } else { a.int(2, "dim")? };
     let descending = if a.is_none(3) { false } else { a.bool(3, "descending")? };
-    let result = functions::argsort_stable(self_, stable, dim, descending)?;
+    let result = if below {
+        composite::sort::argsort_stable(self_, stable, dim, descending)?
+    } else {
+        functions::argsort_stable(self_, stable, dim, descending)?
+    };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn msort(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn msort(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
-    let result = functions::msort(self_)?;
+    let result = if below {
+        composite::sort::msort(self_)?
+    } else {
+        functions::msort(self_)?
+    };
     Ok(smallvec![result.into()])
 }
 
@@ -10010,7 +11150,7 @@ pub(super) fn topk_out(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let values = a.tensor(5, "values")?;
     let indices = a.tensor(6, "indices")?;
     if below {
-        inner::topk_out(0, self_, k, dim, largest, sorted, values, indices)?
+        inner::topk_out(0, self_, k, dim, largest, sorted, values, indices)?;
     } else {
         functions::topk_out(self_, k, dim, largest, sorted, values, indices)?;
     }
@@ -10299,24 +11439,36 @@ pub(super) fn normal(a: &Args<'_>, below: bool) -> Result<Outputs> {
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn normal_tensor_float(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn normal_tensor_float(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let mean = a.tensor(0, "mean")?;
     let std = if a.is_none(1) { 1.0 } else { a.float(1, "std")? };
-    let result = functions::normal_tensor_float(mean, std)?;
+    let result = if below {
+        composite::random::normal_tensor_float(mean, std)?
+    } else {
+        functions::normal_tensor_float(mean, std)?
+    };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn normal_float_tensor(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn normal_float_tensor(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let mean = a.float(0, "mean")?;
     let std = a.tensor(1, "std")?;
-    let result = functions::normal_float_tensor(mean, std)?;
+    let result = if below {
+        composite::random::normal_float_tensor(mean, std)?
+    } else {
+        functions::normal_float_tensor(mean, std)?
+    };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn normal_tensor_tensor(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn normal_tensor_tensor(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let mean = a.tensor(0, "mean")?;
     let std = a.tensor(1, "std")?;
-    let result = functions::normal_tensor_tensor(mean, std)?;
+    let result = if below {
+        composite::random::normal_tensor_tensor(mean, std)?
+    } else {
+        functions::normal_tensor_tensor(mean, std)?
+    };
     Ok(smallvec![result.into()])
 }
 
@@ -10353,43 +11505,63 @@ pub(super) fn multinomial(a: &Args<'_>, below: bool) -> Result<Outputs> {
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn dropout(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn dropout(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let input = a.tensor(0, "input")?;
     let p = a.float(1, "p")?;
     let train = a.bool(2, "train")?;
-    let result = functions::dropout(input, p, train)?;
+    let result = if below {
+        composite::random::dropout(input, p, train)?
+    } else {
+        functions::dropout(input, p, train)?
+    };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn dropout_(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn dropout_(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let p = a.float(1, "p")?;
     let train = a.bool(2, "train")?;
-    functions::dropout_(self_, p, train)?;
+    if below {
+        composite::random::dropout_(self_, p, train)?;
+    } else {
+        functions::dropout_(self_, p, train)?;
+    }
     Ok(smallvec![self_.into()])
 }
 
-pub(super) fn feature_dropout(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn feature_dropout(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let input = a.tensor(0, "input")?;
     let p = a.float(1, "p")?;
     let train = a.bool(2, "train")?;
-    let result = functions::feature_dropout(input, p, train)?;
+    let result = if below {
+        composite::random::feature_dropout(input, p, train)?
+    } else {
+        functions::feature_dropout(input, p, train)?
+    };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn alpha_dropout(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn alpha_dropout(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let input = a.tensor(0, "input")?;
     let p = a.float(1, "p")?;
     let train = a.bool(2, "train")?;
-    let result = functions::alpha_dropout(input, p, train)?;
+    let result = if below {
+        composite::random::alpha_dropout(input, p, train)?
+    } else {
+        functions::alpha_dropout(input, p, train)?
+    };
     Ok(smallvec![result.into()])
 }
 
-pub(super) fn feature_alpha_dropout(a: &Args<'_>, _below: bool) -> Result<Outputs> {
+pub(super) fn feature_alpha_dropout(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let input = a.tensor(0, "input")?;
     let p = a.float(1, "p")?;
     let train = a.bool(2, "train")?;
-    let result = functions::feature_alpha_dropout(input, p, train)?;
+    let result = if below {
+        composite::random::feature_alpha_dropout(input, p, train)?
+    } else {
+        functions::feature_alpha_dropout(input, p, train)?
+    };
     Ok(smallvec![result.into()])
 }
 

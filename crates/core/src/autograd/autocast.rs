@@ -1,0 +1,296 @@
+//! Autocast on the CPU: inside a region, products run in bf16 or f16 and what loses by that runs in f32.
+//!
+//! It acts above autograd, so the casts are recorded and gradients come back in the dtype of the parameters. Which op
+//! does what is PyTorch's list for the CPU. A composite op that is on no list is opened: the ops inside it are looked at.
+//! Casts of parameters are kept until the outermost region ends, so that a weight used ten times is cast once.
+
+use crate::dispatch::{Args, Derivative, Op, Outputs, Value};
+use crate::state::{self, ModeGuard};
+use crate::tensor::WeakTensor;
+use crate::warnings::warn;
+use crate::{DType, Result, Tensor, ops};
+use smallvec::SmallVec;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, OnceLock};
+
+type Cache = Arc<Mutex<HashMap<usize, (WeakTensor, Tensor)>>>;
+
+/// The autocast state of a thread.
+#[derive(Clone)]
+pub(crate) struct Region {
+    enabled: bool,
+    dtype: DType,
+    /// Casts of parameters; none: they are not kept.
+    cache: Option<Cache>,
+}
+
+impl Region {
+    pub(crate) const OFF: Region = Region { enabled: false, dtype: DType::BF16, cache: None };
+
+    pub(crate) fn enabled(&self) -> bool {
+        self.enabled
+    }
+}
+
+/// Options of a region.
+#[derive(Clone, Copy, Debug)]
+pub struct AutocastOptions {
+    /// Off: a part of a region that runs as usual.
+    pub enabled: bool,
+    /// `BF16` or `F16`.
+    pub dtype: DType,
+    /// Whether casts of parameters are kept until the outermost region ends.
+    pub cache_enabled: bool,
+}
+
+impl Default for AutocastOptions {
+    fn default() -> Self {
+        AutocastOptions { enabled: true, dtype: DType::BF16, cache_enabled: true }
+    }
+}
+
+impl From<DType> for AutocastOptions {
+    fn from(dtype: DType) -> Self {
+        AutocastOptions { dtype, ..Default::default() }
+    }
+}
+
+/// A region: lasts while it lives.
+#[must_use = "the region lasts while the guard lives"]
+pub struct AutocastGuard {
+    before: Region,
+    _mode: ModeGuard,
+}
+
+impl AutocastGuard {
+    /// Enters a region. A dtype other than bf16 and f16 turns it off, with a warning.
+    pub fn new(options: impl Into<AutocastOptions>) -> AutocastGuard {
+        let AutocastOptions { mut enabled, dtype, cache_enabled } = options.into();
+        if enabled && !matches!(dtype, DType::BF16 | DType::F16) {
+            warn(format!("autocast: {dtype} is not supported on the CPU, only bf16 and f16 are; it is off"));
+            enabled = false;
+        }
+        let (before, layers) = state::stacks(|s| {
+            let cache = s.autocast.cache.clone().unwrap_or_default();
+            let region = Region { enabled, dtype, cache: cache_enabled.then_some(cache) };
+            (std::mem::replace(&mut s.autocast, region), !s.layers.is_empty() || s.replacements.is_some())
+        });
+        let on = if enabled || layers { state::LAYERS } else { 0 };
+        AutocastGuard { before, _mode: ModeGuard::new(on, state::LAYERS & !on) }
+    }
+}
+
+impl Drop for AutocastGuard {
+    fn drop(&mut self) {
+        let ended = state::stacks(|s| std::mem::replace(&mut s.autocast, self.before.clone()));
+        drop(ended);
+    }
+}
+
+/// Runs `f` in a region: `autocast(DType::BF16, || model(&x))`.
+pub fn autocast<R>(options: impl Into<AutocastOptions>, f: impl FnOnce() -> R) -> R {
+    let _region = AutocastGuard::new(options);
+    f()
+}
+
+/// Whether this thread is in a region.
+pub fn is_autocast_enabled() -> bool {
+    state::stacks(|s| s.autocast.enabled)
+}
+
+/// What products run in inside a region.
+pub fn autocast_dtype() -> DType {
+    state::stacks(|s| s.autocast.dtype)
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Policy {
+    Lower,
+    Full,
+    /// The widest dtype among the arguments.
+    Widest,
+    AsIs,
+}
+
+fn policy(op: Op) -> Policy {
+    static TABLE: OnceLock<Vec<Policy>> = OnceLock::new();
+    let table = TABLE.get_or_init(|| Op::all().map(|op| named(op.name())).collect());
+    table.get(op.0 as usize).copied().unwrap_or(Policy::AsIs)
+}
+
+/// PyTorch's lists for the CPU.
+fn named(name: &str) -> Policy {
+    let name = name.strip_prefix("aten::").unwrap_or(name);
+    match name {
+        "conv1d"
+        | "conv1d.padding"
+        | "conv2d"
+        | "conv2d.padding"
+        | "conv3d"
+        | "conv3d.padding"
+        | "conv_tbc"
+        | "conv_transpose1d"
+        | "conv_transpose2d.input"
+        | "conv_transpose3d.input"
+        | "bmm"
+        | "mm"
+        | "baddbmm"
+        | "addmm"
+        | "addbmm"
+        | "linear"
+        | "matmul"
+        | "linalg_vecdot"
+        | "prelu"
+        | "scaled_dot_product_attention" => Policy::Lower,
+        "cat" | "stack" | "index_copy" => Policy::Widest,
+        "adaptive_avg_pool3d"
+        | "adaptive_max_pool3d"
+        | "avg_pool3d"
+        | "max_pool3d"
+        | "max_unpool2d"
+        | "max_unpool3d"
+        | "binary_cross_entropy"
+        | "binary_cross_entropy_with_logits"
+        | "cdist"
+        | "cosine_embedding_loss"
+        | "cross_entropy_loss"
+        | "ctc_loss.IntList"
+        | "ctc_loss.Tensor"
+        | "fractional_max_pool2d"
+        | "fractional_max_pool3d"
+        | "grid_sampler"
+        | "grid_sampler_2d"
+        | "grid_sampler_3d"
+        | "hinge_embedding_loss"
+        | "huber_loss"
+        | "inverse"
+        | "kl_div"
+        | "l1_loss"
+        | "margin_ranking_loss"
+        | "mse_loss"
+        | "multi_margin_loss"
+        | "multilabel_margin_loss"
+        | "nanquantile"
+        | "nanquantile.scalar"
+        | "nll_loss"
+        | "nll_loss2d"
+        | "poisson_nll_loss"
+        | "polar"
+        | "prod"
+        | "prod.dim_int"
+        | "quantile"
+        | "quantile.scalar"
+        | "reflection_pad1d"
+        | "reflection_pad2d"
+        | "replication_pad1d"
+        | "replication_pad2d"
+        | "replication_pad3d"
+        | "smooth_l1_loss"
+        | "soft_margin_loss"
+        | "stft"
+        | "svd"
+        | "trace"
+        | "triangular_solve"
+        | "triplet_margin_loss"
+        | "view_as_complex"
+        | "cholesky_inverse"
+        | "cholesky_solve"
+        | "geqrf"
+        | "lu_solve"
+        | "orgqr"
+        | "ormqr"
+        | "pinverse" => Policy::Full,
+        _ if name.starts_with("linalg_") || name.starts_with("fft_") => full_family(name),
+        _ => Policy::AsIs,
+    }
+}
+
+/// Members of families that are on the list all but for a few.
+fn full_family(name: &str) -> Policy {
+    let listed = [
+        "cholesky",
+        "cond",
+        "eig",
+        "householder_product",
+        "inv",
+        "lstsq",
+        "matrix_rank",
+        "matrix_sqrth",
+        "qr",
+        "solve",
+        "svd",
+        "tensorinv",
+        "tensorsolve",
+    ];
+    let of_linalg = name.strip_prefix("linalg_").is_none_or(|n| listed.iter().any(|l| n.starts_with(l)));
+    if of_linalg { Policy::Full } else { Policy::AsIs }
+}
+
+/// Floats up to f32: f64 is never touched.
+fn is_eligible(t: &Tensor) -> bool {
+    t.is_floating_point() && t.dtype() != DType::F64
+}
+
+/// The op in the dtype its policy asks for. The caller has hidden the upper layers.
+pub(crate) fn call(op: Op, args: &[Value]) -> Result<Outputs> {
+    let region = state::stacks(|s| s.autocast.clone());
+    let info = op.info();
+    let to = match policy(op) {
+        Policy::Lower => region.dtype,
+        Policy::Full => DType::F32,
+        Policy::Widest => widest(args, region.dtype),
+        Policy::AsIs if info.derivative == Derivative::Composite => {
+            // Open it: what it is made of comes back here.
+            let _on = ModeGuard::new(state::LAYERS, 0);
+            return (info.below)(&Args::new(info.name, args));
+        }
+        Policy::AsIs => return (info.call)(&Args::new(info.name, args)),
+    };
+    let cast = |t: &Tensor| cast(t, to, &region);
+    let values: SmallVec<[Value; 8]> = args
+        .iter()
+        .map(|v| {
+            Ok(match v {
+                Value::Tensor(t) => Value::Tensor(cast(t)?),
+                Value::Tensors(list) => Value::Tensors(list.iter().map(cast).collect::<Result<_>>()?),
+                other => other.clone(),
+            })
+        })
+        .collect::<Result<_>>()?;
+    (info.call)(&Args::new(info.name, &values))
+}
+
+fn widest(args: &[Value], lower: DType) -> DType {
+    let is_f32 = |t: &Tensor| t.dtype() == DType::F32;
+    let any = args.iter().any(|v| match v {
+        Value::Tensor(t) => is_f32(t),
+        Value::Tensors(list) => list.iter().any(is_f32),
+        _ => false,
+    });
+    if any { DType::F32 } else { lower }
+}
+
+fn cast(t: &Tensor, to: DType, region: &Region) -> Result<Tensor> {
+    if !is_eligible(t) || t.dtype() == to {
+        return Ok(t.clone());
+    }
+    let parameter = to == region.dtype && t.dtype() == DType::F32 && t.requires_grad() && t.is_leaf() && !t.is_view();
+    let Some(cache) = region.cache.as_ref().filter(|_| parameter && t.is_of_this_level()) else {
+        return ops::formulas::cast(t, to);
+    };
+    let key = t.id();
+    let lock = || cache.lock().unwrap_or_else(|e| e.into_inner());
+    if let Some((weak, kept)) = lock().get(&key)
+        && kept.dtype() == to
+        && weak.upgrade().is_some_and(|w| w.is_same(t))
+    {
+        return Ok(kept.clone());
+    }
+    // Recorded even under no_grad: a later use in the region may want gradients.
+    let made = {
+        let _on = crate::autograd::EnableGrad::new();
+        ops::formulas::cast(t, to)?
+    };
+    lock().insert(key, (t.downgrade(), made.clone()));
+    Ok(made)
+}

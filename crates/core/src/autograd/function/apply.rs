@@ -1,0 +1,280 @@
+//! Running a custom function: its forward, its tangents, its node.
+//!
+//! Under a wrapping level (`func::level`) the forward runs one level down, by the function's batching rule or a
+//! generated one, and is recorded there too; this level then keeps its own tensors by `setup_context`.
+
+use super::mapped::Mapped;
+use super::{BatchedOutputs, Context, Function, VmapInfo};
+use crate::autograd::node::{Backward, Edge, Edges, Gradients, InputMetadata, Needs, Node};
+use crate::autograd::saved::{SavedSlot, SavedTensor, SavedValue};
+use crate::autograd::view::CreationKind;
+use crate::autograd::{forward, record};
+use crate::func::level;
+use crate::state::{self, ModeGuard};
+use crate::warnings::warn;
+use crate::{ErrorKind, Result, Tensor};
+use smallvec::{SmallVec, smallvec};
+use std::any::Any;
+use std::sync::Arc;
+
+struct FunctionNode {
+    function: Arc<dyn Function>,
+    ctx: Context,
+    name: String,
+}
+
+/// Makes differentiating a once-differentiable backward an error.
+struct DelayedError {
+    function: String,
+}
+
+impl Backward for DelayedError {
+    fn name(&self) -> &str {
+        "torch::autograd::Error"
+    }
+    fn apply(&self, _: &Node, _: Gradients, _: &Needs<'_>) -> Result<Gradients> {
+        Err(ErrorKind::OnceDifferentiable { function: self.function.clone() }.into())
+    }
+}
+
+impl FunctionNode {
+    fn run(&self, grads: Vec<Option<Tensor>>) -> Result<Vec<Option<Tensor>>> {
+        if !self.function.once_differentiable() {
+            return self.function.backward_owned(&self.ctx, grads);
+        }
+        let traced = state::is(state::GRAD) && grads.iter().flatten().any(record::wants_grad);
+        let mut outs = {
+            let _off = ModeGuard::new(0, state::GRAD);
+            self.function.backward_owned(&self.ctx, grads)?
+        };
+        if traced {
+            for out in outs.iter_mut().flatten() {
+                // No edges: the node fails if the engine reaches it, and leads nowhere it could be asked for.
+                let formula = Box::new(DelayedError { function: self.ctx.name.clone() });
+                let mut alias = out.alias_with(out.layout().clone());
+                let node = Node::new(Edges::new(), smallvec![InputMetadata::of(&alias)], formula)?;
+                alias.set_birth_history(Edge { node, slot: 0 });
+                *out = alias;
+            }
+        }
+        Ok(outs)
+    }
+}
+
+impl Backward for FunctionNode {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn apply(&self, node: &Node, mut grads: Gradients, needs: &Needs<'_>) -> Result<Gradients> {
+        let _ = self.ctx.node.set(node.downgrade());
+        if self.ctx.materialize_grads {
+            for (g, meta) in grads.iter_mut().zip(&self.ctx.outputs) {
+                if g.is_none() {
+                    *g = Some(Tensor::try_full_spec(&meta.shape, 0i64.into(), meta.dtype)?);
+                }
+            }
+        }
+        let mut outs = self.run(grads.into_vec())?;
+        let expected = needs.len();
+        while outs.len() > expected && outs.last().is_some_and(Option::is_none) {
+            outs.pop();
+        }
+        if outs.len() != expected {
+            let function = self.ctx.name.clone();
+            return Err(ErrorKind::FnGradCount { function, expected, found: outs.len() }.into());
+        }
+        Ok(outs.into())
+    }
+
+    fn release(&self) {
+        if let Some(s) = &self.ctx.saved {
+            s.release()
+        }
+    }
+
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let Some(saved) = &self.ctx.saved else { return Ok(Vec::new()) };
+        let list = saved.read(node, Clone::clone)?;
+        let tensors = list.into_iter().map(|s| s.unpack(node)).collect::<Result<Vec<_>>>()?;
+        Ok(vec![("tensors", SavedValue::Tensors(tensors))])
+    }
+
+    fn as_any(&self) -> Option<&dyn Any> {
+        Some(&*self.function)
+    }
+
+    fn wants_input_buffers(&self) -> bool {
+        self.function.uses_input_grad_buffers()
+    }
+}
+
+/// Runs and records a function at the active level.
+pub(super) fn run(function: Arc<dyn Function>, inputs: Vec<Tensor>) -> Result<Vec<Tensor>> {
+    let word = state::word();
+    if word & state::DEPTH != 0 && !function.has_setup_context() {
+        return Err(ErrorKind::NeedsSetupContext { function: function.name() }.into());
+    }
+    let needs = inputs.iter().map(record::wants_grad).collect();
+    let mut ctx = Context::new(function.name(), needs, function.clear_saved_tensors_on_access());
+    let recording = word & state::GRAD != 0 && ctx.needs_input_grad.contains(&true);
+    let edges: Edges = if recording {
+        inputs.iter().map(|t| if t.requires_grad() { record::edge(t) } else { Ok(None) }).collect::<Result<_>>()?
+    } else {
+        Edges::new()
+    };
+    let results = if word & state::LEVEL != 0 {
+        one_level_down(&function, &inputs)?
+    } else {
+        let _plain = ModeGuard::new(0, state::GRAD | state::DUAL);
+        function.forward(&mut ctx, &inputs)?
+    };
+    if function.has_setup_context() {
+        let _plain = ModeGuard::new(0, state::GRAD | state::DUAL);
+        function.setup_context(&mut ctx, &inputs, &results)?;
+    }
+    check_dirty(&ctx, &inputs, &results, recording)?;
+    let mut outputs: Vec<Tensor> = results.iter().map(|r| wrap(&ctx, &inputs, r)).collect();
+    ctx.outputs = outputs.iter().map(InputMetadata::of).collect();
+    if let Some(dtypes) = &ctx.output_grad_dtypes {
+        if dtypes.len() != outputs.len() {
+            let message = format!("{} dtypes for {} outputs", dtypes.len(), outputs.len());
+            return Err(ErrorKind::OutputGradDtype { function: ctx.name.clone(), message }.into());
+        }
+        for (meta, dtype) in ctx.outputs.iter_mut().zip(dtypes) {
+            meta.any_dtype = dtype.is_none();
+            meta.dtype = dtype.unwrap_or(meta.dtype);
+        }
+    }
+    if word & state::DUAL != 0 && inputs.iter().any(|t| forward::tangent(t).is_some()) {
+        push_tangents(&*function, &ctx, &inputs, &outputs)?;
+    }
+    if recording {
+        link(function, ctx, edges, &results, &mut outputs)?;
+    }
+    Ok(outputs)
+}
+
+/// The outputs, computed and recorded one level down.
+fn one_level_down(function: &Arc<dyn Function>, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
+    let below: Vec<_> = inputs.iter().map(level::unwrap).collect();
+    let values: Vec<Tensor> = below.iter().map(|b| b.value.clone()).collect();
+    let dims: Vec<Option<usize>> = below.iter().map(|b| b.dim).collect();
+    let Some(batch) = level::batch().filter(|_| dims.iter().any(Option::is_some)) else {
+        let outs = state::descend(|| run(function.clone(), values))?;
+        return Ok(outs.into_iter().map(|t| level::wrap(t, None)).collect());
+    };
+    let (outs, out_dims) = state::descend(|| -> Result<BatchedOutputs> {
+        if function.generate_vmap_rule() {
+            let mapped = Arc::new(Mapped::new(function.clone(), dims, batch));
+            let outs = run(mapped.clone(), values)?;
+            return Ok((outs, mapped.out_dims()));
+        }
+        let info = VmapInfo { batch_size: batch.size, randomness: batch.randomness };
+        function.vmap(info, &dims, &values)?.ok_or_else(|| {
+            ErrorKind::FunctionNotImplemented { function: function.name(), what: "vmap rule (see generate_vmap_rule)" }
+                .into()
+        })
+    })?;
+    if outs.len() != out_dims.len() {
+        let message =
+            format!("{}: the vmap rule gave {} outputs and {} dims", function.name(), outs.len(), out_dims.len());
+        return Err(ErrorKind::Vmap { message }.into());
+    }
+    Ok(outs.into_iter().zip(out_dims).map(|(t, d)| level::wrap(t, d)).collect())
+}
+
+fn push_tangents(function: &dyn Function, ctx: &Context, inputs: &[Tensor], outputs: &[Tensor]) -> Result<()> {
+    let tangents = inputs
+        .iter()
+        .map(|t| match forward::tangent(t) {
+            None if ctx.materialize_grads => forward::tangent_or_zeros(t).map(Some),
+            found => Ok(found),
+        })
+        .collect::<Result<Vec<_>>>()?;
+    for (out, t) in outputs.iter().zip(function.jvp(ctx, &tangents)?) {
+        if let Some(t) = t {
+            forward::set_tangent(out, t)?;
+        }
+    }
+    Ok(())
+}
+
+fn check_dirty(ctx: &Context, inputs: &[Tensor], results: &[Tensor], recording: bool) -> Result<()> {
+    let function = || ctx.name.clone();
+    for d in &ctx.dirty {
+        if !inputs.iter().any(|i| i.is_same(d)) {
+            warn(format!("{}: a tensor that is not an input was marked dirty", ctx.name));
+            continue;
+        }
+        if recording && d.is_leaf() && d.requires_grad() {
+            return Err(ErrorKind::DirtyLeaf { function: function() }.into());
+        }
+        if !results.iter().any(|r| r.is_same(d)) {
+            return Err(ErrorKind::DirtyNotReturned { function: function() }.into());
+        }
+        if recording && d.is_view() && results.len() > 1 {
+            return Err(ErrorKind::DirtyViewMultiOut { function: function() }.into());
+        }
+        d.bump_version();
+    }
+    Ok(())
+}
+
+/// What the caller gets for one result: an input returned unchanged becomes a view of it.
+fn wrap(ctx: &Context, inputs: &[Tensor], result: &Tensor) -> Tensor {
+    if let Some(input) = inputs.iter().find(|i| i.is_same(result)) {
+        if ctx.is_dirty(input) {
+            return result.clone();
+        }
+        return input.make_view(input.layout().clone(), CreationKind::Custom);
+    }
+    let of_input = |base: &Tensor| inputs.iter().any(|i| i.is_same(base) || i.base().is_some_and(|b| b.is_same(base)));
+    if result.base().is_some_and(of_input) {
+        result.set_view_kind(CreationKind::Custom);
+    }
+    result.clone()
+}
+
+/// Makes the node and gives the outputs their history.
+fn link(
+    function: Arc<dyn Function>,
+    mut ctx: Context,
+    edges: Edges,
+    results: &[Tensor],
+    outputs: &mut [Tensor],
+) -> Result<()> {
+    let slot_of = |t: &Tensor| results.iter().rposition(|r| r.is_same(t));
+    let saved = std::mem::take(&mut ctx.to_save)
+        .iter()
+        .map(|t| match t {
+            None => Ok(SavedTensor::NONE),
+            Some(t) => match slot_of(t) {
+                Some(slot) => SavedTensor::output(t, slot as u32),
+                None => SavedTensor::input(t),
+            },
+        })
+        .collect::<Result<Vec<_>>>()?;
+    if !saved.is_empty() {
+        ctx.saved = Some(SavedSlot::new(saved));
+    }
+    let frozen: Vec<bool> = results
+        .iter()
+        .map(|r| !r.dtype().is_differentiable() || ctx.non_differentiable.iter().any(|n| n.is_same(r)))
+        .collect();
+    let dirty: Vec<bool> = results.iter().map(|r| ctx.is_dirty(r)).collect();
+    let name = format!("{}Backward", ctx.name);
+    let meta: SmallVec<[InputMetadata; 1]> = ctx.outputs.iter().cloned().collect();
+    let node = Node::new(edges, meta, Box::new(FunctionNode { function, ctx, name }))?;
+    for (slot, out) in outputs.iter_mut().enumerate() {
+        if frozen[slot] {
+            continue;
+        }
+        if dirty[slot] {
+            out.rebase_history(node.clone())?;
+        } else {
+            out.set_birth_history(Edge { node: node.clone(), slot: slot as u32 });
+        }
+    }
+    Ok(())
+}

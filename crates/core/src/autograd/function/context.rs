@@ -1,0 +1,152 @@
+//! What a custom function knows of its call, and what it keeps for later.
+
+use crate::autograd::node::{InputMetadata, WeakNode};
+use crate::autograd::saved::{SavedSlot, SavedTensor};
+use crate::{DType, ErrorKind, Result, Tensor};
+use std::cell::RefCell;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+/// What a custom function knows of its call, and what it keeps for later.
+///
+/// Only tensors can be saved (G-17); plain values live in the function's own fields:
+/// ```compile_fail
+/// # use firebrand_core::autograd::Context;
+/// fn keep(ctx: &mut Context) {
+///     ctx.save_for_backward(&[Some(&3.0)]);
+/// }
+/// ```
+pub struct Context {
+    pub(super) name: String,
+    pub(super) needs_input_grad: Vec<bool>,
+    pub(super) materialize_grads: bool,
+    pub(super) to_save: Vec<Option<Tensor>>,
+    pub(super) for_forward: Vec<Option<Tensor>>,
+    pub(super) dirty: Vec<Tensor>,
+    pub(super) non_differentiable: Vec<Tensor>,
+    pub(super) output_grad_dtypes: Option<Vec<Option<DType>>>,
+    pub(super) outputs: Vec<InputMetadata>,
+    pub(super) saved: Option<SavedSlot<Vec<SavedTensor>>>,
+    pub(super) clear_on_access: bool,
+    pub(super) was_read: AtomicBool,
+    pub(super) node: OnceLock<WeakNode>,
+}
+
+impl Context {
+    pub(super) fn new(name: String, needs_input_grad: Vec<bool>, clear_on_access: bool) -> Context {
+        Context {
+            name,
+            needs_input_grad,
+            materialize_grads: true,
+            to_save: Vec::new(),
+            for_forward: Vec::new(),
+            dirty: Vec::new(),
+            non_differentiable: Vec::new(),
+            output_grad_dtypes: None,
+            outputs: Vec::new(),
+            saved: None,
+            clear_on_access,
+            was_read: AtomicBool::new(false),
+            node: OnceLock::new(),
+        }
+    }
+
+    /// Keeps tensors for `backward`; they are version-checked when read.
+    pub fn save_for_backward(&mut self, tensors: &[Option<&Tensor>]) {
+        self.to_save = tensors.iter().map(|t| t.cloned()).collect();
+    }
+
+    /// Keeps tensors for `jvp`.
+    pub fn save_for_forward(&mut self, tensors: &[Option<&Tensor>]) {
+        self.for_forward = tensors.iter().map(|t| t.cloned()).collect();
+    }
+
+    /// Says that `forward` wrote these inputs in place.
+    pub fn mark_dirty(&mut self, tensors: &[&Tensor]) {
+        self.dirty = tensors.iter().map(|t| (*t).clone()).collect();
+    }
+
+    /// Says that no gradient flows through these outputs.
+    pub fn mark_non_differentiable(&mut self, tensors: &[&Tensor]) {
+        self.non_differentiable = tensors.iter().map(|t| (*t).clone()).collect();
+    }
+
+    /// Whether undefined gradients arrive as zeros (the default) or as `None`.
+    pub fn set_materialize_grads(&mut self, on: bool) {
+        self.materialize_grads = on;
+    }
+
+    /// The dtype in which `backward` gets the gradient of each output; none: whatever it arrives in. Once per call.
+    pub fn set_output_grad_dtype(&mut self, dtypes: &[Option<DType>]) -> Result<()> {
+        if self.output_grad_dtypes.is_some() {
+            let message = "called a second time; one call names all outputs".to_string();
+            return Err(ErrorKind::OutputGradDtype { function: self.name.clone(), message }.into());
+        }
+        self.output_grad_dtypes = Some(dtypes.to_vec());
+        Ok(())
+    }
+
+    /// For each input, whether it requires grad; fixed when the function was applied.
+    pub fn needs_input_grad(&self) -> &[bool] {
+        &self.needs_input_grad
+    }
+
+    /// The tensors kept for `backward`, unpacked and version-checked.
+    pub fn saved_tensors(&self) -> Result<Vec<Option<Tensor>>> {
+        if self.clear_on_access && self.was_read.swap(true, Relaxed) {
+            return Err(ErrorKind::SavedTensorsOnce { function: self.name.clone() }.into());
+        }
+        let (Some(saved), Some(node)) = (&self.saved, self.node.get().and_then(|w| w.upgrade())) else {
+            return Ok(self.to_save.clone());
+        };
+        let list = saved.read(&node, Clone::clone)?;
+        if self.clear_on_access {
+            saved.release();
+        }
+        list.into_iter().map(|s| s.unpack(&node)).collect()
+    }
+
+    /// The tensors kept for `jvp`.
+    pub fn saved_for_forward(&self) -> &[Option<Tensor>] {
+        &self.for_forward
+    }
+
+    /// For each input, the sum of the gradients that have reached it so far in this run, if it may be written in place:
+    /// add to it and return `None` for that input, and no other tensor is needed. Only inside `backward`, in a run that
+    /// is not recorded.
+    pub fn input_grad_buffers(&self) -> Result<Vec<Option<Tensor>>> {
+        BUFFERS
+            .with_borrow(|b| match b {
+                Some(Ok(list)) => Ok(list.clone()),
+                Some(Err(why)) => Err(*why),
+                None => Err("only inside backward, and only if uses_input_grad_buffers says so"),
+            })
+            .map_err(|message| ErrorKind::InputGradBuffers { function: self.name.clone(), message }.into())
+    }
+
+    pub(super) fn is_dirty(&self, t: &Tensor) -> bool {
+        self.dirty.iter().any(|d| d.is_same(t))
+    }
+}
+
+type Offer = std::result::Result<Vec<Option<Tensor>>, &'static str>;
+
+thread_local! {
+    static BUFFERS: RefCell<Option<Offer>> = const { RefCell::new(None) };
+}
+
+/// What the engine offers to the node it runs, while it lives.
+pub(crate) struct BufferScope(Option<Offer>);
+
+impl BufferScope {
+    /// Offers buffers, or says why there are none.
+    pub(crate) fn new(offer: Offer) -> BufferScope {
+        BufferScope(BUFFERS.with_borrow_mut(|b| b.replace(offer)))
+    }
+}
+
+impl Drop for BufferScope {
+    fn drop(&mut self) {
+        BUFFERS.with_borrow_mut(|b| *b = self.0.take())
+    }
+}

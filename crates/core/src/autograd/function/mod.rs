@@ -1,0 +1,162 @@
+//! Custom functions: a forward of the user's own with a backward (and a forward-mode and a batching rule) of the user's own.
+//!
+//! `forward` runs unrecorded on the given tensors; afterwards its outputs are linked to one node named after the type.
+//! What `forward` needs later it puts in the [`Context`]; plain values simply live in the function's own fields, so the
+//! function *is* the node's state ([`Node::function`] reads it back). Inputs and outputs are tensors by type.
+
+mod apply;
+mod context;
+mod mapped;
+
+pub(crate) use context::BufferScope;
+pub use context::Context;
+
+use super::node::Node;
+use crate::func::Randomness;
+use crate::{ErrorKind, Result, Tensor};
+use std::any::Any;
+use std::sync::Arc;
+
+/// What a batching rule is told.
+#[derive(Clone, Copy, Debug)]
+pub struct VmapInfo {
+    /// How many samples there are.
+    pub batch_size: usize,
+    /// What random operations should do.
+    pub randomness: Randomness,
+}
+
+/// Results of a batching rule: the outputs, and the batch dimension of each (none: the same for every sample).
+pub type BatchedOutputs = (Vec<Tensor>, Vec<Option<usize>>);
+
+/// An operation with a derivative of its own.
+///
+/// ```
+/// use firebrand_core::autograd::{Context, Function};
+/// use firebrand_core::{Result, Tensor};
+///
+/// struct Square;
+/// impl Function for Square {
+///     fn forward(&self, ctx: &mut Context, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
+///         ctx.save_for_backward(&[Some(&inputs[0])]);
+///         Ok(vec![&inputs[0] * &inputs[0]])
+///     }
+///     fn backward(&self, ctx: &Context, grads: &[Option<Tensor>]) -> Result<Vec<Option<Tensor>>> {
+///         let saved = ctx.saved_tensors()?;
+///         let (x, g) = (saved[0].as_ref().unwrap(), grads[0].as_ref().unwrap());
+///         Ok(vec![Some(x * g * 2.0)])
+///     }
+/// }
+///
+/// let x = Tensor::scalar(3.0f64).requires_grad_();
+/// let y = Square.apply(&[&x]).unwrap().remove(0);
+/// y.backward();
+/// assert_eq!(x.grad().unwrap().item::<f64>(), 6.0);
+/// ```
+///
+/// What PyTorch finds out at run time the compiler says here. Inputs are tensors (G-5), gradients are tensors or none
+/// (G-6), and a function runs by `apply` only (G-29):
+/// ```compile_fail
+/// # use firebrand_core::autograd::{Context, Function};
+/// # use firebrand_core::{Result, Tensor};
+/// struct F;
+/// impl Function for F {
+///     fn forward(&self, _: &mut Context, x: &[Tensor]) -> Result<Vec<Tensor>> { Ok(x.to_vec()) }
+/// }
+/// F.apply(&[&Tensor::scalar(1.0), &3]);
+/// ```
+/// ```compile_fail
+/// # use firebrand_core::autograd::{Context, Function};
+/// # use firebrand_core::{Result, Tensor};
+/// struct F;
+/// impl Function for F {
+///     fn forward(&self, _: &mut Context, x: &[Tensor]) -> Result<Vec<Tensor>> { Ok(x.to_vec()) }
+///     fn backward(&self, _: &Context, _: &[Option<Tensor>]) -> Result<Vec<Option<Tensor>>> { Ok(vec![1.0]) }
+/// }
+/// ```
+/// ```compile_fail
+/// # use firebrand_core::autograd::{Context, Function};
+/// # use firebrand_core::{Result, Tensor};
+/// struct F;
+/// impl Function for F {
+///     fn forward(&self, _: &mut Context, x: &[Tensor]) -> Result<Vec<Tensor>> { Ok(x.to_vec()) }
+/// }
+/// F(&Tensor::scalar(1.0));
+/// ```
+pub trait Function: Any + Send + Sync {
+    /// The name its node carries in front of `Backward`; the type's own by default.
+    fn name(&self) -> String {
+        let full = std::any::type_name::<Self>();
+        let full = full.split('<').next().unwrap_or(full);
+        full.rsplit("::").next().unwrap_or(full).to_string()
+    }
+
+    /// Computes the outputs. Nothing in here is recorded. With [`Function::has_setup_context`] it must leave `ctx` alone.
+    fn forward(&self, ctx: &mut Context, inputs: &[Tensor]) -> Result<Vec<Tensor>>;
+
+    /// Keeps what is needed later, apart from `forward`: required for use under function transforms, where `forward`
+    /// runs on the tensors of another level than the ones kept here.
+    fn setup_context(&self, _ctx: &mut Context, _inputs: &[Tensor], _outputs: &[Tensor]) -> Result<()> {
+        Ok(())
+    }
+
+    /// Whether the function is written in two parts: `forward` and `setup_context`.
+    fn has_setup_context(&self) -> bool {
+        false
+    }
+
+    /// Gradients of the inputs from those of the outputs; `None` where there is none.
+    fn backward(&self, _ctx: &Context, _grads: &[Option<Tensor>]) -> Result<Vec<Option<Tensor>>> {
+        Err(ErrorKind::FunctionNotImplemented { function: self.name(), what: "backward" }.into())
+    }
+
+    /// As `backward`, with the gradients handed over: each can be dropped as soon as it was used.
+    fn backward_owned(&self, ctx: &Context, grads: Vec<Option<Tensor>>) -> Result<Vec<Option<Tensor>>> {
+        self.backward(ctx, &grads)
+    }
+
+    /// Tangents of the outputs from those of the inputs.
+    fn jvp(&self, _ctx: &Context, _tangents: &[Option<Tensor>]) -> Result<Vec<Option<Tensor>>> {
+        Err(ErrorKind::FunctionNotImplemented { function: self.name(), what: "jvp" }.into())
+    }
+
+    /// The function for a batch: inputs have the batch at `in_dims`. `None`: there is no rule of its own.
+    fn vmap(&self, _info: VmapInfo, _in_dims: &[Option<usize>], _inputs: &[Tensor]) -> Result<Option<BatchedOutputs>> {
+        Ok(None)
+    }
+
+    /// Whether to make the batching rule by mapping `forward`, `backward` and `jvp` themselves.
+    fn generate_vmap_rule(&self) -> bool {
+        false
+    }
+
+    /// Whether `backward` cannot itself be differentiated: it then runs unrecorded, and differentiating it is an error.
+    fn once_differentiable(&self) -> bool {
+        false
+    }
+
+    /// Whether the first read of the saved tensors empties them, so that `backward` can free them early.
+    fn clear_saved_tensors_on_access(&self) -> bool {
+        false
+    }
+
+    /// Whether `backward` asks for [`Context::input_grad_buffers`].
+    fn uses_input_grad_buffers(&self) -> bool {
+        false
+    }
+
+    /// Runs the function and records it.
+    fn apply(self, inputs: &[&Tensor]) -> Result<Vec<Tensor>>
+    where
+        Self: Sized,
+    {
+        apply::run(Arc::new(self), inputs.iter().map(|t| (*t).clone()).collect())
+    }
+}
+
+impl Node {
+    /// The custom function this node belongs to, with the values it keeps.
+    pub fn function<F: Function>(&self) -> Option<&F> {
+        self.formula().as_any()?.downcast_ref()
+    }
+}

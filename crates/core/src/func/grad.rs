@@ -1,0 +1,238 @@
+//! Reverse mode as a transform: `grad`, `grad_and_value`, `vjp`.
+//!
+//! No wrapping: the function runs on fresh leaves (or on aliases, where the arguments are differentiated outside too) of
+//! the ordinary engine, and gradients are taken with respect to exactly those. Whether the gradients themselves are
+//! recorded is decided by looking: only if the graph leads out of the function to something that wants gradients.
+
+use super::level::{self, TransformGuard};
+use super::tree::{Outcome, TensorTree};
+use crate::autograd::node::Node;
+use crate::autograd::{EnableGrad, GradOptions, Target, forward, record};
+use crate::{ErrorKind, Result, Tensor, ops, state};
+
+const NO_HOOKS: &str =
+    "saved-tensor hooks do not work inside grad, vjp or jacrev: remove them, or use autograd::grad without a transform";
+
+/// A new tensor of this level over the same numbers: no history here, tangents kept.
+fn stripped(t: &Tensor) -> Tensor {
+    let out = if t.is_of_this_level() { t.alias_born_under(state::word()) } else { level::wrap(t.clone(), None) };
+    if let Some(tangent) = forward::tangent(t) {
+        forward::attach(&out, tangent);
+    }
+    out
+}
+
+/// The arguments as the function sees them.
+fn differentiable(t: &Tensor, outer: bool) -> Result<Tensor> {
+    if !t.dtype().is_differentiable() {
+        return Err(ErrorKind::NotDifferentiableDtype { dtype: t.dtype() }.into());
+    }
+    if outer && record::wants_grad(t) { ops::alias(t) } else { stripped(t).try_requires_grad_(true) }
+}
+
+/// Whether the graph of the outputs leads to something older than the function, or to a leaf that is no argument.
+fn leads_outside(outputs: &[Tensor], inputs: &[Tensor], start: u64) -> Result<bool> {
+    let end = state::next_sequence_peek();
+    let mut seen = vec![false; end.saturating_sub(start) as usize];
+    let mut stack: Vec<Node> = Vec::new();
+    for t in outputs {
+        stack.extend(record::edge(t)?.map(|e| e.node));
+    }
+    while let Some(node) = stack.pop() {
+        if let Some(leaf) = node.variable() {
+            if !inputs.iter().any(|i| i.is_same(leaf)) {
+                return Ok(true);
+            }
+            continue;
+        }
+        let at = node.sequence_nr().wrapping_sub(start) as usize;
+        match seen.get_mut(at) {
+            // Older than the function, or made on another thread.
+            None => return Ok(true),
+            Some(true) => continue,
+            Some(unseen) => *unseen = true,
+        }
+        stack.extend(node.edges().iter().flatten().map(|e| e.node.clone()));
+    }
+    Ok(false)
+}
+
+/// A run of the function, ready to be differentiated.
+struct Traced<O> {
+    inputs: Vec<Tensor>,
+    output: O,
+    /// Whether gradients of what comes out may be wanted outside.
+    connected: bool,
+}
+
+fn trace<A: TensorTree, R: Outcome>(f: impl FnOnce(&A) -> R, args: &A) -> Result<Traced<R::Tree>> {
+    let outer = state::is(state::GRAD);
+    if state::is(state::SAVED_HOOKS) {
+        return Err(ErrorKind::SavedHooksDisabled { message: NO_HOOKS.to_string() }.into());
+    }
+    let wanted_outside = outer && args.leaves().iter().any(record::wants_grad);
+    let _recording = EnableGrad::new();
+    let start = state::next_sequence_peek();
+    let (inside, output) = {
+        let _transform = TransformGuard::new(Some(NO_HOOKS));
+        let inside = args.replace(&mut |t| differentiable(t, outer))?;
+        let output = f(&inside).outcome()?;
+        (inside, output)
+    };
+    let inputs = inside.leaves();
+    let connected = outer && (wanted_outside || leads_outside(&output.leaves(), &inputs, start)?);
+    Ok(Traced { inputs, output, connected })
+}
+
+/// Gradients of `outputs` with respect to `inputs`; zeros where there is no path.
+fn pull(
+    outputs: &[Tensor],
+    inputs: &[Tensor],
+    cotangents: Option<Vec<Tensor>>,
+    create_graph: bool,
+    retain_graph: bool,
+) -> Result<Vec<Tensor>> {
+    // An output that depends on nothing has no node to start from.
+    let live: Vec<usize> = (0..outputs.len()).filter(|&k| outputs[k].requires_grad()).collect();
+    let found = if live.is_empty() {
+        vec![None; inputs.len()]
+    } else {
+        let targets: Vec<Target> = live.iter().map(|&k| Target::from(&outputs[k])).collect();
+        let grad_outputs = match cotangents {
+            Some(c) => live.iter().map(|&k| Some(c[k].clone())).collect(),
+            None => Vec::new(),
+        };
+        let options = GradOptions {
+            grad_outputs,
+            retain_graph: Some(retain_graph || create_graph),
+            create_graph,
+            allow_unused: Some(true),
+            ..Default::default()
+        };
+        crate::autograd::grad(targets, inputs, &options)?
+    };
+    found.into_iter().zip(inputs).map(|(g, x)| g.map_or_else(|| ops::formulas::zeros_like_primal(x), Ok)).collect()
+}
+
+fn one_element<T: TensorTree>(transform: &'static str, output: &T) -> Result<Tensor> {
+    let leaves = output.leaves();
+    let expected = "one tensor of no dimensions";
+    match &leaves[..] {
+        [y] if y.ndim() == 0 => Ok(y.clone()),
+        [y] => {
+            let found = format!("a tensor of shape {:?}", y.shape());
+            Err(ErrorKind::TransformOutput { transform, expected, found }.into())
+        }
+        _ => {
+            let found = format!("{} tensors", leaves.len());
+            Err(ErrorKind::TransformOutput { transform, expected, found }.into())
+        }
+    }
+}
+
+/// Gradient, value and auxiliary output.
+fn differentiate<A: TensorTree, X: TensorTree, R: Outcome>(
+    transform: &'static str,
+    f: impl FnOnce(&A) -> R,
+    args: &A,
+    split: impl FnOnce(R::Tree) -> Result<(Tensor, X)>,
+) -> Result<(A, Tensor, X)> {
+    let traced = trace(f, args)?;
+    let (y, aux) = split(traced.output)?;
+    one_element(transform, &y)?;
+    let grads = pull(std::slice::from_ref(&y), &traced.inputs, None, traced.connected, traced.connected)?;
+    let outside = |t: &Tensor| if traced.connected { t.clone() } else { stripped(t) };
+    Ok((args.with_leaves(grads)?, outside(&y), aux.replace(&mut |t| Ok(outside(t)))?))
+}
+
+/// The function that computes the gradient of `f`, which returns one tensor of no dimensions.
+///
+/// Gradients have the structure of the argument; pass a tuple to differentiate with respect to several tensors, and
+/// capture what shall stay fixed.
+pub fn grad<A: TensorTree, R: Outcome<Tree: TensorTree>>(f: impl Fn(&A) -> R) -> impl Fn(&A) -> Result<A> {
+    move |args| Ok(differentiate("grad", &f, args, |o| Ok((one_element("grad", &o)?, ())))?.0)
+}
+
+/// As [`grad`]; returns the gradient and the value.
+pub fn grad_and_value<A: TensorTree, R: Outcome>(f: impl Fn(&A) -> R) -> impl Fn(&A) -> Result<(A, Tensor)> {
+    move |args| {
+        let (g, y, ()) = differentiate("grad_and_value", &f, args, |o| Ok((one_element("grad_and_value", &o)?, ())))?;
+        Ok((g, y))
+    }
+}
+
+/// As [`grad`], for a function that returns a value and something else beside it; returns the gradient and that.
+pub fn grad_with_aux<A: TensorTree, X: TensorTree, R: Outcome<Tree = (Tensor, X)>>(
+    f: impl Fn(&A) -> R,
+) -> impl Fn(&A) -> Result<(A, X)> {
+    move |args| {
+        let (g, _, aux) = differentiate("grad", &f, args, Ok)?;
+        Ok((g, aux))
+    }
+}
+
+/// As [`grad_with_aux`]; returns the gradient, the value and what came beside it.
+pub fn grad_and_value_with_aux<A: TensorTree, X: TensorTree, R: Outcome<Tree = (Tensor, X)>>(
+    f: impl Fn(&A) -> R,
+) -> impl Fn(&A) -> Result<(A, Tensor, X)> {
+    move |args| differentiate("grad_and_value", &f, args, Ok)
+}
+
+/// The pullback of a function at a point: what [`vjp`] returns.
+pub struct Vjp<A, O> {
+    args: A,
+    output: O,
+    outputs: Vec<Tensor>,
+    inputs: Vec<Tensor>,
+    connected: bool,
+}
+
+impl<A: TensorTree, O: TensorTree> Vjp<A, O> {
+    /// The cotangents of the arguments from those of the outputs. May be called any number of times.
+    pub fn call(&self, cotangents: &O) -> Result<A> {
+        let cotangents = cotangents.leaves();
+        if cotangents.len() != self.outputs.len() {
+            let message = format!("{} cotangents for {} outputs", cotangents.len(), self.outputs.len());
+            return Err(ErrorKind::Functional { function: "vjp", message }.into());
+        }
+        let create = state::is(state::GRAD) && (self.connected || cotangents.iter().any(record::wants_grad));
+        self.args.with_leaves(pull(&self.outputs, &self.inputs, Some(cotangents), create, true)?)
+    }
+
+    pub(super) fn output(&self) -> &O {
+        &self.output
+    }
+}
+
+/// Runs `f`; returns its output and the function that pulls cotangents back to the arguments.
+pub fn vjp<A: TensorTree, R: Outcome>(f: impl FnOnce(&A) -> R, args: &A) -> Result<(R::Tree, Vjp<A, R::Tree>)> {
+    let (y, pullback, ()) = pulled(f, args, |o| Ok((o, ())))?;
+    Ok((y, pullback))
+}
+
+/// As [`vjp`], for a function that returns something beside its output, which is handed through.
+pub fn vjp_with_aux<A: TensorTree, O: TensorTree, X: TensorTree, R: Outcome<Tree = (O, X)>>(
+    f: impl FnOnce(&A) -> R,
+    args: &A,
+) -> Result<(O, Vjp<A, O>, X)> {
+    pulled(f, args, Ok)
+}
+
+fn pulled<A: TensorTree, O: TensorTree, X: TensorTree, R: Outcome>(
+    f: impl FnOnce(&A) -> R,
+    args: &A,
+    split: impl FnOnce(R::Tree) -> Result<(O, X)>,
+) -> Result<(O, Vjp<A, O>, X)> {
+    let traced = trace(f, args)?;
+    let (inside, aux) = split(traced.output)?;
+    let outside = |t: &Tensor| Ok(if traced.connected { t.clone() } else { stripped(t) });
+    let output = inside.replace(&mut |t| outside(t))?;
+    let pullback = Vjp {
+        args: args.clone(),
+        output: output.clone(),
+        outputs: inside.leaves(),
+        inputs: traced.inputs,
+        connected: traced.connected,
+    };
+    Ok((output, pullback, aux.replace(&mut |t| outside(t))?))
+}

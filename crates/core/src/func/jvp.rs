@@ -1,0 +1,127 @@
+//! Forward mode as a transform: `jvp` and `linearize`.
+//!
+//! A tensor has room for one tangent, so a `jvp` inside another (or inside a dual level) enters a wrapping level: its
+//! tangents are those of the wrappers, the outer ones those of what the wrappers stand for.
+
+use super::grad::{Vjp, vjp};
+use super::level::{self, TransformGuard};
+use super::tree::{Outcome, TensorTree};
+use crate::autograd::{EnableGrad, GradOptions, Target, forward};
+use crate::{ErrorKind, Result, Tensor, ops, state};
+
+/// Runs `f` at `primals`; returns its output and the directional derivative along `tangents`.
+pub fn jvp<A: TensorTree, R: Outcome>(
+    f: impl FnOnce(&A) -> R,
+    primals: &A,
+    tangents: &A,
+) -> Result<(R::Tree, R::Tree)> {
+    let (y, t, ()) = pushed(f, primals, tangents, |o| Ok((o, ())))?;
+    Ok((y, t))
+}
+
+/// As [`jvp`], for a function that returns something beside its output, which is handed through.
+pub fn jvp_with_aux<A: TensorTree, O: TensorTree, X: TensorTree, R: Outcome<Tree = (O, X)>>(
+    f: impl FnOnce(&A) -> R,
+    primals: &A,
+    tangents: &A,
+) -> Result<(O, O, X)> {
+    pushed(f, primals, tangents, Ok)
+}
+
+fn pushed<A: TensorTree, O: TensorTree, X: TensorTree, R: Outcome>(
+    f: impl FnOnce(&A) -> R,
+    primals: &A,
+    tangents: &A,
+    split: impl FnOnce(R::Tree) -> Result<(O, X)>,
+) -> Result<(O, O, X)> {
+    let directions = tangents.leaves();
+    let count = primals.leaves().len();
+    if directions.len() != count {
+        let message = format!("{} tangents for {count} primals", directions.len());
+        return Err(ErrorKind::Functional { function: "jvp", message }.into());
+    }
+    if !forward::level_active() {
+        return dual(f, primals, directions, split);
+    }
+    let _level = level::enter_plain();
+    let primals = primals.replace(&mut |t| Ok(level::wrap(t.clone(), None)))?;
+    let directions = directions.into_iter().map(|t| level::wrap(t, None)).collect();
+    let (y, t, aux) = dual(f, &primals, directions, split)?;
+    let down = &mut |t: &Tensor| Ok(level::unwrap(t).value);
+    Ok((y.replace(down)?, t.replace(down)?, aux.replace(down)?))
+}
+
+fn dual<A: TensorTree, O: TensorTree, X: TensorTree, R: Outcome>(
+    f: impl FnOnce(&A) -> R,
+    primals: &A,
+    directions: Vec<Tensor>,
+    split: impl FnOnce(R::Tree) -> Result<(O, X)>,
+) -> Result<(O, O, X)> {
+    let _transform = TransformGuard::new(None);
+    forward::dual_level(|| {
+        let mut directions = directions.into_iter();
+        let inside = primals.replace(&mut |p| match directions.next() {
+            Some(d) => forward::make_dual(p, &d),
+            None => Ok(p.clone()),
+        })?;
+        let (output, aux) = split(f(&inside).outcome()?)?;
+        let plain = &mut |t: &Tensor| Ok(forward::unpack_dual(t)?.0);
+        let tangent = output.replace(&mut |t| match forward::tangent(t) {
+            Some(t) => Ok(t),
+            None => ops::zeros_like(t, None, None, None),
+        })?;
+        Ok((output.replace(plain)?, tangent, aux.replace(plain)?))
+    })?
+}
+
+/// A function linearised at a point: what [`linearize`] returns.
+pub struct Linear<A, O> {
+    output: O,
+    /// The pullback of `dual`, a stand-in for the outputs' cotangents: linear, so its own pullback is the pushforward.
+    dual: Vec<Tensor>,
+    pulled: Vec<Tensor>,
+    _args: std::marker::PhantomData<A>,
+}
+
+impl<A: TensorTree, O: TensorTree> Linear<A, O> {
+    /// The directional derivative along `tangents`. `f` is not run again.
+    pub fn call(&self, tangents: &A) -> Result<O> {
+        let tangents = tangents.leaves();
+        if tangents.len() != self.pulled.len() {
+            let message = format!("{} tangents for {} arguments", tangents.len(), self.pulled.len());
+            return Err(ErrorKind::Functional { function: "linearize", message }.into());
+        }
+        let live: Vec<usize> = (0..tangents.len()).filter(|&k| self.pulled[k].requires_grad()).collect();
+        let found = if live.is_empty() {
+            vec![None; self.dual.len()]
+        } else {
+            let options = GradOptions {
+                grad_outputs: live.iter().map(|&k| Some(tangents[k].clone())).collect(),
+                retain_graph: Some(true),
+                create_graph: state::is(state::GRAD) && tangents.iter().any(|t| t.requires_grad()),
+                allow_unused: Some(true),
+                ..Default::default()
+            };
+            let targets: Vec<Target> = live.iter().map(|&k| Target::from(&self.pulled[k])).collect();
+            crate::autograd::grad(targets, &self.dual[..], &options)?
+        };
+        let mut found = found.into_iter();
+        self.output.replace(&mut |y| match found.next().flatten() {
+            Some(t) => Ok(t),
+            None => ops::zeros_like(y, None, None, None),
+        })
+    }
+}
+
+/// Runs `f` once; returns its output and the linear function that maps tangents at `primals` to those of the output.
+pub fn linearize<A: TensorTree, R: Outcome>(
+    f: impl FnOnce(&A) -> R,
+    primals: &A,
+) -> Result<(R::Tree, Linear<A, R::Tree>)> {
+    let (output, pullback): (R::Tree, Vjp<A, R::Tree>) = vjp(f, primals)?;
+    let _recording = EnableGrad::new();
+    let dual = output.replace(&mut |y| ops::zeros_like(y, None, None, None)?.try_requires_grad_(true))?;
+    let pulled = pullback.call(&dual)?.leaves();
+    let linear = Linear { output: output.clone(), dual: dual.leaves(), pulled, _args: std::marker::PhantomData };
+    Ok((output, linear))
+}

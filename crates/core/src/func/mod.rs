@@ -1,0 +1,37 @@
+//! Function transforms that nest in any order: `grad`, `vjp`, `jvp`, `vmap` and what is made of them.
+//!
+//! A transform takes a function of tensors and gives back another function. Arguments and results are one tensor, a
+//! tuple, a vector or a map of tensors ([`TensorTree`]); the function may return tensors or a `Result`.
+//!
+//! ```
+//! use firebrand_core::{Tensor, func};
+//!
+//! let x = Tensor::new(&[1.0f64, 2.0]);
+//! let cubes = |x: &Tensor| (x * x * x).sum();
+//! let g = func::grad(cubes)(&x).unwrap();
+//! assert_eq!(g.to_vec::<f64>(), [3.0, 12.0]);
+//! // The gradient of every row of a matrix, without a loop.
+//! let rows = Tensor::from_slice(&[1.0f64, 2.0, 3.0, 4.0], [2, 2]);
+//! let each = func::vmap(func::grad(cubes)).call(&rows).unwrap();
+//! assert_eq!(each.to_vec::<f64>(), [3.0, 12.0, 27.0, 48.0]);
+//! ```
+//!
+//! How nesting works is told in `level`: wrapping levels are floors, each with its own graph and tangents. Inside a
+//! transform `no_grad` is honoured; `no_grad` around one does not stop it.
+
+pub(crate) mod functional_call;
+mod grad;
+mod jacobian;
+mod jvp;
+pub(crate) mod level;
+pub(crate) mod rules;
+mod tree;
+pub(crate) mod vmap;
+
+pub use functional_call::functional_call;
+pub use grad::{Vjp, grad, grad_and_value, grad_and_value_with_aux, grad_with_aux, vjp, vjp_with_aux};
+pub use jacobian::{hessian, jacfwd, jacrev, jacrev_with_aux};
+pub use jvp::{Linear, jvp, jvp_with_aux, linearize};
+pub use rules::Batching;
+pub use tree::{Outcome, TensorTree};
+pub use vmap::{BatchDims, Randomness, Vmap, vmap};

@@ -1,0 +1,78 @@
+//! Products of matrices: the batch becomes a leading dimension, or rows of one larger product.
+
+use super::{Batched, Call, Outs, Rule, one};
+use crate::dispatch::Value;
+use crate::{Result, Scalar, Tensor, ops};
+
+pub(super) fn rule(name: &str) -> Option<Rule> {
+    use Rule::Own;
+    Some(match name {
+        "mm" => Own(|c| one(mm(c.tensor(0)?, c.tensor(1)?)?, 0)),
+        "bmm" => Own(|c| one(bmm(c.tensor(0)?, c.tensor(1)?)?, 0)),
+        "mv" => Own(|c| one(mv(c.tensor(0)?, c.tensor(1)?)?, 0)),
+        "dot" => Own(|c| one(dot(c.tensor(0)?, c.tensor(1)?)?, 0)),
+        "addmm" => Own(|c| add(c, mm(c.tensor(1)?, c.tensor(2)?)?, 2)),
+        "addmv" => Own(|c| add(c, mv(c.tensor(1)?, c.tensor(2)?)?, 1)),
+        "baddbmm" => Own(|c| add(c, bmm(c.tensor(1)?, c.tensor(2)?)?, 3)),
+        _ => return None,
+    })
+}
+
+/// `matmul` folds a batch on one side into rows and multiplies batches on both sides one by one.
+fn mm(a: &Batched, b: &Batched) -> Result<Tensor> {
+    if a.dim.is_none() && b.dim.is_some() {
+        // [n,k] x [B,k,m]: the transposed product has the batch on the left.
+        let turned = ops::matmul(&ops::transpose(&b.front()?, 1, 2)?, &ops::t(&a.value)?)?;
+        return ops::transpose(&turned, 1, 2);
+    }
+    ops::matmul(&a.front()?, &b.front()?)
+}
+
+fn bmm(a: &Batched, b: &Batched) -> Result<Tensor> {
+    ops::matmul(&a.front()?, &b.front()?)
+}
+
+fn mv(a: &Batched, v: &Batched) -> Result<Tensor> {
+    match (a.dim, v.dim) {
+        (None, None) => ops::mv(&a.value, &v.value),
+        (None, _) => ops::mm(&v.front()?, &ops::t(&a.value)?),
+        (Some(_), None) => ops::matmul(&a.front()?, &v.value),
+        _ => ops::squeeze_dim(&ops::bmm(&a.front()?, &ops::unsqueeze(&v.front()?, 2)?)?, 2),
+    }
+}
+
+fn dot(a: &Batched, b: &Batched) -> Result<Tensor> {
+    match (a.dim, b.dim) {
+        (Some(_), None) => ops::mv(&a.front()?, &b.value),
+        (None, _) => ops::mv(&b.front()?, &a.value),
+        _ => ops::sum_dim(&ops::mul(&a.front()?, &b.front()?)?, Some(&[1]), false, None),
+    }
+}
+
+fn scalar(v: Value) -> Scalar {
+    match v {
+        Value::Scalar(s) => s,
+        Value::Int(i) => Scalar::Int(i.int()),
+        Value::Float(f) => Scalar::Float(f),
+        _ => Scalar::Int(1),
+    }
+}
+
+/// `beta * self + alpha * product`, where a sample of the product has `ndim` dimensions.
+fn add(call: &Call<'_>, product: Tensor, ndim: usize) -> Result<Outs> {
+    let b = call.tensor(0)?;
+    let (beta, alpha) = (scalar(call.plain(3)), scalar(call.plain(4)));
+    let mut x = b.front()?;
+    if b.dim.is_some() {
+        for _ in b.ndim()..ndim {
+            x = ops::unsqueeze(&x, 1)?;
+        }
+    }
+    if beta.to_f64() == 0.0 {
+        // Whatever is in `self`, NaN included, does not count.
+        let product = ops::mul_scalar(&product, alpha)?;
+        return one(Batched { dim: (product.ndim() > ndim).then_some(0), value: product }.full(call.size)?, 0);
+    }
+    let x = if beta.to_f64() == 1.0 { x } else { ops::mul_scalar(&x, beta)? };
+    one(ops::add(&x, &product, alpha)?, 0)
+}

@@ -1,0 +1,405 @@
+//! Batching rules: what each op does when some of its tensors have a batch dimension.
+//!
+//! A rule gets the tensors of the level below, each with the place of its batch dimension, and calls ops there. Which
+//! op has which is one table ([`rule`]), made once: pointwise ops by their tag, most others by a line that says which
+//! arguments name dimensions, the rest by a function of their family. An op without a rule runs sample by sample and
+//! says so once. Composite ops never come here: the ops they are made of do.
+
+mod along;
+mod conv;
+mod index;
+mod loss;
+mod matmul;
+mod merge;
+mod norm;
+mod pointwise;
+mod random;
+mod reduce;
+mod view;
+
+use super::level::Batch;
+use super::vmap::Randomness;
+use crate::dispatch::{self, Derivative, Op, Outputs, Value};
+use crate::sym::{SymInt, SymInts};
+use crate::warnings::warn;
+use crate::{Error, ErrorKind, Result, Tensor, ops};
+use smallvec::{SmallVec, smallvec};
+use std::collections::HashSet;
+use std::sync::{Mutex, OnceLock};
+
+/// A tensor one level down, and which of its dimensions is the batch (none: the same for every sample).
+#[derive(Clone)]
+pub(crate) struct Batched {
+    pub(crate) value: Tensor,
+    pub(crate) dim: Option<usize>,
+}
+
+impl Batched {
+    /// Dimensions of one sample.
+    pub(crate) fn ndim(&self) -> usize {
+        self.value.ndim() - usize::from(self.dim.is_some())
+    }
+
+    /// Sizes of one sample.
+    pub(crate) fn sizes(&self) -> SmallVec<[usize; 6]> {
+        let all = self.value.shape().iter().enumerate();
+        all.filter(|(k, _)| Some(*k) != self.dim).map(|(_, &n)| n).collect()
+    }
+
+    /// The tensor with the batch in front, if it has one.
+    pub(crate) fn front(&self) -> Result<Tensor> {
+        match self.dim {
+            None | Some(0) => Ok(self.value.clone()),
+            Some(d) => ops::movedim(&self.value, d as i64, 0),
+        }
+    }
+
+    /// The tensor with the batch in front, repeated (without a copy) if it has none.
+    pub(crate) fn full(&self, size: usize) -> Result<Tensor> {
+        if self.dim.is_some() {
+            return self.front();
+        }
+        let mut sizes: SymInts = smallvec![SymInt::from(size)];
+        sizes.extend(self.value.sym_sizes());
+        ops::expand(&self.value, &sizes, false)
+    }
+}
+
+/// An argument of a call one level down.
+#[derive(Clone)]
+pub(crate) enum Arg {
+    Plain(Value),
+    Tensor(Batched),
+    List(Vec<Batched>),
+    OptList(Vec<Option<Batched>>),
+}
+
+impl Arg {
+    fn is_batched(&self) -> bool {
+        match self {
+            Arg::Plain(_) => false,
+            Arg::Tensor(b) => b.dim.is_some(),
+            Arg::List(list) => list.iter().any(|b| b.dim.is_some()),
+            Arg::OptList(list) => list.iter().flatten().any(|b| b.dim.is_some()),
+        }
+    }
+
+    /// The argument with every tensor changed by `f`.
+    fn map(&self, mut f: impl FnMut(&Batched) -> Result<Tensor>) -> Result<Value> {
+        Ok(match self {
+            Arg::Plain(v) => v.clone(),
+            Arg::Tensor(b) => Value::Tensor(f(b)?),
+            Arg::List(list) => Value::Tensors(list.iter().map(f).collect::<Result<_>>()?),
+            Arg::OptList(list) => {
+                Value::OptTensors(list.iter().map(|b| b.as_ref().map(&mut f).transpose()).collect::<Result<_>>()?)
+            }
+        })
+    }
+}
+
+/// A result one level down, and its batch dimension.
+pub(crate) struct Out {
+    pub(crate) value: Value,
+    pub(crate) dim: Option<usize>,
+}
+
+pub(crate) type Outs = SmallVec<[Out; 1]>;
+
+/// One result with the batch at `dim`.
+fn one(t: Tensor, dim: usize) -> Result<Outs> {
+    Ok(smallvec![Out { value: Value::Tensor(t), dim: Some(dim) }])
+}
+
+/// Results of a call, all with the batch in the same place.
+fn all(outs: Outputs, dim: Option<usize>) -> Outs {
+    outs.into_iter().map(|value| Out { value, dim }).collect()
+}
+
+/// A call with a batch.
+pub(crate) struct Call<'a> {
+    pub(crate) op: Op,
+    pub(crate) args: &'a [Arg],
+    pub(crate) size: usize,
+    pub(crate) randomness: Randomness,
+}
+
+impl Call<'_> {
+    fn arg(&self, k: usize) -> &Arg {
+        const NONE: &Arg = &Arg::Plain(Value::None);
+        self.args.get(k).unwrap_or(NONE)
+    }
+
+    /// Plain arguments, read as the op's own code reads them.
+    fn plain(&self, k: usize) -> Value {
+        match self.arg(k) {
+            Arg::Plain(v) => v.clone(),
+            _ => Value::None,
+        }
+    }
+
+    fn ints(&self, k: usize) -> Option<Vec<i64>> {
+        let values = [self.plain(k)];
+        dispatch::Args::new(self.op.name(), &values).opt_ints(0, "dim").ok().flatten()
+    }
+
+    fn int(&self, k: usize) -> Option<i64> {
+        let values = [self.plain(k)];
+        dispatch::Args::new(self.op.name(), &values).opt_int(0, "dim").ok().flatten()
+    }
+
+    fn bool(&self, k: usize) -> bool {
+        matches!(self.plain(k), Value::Bool(true))
+    }
+
+    fn tensor(&self, k: usize) -> Result<&Batched> {
+        match self.arg(k) {
+            Arg::Tensor(b) => Ok(b),
+            _ => Err(Error::argument("vmap", format!("argument {k} of {:?} should be a tensor", self.op))),
+        }
+    }
+
+    fn opt_tensor(&self, k: usize) -> Option<&Batched> {
+        match self.arg(k) {
+            Arg::Tensor(b) => Some(b),
+            _ => None,
+        }
+    }
+
+    /// Every argument with `f` applied to its tensors.
+    fn values(&self, mut f: impl FnMut(&Batched) -> Result<Tensor>) -> Result<SmallVec<[Value; 6]>> {
+        self.args.iter().map(|a| a.map(&mut f)).collect()
+    }
+
+    /// Every tensor with the batch in front, repeated where it has none.
+    fn full(&self) -> Result<SmallVec<[Value; 6]>> {
+        self.values(|b| b.full(self.size))
+    }
+
+    fn need(&self, holds: bool, message: impl FnOnce() -> String) -> Result<()> {
+        if holds { Ok(()) } else { Err(ErrorKind::Vmap { message: format!("{:?}: {}", self.op, message()) }.into()) }
+    }
+}
+
+/// How an op is batched.
+#[derive(Clone, Copy)]
+pub(crate) enum Rule {
+    /// Broadcasts: the batch goes in front of aligned dimensions.
+    Pointwise,
+    /// The batch goes in front; the arguments at these places name dimensions of one sample.
+    Along(&'static [usize]),
+    /// As `Along`, and the argument at the first place holds the sizes of one sample.
+    Sized(usize, &'static [usize]),
+    /// The batch is folded into the first dimension of inputs with this many dimensions or more; the argument at the
+    /// place given holds sizes that begin with that dimension.
+    Merge(usize, Option<usize>),
+    /// A rule of its own.
+    Own(fn(&Call<'_>) -> Result<Outs>),
+    /// Random numbers.
+    Random,
+    /// Results whose shape depends on data: refused.
+    Dynamic,
+    /// Sample by sample.
+    Loop,
+}
+
+/// How an op comes through `vmap`, for `firebrand ops`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Batching {
+    /// It has a batching rule.
+    Rule,
+    /// It is made of ops that come through.
+    Decompose,
+    /// It runs sample by sample, with a warning.
+    Fallback,
+    /// It is refused: its result's shape depends on data, or it reads numbers.
+    Refused,
+}
+
+impl Op {
+    /// How the op comes through `vmap`.
+    pub fn batching(self) -> Batching {
+        let info = self.info();
+        if info.derivative == Derivative::Composite || info.name.starts_with("aten::_foreach") {
+            return Batching::Decompose;
+        }
+        match rule(functional(self).unwrap_or(self)) {
+            _ if is_out(self) || info.tags.contains(&"inplace_view") => Batching::Refused,
+            Rule::Dynamic => Batching::Refused,
+            Rule::Loop => Batching::Fallback,
+            _ => Batching::Rule,
+        }
+    }
+}
+
+fn base_name(op: Op) -> &'static str {
+    let name = op.name();
+    let name = name.strip_prefix("aten::").unwrap_or(name);
+    name.split('.').next().unwrap_or(name)
+}
+
+/// Whether the op writes its first argument.
+pub(crate) fn is_inplace(op: Op) -> bool {
+    let name = base_name(op);
+    name.ends_with('_') && !name.ends_with("__")
+}
+
+/// Whether the op returns a view of its first argument.
+pub(crate) fn is_view(op: Op) -> bool {
+    op.info().tags.contains(&"view") && op != Op::DETACH
+}
+
+fn is_out(op: Op) -> bool {
+    op.name().ends_with("out")
+}
+
+/// The form without underscore of an in-place op.
+fn functional(op: Op) -> Option<Op> {
+    if !is_inplace(op) {
+        return None;
+    }
+    let name = op.name();
+    let (base, overload) = name.split_once('.').unwrap_or((name, ""));
+    let base = base.strip_suffix('_')?;
+    Op::from_name(&if overload.is_empty() { base.to_string() } else { format!("{base}.{overload}") })
+}
+
+/// The rule of an op: one lookup in a table made at first use.
+pub(crate) fn rule(op: Op) -> Rule {
+    static TABLE: OnceLock<Vec<Rule>> = OnceLock::new();
+    TABLE.get_or_init(|| Op::all().map(find_rule).collect()).get(op.0 as usize).copied().unwrap_or(Rule::Loop)
+}
+
+fn find_rule(op: Op) -> Rule {
+    let info = op.info();
+    let name = info.name.strip_prefix("aten::").unwrap_or(info.name);
+    let families = [
+        pointwise::rule,
+        along::rule,
+        view::rule,
+        reduce::rule,
+        matmul::rule,
+        conv::rule,
+        merge::rule,
+        index::rule,
+        norm::rule,
+        loss::rule,
+        random::rule,
+    ];
+    if let Some(rule) = families.iter().find_map(|find| find(name)) {
+        return rule;
+    }
+    if info.tags.contains(&"dynamic_output_shape") || info.tags.contains(&"data_dependent_output") {
+        return Rule::Dynamic;
+    }
+    if info.tags.contains(&"pointwise") { Rule::Pointwise } else { Rule::Loop }
+}
+
+/// Runs an op of the active level one level down.
+pub(crate) fn run(op: Op, args: &[Arg], batch: Option<Batch>) -> Result<Outs> {
+    let random = matches!(rule(op), Rule::Random);
+    let batch = batch.filter(|_| random || args.iter().any(Arg::is_batched));
+    let Some(batch) = batch else {
+        let values: SmallVec<[Value; 6]> =
+            args.iter().map(|a| a.map(|b| Ok(b.value.clone()))).collect::<Result<_>>()?;
+        return crate::state::descend(|| Ok(all(dispatch::call(op, &values)?, None)));
+    };
+    let call = Call { op, args, size: batch.size, randomness: batch.randomness };
+    crate::state::descend(|| apply(&call))
+}
+
+fn apply(call: &Call<'_>) -> Result<Outs> {
+    if is_out(call.op) {
+        return Err(ErrorKind::Vmap {
+            message: format!("{:?}: out= forms do not batch; use the form that returns", call.op),
+        }
+        .into());
+    }
+    if is_inplace(call.op) {
+        return in_place(call);
+    }
+    match rule(call.op) {
+        Rule::Pointwise => pointwise::run(call),
+        Rule::Along(dims) => along::run(call, None, dims),
+        Rule::Sized(sizes, dims) => along::run(call, Some(sizes), dims),
+        Rule::Merge(ndim, sizes) => merge::run(call, ndim, sizes),
+        Rule::Own(f) => f(call),
+        Rule::Random => random::run(call),
+        Rule::Dynamic => dynamic(call),
+        Rule::Loop => sample_by_sample(call),
+    }
+}
+
+/// The refusal of a result whose shape or value depends on data.
+fn dynamic(call: &Call<'_>) -> Result<Outs> {
+    let message = format!(
+        "{:?}: its result depends on the numbers of each sample, which vmap cannot look at; use where_, masks of fixed \
+         size, or loop over the samples",
+        call.op
+    );
+    Err(ErrorKind::Vmap { message }.into())
+}
+
+/// An in-place op: the form without underscore, copied into the target. Pointwise ops write directly.
+fn in_place(call: &Call<'_>) -> Result<Outs> {
+    let target = call.tensor(0)?;
+    if target.dim.is_none() {
+        return Err(ErrorKind::UnbatchedWrite { op: call.op.name().to_string() }.into());
+    }
+    let plain = functional(call.op);
+    if call.op == Op::COPY_ || plain.is_some_and(|p| matches!(rule(p), Rule::Pointwise)) {
+        return pointwise::run_in_place(call);
+    }
+    let Some(op) = plain else { return sample_by_sample(call) };
+    let outs = apply(&Call { op, args: call.args, size: call.size, randomness: call.randomness })?;
+    let Some(Out { value: Value::Tensor(result), dim }) = outs.into_iter().next() else {
+        return Err(Error::argument("vmap", format!("{op:?} returned no tensor to write")));
+    };
+    let result = Batched { value: result, dim };
+    let d = target.dim.unwrap_or(0) as i64;
+    ops::copy_(&target.value, &ops::movedim(&result.full(call.size)?, 0, d)?, false)?;
+    Ok(smallvec![])
+}
+
+/// The op for each sample on its own; results are stacked.
+fn sample_by_sample(call: &Call<'_>) -> Result<Outs> {
+    static SAID: OnceLock<Mutex<HashSet<u32>>> = OnceLock::new();
+    let said = SAID.get_or_init(Default::default);
+    if said.lock().unwrap_or_else(|e| e.into_inner()).insert(call.op.0) {
+        warn(format!("vmap: {:?} has no batching rule and runs sample by sample, which is slow", call.op));
+    }
+    let mut rows = Vec::with_capacity(call.size);
+    for k in 0..call.size {
+        let values = call.values(|b| match b.dim {
+            Some(d) => ops::select(&b.value, d as i64, k.into()),
+            None => Ok(b.value.clone()),
+        })?;
+        rows.push(dispatch::call(call.op, &values)?);
+    }
+    if is_inplace(call.op) {
+        return Ok(smallvec![]);
+    }
+    call.need(!rows.is_empty(), || "a batch of no samples cannot run sample by sample".to_string())?;
+    let outputs = rows.first().map_or(0, |r| r.len());
+    (0..outputs)
+        .map(|i| {
+            let column = rows.iter().map(|r| match &r[i] {
+                Value::Tensor(t) => Ok(vec![t.clone()]),
+                Value::Tensors(t) => Ok(t.clone()),
+                other => Err(ErrorKind::Vmap { message: format!("{:?} returns {}", call.op, other.kind()) }.into()),
+            });
+            let column = column.collect::<Result<Vec<_>>>()?;
+            let places = column.first().map_or(0, Vec::len);
+            let stacked = (0..places)
+                .map(|p| ops::stack(&column.iter().map(|row| row[p].clone()).collect::<Vec<_>>(), 0))
+                .collect::<Result<Vec<_>>>()?;
+            let list = matches!(rows[0][i], Value::Tensors(_));
+            let value = if list { Value::Tensors(stacked) } else { Value::Tensor(stacked[0].clone()) };
+            Ok(Out { value, dim: Some(0) })
+        })
+        .collect()
+}
+
+/// Sizes with the batch in front.
+fn with_batch(size: usize, rest: &[usize]) -> SymInts {
+    std::iter::once(size).chain(rest.iter().copied()).map(SymInt::from).collect()
+}
