@@ -18,6 +18,10 @@ use firebrand_core::{Class, DType, Result, Tensor, collect_warnings, ops};
 use std::sync::{Arc, Mutex};
 
 type Grads = Vec<Option<Tensor>>;
+/// What closures leave for the test to read.
+type Log<T> = Arc<Mutex<T>>;
+/// What a batching rule was told.
+type Told = Option<(usize, Vec<Option<usize>>)>;
 type ForwardFn = dyn Fn(&mut Context, &[Tensor]) -> Result<Vec<Tensor>> + Send + Sync;
 type BackwardFn = dyn Fn(&Context, &[Option<Tensor>]) -> Result<Grads> + Send + Sync;
 
@@ -110,7 +114,7 @@ fn differentiable_twice() {
 /// G-2
 #[test]
 fn modes_in_forward_and_backward() {
-    let seen: Arc<Mutex<Vec<bool>>> = Arc::default();
+    let seen: Log<Vec<bool>> = Arc::default();
     let (a, b) = (seen.clone(), seen.clone());
     let f = my(
         move |_, x| {
@@ -178,7 +182,7 @@ fn nothing_to_differentiate_with() {
 /// G-9
 #[test]
 fn needs_input_grad_is_fixed_at_apply() {
-    let seen: Arc<Mutex<Vec<Vec<bool>>>> = Arc::default();
+    let seen: Log<Vec<Vec<bool>>> = Arc::default();
     let (a, b) = (seen.clone(), seen.clone());
     let f = my(
         move |ctx, x| {
@@ -192,7 +196,7 @@ fn needs_input_grad_is_fixed_at_apply() {
     );
     f.apply(&[&leaf(1.0), &Tensor::scalar(1.0)]).unwrap()[0].backward();
     assert_eq!(*seen.lock().unwrap(), [[true, false], [true, false]]);
-    let narrowed: Arc<Mutex<Vec<bool>>> = Arc::default();
+    let narrowed: Log<Vec<bool>> = Arc::default();
     let c = narrowed.clone();
     let (x, y) = (leaf(1.0), leaf(2.0));
     let f = my(
@@ -283,7 +287,7 @@ fn an_input_returned_unchanged() {
 /// G-13
 #[test]
 fn views_from_custom_functions() {
-    let viewing = || my(|_, x| Ok(vec![x[0].view(&[-1])]), |_, g| Ok(g.to_vec()));
+    let viewing = || my(|_, x| Ok(vec![x[0].view([-1])]), |_, g| Ok(g.to_vec()));
     let b = &leaves(&[1.0, 2.0]) * 1.0;
     let v = viewing().apply(&[&b]).unwrap().remove(0);
     assert_err!(ops::mul_scalar_(&v, 2.0.into()), CustomFnViewInplace { indirect: false });
@@ -295,7 +299,7 @@ fn views_from_custom_functions() {
 /// G-14
 #[test]
 fn outputs_without_gradients() {
-    let seen: Arc<Mutex<Vec<(DType, Vec<f64>)>>> = Arc::default();
+    let seen: Log<Vec<(DType, Vec<f64>)>> = Arc::default();
     let log = seen.clone();
     let f = my(
         |ctx, x| {
@@ -323,7 +327,7 @@ fn outputs_without_gradients() {
 #[test]
 fn undefined_gradients() {
     for on in [true, false] {
-        let seen: Arc<Mutex<Option<bool>>> = Arc::default();
+        let seen: Log<Option<bool>> = Arc::default();
         let log = seen.clone();
         let f = my(
             move |ctx, x| {
@@ -343,7 +347,7 @@ fn undefined_gradients() {
 /// G-16
 #[test]
 fn differentiable_once() {
-    let seen: Arc<Mutex<Vec<bool>>> = Arc::default();
+    let seen: Log<Vec<bool>> = Arc::default();
     let log = seen.clone();
     let square = move || {
         let log = log.clone();
@@ -535,7 +539,7 @@ fn functions_under_transforms() {
 /// G-24
 #[test]
 fn a_batching_rule_of_its_own() {
-    struct Triple(Arc<Mutex<Option<(usize, Vec<Option<usize>>)>>>);
+    struct Triple(Log<Told>);
     impl Function for Triple {
         fn forward(&self, _: &mut Context, x: &[Tensor]) -> Result<Vec<Tensor>> {
             Ok(vec![&x[0] * 3.0])
@@ -548,7 +552,7 @@ fn a_batching_rule_of_its_own() {
             Ok(Some((vec![&x[0] * 3.0], in_dims.to_vec())))
         }
     }
-    let seen: Arc<Mutex<Option<(usize, Vec<Option<usize>>)>>> = Arc::default();
+    let seen: Log<Told> = Arc::default();
     let log = seen.clone();
     let f = move |x: &Tensor| -> Result<Tensor> { Ok(Triple(log.clone()).apply(&[x])?.remove(0)) };
     close(&vals(&vmap(f).call(&con(&[0.0, 1.0, 2.0])).unwrap()), &[0.0, 3.0, 6.0]);
@@ -562,7 +566,7 @@ fn functions_that_record_nothing() {
     assert!(no_grad(|| sq(&x)).grad_fn().is_none());
     let none = my(|_, _| Ok(vec![Tensor::scalar(1.0)]), |_, g| Ok(g.to_vec()));
     assert!(!none.apply(&[]).unwrap()[0].requires_grad());
-    let seen: Arc<Mutex<Vec<DType>>> = Arc::default();
+    let seen: Log<Vec<DType>> = Arc::default();
     let log = seen.clone();
     let mixed = my(
         |_, x| Ok(vec![&x[0] * 1.0, Tensor::scalar(7i64)]),
@@ -581,7 +585,7 @@ fn functions_that_record_nothing() {
 #[test]
 fn adding_to_the_gradients_already_there() {
     for first_recorded in [true, false] {
-        let seen: Arc<Mutex<Option<Vec<f64>>>> = Arc::default();
+        let seen: Log<Option<Vec<f64>>> = Arc::default();
         let log = seen.clone();
         let f = my(
             |_, x| Ok(vec![&x[0] * 3.0]),
@@ -616,7 +620,7 @@ fn adding_to_the_gradients_already_there() {
 /// G-27
 #[test]
 fn dtype_of_incoming_gradients() {
-    let seen: Arc<Mutex<Option<DType>>> = Arc::default();
+    let seen: Log<Option<DType>> = Arc::default();
     let log = seen.clone();
     let f = my(
         |ctx, x| {

@@ -29,8 +29,7 @@ fn grad_mode_decides_what_is_recorded() {
 fn modes_are_restored() {
     let left = std::panic::catch_unwind(|| no_grad(|| panic!("out")));
     assert!(left.is_err() && is_grad_enabled());
-    let mut items = (0..2).map(|_| no_grad(is_grad_enabled));
-    while let Some(inside) = items.next() {
+    for inside in (0..2).map(|_| no_grad(is_grad_enabled)) {
         assert!(!inside && is_grad_enabled());
     }
 }
@@ -71,7 +70,7 @@ fn inference_tensors() {
     inference_mode(|| {
         assert!((&x * 2.0).is_inference());
         assert!(Tensor::ones([2], DType::F64).is_inference());
-        assert!(!x.view(&[1]).is_inference());
+        assert!(!x.view([1]).is_inference());
         assert!(!is_grad_enabled() && is_inference_mode_enabled());
         let b = enable_grad(|| &x * 2.0);
         assert!(b.is_inference() && !b.requires_grad());
@@ -92,7 +91,7 @@ fn inference_tensors_outside() {
     assert_err!(ops::add_scalar_(&i, 1.0.into(), 1i64.into()), InferenceInplace { .. });
     assert_err!(i.clone().try_requires_grad_(true), InferenceRequiresGrad);
     assert!(!ops::clone(&i, None).unwrap().is_inference());
-    assert!(i.view(&[1]).is_inference());
+    assert!(i.view([1]).is_inference());
     assert!(!(&i * 2.0).is_inference());
 }
 
@@ -109,7 +108,7 @@ fn writing_in_inference_mode() {
         assert!(leaf(1.0).requires_grad());
     });
     let b = &leaves(&[1.0]) * 1.0;
-    let v = inference_mode(|| b.view(&[1]));
+    let v = inference_mode(|| b.view([1]));
     assert_err!(ops::add_scalar_(&v, 1.0.into(), 1i64.into()), InferenceViewInplace { .. });
 }
 

@@ -20,7 +20,7 @@ fn check(x: &Tensor, f: impl Fn(&Tensor) -> Result<Tensor>) {
     let weighted = |x: &Tensor| -> Result<Tensor> {
         let y = f(x)?;
         let w = ops::arange(((y.numel() + 1) as i64).into(), Some(DType::F64), None)?.narrow(0, 1, y.numel());
-        Ok((y.reshape(&[-1]) * w).sum())
+        Ok((y.reshape([-1]) * w).sum())
     };
     let (found, slopes) = (vmap(&f).call(x).unwrap(), vmap(grad(weighted)).call(x).unwrap());
     let outside = grad(|x: &Tensor| -> Result<Tensor> { Ok(vmap(weighted).call(x)?.sum()) })(x).unwrap();

@@ -205,7 +205,10 @@ impl<A: TensorTree, O: TensorTree> Vjp<A, O> {
 }
 
 /// Runs `f`; returns its output and the function that pulls cotangents back to the arguments.
-pub fn vjp<A: TensorTree, R: Outcome>(f: impl FnOnce(&A) -> R, args: &A) -> Result<(R::Tree, Vjp<A, R::Tree>)> {
+pub fn vjp<A: TensorTree, O: TensorTree, R: Outcome<Tree = O>>(
+    f: impl FnOnce(&A) -> R,
+    args: &A,
+) -> Result<(O, Vjp<A, O>)> {
     let (y, pullback, ()) = pulled(f, args, |o| Ok((o, ())))?;
     Ok((y, pullback))
 }

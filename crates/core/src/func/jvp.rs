@@ -3,7 +3,7 @@
 //! A tensor has room for one tangent, so a `jvp` inside another (or inside a dual level) enters a wrapping level: its
 //! tangents are those of the wrappers, the outer ones those of what the wrappers stand for.
 
-use super::grad::{Vjp, vjp};
+use super::grad::vjp;
 use super::level::{self, TransformGuard};
 use super::tree::{Outcome, TensorTree};
 use crate::autograd::{EnableGrad, GradOptions, Target, forward};
@@ -114,11 +114,11 @@ impl<A: TensorTree, O: TensorTree> Linear<A, O> {
 }
 
 /// Runs `f` once; returns its output and the linear function that maps tangents at `primals` to those of the output.
-pub fn linearize<A: TensorTree, R: Outcome>(
+pub fn linearize<A: TensorTree, O: TensorTree, R: Outcome<Tree = O>>(
     f: impl FnOnce(&A) -> R,
     primals: &A,
-) -> Result<(R::Tree, Linear<A, R::Tree>)> {
-    let (output, pullback): (R::Tree, Vjp<A, R::Tree>) = vjp(f, primals)?;
+) -> Result<(O, Linear<A, O>)> {
+    let (output, pullback) = vjp(f, primals)?;
     let _recording = EnableGrad::new();
     let dual = output.replace(&mut |y| ops::zeros_like(y, None, None, None)?.try_requires_grad_(true))?;
     let pulled = pullback.call(&dual)?.leaves();

@@ -35,11 +35,13 @@ fn overwrite<'a>(
     overwrite_boxed(op, node, self_, Box::new(write))
 }
 
+type Write<'w> = Box<dyn FnOnce(&Tensor) -> Result<()> + 'w>;
+
 fn overwrite_boxed<'a>(
     op: &'static str,
     node: &'static str,
     self_: &'a Tensor,
-    write: Box<dyn FnOnce(&Tensor) -> Result<()> + '_>,
+    write: Write<'_>,
 ) -> Result<&'a Tensor> {
     self_.check_writable(op)?;
     let word = state::word();
