@@ -5,7 +5,9 @@
 mod bench;
 mod codegen;
 mod ops;
+mod pass;
 mod program;
+mod program_file;
 mod refusal;
 mod train;
 
@@ -38,6 +40,8 @@ enum Command {
     Ops(ops::Options),
     /// Measure the workloads of bench/README.md
     Bench(bench::Options),
+    /// Run passes on a program and print or write the result
+    Pass(pass::Options),
     /// Read op declarations and derivative formulas; write, check or compare what follows from them
     #[command(subcommand)]
     Codegen(codegen::Command),
@@ -55,6 +59,7 @@ fn main() -> ExitCode {
         Command::Inspect(options) => program::inspect::run(&options),
         Command::Ops(options) => ops::run(&options),
         Command::Bench(options) => bench::run(&options),
+        Command::Pass(options) => pass::run(&options),
         Command::Codegen(command) => codegen::run(&command),
     };
     match done {

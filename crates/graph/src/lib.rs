@@ -6,6 +6,7 @@
 
 mod call;
 mod error;
+mod export;
 pub mod interpret;
 pub mod ir;
 pub mod passes;
@@ -18,6 +19,7 @@ pub mod verify;
 
 pub use call::ProgramModule;
 pub use error::{Error, Result};
+pub use export::{NamedTensor, export};
 pub use program::{Constant, Dialect, ExportedProgram, ModuleCallEntry, ModuleCallSignature, State, ValueRange};
 pub use pt2::{Extras, LoadOptions, SaveOptions};
 pub use signature::{GraphSignature, InputKind, InputSpec, OutputKind, OutputSpec, SpecArg};

@@ -1,9 +1,10 @@
 //! `firebrand inspect`: what a program is and calls, and what of it this build cannot run.
 
+use crate::program_file;
 use crate::refusal::{Done, Refusal, say};
 use firebrand::graph::ir::{GraphModule, Kind, Val};
 use firebrand::graph::text::{self, Form};
-use firebrand::graph::{ExportedProgram, InputKind, LoadOptions};
+use firebrand::graph::{ExportedProgram, GraphSignature, InputKind, LoadOptions};
 use indexmap::IndexMap;
 use serde_json::{Value, json};
 use std::path::PathBuf;
@@ -11,7 +12,7 @@ use std::path::PathBuf;
 /// Arguments of `firebrand inspect`.
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// The exported program
+    /// The exported program, or a graph in text form
     #[arg(value_name = "MODEL.pt2")]
     model: PathBuf,
     /// Print as JSON
@@ -55,9 +56,8 @@ fn describe(val: Option<&Val>) -> String {
     }
 }
 
-fn inputs(program: &ExportedProgram) -> Done<Vec<Value>> {
+fn inputs(program: &ExportedProgram, signature: &GraphSignature) -> Vec<Value> {
     let graph = &program.module.graph;
-    let signature = program.signature().map_err(Refusal::because)?;
     let one = |(id, spec): (_, &firebrand::graph::InputSpec)| {
         let node = &graph[id];
         let mut entry = json!({
@@ -71,16 +71,16 @@ fn inputs(program: &ExportedProgram) -> Done<Vec<Value>> {
         }
         entry
     };
-    Ok(graph.placeholders().zip(&signature.inputs).map(one).collect())
+    graph.placeholders().zip(&signature.inputs).map(one).collect()
 }
 
 /// Prints the program; refuses it at the end if something cannot be run.
 pub(crate) fn run(options: &Options) -> Done {
-    let program = ExportedProgram::load_with(&options.model, &LoadOptions::structure()).map_err(Refusal::because)?;
+    let (program, _) = program_file::read(&options.model, &LoadOptions::structure())?;
     let calls = count_calls(&program.module);
     let missing: IndexMap<String, usize> = program.unsupported().into_iter().map(|(t, n)| (t, n.len())).collect();
-    let inputs = inputs(&program)?;
-    let signature = program.signature().map_err(Refusal::because)?;
+    let signature = program.signature.as_deref().cloned().unwrap_or_default();
+    let inputs = inputs(&program, &signature);
     let outputs: Vec<Value> = signature
         .outputs
         .iter()
@@ -103,7 +103,8 @@ pub(crate) fn run(options: &Options) -> Done {
         });
         say!("{}", serde_json::to_string_pretty(&all).map_err(Refusal::because)?)?;
     } else {
-        say!("{}: {} program of PyTorch {torch}", options.model.display(), program.dialect.name())?;
+        let source = if torch.is_empty() { String::new() } else { format!(" of PyTorch {torch}") };
+        say!("{}: {} program{source}", options.model.display(), program.dialect.name())?;
         for input in &inputs {
             let target = input["target"].as_str().map(|t| format!("  {t}")).unwrap_or_default();
             let [name, kind, ty] = ["name", "kind", "type"].map(|k| input[k].as_str().unwrap_or_default());

@@ -12,6 +12,8 @@ mod mode;
 mod runner;
 mod structure;
 
+pub(crate) use mode::with_mode;
+
 use crate::error::{Error, Result};
 use crate::interpret::{Value, run_module};
 use crate::ir::{Argument, GraphModule, Name, TensorMeta, Val};

@@ -17,7 +17,7 @@ use firebrand_core::Device;
 use firebrand_core::autograd::{is_grad_enabled, set_grad_enabled};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use value::materialize;
+pub(crate) use value::materialize;
 
 /// Decides what a call does. [`run_call`] is what it does by default.
 pub trait NodeRunner {

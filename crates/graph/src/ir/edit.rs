@@ -54,6 +54,18 @@ impl Graph {
         self[id].name().clone()
     }
 
+    /// Gives nodes exactly these names and forgets all names no node has any more: for passes that name everything anew.
+    pub(crate) fn set_names(&mut self, names: impl IntoIterator<Item = (NodeId, Name)>) {
+        for (id, name) in names {
+            self.node_mut(id).name = name;
+        }
+        let mut space = super::Namespace::default();
+        for n in self.nodes() {
+            space.take(self[n].name());
+        }
+        self.names = space;
+    }
+
     /// Erases a node that nobody uses. Says whether it did: erasing twice is harmless.
     pub fn erase(&mut self, id: NodeId) -> Result<bool> {
         let index = self.own(id, "erase it")?;

@@ -16,6 +16,7 @@ pub use graph::{CallSpec, Graph, InsertPoint, Kind, Node, NodeId, Nodes};
 pub use meta::{Meta, ModuleStack, SymBool, SymFloat, SymInt, Symbolic, TensorMeta, Val};
 pub use module::{Attribute, Attributes, GraphModule};
 pub use names::Namespace;
+pub(crate) use names::split_suffix;
 pub use sym::{Expr, Head};
 pub use target::{Function, Hop, OpOverload, Target};
 pub use types::{DeviceName, MemoryFormat, MemoryLayout, ScalarType};

@@ -44,7 +44,7 @@ pub struct Namespace {
 }
 
 /// `x_1` is `x` with suffix 1; the base may be empty.
-fn split_suffix(name: &str) -> (&str, Option<u64>) {
+pub(crate) fn split_suffix(name: &str) -> (&str, Option<u64>) {
     if let Some((base, digits)) = name.rsplit_once('_')
         && !digits.is_empty()
         && digits.bytes().all(|b| b.is_ascii_digit())

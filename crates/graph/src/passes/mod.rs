@@ -4,18 +4,46 @@
 //! default a pass keeps the meaning of the program, gradients included; `compat` reproduces what the reference does,
 //! quirk by quirk (docs/behaviour/graph-and-passes.md §12). Debug builds verify the result of every pass.
 
+mod assertions;
 mod autocast;
+mod common_subexpressions;
+mod constant_fold;
+mod dead_code;
+mod decompose;
+mod guards;
 mod helpers;
 mod inline;
+mod lift_constants;
+mod nested;
+mod placeholder_naming;
+mod purity;
+mod quantized;
 mod regions;
 mod set_grad;
+mod side_effects;
 mod split;
+mod tracepoints;
+mod training_mode;
+mod view_copy;
 
+pub use assertions::{add_runtime_assertions_for_inline_constraints_pass, remove_runtime_assertions};
 pub use autocast::replace_autocast_with_hop_pass;
+pub use common_subexpressions::eliminate_common_subexpressions;
+pub use constant_fold::{constant_fold, constant_fold_if};
+pub use dead_code::eliminate_dead_code;
+pub use decompose::run_decompositions;
+pub use guards::insert_custom_op_guards;
 pub use helpers::{node_replace_, nodes_count, nodes_filter, nodes_first, nodes_map};
 pub use inline::node_inline_;
+pub use lift_constants::{lift_constants, lift_constants_pass};
+pub use placeholder_naming::placeholder_naming_pass;
+pub use quantized::replace_quantized_ops_with_standard_ops;
 pub use set_grad::replace_set_grad_with_hop_pass;
+pub use side_effects::functionalize_side_effectful_ops_pass;
 pub use split::{Split, sequential_split};
+pub use tracepoints::collect_tracepoints_pass;
+pub use training_mode::{eval_mode, train_mode};
+pub use view_copy::replace_view_ops_with_view_copy_ops_pass;
 
 use crate::error::{Error, Result};
 use crate::program::ExportedProgram;
@@ -80,6 +108,80 @@ pub const PASSES: &[Pass] = &[
         summary: "turns autocast markers into regions",
         run: replace_autocast_with_hop_pass,
     },
+    Pass {
+        name: "lift_constants_pass",
+        alias: Some("lift_constants"),
+        summary: "turns reads of constants into inputs",
+        run: lift_constants_pass,
+    },
+    Pass {
+        name: "constant_fold",
+        alias: None,
+        summary: "computes now what depends on constants only",
+        run: constant_fold,
+    },
+    Pass {
+        name: "functionalize_side_effectful_ops_pass",
+        alias: None,
+        summary: "orders assertions by tokens",
+        run: functionalize_side_effectful_ops_pass,
+    },
+    Pass {
+        name: "add_runtime_assertions_for_inline_constraints_pass",
+        alias: None,
+        summary: "checks symbols that ops make",
+        run: add_runtime_assertions_for_inline_constraints_pass,
+    },
+    Pass {
+        name: "remove_runtime_assertions",
+        alias: None,
+        summary: "takes run-time assertions out",
+        run: remove_runtime_assertions,
+    },
+    Pass {
+        name: "replace_view_ops_with_view_copy_ops_pass",
+        alias: None,
+        summary: "makes views copies",
+        run: replace_view_ops_with_view_copy_ops_pass,
+    },
+    Pass {
+        name: "replace_quantized_ops_with_standard_ops",
+        alias: None,
+        summary: "refuses quantized ops",
+        run: replace_quantized_ops_with_standard_ops,
+    },
+    Pass {
+        name: "placeholder_naming_pass",
+        alias: None,
+        summary: "names inputs after what they stand for",
+        run: placeholder_naming_pass,
+    },
+    Pass {
+        name: "collect_tracepoints_pass",
+        alias: None,
+        summary: "records module calls and erases their markers",
+        run: collect_tracepoints_pass,
+    },
+    Pass {
+        name: "eliminate_dead_code",
+        alias: Some("dce"),
+        summary: "erases what nobody uses",
+        run: eliminate_dead_code,
+    },
+    Pass {
+        name: "eliminate_common_subexpressions",
+        alias: Some("cse"),
+        summary: "computes once what is computed twice",
+        run: eliminate_common_subexpressions,
+    },
+    Pass {
+        name: "run_decompositions",
+        alias: None,
+        summary: "takes layers apart into ops with kernels of their own",
+        run: run_decompositions,
+    },
+    Pass { name: "train_mode", alias: None, summary: "turns dropout and batch norm to training", run: train_mode },
+    Pass { name: "eval_mode", alias: None, summary: "turns dropout and batch norm to evaluation", run: eval_mode },
 ];
 
 /// The pass with this name or alias.

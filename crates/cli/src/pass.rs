@@ -1,0 +1,75 @@
+//! `firebrand pass`: runs passes on a program and prints or writes what comes out, in the form it came in.
+
+use crate::program_file;
+use crate::refusal::{Done, Refusal, say};
+use clap::ValueEnum;
+use firebrand::graph::LoadOptions;
+use firebrand::graph::passes::{self, Context, PASSES, Pass};
+use firebrand::graph::text::{Form, print};
+use std::path::PathBuf;
+
+/// A grad mode.
+#[derive(Clone, Copy, ValueEnum)]
+enum Mode {
+    On,
+    Off,
+}
+
+/// Arguments of `firebrand pass`.
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// Passes, in order, separated by commas
+    #[arg(value_name = "NAME[,NAME…]", required_unless_present = "list", value_delimiter = ',', value_parser = known)]
+    names: Vec<String>,
+    /// A .pt2 archive, or a graph in text form
+    #[arg(value_name = "FILE", required_unless_present = "list")]
+    file: Option<PathBuf>,
+    /// Where to write the result
+    #[arg(short, long, value_name = "OUT")]
+    output: Option<PathBuf>,
+    /// Print the result, also when it is written
+    #[arg(long)]
+    print: bool,
+    /// Print types, attributes and metadata as well
+    #[arg(long)]
+    long: bool,
+    /// Grad mode where the program is called
+    #[arg(long, value_name = "MODE", default_value = "on")]
+    ambient_grad: Mode,
+    /// Reproduce the quirks of the reference
+    #[arg(long)]
+    compat: bool,
+    /// List all passes
+    #[arg(long)]
+    list: bool,
+}
+
+fn known(name: &str) -> Result<String, String> {
+    passes::find(name).map(|_| name.to_string()).map_err(|e| e.to_string())
+}
+
+/// Runs the command.
+pub(crate) fn run(options: &Options) -> Done {
+    if options.list {
+        for pass in PASSES {
+            let alias = pass.alias.map_or(String::new(), |a| format!(" (or {a})"));
+            say!("{}{alias}: {}", pass.name, pass.summary)?;
+        }
+        return Ok(());
+    }
+    let Some(file) = &options.file else { return Err(Refusal::because("no file given")) };
+    let (program, format) =
+        program_file::read(file, &LoadOptions { refuse_unsupported: false, ..LoadOptions::default() })?;
+    let context = Context { ambient_grad: matches!(options.ambient_grad, Mode::On), compat: options.compat };
+    let list: Vec<&Pass> =
+        options.names.iter().map(|n| passes::find(n)).collect::<Result<_, _>>().map_err(Refusal::because)?;
+    let (result, _) = passes::run(&program, &list, &context).map_err(Refusal::because)?;
+    let form = if options.long { Form::Long } else { Form::Short };
+    if let Some(path) = &options.output {
+        program_file::write(path, &result, format, form)?;
+    }
+    if options.print || options.output.is_none() {
+        say!("{}", print(&result, form).trim_end_matches('\n'))?;
+    }
+    Ok(())
+}

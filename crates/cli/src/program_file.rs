@@ -1,0 +1,39 @@
+//! Program files: `.pt2` archives and graphs in text form (`.fb`), told apart by their first bytes.
+
+use crate::refusal::{Done, Refusal};
+use firebrand::graph::text::{Form, parse, print};
+use firebrand::graph::{ExportedProgram, LoadOptions};
+use std::path::Path;
+
+/// How a program is kept.
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum Format {
+    /// An archive.
+    Pt2,
+    /// Text.
+    Text,
+}
+
+/// Reads a program.
+pub(crate) fn read(path: &Path, options: &LoadOptions) -> Done<(ExportedProgram, Format)> {
+    let named = |e: &dyn std::fmt::Display| Refusal::because(format!("{}: {e}", path.display()));
+    let mut first = [0; 2];
+    let mut file = std::fs::File::open(path).map_err(|e| named(&e))?;
+    // A file too short to be an archive is read as text.
+    let archive = std::io::Read::read_exact(&mut file, &mut first).is_ok() && &first == b"PK";
+    if archive {
+        let program = ExportedProgram::load_with(path, options).map_err(|e| named(&e))?;
+        return Ok((program, Format::Pt2));
+    }
+    let bytes = std::fs::read(path).map_err(|e| named(&e))?;
+    let text = String::from_utf8(bytes).map_err(|_| named(&"neither an archive nor text in UTF-8"))?;
+    Ok((parse(&text).map_err(|e| named(&e))?, Format::Text))
+}
+
+/// Writes a program in this format, whole or not at all.
+pub(crate) fn write(path: &Path, program: &ExportedProgram, format: Format, form: Form) -> Done {
+    match format {
+        Format::Pt2 => program.save(path).map_err(Refusal::because),
+        Format::Text => Ok(firebrand::io::write_text(path, &print(program, form))?),
+    }
+}

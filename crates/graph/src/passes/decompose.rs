@@ -1,0 +1,61 @@
+//! run_decompositions: layers come apart into the ops that have kernels of their own.
+//!
+//! The program is run once on tensors without memory, and what reaches the kernels is the new graph. Regions without
+//! gradient stay regions, which the reference loses (R4). A program whose path depends on values of tensors (`cond`) is
+//! refused.
+
+use super::{Context, Report, set_grad};
+use crate::error::{Error, Result};
+use crate::export::{dialect_of, trace_below_autograd};
+use crate::interpret::{Eager, Value, run_module};
+use crate::ir::*;
+use crate::program::ExportedProgram;
+use firebrand_core::autograd::set_grad_enabled;
+use firebrand_core::{Device, Spec, Tensor};
+use std::sync::Arc;
+
+const PASS: &str = "run_decompositions";
+
+/// Runs the pass.
+pub fn run_decompositions(program: &ExportedProgram, context: &Context) -> Result<(ExportedProgram, Report)> {
+    let graph = &program.module.graph;
+    let mut inputs = Vec::new();
+    for n in graph.placeholders() {
+        inputs.push((graph[n].name().clone(), outline(&graph[n])?));
+    }
+    let _mode = set_grad_enabled(context.ambient_grad).scoped();
+    let module = trace_below_autograd(&inputs, |outlines| {
+        let values: Vec<Value> = outlines.iter().map(Value::from).collect();
+        let result = run_module(&mut Eager { device: Some(Device::Meta) }, &program.module, &values)?;
+        let tensors = |v: &Value| v.tensor().cloned();
+        result.items()?.iter().map(tensors).collect()
+    })?;
+    let mut result = ExportedProgram { dialect: dialect_of(&module), ..program.clone() };
+    if let Some(signature) = &mut result.signature {
+        let signature = Arc::make_mut(signature);
+        let returned = module.graph.result().and_then(Argument::items).unwrap_or(&[]);
+        for (spec, node) in signature.outputs.iter_mut().zip(returned.iter().filter_map(Argument::node)) {
+            spec.arg.set_name(module.graph[node].name().clone());
+        }
+    }
+    let count = module.graph.len();
+    result.module = Arc::new(module);
+    let (result, _) = set_grad::replace_set_grad_with_hop_pass(&result, context)?;
+    Ok((result, Report::of(count)))
+}
+
+/// A tensor without memory like the one this placeholder takes.
+fn outline(node: &Node) -> Result<Tensor> {
+    let fail =
+        |message: &str| Error::PassNode { pass: PASS, node: node.name().to_string(), message: message.to_string() };
+    let Some(Val::Tensor(meta)) = &node.meta().val else {
+        return Err(fail("only programs whose inputs are tensors of known type can be decomposed"));
+    };
+    let sizes: Option<Vec<usize>> =
+        meta.sizes.iter().map(|s| s.known().and_then(|v| usize::try_from(v).ok())).collect();
+    let (Some(sizes), Some(dtype)) = (sizes, meta.dtype.dtype()) else {
+        return Err(fail("has symbolic sizes or a dtype that cannot be computed with"));
+    };
+    let tensor = Tensor::try_empty(Spec::new(&sizes, dtype, Device::Meta))?;
+    Ok(tensor.try_requires_grad_(meta.requires_grad)?)
+}

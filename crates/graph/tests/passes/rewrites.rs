@@ -1,0 +1,523 @@
+//! The passes that rewrite nodes: assertions, folding, views, names, dead code.
+
+use firebrand_core::Tensor;
+use firebrand_graph::ir::*;
+use firebrand_graph::passes::*;
+use firebrand_graph::text::{Form, parse, parse_module, print, print_module};
+use firebrand_graph::verify::verify_module;
+use firebrand_graph::{Constant, ExportedProgram, InputKind};
+use std::sync::Arc;
+
+fn run(text: &str, pass: PassFn) -> ExportedProgram {
+    let program = parse(text).unwrap_or_else(|e| panic!("{e}"));
+    let (after, _) = pass(&program, &Context::default()).unwrap_or_else(|e| panic!("{e}"));
+    verify_module(&after.module).unwrap();
+    let (again, report) = pass(&after, &Context::default()).unwrap();
+    assert!(!report.changed, "a second run changes:\n{}", print(&again, Form::Short));
+    after
+}
+
+fn body(program: &ExportedProgram) -> Vec<String> {
+    let graph = &program.module.graph;
+    print_module(&program.module, Form::Short).lines().skip(1).take(graph.len()).map(|l| l.trim().to_string()).collect()
+}
+
+fn targets(program: &ExportedProgram) -> Vec<String> {
+    let graph = &program.module.graph;
+    graph.nodes().filter_map(|n| graph[n].target().map(|t| t.to_string())).collect()
+}
+
+fn names(program: &ExportedProgram) -> Vec<String> {
+    let graph = &program.module.graph;
+    graph.nodes().map(|n| graph[n].name().to_string()).collect()
+}
+
+/// P-87
+#[test]
+fn dead_code() {
+    let after = run(
+        "graph {
+  %x = placeholder
+  %dead = aten.sin.default(%x)
+  %dead_1 = aten.cos.default(%dead)
+  %inplace = aten.add_.Tensor(%x, 1)
+  %check = aten._assert_async.msg(%x, \"m\")
+  %random = aten.rand.default([2])
+  %drop = aten.dropout.default(%x, 0.5, True)
+  %no_drop = aten.dropout.default(%x, 0.5, False)
+  %g = torch._set_grad_enabled(False)
+  %e = torch._enter_autocast(\"cpu\", bfloat16, True, False)
+  %q = torch._exit_autocast(%e)
+  %c = aten.copy_.default(%x, %x)
+  %b = get_attr b
+  %h = hop.cond(True, %b, %b, (%x,))
+  return (%x,)
+}
+  b {
+    %x = placeholder
+    %d = aten.sin.default(%x)
+    %y = aten.cos.default(%x)
+    return (%y,)
+  }
+",
+        eliminate_dead_code,
+    );
+    assert_eq!(names(&after), ["x", "inplace", "check", "random", "drop", "g", "e", "q", "c", "output"]);
+    assert!(after.module.attributes.is_empty(), "the branch of a dead cond goes with it");
+}
+
+#[test]
+fn common_subexpressions() {
+    let text = "graph {\n  %x = placeholder\n  %a = aten.sin.default(%x)\n  %b = aten.sin.default(%x)\n  \
+                %c = aten.cos.default(%b)\n  %d = aten.cos.default(%a)\n  return (%c, %d)\n}\n";
+    let after = run(text, eliminate_common_subexpressions);
+    assert_eq!(targets(&after), ["aten.sin.default", "aten.cos.default"]);
+    // Where memory is written, equal calls may differ.
+    let text = text.replace("  %b =", "  %w = aten.add_.Tensor(%x, 1)\n  %b =");
+    assert_eq!(targets(&run(&text, eliminate_common_subexpressions)).len(), 5);
+}
+
+/// P-110
+#[test]
+fn assertions_are_removed() {
+    let after = run(
+        "graph {\n  %x = placeholder\n  %s = aten.sym_size.int(%x, 0)\n  %ge = operator.ge(%s, 2)\n  \
+         %a = aten._assert_scalar.default(%ge, \"m\")\n  \
+         %m = aten._assert_tensor_metadata.default(%x, dtype=float32)\n  return (%x,)\n}\n",
+        remove_runtime_assertions,
+    );
+    assert_eq!(targets(&after), ["aten.sym_size.int", "operator.ge"]);
+}
+
+const UNBACKED: &str = "graph {
+  %x = placeholder : int64[1]
+  %item = aten.item.default(%x) : int(\"Symbol('u0', integer=True)\")
+  %nz = aten.nonzero.default(%x) : int64[\"Symbol('u1')\", 1] strides=[1, 1]
+  return (%nz,)
+}
+# inputs
+x: USER_INPUT
+
+# outputs
+nz: USER_OUTPUT
+
+# ranges
+u0: 2..5
+u1: 0..9223372036854775806
+";
+
+#[test]
+fn assertions_for_symbols() {
+    let after = run(UNBACKED, add_runtime_assertions_for_inline_constraints_pass_once);
+    let lines = body(&after);
+    assert_eq!(
+        lines[2..],
+        [
+            "%ge = operator.ge(%item, 2)",
+            "%scalar_tensor_default = aten.scalar_tensor.default(%ge)",
+            "%_assert_async_msg = aten._assert_async.msg(%scalar_tensor_default, \"item is outside of inline constraint [2, 5].\")",
+            "%le = operator.le(%item, 5)",
+            "%scalar_tensor_default_1 = aten.scalar_tensor.default(%le)",
+            "%_assert_async_msg_1 = aten._assert_async.msg(%scalar_tensor_default_1, \"item is outside of inline constraint [2, 5].\")",
+            "%nz = aten.nonzero.default(%x)",
+            "%sym_size_int = aten.sym_size.int(%nz, 0)",
+            "%ge_1 = operator.ge(%sym_size_int, 0)",
+            "%scalar_tensor_default_2 = aten.scalar_tensor.default(%ge_1)",
+            "%_assert_async_msg_2 = aten._assert_async.msg(%scalar_tensor_default_2, \"nz.shape[0] is outside of inline constraint [0, int_oo].\")",
+            "return (%nz,)",
+        ]
+    );
+}
+
+/// The pass adds checks again when it runs again, as the reference's does; only the first run is looked at.
+fn add_runtime_assertions_for_inline_constraints_pass_once(
+    program: &ExportedProgram,
+    context: &Context,
+) -> firebrand_graph::Result<(ExportedProgram, Report)> {
+    let asserted = Target::aten("_assert_async.msg");
+    if program.module.graph.find_calls(&asserted).next().is_some() {
+        return Ok((program.clone(), Report::default()));
+    }
+    add_runtime_assertions_for_inline_constraints_pass(program, context)
+}
+
+/// P-111: an assertion that is there already is enough; one for a symbol without constraint is an error.
+#[test]
+fn guarded_symbols_are_left_alone() {
+    let guarded = UNBACKED
+        .replace("  return", "  %ge = operator.ge(%item, 2)\n  %a = aten._assert_scalar.default(%ge, \"m\")\n  return")
+        .replace("Symbol('u1')", "Symbol('u0')");
+    let program = parse(&guarded).unwrap();
+    let (_, report) = add_runtime_assertions_for_inline_constraints_pass(&program, &Context::default()).unwrap();
+    assert!(!report.changed);
+    let unknown = parse(&guarded.replace("u0: 2..5\n", "")).unwrap();
+    assert!(add_runtime_assertions_for_inline_constraints_pass(&unknown, &Context::default()).is_err());
+}
+
+/// P-112
+#[test]
+fn side_effects_get_tokens() {
+    let after = run(
+        "graph {\n  %x = placeholder\n  %a = aten._assert_async.msg(%x, \"a\")\n  \
+         %b = aten._assert_async.msg(%x, \"b\")\n  return (%x,)\n}\n",
+        functionalize_side_effectful_ops_pass,
+    );
+    assert_eq!(
+        body(&after),
+        [
+            "%x = placeholder",
+            "%dep_token0 = aten._make_dep_token.default()",
+            "%dep_token1 = aten._functional_assert_async.msg(%x, \"a\", dep_token=%dep_token0)",
+            "%dep_token2 = aten._functional_assert_async.msg(%x, \"b\", dep_token=%dep_token1)",
+            "return (%x, %dep_token2)",
+        ]
+    );
+}
+
+/// P-113
+#[test]
+fn views_become_copies() {
+    let after = run(
+        "graph {
+  %x = placeholder
+  %view = aten.view.default(%x, [4])
+  %p = aten.permute.default(%x, [1, 0])
+  %u = aten.unsqueeze.default(%x, 0)
+  %e = aten.expand.default(%x, [2, 2])
+  %s = aten.select.int(%x, 0, 0)
+  %l = aten.split_with_sizes.default(%x, [1, 1])
+  %i = operator.getitem(%l, 0)
+  %a = aten.alias.default(%x)
+  %mm = aten.mm.default(%p, %a)
+  return (%view, %u, %e, %s, %i, %mm)
+}
+",
+        replace_view_ops_with_view_copy_ops_pass,
+    );
+    let expected = [
+        "aten.view_copy.default",
+        "aten.permute_copy.default",
+        "aten.unsqueeze_copy.default",
+        "aten.expand_copy.default",
+        "aten.select_copy.int",
+        "aten.split_with_sizes_copy.default",
+        "operator.getitem",
+        "aten.alias_copy.default",
+        "aten.mm.default",
+    ];
+    assert_eq!(targets(&after), expected);
+}
+
+/// P-114
+#[test]
+fn some_views_have_no_copying_form() {
+    for call in ["aten.reshape.default(%x, [4])", "aten.contiguous.default(%x)", "aten.to.dtype(%x, float32)"] {
+        let program = parse(&format!("graph {{\n  %x = placeholder\n  %y = {call}\n  return (%y,)\n}}\n")).unwrap();
+        let error = replace_view_ops_with_view_copy_ops_pass(&program, &Context::default()).unwrap_err();
+        assert!(error.to_string().contains("no copying form"), "{error}");
+    }
+}
+
+fn with_constant() -> ExportedProgram {
+    let mut module = parse_module(
+        "graph {
+  %x = placeholder
+  %w = get_attr w
+  %v = get_attr v
+  %mul = aten.mul.Tensor(%w, 2)
+  %add = aten.add.Tensor(%mul, 1)
+  %ones = aten.ones.default([2])
+  %random = aten.bernoulli.default(%w)
+  %only = aten.neg.default(%v)
+  %only_1 = aten.neg.default(%only)
+  return (%mul, %add, %ones, %random, %x, %only_1)
+}
+",
+    )
+    .unwrap();
+    module.attributes.set("w", Attribute::Tensor(Tensor::new(&[0.25f32, 0.5])));
+    module.attributes.set("v", Attribute::Tensor(Tensor::new(&[3.0f32])));
+    ExportedProgram::new(module, None)
+}
+
+/// P-115
+#[test]
+fn constants_are_folded() {
+    let (after, report) = constant_fold(&with_constant(), &Context::default()).unwrap();
+    assert!(report.changed);
+    verify_module(&after.module).unwrap();
+    assert_eq!(
+        body(&after),
+        [
+            "%x = placeholder",
+            "%w = get_attr w",
+            "%_frozen_param0 = get_attr _frozen_param0",
+            "%_frozen_param1 = get_attr _frozen_param1",
+            "%ones = aten.ones.default([2])",
+            "%random = aten.bernoulli.default(%w)",
+            "%_frozen_param2 = get_attr _frozen_param2",
+            "return (%_frozen_param0, %_frozen_param1, %ones, %random, %x, %_frozen_param2)",
+        ]
+    );
+    let value = |name: &str| after.module.attributes.get(name).unwrap().tensor().unwrap().to_vec::<f32>();
+    assert_eq!(value("_frozen_param1"), [1.5, 2.0]);
+    assert_eq!(value("_frozen_param2"), [3.0]);
+    assert!(after.module.attributes.get("v").is_none());
+}
+
+/// P-116
+#[test]
+fn folding_can_be_vetoed() {
+    let mut program = with_constant();
+    let module = Arc::make_mut(&mut program.module);
+    module.attributes.set("unread", Attribute::Tensor(Tensor::new(&[1.0f32])));
+    module.graph.inserting(InsertPoint::Front, |g| g.get_attr("unread"));
+    let (after, _) = constant_fold_if(&program, |_, _| false).unwrap();
+    assert!(after.module.attributes.get("unread").is_none());
+    assert_eq!(print_module(&after.module, Form::Short), print_module(&with_constant().module, Form::Short));
+}
+
+/// P-117
+#[test]
+fn guards_before_custom_ops() {
+    let text =
+        "graph {\n  %x = placeholder : float32[2]\n  %y = aten.add.Tensor(%x, %x) : float32[2]\n  return (%y,)\n}\n";
+    let ops = [OpOverload::new("aten::add.Tensor")];
+    let (after, _) = insert_custom_op_guards(&parse(text).unwrap(), &ops).unwrap();
+    let check = "aten._assert_tensor_metadata.default(%x, dtype=float32, device=device(cpu), layout=strided)";
+    assert_eq!(body(&after)[1], format!("%_assert_tensor_metadata_default = {check}"));
+    assert_eq!(body(&after)[2], format!("%_assert_tensor_metadata_default_1 = {check}"));
+}
+
+const CONSTANTS: &str = "graph {
+  %p_w = placeholder
+  %x = placeholder
+  %t0 = get_attr t0
+  %lift = aten.lift_fresh_copy.default(%t0)
+  %detach_ = aten.detach_.default(%lift)
+  %k = get_attr k @nn_module_stack=[\"m\", \"sub\", \"Sub\"]
+  %again = get_attr k2
+  %dead = get_attr dead
+  %dead_lift = aten.lift_fresh_copy.default(%dead)
+  %add = aten.add.Tensor(%x, %detach_)
+  %mul = aten.mul.Tensor(%k, %again)
+  return (%add, %mul)
+}
+# inputs
+p_w: PARAMETER target='w'
+x: USER_INPUT
+
+# outputs
+add: USER_OUTPUT
+mul: USER_OUTPUT
+";
+
+/// P-98, P-99, P-100, P-101, P-102
+#[test]
+fn constants_become_inputs() {
+    let mut program = parse(CONSTANTS).unwrap();
+    let (t0, k, dead) = (Tensor::new(&[1.0f32]), Tensor::new(&[2.0f32]), Tensor::new(&[3.0f32]));
+    let module = Arc::make_mut(&mut program.module);
+    for (name, tensor) in [("t0", &t0), ("k", &k), ("k2", &k), ("dead", &dead)] {
+        module.attributes.set(name, Attribute::Tensor(tensor.clone()));
+    }
+    // Without names of the model: literals, the second one in a sub-module.
+    let (after, _) = lift_constants_pass(&program, &Context::default()).unwrap();
+    let specs: Vec<_> = after.signature().unwrap().inputs.iter().map(|s| s.kind.clone()).collect();
+    let constant = |name: &str| InputKind::ConstantTensor(name.into());
+    let expected = [
+        InputKind::Parameter("w".into()),
+        constant("lifted_tensor_0"),
+        constant("sub.lifted_tensor_1"),
+        InputKind::UserInput,
+    ];
+    assert_eq!(specs, expected);
+    assert_eq!(after.constants.len(), 2, "the unused one is gone");
+    assert_eq!(
+        body(&after),
+        [
+            "%p_w = placeholder",
+            "%lifted_tensor_0 = placeholder",
+            "%sub_lifted_tensor_1 = placeholder",
+            "%x = placeholder",
+            "%lift = aten.lift_fresh_copy.default(%lifted_tensor_0)",
+            "%detach_ = aten.detach_.default(%lift)",
+            "%add = aten.add.Tensor(%x, %detach_)",
+            "%mul = aten.mul.Tensor(%sub_lifted_tensor_1, %sub_lifted_tensor_1)",
+            "return (%add, %mul)",
+        ]
+    );
+    let (named, _) = placeholder_naming_pass(&after, &Context::default()).unwrap();
+    assert_eq!(names(&named)[..4], ["p_w", "c_lifted_tensor_0", "c_sub_lifted_tensor_1", "x"]);
+    // With them: one input under the outermost name, a constant under each.
+    let attributes = [(k, vec!["k".to_string(), "sub.k".to_string()])];
+    let (after, _) = lift_constants(&program, &attributes).unwrap();
+    assert!(after.signature().unwrap().inputs.iter().any(|s| s.kind == constant("k")));
+    assert!(["k", "sub.k"].iter().all(|n| matches!(after.constants.get(*n), Some(Constant::Tensor(_)))));
+    assert_eq!(names(&after)[..4], ["p_w", "lifted_tensor_0", "k_1", "x"]);
+}
+
+/// P-108, P-107, P-103: the caller's names win; unused inputs stay.
+#[test]
+fn inputs_are_named() {
+    let after = run(
+        "graph {
+  %arg0_1 = placeholder
+  %arg1_1 = placeholder
+  %Add = placeholder
+  %p_lin_weight = placeholder
+  %add = aten.add.Tensor(%Add, %p_lin_weight)
+  %b = get_attr b
+  %h = hop.wrap_with_set_grad_enabled(False, %b, %add, %arg0_1)
+  %g = operator.getitem(%h, 0)
+  return (%g, %add)
+}
+  b {
+    %arg0_1 = placeholder
+    %arg1_1 = placeholder
+    %add = aten.mul.Tensor(%arg0_1, %arg1_1)
+    return (%add,)
+  }
+# inputs
+arg0_1: PARAMETER target='Lin.weight'
+arg1_1: BUFFER target='n' persistent=False
+Add: USER_INPUT
+p_lin_weight: USER_INPUT
+
+# outputs
+g: USER_OUTPUT
+add: USER_OUTPUT
+",
+        placeholder_naming_pass,
+    );
+    assert_eq!(names(&after), ["p_lin_weight_1", "b_n", "add", "p_lin_weight", "add_1", "b", "h", "g", "output"]);
+    let outputs: Vec<_> = after.signature().unwrap().outputs.iter().map(|s| s.arg.name().to_string()).collect();
+    assert_eq!(outputs, ["g", "add_1"]);
+    let inner = &after.module.subgraph("b").unwrap().graph;
+    assert_eq!(&**inner[inner.first().unwrap()].name(), "add_1");
+}
+
+#[test]
+fn tracepoints_are_collected() {
+    let after = run(
+        "graph {\n  %x = placeholder\n  \
+         %t = hop._export_tracepoint(%x, 3, kind=\"module_call_inputs\", path=\"sub\")\n  %i = operator.getitem(%t, 0)\n  \
+         %y = aten.sin.default(%i)\n  %u = hop._export_tracepoint(%y, kind=\"module_call_outputs\", path=\"sub\")\n  \
+         %o = operator.getitem(%u, 0)\n  return (%o,)\n}\n# inputs\nx: USER_INPUT\n\n# outputs\no: USER_OUTPUT\n",
+        collect_tracepoints_pass,
+    );
+    assert_eq!(body(&after), ["%x = placeholder", "%y = aten.sin.default(%x)", "return (%y,)"]);
+    assert_eq!(&**after.signature().unwrap().outputs[0].arg.name(), "y");
+    let entry = &after.module_call_graph[0];
+    let signature = entry.signature.as_ref().unwrap();
+    assert_eq!((entry.fqn.as_str(), signature.inputs.len(), signature.outputs.len()), ("sub", 2, 1));
+}
+
+#[test]
+fn quantized_ops_are_refused() {
+    let text = "graph {\n  %x = placeholder\n  %y = quantized.linear.default(%x)\n  return (%y,)\n}\n";
+    let error = replace_quantized_ops_with_standard_ops(&parse(text).unwrap(), &Context::default()).unwrap_err();
+    assert!(error.to_string().contains("quantized op not supported"));
+}
+
+#[test]
+fn training_and_evaluation() {
+    let text = "graph {\n  %x = placeholder\n  %y = aten.dropout.default(%x, 0.5, True)\n  return (%y,)\n}\n";
+    let after = run(text, eval_mode);
+    assert_eq!(body(&after)[1], "%y = aten.dropout.default(%x, 0.5, False)");
+    let (back, _) = train_mode(&after, &Context::default()).unwrap();
+    assert_eq!(print(&back, Form::Short), text);
+}
+
+/// P-90, P-91, P-92, P-93, P-95: cutting and putting back.
+#[test]
+fn split_and_inline() {
+    let text = "graph {\n  %x = placeholder\n  %y = placeholder\n  %a = aten.sin.default(%y)\n  \
+                %m = aten.max.dim(%a, 0)\n  %v = operator.getitem(%m, 0)\n  %b = aten.add.Tensor(%v, %x)\n  \
+                return (%b, %a)\n}";
+    let module = parse_module(text).unwrap();
+    let calls = |g: &Graph, n: NodeId| g[n].target().is_some();
+    let split = sequential_split(&module, calls).unwrap();
+    assert_eq!(print_module(&module, Form::Short), text, "the input is not changed");
+    assert_eq!(split.calls.len(), 4);
+    let last = split.module.subgraph("submod_4").unwrap();
+    assert_eq!(
+        last.graph.placeholders().map(|n| last.graph[n].name().to_string()).collect::<Vec<_>>(),
+        ["v", "x"],
+        "in order of first use"
+    );
+    let mut whole = split.module;
+    for call in split.calls {
+        node_inline_(&mut whole, call).unwrap();
+    }
+    assert_eq!(print_module(&whole, Form::Short), text);
+
+    let never = sequential_split(&module, |_, _| false).unwrap();
+    assert_eq!(never.module.subgraphs().map(|(n, _)| n.to_string()).collect::<Vec<_>>(), ["submod_0"]);
+    let empty = parse_module("graph {\n  %x = placeholder\n  return (%x,)\n}").unwrap();
+    let nothing = sequential_split(&empty, |_, _| true).unwrap();
+    assert_eq!(print_module(&nothing.module, Form::Short), print_module(&empty, Form::Short));
+}
+
+/// P-94, P-95, P-96
+#[test]
+fn inlining() {
+    let text = "graph {\n  %x = placeholder\n  %c = call_module s(%x)\n  %d = call_module s(%c)\n  return (%d,)\n}\n  \
+                s {\n    %x = placeholder\n    %y = aten.sin.default(%x)\n    return %y\n  }";
+    let mut module = parse_module(text).unwrap();
+    for name in ["c", "d"] {
+        let call = module.graph.find(name).unwrap();
+        node_inline_(&mut module, call).unwrap();
+    }
+    assert_eq!(
+        print_module(&module, Form::Short),
+        "graph {\n  %x = placeholder\n  %y = aten.sin.default(%x)\n  %y_1 = aten.sin.default(%y)\n  return (%y_1,)\n}"
+    );
+    for bad in [text.replace("s(%x)", "s(1)"), text.replace("return %y\n", "return None\n")] {
+        let mut module = parse_module(&bad).unwrap();
+        let call = module.graph.find("c").unwrap();
+        assert!(node_inline_(&mut module, call).is_err(), "{bad}");
+    }
+    let mut back = parse_module(
+        "graph {\n  %x = placeholder\n  %y = placeholder\n  %c = call_module s(%x, %y)\n  %g = operator.getitem(%c, 1)\n  \
+         return (%g,)\n}\n  s {\n    %a = placeholder\n    %b = placeholder\n    return (%a, %b)\n  }",
+    )
+    .unwrap();
+    let call = back.graph.find("c").unwrap();
+    node_inline_(&mut back, call).unwrap();
+    assert_eq!(print_module(&back, Form::Short), "graph {\n  %x = placeholder\n  %y = placeholder\n  return (%y,)\n}");
+}
+
+#[test]
+fn helpers() {
+    let mut g =
+        parse_module("graph {\n  %x = placeholder\n  %a = aten.sin.default(%x)\n  return (%a,)\n}").unwrap().graph;
+    assert_eq!(nodes_count(&g, |n| g[n].target().is_some()), 1);
+    assert_eq!(nodes_first(&g, |_| true), g.first());
+    assert_eq!(nodes_first(&g, |n| g[n].attr_path().is_some()), None);
+    let calls = nodes_filter(&g, |n| g[n].target().is_some());
+    let x = g.first().unwrap();
+    let done = nodes_map(&mut g, calls.clone(), |g, n| node_replace_(g, n, x)).unwrap();
+    assert_eq!((done, g.len()), (calls, 2));
+}
+
+/// P-83 and errors of the reader: line and node are named.
+#[test]
+fn the_reader_says_where() {
+    for (text, expected) in [
+        ("graph {\n  %x = placeholder\n  %x = placeholder\n}", "line 3: node %x: two nodes have this name"),
+        (
+            "graph {\n  %y = aten.sin.default(%x)\n}",
+            "line 2: node %y: column 26: expected a node that is defined above",
+        ),
+        ("graph {\n  %y = nonsense(%x)\n}", "line 2: node %y: column 8: expected placeholder, get_attr, or a target"),
+        ("graph {\n  %y = aten.sin.default(1\n}", "line 2: node %y"),
+        ("grap {", "line 1: column 1: expected 'graph {'"),
+        ("graph {\n", "expected '}'"),
+        ("graph {\n}\n    deep {\n    }", "line 3"),
+        ("graph {\n}\n# inputs\nx: NO_SUCH_KIND", "line 4"),
+    ] {
+        let error = parse(text).unwrap_err().to_string();
+        assert!(error.contains(expected), "{text}: {error}");
+    }
+}
