@@ -16,8 +16,8 @@ import sys
 import venv
 
 HERE = pathlib.Path(__file__).resolve().parent
-BENCHES = ["ops", "pointwise", "softmax_layernorm", "matmul", "conv", "mlp"]
-RATES = ("GFLOPS", "steps/s", "tokens/s")  # more is better; every other unit is a time
+BENCHES = ["ops", "pointwise", "softmax_layernorm", "matmul", "conv", "mlp", "gpt", "convnet"]
+RATES = ("GFLOPS", "steps/s", "tokens/s", "images/s")  # more is better; every other unit is a time
 
 
 def environment(where, peers):

@@ -181,7 +181,30 @@ def torch_benches(compiled):
 
         emit("mlp", "adam" + end, 1 / best(step, 2), "steps/s")
 
-    return dict(ops=ops, pointwise=pointwise, softmax_layernorm=softmax_layernorm, matmul=matmul, conv=conv, mlp=mlp)
+    def training(bench, case, model, optimizer, x, y, scale, unit):
+        loss = wrap(lambda x, y: F.cross_entropy(model(x).flatten(0, -2), y.flatten()))
+        opt = optimizer(model.parameters(), lr=1e-4, fused=True)
+
+        def step():
+            opt.zero_grad(set_to_none=True)
+            loss(x, y).backward()
+            opt.step()
+
+        emit(bench, case + end, scale / best(step, 2), unit)
+
+    def gpt():
+        from torch_models import GPT
+
+        ids, y = torch.randint(1000, (8, 128)), torch.randint(1000, (8, 128))
+        training("gpt", "adamw", GPT(), torch.optim.AdamW, ids, y, 1024, "tokens/s")
+
+    def convnet():
+        from torch_models import ConvNet
+
+        x, y = torch.randn(64, 3, 32, 32), torch.randint(10, (64,))
+        training("convnet", "adam", ConvNet(), torch.optim.Adam, x, y, 64, "images/s")
+
+    return dict(ops=ops, pointwise=pointwise, softmax_layernorm=softmax_layernorm, matmul=matmul, conv=conv, mlp=mlp, gpt=gpt, convnet=convnet)
 
 
 def jax_benches():

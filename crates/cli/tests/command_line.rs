@@ -38,12 +38,15 @@ fn training_learns_and_reports() {
     let mut files: Vec<_> =
         std::fs::read_dir(&run).expect("the run's folder").map(|e| e.expect("readable").file_name()).collect();
     files.sort();
-    assert_eq!(files, ["config.json", "metrics.csv", "metrics.jsonl", "report.html"]);
+    let is_event = |f: &std::ffi::OsString| f.to_string_lossy().starts_with("events.out.tfevents.");
+    assert_eq!(files.iter().filter(|f| is_event(f)).count(), 1);
+    files.retain(|f| !is_event(f));
+    assert_eq!(files, ["checkpoint.safetensors", "config.json", "metrics.csv", "metrics.jsonl", "report.html"]);
     let config: Value = serde_json::from_str(&read(run.join("config.json"))).expect("JSON");
     assert_eq!((&config["epochs"], &config["seed"]), (&Value::from(4), &Value::from(0)));
     let last: Value =
         serde_json::from_str(read(run.join("metrics.jsonl")).lines().last().expect("lines")).expect("JSON");
-    assert_eq!(last["epoch"], 4);
+    assert_eq!(last["epoch"], 4.0);
     assert!((last["test_accuracy"].as_f64().expect("a number") * 100.0 - accuracy).abs() < 0.01);
     assert_eq!(read(run.join("metrics.csv")).lines().count(), 5);
     let html = read(run.join("report.html"));
@@ -52,6 +55,31 @@ fn training_learns_and_reports() {
     }
     // Self-contained: nothing is loaded from elsewhere.
     assert!(!html.contains("http") && !html.contains("src="));
+}
+
+/// Ctrl-C leaves a checkpoint, and a run that is continued from it ends like one that was never stopped.
+#[cfg(unix)]
+#[test]
+fn training_is_interrupted_and_continued() {
+    let folder = tempfile::tempdir().expect("a folder");
+    done(&firebrand(&["train", "--epochs", "3", "--out", "whole"], folder.path()));
+    let mut child = Command::new(env!("CARGO_BIN_EXE_firebrand"))
+        .args(["train", "--epochs", "3", "--out", "cut"])
+        .current_dir(folder.path())
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .expect("the program starts");
+    while !folder.path().join("cut/config.json").exists() {
+        std::thread::yield_now();
+    }
+    let interrupted = Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("there is kill");
+    assert!(interrupted.success() && child.wait().expect("it ends").success());
+    assert!(
+        !folder.path().join("cut/report.html").exists() && folder.path().join("cut/checkpoint.safetensors").exists()
+    );
+    done(&firebrand(&["train", "--resume", "--out", "cut"], folder.path()));
+    let metrics = |run: &str| read(folder.path().join(run).join("metrics.jsonl"));
+    assert_eq!(metrics("cut"), metrics("whole"));
 }
 
 /// The same numbers for any number of threads, other ones for another seed.
@@ -63,7 +91,7 @@ fn training_is_reproducible() {
         all.extend(arguments);
         done(&firebrand(&all, folder.path()));
         let metrics: Value = serde_json::from_str(&read(folder.path().join("run/metrics.jsonl"))).expect("JSON");
-        ["train_loss", "test_loss", "test_accuracy"].iter().map(|k| metrics[*k].clone()).collect()
+        ["train_loss", "loss", "test_accuracy"].iter().map(|k| metrics[*k].clone()).collect()
     };
     let one = losses(&["--threads", "1"]);
     assert_eq!(one, losses(&["--threads", "2"]));
@@ -94,8 +122,8 @@ fn refusals_are_exit_code_3() {
     std::fs::write(folder.path().join("file"), "").expect("writable");
     refused(&firebrand(&["train", "--out", "file"], folder.path()), "file");
     let wild = firebrand(&["train", "--lr", "1e30", "--epochs", "2", "--out", "run"], folder.path());
-    refused(&wild, "smaller --lr");
-    assert_eq!(std::fs::read_dir(folder.path().join("run")).expect("the run's folder").count(), 0);
+    refused(&wild, "smaller learning rate");
+    refused(&firebrand(&["train", "--resume", "--out", "nowhere"], folder.path()), "nowhere/config.json");
     refused(&firebrand(&["codegen", "lint"], folder.path()), "schema/ops.yaml");
 }
 

@@ -27,6 +27,7 @@ pub use firebrand_core::{
 pub use firebrand_graph as graph;
 pub use firebrand_io as io;
 pub use firebrand_nn as nn;
+pub use firebrand_nn::{data, optim, train};
 
 pub mod digits;
 

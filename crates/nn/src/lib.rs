@@ -9,3 +9,4 @@ pub mod init;
 pub mod layers;
 pub mod losses;
 pub mod optim;
+pub mod train;

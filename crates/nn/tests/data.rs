@@ -117,7 +117,7 @@ fn csv_tables() -> Result<()> {
     assert_eq!(names, ["a", "b"]);
     assert_eq!(t.shape(), [2, 2]);
     assert!(t.to_vec::<f64>()[3].is_nan());
-    let refused = |text| parse_csv(text, &CsvOptions::default()).err().expect("refused").to_string();
+    let refused = |text| parse_csv(text, &CsvOptions::default()).expect_err("refused").to_string();
     assert!(refused("a,b\n1,2\n3\n").contains("line 3: expected 2 fields, found 1"));
     assert!(refused("a\nx\n").contains("expected a number, found `x`"));
     Ok(())

@@ -1,6 +1,8 @@
 //! `firebrand bench`: our side of the comparison that `bench/README.md` defines, case by case.
 
 mod clock;
+mod models;
+mod training;
 mod workloads;
 
 use crate::refusal::{Done, say};
@@ -36,6 +38,10 @@ enum Name {
     Conv,
     /// Training steps of a perceptron
     Mlp,
+    /// Training steps of a small transformer
+    Gpt,
+    /// Training steps of a small residual net
+    Convnet,
 }
 
 #[derive(Serialize)]
@@ -80,7 +86,9 @@ pub(crate) fn run(options: &Options) -> Done {
             Name::SoftmaxLayernorm => workloads::softmax_layernorm(&bench)?,
             Name::Matmul => workloads::matmul(&bench)?,
             Name::Conv => workloads::conv(&bench)?,
-            Name::Mlp => workloads::mlp(&bench)?,
+            Name::Mlp => training::mlp(&bench)?,
+            Name::Gpt => training::gpt(&bench)?,
+            Name::Convnet => training::convnet(&bench)?,
         }
     }
     Ok(())

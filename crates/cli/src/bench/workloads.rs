@@ -2,7 +2,6 @@
 
 use super::Bench;
 use crate::refusal::Done;
-use crate::train::{Network, Optimizer, cross_entropy};
 use firebrand::autograd::no_grad;
 use firebrand::prelude::*;
 use firebrand::{SymInt, ops};
@@ -16,7 +15,7 @@ const CHAIN_RUNS: usize = 150;
 const POINTS: usize = 1 << 24;
 const BUDGET: f64 = 1.0;
 
-fn normal(sizes: &[usize]) -> Result<Tensor> {
+pub(super) fn normal(sizes: &[usize]) -> Result<Tensor> {
     let sizes: Vec<SymInt> = sizes.iter().map(|&n| n.into()).collect();
     ops::randn(&sizes, Some(DType::F32), None)
 }
@@ -167,17 +166,4 @@ pub(super) fn conv(bench: &Bench) -> Done {
         cell("grad_weight", &|| backward([false, true, false]).map(drop))?;
     }
     bench.emit("total", 1e3 * total, "ms")
-}
-
-pub(super) fn mlp(bench: &Bench) -> Done {
-    let model = Network::new(&[784, 512, 512, 10])?;
-    let mut adam = Optimizer::new(model.parameters(), 1e-4);
-    let x = normal(&[128, 784])?;
-    let y = ops::randint(10.into(), &[128.into()], Some(DType::I64), None)?;
-    // The optimiser drops gradients after its step.
-    let seconds = bench.clock.best(2.0, || {
-        cross_entropy(&model.forward(&x)?, &y)?.try_backward(&BackwardOptions::default())?;
-        adam.step()
-    })?;
-    bench.emit("adam", 1.0 / seconds, "steps/s")
 }

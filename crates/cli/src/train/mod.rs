@@ -1,8 +1,8 @@
-//! `firebrand train`: the built-in model on the embedded digits, with progress, metrics and a report.
+//! `firebrand train`: the built-in model on the embedded digits, with progress, metrics, checkpoints and a report.
 //!
-//! The same seed gives the same numbers, whatever the number of threads.
+//! The same seed gives the same numbers, whatever the number of threads, and also when the run was interrupted and
+//! continued with `--resume`.
 
-mod adam;
 mod model;
 mod progress;
 mod report;
@@ -11,20 +11,21 @@ mod run_folder;
 use crate::program::fine_tune::{self, OptimizerName};
 use crate::program::loss::TrainLoss;
 use crate::refusal::{Done, Refusal, say};
-use adam::Adam;
+use firebrand::data::{DataLoader, LoaderOptions, TensorDataset};
 use firebrand::digits::{self, Digits};
-use firebrand::ops;
+use firebrand::nn::layers::{Forward, Module, Sequential};
+use firebrand::nn::losses::{CrossEntropyLoss, Loss};
+use firebrand::optim::schedule::OneCycleLR;
+use firebrand::optim::{AdamW, AdamWOptions};
 use firebrand::prelude::*;
-use model::Mlp;
+use firebrand::train::{ConfusionMatrix, Finish, Metrics, TrainOptions, Trainer};
 use progress::Progress;
-use run_folder::RunFolder;
-use serde::Serialize;
+use run_folder::{RunFolder, Writer};
+use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Instant;
-pub(crate) use {adam::Adam as Optimizer, model::Mlp as Network, model::cross_entropy};
-
-/// Sizes of the built-in model: pixels, two hidden layers, classes.
-const LAYERS: [usize; 4] = [64, 128, 64, digits::CLASSES];
 
 fn positive(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
@@ -52,9 +53,9 @@ pub(crate) struct Options {
     #[arg(short, long, value_name = "OUT.pt2", requires = "model")]
     output: Option<PathBuf>,
     /// How often every sample is seen
-    #[arg(long, value_name = "N", default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 12, value_parser = clap::value_parser!(u32).range(1..))]
     epochs: u32,
-    /// Learning rate; with the built-in model it falls to zero along a cosine
+    /// Learning rate; with the built-in model it rises to this and then falls
     #[arg(long, value_name = "X", default_value_t = 3e-3, value_parser = positive)]
     lr: f64,
     /// Samples per step
@@ -66,18 +67,21 @@ pub(crate) struct Options {
     /// Folder for the report [default: the next number under runs/]
     #[arg(long, value_name = "DIR", conflicts_with = "model")]
     out: Option<PathBuf>,
+    /// Continue the run in --out, or the last one under runs/, with its own settings
+    #[arg(long, conflicts_with_all = ["model", "epochs", "lr", "batch_size", "seed"])]
+    resume: bool,
 }
 
 /// What a run was asked to do.
-#[derive(Serialize)]
+#[derive(Clone, Serialize, Deserialize)]
 struct Config {
-    version: &'static str,
-    data: &'static str,
+    version: String,
+    data: String,
     train_samples: usize,
     test_samples: usize,
-    layers: [usize; 4],
+    model: String,
     parameters: usize,
-    optimizer: &'static str,
+    optimizer: String,
     epochs: u32,
     lr: f64,
     batch_size: u32,
@@ -85,33 +89,55 @@ struct Config {
     threads: usize,
 }
 
-/// What one epoch gave.
-#[derive(Clone, Serialize)]
-struct Metrics {
-    epoch: u32,
-    train_loss: f64,
-    test_loss: f64,
-    test_accuracy: f64,
-    samples_per_second: f64,
-    seconds: f64,
+impl Config {
+    fn new(o: &Options) -> Config {
+        Config {
+            version: env!("CARGO_PKG_VERSION").into(),
+            data: "digits: 8x8 handwritten digits, ten classes".into(),
+            train_samples: digits::TRAIN,
+            test_samples: digits::SAMPLES - digits::TRAIN,
+            model: model::DESCRIPTION.into(),
+            parameters: 0,
+            optimizer: "AdamW, one cycle of the learning rate".into(),
+            epochs: o.epochs,
+            lr: o.lr,
+            batch_size: o.batch_size,
+            seed: o.seed,
+            threads: firebrand::num_threads(),
+        }
+    }
 }
 
 /// A model's view of the test samples.
 struct Evaluation {
     loss: f64,
     predicted: Vec<i64>,
-    accuracy: f64,
+    confusion: ConfusionMatrix,
 }
 
-fn evaluate(model: &Mlp, data: &Digits) -> Result<Evaluation> {
-    no_grad(|| {
-        let logits = model.forward(&data.images)?;
-        let loss = model::cross_entropy(&logits, &data.labels)?.try_item::<f32>()?;
-        let predicted = ops::argmax(&logits, Some(1), false)?.try_to_vec::<i64>()?;
-        let truth = data.labels.try_to_vec::<i64>()?;
-        let right = predicted.iter().zip(&truth).filter(|(p, t)| p == t).count();
-        Ok(Evaluation { loss: loss.into(), predicted, accuracy: right as f64 / truth.len() as f64 })
-    })
+/// Images as the model takes them.
+fn planes(images: &Tensor) -> Result<Tensor> {
+    images.try_view([-1, 1, 8, 8])
+}
+
+fn evaluate(model: &Sequential, data: &Digits) -> Result<Evaluation> {
+    let scores = model.try_call(&planes(&data.images)?)?;
+    let loss = CrossEntropyLoss::new().loss(&scores, &data.labels)?.try_item::<f32>()?;
+    let predicted = scores.try_argmax(Some(1), false)?.try_to_vec::<i64>()?;
+    let confusion = ConfusionMatrix::new(digits::CLASSES, &data.labels.try_to_vec::<i64>()?, &predicted)?;
+    Ok(Evaluation { loss: loss.into(), predicted, confusion })
+}
+
+/// A flag that Ctrl-C sets; a second one ends the program at once.
+fn stop_on_interrupt() -> Done<Arc<AtomicBool>> {
+    let stop = Arc::new(AtomicBool::new(false));
+    #[cfg(unix)]
+    {
+        use signal_hook::consts::SIGINT;
+        signal_hook::flag::register_conditional_shutdown(SIGINT, 130, stop.clone())?;
+        signal_hook::flag::register(SIGINT, stop.clone())?;
+    }
+    Ok(stop)
 }
 
 /// Trains, and writes the report.
@@ -131,70 +157,61 @@ pub(crate) fn run(options: &Options) -> Done {
             seed: options.seed,
         });
     }
-    manual_seed(options.seed);
-    let (train, test) = (digits::train(), digits::test());
-    let model = Mlp::new(&LAYERS)?;
-    let mut adam = Adam::new(model.parameters(), options.lr);
-    let (samples, batch) = (train.labels.numel(), options.batch_size as usize);
-    let steps = samples.div_ceil(batch) * options.epochs as usize;
-    let config = Config {
-        version: env!("CARGO_PKG_VERSION"),
-        data: "digits: 8x8 handwritten digits, ten classes",
-        train_samples: samples,
-        test_samples: test.labels.numel(),
-        layers: LAYERS,
-        parameters: model.parameters().iter().map(Tensor::numel).sum(),
-        optimizer: "Adam, betas (0.9, 0.999), eps 1e-8, cosine schedule to 0",
-        epochs: options.epochs,
-        lr: options.lr,
-        batch_size: options.batch_size,
-        seed: options.seed,
-        threads: firebrand::num_threads(),
+    let folder = if options.resume {
+        RunFolder::existing(options.out.as_deref())?
+    } else {
+        RunFolder::make(options.out.as_deref())?
     };
-    let folder = RunFolder::make(options.out.as_deref())?;
-    let progress = Progress::new(steps, options.epochs);
+    let mut config = if options.resume { folder.config()? } else { Config::new(options) };
+    manual_seed(config.seed);
+    let (train, test) = (digits::train(), digits::test());
+    let model = model::convolutional()?;
+    config.parameters = model.parameters().iter().map(|p| p.numel()).sum();
+    let data = TensorDataset::new([planes(&train.images)?, train.labels])?;
+    let batch_size = config.batch_size as usize;
+    let loader = DataLoader::new(data, LoaderOptions { shuffle: true, ..LoaderOptions::new(batch_size) });
+    let steps = loader.len() * config.epochs as usize;
+    let settings = TrainOptions {
+        epochs: config.epochs as usize,
+        schedule_every_step: true,
+        checkpoint: Some(folder.checkpoint()),
+        stop: stop_on_interrupt()?,
+        ..Default::default()
+    };
     let started = Instant::now();
-    let mut metrics: Vec<Metrics> = Vec::new();
-    let mut step = 0usize;
-    for epoch in 1..=options.epochs {
-        let began = Instant::now();
-        let mut loss_sum = 0.0;
-        for index in ops::split(&ops::randperm(samples.into(), None, None)?, batch.into(), 0)? {
-            let (x, y) = (ops::index_select(&train.images, 0, &index)?, ops::index_select(&train.labels, 0, &index)?);
-            let loss = model::cross_entropy(&model.forward(&x)?, &y)?;
-            loss.try_backward(&BackwardOptions::default())?;
-            adam.lr = 0.5 * options.lr * (1.0 + (std::f64::consts::PI * step as f64 / steps as f64).cos());
-            adam.step()?;
-            let loss = f64::from(loss.try_item::<f32>()?);
-            if !loss.is_finite() {
-                progress.abandon();
-                let m = format!("the loss became {loss} in epoch {epoch}; try a smaller --lr than {}", options.lr);
-                return Err(Refusal::because(m));
-            }
-            loss_sum += loss * index.numel() as f64;
-            step += 1;
-            progress.step(epoch, loss);
-        }
-        let samples_per_second = samples as f64 / began.elapsed().as_secs_f64();
-        let tested = evaluate(&model, &test)?;
-        let now = Metrics {
-            epoch,
-            train_loss: loss_sum / samples as f64,
-            test_loss: tested.loss,
-            test_accuracy: tested.accuracy,
-            samples_per_second,
-            seconds: started.elapsed().as_secs_f64(),
-        };
-        progress.epoch(&now);
-        metrics.push(now);
+    let progress = Progress::new(steps, config.epochs as usize, config.train_samples);
+    let mut trainer = Trainer::new(&model, AdamW::new(model.parameters(), AdamWOptions::default())?, settings)
+        .schedule(OneCycleLR::new(config.lr, steps as u64))
+        .watch(Writer::new(&folder, &config))
+        .watch(progress.clone());
+    if options.resume && !trainer.resume()? {
+        let m = format!("{}: there is no checkpoint to continue from", folder.path().display());
+        return Err(Refusal::because(m));
     }
+    progress.start_at(trainer.progress().step);
+    let criterion = CrossEntropyLoss::new();
+    let finish = trainer.fit(
+        &loader,
+        |[x, y]| criterion.loss(&model.try_call(x)?, y),
+        || {
+            let e = evaluate(&model, &test)?;
+            let accuracy = e.confusion.accuracy();
+            Ok(Metrics::from_iter([("loss".to_string(), e.loss), ("test_accuracy".to_string(), accuracy)]))
+        },
+    );
     progress.finish();
-    let tested = evaluate(&model, &test)?;
+    let history = trainer.progress().history.clone();
+    if finish? == Finish::Stopped {
+        say!("stopped; continue with: firebrand train --resume --out {}", folder.path().display())?;
+        return Ok(());
+    }
+    model.eval();
+    let tested = no_grad(|| evaluate(&model, &test))?;
     // The graph of one loss, as the engine sees it.
-    let loss = model::cross_entropy(&model.forward(&test.images)?, &test.labels)?;
-    let html =
-        report::page(&report::Page { config: &config, metrics: &metrics, test: &test, tested: &tested, loss: &loss })?;
-    folder.write(&config, &metrics, &html)?;
-    say!("test accuracy {:.2}% after {:.1} s", 100.0 * tested.accuracy, started.elapsed().as_secs_f64())?;
+    let loss = criterion.loss(&model.try_call(&planes(&test.images)?)?, &test.labels)?;
+    let seconds = started.elapsed().as_secs_f64();
+    let page = report::Page { config: &config, history: &history, test: &test, tested: &tested, loss: &loss, seconds };
+    folder.write_report(&report::page(&page)?)?;
+    say!("test accuracy {:.2}% after {seconds:.1} s", 100.0 * tested.confusion.accuracy())?;
     Ok(say!("report {}", folder.path().join("report.html").display())?)
 }

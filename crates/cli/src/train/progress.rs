@@ -1,22 +1,27 @@
 //! Progress of a run: a bar on a terminal, one plain line an epoch elsewhere.
 
-use super::Metrics;
+use firebrand::prelude::*;
+use firebrand::train::{Callback, Metrics, Step};
 use indicatif::{ProgressBar, ProgressState, ProgressStyle};
 use std::fmt::Write;
 use std::io::IsTerminal;
+use std::time::Instant;
 
 const TEMPLATE: &str = "{msg}  {bar:24.cyan/dim} {pos}/{len} steps  {rate}  ETA {eta}";
 
 /// Shows how far a run is.
+#[derive(Clone)]
 pub(crate) struct Progress {
     /// Absent when nobody watches.
     bar: Option<ProgressBar>,
-    epochs: u32,
+    epochs: usize,
+    samples: usize,
+    epoch_began: Instant,
 }
 
 impl Progress {
     /// Progress over so many steps. The bar goes to standard error, so that output stays clean.
-    pub(crate) fn new(steps: usize, epochs: u32) -> Progress {
+    pub(crate) fn new(steps: usize, epochs: usize, samples: usize) -> Progress {
         let bar = std::io::stderr().is_terminal().then(|| {
             let bar = ProgressBar::new(steps as u64);
             let style = ProgressStyle::with_template(TEMPLATE).expect("a valid template").progress_chars("━━╌");
@@ -26,43 +31,48 @@ impl Progress {
             }));
             bar
         });
-        Progress { bar, epochs }
+        Progress { bar, epochs, samples, epoch_began: Instant::now() }
     }
 
-    /// One step was done.
-    pub(crate) fn step(&self, epoch: u32, loss: f64) {
+    /// So many steps were done before.
+    pub(crate) fn start_at(&self, step: u64) {
         if let Some(bar) = &self.bar {
-            bar.set_message(format!("epoch {epoch}/{}  loss {loss:.4}", self.epochs));
-            bar.inc(1);
-        }
-    }
-
-    /// One epoch was done.
-    pub(crate) fn epoch(&self, m: &Metrics) {
-        if self.bar.is_none() {
-            let left = m.seconds / f64::from(m.epoch) * f64::from(self.epochs - m.epoch);
-            eprintln!(
-                "epoch {:>3}/{}  loss {:.4}  test accuracy {:.2}%  {:.0} samples/s  {left:.0} s left",
-                m.epoch,
-                self.epochs,
-                m.train_loss,
-                100.0 * m.test_accuracy,
-                m.samples_per_second,
-            );
-        }
-    }
-
-    /// Everything was done.
-    pub(crate) fn finish(&self) {
-        if let Some(bar) = &self.bar {
-            bar.finish();
+            bar.set_position(step);
         }
     }
 
     /// Leaves the bar as it stands.
-    pub(crate) fn abandon(&self) {
+    pub(crate) fn finish(&self) {
         if let Some(bar) = &self.bar {
             bar.abandon();
         }
+    }
+}
+
+impl Callback for Progress {
+    fn step(&mut self, step: &Step) -> Result<()> {
+        if let Some(bar) = &self.bar {
+            bar.set_message(format!("epoch {}/{}  loss {:.4}", step.epoch, self.epochs, step.loss));
+            bar.set_position(step.step);
+        }
+        Ok(())
+    }
+
+    fn epoch(&mut self, epoch: usize, history: &[Metrics]) -> Result<()> {
+        let seconds = self.epoch_began.elapsed().as_secs_f64();
+        self.epoch_began = Instant::now();
+        if self.bar.is_some() {
+            return Ok(());
+        }
+        let of = |name: &str| history.last().and_then(|m| m.get(name)).copied().unwrap_or(f64::NAN);
+        eprintln!(
+            "epoch {epoch:>3}/{}  loss {:.4}  test accuracy {:.2}%  {:.0} samples/s  {:.0} s left",
+            self.epochs,
+            of("train_loss"),
+            100.0 * of("test_accuracy"),
+            self.samples as f64 / seconds,
+            seconds * (self.epochs - epoch) as f64,
+        );
+        Ok(())
     }
 }

@@ -1,19 +1,21 @@
 //! The report of a run: one HTML page without references to anything outside it.
 
-use super::{Config, Evaluation, Metrics};
+use super::{Config, Evaluation};
 use crate::refusal::Done;
 use firebrand::Tensor;
 use firebrand::autograd::{Node, iter_graph};
-use firebrand::digits::{CLASSES, Digits};
+use firebrand::digits::Digits;
+use firebrand::train::Metrics;
 use std::fmt::Write;
 
 /// What the page shows.
 pub(crate) struct Page<'a> {
     pub(crate) config: &'a Config,
-    pub(crate) metrics: &'a [Metrics],
+    pub(crate) history: &'a [Metrics],
     pub(crate) test: &'a Digits,
     pub(crate) tested: &'a Evaluation,
     pub(crate) loss: &'a Tensor,
+    pub(crate) seconds: f64,
 }
 
 const STYLE: &str = include_str!("report.css");
@@ -81,13 +83,13 @@ fn chart(title: &str, series: &[Series<'_>], low: f64, high: f64, label: impl Fn
     svg + "</svg></figure>"
 }
 
-fn curves(metrics: &[Metrics]) -> String {
-    let of = |f: fn(&Metrics) -> f64| metrics.iter().map(f).collect::<Vec<f64>>();
+fn curves(history: &[Metrics]) -> String {
+    let of = |name: &str| history.iter().map(|m| m.get(name).copied().unwrap_or(f64::NAN)).collect::<Vec<f64>>();
     let loss = [
-        Series { name: "train", class: "a", values: of(|m| m.train_loss) },
-        Series { name: "test", class: "b", values: of(|m| m.test_loss) },
+        Series { name: "train", class: "a", values: of("train_loss") },
+        Series { name: "test", class: "b", values: of("loss") },
     ];
-    let accuracy = [Series { name: "test", class: "b", values: of(|m| m.test_accuracy) }];
+    let accuracy = [Series { name: "test", class: "b", values: of("test_accuracy") }];
     let high = loss.iter().flat_map(|s| &s.values).copied().fold(0.0, f64::max);
     let low = accuracy[0].values.iter().copied().fold(1.0, f64::min);
     chart("Loss", &loss, 0.0, round_up(high), |v| format!("{v:.2}"))
@@ -95,13 +97,9 @@ fn curves(metrics: &[Metrics]) -> String {
 }
 
 /// Rows are true classes, columns predicted ones.
-fn confusion(truth: &[i64], predicted: &[i64]) -> String {
-    let mut counts = [[0usize; CLASSES]; CLASSES];
-    for (&t, &p) in truth.iter().zip(predicted) {
-        counts[t as usize][p as usize] += 1;
-    }
+fn confusion(counts: &[Vec<usize>]) -> String {
     let mut html = String::from("<table class='confusion'><tr><th></th>");
-    (0..CLASSES).for_each(|c| html += &format!("<th>{c}</th>"));
+    (0..counts.len()).for_each(|c| html += &format!("<th>{c}</th>"));
     html += "</tr>";
     for (class, row) in counts.iter().enumerate() {
         let total = row.iter().sum::<usize>().max(1);
@@ -162,24 +160,23 @@ fn graph(loss: &Tensor) -> String {
 pub(crate) fn page(p: &Page<'_>) -> Done<String> {
     let truth = p.test.labels.try_to_vec::<i64>()?;
     let images = p.test.images.try_to_vec::<f32>()?;
-    let Config { epochs, lr, batch_size, seed, threads, parameters, layers, version, .. } = p.config;
-    let sizes = layers.map(|n| n.to_string()).join("-");
-    let seconds = p.metrics.last().map_or(0.0, |m| m.seconds);
+    let Config { epochs, lr, batch_size, seed, threads, parameters, model, version, .. } = p.config;
+    let seconds = p.seconds;
     Ok(format!(
         "<!doctype html><html lang='en'><meta charset='utf-8'><meta name='viewport' content='width=device-width'>\
          <title>firebrand train: {accuracy:.2}%</title><style>{STYLE}</style>\
          <main><h1>{accuracy:.2}% <small>of {tests} test digits</small></h1>\
-         <p>A {sizes} network with ReLU ({parameters} parameters), Adam at {lr}, batches of {batch_size}, {epochs} epochs in \
+         <p>A convolutional network ({model}; {parameters} parameters), AdamW up to {lr}, batches of {batch_size}, {epochs} epochs in \
          {seconds:.1} s on {threads} threads, seed {seed}; firebrand {version}.</p>\
          <section class='row'>{curves}</section>\
          <section><h2>Confusion</h2><p>Rows are what a digit is, columns what it was taken for.</p>{confusion}</section>\
          <section><h2>Predictions</h2><p>Mistakes first.</p>{samples}</section>\
          <section><h2>Autograd graph of the loss</h2><p>Every node once; arrows lead where its gradients go.</p>{graph}</section>\
          </main></html>\n",
-        accuracy = 100.0 * p.tested.accuracy,
+        accuracy = 100.0 * p.tested.confusion.accuracy(),
         tests = truth.len(),
-        curves = curves(p.metrics),
-        confusion = confusion(&truth, &p.tested.predicted),
+        curves = curves(p.history),
+        confusion = confusion(&p.tested.confusion.counts),
         samples = samples(&images, &truth, &p.tested.predicted),
         graph = graph(p.loss),
     ))

@@ -1,0 +1,34 @@
+//! Training: the loop, exact continuation, metrics and event files.
+//!
+//! A [`Trainer`] runs epochs over a loader: accumulation, clipping, schedule, validation, early stopping, checkpoints.
+//! A checkpoint is one file that appears whole or not at all and holds everything: model, optimiser, schedule, random
+//! streams, position within the epoch. A run that was killed and continued ends with the very weights of one that was not.
+//!
+//! ```
+//! use firebrand_core::{DType, Tensor, random::manual_seed};
+//! use firebrand_nn::data::{DataLoader, LoaderOptions, TensorDataset};
+//! use firebrand_nn::layers::{Forward, Linear, Module};
+//! use firebrand_nn::losses::{Loss, MSELoss};
+//! use firebrand_nn::optim::{SGD, SGDOptions};
+//! use firebrand_nn::train::{TrainOptions, Trainer};
+//!
+//! manual_seed(0);
+//! let x = Tensor::randn([64, 1], DType::F32);
+//! let loader = DataLoader::new(TensorDataset::new([x.clone(), &x * 2.0])?, LoaderOptions::new(8));
+//! let model = Linear::new(1, 1);
+//! let optimizer = SGD::new(model.parameters(), SGDOptions { lr: 0.1, ..Default::default() })?;
+//! let mut trainer = Trainer::new(&model, optimizer, TrainOptions { epochs: 20, ..Default::default() });
+//! trainer.fit(&loader, |[x, y]| MSELoss::new().loss(&model.try_call(x)?, y), || Ok(Default::default()))?;
+//! assert!((model.weight.item::<f32>() - 2.0).abs() < 1e-3);
+//! # Ok::<(), firebrand_core::Error>(())
+//! ```
+
+mod checkpoint;
+mod metrics;
+mod tensorboard;
+mod trainer;
+
+pub use checkpoint::Progress;
+pub use metrics::{ConfusionMatrix, Metrics, accuracy};
+pub use tensorboard::EventWriter;
+pub use trainer::{Callback, Finish, Step, TrainOptions, Trainer};
