@@ -36,6 +36,11 @@ fn tests() -> Outcome {
     pass(cargo(&["test", "--quiet", "--workspace", "--doc"]))
 }
 
+/// The state machines that threads share, each in 10,000 random schedules.
+fn schedules() -> Outcome {
+    pass(cargo(&["test", "--quiet", "-p", "firebrand-core", "--features", "shuttle", "--lib", "schedules"]))
+}
+
 fn documentation() -> Outcome {
     let mut command = cargo(&["doc", "--quiet", "--workspace", "--no-deps"]);
     command.env("RUSTDOCFLAGS", "-D warnings");
@@ -56,12 +61,13 @@ type Step = (&'static str, fn() -> Outcome);
 
 /// Runs every step, says how long each took, and stops at the first failure.
 pub(crate) fn run() -> Outcome {
-    let steps: [Step; 7] = [
+    let steps: [Step; 8] = [
         ("format", || pass(cargo(&["fmt", "--all", "--check"]))),
         ("formulas", codegen::lint),
         ("generated code", codegen::check),
         ("clippy", || pass(cargo(&["clippy", "--quiet", "--workspace", "--all-targets", "--", "-D", "warnings"]))),
         ("tests", tests),
+        ("schedules", schedules),
         ("documentation", documentation),
         (OTHER_TARGET, other_target),
     ];

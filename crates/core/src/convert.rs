@@ -96,7 +96,7 @@ impl Tensor {
         };
         let out = copy_of(self)?;
         out.try_set_requires_grad(self.requires_grad())?;
-        if let Some(g) = self.extras_if_any().and_then(|e| e.grad.lock().unwrap_or_else(|e| e.into_inner()).clone()) {
+        if let Some(g) = self.extras_if_any().and_then(|e| e.grad.get()) {
             out.try_set_grad(Some(&copy_of(&g)?))?;
         }
         Ok(out)

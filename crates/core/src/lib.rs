@@ -29,6 +29,7 @@ mod scalar;
 pub mod state;
 mod storage;
 pub mod sym;
+mod sync;
 mod tensor;
 mod warnings;
 

@@ -5,7 +5,9 @@
 //! a flag bit says which of them to look at. So reading a plain tensor takes no lock.
 //! This file knows storage and identity; history is in `autograd`, arithmetic in `ops`.
 
-use crate::autograd::hooks::{HookTable, PostAccumulateHook, TensorHook};
+use crate::autograd::grad_slot::GradSlot;
+use crate::autograd::hook_table::HookTable;
+use crate::autograd::hooks::{PostAccumulateHook, TensorHook};
 use crate::autograd::node::{Edge, WeakNode, defer};
 use crate::autograd::view::ViewInfo;
 use crate::layout::{Dims, Layout};
@@ -108,7 +110,7 @@ pub(crate) struct Replaced {
 /// What few tensors need.
 #[derive(Default)]
 pub(crate) struct Extras {
-    pub(crate) grad: Mutex<Option<Tensor>>,
+    pub(crate) grad: GradSlot<Tensor>,
     /// `None`: the tensor's own; `Some(None)`: any.
     pub(crate) grad_dtype: Mutex<Option<Option<DType>>>,
     pub(crate) accumulator: Mutex<Option<WeakNode>>,

@@ -1,5 +1,5 @@
 //! Tensors in files: NumPy's `.npy` and `.npz`, safetensors, what `torch.save` wrote, and the zip archives PyTorch keeps
-//! programs in; and writing files whole or not at all.
+//! programs in; writing files whole or not at all; and saved tensors of autograd on disk.
 //!
 //! Readers treat every file as hostile: they never panic, and never allocate more than the bytes in the file justify.
 //! bfloat16, which NumPy does not have, travels as `uint16` bits in both directions. Nothing here knows graphs.
@@ -21,6 +21,7 @@ pub mod npy;
 pub mod npz;
 pub mod place;
 pub mod safetensors;
+mod spill;
 pub mod torch_save;
 
 pub use archive::{Archive, ArchiveWriter, ReadOptions};
@@ -29,4 +30,5 @@ pub use error::{Error, Result};
 pub use npy::{read_npy, write_npy};
 pub use npz::{read_npz, write_npz};
 pub use safetensors::{read_safetensors, write_safetensors};
+pub use spill::{SpillFile, save_on_disk};
 pub use torch_save::read_torch_save;

@@ -27,9 +27,7 @@ impl Backward for AccumulateGrad {
         }
         let hooks = self.variable.extras_if_any().and_then(|e| e.post_accumulate_hooks.get());
         if let Some(table) = hooks {
-            for hook in table.snapshot() {
-                hook(&self.variable)?;
-            }
+            table.try_for_each(|hook| hook(&self.variable))?;
         }
         Ok(Gradients::new())
     }
@@ -62,7 +60,7 @@ impl Tensor {
                  Call retain_grad() on it first, or read the leaf's",
             );
         }
-        self.extras_if_any()?.grad.lock().unwrap_or_else(|e| e.into_inner()).clone()
+        self.extras_if_any()?.grad.get()
     }
 
     /// Assigns the gradient; `None` clears it.
@@ -85,8 +83,7 @@ impl Tensor {
                 return Err(ErrorKind::DeviceMismatch { op: "set_grad", left, right }.into());
             }
         }
-        let old = std::mem::replace(&mut *self.extras().grad.lock().unwrap_or_else(|e| e.into_inner()), grad.cloned());
-        drop(old);
+        drop(self.extras().grad.replace(grad.cloned()));
         Ok(())
     }
 
@@ -102,7 +99,7 @@ impl Tensor {
     /// Forgets the gradient.
     pub fn zero_grad(&self) {
         if let Some(e) = self.extras_if_any() {
-            drop(e.grad.lock().unwrap_or_else(|e| e.into_inner()).take());
+            drop(e.grad.replace(None));
         }
     }
 
@@ -132,20 +129,18 @@ impl Tensor {
 
     fn accumulate_grad(&self, mut g: Tensor) -> Result<()> {
         let grad_mode = state::is(state::GRAD);
-        let mut slot = self.extras().grad.lock().unwrap_or_else(|e| e.into_inner());
-        match slot.as_ref() {
+        self.extras().grad.update(|old| match old {
             None => {
                 let fits = state::is(state::FREE_GRAD_LAYOUT) || {
                     let want = self.layout();
                     if want.is_contiguous() { g.is_contiguous() } else { g.strides() == self.grad_layout().strides() }
                 };
                 if !grad_mode && fits && g.is_sole_owner() && g.flags() & crate::tensor::VIEW == 0 {
-                    *slot = Some(g);
-                } else {
-                    let free = state::is(state::FREE_GRAD_LAYOUT);
-                    let layout = if free { g.layout().dense_like() } else { self.grad_layout() };
-                    *slot = Some(ops::formulas::clone_with_layout(&g, &layout)?);
+                    return Ok(Some(g));
                 }
+                let free = state::is(state::FREE_GRAD_LAYOUT);
+                let layout = if free { g.layout().dense_like() } else { self.grad_layout() };
+                ops::formulas::clone_with_layout(&g, &layout).map(Some)
             }
             Some(old)
                 if !grad_mode
@@ -153,24 +148,18 @@ impl Tensor {
                     && !old.requires_grad() =>
             {
                 ops::formulas::add_in_place(old, &g)?;
+                Ok(None)
             }
-            Some(old) => {
-                let sum = ops::formulas::add_tensors(old, &g)?;
-                *slot = Some(sum);
-            }
-        }
-        Ok(())
+            Some(old) => ops::formulas::add_tensors(old, &g).map(Some),
+        })
     }
 
     /// Stores the gradient of a computed tensor that retains it.
     pub(crate) fn accumulate_retained(&self, g: &Tensor) -> Result<()> {
-        let old = self.extras().grad.lock().unwrap_or_else(|e| e.into_inner()).clone();
-        let new = match old {
-            None => ops::formulas::clone_with_layout(g, &Layout::contiguous(g.shape()))?,
-            Some(old) => ops::formulas::add_tensors(&old, g)?,
-        };
-        *self.extras().grad.lock().unwrap_or_else(|e| e.into_inner()) = Some(new);
-        Ok(())
+        self.extras().grad.update(|old| match old {
+            None => ops::formulas::clone_with_layout(g, &Layout::contiguous(g.shape())).map(Some),
+            Some(old) => ops::formulas::add_tensors(old, g).map(Some),
+        })
     }
 
     /// Keeps the gradient of a computed tensor in its `.grad`. Nothing happens on leaves, which keep theirs anyway.
@@ -205,12 +194,13 @@ impl Tensor {
 pub(crate) fn move_retention(t: &Tensor, from: Option<&Edge>, to: Option<&Edge>) {
     let weak: WeakTensor = t.downgrade();
     if let Some(e) = from
-        && let Some(x) = e.node.extras_if_any()
+        && let Some(retain) = e.node.extras_if_any().and_then(|x| x.hooks.retain.get())
     {
-        let mut list = x.hooks.retain.lock().unwrap_or_else(|e| e.into_inner());
+        let mut list = retain.lock().unwrap_or_else(|e| e.into_inner());
         list.retain(|(_, w)| w.upgrade().is_some_and(|o| !o.is_same(t)));
     }
     if let Some(e) = to {
-        e.node.extras().hooks.retain.lock().unwrap_or_else(|e| e.into_inner()).push((e.slot, weak));
+        let retain = e.node.extras().hooks.retain.get_or_init(Default::default);
+        retain.lock().unwrap_or_else(|e| e.into_inner()).push((e.slot, weak));
     }
 }

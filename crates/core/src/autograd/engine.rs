@@ -8,7 +8,8 @@
 use super::function::BufferScope;
 use super::hooks;
 use super::node::{Edge, Gradients, Needs, Node};
-use super::{anomaly, mode};
+use super::stamp::Claims;
+use super::{anomaly, logging, mode};
 use crate::layout::same_sizes;
 use crate::{Error, ErrorKind, Result, Tensor, ops, state};
 use std::cell::{Cell, RefCell};
@@ -42,9 +43,8 @@ type Callback = Box<dyn FnOnce() -> Result<()> + Send>;
 
 /// What queries from inside hooks may know of the current run.
 pub(crate) struct TaskInfo {
-    id: u32,
+    claims: Claims,
     is_capture: bool,
-    contested: HashMap<usize, u32>,
     /// Per node of the run: bit 0 if it is executed, bit 1 if something is captured there. Empty: all run.
     state: Vec<u8>,
     roots: Vec<Node>,
@@ -59,13 +59,14 @@ thread_local! {
     static DEPTH: Cell<u32> = const { Cell::new(0) };
 }
 
-fn current() -> Option<StdArc<TaskInfo>> {
+/// The run this thread is in.
+pub(crate) fn current() -> Option<StdArc<TaskInfo>> {
     CURRENT.with_borrow(|c| c.last().cloned())
 }
 
 /// The id of the backward run this thread is in; -1 outside. Ids count up by one over all runs.
 pub fn current_graph_task_id() -> i64 {
-    current().map_or(-1, |t| i64::from(t.id))
+    current().map_or(-1, |t| i64::from(t.claims.run()))
 }
 
 /// Whether every run that this thread is in is a plain backward over the whole graph.
@@ -82,11 +83,7 @@ pub fn queue_callback(f: impl FnOnce() -> Result<()> + Send + 'static) -> Result
 
 impl TaskInfo {
     fn index_of(&self, node: &Node) -> Option<u32> {
-        let s = node.stamp().load(Relaxed);
-        if (s >> 32) as u32 == self.id {
-            return Some(s as u32);
-        }
-        self.contested.get(&address(node)).copied()
+        self.claims.find(node.stamp(), address(node))
     }
 }
 
@@ -161,24 +158,15 @@ struct Entry<'g> {
 
 /// The nodes of one run. Stamps are taken back when it is dropped, also on error and unwind.
 struct Table<'g> {
-    id: u32,
+    claims: Claims,
     entries: Vec<Entry<'g>>,
-    contested: HashMap<usize, u32>,
 }
 
 impl<'g> Table<'g> {
     /// Index of a node in this run, if it has one.
     #[inline]
     fn find(&self, node: &Node) -> Option<u32> {
-        let s = node.stamp().load(Relaxed);
-        if (s >> 32) as u32 == self.id {
-            return Some(s as u32);
-        }
-        // Not `s == 0`: the other backward may have finished since this run met its stamp.
-        if self.contested.is_empty() {
-            return None;
-        }
-        self.contested.get(&address(node)).copied()
+        self.claims.find(node.stamp(), address(node))
     }
 
     /// Index of a node, giving it one on first sight.
@@ -189,10 +177,7 @@ impl<'g> Table<'g> {
         }
         let i = self.entries.len() as u32;
         self.entries.push(Entry { node, waiting: 0, grads: Gradients::new() });
-        let mine = u64::from(self.id) << 32 | u64::from(i);
-        if node.stamp().compare_exchange(0, mine, Relaxed, Relaxed).is_err() {
-            self.contested.insert(address(node), i);
-        }
+        self.claims.claim(node.stamp(), address(node), i);
         i
     }
 
@@ -267,11 +252,7 @@ impl Table<'_> {
 
 impl Drop for Table<'_> {
     fn drop(&mut self) {
-        for e in &self.entries {
-            if (e.node.stamp().load(Relaxed) >> 32) as u32 == self.id {
-                e.node.stamp().store(0, Relaxed)
-            }
-        }
+        self.entries.iter().for_each(|e| self.claims.release(e.node.stamp()))
     }
 }
 
@@ -309,7 +290,8 @@ fn next_task_id() -> u32 {
 }
 
 fn run_here(run: Run) -> Result<Vec<Option<Tensor>>> {
-    let mut table = Table { id: next_task_id(), entries: Vec::with_capacity(32), contested: HashMap::new() };
+    let _logged = logging::for_run(run.roots.iter().map(|(e, _)| &e.node));
+    let mut table = Table { claims: Claims::new(next_task_id()), entries: Vec::with_capacity(32) };
     table.discover(&run.roots);
 
     // (node index, slot, place in the answer)
@@ -336,9 +318,8 @@ fn run_here(run: Run) -> Result<Vec<Option<Tensor>>> {
         }
     }
     let info = StdArc::new(TaskInfo {
-        id: table.id,
+        claims: table.claims.clone(),
         is_capture: matches!(run.wanted, Wanted::Captures(_)),
-        contested: table.contested.clone(),
         state: marks,
         roots: run.roots.iter().map(|(e, _)| e.node.clone()).collect(),
         callbacks: Mutex::new(Vec::new()),

@@ -1,14 +1,13 @@
-//! Hooks: tables of closures on tensors, leaves and nodes, and the handles that remove them.
+//! Hooks of tensors, leaves and nodes: how they are registered, and when the engine runs them.
 //!
-//! A table is snapshotted when its turn comes, so a hook may register or remove hooks, also on its own table: that
-//! counts from the next time. Handles are weak: they never keep a tensor or node alive.
+//! A hook may register or remove hooks, also in its own table: that counts from the next time (see `hook_table`).
 
+use super::hook_table::{HookTable, RemovableHandle};
 use super::node::{Gradients, InputMetadata, Node};
 use crate::state::{self, ModeGuard};
 use crate::{Error, ErrorKind, Result, Tensor};
 use smallvec::SmallVec;
-use std::sync::atomic::{AtomicU64, Ordering::*};
-use std::sync::{Arc as StdArc, Mutex, OnceLock, Weak as StdWeak};
+use std::sync::{Arc as StdArc, Mutex, OnceLock};
 
 type Shared<F> = StdArc<F>;
 
@@ -23,96 +22,6 @@ pub(crate) type PostHook =
     Shared<dyn Fn(&[Option<Tensor>], &[Option<Tensor>]) -> Result<Option<Vec<Option<Tensor>>>> + Send + Sync>;
 /// Gets every node when it is made.
 pub(crate) type CreationHook = Shared<dyn Fn(&Node) -> Result<()> + Send + Sync>;
-
-trait Removable: Send + Sync {
-    fn remove(&self, id: u64);
-}
-
-type Entries<F> = Mutex<Vec<(u64, F)>>;
-
-/// Hooks in registration order.
-pub(crate) struct HookTable<F>(StdArc<Entries<F>>);
-
-impl<F> Default for HookTable<F> {
-    fn default() -> Self {
-        HookTable(StdArc::new(Mutex::new(Vec::new())))
-    }
-}
-
-impl<F: Send + 'static> Removable for Entries<F> {
-    fn remove(&self, id: u64) {
-        // The hook is dropped outside the lock: it may own a tensor whose drop comes back here.
-        let removed = {
-            let mut list = self.lock().unwrap_or_else(|e| e.into_inner());
-            list.iter().position(|(k, _)| *k == id).map(|at| list.remove(at))
-        };
-        drop(removed);
-    }
-}
-
-impl<F: Clone + Send + 'static> HookTable<F> {
-    pub(crate) fn add(&self, hook: F) -> RemovableHandle {
-        self.insert(hook, false)
-    }
-
-    /// Adds a hook behind all others, or in front of them.
-    pub(crate) fn insert(&self, hook: F, first: bool) -> RemovableHandle {
-        static IDS: AtomicU64 = AtomicU64::new(1);
-        let id = IDS.fetch_add(1, Relaxed);
-        {
-            let mut list = self.0.lock().unwrap_or_else(|e| e.into_inner());
-            let at = if first { 0 } else { list.len() };
-            list.insert(at, (id, hook));
-        }
-        let table: StdWeak<dyn Removable> = StdArc::downgrade(&self.0) as _;
-        RemovableHandle { id, table }
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.0.lock().unwrap_or_else(|e| e.into_inner()).is_empty()
-    }
-
-    #[inline]
-    pub(crate) fn snapshot(&self) -> SmallVec<[F; 2]> {
-        self.0.lock().unwrap_or_else(|e| e.into_inner()).iter().map(|(_, f)| f.clone()).collect()
-    }
-}
-
-/// Removes a hook. Dropping the handle leaves the hook in place; [`RemovableHandle::scoped`] gives one that does not.
-#[derive(Clone)]
-pub struct RemovableHandle {
-    id: u64,
-    table: StdWeak<dyn Removable>,
-}
-
-impl RemovableHandle {
-    /// Unique and increasing over the process.
-    pub fn id(&self) -> u64 {
-        self.id
-    }
-
-    /// Removes the hook; does nothing if it or its owner is gone.
-    pub fn remove(&self) {
-        if let Some(t) = self.table.upgrade() {
-            t.remove(self.id)
-        }
-    }
-
-    /// A guard that removes the hook when it goes out of scope.
-    pub fn scoped(self) -> HookGuard {
-        HookGuard(self)
-    }
-}
-
-/// Removes its hook when dropped.
-#[must_use = "the hook lasts while the guard lives"]
-pub struct HookGuard(RemovableHandle);
-
-impl Drop for HookGuard {
-    fn drop(&mut self) {
-        self.0.remove()
-    }
-}
 
 /// What a hook may return: nothing, a replacement, or an error.
 pub trait HookResult {
@@ -140,13 +49,16 @@ impl<T: HookResult> HookResult for Result<T> {
     }
 }
 
+/// Outputs of a node that keep their gradient.
+type Retaining = SmallVec<[(u32, crate::tensor::WeakTensor); 1]>;
+
 /// The hooks of a node.
 #[derive(Default)]
 pub(crate) struct NodeHooks {
     /// On the gradients of its outputs, each with its slot, in registration order.
     pub(crate) tensor: OnceLock<HookTable<TensorHook>>,
     /// Tensors that store their gradient: (slot, tensor), after all tensor hooks.
-    pub(crate) retain: Mutex<SmallVec<[(u32, crate::tensor::WeakTensor); 1]>>,
+    pub(crate) retain: OnceLock<Mutex<Retaining>>,
     pub(crate) pre: OnceLock<HookTable<PreHook>>,
     pub(crate) post: OnceLock<HookTable<PostHook>>,
 }
@@ -154,6 +66,10 @@ pub(crate) struct NodeHooks {
 impl Tensor {
     /// Calls `hook` with the gradient of this tensor whenever it is computed. The hook may return a replacement.
     /// It is skipped when the gradient is undefined; [`Tensor::register_hook_any`] is not.
+    ///
+    /// The tensor's history (or the leaf) owns the hook, and the hook owns what it captures: a hook that captures the
+    /// tensor itself keeps both alive until the handle's `remove` is called. Capture a
+    /// [`WeakTensor`](crate::WeakTensor) to avoid that.
     pub fn try_register_hook<R: HookResult>(
         &self,
         hook: impl Fn(&Tensor) -> R + Send + Sync + 'static,
@@ -252,8 +168,8 @@ fn check_like(new: &Tensor, old: Option<&Tensor>, meta: Option<&InputMetadata>) 
 }
 
 fn run_tensor_hooks(table: &HookTable<TensorHook>, grads: &mut Gradients, meta: &[InputMetadata]) -> Result<()> {
-    for (slot, hook) in table.snapshot() {
-        let slot = slot as usize;
+    table.try_for_each(|(slot, hook)| {
+        let slot = *slot as usize;
         if grads.len() <= slot {
             grads.resize(slot + 1, None)
         }
@@ -261,8 +177,8 @@ fn run_tensor_hooks(table: &HookTable<TensorHook>, grads: &mut Gradients, meta: 
             check_like(&new, grads[slot].as_ref(), meta.get(slot))?;
             grads[slot] = Some(new);
         }
-    }
-    Ok(())
+        Ok(())
+    })
 }
 
 /// Tensor hooks of the node's outputs (or of the leaf), then retention.
@@ -277,7 +193,8 @@ pub(crate) fn run_tensor_pre_hooks(node: &Node, grads: &mut Gradients) -> Result
     if let Some(table) = extras.hooks.tensor.get() {
         run_tensor_hooks(table, grads, node.input_metadata())?;
     }
-    let retain = extras.hooks.retain.lock().unwrap_or_else(|e| e.into_inner()).clone();
+    let Some(retain) = extras.hooks.retain.get() else { return Ok(()) };
+    let retain = retain.lock().unwrap_or_else(|e| e.into_inner()).clone();
     for (slot, weak) in retain {
         if let (Some(t), Some(Some(g))) = (weak.upgrade(), grads.get(slot as usize)) {
             t.accumulate_retained(g)?;
@@ -302,12 +219,10 @@ fn replace_all(new: Vec<Option<Tensor>>, old: &mut Gradients, meta: &[InputMetad
 /// Node pre-hooks.
 pub(crate) fn run_pre_hooks(node: &Node, grads: &mut Gradients) -> Result<()> {
     let Some(table) = node.extras_if_any().and_then(|e| e.hooks.pre.get()) else { return Ok(()) };
-    for hook in table.snapshot() {
-        if let Some(new) = hook(grads)? {
-            replace_all(new, grads, node.input_metadata())?;
-        }
-    }
-    Ok(())
+    table.try_for_each(|hook| match hook(grads)? {
+        Some(new) => replace_all(new, grads, node.input_metadata()),
+        None => Ok(()),
+    })
 }
 
 /// Whether the incoming gradients must be kept for post-hooks.
@@ -318,12 +233,10 @@ pub(crate) fn has_post_hooks(node: &Node) -> bool {
 /// Node post-hooks.
 pub(crate) fn run_post_hooks(node: &Node, outgoing: &mut Gradients, incoming: &Gradients) -> Result<()> {
     let Some(table) = node.extras_if_any().and_then(|e| e.hooks.post.get()) else { return Ok(()) };
-    for hook in table.snapshot() {
-        if let Some(new) = hook(outgoing, incoming)? {
-            replace_all(new, outgoing, &[])?;
-        }
-    }
-    Ok(())
+    table.try_for_each(|hook| match hook(outgoing, incoming)? {
+        Some(new) => replace_all(new, outgoing, &[]),
+        None => Ok(()),
+    })
 }
 
 /// Scope in which `hook` sees every node that this thread creates, after edges and saved values are in place.

@@ -3,21 +3,30 @@
 pub mod accumulate;
 pub mod anomaly;
 pub mod api;
+mod arrivals;
 pub mod autocast;
 pub mod checkpoint;
 pub mod engine;
 pub mod forward;
 pub mod function;
+pub(crate) mod grad_slot;
 pub mod gradcheck;
 pub mod graph;
+pub mod graph_view;
+pub(crate) mod hook_table;
 pub mod hooks;
+pub mod logging;
 pub mod mode;
 pub mod multi_grad;
 pub mod mutation;
 pub mod node;
+pub mod offload;
 pub(crate) mod record;
 pub mod saved;
 pub mod saved_scopes;
+#[cfg(all(test, feature = "shuttle"))]
+mod schedules;
+pub(crate) mod stamp;
 pub mod view;
 
 pub use anomaly::{detect_anomaly, is_anomaly_enabled, set_detect_anomaly};
@@ -34,7 +43,10 @@ pub use graph::{
     iter_graph, region_activation_memory_budget, set_override_stale_capture_stream,
     set_warn_on_accumulate_grad_stream_mismatch,
 };
-pub use hooks::{HookGuard, HookResult, RemovableHandle, node_creation_hook};
+pub use graph_view::GraphView;
+pub use hook_table::{HookGuard, RemovableHandle};
+pub use hooks::{HookResult, node_creation_hook};
+pub use logging::{LoggingHooks, register_logging_hooks_on_whole_graph};
 pub use mode::{
     EnableGrad, InferenceMode, NoGrad, enable_grad, enforce_grad_layout_policy, inference_mode, is_grad_enabled,
     is_inference_mode_enabled, is_multithreading_enabled, no_grad, set_grad_enabled, set_multithreading_enabled,
@@ -42,6 +54,7 @@ pub use mode::{
 pub use multi_grad::{MultiHandle, MultiHookGuard, register_multi_grad_hook, register_multi_grad_hook_any};
 pub use mutation::{MutationCounts, MutationGuard, allow_mutation_on_saved_tensors};
 pub use node::{Backward, Edge, Edges, GradientEdge, Gradients, InputMetadata, Needs, Node, get_gradient_edge};
+pub use offload::{SpillStore, Spilled, save_compressed, save_in_store};
 pub use saved::{SavedHooks, SavedTensor, SavedValue};
 pub use saved_scopes::{
     DisabledGuard, PreserveVersions, SavedHooksGuard, disable_saved_tensors_hooks, increment_version, save_on_cpu,

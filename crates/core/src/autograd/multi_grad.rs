@@ -1,16 +1,14 @@
 //! Hooks on several gradients at once: called when all of them have arrived, or when the first does.
 //!
-//! State is kept per backward run, so a run that fails leaves nothing behind that a later one could see. The lock
-//! guards the counters only; the user's closure runs outside it.
+//! State is kept per backward run (`arrivals`), so a run that fails leaves nothing behind that a later one could see.
 
-use super::engine::{current_graph_task_id, will_engine_execute_node};
-use super::hooks::RemovableHandle;
+use super::arrivals::{Arrivals, FirstArrival};
+use super::engine::{self, will_engine_execute_node};
+use super::hook_table::RemovableHandle;
 use super::node::{Node, WeakNode};
 use crate::tensor::WeakTensor;
-use crate::{ErrorKind, Result, Tensor};
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
-use std::sync::{Arc, Mutex};
+use crate::{Error, ErrorKind, Result, Tensor};
+use std::sync::Arc;
 
 /// Removes all hooks of one multi-grad hook.
 #[derive(Clone)]
@@ -66,11 +64,15 @@ impl Member {
     }
 }
 
-/// What one run has seen so far.
-struct Arrivals {
-    expected: usize,
-    count: usize,
-    grads: Vec<Option<Tensor>>,
+/// How many members the current run computes.
+fn expected(members: &[Member]) -> Result<usize> {
+    let mut count = 0;
+    for m in members {
+        if let Some(n) = m.node()? {
+            count += usize::from(will_engine_execute_node(&n)?);
+        }
+    }
+    Ok(count)
 }
 
 /// Calls `f` once per backward run, when the gradients of all tensors that the run computes have arrived; `None` stands
@@ -79,33 +81,18 @@ pub fn register_multi_grad_hook(
     tensors: &[&Tensor],
     f: impl Fn(&[Option<Tensor>]) -> Result<()> + Send + Sync + 'static,
 ) -> Result<MultiHandle> {
-    let members: Arc<Vec<Member>> = Arc::new(tensors.iter().map(|t| Member::of(t)).collect::<Result<_>>()?);
-    let runs: Arc<Mutex<HashMap<i64, Arrivals>>> = Arc::default();
-    let f = Arc::new(f);
+    let members = tensors.iter().map(|t| Member::of(t)).collect::<Result<Vec<_>>>()?;
+    let shared = Arc::new((Arrivals::new(members.len()), members, f));
     let mut handles = Vec::with_capacity(tensors.len());
     for (k, t) in tensors.iter().enumerate() {
-        let (members, runs, f) = (members.clone(), runs.clone(), f.clone());
+        let shared = shared.clone();
         handles.push(t.register_hook_any(move |g| -> Result<()> {
-            let id = current_graph_task_id();
-            let ready = {
-                let mut runs = runs.lock().unwrap_or_else(|e| e.into_inner());
-                let run = match runs.entry(id) {
-                    Entry::Occupied(e) => e.into_mut(),
-                    Entry::Vacant(e) => {
-                        let mut expected = 0;
-                        for m in members.iter() {
-                            if let Some(n) = m.node()? {
-                                expected += usize::from(will_engine_execute_node(&n)?);
-                            }
-                        }
-                        e.insert(Arrivals { expected, count: 0, grads: vec![None; members.len()] })
-                    }
-                };
-                run.grads[k] = g.cloned();
-                run.count += 1;
-                (run.count == run.expected).then(|| runs.remove(&id)).flatten()
-            };
-            ready.map_or(Ok(()), |r| f(&r.grads))
+            let (arrivals, members, f) = &*shared;
+            let run = engine::current().ok_or_else(|| Error::from(ErrorKind::NotInBackward))?;
+            match arrivals.arrive(&run, k, g.cloned(), || expected(members))? {
+                Some(grads) => f(&grads),
+                None => Ok(()),
+            }
         })?);
     }
     Ok(MultiHandle(handles))
@@ -116,15 +103,14 @@ pub fn register_multi_grad_hook_any(
     tensors: &[&Tensor],
     f: impl Fn(&Tensor) -> Result<()> + Send + Sync + 'static,
 ) -> Result<MultiHandle> {
-    let seen: Arc<Mutex<i64>> = Arc::new(Mutex::new(-1));
-    let f = Arc::new(f);
+    let shared = Arc::new((FirstArrival::new(), f));
     let mut handles = Vec::new();
     for t in tensors.iter().filter(|t| t.requires_grad()) {
-        let (seen, f) = (seen.clone(), f.clone());
+        let shared = shared.clone();
         handles.push(t.try_register_hook(move |g| -> Result<()> {
-            let id = current_graph_task_id();
-            let first = std::mem::replace(&mut *seen.lock().unwrap_or_else(|e| e.into_inner()), id) != id;
-            if first { f(g) } else { Ok(()) }
+            let (arrivals, f) = &*shared;
+            let run = engine::current().ok_or_else(|| Error::from(ErrorKind::NotInBackward))?;
+            if arrivals.arrive(&run) { f(g) } else { Ok(()) }
         })?);
     }
     Ok(MultiHandle(handles))

@@ -6,6 +6,7 @@
 
 use super::hooks::NodeHooks;
 use super::saved::SavedValue;
+use super::stamp::Stamp;
 use crate::layout::Dims;
 use crate::state;
 use crate::{DType, Device, Error, ErrorKind, Result, Tensor};
@@ -14,7 +15,6 @@ use smallvec::SmallVec;
 use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::mem::ManuallyDrop;
-use std::sync::atomic::AtomicU64;
 use std::sync::{Mutex, MutexGuard, OnceLock};
 
 /// Where a gradient goes: a node and which of its inputs (= outputs of its forward op).
@@ -175,8 +175,7 @@ struct NodeInner {
     level: u32,
     edges: Edges,
     inputs: SmallVec<[InputMetadata; 1]>,
-    /// (task id, index) of the backward run that has claimed the node; see `engine`.
-    stamp: AtomicU64,
+    stamp: Stamp,
     extras: OnceLock<Box<NodeExtras>>,
     formula: Box<dyn Backward>,
 }
@@ -201,7 +200,7 @@ impl Node {
             level: word & state::LEVEL,
             edges,
             inputs,
-            stamp: AtomicU64::new(0),
+            stamp: Stamp::default(),
             extras: OnceLock::new(),
             formula,
         }));
@@ -293,7 +292,7 @@ impl Node {
     }
 
     #[inline]
-    pub(crate) fn stamp(&self) -> &AtomicU64 {
+    pub(crate) fn stamp(&self) -> &Stamp {
         &self.0.stamp
     }
 

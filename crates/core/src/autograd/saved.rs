@@ -121,6 +121,9 @@ impl SavedTensor {
                 Ok(Some(reattach(&alias, Some(Edge { node: node.clone(), slot: output_nr }), false)))
             }
             Kept::Packed(p) => {
+                if is_peeking() {
+                    return Ok(None);
+                }
                 let t = (p.hooks.unpack)(&*p.value)?;
                 let edge = match p.output_nr {
                     Some(slot) => Some(Edge { node: node.clone(), slot }),
@@ -170,8 +173,31 @@ fn producer_of(t: &Tensor) -> Option<(String, usize)> {
     Some((e.node.name().to_string(), e.slot as usize))
 }
 
+thread_local! {
+    /// Packed tensors met by [`peek`] so far; none outside it.
+    static PEEKED: std::cell::Cell<Option<usize>> = const { std::cell::Cell::new(None) };
+}
+
+#[cold]
+fn is_peeking() -> bool {
+    let count = PEEKED.get();
+    PEEKED.set(count.map(|n| n + 1));
+    count.is_some()
+}
+
+/// Runs `f`, which reads saved values, without running any unpack hook: packed tensors are absent, and counted.
+pub(crate) fn peek<R>(f: impl FnOnce() -> R) -> (R, usize) {
+    let before = PEEKED.replace(Some(0));
+    let result = f();
+    (result, PEEKED.replace(before).unwrap_or(0))
+}
+
 #[inline]
-fn check_version(t: &Tensor, expected: u32, producer: impl FnOnce() -> Option<(String, usize)>) -> Result<()> {
+pub(super) fn check_version(
+    t: &Tensor,
+    expected: u32,
+    producer: impl FnOnce() -> Option<(String, usize)>,
+) -> Result<()> {
     let found = t.version_counter();
     if found == expected {
         return Ok(());

@@ -6,7 +6,7 @@
 use super::tensor_tree::Erased;
 use super::{IncompatibleKeys, Module, StateDict, TensorTree};
 use crate::autograd::RemovableHandle;
-use crate::autograd::hooks::HookTable;
+use crate::autograd::hook_table::HookTable;
 use crate::{Error, ErrorKind, Result, Tensor};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, LazyLock, OnceLock};

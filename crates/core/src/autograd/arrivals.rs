@@ -1,0 +1,80 @@
+//! Who has arrived: the counters of multi-grad hooks, one per backward run.
+//!
+//! A run is known by an object that it alone owns, held weakly: what a failed run left behind is found dead by the next
+//! one and dropped. The lock guards the counters only; the user's closure runs outside it. Gradients are of any type
+//! here, so that the counters can be tested without an engine.
+
+use crate::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Weak};
+
+fn is<R>(known: &Weak<R>, run: &Arc<R>) -> bool {
+    std::ptr::eq(known.as_ptr(), Arc::as_ptr(run))
+}
+
+struct Run<R, G> {
+    run: Weak<R>,
+    expected: usize,
+    arrived: usize,
+    grads: Vec<Option<G>>,
+}
+
+/// Waits for all members that a run computes.
+pub(crate) struct Arrivals<R, G> {
+    members: usize,
+    runs: Mutex<Vec<Run<R, G>>>,
+}
+
+impl<R, G> Arrivals<R, G> {
+    pub(crate) fn new(members: usize) -> Self {
+        Arrivals { members, runs: Mutex::new(Vec::new()) }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Run<R, G>>> {
+        self.runs.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    /// Member `k` has arrived in a run. The last one gets all gradients, `None` for members that the run does not
+    /// compute. `expected` says how many it does; it is asked once a run, at the first arrival.
+    pub(crate) fn arrive<E>(
+        &self,
+        run: &Arc<R>,
+        k: usize,
+        grad: Option<G>,
+        expected: impl FnOnce() -> Result<usize, E>,
+    ) -> Result<Option<Vec<Option<G>>>, E> {
+        let mut runs = self.lock();
+        let at = match runs.iter().position(|r| is(&r.run, run)) {
+            Some(at) => at,
+            None => {
+                runs.retain(|r| r.run.strong_count() > 0);
+                let grads = std::iter::repeat_with(|| None).take(self.members).collect();
+                runs.push(Run { run: Arc::downgrade(run), expected: expected()?, arrived: 0, grads });
+                runs.len() - 1
+            }
+        };
+        let state = &mut runs[at];
+        state.grads[k] = grad;
+        state.arrived += 1;
+        Ok((state.arrived == state.expected).then(|| runs.swap_remove(at).grads))
+    }
+}
+
+/// Finds the first arrival of each run.
+pub(crate) struct FirstArrival<R>(Mutex<Vec<Weak<R>>>);
+
+impl<R> FirstArrival<R> {
+    pub(crate) fn new() -> Self {
+        FirstArrival(Mutex::new(Vec::new()))
+    }
+
+    /// Whether this is the run's first arrival.
+    pub(crate) fn arrive(&self, run: &Arc<R>) -> bool {
+        let mut seen = self.0.lock().unwrap_or_else(|e| e.into_inner());
+        if seen.iter().any(|known| is(known, run)) {
+            return false;
+        }
+        seen.retain(|known| known.strong_count() > 0);
+        seen.push(Arc::downgrade(run));
+        true
+    }
+}

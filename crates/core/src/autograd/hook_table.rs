@@ -1,0 +1,192 @@
+//! A table of hooks: run without copying them, changed at any time, also by the hooks that run.
+//!
+//! Running holds the list for reading, which costs two atomic operations however many hooks there are. A change waits
+//! in a queue and is applied as soon as no hook of the table runs, so a change made by a hook counts from the next time
+//! and a hook that was removed is dropped then. Nobody ever waits to write, so a hook may run its own table again (a
+//! backward inside a hook). Handles are weak: they never keep a tensor or node alive.
+
+use crate::sync::{AtomicBool, Mutex, Ordering::*, RwLock};
+use smallvec::SmallVec;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, TryLockError, Weak};
+
+type List<F> = SmallVec<[(u64, F); 1]>;
+
+#[derive(Clone)]
+enum Change<F> {
+    Insert { id: u64, hook: F, first: bool },
+    Remove { id: u64 },
+}
+
+impl<F> Change<F> {
+    /// Returns what was removed, to be dropped by the caller outside all locks: it may own a tensor whose drop comes
+    /// back here.
+    fn apply(self, list: &mut List<F>) -> Option<F> {
+        match self {
+            Change::Insert { id, hook, first } => {
+                let at = if first { 0 } else { list.len() };
+                list.insert(at, (id, hook));
+                None
+            }
+            Change::Remove { id } => list.iter().position(|(k, _)| *k == id).map(|at| list.remove(at).1),
+        }
+    }
+}
+
+struct Entries<F> {
+    list: RwLock<List<F>>,
+    waiting: Mutex<Vec<Change<F>>>,
+    /// Whether `waiting` may hold something; tested without a lock.
+    dirty: AtomicBool,
+}
+
+impl<F> Entries<F> {
+    fn change(&self, change: Change<F>) {
+        self.waiting.lock().unwrap_or_else(|e| e.into_inner()).push(change);
+        self.dirty.store(true, SeqCst);
+        self.settle();
+    }
+
+    /// Applies what waits, unless hooks run: then whoever ends last does. Returns whether nothing waits.
+    fn settle(&self) -> bool {
+        while self.dirty.load(SeqCst) {
+            let mut list = match self.list.try_write() {
+                Ok(list) => list,
+                Err(TryLockError::Poisoned(e)) => e.into_inner(),
+                Err(TryLockError::WouldBlock) => return false,
+            };
+            let changes = {
+                let mut waiting = self.waiting.lock().unwrap_or_else(|e| e.into_inner());
+                self.dirty.store(false, SeqCst);
+                std::mem::take(&mut *waiting)
+            };
+            let removed: SmallVec<[F; 1]> = changes.into_iter().filter_map(|c| c.apply(&mut list)).collect();
+            drop(list);
+            drop(removed);
+        }
+        true
+    }
+
+    /// A copy with all that waits applied.
+    fn copy(&self) -> List<F>
+    where
+        F: Clone,
+    {
+        // The list is held while the queue is read: else what waits could move from one to the other unseen.
+        let held = self.list.read().unwrap_or_else(|e| e.into_inner());
+        let waiting = self.waiting.lock().unwrap_or_else(|e| e.into_inner()).clone();
+        let mut list = held.clone();
+        drop(held);
+        waiting.into_iter().for_each(|c| drop(c.apply(&mut list)));
+        list
+    }
+}
+
+/// Applies changes that came while hooks ran, also after an error or panic.
+struct Settle<'a, F>(&'a Entries<F>);
+
+impl<F> Drop for Settle<'_, F> {
+    #[inline]
+    fn drop(&mut self) {
+        if self.0.dirty.load(Relaxed) {
+            self.0.settle();
+        }
+    }
+}
+
+/// Hooks in order.
+pub(crate) struct HookTable<F>(Arc<Entries<F>>);
+
+impl<F> Default for HookTable<F> {
+    fn default() -> Self {
+        let (list, waiting) = (RwLock::new(List::new()), Mutex::new(Vec::new()));
+        HookTable(Arc::new(Entries { list, waiting, dirty: AtomicBool::new(false) }))
+    }
+}
+
+impl<F: Clone + Send + Sync + 'static> HookTable<F> {
+    /// Adds a hook behind all others.
+    pub(crate) fn add(&self, hook: F) -> RemovableHandle {
+        self.insert(hook, false)
+    }
+
+    /// Adds a hook behind all others, or in front of them.
+    pub(crate) fn insert(&self, hook: F, first: bool) -> RemovableHandle {
+        // Not modelled: which number a hook gets decides nothing.
+        static IDS: AtomicU64 = AtomicU64::new(1);
+        let id = IDS.fetch_add(1, Relaxed);
+        self.0.change(Change::Insert { id, hook, first });
+        let table: Weak<dyn Removable> = Arc::downgrade(&self.0) as _;
+        RemovableHandle { id, table }
+    }
+
+    /// Calls `run` with the hooks that are there now, in order, until one fails.
+    #[inline]
+    pub(crate) fn try_for_each<E>(&self, mut run: impl FnMut(&F) -> Result<(), E>) -> Result<(), E> {
+        let entries = &*self.0;
+        if entries.dirty.load(Acquire) && !entries.settle() {
+            // Another thread runs the hooks just now, so the changes cannot be applied to the list itself.
+            return entries.copy().iter().try_for_each(|(_, hook)| run(hook));
+        }
+        let _settle = Settle(entries);
+        let list = entries.list.read().unwrap_or_else(|e| e.into_inner());
+        list.iter().try_for_each(|(_, hook)| run(hook))
+    }
+
+    /// A copy of the hooks that are there now.
+    pub(crate) fn snapshot(&self) -> SmallVec<[F; 2]> {
+        self.0.settle();
+        self.0.copy().into_iter().map(|(_, hook)| hook).collect()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.snapshot().is_empty()
+    }
+}
+
+trait Removable: Send + Sync {
+    fn remove(&self, id: u64);
+}
+
+impl<F: Send + Sync + 'static> Removable for Entries<F> {
+    fn remove(&self, id: u64) {
+        self.change(Change::Remove { id })
+    }
+}
+
+/// Removes a hook. Dropping the handle leaves the hook in place; [`RemovableHandle::scoped`] gives one that does not.
+#[derive(Clone)]
+pub struct RemovableHandle {
+    id: u64,
+    table: Weak<dyn Removable>,
+}
+
+impl RemovableHandle {
+    /// Unique and increasing over the process.
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// Removes the hook and drops what it captured (once it has returned, if it runs just now); does nothing if it or
+    /// its owner is gone.
+    pub fn remove(&self) {
+        if let Some(t) = self.table.upgrade() {
+            t.remove(self.id)
+        }
+    }
+
+    /// A guard that removes the hook when it goes out of scope.
+    pub fn scoped(self) -> HookGuard {
+        HookGuard(self)
+    }
+}
+
+/// Removes its hook when dropped.
+#[must_use = "the hook lasts while the guard lives"]
+pub struct HookGuard(RemovableHandle);
+
+impl Drop for HookGuard {
+    fn drop(&mut self) {
+        self.0.remove()
+    }
+}

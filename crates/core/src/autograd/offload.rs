@@ -1,0 +1,153 @@
+//! Saved tensors somewhere else than in memory as they are: in a store of the caller's (files), or in a smaller dtype.
+//!
+//! Leaves that require grad stay where they are, because someone owns them anyway, and so does what a store refuses:
+//! a full disk costs memory, never a gradient. What stays is version-checked as without hooks. This file knows no
+//! files: [`SpillStore`] is implemented elsewhere.
+
+use super::saved::check_version;
+use super::saved_scopes::{SavedHooksGuard, saved_tensors_hooks};
+use crate::layout::Layout;
+use crate::warnings::warn;
+use crate::{DType, Error, Result, Tensor, WeakTensor, ops};
+use firebrand_kernels::Storage;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, Weak};
+
+/// Keeps bytes outside memory.
+pub trait SpillStore: Send + Sync + 'static {
+    /// Puts a copy away. An error (a full disk) leaves the store as it was.
+    fn put(&self, bytes: &Storage) -> Result<Box<dyn Spilled>>;
+}
+
+/// Bytes that a [`SpillStore`] holds; dropping it gives the space back.
+pub trait Spilled: Send + Sync {
+    /// The bytes, in memory of their own.
+    fn get(&self) -> Result<Storage>;
+}
+
+/// A tensor that stayed in memory.
+struct Stayed {
+    tensor: Tensor,
+    version: u32,
+}
+
+impl Stayed {
+    fn new(t: &Tensor) -> Stayed {
+        Stayed { tensor: t.detach(), version: t.version_counter() }
+    }
+
+    fn get(&self) -> Result<Tensor> {
+        check_version(&self.tensor, self.version, || None)?;
+        Ok(self.tensor.clone())
+    }
+}
+
+/// Whether moving the tensor would free nothing.
+fn is_owned_anyway(t: &Tensor) -> bool {
+    t.is_leaf() && t.requires_grad()
+}
+
+// ---- into a store
+
+struct Away {
+    bytes: Box<dyn Spilled>,
+    dtype: DType,
+    layout: Layout,
+}
+
+impl Away {
+    fn new(store: &dyn SpillStore, t: &Tensor) -> Result<Away> {
+        let dense = t.layout().is_non_overlapping_and_dense();
+        let layout = if dense { Layout::strided(t.shape(), t.strides(), 0) } else { Layout::contiguous(t.shape()) };
+        let whole = dense && t.storage_offset() == 0 && t.storage().nbytes() == t.numel() * t.dtype().size();
+        let copied = if whole { t.clone() } else { ops::formulas::clone_with_layout(t, &layout)? };
+        Ok(Away { bytes: store.put(&copied.storage())?, dtype: t.dtype(), layout })
+    }
+
+    fn get(&self) -> Result<Tensor> {
+        Tensor::try_from_storage(&self.bytes.get()?, self.dtype, self.layout.clone())
+    }
+}
+
+enum Kept {
+    Here(Stayed),
+    Away(Arc<Away>),
+}
+
+/// What was put away while its tensor still lives: an op often saves what another one has saved.
+#[derive(Default)]
+struct Known(Mutex<Vec<(WeakTensor, u32, Weak<Away>)>>);
+
+impl Known {
+    fn find(&self, t: &Tensor) -> Option<Arc<Away>> {
+        let mut list = self.0.lock().unwrap_or_else(|e| e.into_inner());
+        list.retain(|(tensor, _, away)| away.strong_count() > 0 && tensor.upgrade().is_some());
+        let same = |w: &WeakTensor| w.upgrade().is_some_and(|known| known.is_same(t));
+        list.iter().find(|(w, version, _)| *version == t.version_counter() && same(w)).and_then(|(_, _, a)| a.upgrade())
+    }
+
+    fn add(&self, t: &Tensor, away: &Arc<Away>) {
+        let entry = (t.downgrade(), t.version_counter(), Arc::downgrade(away));
+        self.0.lock().unwrap_or_else(|e| e.into_inner()).push(entry);
+    }
+}
+
+/// While the guard lives, tensors saved for backward are put into `store` and read back when backward needs them.
+/// Those smaller than `at_least` bytes stay in memory. What the store refuses stays in memory too, with one warning.
+pub fn save_in_store(store: impl SpillStore, at_least: usize) -> Result<SavedHooksGuard> {
+    let (known, warned) = (Known::default(), AtomicBool::new(false));
+    saved_tensors_hooks(
+        move |t| {
+            if is_owned_anyway(t) || t.is_meta() || t.numel() * t.dtype().size() < at_least {
+                return Ok(Kept::Here(Stayed::new(t)));
+            }
+            if let Some(away) = known.find(t) {
+                return Ok(Kept::Away(away));
+            }
+            Ok(match Away::new(&store, t).map(Arc::new) {
+                Ok(away) => {
+                    known.add(t, &away);
+                    Kept::Away(away)
+                }
+                Err(e) => {
+                    if !warned.swap(true, Relaxed) {
+                        warn(format!("a saved tensor could not be put away and stays in memory: {e}"));
+                    }
+                    Kept::Here(Stayed::new(t))
+                }
+            })
+        },
+        |kept| match kept {
+            Kept::Here(t) => t.get(),
+            Kept::Away(a) => a.get(),
+        },
+    )
+}
+
+// ---- into a smaller dtype
+
+enum Smaller {
+    Here(Stayed),
+    Cast { small: Tensor, dtype: DType },
+}
+
+/// While the guard lives, floating point tensors saved for backward are kept in `dtype` if that is smaller than their
+/// own, and converted back when backward reads them. Gradients are as exact as `dtype` is; the forward pass and the
+/// dtypes of all results stay as they are.
+pub fn save_compressed(dtype: DType) -> Result<SavedHooksGuard> {
+    if !dtype.is_floating_point() {
+        return Err(Error::argument("save_compressed", format!("expected a floating point dtype, found {dtype}")));
+    }
+    saved_tensors_hooks(
+        move |t| {
+            if is_owned_anyway(t) || !t.is_floating_point() || t.dtype().size() <= dtype.size() {
+                return Ok(Smaller::Here(Stayed::new(t)));
+            }
+            Ok(Smaller::Cast { small: t.detach().try_to_dtype(dtype)?, dtype: t.dtype() })
+        },
+        |kept| match kept {
+            Smaller::Here(t) => t.get(),
+            Smaller::Cast { small, dtype } => small.try_to_dtype(*dtype),
+        },
+    )
+}
