@@ -2,8 +2,9 @@
 
     python golden/conformance_models.py FIREBRAND [NAME ...]       run by `cargo xtask conformance models`
 
-Each model is exported for evaluation and for training. Outputs are compared in both, gradients of all parameters in
-training. Where training is random (dropout), only evaluation is compared. Packages that are not installed are skipped.
+Each model is exported for evaluation in f32 and for training in f64: batch norm over few samples is so badly conditioned
+that two correct programs differ visibly in f32. Outputs and gradients of all parameters are compared. Where training is
+random (dropout), only evaluation is compared. Packages that are not installed are skipped.
 """
 
 import pathlib
@@ -129,9 +130,16 @@ def is_random(program):
 def compare(name, make, firebrand, folder):
     torch.manual_seed(0)
     module, args = make()
+    for p in module.parameters():
+        # Heads that start at zero would hide everything below them.
+        if not p.any():
+            torch.nn.init.normal_(p, std=0.05)
     said = []
     for mode in ("eval", "train"):
         module.train(mode == "train")
+        if mode == "train":
+            module = module.double()
+            args = tuple(a.double() if a.is_floating_point() else a for a in args)
         program = torch.export.export(module, args)
         path = folder / f"{name}_{mode}.pt2"
         torch.export.save(program, path)
@@ -159,12 +167,13 @@ def compare(name, make, firebrand, folder):
         largest = max(g.abs().max().item() for g in grads.values())
         for n, g in grads.items():
             if n in found:
-                scale = max(g.abs().max().item(), 1e-3 * largest)
+                scale = max(g.abs().max().item(), 1e-3 * largest, 1e-12)
                 worst_grad = max(worst_grad, (g - torch.from_numpy(found[n])).abs().max().item() / scale)
             elif not any(g.data_ptr() == h.data_ptr() for m, h in grads.items() if m != n):
                 raise AssertionError(f"no gradient of {n}")
         said.append(f"{mode}: {worst:.1e}, gradients {worst_grad:.1e}")
-        if worst > 1e-3 or worst_grad > 2e-2:
+        limit, limit_grad = {"eval": (1e-4, 1e-3), "train": (1e-9, 1e-5)}[mode]
+        if worst > limit or worst_grad > limit_grad:
             raise AssertionError("; ".join(said))
     return "; ".join(said)
 

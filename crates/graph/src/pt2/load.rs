@@ -1,13 +1,13 @@
 //! Archives in: the layout of today, and the two layouts of older releases.
 
+use super::check::{check_signature, check_state, check_symbols};
 use super::payload::{self, Payloads, Role};
 use super::read::{self, Place};
 use super::schema::{self, MAJOR, MINOR, PayloadConfig};
 use super::{Extras, signature};
 use crate::error::{Error, Result};
-use crate::ir::{Expr, Kind, SymInt, Val};
 use crate::program::{Constant, Dialect, ExportedProgram, State, ValueRange};
-use crate::signature::{GraphSignature, InputKind, SpecArg};
+use crate::signature::InputKind;
 use crate::verify::verify_module;
 use firebrand_core::Tensor;
 use firebrand_io::{Archive, ReadOptions, torch_save};
@@ -144,7 +144,7 @@ fn from_root(archive: &Archive, options: &LoadOptions) -> Result<ExportedProgram
             };
             place_state(&mut program, role, tensors)?;
         }
-        check_state(&program, &entry)?;
+        check_state(&program, Place { entry: &entry })?;
     }
     Ok(program)
 }
@@ -245,7 +245,7 @@ fn from_old_layout(archive: &Archive, options: &LoadOptions) -> Result<ExportedP
             let tensors = from_pickle(archive, &entry)?;
             place_state(&mut program, role, tensors)?;
         }
-        check_state(&program, OLD_PROGRAM)?;
+        check_state(&program, Place { entry: OLD_PROGRAM })?;
     }
     Ok(program)
 }
@@ -295,121 +295,5 @@ fn warn_of_devices(graph: &schema::Graph) {
     let other = graph.tensor_values.values().map(|m| &m.device.kind).find(|d| *d != "cpu" && *d != "meta");
     if let Some(device) = other {
         firebrand_core::warn(format!("the program was exported for the device {device:?}; it runs on the CPU here"));
-    }
-}
-
-/// As many specs as inputs and outputs, and the same names.
-fn check_signature(program: &ExportedProgram, place: Place<'_>) -> Result<()> {
-    let (graph, signature) = (&program.module.graph, program.signature()?);
-    let placeholders: Vec<_> = graph.placeholders().collect();
-    if placeholders.len() != signature.inputs.len() {
-        let (found, specs) = (placeholders.len(), signature.inputs.len());
-        return Err(place.refuse(format!("{found} inputs of the graph, {specs} in the signature")));
-    }
-    for (id, spec) in placeholders.iter().zip(&signature.inputs) {
-        if spec.arg.name() != graph[*id].name() {
-            let (a, b) = (graph[*id].name(), spec.arg.name());
-            return Err(place.refuse(format!("the graph calls an input {a:?}, the signature {b:?}")));
-        }
-    }
-    let results = graph.result().and_then(|r| r.items()).map_or(0, <[_]>::len);
-    if results != signature.outputs.len() {
-        let specs = signature.outputs.len();
-        return Err(place.refuse(format!("{results} outputs of the graph, {specs} in the signature")));
-    }
-    for spec in &signature.outputs {
-        if let Some(name) = spec.arg.node()
-            && graph.find(name).is_none()
-        {
-            return Err(place.refuse(format!("the signature names the output {name:?}, which is no value")));
-        }
-    }
-    Ok(())
-}
-
-/// Every symbol that an input binds has a range.
-fn check_symbols(program: &ExportedProgram, place: Place<'_>) -> Result<()> {
-    let graph = &program.module.graph;
-    let mut unknown = None;
-    let mut see = |e: &Expr| {
-        e.for_each_symbol(&mut |s| {
-            if !program.range_constraints.contains_key(s) {
-                unknown.get_or_insert_with(|| s.to_string());
-            }
-        });
-    };
-    for id in graph.placeholders() {
-        match &graph[id].meta().val {
-            Some(Val::Tensor(t)) => t.sizes.iter().filter_map(SymInt::expr).for_each(&mut see),
-            Some(Val::SymInt(s)) => s.expr().into_iter().for_each(&mut see),
-            _ => {}
-        }
-    }
-    match unknown {
-        Some(symbol) => Err(place.refuse(format!("the symbol {symbol} has no range"))),
-        None => Ok(()),
-    }
-}
-
-/// Everything the signature names is there, where it belongs.
-fn check_state(program: &ExportedProgram, entry: &str) -> Result<()> {
-    let signature: &GraphSignature = program.signature()?;
-    for spec in &signature.inputs {
-        let found = match &spec.kind {
-            InputKind::Parameter(t) => program.state_dict.contains_key(&**t),
-            InputKind::Buffer { target, persistent: true } => program.state_dict.contains_key(&**target),
-            InputKind::Buffer { target, persistent: false } => program.constants.contains_key(&**target),
-            InputKind::ConstantTensor(t) | InputKind::CustomObj(t) => program.constants.contains_key(&**t),
-            InputKind::UserInput | InputKind::Token => true,
-        };
-        if !found {
-            let (kind, target) = (spec.kind.name(), spec.kind.target().map_or("", |t| t));
-            return refuse(
-                entry,
-                format!("the signature names the {kind} {target:?}, which the archive does not hold"),
-            );
-        }
-        // What is stored is what the graph was traced with.
-        let graph = &program.module.graph;
-        if let (Some(target), SpecArg::Tensor(name)) = (spec.kind.target(), &spec.arg)
-            && let Some(tensor) = program.state(target)
-            && let Some(Val::Tensor(meta)) =
-                graph.placeholders().find(|p| graph[*p].name() == name).and_then(|p| graph[p].meta().val.clone())
-        {
-            let sizes: Option<Vec<i64>> = meta.sizes.iter().map(|s| s.known()).collect();
-            let stored: Vec<i64> = tensor.shape().iter().map(|&n| n as i64).collect();
-            if sizes.is_some_and(|s| s != stored) || meta.dtype.dtype() != Some(tensor.dtype()) {
-                return refuse(
-                    entry,
-                    format!(
-                        "{target}: the graph expects {} of {:?}, the archive holds {} of {stored:?}",
-                        meta.dtype,
-                        meta.sizes.iter().map(|s| s.hint().unwrap_or(-1)).collect::<Vec<_>>(),
-                        tensor.dtype()
-                    ),
-                );
-            }
-        }
-    }
-    Ok(())
-}
-
-impl ExportedProgram {
-    /// What the program calls that this build cannot run, with the names of the nodes; at any depth.
-    pub fn unsupported(&self) -> Vec<(String, Vec<String>)> {
-        let mut found: IndexMap<String, Vec<String>> = IndexMap::new();
-        let mut stack = vec![self.module.clone()];
-        while let Some(module) = stack.pop() {
-            for id in module.graph.nodes() {
-                let node = &module.graph[id];
-                if let Kind::CallFunction(target) = node.kind()
-                    && !super::is_supported(target)
-                {
-                    found.entry(target.to_string()).or_default().push(node.name().to_string());
-                }
-            }
-            stack.extend(module.subgraphs().map(|(_, g)| g.clone()));
-        }
-        found.into_iter().collect()
     }
 }

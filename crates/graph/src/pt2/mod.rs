@@ -5,6 +5,7 @@
 //! executes nothing and allocates only after checks, and every refusal names the entry and the node. The format, and
 //! what is refused, is described in `docs/behaviour/pt2.md`.
 
+mod check;
 mod codes;
 mod load;
 mod payload;
