@@ -26,10 +26,12 @@ pub use firebrand_core::{
 
 pub use firebrand_graph as graph;
 pub use firebrand_io as io;
+pub use firebrand_io::save_on_disk;
 pub use firebrand_nn as nn;
 pub use firebrand_nn::{data, optim, train};
 
 pub mod digits;
+pub mod guide;
 
 /// What most programs need.
 pub mod prelude {

@@ -12,6 +12,10 @@ mod hvp;
 mod implicit_differentiation;
 #[path = "../examples/maml.rs"]
 mod maml;
+#[path = "../examples/memory.rs"]
+mod memory;
+#[path = "../examples/module.rs"]
+mod module;
 #[path = "../examples/per_sample_gradients.rs"]
 mod per_sample_gradients;
 #[path = "../examples/physics_informed.rs"]
@@ -32,6 +36,16 @@ fn higher_orders() {
 #[test]
 fn hooks_of_every_kind() {
     hooks::main().expect("no error");
+}
+
+#[test]
+fn memory_of_a_step() {
+    memory::main().expect("no error");
+}
+
+#[test]
+fn a_module_of_ones_own() {
+    module::main().expect("no error");
 }
 
 #[test]

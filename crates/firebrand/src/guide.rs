@@ -1,0 +1,10 @@
+//! The guide: chapters that are compiled and run as tests.
+
+#[doc = include_str!("guide/hooks.md")]
+pub mod hooks {}
+
+#[doc = include_str!("guide/memory.md")]
+pub mod memory {}
+
+#[doc = include_str!("guide/find_the_nan.md")]
+pub mod find_the_nan {}
