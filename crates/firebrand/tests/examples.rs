@@ -1,7 +1,13 @@
 //! Every example runs to its end; each asserts what it claims.
 
+#![allow(dead_code)] // the long ones are run for a few steps; their `main` takes more
+
+#[path = "../examples/char_gpt.rs"]
+mod char_gpt;
 #[path = "../examples/custom_function.rs"]
 mod custom_function;
+#[path = "../examples/digits_cnn.rs"]
+mod digits_cnn;
 #[path = "../examples/higher_order.rs"]
 mod higher_order;
 #[path = "../examples/hooks.rs"]
@@ -20,8 +26,12 @@ mod module;
 mod per_sample_gradients;
 #[path = "../examples/physics_informed.rs"]
 mod physics_informed;
+#[path = "../examples/q_learning.rs"]
+mod q_learning;
 #[path = "../examples/train_mlp.rs"]
 mod train_mlp;
+#[path = "../examples/vae.rs"]
+mod vae;
 
 #[test]
 fn custom_functions() {
@@ -76,4 +86,26 @@ fn gradients_of_every_sample() {
 #[test]
 fn an_equation_as_a_loss() {
     physics_informed::main().expect("no error");
+}
+
+#[test]
+fn a_convolutional_network() {
+    assert!(digits_cnn::run(2).expect("no error") > 0.9);
+}
+
+#[test]
+fn a_transformer_that_writes() {
+    let (first, last, _) = char_gpt::run(20).expect("no error");
+    assert!(last < 0.9 * first, "{first} {last}");
+}
+
+#[test]
+fn an_autoencoder() {
+    let (before, after) = vae::run(3).expect("no error");
+    assert!(after < before, "{before} {after}");
+}
+
+#[test]
+fn q_learning_finds_the_way_out() {
+    q_learning::main().expect("no error");
 }

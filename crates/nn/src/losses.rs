@@ -67,6 +67,11 @@ macro_rules! losses {
             pub fn new() -> $name {
                 $name { $($field: $default,)* reduction: Reduction::Mean, core: ModuleCore::new() }
             }
+
+            /// With another reduction.
+            pub fn with_reduction(self, reduction: Reduction) -> $name {
+                $name { reduction, ..self }
+            }
         }
 
         impl Default for $name {
