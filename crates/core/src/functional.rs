@@ -5,8 +5,8 @@
 //! errors. The transforms of [`crate::func`] nest better; these say more about what does not depend on what.
 
 use crate::autograd::{EnableGrad, GradOptions, Target, record};
+use crate::func::vmap::joined;
 use crate::func::{self, Outcome, TensorTree};
-use crate::sym::SymInts;
 use crate::{ErrorKind, Result, Tensor, ops};
 
 /// How a vectorised Jacobian is computed.
@@ -104,10 +104,6 @@ fn check_graph(function: &'static str, what: &str, list: &[Tensor], options: &Op
         }
         None => Ok(()),
     }
-}
-
-fn joined(front: &[usize], back: &[usize]) -> SymInts {
-    front.iter().chain(back).map(|&n| n.into()).collect()
 }
 
 /// The Jacobian: for every output the structure of the inputs, with blocks of the output's shape followed by the input's.

@@ -1,8 +1,8 @@
-//! Cases G-1 to G-31 of docs/behaviour/autograd.md: custom functions.
+//! Custom functions: section 7 of docs/behaviour/autograd.md.
 //!
-//! Some cases cannot be written down: inputs, outputs and gradients are tensors by type, `forward` is required by the
-//! trait, `backward` is the one name of the derivative, and a function is consumed by `apply`. The documentation of
-//! `Function` and `Context` shows what the compiler refuses.
+//! Some cases are refused by the compiler instead of at run time: an argument that is no tensor (G-5), a gradient that
+//! is no tensor (G-6), a function called as such (G-29). The documentation of `Function` and `Context` shows them as
+//! examples that must not compile. Complex gradients wait for complex tensors.
 #![allow(clippy::unwrap_used)]
 
 #[macro_use]

@@ -1,7 +1,8 @@
 //! PyTorch's autograd stack in Rust: no Python, no libtorch.
 //!
 //! Eager tensors with a recorded, inspectable graph; gradients of any order; hooks; in-place ops with version checks;
-//! views that share memory and history; forward mode; custom functions; gradient checking.
+//! views that share memory and history; forward mode; custom functions; gradient checking; function transforms that nest
+//! in any order ([`func`]).
 //!
 //! ```
 //! use firebrand::prelude::*;

@@ -210,6 +210,6 @@ fn placed_at(t: &Tensor, dim: i64) -> Result<Tensor> {
 }
 
 /// Sizes with some in front.
-pub(super) fn joined(front: &[usize], back: &[usize]) -> SymInts {
+pub(crate) fn joined(front: &[usize], back: &[usize]) -> SymInts {
     front.iter().chain(back).map(|&n| SymInt::from(n)).collect()
 }

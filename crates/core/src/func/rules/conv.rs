@@ -18,12 +18,12 @@ pub(super) fn rule(name: &str) -> Option<Rule> {
 const GROUPS: usize = 8;
 
 /// `[B, N, C, ..]` as `[N, B*C, ..]`.
-fn into_channels(t: &Tensor) -> Result<Tensor> {
+pub(super) fn into_channels(t: &Tensor) -> Result<Tensor> {
     ops::flatten(&ops::movedim(t, 0, 1)?, 1, 2)
 }
 
 /// `[N, B*C, ..]` with the batch of its own at dimension 1.
-fn from_channels(t: &Tensor, size: usize) -> Result<Tensor> {
+pub(super) fn from_channels(t: &Tensor, size: usize) -> Result<Tensor> {
     ops::unflatten(t, 1, &[SymInt::from(size), SymInt::from(-1)])
 }
 

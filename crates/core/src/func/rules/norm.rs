@@ -1,5 +1,6 @@
 //! Normalisations: statistics per sample, affine parameters apart so that each sample may have its own.
 
+use super::conv::{from_channels, into_channels};
 use super::merge::{fold, unfold};
 use super::{Batched, Call, Out, Outs, Rule, with_batch};
 use crate::dispatch::{self, Op, Value};
@@ -184,15 +185,6 @@ fn group_norm_backward(call: &Call<'_>) -> Result<Outs> {
 }
 
 // ---- batch norm: every sample has channels of its own
-
-/// `[B, N, C, ..]` as `[N, B*C, ..]`.
-fn into_channels(t: &Tensor) -> Result<Tensor> {
-    ops::flatten(&ops::movedim(t, 0, 1)?, 1, 2)
-}
-
-fn from_channels(t: &Tensor, size: usize) -> Result<Tensor> {
-    ops::unflatten(t, 1, &[SymInt::from(size), SymInt::from(-1)])
-}
 
 /// A vector per channel, or none or an empty one, for the channels of all samples.
 fn all_channels(call: &Call<'_>, k: usize) -> Result<Value> {
