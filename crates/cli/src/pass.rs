@@ -19,8 +19,8 @@ enum Mode {
 #[derive(clap::Args)]
 pub(crate) struct Options {
     /// Passes, in order, separated by commas
-    #[arg(value_name = "NAME[,NAME…]", required_unless_present = "list", value_delimiter = ',', value_parser = known)]
-    names: Vec<String>,
+    #[arg(value_name = "NAME[,NAME…]", required_unless_present = "list", value_parser = known)]
+    names: Option<String>,
     /// A .pt2 archive, or a graph in text form
     #[arg(value_name = "FILE", required_unless_present = "list")]
     file: Option<PathBuf>,
@@ -44,8 +44,12 @@ pub(crate) struct Options {
     list: bool,
 }
 
-fn known(name: &str) -> Result<String, String> {
-    passes::find(name).map(|_| name.to_string()).map_err(|e| e.to_string())
+/// Every name in the list must be that of a pass.
+fn known(names: &str) -> Result<String, String> {
+    match names.split(',').map(passes::find).find_map(Result::err) {
+        Some(error) => Err(error.to_string()),
+        None => Ok(names.to_string()),
+    }
 }
 
 /// Runs the command.
@@ -61,8 +65,8 @@ pub(crate) fn run(options: &Options) -> Done {
     let (program, format) =
         program_file::read(file, &LoadOptions { refuse_unsupported: false, ..LoadOptions::default() })?;
     let context = Context { ambient_grad: matches!(options.ambient_grad, Mode::On), compat: options.compat };
-    let list: Vec<&Pass> =
-        options.names.iter().map(|n| passes::find(n)).collect::<Result<_, _>>().map_err(Refusal::because)?;
+    let names = options.names.as_deref().unwrap_or_default().split(',');
+    let list: Vec<&Pass> = names.map(passes::find).collect::<Result<_, _>>().map_err(Refusal::because)?;
     let (result, _) = passes::run(&program, &list, &context).map_err(Refusal::because)?;
     let form = if options.long { Form::Long } else { Form::Short };
     if let Some(path) = &options.output {
