@@ -4,6 +4,7 @@
 //! for a seed, mutates what is in `fuzz/corpus/TARGET`, and writes the input of a failure to a file.
 
 mod codegen;
+mod graph;
 mod mutate;
 mod programs;
 
@@ -23,6 +24,7 @@ const TARGETS: &[(&str, Target)] = &[
     ("formula", codegen::fuzz_formula),
     ("dump", codegen::fuzz_dump),
     ("emit", codegen::fuzz_emit),
+    ("graph_text", graph::fuzz_text),
     ("archive", programs::fuzz_archive),
     ("program", programs::fuzz_program),
     ("expression", programs::fuzz_expression),

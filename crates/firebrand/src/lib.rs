@@ -48,3 +48,8 @@ pub mod prelude {
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct ReadmeExamples;
+
+/// Compiles and runs the guide.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/guide/write-a-pass.md")]
+struct GuideWriteAPass;
