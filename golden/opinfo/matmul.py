@@ -31,7 +31,6 @@ def samples(t):
         t.op("einsum", S(eq, [T(*s) for s in shapes]), dtypes=[f32] if eq == "ij,jk->ik" else [])
     t.op("einsum", nc=False, dtypes=[], err=[S("ij,jk->ik", [T(2, 3), T(2, 3)]), S("ij->ik", [T(2, 3)]), S("ijk->i", [T(2, 3)]), S("ij,jk->ik", [T(2, 3)])])
     t.op("tensordot", S(T(2, 3, 2), T(3, 2, 2), [1], [0]), S(T(2, 3), T(2, 3), [0, 1], [0, 1]), dtypes=[f32])
-    t.op("linalg_matrix_norm.str_ord", S(T(2, 3), "fro"), S(T(2, 3), "fro", [0, 1], True), dtypes=[])
     t.op("chain_matmul", S([T(2, 3), T(3, 2), T(2, 2)]), dtypes=[])
     t.op("kron", S(T(2), T(3)), S(T(2, 2), T(1, 2)), dtypes=[f32])
     t.op("cross linalg_cross", S(T(2, 3), T(2, 3)), dtypes=[f32])

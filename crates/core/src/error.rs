@@ -111,6 +111,8 @@ pub enum ErrorKind {
     UnknownOp { op: String },
     #[error("{op}: argument {position} ('{name}') should be {expected}, found {found}")]
     ArgumentType { op: String, position: usize, name: String, expected: String, found: String },
+    #[error("{op}:{} {message}", batch_element(.batch))]
+    Linalg { op: &'static str, batch: Option<usize>, message: String },
     #[error("{op}: not implemented: {what}")]
     NotImplemented { op: String, what: String },
     #[error("the derivative of {op} with respect to '{argument}' is not implemented")]
@@ -369,6 +371,10 @@ pub enum ErrorKind {
     // ---- the user's own
     #[error("{0}")]
     User(Box<dyn std::error::Error + Send + Sync>),
+}
+
+fn batch_element(batch: &Option<usize>) -> String {
+    batch.map_or(String::new(), |n| format!(" (batch element {n}):"))
 }
 
 fn named(hook: &Option<String>) -> String {

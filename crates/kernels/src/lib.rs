@@ -12,6 +12,7 @@ mod geometry;
 pub mod grid_sample;
 pub mod index;
 mod lanes;
+pub mod linalg;
 pub mod mapped;
 mod matmul;
 mod memory;

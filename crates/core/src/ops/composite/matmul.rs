@@ -4,7 +4,7 @@
 
 use crate::ops::formulas::{maybe_multiply, sym};
 use crate::ops::shape::{self, broadcast, is_expandable_to, wrap_dim};
-use crate::{DType, Error, Result, Scalar, SymInt, Tensor, ops};
+use crate::{Error, Result, Scalar, SymInt, Tensor, ops};
 
 const ONE: Scalar = Scalar::Int(1);
 
@@ -305,20 +305,4 @@ pub(crate) fn cross(a: &Tensor, b: &Tensor, dim: Option<i64>) -> Result<Tensor> 
         })? as i64,
     };
     linalg_cross(a, b, dim)
-}
-
-/// The Frobenius norm of matrices.
-pub(crate) fn linalg_matrix_norm_str_ord(
-    self_: &Tensor,
-    ord: &str,
-    dim: &[i64],
-    keepdim: bool,
-    dtype: Option<DType>,
-) -> Result<Tensor> {
-    if ord != "fro" || dim.len() != 2 || self_.ndim() < 2 {
-        let message =
-            format!("expected ord \"fro\" and two dimensions of {:?}, found {ord:?} and {dim:?}", self_.shape());
-        return Err(Error::argument("linalg_matrix_norm", message));
-    }
-    ops::linalg_vector_norm(self_, Scalar::Int(2), Some(dim), keepdim, dtype)
 }

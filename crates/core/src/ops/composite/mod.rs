@@ -9,6 +9,7 @@ mod einsum;
 pub(crate) mod embedding;
 pub(crate) mod index;
 pub(crate) mod join;
+pub(crate) mod linalg;
 mod loss;
 mod matmul;
 mod norm;

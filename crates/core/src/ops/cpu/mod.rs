@@ -9,6 +9,7 @@ pub(crate) mod creation;
 pub(crate) mod fused;
 pub(crate) mod index;
 pub(crate) mod join;
+pub(crate) mod linalg;
 pub(crate) mod loss;
 pub(crate) mod matmul;
 pub(crate) mod norm;

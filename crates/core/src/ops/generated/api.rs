@@ -2094,6 +2094,126 @@ pub fn try_einsum(equation: &str, tensors: &[Tensor]) -> Result<Tensor> {
     ops::einsum(equation, tensors, None)
 }
 
+/// `aten::linalg_inv_ex(Tensor A, *, bool check_errors=False) -> (Tensor inverse, Tensor info)`
+///
+/// # Panics
+/// With the error of [`try_linalg_inv_ex`].
+#[track_caller]
+pub fn linalg_inv_ex(A: &Tensor) -> (Tensor, Tensor) {
+    expect_ok(try_linalg_inv_ex(A))
+}
+/// `aten::linalg_inv_ex(Tensor A, *, bool check_errors=False) -> (Tensor inverse, Tensor info)`
+pub fn try_linalg_inv_ex(A: &Tensor) -> Result<(Tensor, Tensor)> {
+    ops::linalg_inv_ex(A, false)
+}
+
+/// `aten::linalg_inv(Tensor A) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_linalg_inv`].
+#[track_caller]
+pub fn linalg_inv(A: &Tensor) -> Tensor {
+    expect_ok(try_linalg_inv(A))
+}
+/// `aten::linalg_inv(Tensor A) -> Tensor`
+pub fn try_linalg_inv(A: &Tensor) -> Result<Tensor> {
+    ops::linalg_inv(A)
+}
+
+/// `aten::linalg_solve_ex(Tensor A, Tensor B, *, bool left=True, bool check_errors=False) -> (Tensor result, Tensor info)`
+///
+/// # Panics
+/// With the error of [`try_linalg_solve_ex`].
+#[track_caller]
+pub fn linalg_solve_ex(A: &Tensor, B: &Tensor) -> (Tensor, Tensor) {
+    expect_ok(try_linalg_solve_ex(A, B))
+}
+/// `aten::linalg_solve_ex(Tensor A, Tensor B, *, bool left=True, bool check_errors=False) -> (Tensor result, Tensor info)`
+pub fn try_linalg_solve_ex(A: &Tensor, B: &Tensor) -> Result<(Tensor, Tensor)> {
+    ops::linalg_solve_ex(A, B, true, false)
+}
+
+/// `aten::linalg_solve(Tensor A, Tensor B, *, bool left=True) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_linalg_solve`].
+#[track_caller]
+pub fn linalg_solve(A: &Tensor, B: &Tensor) -> Tensor {
+    expect_ok(try_linalg_solve(A, B))
+}
+/// `aten::linalg_solve(Tensor A, Tensor B, *, bool left=True) -> Tensor`
+pub fn try_linalg_solve(A: &Tensor, B: &Tensor) -> Result<Tensor> {
+    ops::linalg_solve(A, B, true)
+}
+
+/// `aten::linalg_det(Tensor A) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_linalg_det`].
+#[track_caller]
+pub fn linalg_det(A: &Tensor) -> Tensor {
+    expect_ok(try_linalg_det(A))
+}
+/// `aten::linalg_det(Tensor A) -> Tensor`
+pub fn try_linalg_det(A: &Tensor) -> Result<Tensor> {
+    ops::linalg_det(A)
+}
+
+/// `aten::linalg_slogdet(Tensor A) -> (Tensor sign, Tensor logabsdet)`
+///
+/// # Panics
+/// With the error of [`try_linalg_slogdet`].
+#[track_caller]
+pub fn linalg_slogdet(A: &Tensor) -> (Tensor, Tensor) {
+    expect_ok(try_linalg_slogdet(A))
+}
+/// `aten::linalg_slogdet(Tensor A) -> (Tensor sign, Tensor logabsdet)`
+pub fn try_linalg_slogdet(A: &Tensor) -> Result<(Tensor, Tensor)> {
+    ops::linalg_slogdet(A)
+}
+
+/// `aten::linalg_qr(Tensor A, str mode='reduced') -> (Tensor Q, Tensor R)`
+///
+/// # Panics
+/// With the error of [`try_linalg_qr`].
+#[track_caller]
+pub fn linalg_qr(A: &Tensor, mode: &str) -> (Tensor, Tensor) {
+    expect_ok(try_linalg_qr(A, mode))
+}
+/// `aten::linalg_qr(Tensor A, str mode='reduced') -> (Tensor Q, Tensor R)`
+pub fn try_linalg_qr(A: &Tensor, mode: &str) -> Result<(Tensor, Tensor)> {
+    ops::linalg_qr(A, mode)
+}
+
+/// `aten::linalg_svd(Tensor A, bool full_matrices=True, *, str? driver=None) -> (Tensor U, Tensor S, Tensor Vh)`
+///
+/// # Panics
+/// With the error of [`try_linalg_svd`].
+#[track_caller]
+pub fn linalg_svd(A: &Tensor, full_matrices: bool) -> (Tensor, Tensor, Tensor) {
+    expect_ok(try_linalg_svd(A, full_matrices))
+}
+/// `aten::linalg_svd(Tensor A, bool full_matrices=True, *, str? driver=None) -> (Tensor U, Tensor S, Tensor Vh)`
+pub fn try_linalg_svd(
+    A: &Tensor,
+    full_matrices: bool,
+) -> Result<(Tensor, Tensor, Tensor)> {
+    ops::linalg_svd(A, full_matrices, None)
+}
+
+/// `aten::linalg_svdvals(Tensor A, *, str? driver=None) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_linalg_svdvals`].
+#[track_caller]
+pub fn linalg_svdvals(A: &Tensor) -> Tensor {
+    expect_ok(try_linalg_svdvals(A))
+}
+/// `aten::linalg_svdvals(Tensor A, *, str? driver=None) -> Tensor`
+pub fn try_linalg_svdvals(A: &Tensor) -> Result<Tensor> {
+    ops::linalg_svdvals(A, None)
+}
+
 /// `aten::scaled_dot_product_attention(Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, float dropout_p=0., bool is_causal=False, *, float? scale=None, bool enable_gqa=False) -> Tensor`
 ///
 /// # Panics

@@ -7002,6 +7002,235 @@ pub(crate) fn baddbmm_out(
     )
 }
 
+pub(crate) fn linalg_inv_ex(
+    word: u32,
+    A: &Tensor,
+    check_errors: bool,
+) -> Result<(Tensor, Tensor)> {
+    if word & state::INNER != 0 {
+        return dispatch::tensors(
+                dispatch::call_inner(
+                    Op::LINALG_INV_EX,
+                    &[A.into(), check_errors.into()],
+                )?,
+            )
+            .map(|[inverse, info]| (inverse, info));
+    }
+    let (spec0, spec1) = shape::linalg::inv_ex("linalg_inv_ex", A, check_errors)?;
+    let inverse = Tensor::try_empty(spec0)?;
+    let info = Tensor::try_empty(spec1)?;
+    if !inverse.is_meta() {
+        cpu::linalg::inv_ex(A, check_errors, &inverse, &info)?;
+    }
+    Ok((inverse, info))
+}
+
+pub(crate) fn _linalg_solve_ex(
+    word: u32,
+    A: &Tensor,
+    B: &Tensor,
+    left: bool,
+    check_errors: bool,
+) -> Result<(Tensor, Tensor, Tensor, Tensor)> {
+    if word & state::INNER != 0 {
+        return dispatch::tensors(
+                dispatch::call_inner(
+                    Op::_LINALG_SOLVE_EX,
+                    &[A.into(), B.into(), left.into(), check_errors.into()],
+                )?,
+            )
+            .map(|[result, LU, pivots, info]| (result, LU, pivots, info));
+    }
+    let (spec0, spec1, spec2, spec3) = shape::linalg::solve_ex(
+        "_linalg_solve_ex",
+        A,
+        B,
+        left,
+        check_errors,
+    )?;
+    let result = Tensor::try_empty(spec0)?;
+    let LU = Tensor::try_empty(spec1)?;
+    let pivots = Tensor::try_empty(spec2)?;
+    let info = Tensor::try_empty(spec3)?;
+    if !result.is_meta() {
+        cpu::linalg::solve_ex(A, B, left, check_errors, &result, &LU, &pivots, &info)?;
+    }
+    Ok((result, LU, pivots, info))
+}
+
+pub(crate) fn _linalg_det(word: u32, A: &Tensor) -> Result<(Tensor, Tensor, Tensor)> {
+    if word & state::INNER != 0 {
+        return dispatch::tensors(dispatch::call_inner(Op::_LINALG_DET, &[A.into()])?)
+            .map(|[result, LU, pivots]| (result, LU, pivots));
+    }
+    let (spec0, spec1, spec2) = shape::linalg::det("_linalg_det", A)?;
+    let result = Tensor::try_empty(spec0)?;
+    let LU = Tensor::try_empty(spec1)?;
+    let pivots = Tensor::try_empty(spec2)?;
+    if !result.is_meta() {
+        cpu::linalg::det(A, &result, &LU, &pivots)?;
+    }
+    Ok((result, LU, pivots))
+}
+
+pub(crate) fn _linalg_slogdet(
+    word: u32,
+    A: &Tensor,
+) -> Result<(Tensor, Tensor, Tensor, Tensor)> {
+    if word & state::INNER != 0 {
+        return dispatch::tensors(dispatch::call_inner(Op::_LINALG_SLOGDET, &[A.into()])?)
+            .map(|[sign, logabsdet, LU, pivots]| (sign, logabsdet, LU, pivots));
+    }
+    let (spec0, spec1, spec2, spec3) = shape::linalg::slogdet("_linalg_slogdet", A)?;
+    let sign = Tensor::try_empty(spec0)?;
+    let logabsdet = Tensor::try_empty(spec1)?;
+    let LU = Tensor::try_empty(spec2)?;
+    let pivots = Tensor::try_empty(spec3)?;
+    if !sign.is_meta() {
+        cpu::linalg::slogdet(A, &sign, &logabsdet, &LU, &pivots)?;
+    }
+    Ok((sign, logabsdet, LU, pivots))
+}
+
+pub(crate) fn linalg_cholesky_ex(
+    word: u32,
+    self_: &Tensor,
+    upper: bool,
+    check_errors: bool,
+) -> Result<(Tensor, Tensor)> {
+    if word & state::INNER != 0 {
+        return dispatch::tensors(
+                dispatch::call_inner(
+                    Op::LINALG_CHOLESKY_EX,
+                    &[self_.into(), upper.into(), check_errors.into()],
+                )?,
+            )
+            .map(|[L, info]| (L, info));
+    }
+    let (spec0, spec1) = shape::linalg::cholesky_ex(
+        "linalg_cholesky_ex",
+        self_,
+        upper,
+        check_errors,
+    )?;
+    let L = Tensor::try_empty(spec0)?;
+    let info = Tensor::try_empty(spec1)?;
+    if !L.is_meta() {
+        cpu::linalg::cholesky_ex(self_, upper, check_errors, &L, &info)?;
+    }
+    Ok((L, info))
+}
+
+pub(crate) fn linalg_qr(word: u32, A: &Tensor, mode: &str) -> Result<(Tensor, Tensor)> {
+    if word & state::INNER != 0 {
+        return dispatch::tensors(
+                dispatch::call_inner(Op::LINALG_QR, &[A.into(), mode.into()])?,
+            )
+            .map(|[Q, R]| (Q, R));
+    }
+    let (spec0, spec1) = shape::linalg::qr("linalg_qr", A, mode)?;
+    let Q = Tensor::try_empty(spec0)?;
+    let R = Tensor::try_empty(spec1)?;
+    if !Q.is_meta() {
+        cpu::linalg::qr(A, mode, &Q, &R)?;
+    }
+    Ok((Q, R))
+}
+
+pub(crate) fn _linalg_eigh(
+    word: u32,
+    A: &Tensor,
+    UPLO: &str,
+    compute_v: bool,
+) -> Result<(Tensor, Tensor)> {
+    if word & state::INNER != 0 {
+        return dispatch::tensors(
+                dispatch::call_inner(
+                    Op::_LINALG_EIGH,
+                    &[A.into(), UPLO.into(), compute_v.into()],
+                )?,
+            )
+            .map(|[eigenvalues, eigenvectors]| (eigenvalues, eigenvectors));
+    }
+    let (spec0, spec1) = shape::linalg::eigh("_linalg_eigh", A, UPLO, compute_v)?;
+    let eigenvalues = Tensor::try_empty(spec0)?;
+    let eigenvectors = Tensor::try_empty(spec1)?;
+    if !eigenvalues.is_meta() {
+        cpu::linalg::eigh(A, UPLO, compute_v, &eigenvalues, &eigenvectors)?;
+    }
+    Ok((eigenvalues, eigenvectors))
+}
+
+pub(crate) fn _linalg_svd(
+    word: u32,
+    A: &Tensor,
+    full_matrices: bool,
+    compute_uv: bool,
+    driver: Option<&str>,
+) -> Result<(Tensor, Tensor, Tensor)> {
+    if word & state::INNER != 0 {
+        return dispatch::tensors(
+                dispatch::call_inner(
+                    Op::_LINALG_SVD,
+                    &[A.into(), full_matrices.into(), compute_uv.into(), driver.into()],
+                )?,
+            )
+            .map(|[U, S, Vh]| (U, S, Vh));
+    }
+    let (spec0, spec1, spec2) = shape::linalg::svd(
+        "_linalg_svd",
+        A,
+        full_matrices,
+        compute_uv,
+        driver,
+    )?;
+    let U = Tensor::try_empty(spec0)?;
+    let S = Tensor::try_empty(spec1)?;
+    let Vh = Tensor::try_empty(spec2)?;
+    if !U.is_meta() {
+        cpu::linalg::svd(A, full_matrices, compute_uv, driver, &U, &S, &Vh)?;
+    }
+    Ok((U, S, Vh))
+}
+
+pub(crate) fn linalg_solve_triangular(
+    word: u32,
+    self_: &Tensor,
+    B: &Tensor,
+    upper: bool,
+    left: bool,
+    unitriangular: bool,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::LINALG_SOLVE_TRIANGULAR,
+                &[
+                    self_.into(),
+                    B.into(),
+                    upper.into(),
+                    left.into(),
+                    unitriangular.into(),
+                ],
+            )?,
+        );
+    }
+    let result = Tensor::try_empty(
+        shape::linalg::solve_triangular(
+            "linalg_solve_triangular",
+            self_,
+            B,
+            upper,
+            left,
+            unitriangular,
+        )?,
+    )?;
+    if !result.is_meta() {
+        cpu::linalg::solve_triangular(self_, B, upper, left, unitriangular, &result)?;
+    }
+    Ok(result)
+}
+
 pub(crate) fn convolution(
     word: u32,
     input: &Tensor,

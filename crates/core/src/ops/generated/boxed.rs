@@ -5973,6 +5973,289 @@ pub(super) fn einsum(a: &Args<'_>, below: bool) -> Result<Outputs> {
     Ok(smallvec![result.into()])
 }
 
+pub(super) fn linalg_inv_ex(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let A = a.tensor(0, "A")?;
+    let check_errors = if a.is_none(1) { false } else { a.bool(1, "check_errors")? };
+    let (inverse, info) = if below {
+        inner::linalg_inv_ex(0, A, check_errors)?
+    } else {
+        functions::linalg_inv_ex(A, check_errors)?
+    };
+    Ok(smallvec![inverse.into(), info.into()])
+}
+
+pub(super) fn linalg_inv(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let A = a.tensor(0, "A")?;
+    let result = if below {
+        composite::linalg::inv(A)?
+    } else {
+        functions::linalg_inv(A)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn inverse(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let result = if below {
+        composite::linalg::inv(self_)?
+    } else {
+        functions::inverse(self_)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn _linalg_solve_ex(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let A = a.tensor(0, "A")?;
+    let B = a.tensor(1, "B")?;
+    let left = if a.is_none(2) { true } else { a.bool(2, "left")? };
+    let check_errors = if a.is_none(3) { false } else { a.bool(3, "check_errors")? };
+    let (result, LU, pivots, info) = if below {
+        inner::_linalg_solve_ex(0, A, B, left, check_errors)?
+    } else {
+        functions::_linalg_solve_ex(A, B, left, check_errors)?
+    };
+    Ok(smallvec![result.into(), LU.into(), pivots.into(), info.into()])
+}
+
+pub(super) fn linalg_solve_ex(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let A = a.tensor(0, "A")?;
+    let B = a.tensor(1, "B")?;
+    let left = if a.is_none(2) { true } else { a.bool(2, "left")? };
+    let check_errors = if a.is_none(3) { false } else { a.bool(3, "check_errors")? };
+    let (result, info) = if below {
+        composite::linalg::solve_ex(A, B, left, check_errors)?
+    } else {
+        functions::linalg_solve_ex(A, B, left, check_errors)?
+    };
+    Ok(smallvec![result.into(), info.into()])
+}
+
+pub(super) fn linalg_solve(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let A = a.tensor(0, "A")?;
+    let B = a.tensor(1, "B")?;
+    let left = if a.is_none(2) { true } else { a.bool(2, "left")? };
+    let result = if below {
+        composite::linalg::solve(A, B, left)?
+    } else {
+        functions::linalg_solve(A, B, left)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn _linalg_det(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let A = a.tensor(0, "A")?;
+    let (result, LU, pivots) = if below {
+        inner::_linalg_det(0, A)?
+    } else {
+        functions::_linalg_det(A)?
+    };
+    Ok(smallvec![result.into(), LU.into(), pivots.into()])
+}
+
+pub(super) fn linalg_det(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let A = a.tensor(0, "A")?;
+    let result = if below {
+        composite::linalg::det(A)?
+    } else {
+        functions::linalg_det(A)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn det(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let result = if below {
+        composite::linalg::det(self_)?
+    } else {
+        functions::det(self_)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn _linalg_slogdet(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let A = a.tensor(0, "A")?;
+    let (sign, logabsdet, LU, pivots) = if below {
+        inner::_linalg_slogdet(0, A)?
+    } else {
+        functions::_linalg_slogdet(A)?
+    };
+    Ok(smallvec![sign.into(), logabsdet.into(), LU.into(), pivots.into()])
+}
+
+pub(super) fn linalg_slogdet(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let A = a.tensor(0, "A")?;
+    let (sign, logabsdet) = if below {
+        composite::linalg::slogdet(A)?
+    } else {
+        functions::linalg_slogdet(A)?
+    };
+    Ok(smallvec![sign.into(), logabsdet.into()])
+}
+
+pub(super) fn slogdet(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let (sign, logabsdet) = if below {
+        composite::linalg::slogdet(self_)?
+    } else {
+        functions::slogdet(self_)?
+    };
+    Ok(smallvec![sign.into(), logabsdet.into()])
+}
+
+pub(super) fn logdet(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let result = if below {
+        composite::linalg::logdet(self_)?
+    } else {
+        functions::logdet(self_)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn linalg_cholesky_ex(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let upper = if a.is_none(1) { false } else { a.bool(1, "upper")? };
+    let check_errors = if a.is_none(2) { false } else { a.bool(2, "check_errors")? };
+    let (L, info) = if below {
+        inner::linalg_cholesky_ex(0, self_, upper, check_errors)?
+    } else {
+        functions::linalg_cholesky_ex(self_, upper, check_errors)?
+    };
+    Ok(smallvec![L.into(), info.into()])
+}
+
+pub(super) fn linalg_cholesky(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let upper = if a.is_none(1) { false } else { a.bool(1, "upper")? };
+    let result = if below {
+        composite::linalg::cholesky(self_, upper)?
+    } else {
+        functions::linalg_cholesky(self_, upper)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn cholesky_solve(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let input2 = a.tensor(1, "input2")?;
+    let upper = if a.is_none(2) { false } else { a.bool(2, "upper")? };
+    let result = if below {
+        composite::linalg::cholesky_solve(self_, input2, upper)?
+    } else {
+        functions::cholesky_solve(self_, input2, upper)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn linalg_qr(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let A = a.tensor(0, "A")?;
+    let mode = if a.is_none(1) { "reduced" } else { a.str(1, "mode")? };
+    let (Q, R) = if below {
+        inner::linalg_qr(0, A, mode)?
+    } else {
+        functions::linalg_qr(A, mode)?
+    };
+    Ok(smallvec![Q.into(), R.into()])
+}
+
+pub(super) fn _linalg_eigh(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let A = a.tensor(0, "A")?;
+    let UPLO = if a.is_none(1) { "L" } else { a.str(1, "UPLO")? };
+    let compute_v = if a.is_none(2) { true } else { a.bool(2, "compute_v")? };
+    let (eigenvalues, eigenvectors) = if below {
+        inner::_linalg_eigh(0, A, UPLO, compute_v)?
+    } else {
+        functions::_linalg_eigh(A, UPLO, compute_v)?
+    };
+    Ok(smallvec![eigenvalues.into(), eigenvectors.into()])
+}
+
+pub(super) fn linalg_eigh(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let UPLO = if a.is_none(1) { "L" } else { a.str(1, "UPLO")? };
+    let (eigenvalues, eigenvectors) = if below {
+        composite::linalg::eigh(self_, UPLO)?
+    } else {
+        functions::linalg_eigh(self_, UPLO)?
+    };
+    Ok(smallvec![eigenvalues.into(), eigenvectors.into()])
+}
+
+pub(super) fn linalg_eigvalsh(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let UPLO = if a.is_none(1) { "L" } else { a.str(1, "UPLO")? };
+    let result = if below {
+        composite::linalg::eigvalsh(self_, UPLO)?
+    } else {
+        functions::linalg_eigvalsh(self_, UPLO)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn _linalg_svd(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let A = a.tensor(0, "A")?;
+    let full_matrices = if a.is_none(1) { false } else { a.bool(1, "full_matrices")? };
+    let compute_uv = if a.is_none(2) { true } else { a.bool(2, "compute_uv")? };
+    let driver = a.opt_str(3, "driver")?;
+    let (U, S, Vh) = if below {
+        inner::_linalg_svd(0, A, full_matrices, compute_uv, driver)?
+    } else {
+        functions::_linalg_svd(A, full_matrices, compute_uv, driver)?
+    };
+    Ok(smallvec![U.into(), S.into(), Vh.into()])
+}
+
+pub(super) fn linalg_svd(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let A = a.tensor(0, "A")?;
+    let full_matrices = if a.is_none(1) { true } else { a.bool(1, "full_matrices")? };
+    let driver = a.opt_str(2, "driver")?;
+    let (U, S, Vh) = if below {
+        composite::linalg::svd(A, full_matrices, driver)?
+    } else {
+        functions::linalg_svd(A, full_matrices, driver)?
+    };
+    Ok(smallvec![U.into(), S.into(), Vh.into()])
+}
+
+pub(super) fn linalg_svdvals(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let A = a.tensor(0, "A")?;
+    let driver = a.opt_str(1, "driver")?;
+    let result = if below {
+        composite::linalg::svdvals(A, driver)?
+    } else {
+        functions::linalg_svdvals(A, driver)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn linalg_solve_triangular(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let B = a.tensor(1, "B")?;
+    let upper = a.bool(2, "upper")?;
+    let left = if a.is_none(3) { true } else { a.bool(3, "left")? };
+    let unitriangular = if a.is_none(4) { false } else { a.bool(4, "unitriangular")? };
+    let result = if below {
+        inner::linalg_solve_triangular(0, self_, B, upper, left, unitriangular)?
+    } else {
+        functions::linalg_solve_triangular(self_, B, upper, left, unitriangular)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn linalg_matrix_norm_ord(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let ord = a.scalar(1, "ord")?;
+    let dim = if a.is_none(2) { vec![- 2, - 1] } else { a.ints(2, "dim")? };
+    let keepdim = if a.is_none(3) { false } else { a.bool(3, "keepdim")? };
+    let dtype = a.opt_dtype(4, "dtype")?;
+    let result = if below {
+        composite::linalg::matrix_norm(self_, ord, &dim, keepdim, dtype)?
+    } else {
+        functions::linalg_matrix_norm_ord(self_, ord, &dim, keepdim, dtype)?
+    };
+    Ok(smallvec![result.into()])
+}
+
 pub(super) fn linalg_matrix_norm(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let ord = if a.is_none(1) { "fro" } else { a.str(1, "ord")? };
@@ -5980,9 +6263,59 @@ pub(super) fn linalg_matrix_norm(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let keepdim = if a.is_none(3) { false } else { a.bool(3, "keepdim")? };
     let dtype = a.opt_dtype(4, "dtype")?;
     let result = if below {
-        composite::linalg_matrix_norm_str_ord(self_, ord, &dim, keepdim, dtype)?
+        composite::linalg::matrix_norm_str_ord(self_, ord, &dim, keepdim, dtype)?
     } else {
         functions::linalg_matrix_norm(self_, ord, &dim, keepdim, dtype)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn linalg_norm(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let ord = a.opt_scalar(1, "ord")?;
+    let dim = a.opt_ints(2, "dim")?;
+    let keepdim = if a.is_none(3) { false } else { a.bool(3, "keepdim")? };
+    let dtype = a.opt_dtype(4, "dtype")?;
+    let result = if below {
+        composite::linalg::norm(self_, ord, dim.as_deref(), keepdim, dtype)?
+    } else {
+        functions::linalg_norm(self_, ord, dim.as_deref(), keepdim, dtype)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn linalg_norm_ord_str(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let ord = a.str(1, "ord")?;
+    let dim = a.opt_ints(2, "dim")?;
+    let keepdim = if a.is_none(3) { false } else { a.bool(3, "keepdim")? };
+    let dtype = a.opt_dtype(4, "dtype")?;
+    let result = if below {
+        composite::linalg::norm_ord_str(self_, ord, dim.as_deref(), keepdim, dtype)?
+    } else {
+        functions::linalg_norm_ord_str(self_, ord, dim.as_deref(), keepdim, dtype)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn linalg_matrix_power(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let n = a.int(1, "n")?;
+    let result = if below {
+        composite::linalg::matrix_power(self_, n)?
+    } else {
+        functions::linalg_matrix_power(self_, n)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn matrix_power(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let n = a.int(1, "n")?;
+    let result = if below {
+        composite::linalg::matrix_power(self_, n)?
+    } else {
+        functions::matrix_power(self_, n)?
     };
     Ok(smallvec![result.into()])
 }

@@ -3816,6 +3816,183 @@ pub(crate) fn baddbmm(
     )
 }
 
+pub(crate) fn linalg_inv_ex(
+    A: &Tensor,
+    check_errors: bool,
+    inverse: &Tensor,
+    info: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[A]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let A_t = &tangent_or_zeros(A)?;
+    Ok(Some(formulas::linalg_inv_jvp(A_t, inverse)?))
+}
+
+pub(crate) fn _linalg_solve_ex(
+    A: &Tensor,
+    B: &Tensor,
+    left: bool,
+    check_errors: bool,
+    result: &Tensor,
+    LU: &Tensor,
+    pivots: &Tensor,
+    info: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[A, B]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let A_t = &tangent_or_zeros(A)?;
+    let A_p = A;
+    let B_t = &tangent_or_zeros(B)?;
+    Ok(Some(formulas::linalg_solve_jvp(A_t, B_t, A_p, result, left)?))
+}
+
+pub(crate) fn _linalg_det(
+    A: &Tensor,
+    result: &Tensor,
+    LU: &Tensor,
+    pivots: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[A]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let A_t = &tangent_or_zeros(A)?;
+    let A_p = A;
+    Ok(Some(formulas::linalg_det_jvp(A_t, result, A_p)?))
+}
+
+pub(crate) fn _linalg_slogdet(
+    A: &Tensor,
+    sign: &Tensor,
+    logabsdet: &Tensor,
+    LU: &Tensor,
+    pivots: &Tensor,
+) -> Result<Option<(Tensor, Tensor)>> {
+    if !any_tangent(&[A]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let A_t = &tangent_or_zeros(A)?;
+    let A_p = A;
+    Ok(
+        Some((
+            formulas::linalg_sign_jvp(A_t, sign)?,
+            formulas::linalg_slogdet_jvp(A_t, A_p)?,
+        )),
+    )
+}
+
+pub(crate) fn linalg_cholesky_ex(
+    self_: &Tensor,
+    upper: bool,
+    check_errors: bool,
+    L: &Tensor,
+    info: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    Ok(Some(formulas::linalg_cholesky_jvp(self_t, L, upper)?))
+}
+
+pub(crate) fn linalg_qr(
+    A: &Tensor,
+    mode: &str,
+    Q: &Tensor,
+    R: &Tensor,
+) -> Result<Option<(Tensor, Tensor)>> {
+    if !any_tangent(&[A]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let A_t = &tangent_or_zeros(A)?;
+    Ok(
+        Some((
+            formulas::linalg_qr_jvp_q(A_t, Q, R, mode)?,
+            formulas::linalg_qr_jvp_r(A_t, Q, R, mode)?,
+        )),
+    )
+}
+
+pub(crate) fn _linalg_eigh(
+    A: &Tensor,
+    UPLO: &str,
+    compute_v: bool,
+    eigenvalues: &Tensor,
+    eigenvectors: &Tensor,
+) -> Result<Option<(Tensor, Tensor)>> {
+    if !any_tangent(&[A]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let A_t = &tangent_or_zeros(A)?;
+    Ok(
+        Some((
+            formulas::linalg_eigh_jvp_values(A_t, eigenvectors, compute_v)?,
+            formulas::linalg_eigh_jvp_vectors(A_t, eigenvalues, eigenvectors, compute_v)?,
+        )),
+    )
+}
+
+pub(crate) fn _linalg_svd(
+    A: &Tensor,
+    full_matrices: bool,
+    compute_uv: bool,
+    driver: Option<&str>,
+    U: &Tensor,
+    S: &Tensor,
+    Vh: &Tensor,
+) -> Result<Option<(Tensor, Tensor, Tensor)>> {
+    if !any_tangent(&[A]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let A_t = &tangent_or_zeros(A)?;
+    Ok(
+        Some((
+            formulas::linalg_svd_jvp_u(A_t, U, S, Vh, compute_uv)?,
+            formulas::linalg_svd_jvp_s(A_t, U, S, Vh, compute_uv)?,
+            formulas::linalg_svd_jvp_vh(A_t, U, S, Vh, compute_uv)?,
+        )),
+    )
+}
+
+pub(crate) fn linalg_solve_triangular(
+    self_: &Tensor,
+    B: &Tensor,
+    upper: bool,
+    left: bool,
+    unitriangular: bool,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_, B]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    let self_p = self_;
+    let B_t = &tangent_or_zeros(B)?;
+    Ok(
+        Some(
+            formulas::linalg_solve_triangular_jvp(
+                self_t,
+                B_t,
+                self_p,
+                result,
+                upper,
+                left,
+                unitriangular,
+            )?,
+        ),
+    )
+}
+
 pub(crate) fn convolution(
     input: &Tensor,
     weight: &Tensor,

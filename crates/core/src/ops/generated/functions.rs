@@ -14327,6 +14327,589 @@ pub fn einsum(
     composite::einsum(equation, tensors, path)
 }
 
+/// `aten::linalg_inv_ex(Tensor A, *, bool check_errors=False) -> (Tensor inverse, Tensor info)`
+pub fn linalg_inv_ex(A: &Tensor, check_errors: bool) -> Result<(Tensor, Tensor)> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::tensors(
+                dispatch::call_layers(
+                    Op::LINALG_INV_EX,
+                    &[A.into(), check_errors.into()],
+                )?,
+            )
+            .map(|[inverse, info]| (inverse, info));
+    }
+    let (mut inverse, info) = below::linalg_inv_ex(word, A, check_errors)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[A]) {
+        let edges: Edges = smallvec![record::edge(A)?];
+        let saved = nodes::LinalgInvExBackward0Saved {
+            inverse: SavedTensor::output(&inverse, 0)?,
+        };
+        record::finish(
+            &mut inverse,
+            edges,
+            Box::new(nodes::LinalgInvExBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::linalg_inv_ex(A, check_errors, &inverse, &info)?
+    {
+        set_tangent(&inverse, t)?;
+    }
+    Ok((inverse, info))
+}
+
+/// `aten::linalg_inv(Tensor A) -> Tensor`
+pub fn linalg_inv(A: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(dispatch::call_layers(Op::LINALG_INV, &[A.into()])?);
+    }
+    composite::linalg::inv(A)
+}
+
+/// `aten::inverse(Tensor self) -> Tensor`
+pub fn inverse(self_: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::INVERSE, &[self_.into()])?,
+        );
+    }
+    composite::linalg::inv(self_)
+}
+
+/// `aten::_linalg_solve_ex(Tensor A, Tensor B, *, bool left=True, bool check_errors=False) -> (Tensor result, Tensor LU, Tensor pivots, Tensor info)`
+pub fn _linalg_solve_ex(
+    A: &Tensor,
+    B: &Tensor,
+    left: bool,
+    check_errors: bool,
+) -> Result<(Tensor, Tensor, Tensor, Tensor)> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::tensors(
+                dispatch::call_layers(
+                    Op::_LINALG_SOLVE_EX,
+                    &[A.into(), B.into(), left.into(), check_errors.into()],
+                )?,
+            )
+            .map(|[result, LU, pivots, info]| (result, LU, pivots, info));
+    }
+    let (mut result, LU, pivots, info) = below::_linalg_solve_ex(
+        word,
+        A,
+        B,
+        left,
+        check_errors,
+    )?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[A, B]) {
+        let edges: Edges = smallvec![record::edge(A)?, record::edge(B)?];
+        let saved = nodes::LinalgSolveExBackward0Saved {
+            A: SavedTensor::input(A)?,
+            B_sym_sizes: B.sym_sizes(),
+            left,
+            result: SavedTensor::output(&result, 0)?,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::LinalgSolveExBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::_linalg_solve_ex(
+            A,
+            B,
+            left,
+            check_errors,
+            &result,
+            &LU,
+            &pivots,
+            &info,
+        )?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok((result, LU, pivots, info))
+}
+
+/// `aten::linalg_solve_ex(Tensor A, Tensor B, *, bool left=True, bool check_errors=False) -> (Tensor result, Tensor info)`
+pub fn linalg_solve_ex(
+    A: &Tensor,
+    B: &Tensor,
+    left: bool,
+    check_errors: bool,
+) -> Result<(Tensor, Tensor)> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::tensors(
+                dispatch::call_layers(
+                    Op::LINALG_SOLVE_EX,
+                    &[A.into(), B.into(), left.into(), check_errors.into()],
+                )?,
+            )
+            .map(|[result, info]| (result, info));
+    }
+    composite::linalg::solve_ex(A, B, left, check_errors)
+}
+
+/// `aten::linalg_solve(Tensor A, Tensor B, *, bool left=True) -> Tensor`
+pub fn linalg_solve(A: &Tensor, B: &Tensor, left: bool) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::LINALG_SOLVE, &[A.into(), B.into(), left.into()])?,
+        );
+    }
+    composite::linalg::solve(A, B, left)
+}
+
+/// `aten::_linalg_det(Tensor A) -> (Tensor result, Tensor LU, Tensor pivots)`
+pub fn _linalg_det(A: &Tensor) -> Result<(Tensor, Tensor, Tensor)> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::tensors(dispatch::call_layers(Op::_LINALG_DET, &[A.into()])?)
+            .map(|[result, LU, pivots]| (result, LU, pivots));
+    }
+    let (mut result, LU, pivots) = below::_linalg_det(word, A)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[A]) {
+        let edges: Edges = smallvec![record::edge(A)?];
+        let saved = nodes::LinalgDetBackward0Saved {
+            A: SavedTensor::input(A)?,
+            result: SavedTensor::output(&result, 0)?,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::LinalgDetBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::_linalg_det(A, &result, &LU, &pivots)?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok((result, LU, pivots))
+}
+
+/// `aten::linalg_det(Tensor A) -> Tensor`
+pub fn linalg_det(A: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(dispatch::call_layers(Op::LINALG_DET, &[A.into()])?);
+    }
+    composite::linalg::det(A)
+}
+
+/// `aten::det(Tensor self) -> Tensor`
+pub fn det(self_: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(dispatch::call_layers(Op::DET, &[self_.into()])?);
+    }
+    composite::linalg::det(self_)
+}
+
+/// `aten::_linalg_slogdet(Tensor A) -> (Tensor sign, Tensor logabsdet, Tensor LU, Tensor pivots)`
+pub fn _linalg_slogdet(A: &Tensor) -> Result<(Tensor, Tensor, Tensor, Tensor)> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::tensors(
+                dispatch::call_layers(Op::_LINALG_SLOGDET, &[A.into()])?,
+            )
+            .map(|[sign, logabsdet, LU, pivots]| (sign, logabsdet, LU, pivots));
+    }
+    let (mut sign, mut logabsdet, LU, pivots) = below::_linalg_slogdet(word, A)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[A]) {
+        let edges: Edges = smallvec![record::edge(A)?];
+        let saved = nodes::LinalgSlogdetBackward0Saved {
+            A: SavedTensor::input(A)?,
+        };
+        record::finish_many(
+            &mut [&mut sign, &mut logabsdet],
+            edges,
+            Box::new(nodes::LinalgSlogdetBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::_linalg_slogdet(A, &sign, &logabsdet, &LU, &pivots)?
+    {
+        set_tangent(&sign, t.0)?;
+        set_tangent(&logabsdet, t.1)?;
+    }
+    Ok((sign, logabsdet, LU, pivots))
+}
+
+/// `aten::linalg_slogdet(Tensor A) -> (Tensor sign, Tensor logabsdet)`
+pub fn linalg_slogdet(A: &Tensor) -> Result<(Tensor, Tensor)> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::tensors(dispatch::call_layers(Op::LINALG_SLOGDET, &[A.into()])?)
+            .map(|[sign, logabsdet]| (sign, logabsdet));
+    }
+    composite::linalg::slogdet(A)
+}
+
+/// `aten::slogdet(Tensor self) -> (Tensor sign, Tensor logabsdet)`
+pub fn slogdet(self_: &Tensor) -> Result<(Tensor, Tensor)> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::tensors(dispatch::call_layers(Op::SLOGDET, &[self_.into()])?)
+            .map(|[sign, logabsdet]| (sign, logabsdet));
+    }
+    composite::linalg::slogdet(self_)
+}
+
+/// `aten::logdet(Tensor self) -> Tensor`
+pub fn logdet(self_: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(dispatch::call_layers(Op::LOGDET, &[self_.into()])?);
+    }
+    composite::linalg::logdet(self_)
+}
+
+/// `aten::linalg_cholesky_ex(Tensor self, *, bool upper=False, bool check_errors=False) -> (Tensor L, Tensor info)`
+pub fn linalg_cholesky_ex(
+    self_: &Tensor,
+    upper: bool,
+    check_errors: bool,
+) -> Result<(Tensor, Tensor)> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::tensors(
+                dispatch::call_layers(
+                    Op::LINALG_CHOLESKY_EX,
+                    &[self_.into(), upper.into(), check_errors.into()],
+                )?,
+            )
+            .map(|[L, info]| (L, info));
+    }
+    let (mut L, info) = below::linalg_cholesky_ex(word, self_, upper, check_errors)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_]) {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let saved = nodes::LinalgCholeskyExBackward0Saved {
+            upper,
+            L: SavedTensor::output(&L, 0)?,
+        };
+        record::finish(
+            &mut L,
+            edges,
+            Box::new(nodes::LinalgCholeskyExBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::linalg_cholesky_ex(
+            self_,
+            upper,
+            check_errors,
+            &L,
+            &info,
+        )?
+    {
+        set_tangent(&L, t)?;
+    }
+    Ok((L, info))
+}
+
+/// `aten::linalg_cholesky(Tensor self, *, bool upper=False) -> Tensor`
+pub fn linalg_cholesky(self_: &Tensor, upper: bool) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::LINALG_CHOLESKY, &[self_.into(), upper.into()])?,
+        );
+    }
+    composite::linalg::cholesky(self_, upper)
+}
+
+/// `aten::cholesky_solve(Tensor self, Tensor input2, bool upper=False) -> Tensor`
+pub fn cholesky_solve(self_: &Tensor, input2: &Tensor, upper: bool) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::CHOLESKY_SOLVE,
+                &[self_.into(), input2.into(), upper.into()],
+            )?,
+        );
+    }
+    composite::linalg::cholesky_solve(self_, input2, upper)
+}
+
+/// `aten::linalg_qr(Tensor A, str mode='reduced') -> (Tensor Q, Tensor R)`
+pub fn linalg_qr(A: &Tensor, mode: &str) -> Result<(Tensor, Tensor)> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::tensors(
+                dispatch::call_layers(Op::LINALG_QR, &[A.into(), mode.into()])?,
+            )
+            .map(|[Q, R]| (Q, R));
+    }
+    let (mut Q, mut R) = below::linalg_qr(word, A, mode)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[A]) {
+        let edges: Edges = smallvec![record::edge(A)?];
+        let saved = nodes::LinalgQrBackward0Saved {
+            mode: mode.to_string(),
+            Q: SavedTensor::output(&Q, 0)?,
+            R: SavedTensor::output(&R, 1)?,
+        };
+        record::finish_many(
+            &mut [&mut Q, &mut R],
+            edges,
+            Box::new(nodes::LinalgQrBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0 && let Some(t) = forward::linalg_qr(A, mode, &Q, &R)? {
+        set_tangent(&Q, t.0)?;
+        set_tangent(&R, t.1)?;
+    }
+    Ok((Q, R))
+}
+
+/// `aten::_linalg_eigh(Tensor A, str UPLO="L", bool compute_v=True) -> (Tensor eigenvalues, Tensor eigenvectors)`
+pub fn _linalg_eigh(
+    A: &Tensor,
+    UPLO: &str,
+    compute_v: bool,
+) -> Result<(Tensor, Tensor)> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::tensors(
+                dispatch::call_layers(
+                    Op::_LINALG_EIGH,
+                    &[A.into(), UPLO.into(), compute_v.into()],
+                )?,
+            )
+            .map(|[eigenvalues, eigenvectors]| (eigenvalues, eigenvectors));
+    }
+    let (mut eigenvalues, mut eigenvectors) = below::_linalg_eigh(
+        word,
+        A,
+        UPLO,
+        compute_v,
+    )?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[A]) {
+        let edges: Edges = smallvec![record::edge(A)?];
+        let saved = nodes::LinalgEighBackward0Saved {
+            compute_v,
+            eigenvalues: SavedTensor::output(&eigenvalues, 0)?,
+            eigenvectors: SavedTensor::output(&eigenvectors, 1)?,
+        };
+        record::finish_many(
+            &mut [&mut eigenvalues, &mut eigenvectors],
+            edges,
+            Box::new(nodes::LinalgEighBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::_linalg_eigh(
+            A,
+            UPLO,
+            compute_v,
+            &eigenvalues,
+            &eigenvectors,
+        )?
+    {
+        set_tangent(&eigenvalues, t.0)?;
+        set_tangent(&eigenvectors, t.1)?;
+    }
+    Ok((eigenvalues, eigenvectors))
+}
+
+/// `aten::linalg_eigh(Tensor self, str UPLO="L") -> (Tensor eigenvalues, Tensor eigenvectors)`
+pub fn linalg_eigh(self_: &Tensor, UPLO: &str) -> Result<(Tensor, Tensor)> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::tensors(
+                dispatch::call_layers(Op::LINALG_EIGH, &[self_.into(), UPLO.into()])?,
+            )
+            .map(|[eigenvalues, eigenvectors]| (eigenvalues, eigenvectors));
+    }
+    composite::linalg::eigh(self_, UPLO)
+}
+
+/// `aten::linalg_eigvalsh(Tensor self, str UPLO="L") -> Tensor`
+pub fn linalg_eigvalsh(self_: &Tensor, UPLO: &str) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::LINALG_EIGVALSH, &[self_.into(), UPLO.into()])?,
+        );
+    }
+    composite::linalg::eigvalsh(self_, UPLO)
+}
+
+/// `aten::_linalg_svd(Tensor A, bool full_matrices=False, bool compute_uv=True, *, str? driver=None) -> (Tensor U, Tensor S, Tensor Vh)`
+pub fn _linalg_svd(
+    A: &Tensor,
+    full_matrices: bool,
+    compute_uv: bool,
+    driver: Option<&str>,
+) -> Result<(Tensor, Tensor, Tensor)> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::tensors(
+                dispatch::call_layers(
+                    Op::_LINALG_SVD,
+                    &[A.into(), full_matrices.into(), compute_uv.into(), driver.into()],
+                )?,
+            )
+            .map(|[U, S, Vh]| (U, S, Vh));
+    }
+    let (mut U, mut S, mut Vh) = below::_linalg_svd(
+        word,
+        A,
+        full_matrices,
+        compute_uv,
+        driver,
+    )?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[A]) {
+        let edges: Edges = smallvec![record::edge(A)?];
+        let saved = nodes::LinalgSvdBackward0Saved {
+            compute_uv,
+            S: SavedTensor::output(&S, 1)?,
+            U: SavedTensor::output(&U, 0)?,
+            Vh: SavedTensor::output(&Vh, 2)?,
+        };
+        record::finish_many(
+            &mut [&mut U, &mut S, &mut Vh],
+            edges,
+            Box::new(nodes::LinalgSvdBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::_linalg_svd(
+            A,
+            full_matrices,
+            compute_uv,
+            driver,
+            &U,
+            &S,
+            &Vh,
+        )?
+    {
+        set_tangent(&U, t.0)?;
+        set_tangent(&S, t.1)?;
+        set_tangent(&Vh, t.2)?;
+    }
+    Ok((U, S, Vh))
+}
+
+/// `aten::linalg_svd(Tensor A, bool full_matrices=True, *, str? driver=None) -> (Tensor U, Tensor S, Tensor Vh)`
+pub fn linalg_svd(
+    A: &Tensor,
+    full_matrices: bool,
+    driver: Option<&str>,
+) -> Result<(Tensor, Tensor, Tensor)> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::tensors(
+                dispatch::call_layers(
+                    Op::LINALG_SVD,
+                    &[A.into(), full_matrices.into(), driver.into()],
+                )?,
+            )
+            .map(|[U, S, Vh]| (U, S, Vh));
+    }
+    composite::linalg::svd(A, full_matrices, driver)
+}
+
+/// `aten::linalg_svdvals(Tensor A, *, str? driver=None) -> Tensor`
+pub fn linalg_svdvals(A: &Tensor, driver: Option<&str>) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::LINALG_SVDVALS, &[A.into(), driver.into()])?,
+        );
+    }
+    composite::linalg::svdvals(A, driver)
+}
+
+/// `aten::linalg_solve_triangular(Tensor self, Tensor B, *, bool upper, bool left=True, bool unitriangular=False) -> Tensor`
+pub fn linalg_solve_triangular(
+    self_: &Tensor,
+    B: &Tensor,
+    upper: bool,
+    left: bool,
+    unitriangular: bool,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::LINALG_SOLVE_TRIANGULAR,
+                &[
+                    self_.into(),
+                    B.into(),
+                    upper.into(),
+                    left.into(),
+                    unitriangular.into(),
+                ],
+            )?,
+        );
+    }
+    let mut result = below::linalg_solve_triangular(
+        word,
+        self_,
+        B,
+        upper,
+        left,
+        unitriangular,
+    )?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_, B])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?, record::edge(B)?];
+        let saved = nodes::LinalgSolveTriangularBackward0Saved {
+            left,
+            self_: SavedTensor::input(self_)?,
+            unitriangular,
+            upper,
+            result: SavedTensor::output(&result, 0)?,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::LinalgSolveTriangularBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::linalg_solve_triangular(
+            self_,
+            B,
+            upper,
+            left,
+            unitriangular,
+            &result,
+        )?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::linalg_matrix_norm(Tensor self, Scalar ord, int[] dim=[-2,-1], bool keepdim=False, *, ScalarType? dtype=None) -> Tensor`
+pub fn linalg_matrix_norm_ord(
+    self_: &Tensor,
+    ord: Scalar,
+    dim: &[i64],
+    keepdim: bool,
+    dtype: Option<DType>,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::LINALG_MATRIX_NORM,
+                &[self_.into(), ord.into(), dim.into(), keepdim.into(), dtype.into()],
+            )?,
+        );
+    }
+    composite::linalg::matrix_norm(self_, ord, dim, keepdim, dtype)
+}
+
 /// `aten::linalg_matrix_norm.str_ord(Tensor self, str ord="fro", int[] dim=[-2,-1], bool keepdim=False, *, ScalarType? dtype=None) -> Tensor`
 pub fn linalg_matrix_norm(
     self_: &Tensor,
@@ -14344,7 +14927,69 @@ pub fn linalg_matrix_norm(
             )?,
         );
     }
-    composite::linalg_matrix_norm_str_ord(self_, ord, dim, keepdim, dtype)
+    composite::linalg::matrix_norm_str_ord(self_, ord, dim, keepdim, dtype)
+}
+
+/// `aten::linalg_norm(Tensor self, Scalar? ord=None, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor`
+pub fn linalg_norm(
+    self_: &Tensor,
+    ord: Option<Scalar>,
+    dim: Option<&[i64]>,
+    keepdim: bool,
+    dtype: Option<DType>,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::LINALG_NORM,
+                &[self_.into(), ord.into(), dim.into(), keepdim.into(), dtype.into()],
+            )?,
+        );
+    }
+    composite::linalg::norm(self_, ord, dim, keepdim, dtype)
+}
+
+/// `aten::linalg_norm.ord_str(Tensor self, str ord, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor`
+pub fn linalg_norm_ord_str(
+    self_: &Tensor,
+    ord: &str,
+    dim: Option<&[i64]>,
+    keepdim: bool,
+    dtype: Option<DType>,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::LINALG_NORM_ORD_STR,
+                &[self_.into(), ord.into(), dim.into(), keepdim.into(), dtype.into()],
+            )?,
+        );
+    }
+    composite::linalg::norm_ord_str(self_, ord, dim, keepdim, dtype)
+}
+
+/// `aten::linalg_matrix_power(Tensor self, int n) -> Tensor`
+pub fn linalg_matrix_power(self_: &Tensor, n: i64) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::LINALG_MATRIX_POWER, &[self_.into(), n.into()])?,
+        );
+    }
+    composite::linalg::matrix_power(self_, n)
+}
+
+/// `aten::matrix_power(Tensor self, int n) -> Tensor`
+pub fn matrix_power(self_: &Tensor, n: i64) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::MATRIX_POWER, &[self_.into(), n.into()])?,
+        );
+    }
+    composite::linalg::matrix_power(self_, n)
 }
 
 /// `aten::scaled_dot_product_attention(Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, float dropout_p=0., bool is_causal=False, *, float? scale=None, bool enable_gqa=False) -> Tensor`

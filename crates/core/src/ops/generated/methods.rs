@@ -4713,6 +4713,152 @@ impl Tensor {
     pub fn try_ger(&self, vec2: &Tensor) -> Result<Tensor> {
         ops::ger(self, vec2)
     }
+    /// `aten::inverse(Tensor self) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_inverse`].
+    #[track_caller]
+    pub fn inverse(&self) -> Tensor {
+        expect_ok(self.try_inverse())
+    }
+    /// `aten::inverse(Tensor self) -> Tensor`
+    pub fn try_inverse(&self) -> Result<Tensor> {
+        ops::inverse(self)
+    }
+    /// `aten::det(Tensor self) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_det`].
+    #[track_caller]
+    pub fn det(&self) -> Tensor {
+        expect_ok(self.try_det())
+    }
+    /// `aten::det(Tensor self) -> Tensor`
+    pub fn try_det(&self) -> Result<Tensor> {
+        ops::det(self)
+    }
+    /// `aten::slogdet(Tensor self) -> (Tensor sign, Tensor logabsdet)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_slogdet`].
+    #[track_caller]
+    pub fn slogdet(&self) -> (Tensor, Tensor) {
+        expect_ok(self.try_slogdet())
+    }
+    /// `aten::slogdet(Tensor self) -> (Tensor sign, Tensor logabsdet)`
+    pub fn try_slogdet(&self) -> Result<(Tensor, Tensor)> {
+        ops::slogdet(self)
+    }
+    /// `aten::logdet(Tensor self) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_logdet`].
+    #[track_caller]
+    pub fn logdet(&self) -> Tensor {
+        expect_ok(self.try_logdet())
+    }
+    /// `aten::logdet(Tensor self) -> Tensor`
+    pub fn try_logdet(&self) -> Result<Tensor> {
+        ops::logdet(self)
+    }
+    /// `aten::linalg_cholesky_ex(Tensor self, *, bool upper=False, bool check_errors=False) -> (Tensor L, Tensor info)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_linalg_cholesky_ex`].
+    #[track_caller]
+    pub fn linalg_cholesky_ex(&self) -> (Tensor, Tensor) {
+        expect_ok(self.try_linalg_cholesky_ex())
+    }
+    /// `aten::linalg_cholesky_ex(Tensor self, *, bool upper=False, bool check_errors=False) -> (Tensor L, Tensor info)`
+    pub fn try_linalg_cholesky_ex(&self) -> Result<(Tensor, Tensor)> {
+        ops::linalg_cholesky_ex(self, false, false)
+    }
+    /// `aten::linalg_cholesky(Tensor self, *, bool upper=False) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_linalg_cholesky`].
+    #[track_caller]
+    pub fn linalg_cholesky(&self) -> Tensor {
+        expect_ok(self.try_linalg_cholesky())
+    }
+    /// `aten::linalg_cholesky(Tensor self, *, bool upper=False) -> Tensor`
+    pub fn try_linalg_cholesky(&self) -> Result<Tensor> {
+        ops::linalg_cholesky(self, false)
+    }
+    /// `aten::cholesky_solve(Tensor self, Tensor input2, bool upper=False) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_cholesky_solve`].
+    #[track_caller]
+    pub fn cholesky_solve(&self, input2: &Tensor, upper: bool) -> Tensor {
+        expect_ok(self.try_cholesky_solve(input2, upper))
+    }
+    /// `aten::cholesky_solve(Tensor self, Tensor input2, bool upper=False) -> Tensor`
+    pub fn try_cholesky_solve(&self, input2: &Tensor, upper: bool) -> Result<Tensor> {
+        ops::cholesky_solve(self, input2, upper)
+    }
+    /// `aten::linalg_eigh(Tensor self, str UPLO="L") -> (Tensor eigenvalues, Tensor eigenvectors)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_linalg_eigh`].
+    #[track_caller]
+    pub fn linalg_eigh(&self, UPLO: &str) -> (Tensor, Tensor) {
+        expect_ok(self.try_linalg_eigh(UPLO))
+    }
+    /// `aten::linalg_eigh(Tensor self, str UPLO="L") -> (Tensor eigenvalues, Tensor eigenvectors)`
+    pub fn try_linalg_eigh(&self, UPLO: &str) -> Result<(Tensor, Tensor)> {
+        ops::linalg_eigh(self, UPLO)
+    }
+    /// `aten::linalg_eigvalsh(Tensor self, str UPLO="L") -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_linalg_eigvalsh`].
+    #[track_caller]
+    pub fn linalg_eigvalsh(&self, UPLO: &str) -> Tensor {
+        expect_ok(self.try_linalg_eigvalsh(UPLO))
+    }
+    /// `aten::linalg_eigvalsh(Tensor self, str UPLO="L") -> Tensor`
+    pub fn try_linalg_eigvalsh(&self, UPLO: &str) -> Result<Tensor> {
+        ops::linalg_eigvalsh(self, UPLO)
+    }
+    /// `aten::linalg_solve_triangular(Tensor self, Tensor B, *, bool upper, bool left=True, bool unitriangular=False) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_linalg_solve_triangular`].
+    #[track_caller]
+    pub fn linalg_solve_triangular(&self, B: &Tensor, upper: bool) -> Tensor {
+        expect_ok(self.try_linalg_solve_triangular(B, upper))
+    }
+    /// `aten::linalg_solve_triangular(Tensor self, Tensor B, *, bool upper, bool left=True, bool unitriangular=False) -> Tensor`
+    pub fn try_linalg_solve_triangular(
+        &self,
+        B: &Tensor,
+        upper: bool,
+    ) -> Result<Tensor> {
+        ops::linalg_solve_triangular(self, B, upper, true, false)
+    }
+    /// `aten::linalg_matrix_norm(Tensor self, Scalar ord, int[] dim=[-2,-1], bool keepdim=False, *, ScalarType? dtype=None) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_linalg_matrix_norm_ord`].
+    #[track_caller]
+    pub fn linalg_matrix_norm_ord(
+        &self,
+        ord: impl Into<Scalar>,
+        dim: &[i64],
+        keepdim: bool,
+    ) -> Tensor {
+        expect_ok(self.try_linalg_matrix_norm_ord(ord, dim, keepdim))
+    }
+    /// `aten::linalg_matrix_norm(Tensor self, Scalar ord, int[] dim=[-2,-1], bool keepdim=False, *, ScalarType? dtype=None) -> Tensor`
+    pub fn try_linalg_matrix_norm_ord(
+        &self,
+        ord: impl Into<Scalar>,
+        dim: &[i64],
+        keepdim: bool,
+    ) -> Result<Tensor> {
+        ops::linalg_matrix_norm_ord(self, ord.into(), dim, keepdim, None)
+    }
     /// `aten::linalg_matrix_norm.str_ord(Tensor self, str ord="fro", int[] dim=[-2,-1], bool keepdim=False, *, ScalarType? dtype=None) -> Tensor`
     ///
     /// # Panics
@@ -4729,6 +4875,74 @@ impl Tensor {
         keepdim: bool,
     ) -> Result<Tensor> {
         ops::linalg_matrix_norm(self, ord, dim, keepdim, None)
+    }
+    /// `aten::linalg_norm(Tensor self, Scalar? ord=None, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_linalg_norm`].
+    #[track_caller]
+    pub fn linalg_norm(
+        &self,
+        ord: Option<Scalar>,
+        dim: Option<&[i64]>,
+        keepdim: bool,
+    ) -> Tensor {
+        expect_ok(self.try_linalg_norm(ord, dim, keepdim))
+    }
+    /// `aten::linalg_norm(Tensor self, Scalar? ord=None, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor`
+    pub fn try_linalg_norm(
+        &self,
+        ord: Option<Scalar>,
+        dim: Option<&[i64]>,
+        keepdim: bool,
+    ) -> Result<Tensor> {
+        ops::linalg_norm(self, ord, dim, keepdim, None)
+    }
+    /// `aten::linalg_norm.ord_str(Tensor self, str ord, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_linalg_norm_ord_str`].
+    #[track_caller]
+    pub fn linalg_norm_ord_str(
+        &self,
+        ord: &str,
+        dim: Option<&[i64]>,
+        keepdim: bool,
+    ) -> Tensor {
+        expect_ok(self.try_linalg_norm_ord_str(ord, dim, keepdim))
+    }
+    /// `aten::linalg_norm.ord_str(Tensor self, str ord, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor`
+    pub fn try_linalg_norm_ord_str(
+        &self,
+        ord: &str,
+        dim: Option<&[i64]>,
+        keepdim: bool,
+    ) -> Result<Tensor> {
+        ops::linalg_norm_ord_str(self, ord, dim, keepdim, None)
+    }
+    /// `aten::linalg_matrix_power(Tensor self, int n) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_linalg_matrix_power`].
+    #[track_caller]
+    pub fn linalg_matrix_power(&self, n: i64) -> Tensor {
+        expect_ok(self.try_linalg_matrix_power(n))
+    }
+    /// `aten::linalg_matrix_power(Tensor self, int n) -> Tensor`
+    pub fn try_linalg_matrix_power(&self, n: i64) -> Result<Tensor> {
+        ops::linalg_matrix_power(self, n)
+    }
+    /// `aten::matrix_power(Tensor self, int n) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_matrix_power`].
+    #[track_caller]
+    pub fn matrix_power(&self, n: i64) -> Tensor {
+        expect_ok(self.try_matrix_power(n))
+    }
+    /// `aten::matrix_power(Tensor self, int n) -> Tensor`
+    pub fn try_matrix_power(&self, n: i64) -> Result<Tensor> {
+        ops::matrix_power(self, n)
     }
     /// `aten::im2col(Tensor self, int[2] kernel_size, int[2] dilation, int[2] padding, int[2] stride) -> Tensor`
     ///

@@ -10791,6 +10791,562 @@ impl Backward for BaddbmmBackward0 {
 }
 
 #[derive(Clone)]
+pub(crate) struct LinalgInvExBackward0Saved {
+    pub(crate) inverse: SavedTensor,
+}
+pub(crate) struct LinalgInvExBackward0(pub(crate) SavedSlot<LinalgInvExBackward0Saved>);
+impl Backward for LinalgInvExBackward0 {
+    fn name(&self) -> &str {
+        "LinalgInvExBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.take_or_clone(node, needs)?;
+        let inverse = &saved.inverse.unpack_some(node)?;
+        if needs.get(0) {
+            gradients[0] = formulas::linalg_inv_backward(grad, inverse)?.into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(Vec::from([("inverse", saved.inverse.unpack(node)?.into())]))
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "inverse" => s.inverse.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct LinalgSolveExBackward0Saved {
+    pub(crate) A: SavedTensor,
+    pub(crate) B_sym_sizes: SymInts,
+    pub(crate) left: bool,
+    pub(crate) result: SavedTensor,
+}
+pub(crate) struct LinalgSolveExBackward0(
+    pub(crate) SavedSlot<LinalgSolveExBackward0Saved>,
+);
+impl Backward for LinalgSolveExBackward0 {
+    fn name(&self) -> &str {
+        "LinalgSolveExBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.take_or_clone(node, needs)?;
+        let A = &saved.A.unpack_some(node)?;
+        let B_sym_sizes = &saved.B_sym_sizes[..];
+        let left = saved.left;
+        let result = &saved.result.unpack_some(node)?;
+        if needs.get(0) || needs.get(1) {
+            let grad_input_mask = [needs.get(0), needs.get(1)];
+            let (g0, g1) = formulas::linalg_solve_backward(
+                grad,
+                result,
+                A,
+                B_sym_sizes,
+                left,
+                grad_input_mask,
+            )?;
+            if needs.get(0) {
+                gradients[0] = g0.into_grad();
+            }
+            if needs.get(1) {
+                gradients[1] = g1.into_grad();
+            }
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("A", saved.A.unpack(node)?.into()),
+                ("B_sym_sizes", saved.B_sym_sizes.into()),
+                ("left", saved.left.into()),
+                ("result", saved.result.unpack(node)?.into()),
+            ]),
+        )
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "A" => s.A.register_hooks(hooks).map(|()| true),
+                "result" => s.result.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct LinalgDetBackward0Saved {
+    pub(crate) A: SavedTensor,
+    pub(crate) result: SavedTensor,
+}
+pub(crate) struct LinalgDetBackward0(pub(crate) SavedSlot<LinalgDetBackward0Saved>);
+impl Backward for LinalgDetBackward0 {
+    fn name(&self) -> &str {
+        "LinalgDetBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.take_or_clone(node, needs)?;
+        let A = &saved.A.unpack_some(node)?;
+        let result = &saved.result.unpack_some(node)?;
+        if needs.get(0) {
+            gradients[0] = formulas::linalg_det_backward(grad, result, A)?.into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("A", saved.A.unpack(node)?.into()),
+                ("result", saved.result.unpack(node)?.into()),
+            ]),
+        )
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "A" => s.A.register_hooks(hooks).map(|()| true),
+                "result" => s.result.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct LinalgSlogdetBackward0Saved {
+    pub(crate) A: SavedTensor,
+}
+pub(crate) struct LinalgSlogdetBackward0(
+    pub(crate) SavedSlot<LinalgSlogdetBackward0Saved>,
+);
+impl Backward for LinalgSlogdetBackward0 {
+    fn name(&self) -> &str {
+        "LinalgSlogdetBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let grads = &grads[..];
+        if grads.iter().all(Option::is_none) {
+            return Ok(gradients);
+        }
+        let grad_logabsdet = grads.get(1).and_then(Option::as_ref);
+        let saved = self.0.take_or_clone(node, needs)?;
+        let A = &saved.A.unpack_some(node)?;
+        if needs.get(0) {
+            gradients[0] = formulas::linalg_slogdet_backward(grad_logabsdet, A)?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(Vec::from([("A", saved.A.unpack(node)?.into())]))
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "A" => s.A.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct LinalgCholeskyExBackward0Saved {
+    pub(crate) upper: bool,
+    pub(crate) L: SavedTensor,
+}
+pub(crate) struct LinalgCholeskyExBackward0(
+    pub(crate) SavedSlot<LinalgCholeskyExBackward0Saved>,
+);
+impl Backward for LinalgCholeskyExBackward0 {
+    fn name(&self) -> &str {
+        "LinalgCholeskyExBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.take_or_clone(node, needs)?;
+        let upper = saved.upper;
+        let L = &saved.L.unpack_some(node)?;
+        if needs.get(0) {
+            gradients[0] = formulas::linalg_cholesky_backward(grad, L, upper)?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("upper", saved.upper.into()),
+                ("L", saved.L.unpack(node)?.into()),
+            ]),
+        )
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "L" => s.L.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct LinalgQrBackward0Saved {
+    pub(crate) mode: String,
+    pub(crate) Q: SavedTensor,
+    pub(crate) R: SavedTensor,
+}
+pub(crate) struct LinalgQrBackward0(pub(crate) SavedSlot<LinalgQrBackward0Saved>);
+impl Backward for LinalgQrBackward0 {
+    fn name(&self) -> &str {
+        "LinalgQrBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let grads = &grads[..];
+        if grads.iter().all(Option::is_none) {
+            return Ok(gradients);
+        }
+        let grad_Q = grads.get(0).and_then(Option::as_ref);
+        let grad_R = grads.get(1).and_then(Option::as_ref);
+        let saved = self.0.take_or_clone(node, needs)?;
+        let mode = &saved.mode[..];
+        let Q = &saved.Q.unpack_some(node)?;
+        let R = &saved.R.unpack_some(node)?;
+        if needs.get(0) {
+            gradients[0] = formulas::linalg_qr_backward(grad_Q, grad_R, Q, R, mode)?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("mode", saved.mode.into()),
+                ("Q", saved.Q.unpack(node)?.into()),
+                ("R", saved.R.unpack(node)?.into()),
+            ]),
+        )
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "Q" => s.Q.register_hooks(hooks).map(|()| true),
+                "R" => s.R.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct LinalgEighBackward0Saved {
+    pub(crate) compute_v: bool,
+    pub(crate) eigenvalues: SavedTensor,
+    pub(crate) eigenvectors: SavedTensor,
+}
+pub(crate) struct LinalgEighBackward0(pub(crate) SavedSlot<LinalgEighBackward0Saved>);
+impl Backward for LinalgEighBackward0 {
+    fn name(&self) -> &str {
+        "LinalgEighBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let grads = &grads[..];
+        if grads.iter().all(Option::is_none) {
+            return Ok(gradients);
+        }
+        let grad_eigenvalues = grads.get(0).and_then(Option::as_ref);
+        let grad_eigenvectors = grads.get(1).and_then(Option::as_ref);
+        let saved = self.0.take_or_clone(node, needs)?;
+        let compute_v = saved.compute_v;
+        let eigenvalues = &saved.eigenvalues.unpack_some(node)?;
+        let eigenvectors = &saved.eigenvectors.unpack_some(node)?;
+        if needs.get(0) {
+            gradients[0] = formulas::linalg_eigh_backward(
+                    grad_eigenvalues,
+                    grad_eigenvectors,
+                    eigenvalues,
+                    eigenvectors,
+                    compute_v,
+                )?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("compute_v", saved.compute_v.into()),
+                ("eigenvalues", saved.eigenvalues.unpack(node)?.into()),
+                ("eigenvectors", saved.eigenvectors.unpack(node)?.into()),
+            ]),
+        )
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "eigenvalues" => s.eigenvalues.register_hooks(hooks).map(|()| true),
+                "eigenvectors" => s.eigenvectors.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct LinalgSvdBackward0Saved {
+    pub(crate) compute_uv: bool,
+    pub(crate) S: SavedTensor,
+    pub(crate) U: SavedTensor,
+    pub(crate) Vh: SavedTensor,
+}
+pub(crate) struct LinalgSvdBackward0(pub(crate) SavedSlot<LinalgSvdBackward0Saved>);
+impl Backward for LinalgSvdBackward0 {
+    fn name(&self) -> &str {
+        "LinalgSvdBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let grads = &grads[..];
+        if grads.iter().all(Option::is_none) {
+            return Ok(gradients);
+        }
+        let grad_U = grads.get(0).and_then(Option::as_ref);
+        let grad_S = grads.get(1).and_then(Option::as_ref);
+        let grad_Vh = grads.get(2).and_then(Option::as_ref);
+        let saved = self.0.take_or_clone(node, needs)?;
+        let compute_uv = saved.compute_uv;
+        let S = &saved.S.unpack_some(node)?;
+        let U = &saved.U.unpack_some(node)?;
+        let Vh = &saved.Vh.unpack_some(node)?;
+        if needs.get(0) {
+            gradients[0] = formulas::linalg_svd_backward(
+                    grad_U,
+                    grad_S,
+                    grad_Vh,
+                    U,
+                    S,
+                    Vh,
+                    compute_uv,
+                )?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("compute_uv", saved.compute_uv.into()),
+                ("S", saved.S.unpack(node)?.into()),
+                ("U", saved.U.unpack(node)?.into()),
+                ("Vh", saved.Vh.unpack(node)?.into()),
+            ]),
+        )
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "S" => s.S.register_hooks(hooks).map(|()| true),
+                "U" => s.U.register_hooks(hooks).map(|()| true),
+                "Vh" => s.Vh.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct LinalgSolveTriangularBackward0Saved {
+    pub(crate) left: bool,
+    pub(crate) self_: SavedTensor,
+    pub(crate) unitriangular: bool,
+    pub(crate) upper: bool,
+    pub(crate) result: SavedTensor,
+}
+pub(crate) struct LinalgSolveTriangularBackward0(
+    pub(crate) SavedSlot<LinalgSolveTriangularBackward0Saved>,
+);
+impl Backward for LinalgSolveTriangularBackward0 {
+    fn name(&self) -> &str {
+        "LinalgSolveTriangularBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.take_or_clone(node, needs)?;
+        let left = saved.left;
+        let self_ = &saved.self_.unpack_some(node)?;
+        let unitriangular = saved.unitriangular;
+        let upper = saved.upper;
+        let result = &saved.result.unpack_some(node)?;
+        if needs.get(0) || needs.get(1) {
+            let grad_input_mask = [needs.get(0), needs.get(1)];
+            let (g0, g1) = formulas::linalg_solve_triangular_backward(
+                grad,
+                self_,
+                result,
+                upper,
+                left,
+                unitriangular,
+                grad_input_mask,
+            )?;
+            if needs.get(0) {
+                gradients[0] = g0.into_grad();
+            }
+            if needs.get(1) {
+                gradients[1] = g1.into_grad();
+            }
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("left", saved.left.into()),
+                ("self", saved.self_.unpack(node)?.into()),
+                ("unitriangular", saved.unitriangular.into()),
+                ("upper", saved.upper.into()),
+                ("result", saved.result.unpack(node)?.into()),
+            ]),
+        )
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "self" => s.self_.register_hooks(hooks).map(|()| true),
+                "result" => s.result.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
 pub(crate) struct ConvolutionBackward0Saved {
     pub(crate) dilation: SymInts,
     pub(crate) groups: SymInt,

@@ -976,855 +976,913 @@ impl Op {
     pub const GER: Op = Op(481);
     /// `aten::einsum`
     pub const EINSUM: Op = Op(482);
+    /// `aten::linalg_inv_ex`
+    pub const LINALG_INV_EX: Op = Op(483);
+    /// `aten::linalg_inv`
+    pub const LINALG_INV: Op = Op(484);
+    /// `aten::inverse`
+    pub const INVERSE: Op = Op(485);
+    /// `aten::_linalg_solve_ex`
+    pub const _LINALG_SOLVE_EX: Op = Op(486);
+    /// `aten::linalg_solve_ex`
+    pub const LINALG_SOLVE_EX: Op = Op(487);
+    /// `aten::linalg_solve`
+    pub const LINALG_SOLVE: Op = Op(488);
+    /// `aten::_linalg_det`
+    pub const _LINALG_DET: Op = Op(489);
+    /// `aten::linalg_det`
+    pub const LINALG_DET: Op = Op(490);
+    /// `aten::det`
+    pub const DET: Op = Op(491);
+    /// `aten::_linalg_slogdet`
+    pub const _LINALG_SLOGDET: Op = Op(492);
+    /// `aten::linalg_slogdet`
+    pub const LINALG_SLOGDET: Op = Op(493);
+    /// `aten::slogdet`
+    pub const SLOGDET: Op = Op(494);
+    /// `aten::logdet`
+    pub const LOGDET: Op = Op(495);
+    /// `aten::linalg_cholesky_ex`
+    pub const LINALG_CHOLESKY_EX: Op = Op(496);
+    /// `aten::linalg_cholesky`
+    pub const LINALG_CHOLESKY: Op = Op(497);
+    /// `aten::cholesky_solve`
+    pub const CHOLESKY_SOLVE: Op = Op(498);
+    /// `aten::linalg_qr`
+    pub const LINALG_QR: Op = Op(499);
+    /// `aten::_linalg_eigh`
+    pub const _LINALG_EIGH: Op = Op(500);
+    /// `aten::linalg_eigh`
+    pub const LINALG_EIGH: Op = Op(501);
+    /// `aten::linalg_eigvalsh`
+    pub const LINALG_EIGVALSH: Op = Op(502);
+    /// `aten::_linalg_svd`
+    pub const _LINALG_SVD: Op = Op(503);
+    /// `aten::linalg_svd`
+    pub const LINALG_SVD: Op = Op(504);
+    /// `aten::linalg_svdvals`
+    pub const LINALG_SVDVALS: Op = Op(505);
+    /// `aten::linalg_solve_triangular`
+    pub const LINALG_SOLVE_TRIANGULAR: Op = Op(506);
+    /// `aten::linalg_matrix_norm`
+    pub const LINALG_MATRIX_NORM: Op = Op(507);
     /// `aten::linalg_matrix_norm.str_ord`
-    pub const LINALG_MATRIX_NORM_STR_ORD: Op = Op(483);
+    pub const LINALG_MATRIX_NORM_STR_ORD: Op = Op(508);
+    /// `aten::linalg_norm`
+    pub const LINALG_NORM: Op = Op(509);
+    /// `aten::linalg_norm.ord_str`
+    pub const LINALG_NORM_ORD_STR: Op = Op(510);
+    /// `aten::linalg_matrix_power`
+    pub const LINALG_MATRIX_POWER: Op = Op(511);
+    /// `aten::matrix_power`
+    pub const MATRIX_POWER: Op = Op(512);
     /// `aten::scaled_dot_product_attention`
-    pub const SCALED_DOT_PRODUCT_ATTENTION: Op = Op(484);
+    pub const SCALED_DOT_PRODUCT_ATTENTION: Op = Op(513);
     /// `aten::convolution`
-    pub const CONVOLUTION: Op = Op(485);
+    pub const CONVOLUTION: Op = Op(514);
     /// `aten::convolution.out`
-    pub const CONVOLUTION_OUT: Op = Op(486);
+    pub const CONVOLUTION_OUT: Op = Op(515);
     /// `aten::convolution_backward`
-    pub const CONVOLUTION_BACKWARD: Op = Op(487);
+    pub const CONVOLUTION_BACKWARD: Op = Op(516);
     /// `aten::_convolution`
-    pub const _CONVOLUTION: Op = Op(488);
+    pub const _CONVOLUTION: Op = Op(517);
     /// `aten::conv1d`
-    pub const CONV1D: Op = Op(489);
+    pub const CONV1D: Op = Op(518);
     /// `aten::conv1d.padding`
-    pub const CONV1D_PADDING: Op = Op(490);
+    pub const CONV1D_PADDING: Op = Op(519);
     /// `aten::conv_transpose1d`
-    pub const CONV_TRANSPOSE1D: Op = Op(491);
+    pub const CONV_TRANSPOSE1D: Op = Op(520);
     /// `aten::conv2d`
-    pub const CONV2D: Op = Op(492);
+    pub const CONV2D: Op = Op(521);
     /// `aten::conv2d.padding`
-    pub const CONV2D_PADDING: Op = Op(493);
+    pub const CONV2D_PADDING: Op = Op(522);
     /// `aten::conv_transpose2d.input`
-    pub const CONV_TRANSPOSE2D_INPUT: Op = Op(494);
+    pub const CONV_TRANSPOSE2D_INPUT: Op = Op(523);
     /// `aten::conv3d`
-    pub const CONV3D: Op = Op(495);
+    pub const CONV3D: Op = Op(524);
     /// `aten::conv3d.padding`
-    pub const CONV3D_PADDING: Op = Op(496);
+    pub const CONV3D_PADDING: Op = Op(525);
     /// `aten::conv_transpose3d.input`
-    pub const CONV_TRANSPOSE3D_INPUT: Op = Op(497);
+    pub const CONV_TRANSPOSE3D_INPUT: Op = Op(526);
     /// `aten::im2col`
-    pub const IM2COL: Op = Op(498);
+    pub const IM2COL: Op = Op(527);
     /// `aten::col2im`
-    pub const COL2IM: Op = Op(499);
+    pub const COL2IM: Op = Op(528);
     /// `aten::max_pool1d`
-    pub const MAX_POOL1D: Op = Op(500);
+    pub const MAX_POOL1D: Op = Op(529);
     /// `aten::max_pool1d_with_indices`
-    pub const MAX_POOL1D_WITH_INDICES: Op = Op(501);
+    pub const MAX_POOL1D_WITH_INDICES: Op = Op(530);
     /// `aten::max_pool2d`
-    pub const MAX_POOL2D: Op = Op(502);
+    pub const MAX_POOL2D: Op = Op(531);
     /// `aten::max_pool2d_with_indices`
-    pub const MAX_POOL2D_WITH_INDICES: Op = Op(503);
+    pub const MAX_POOL2D_WITH_INDICES: Op = Op(532);
     /// `aten::max_pool2d_with_indices_backward`
-    pub const MAX_POOL2D_WITH_INDICES_BACKWARD: Op = Op(504);
+    pub const MAX_POOL2D_WITH_INDICES_BACKWARD: Op = Op(533);
     /// `aten::max_pool3d`
-    pub const MAX_POOL3D: Op = Op(505);
+    pub const MAX_POOL3D: Op = Op(534);
     /// `aten::max_pool3d_with_indices`
-    pub const MAX_POOL3D_WITH_INDICES: Op = Op(506);
+    pub const MAX_POOL3D_WITH_INDICES: Op = Op(535);
     /// `aten::max_pool3d_with_indices_backward`
-    pub const MAX_POOL3D_WITH_INDICES_BACKWARD: Op = Op(507);
+    pub const MAX_POOL3D_WITH_INDICES_BACKWARD: Op = Op(536);
     /// `aten::max_unpool2d`
-    pub const MAX_UNPOOL2D: Op = Op(508);
+    pub const MAX_UNPOOL2D: Op = Op(537);
     /// `aten::avg_pool1d`
-    pub const AVG_POOL1D: Op = Op(509);
+    pub const AVG_POOL1D: Op = Op(538);
     /// `aten::avg_pool2d`
-    pub const AVG_POOL2D: Op = Op(510);
+    pub const AVG_POOL2D: Op = Op(539);
     /// `aten::avg_pool2d_backward`
-    pub const AVG_POOL2D_BACKWARD: Op = Op(511);
+    pub const AVG_POOL2D_BACKWARD: Op = Op(540);
     /// `aten::avg_pool3d`
-    pub const AVG_POOL3D: Op = Op(512);
+    pub const AVG_POOL3D: Op = Op(541);
     /// `aten::avg_pool3d_backward`
-    pub const AVG_POOL3D_BACKWARD: Op = Op(513);
+    pub const AVG_POOL3D_BACKWARD: Op = Op(542);
     /// `aten::adaptive_avg_pool1d`
-    pub const ADAPTIVE_AVG_POOL1D: Op = Op(514);
+    pub const ADAPTIVE_AVG_POOL1D: Op = Op(543);
     /// `aten::adaptive_max_pool1d`
-    pub const ADAPTIVE_MAX_POOL1D: Op = Op(515);
+    pub const ADAPTIVE_MAX_POOL1D: Op = Op(544);
     /// `aten::adaptive_avg_pool2d`
-    pub const ADAPTIVE_AVG_POOL2D: Op = Op(516);
+    pub const ADAPTIVE_AVG_POOL2D: Op = Op(545);
     /// `aten::_adaptive_avg_pool2d`
-    pub const _ADAPTIVE_AVG_POOL2D: Op = Op(517);
+    pub const _ADAPTIVE_AVG_POOL2D: Op = Op(546);
     /// `aten::_adaptive_avg_pool2d_backward`
-    pub const _ADAPTIVE_AVG_POOL2D_BACKWARD: Op = Op(518);
+    pub const _ADAPTIVE_AVG_POOL2D_BACKWARD: Op = Op(547);
     /// `aten::adaptive_max_pool2d`
-    pub const ADAPTIVE_MAX_POOL2D: Op = Op(519);
+    pub const ADAPTIVE_MAX_POOL2D: Op = Op(548);
     /// `aten::adaptive_max_pool2d_backward`
-    pub const ADAPTIVE_MAX_POOL2D_BACKWARD: Op = Op(520);
+    pub const ADAPTIVE_MAX_POOL2D_BACKWARD: Op = Op(549);
     /// `aten::adaptive_avg_pool3d`
-    pub const ADAPTIVE_AVG_POOL3D: Op = Op(521);
+    pub const ADAPTIVE_AVG_POOL3D: Op = Op(550);
     /// `aten::_adaptive_avg_pool3d`
-    pub const _ADAPTIVE_AVG_POOL3D: Op = Op(522);
+    pub const _ADAPTIVE_AVG_POOL3D: Op = Op(551);
     /// `aten::_adaptive_avg_pool3d_backward`
-    pub const _ADAPTIVE_AVG_POOL3D_BACKWARD: Op = Op(523);
+    pub const _ADAPTIVE_AVG_POOL3D_BACKWARD: Op = Op(552);
     /// `aten::adaptive_max_pool3d`
-    pub const ADAPTIVE_MAX_POOL3D: Op = Op(524);
+    pub const ADAPTIVE_MAX_POOL3D: Op = Op(553);
     /// `aten::adaptive_max_pool3d_backward`
-    pub const ADAPTIVE_MAX_POOL3D_BACKWARD: Op = Op(525);
+    pub const ADAPTIVE_MAX_POOL3D_BACKWARD: Op = Op(554);
     /// `aten::upsample_nearest1d`
-    pub const UPSAMPLE_NEAREST1D: Op = Op(526);
+    pub const UPSAMPLE_NEAREST1D: Op = Op(555);
     /// `aten::upsample_nearest1d_backward`
-    pub const UPSAMPLE_NEAREST1D_BACKWARD: Op = Op(527);
+    pub const UPSAMPLE_NEAREST1D_BACKWARD: Op = Op(556);
     /// `aten::upsample_nearest1d.vec`
-    pub const UPSAMPLE_NEAREST1D_VEC: Op = Op(528);
+    pub const UPSAMPLE_NEAREST1D_VEC: Op = Op(557);
     /// `aten::upsample_nearest2d`
-    pub const UPSAMPLE_NEAREST2D: Op = Op(529);
+    pub const UPSAMPLE_NEAREST2D: Op = Op(558);
     /// `aten::upsample_nearest2d_backward`
-    pub const UPSAMPLE_NEAREST2D_BACKWARD: Op = Op(530);
+    pub const UPSAMPLE_NEAREST2D_BACKWARD: Op = Op(559);
     /// `aten::upsample_nearest2d.vec`
-    pub const UPSAMPLE_NEAREST2D_VEC: Op = Op(531);
+    pub const UPSAMPLE_NEAREST2D_VEC: Op = Op(560);
     /// `aten::upsample_nearest3d`
-    pub const UPSAMPLE_NEAREST3D: Op = Op(532);
+    pub const UPSAMPLE_NEAREST3D: Op = Op(561);
     /// `aten::upsample_nearest3d_backward`
-    pub const UPSAMPLE_NEAREST3D_BACKWARD: Op = Op(533);
+    pub const UPSAMPLE_NEAREST3D_BACKWARD: Op = Op(562);
     /// `aten::upsample_nearest3d.vec`
-    pub const UPSAMPLE_NEAREST3D_VEC: Op = Op(534);
+    pub const UPSAMPLE_NEAREST3D_VEC: Op = Op(563);
     /// `aten::_upsample_nearest_exact1d`
-    pub const _UPSAMPLE_NEAREST_EXACT1D: Op = Op(535);
+    pub const _UPSAMPLE_NEAREST_EXACT1D: Op = Op(564);
     /// `aten::_upsample_nearest_exact1d_backward`
-    pub const _UPSAMPLE_NEAREST_EXACT1D_BACKWARD: Op = Op(536);
+    pub const _UPSAMPLE_NEAREST_EXACT1D_BACKWARD: Op = Op(565);
     /// `aten::_upsample_nearest_exact1d.vec`
-    pub const _UPSAMPLE_NEAREST_EXACT1D_VEC: Op = Op(537);
+    pub const _UPSAMPLE_NEAREST_EXACT1D_VEC: Op = Op(566);
     /// `aten::_upsample_nearest_exact2d`
-    pub const _UPSAMPLE_NEAREST_EXACT2D: Op = Op(538);
+    pub const _UPSAMPLE_NEAREST_EXACT2D: Op = Op(567);
     /// `aten::_upsample_nearest_exact2d_backward`
-    pub const _UPSAMPLE_NEAREST_EXACT2D_BACKWARD: Op = Op(539);
+    pub const _UPSAMPLE_NEAREST_EXACT2D_BACKWARD: Op = Op(568);
     /// `aten::_upsample_nearest_exact2d.vec`
-    pub const _UPSAMPLE_NEAREST_EXACT2D_VEC: Op = Op(540);
+    pub const _UPSAMPLE_NEAREST_EXACT2D_VEC: Op = Op(569);
     /// `aten::_upsample_nearest_exact3d`
-    pub const _UPSAMPLE_NEAREST_EXACT3D: Op = Op(541);
+    pub const _UPSAMPLE_NEAREST_EXACT3D: Op = Op(570);
     /// `aten::_upsample_nearest_exact3d_backward`
-    pub const _UPSAMPLE_NEAREST_EXACT3D_BACKWARD: Op = Op(542);
+    pub const _UPSAMPLE_NEAREST_EXACT3D_BACKWARD: Op = Op(571);
     /// `aten::_upsample_nearest_exact3d.vec`
-    pub const _UPSAMPLE_NEAREST_EXACT3D_VEC: Op = Op(543);
+    pub const _UPSAMPLE_NEAREST_EXACT3D_VEC: Op = Op(572);
     /// `aten::upsample_linear1d`
-    pub const UPSAMPLE_LINEAR1D: Op = Op(544);
+    pub const UPSAMPLE_LINEAR1D: Op = Op(573);
     /// `aten::upsample_linear1d_backward`
-    pub const UPSAMPLE_LINEAR1D_BACKWARD: Op = Op(545);
+    pub const UPSAMPLE_LINEAR1D_BACKWARD: Op = Op(574);
     /// `aten::upsample_linear1d.vec`
-    pub const UPSAMPLE_LINEAR1D_VEC: Op = Op(546);
+    pub const UPSAMPLE_LINEAR1D_VEC: Op = Op(575);
     /// `aten::upsample_bilinear2d`
-    pub const UPSAMPLE_BILINEAR2D: Op = Op(547);
+    pub const UPSAMPLE_BILINEAR2D: Op = Op(576);
     /// `aten::upsample_bilinear2d_backward`
-    pub const UPSAMPLE_BILINEAR2D_BACKWARD: Op = Op(548);
+    pub const UPSAMPLE_BILINEAR2D_BACKWARD: Op = Op(577);
     /// `aten::upsample_bilinear2d.vec`
-    pub const UPSAMPLE_BILINEAR2D_VEC: Op = Op(549);
+    pub const UPSAMPLE_BILINEAR2D_VEC: Op = Op(578);
     /// `aten::upsample_bicubic2d`
-    pub const UPSAMPLE_BICUBIC2D: Op = Op(550);
+    pub const UPSAMPLE_BICUBIC2D: Op = Op(579);
     /// `aten::upsample_bicubic2d_backward`
-    pub const UPSAMPLE_BICUBIC2D_BACKWARD: Op = Op(551);
+    pub const UPSAMPLE_BICUBIC2D_BACKWARD: Op = Op(580);
     /// `aten::upsample_bicubic2d.vec`
-    pub const UPSAMPLE_BICUBIC2D_VEC: Op = Op(552);
+    pub const UPSAMPLE_BICUBIC2D_VEC: Op = Op(581);
     /// `aten::upsample_trilinear3d`
-    pub const UPSAMPLE_TRILINEAR3D: Op = Op(553);
+    pub const UPSAMPLE_TRILINEAR3D: Op = Op(582);
     /// `aten::upsample_trilinear3d_backward`
-    pub const UPSAMPLE_TRILINEAR3D_BACKWARD: Op = Op(554);
+    pub const UPSAMPLE_TRILINEAR3D_BACKWARD: Op = Op(583);
     /// `aten::upsample_trilinear3d.vec`
-    pub const UPSAMPLE_TRILINEAR3D_VEC: Op = Op(555);
+    pub const UPSAMPLE_TRILINEAR3D_VEC: Op = Op(584);
     /// `aten::_upsample_bilinear2d_aa`
-    pub const _UPSAMPLE_BILINEAR2D_AA: Op = Op(556);
+    pub const _UPSAMPLE_BILINEAR2D_AA: Op = Op(585);
     /// `aten::grid_sampler`
-    pub const GRID_SAMPLER: Op = Op(557);
+    pub const GRID_SAMPLER: Op = Op(586);
     /// `aten::grid_sampler_2d`
-    pub const GRID_SAMPLER_2D: Op = Op(558);
+    pub const GRID_SAMPLER_2D: Op = Op(587);
     /// `aten::grid_sampler_2d_backward`
-    pub const GRID_SAMPLER_2D_BACKWARD: Op = Op(559);
+    pub const GRID_SAMPLER_2D_BACKWARD: Op = Op(588);
     /// `aten::grid_sampler_3d`
-    pub const GRID_SAMPLER_3D: Op = Op(560);
+    pub const GRID_SAMPLER_3D: Op = Op(589);
     /// `aten::grid_sampler_3d_backward`
-    pub const GRID_SAMPLER_3D_BACKWARD: Op = Op(561);
+    pub const GRID_SAMPLER_3D_BACKWARD: Op = Op(590);
     /// `aten::_grid_sampler_derivative`
-    pub const _GRID_SAMPLER_DERIVATIVE: Op = Op(562);
+    pub const _GRID_SAMPLER_DERIVATIVE: Op = Op(591);
     /// `aten::_grid_sampler_derivative_backward`
-    pub const _GRID_SAMPLER_DERIVATIVE_BACKWARD: Op = Op(563);
+    pub const _GRID_SAMPLER_DERIVATIVE_BACKWARD: Op = Op(592);
     /// `aten::affine_grid_generator`
-    pub const AFFINE_GRID_GENERATOR: Op = Op(564);
+    pub const AFFINE_GRID_GENERATOR: Op = Op(593);
     /// `aten::alias`
-    pub const ALIAS: Op = Op(565);
+    pub const ALIAS: Op = Op(594);
     /// `aten::view`
-    pub const VIEW: Op = Op(566);
+    pub const VIEW: Op = Op(595);
     /// `aten::t`
-    pub const T: Op = Op(567);
+    pub const T: Op = Op(596);
     /// `aten::transpose.int`
-    pub const TRANSPOSE_INT: Op = Op(568);
+    pub const TRANSPOSE_INT: Op = Op(597);
     /// `aten::permute`
-    pub const PERMUTE: Op = Op(569);
+    pub const PERMUTE: Op = Op(598);
     /// `aten::expand`
-    pub const EXPAND: Op = Op(570);
+    pub const EXPAND: Op = Op(599);
     /// `aten::unsqueeze`
-    pub const UNSQUEEZE: Op = Op(571);
+    pub const UNSQUEEZE: Op = Op(600);
     /// `aten::squeeze`
-    pub const SQUEEZE: Op = Op(572);
+    pub const SQUEEZE: Op = Op(601);
     /// `aten::squeeze.dim`
-    pub const SQUEEZE_DIM: Op = Op(573);
+    pub const SQUEEZE_DIM: Op = Op(602);
     /// `aten::squeeze.dims`
-    pub const SQUEEZE_DIMS: Op = Op(574);
+    pub const SQUEEZE_DIMS: Op = Op(603);
     /// `aten::select.int`
-    pub const SELECT_INT: Op = Op(575);
+    pub const SELECT_INT: Op = Op(604);
     /// `aten::slice.Tensor`
-    pub const SLICE_TENSOR: Op = Op(576);
+    pub const SLICE_TENSOR: Op = Op(605);
     /// `aten::unbind.int`
-    pub const UNBIND_INT: Op = Op(577);
+    pub const UNBIND_INT: Op = Op(606);
     /// `aten::split.Tensor`
-    pub const SPLIT_TENSOR: Op = Op(578);
+    pub const SPLIT_TENSOR: Op = Op(607);
     /// `aten::split_with_sizes`
-    pub const SPLIT_WITH_SIZES: Op = Op(579);
+    pub const SPLIT_WITH_SIZES: Op = Op(608);
     /// `aten::as_strided`
-    pub const AS_STRIDED: Op = Op(580);
+    pub const AS_STRIDED: Op = Op(609);
     /// `aten::diagonal`
-    pub const DIAGONAL: Op = Op(581);
+    pub const DIAGONAL: Op = Op(610);
     /// `aten::unfold`
-    pub const UNFOLD: Op = Op(582);
+    pub const UNFOLD: Op = Op(611);
     /// `aten::lift_fresh`
-    pub const LIFT_FRESH: Op = Op(583);
+    pub const LIFT_FRESH: Op = Op(612);
     /// `aten::detach`
-    pub const DETACH: Op = Op(584);
+    pub const DETACH: Op = Op(613);
     /// `aten::detach_`
-    pub const DETACH_: Op = Op(585);
+    pub const DETACH_: Op = Op(614);
     /// `aten::unsqueeze_`
-    pub const UNSQUEEZE_: Op = Op(586);
+    pub const UNSQUEEZE_: Op = Op(615);
     /// `aten::squeeze_`
-    pub const SQUEEZE_: Op = Op(587);
+    pub const SQUEEZE_: Op = Op(616);
     /// `aten::squeeze_.dim`
-    pub const SQUEEZE__DIM: Op = Op(588);
+    pub const SQUEEZE__DIM: Op = Op(617);
     /// `aten::transpose_`
-    pub const TRANSPOSE_: Op = Op(589);
+    pub const TRANSPOSE_: Op = Op(618);
     /// `aten::t_`
-    pub const T_: Op = Op(590);
+    pub const T_: Op = Op(619);
     /// `aten::_unsafe_view`
-    pub const _UNSAFE_VIEW: Op = Op(591);
+    pub const _UNSAFE_VIEW: Op = Op(620);
     /// `aten::unsafe_split.Tensor`
-    pub const UNSAFE_SPLIT_TENSOR: Op = Op(592);
+    pub const UNSAFE_SPLIT_TENSOR: Op = Op(621);
     /// `aten::reshape`
-    pub const RESHAPE: Op = Op(593);
+    pub const RESHAPE: Op = Op(622);
     /// `aten::reshape_as`
-    pub const RESHAPE_AS: Op = Op(594);
+    pub const RESHAPE_AS: Op = Op(623);
     /// `aten::view_as`
-    pub const VIEW_AS: Op = Op(595);
+    pub const VIEW_AS: Op = Op(624);
     /// `aten::expand_as`
-    pub const EXPAND_AS: Op = Op(596);
+    pub const EXPAND_AS: Op = Op(625);
     /// `aten::broadcast_to`
-    pub const BROADCAST_TO: Op = Op(597);
+    pub const BROADCAST_TO: Op = Op(626);
     /// `aten::broadcast_tensors`
-    pub const BROADCAST_TENSORS: Op = Op(598);
+    pub const BROADCAST_TENSORS: Op = Op(627);
     /// `aten::swapaxes`
-    pub const SWAPAXES: Op = Op(599);
+    pub const SWAPAXES: Op = Op(628);
     /// `aten::swapdims`
-    pub const SWAPDIMS: Op = Op(600);
+    pub const SWAPDIMS: Op = Op(629);
     /// `aten::numpy_T`
-    pub const NUMPY_T: Op = Op(601);
+    pub const NUMPY_T: Op = Op(630);
     /// `aten::mT`
-    pub const MT: Op = Op(602);
+    pub const MT: Op = Op(631);
     /// `aten::narrow`
-    pub const NARROW: Op = Op(603);
+    pub const NARROW: Op = Op(632);
     /// `aten::flatten.using_ints`
-    pub const FLATTEN_USING_INTS: Op = Op(604);
+    pub const FLATTEN_USING_INTS: Op = Op(633);
     /// `aten::unflatten.int`
-    pub const UNFLATTEN_INT: Op = Op(605);
+    pub const UNFLATTEN_INT: Op = Op(634);
     /// `aten::ravel`
-    pub const RAVEL: Op = Op(606);
+    pub const RAVEL: Op = Op(635);
     /// `aten::split.sizes`
-    pub const SPLIT_SIZES: Op = Op(607);
+    pub const SPLIT_SIZES: Op = Op(636);
     /// `aten::chunk`
-    pub const CHUNK: Op = Op(608);
+    pub const CHUNK: Op = Op(637);
     /// `aten::unsafe_chunk`
-    pub const UNSAFE_CHUNK: Op = Op(609);
+    pub const UNSAFE_CHUNK: Op = Op(638);
     /// `aten::tensor_split.sections`
-    pub const TENSOR_SPLIT_SECTIONS: Op = Op(610);
+    pub const TENSOR_SPLIT_SECTIONS: Op = Op(639);
     /// `aten::tensor_split.indices`
-    pub const TENSOR_SPLIT_INDICES: Op = Op(611);
+    pub const TENSOR_SPLIT_INDICES: Op = Op(640);
     /// `aten::movedim.int`
-    pub const MOVEDIM_INT: Op = Op(612);
+    pub const MOVEDIM_INT: Op = Op(641);
     /// `aten::movedim.intlist`
-    pub const MOVEDIM_INTLIST: Op = Op(613);
+    pub const MOVEDIM_INTLIST: Op = Op(642);
     /// `aten::moveaxis.int`
-    pub const MOVEAXIS_INT: Op = Op(614);
+    pub const MOVEAXIS_INT: Op = Op(643);
     /// `aten::moveaxis.intlist`
-    pub const MOVEAXIS_INTLIST: Op = Op(615);
+    pub const MOVEAXIS_INTLIST: Op = Op(644);
     /// `aten::atleast_1d`
-    pub const ATLEAST_1D: Op = Op(616);
+    pub const ATLEAST_1D: Op = Op(645);
     /// `aten::atleast_2d`
-    pub const ATLEAST_2D: Op = Op(617);
+    pub const ATLEAST_2D: Op = Op(646);
     /// `aten::atleast_3d`
-    pub const ATLEAST_3D: Op = Op(618);
+    pub const ATLEAST_3D: Op = Op(647);
     /// `aten::contiguous`
-    pub const CONTIGUOUS: Op = Op(619);
+    pub const CONTIGUOUS: Op = Op(648);
     /// `aten::lift`
-    pub const LIFT: Op = Op(620);
+    pub const LIFT: Op = Op(649);
     /// `aten::meshgrid`
-    pub const MESHGRID: Op = Op(621);
+    pub const MESHGRID: Op = Op(650);
     /// `aten::meshgrid.indexing`
-    pub const MESHGRID_INDEXING: Op = Op(622);
+    pub const MESHGRID_INDEXING: Op = Op(651);
     /// `aten::pixel_shuffle`
-    pub const PIXEL_SHUFFLE: Op = Op(623);
+    pub const PIXEL_SHUFFLE: Op = Op(652);
     /// `aten::pixel_unshuffle`
-    pub const PIXEL_UNSHUFFLE: Op = Op(624);
+    pub const PIXEL_UNSHUFFLE: Op = Op(653);
     /// `aten::channel_shuffle`
-    pub const CHANNEL_SHUFFLE: Op = Op(625);
+    pub const CHANNEL_SHUFFLE: Op = Op(654);
     /// `aten::diag`
-    pub const DIAG: Op = Op(626);
+    pub const DIAG: Op = Op(655);
     /// `aten::diag_embed`
-    pub const DIAG_EMBED: Op = Op(627);
+    pub const DIAG_EMBED: Op = Op(656);
     /// `aten::alias_copy`
-    pub const ALIAS_COPY: Op = Op(628);
+    pub const ALIAS_COPY: Op = Op(657);
     /// `aten::detach_copy`
-    pub const DETACH_COPY: Op = Op(629);
+    pub const DETACH_COPY: Op = Op(658);
     /// `aten::view_copy`
-    pub const VIEW_COPY: Op = Op(630);
+    pub const VIEW_COPY: Op = Op(659);
     /// `aten::t_copy`
-    pub const T_COPY: Op = Op(631);
+    pub const T_COPY: Op = Op(660);
     /// `aten::transpose_copy.int`
-    pub const TRANSPOSE_COPY_INT: Op = Op(632);
+    pub const TRANSPOSE_COPY_INT: Op = Op(661);
     /// `aten::permute_copy`
-    pub const PERMUTE_COPY: Op = Op(633);
+    pub const PERMUTE_COPY: Op = Op(662);
     /// `aten::expand_copy`
-    pub const EXPAND_COPY: Op = Op(634);
+    pub const EXPAND_COPY: Op = Op(663);
     /// `aten::unsqueeze_copy`
-    pub const UNSQUEEZE_COPY: Op = Op(635);
+    pub const UNSQUEEZE_COPY: Op = Op(664);
     /// `aten::squeeze_copy`
-    pub const SQUEEZE_COPY: Op = Op(636);
+    pub const SQUEEZE_COPY: Op = Op(665);
     /// `aten::squeeze_copy.dim`
-    pub const SQUEEZE_COPY_DIM: Op = Op(637);
+    pub const SQUEEZE_COPY_DIM: Op = Op(666);
     /// `aten::squeeze_copy.dims`
-    pub const SQUEEZE_COPY_DIMS: Op = Op(638);
+    pub const SQUEEZE_COPY_DIMS: Op = Op(667);
     /// `aten::select_copy.int`
-    pub const SELECT_COPY_INT: Op = Op(639);
+    pub const SELECT_COPY_INT: Op = Op(668);
     /// `aten::slice_copy.Tensor`
-    pub const SLICE_COPY_TENSOR: Op = Op(640);
+    pub const SLICE_COPY_TENSOR: Op = Op(669);
     /// `aten::unbind_copy.int`
-    pub const UNBIND_COPY_INT: Op = Op(641);
+    pub const UNBIND_COPY_INT: Op = Op(670);
     /// `aten::split_copy.Tensor`
-    pub const SPLIT_COPY_TENSOR: Op = Op(642);
+    pub const SPLIT_COPY_TENSOR: Op = Op(671);
     /// `aten::split_with_sizes_copy`
-    pub const SPLIT_WITH_SIZES_COPY: Op = Op(643);
+    pub const SPLIT_WITH_SIZES_COPY: Op = Op(672);
     /// `aten::as_strided_copy`
-    pub const AS_STRIDED_COPY: Op = Op(644);
+    pub const AS_STRIDED_COPY: Op = Op(673);
     /// `aten::diagonal_copy`
-    pub const DIAGONAL_COPY: Op = Op(645);
+    pub const DIAGONAL_COPY: Op = Op(674);
     /// `aten::unfold_copy`
-    pub const UNFOLD_COPY: Op = Op(646);
+    pub const UNFOLD_COPY: Op = Op(675);
     /// `aten::slice_scatter`
-    pub const SLICE_SCATTER: Op = Op(647);
+    pub const SLICE_SCATTER: Op = Op(676);
     /// `aten::select_scatter`
-    pub const SELECT_SCATTER: Op = Op(648);
+    pub const SELECT_SCATTER: Op = Op(677);
     /// `aten::diagonal_scatter`
-    pub const DIAGONAL_SCATTER: Op = Op(649);
+    pub const DIAGONAL_SCATTER: Op = Op(678);
     /// `aten::as_strided_scatter`
-    pub const AS_STRIDED_SCATTER: Op = Op(650);
+    pub const AS_STRIDED_SCATTER: Op = Op(679);
     /// `aten::slice_backward`
-    pub const SLICE_BACKWARD: Op = Op(651);
+    pub const SLICE_BACKWARD: Op = Op(680);
     /// `aten::select_backward`
-    pub const SELECT_BACKWARD: Op = Op(652);
+    pub const SELECT_BACKWARD: Op = Op(681);
     /// `aten::diagonal_backward`
-    pub const DIAGONAL_BACKWARD: Op = Op(653);
+    pub const DIAGONAL_BACKWARD: Op = Op(682);
     /// `aten::unfold_backward`
-    pub const UNFOLD_BACKWARD: Op = Op(654);
+    pub const UNFOLD_BACKWARD: Op = Op(683);
     /// `aten::clone`
-    pub const CLONE: Op = Op(655);
+    pub const CLONE: Op = Op(684);
     /// `aten::lift_fresh_copy`
-    pub const LIFT_FRESH_COPY: Op = Op(656);
+    pub const LIFT_FRESH_COPY: Op = Op(685);
     /// `aten::_to_copy`
-    pub const _TO_COPY: Op = Op(657);
+    pub const _TO_COPY: Op = Op(686);
     /// `aten::to.dtype`
-    pub const TO_DTYPE: Op = Op(658);
+    pub const TO_DTYPE: Op = Op(687);
     /// `aten::to.dtype_layout`
-    pub const TO_DTYPE_LAYOUT: Op = Op(659);
+    pub const TO_DTYPE_LAYOUT: Op = Op(688);
     /// `aten::to.device`
-    pub const TO_DEVICE: Op = Op(660);
+    pub const TO_DEVICE: Op = Op(689);
     /// `aten::to.other`
-    pub const TO_OTHER: Op = Op(661);
+    pub const TO_OTHER: Op = Op(690);
     /// `aten::type_as`
-    pub const TYPE_AS: Op = Op(662);
+    pub const TYPE_AS: Op = Op(691);
     /// `aten::copy_`
-    pub const COPY_: Op = Op(663);
+    pub const COPY_: Op = Op(692);
     /// `aten::copy`
-    pub const COPY: Op = Op(664);
+    pub const COPY: Op = Op(693);
     /// `aten::fill.Scalar`
-    pub const FILL_SCALAR: Op = Op(665);
+    pub const FILL_SCALAR: Op = Op(694);
     /// `aten::fill_.Scalar`
-    pub const FILL__SCALAR: Op = Op(666);
+    pub const FILL__SCALAR: Op = Op(695);
     /// `aten::fill.Tensor`
-    pub const FILL_TENSOR: Op = Op(667);
+    pub const FILL_TENSOR: Op = Op(696);
     /// `aten::fill_.Tensor`
-    pub const FILL__TENSOR: Op = Op(668);
+    pub const FILL__TENSOR: Op = Op(697);
     /// `aten::zero`
-    pub const ZERO: Op = Op(669);
+    pub const ZERO: Op = Op(698);
     /// `aten::zero_`
-    pub const ZERO_: Op = Op(670);
+    pub const ZERO_: Op = Op(699);
     /// `aten::zeros`
-    pub const ZEROS: Op = Op(671);
+    pub const ZEROS: Op = Op(700);
     /// `aten::ones`
-    pub const ONES: Op = Op(672);
+    pub const ONES: Op = Op(701);
     /// `aten::full`
-    pub const FULL: Op = Op(673);
+    pub const FULL: Op = Op(702);
     /// `aten::scalar_tensor`
-    pub const SCALAR_TENSOR: Op = Op(674);
+    pub const SCALAR_TENSOR: Op = Op(703);
     /// `aten::empty.memory_format`
-    pub const EMPTY_MEMORY_FORMAT: Op = Op(675);
+    pub const EMPTY_MEMORY_FORMAT: Op = Op(704);
     /// `aten::empty_permuted`
-    pub const EMPTY_PERMUTED: Op = Op(676);
+    pub const EMPTY_PERMUTED: Op = Op(705);
     /// `aten::empty_strided`
-    pub const EMPTY_STRIDED: Op = Op(677);
+    pub const EMPTY_STRIDED: Op = Op(706);
     /// `aten::empty_like`
-    pub const EMPTY_LIKE: Op = Op(678);
+    pub const EMPTY_LIKE: Op = Op(707);
     /// `aten::zeros_like`
-    pub const ZEROS_LIKE: Op = Op(679);
+    pub const ZEROS_LIKE: Op = Op(708);
     /// `aten::ones_like`
-    pub const ONES_LIKE: Op = Op(680);
+    pub const ONES_LIKE: Op = Op(709);
     /// `aten::full_like`
-    pub const FULL_LIKE: Op = Op(681);
+    pub const FULL_LIKE: Op = Op(710);
     /// `aten::new_empty`
-    pub const NEW_EMPTY: Op = Op(682);
+    pub const NEW_EMPTY: Op = Op(711);
     /// `aten::new_empty_strided`
-    pub const NEW_EMPTY_STRIDED: Op = Op(683);
+    pub const NEW_EMPTY_STRIDED: Op = Op(712);
     /// `aten::new_zeros`
-    pub const NEW_ZEROS: Op = Op(684);
+    pub const NEW_ZEROS: Op = Op(713);
     /// `aten::new_ones`
-    pub const NEW_ONES: Op = Op(685);
+    pub const NEW_ONES: Op = Op(714);
     /// `aten::new_full`
-    pub const NEW_FULL: Op = Op(686);
+    pub const NEW_FULL: Op = Op(715);
     /// `aten::arange`
-    pub const ARANGE: Op = Op(687);
+    pub const ARANGE: Op = Op(716);
     /// `aten::arange.start`
-    pub const ARANGE_START: Op = Op(688);
+    pub const ARANGE_START: Op = Op(717);
     /// `aten::arange.start_step`
-    pub const ARANGE_START_STEP: Op = Op(689);
+    pub const ARANGE_START_STEP: Op = Op(718);
     /// `aten::linspace`
-    pub const LINSPACE: Op = Op(690);
+    pub const LINSPACE: Op = Op(719);
     /// `aten::logspace`
-    pub const LOGSPACE: Op = Op(691);
+    pub const LOGSPACE: Op = Op(720);
     /// `aten::eye`
-    pub const EYE: Op = Op(692);
+    pub const EYE: Op = Op(721);
     /// `aten::eye.m`
-    pub const EYE_M: Op = Op(693);
+    pub const EYE_M: Op = Op(722);
     /// `aten::hann_window`
-    pub const HANN_WINDOW: Op = Op(694);
+    pub const HANN_WINDOW: Op = Op(723);
     /// `aten::hann_window.periodic`
-    pub const HANN_WINDOW_PERIODIC: Op = Op(695);
+    pub const HANN_WINDOW_PERIODIC: Op = Op(724);
     /// `aten::tril_indices`
-    pub const TRIL_INDICES: Op = Op(696);
+    pub const TRIL_INDICES: Op = Op(725);
     /// `aten::triu_indices`
-    pub const TRIU_INDICES: Op = Op(697);
+    pub const TRIU_INDICES: Op = Op(726);
     /// `aten::item`
-    pub const ITEM: Op = Op(698);
+    pub const ITEM: Op = Op(727);
     /// `aten::_local_scalar_dense`
-    pub const _LOCAL_SCALAR_DENSE: Op = Op(699);
+    pub const _LOCAL_SCALAR_DENSE: Op = Op(728);
     /// `aten::is_nonzero`
-    pub const IS_NONZERO: Op = Op(700);
+    pub const IS_NONZERO: Op = Op(729);
     /// `aten::numel`
-    pub const NUMEL: Op = Op(701);
+    pub const NUMEL: Op = Op(730);
     /// `aten::sym_size.int`
-    pub const SYM_SIZE_INT: Op = Op(702);
+    pub const SYM_SIZE_INT: Op = Op(731);
     /// `aten::sym_stride.int`
-    pub const SYM_STRIDE_INT: Op = Op(703);
+    pub const SYM_STRIDE_INT: Op = Op(732);
     /// `aten::sym_numel`
-    pub const SYM_NUMEL: Op = Op(704);
+    pub const SYM_NUMEL: Op = Op(733);
     /// `aten::sym_storage_offset`
-    pub const SYM_STORAGE_OFFSET: Op = Op(705);
+    pub const SYM_STORAGE_OFFSET: Op = Op(734);
     /// `aten::_assert_tensor_metadata`
-    pub const _ASSERT_TENSOR_METADATA: Op = Op(706);
+    pub const _ASSERT_TENSOR_METADATA: Op = Op(735);
     /// `aten::gather`
-    pub const GATHER: Op = Op(707);
+    pub const GATHER: Op = Op(736);
     /// `aten::scatter.src`
-    pub const SCATTER_SRC: Op = Op(708);
+    pub const SCATTER_SRC: Op = Op(737);
     /// `aten::scatter_.src`
-    pub const SCATTER__SRC: Op = Op(709);
+    pub const SCATTER__SRC: Op = Op(738);
     /// `aten::scatter.value`
-    pub const SCATTER_VALUE: Op = Op(710);
+    pub const SCATTER_VALUE: Op = Op(739);
     /// `aten::scatter_.value`
-    pub const SCATTER__VALUE: Op = Op(711);
+    pub const SCATTER__VALUE: Op = Op(740);
     /// `aten::scatter.reduce`
-    pub const SCATTER_REDUCE: Op = Op(712);
+    pub const SCATTER_REDUCE: Op = Op(741);
     /// `aten::scatter.value_reduce`
-    pub const SCATTER_VALUE_REDUCE: Op = Op(713);
+    pub const SCATTER_VALUE_REDUCE: Op = Op(742);
     /// `aten::scatter_add`
-    pub const SCATTER_ADD: Op = Op(714);
+    pub const SCATTER_ADD: Op = Op(743);
     /// `aten::scatter_add_`
-    pub const SCATTER_ADD_: Op = Op(715);
+    pub const SCATTER_ADD_: Op = Op(744);
     /// `aten::scatter_reduce.two`
-    pub const SCATTER_REDUCE_TWO: Op = Op(716);
+    pub const SCATTER_REDUCE_TWO: Op = Op(745);
     /// `aten::scatter_reduce_.two`
-    pub const SCATTER_REDUCE__TWO: Op = Op(717);
+    pub const SCATTER_REDUCE__TWO: Op = Op(746);
     /// `aten::index_reduce`
-    pub const INDEX_REDUCE: Op = Op(718);
+    pub const INDEX_REDUCE: Op = Op(747);
     /// `aten::index_reduce_`
-    pub const INDEX_REDUCE_: Op = Op(719);
+    pub const INDEX_REDUCE_: Op = Op(748);
     /// `aten::index.Tensor`
-    pub const INDEX_TENSOR: Op = Op(720);
+    pub const INDEX_TENSOR: Op = Op(749);
     /// `aten::_unsafe_index.Tensor`
-    pub const _UNSAFE_INDEX_TENSOR: Op = Op(721);
+    pub const _UNSAFE_INDEX_TENSOR: Op = Op(750);
     /// `aten::index_put`
-    pub const INDEX_PUT: Op = Op(722);
+    pub const INDEX_PUT: Op = Op(751);
     /// `aten::index_put_`
-    pub const INDEX_PUT_: Op = Op(723);
+    pub const INDEX_PUT_: Op = Op(752);
     /// `aten::_unsafe_index_put`
-    pub const _UNSAFE_INDEX_PUT: Op = Op(724);
+    pub const _UNSAFE_INDEX_PUT: Op = Op(753);
     /// `aten::index_select`
-    pub const INDEX_SELECT: Op = Op(725);
+    pub const INDEX_SELECT: Op = Op(754);
     /// `aten::index_select_backward`
-    pub const INDEX_SELECT_BACKWARD: Op = Op(726);
+    pub const INDEX_SELECT_BACKWARD: Op = Op(755);
     /// `aten::index_add`
-    pub const INDEX_ADD: Op = Op(727);
+    pub const INDEX_ADD: Op = Op(756);
     /// `aten::index_add_`
-    pub const INDEX_ADD_: Op = Op(728);
+    pub const INDEX_ADD_: Op = Op(757);
     /// `aten::index_copy`
-    pub const INDEX_COPY: Op = Op(729);
+    pub const INDEX_COPY: Op = Op(758);
     /// `aten::index_copy_`
-    pub const INDEX_COPY_: Op = Op(730);
+    pub const INDEX_COPY_: Op = Op(759);
     /// `aten::index_fill.int_Scalar`
-    pub const INDEX_FILL_INT_SCALAR: Op = Op(731);
+    pub const INDEX_FILL_INT_SCALAR: Op = Op(760);
     /// `aten::index_fill_.int_Scalar`
-    pub const INDEX_FILL__INT_SCALAR: Op = Op(732);
+    pub const INDEX_FILL__INT_SCALAR: Op = Op(761);
     /// `aten::index_fill.int_Tensor`
-    pub const INDEX_FILL_INT_TENSOR: Op = Op(733);
+    pub const INDEX_FILL_INT_TENSOR: Op = Op(762);
     /// `aten::index_fill_.int_Tensor`
-    pub const INDEX_FILL__INT_TENSOR: Op = Op(734);
+    pub const INDEX_FILL__INT_TENSOR: Op = Op(763);
     /// `aten::masked_fill.Scalar`
-    pub const MASKED_FILL_SCALAR: Op = Op(735);
+    pub const MASKED_FILL_SCALAR: Op = Op(764);
     /// `aten::masked_fill_.Scalar`
-    pub const MASKED_FILL__SCALAR: Op = Op(736);
+    pub const MASKED_FILL__SCALAR: Op = Op(765);
     /// `aten::masked_fill.Tensor`
-    pub const MASKED_FILL_TENSOR: Op = Op(737);
+    pub const MASKED_FILL_TENSOR: Op = Op(766);
     /// `aten::masked_fill_.Tensor`
-    pub const MASKED_FILL__TENSOR: Op = Op(738);
+    pub const MASKED_FILL__TENSOR: Op = Op(767);
     /// `aten::masked_select`
-    pub const MASKED_SELECT: Op = Op(739);
+    pub const MASKED_SELECT: Op = Op(768);
     /// `aten::masked_scatter`
-    pub const MASKED_SCATTER: Op = Op(740);
+    pub const MASKED_SCATTER: Op = Op(769);
     /// `aten::masked_scatter_`
-    pub const MASKED_SCATTER_: Op = Op(741);
+    pub const MASKED_SCATTER_: Op = Op(770);
     /// `aten::take`
-    pub const TAKE: Op = Op(742);
+    pub const TAKE: Op = Op(771);
     /// `aten::take_along_dim`
-    pub const TAKE_ALONG_DIM: Op = Op(743);
+    pub const TAKE_ALONG_DIM: Op = Op(772);
     /// `aten::put`
-    pub const PUT: Op = Op(744);
+    pub const PUT: Op = Op(773);
     /// `aten::put_`
-    pub const PUT_: Op = Op(745);
+    pub const PUT_: Op = Op(774);
     /// `aten::nonzero`
-    pub const NONZERO: Op = Op(746);
+    pub const NONZERO: Op = Op(775);
     /// `aten::argwhere`
-    pub const ARGWHERE: Op = Op(747);
+    pub const ARGWHERE: Op = Op(776);
     /// `aten::one_hot`
-    pub const ONE_HOT: Op = Op(748);
+    pub const ONE_HOT: Op = Op(777);
     /// `aten::embedding`
-    pub const EMBEDDING: Op = Op(749);
+    pub const EMBEDDING: Op = Op(778);
     /// `aten::embedding_dense_backward`
-    pub const EMBEDDING_DENSE_BACKWARD: Op = Op(750);
+    pub const EMBEDDING_DENSE_BACKWARD: Op = Op(779);
     /// `aten::embedding_bag`
-    pub const EMBEDDING_BAG: Op = Op(751);
+    pub const EMBEDDING_BAG: Op = Op(780);
     /// `aten::embedding_bag.padding_idx`
-    pub const EMBEDDING_BAG_PADDING_IDX: Op = Op(752);
+    pub const EMBEDDING_BAG_PADDING_IDX: Op = Op(781);
     /// `aten::_embedding_bag`
-    pub const _EMBEDDING_BAG: Op = Op(753);
+    pub const _EMBEDDING_BAG: Op = Op(782);
     /// `aten::_embedding_bag_forward_only`
-    pub const _EMBEDDING_BAG_FORWARD_ONLY: Op = Op(754);
+    pub const _EMBEDDING_BAG_FORWARD_ONLY: Op = Op(783);
     /// `aten::embedding_renorm_`
-    pub const EMBEDDING_RENORM_: Op = Op(755);
+    pub const EMBEDDING_RENORM_: Op = Op(784);
     /// `aten::fill_diagonal_`
-    pub const FILL_DIAGONAL_: Op = Op(756);
+    pub const FILL_DIAGONAL_: Op = Op(785);
     /// `aten::cat`
-    pub const CAT: Op = Op(757);
+    pub const CAT: Op = Op(786);
     /// `aten::cat.out`
-    pub const CAT_OUT: Op = Op(758);
+    pub const CAT_OUT: Op = Op(787);
     /// `aten::concat`
-    pub const CONCAT: Op = Op(759);
+    pub const CONCAT: Op = Op(788);
     /// `aten::stack`
-    pub const STACK: Op = Op(760);
+    pub const STACK: Op = Op(789);
     /// `aten::stack.out`
-    pub const STACK_OUT: Op = Op(761);
+    pub const STACK_OUT: Op = Op(790);
     /// `aten::hstack`
-    pub const HSTACK: Op = Op(762);
+    pub const HSTACK: Op = Op(791);
     /// `aten::vstack`
-    pub const VSTACK: Op = Op(763);
+    pub const VSTACK: Op = Op(792);
     /// `aten::dstack`
-    pub const DSTACK: Op = Op(764);
+    pub const DSTACK: Op = Op(793);
     /// `aten::column_stack`
-    pub const COLUMN_STACK: Op = Op(765);
+    pub const COLUMN_STACK: Op = Op(794);
     /// `aten::block_diag`
-    pub const BLOCK_DIAG: Op = Op(766);
+    pub const BLOCK_DIAG: Op = Op(795);
     /// `aten::cartesian_prod`
-    pub const CARTESIAN_PROD: Op = Op(767);
+    pub const CARTESIAN_PROD: Op = Op(796);
     /// `aten::combinations`
-    pub const COMBINATIONS: Op = Op(768);
+    pub const COMBINATIONS: Op = Op(797);
     /// `aten::repeat`
-    pub const REPEAT: Op = Op(769);
+    pub const REPEAT: Op = Op(798);
     /// `aten::tile`
-    pub const TILE: Op = Op(770);
+    pub const TILE: Op = Op(799);
     /// `aten::repeat_interleave.self_int`
-    pub const REPEAT_INTERLEAVE_SELF_INT: Op = Op(771);
+    pub const REPEAT_INTERLEAVE_SELF_INT: Op = Op(800);
     /// `aten::repeat_interleave.self_Tensor`
-    pub const REPEAT_INTERLEAVE_SELF_TENSOR: Op = Op(772);
+    pub const REPEAT_INTERLEAVE_SELF_TENSOR: Op = Op(801);
     /// `aten::flip`
-    pub const FLIP: Op = Op(773);
+    pub const FLIP: Op = Op(802);
     /// `aten::fliplr`
-    pub const FLIPLR: Op = Op(774);
+    pub const FLIPLR: Op = Op(803);
     /// `aten::flipud`
-    pub const FLIPUD: Op = Op(775);
+    pub const FLIPUD: Op = Op(804);
     /// `aten::rot90`
-    pub const ROT90: Op = Op(776);
+    pub const ROT90: Op = Op(805);
     /// `aten::roll`
-    pub const ROLL: Op = Op(777);
+    pub const ROLL: Op = Op(806);
     /// `aten::tril`
-    pub const TRIL: Op = Op(778);
+    pub const TRIL: Op = Op(807);
     /// `aten::tril_`
-    pub const TRIL_: Op = Op(779);
+    pub const TRIL_: Op = Op(808);
     /// `aten::triu`
-    pub const TRIU: Op = Op(780);
+    pub const TRIU: Op = Op(809);
     /// `aten::triu_`
-    pub const TRIU_: Op = Op(781);
+    pub const TRIU_: Op = Op(810);
     /// `aten::constant_pad_nd`
-    pub const CONSTANT_PAD_ND: Op = Op(782);
+    pub const CONSTANT_PAD_ND: Op = Op(811);
     /// `aten::pad`
-    pub const PAD: Op = Op(783);
+    pub const PAD: Op = Op(812);
     /// `aten::reflection_pad1d`
-    pub const REFLECTION_PAD1D: Op = Op(784);
+    pub const REFLECTION_PAD1D: Op = Op(813);
     /// `aten::reflection_pad1d_backward`
-    pub const REFLECTION_PAD1D_BACKWARD: Op = Op(785);
+    pub const REFLECTION_PAD1D_BACKWARD: Op = Op(814);
     /// `aten::reflection_pad2d`
-    pub const REFLECTION_PAD2D: Op = Op(786);
+    pub const REFLECTION_PAD2D: Op = Op(815);
     /// `aten::reflection_pad2d_backward`
-    pub const REFLECTION_PAD2D_BACKWARD: Op = Op(787);
+    pub const REFLECTION_PAD2D_BACKWARD: Op = Op(816);
     /// `aten::reflection_pad3d`
-    pub const REFLECTION_PAD3D: Op = Op(788);
+    pub const REFLECTION_PAD3D: Op = Op(817);
     /// `aten::reflection_pad3d_backward`
-    pub const REFLECTION_PAD3D_BACKWARD: Op = Op(789);
+    pub const REFLECTION_PAD3D_BACKWARD: Op = Op(818);
     /// `aten::replication_pad1d`
-    pub const REPLICATION_PAD1D: Op = Op(790);
+    pub const REPLICATION_PAD1D: Op = Op(819);
     /// `aten::replication_pad1d_backward`
-    pub const REPLICATION_PAD1D_BACKWARD: Op = Op(791);
+    pub const REPLICATION_PAD1D_BACKWARD: Op = Op(820);
     /// `aten::replication_pad2d`
-    pub const REPLICATION_PAD2D: Op = Op(792);
+    pub const REPLICATION_PAD2D: Op = Op(821);
     /// `aten::replication_pad2d_backward`
-    pub const REPLICATION_PAD2D_BACKWARD: Op = Op(793);
+    pub const REPLICATION_PAD2D_BACKWARD: Op = Op(822);
     /// `aten::replication_pad3d`
-    pub const REPLICATION_PAD3D: Op = Op(794);
+    pub const REPLICATION_PAD3D: Op = Op(823);
     /// `aten::replication_pad3d_backward`
-    pub const REPLICATION_PAD3D_BACKWARD: Op = Op(795);
+    pub const REPLICATION_PAD3D_BACKWARD: Op = Op(824);
     /// `aten::sort`
-    pub const SORT: Op = Op(796);
+    pub const SORT: Op = Op(825);
     /// `aten::sort.values`
-    pub const SORT_VALUES: Op = Op(797);
+    pub const SORT_VALUES: Op = Op(826);
     /// `aten::sort.stable`
-    pub const SORT_STABLE: Op = Op(798);
+    pub const SORT_STABLE: Op = Op(827);
     /// `aten::argsort`
-    pub const ARGSORT: Op = Op(799);
+    pub const ARGSORT: Op = Op(828);
     /// `aten::argsort.stable`
-    pub const ARGSORT_STABLE: Op = Op(800);
+    pub const ARGSORT_STABLE: Op = Op(829);
     /// `aten::msort`
-    pub const MSORT: Op = Op(801);
+    pub const MSORT: Op = Op(830);
     /// `aten::topk`
-    pub const TOPK: Op = Op(802);
+    pub const TOPK: Op = Op(831);
     /// `aten::topk.values`
-    pub const TOPK_VALUES: Op = Op(803);
+    pub const TOPK_VALUES: Op = Op(832);
     /// `aten::kthvalue`
-    pub const KTHVALUE: Op = Op(804);
+    pub const KTHVALUE: Op = Op(833);
     /// `aten::median`
-    pub const MEDIAN: Op = Op(805);
+    pub const MEDIAN: Op = Op(834);
     /// `aten::median.dim`
-    pub const MEDIAN_DIM: Op = Op(806);
+    pub const MEDIAN_DIM: Op = Op(835);
     /// `aten::nanmedian`
-    pub const NANMEDIAN: Op = Op(807);
+    pub const NANMEDIAN: Op = Op(836);
     /// `aten::nanmedian.dim`
-    pub const NANMEDIAN_DIM: Op = Op(808);
+    pub const NANMEDIAN_DIM: Op = Op(837);
     /// `aten::mode`
-    pub const MODE: Op = Op(809);
+    pub const MODE: Op = Op(838);
     /// `aten::searchsorted.Tensor`
-    pub const SEARCHSORTED_TENSOR: Op = Op(810);
+    pub const SEARCHSORTED_TENSOR: Op = Op(839);
     /// `aten::bucketize.Tensor`
-    pub const BUCKETIZE_TENSOR: Op = Op(811);
+    pub const BUCKETIZE_TENSOR: Op = Op(840);
     /// `aten::_unique2`
-    pub const _UNIQUE2: Op = Op(812);
+    pub const _UNIQUE2: Op = Op(841);
     /// `aten::unique_consecutive`
-    pub const UNIQUE_CONSECUTIVE: Op = Op(813);
+    pub const UNIQUE_CONSECUTIVE: Op = Op(842);
     /// `aten::unique_dim`
-    pub const UNIQUE_DIM: Op = Op(814);
+    pub const UNIQUE_DIM: Op = Op(843);
     /// `aten::isin.Tensor_Tensor`
-    pub const ISIN_TENSOR_TENSOR: Op = Op(815);
+    pub const ISIN_TENSOR_TENSOR: Op = Op(844);
     /// `aten::rand`
-    pub const RAND: Op = Op(816);
+    pub const RAND: Op = Op(845);
     /// `aten::randn`
-    pub const RANDN: Op = Op(817);
+    pub const RANDN: Op = Op(846);
     /// `aten::randint`
-    pub const RANDINT: Op = Op(818);
+    pub const RANDINT: Op = Op(847);
     /// `aten::randint.low`
-    pub const RANDINT_LOW: Op = Op(819);
+    pub const RANDINT_LOW: Op = Op(848);
     /// `aten::randperm`
-    pub const RANDPERM: Op = Op(820);
+    pub const RANDPERM: Op = Op(849);
     /// `aten::rand_like`
-    pub const RAND_LIKE: Op = Op(821);
+    pub const RAND_LIKE: Op = Op(850);
     /// `aten::randn_like`
-    pub const RANDN_LIKE: Op = Op(822);
+    pub const RANDN_LIKE: Op = Op(851);
     /// `aten::randint_like`
-    pub const RANDINT_LIKE: Op = Op(823);
+    pub const RANDINT_LIKE: Op = Op(852);
     /// `aten::randint_like.low_dtype`
-    pub const RANDINT_LIKE_LOW_DTYPE: Op = Op(824);
+    pub const RANDINT_LIKE_LOW_DTYPE: Op = Op(853);
     /// `aten::normal.float_float`
-    pub const NORMAL_FLOAT_FLOAT: Op = Op(825);
+    pub const NORMAL_FLOAT_FLOAT: Op = Op(854);
     /// `aten::normal.Tensor_float`
-    pub const NORMAL_TENSOR_FLOAT: Op = Op(826);
+    pub const NORMAL_TENSOR_FLOAT: Op = Op(855);
     /// `aten::normal.float_Tensor`
-    pub const NORMAL_FLOAT_TENSOR: Op = Op(827);
+    pub const NORMAL_FLOAT_TENSOR: Op = Op(856);
     /// `aten::normal.Tensor_Tensor`
-    pub const NORMAL_TENSOR_TENSOR: Op = Op(828);
+    pub const NORMAL_TENSOR_TENSOR: Op = Op(857);
     /// `aten::bernoulli`
-    pub const BERNOULLI: Op = Op(829);
+    pub const BERNOULLI: Op = Op(858);
     /// `aten::bernoulli.p`
-    pub const BERNOULLI_P: Op = Op(830);
+    pub const BERNOULLI_P: Op = Op(859);
     /// `aten::multinomial`
-    pub const MULTINOMIAL: Op = Op(831);
+    pub const MULTINOMIAL: Op = Op(860);
     /// `aten::dropout`
-    pub const DROPOUT: Op = Op(832);
+    pub const DROPOUT: Op = Op(861);
     /// `aten::dropout_`
-    pub const DROPOUT_: Op = Op(833);
+    pub const DROPOUT_: Op = Op(862);
     /// `aten::feature_dropout`
-    pub const FEATURE_DROPOUT: Op = Op(834);
+    pub const FEATURE_DROPOUT: Op = Op(863);
     /// `aten::alpha_dropout`
-    pub const ALPHA_DROPOUT: Op = Op(835);
+    pub const ALPHA_DROPOUT: Op = Op(864);
     /// `aten::feature_alpha_dropout`
-    pub const FEATURE_ALPHA_DROPOUT: Op = Op(836);
+    pub const FEATURE_ALPHA_DROPOUT: Op = Op(865);
     /// `aten::native_dropout`
-    pub const NATIVE_DROPOUT: Op = Op(837);
+    pub const NATIVE_DROPOUT: Op = Op(866);
     /// `aten::native_dropout_backward`
-    pub const NATIVE_DROPOUT_BACKWARD: Op = Op(838);
+    pub const NATIVE_DROPOUT_BACKWARD: Op = Op(867);
     /// `aten::uniform_`
-    pub const UNIFORM_: Op = Op(839);
+    pub const UNIFORM_: Op = Op(868);
     /// `aten::normal_`
-    pub const NORMAL_: Op = Op(840);
+    pub const NORMAL_: Op = Op(869);
     /// `aten::log_normal_`
-    pub const LOG_NORMAL_: Op = Op(841);
+    pub const LOG_NORMAL_: Op = Op(870);
     /// `aten::exponential_`
-    pub const EXPONENTIAL_: Op = Op(842);
+    pub const EXPONENTIAL_: Op = Op(871);
     /// `aten::cauchy_`
-    pub const CAUCHY_: Op = Op(843);
+    pub const CAUCHY_: Op = Op(872);
     /// `aten::geometric_`
-    pub const GEOMETRIC_: Op = Op(844);
+    pub const GEOMETRIC_: Op = Op(873);
     /// `aten::random_`
-    pub const RANDOM_: Op = Op(845);
+    pub const RANDOM_: Op = Op(874);
     /// `aten::random_.to`
-    pub const RANDOM__TO: Op = Op(846);
+    pub const RANDOM__TO: Op = Op(875);
     /// `aten::random_.from`
-    pub const RANDOM__FROM: Op = Op(847);
+    pub const RANDOM__FROM: Op = Op(876);
     /// `aten::bernoulli_.float`
-    pub const BERNOULLI__FLOAT: Op = Op(848);
+    pub const BERNOULLI__FLOAT: Op = Op(877);
     /// `aten::bernoulli_.Tensor`
-    pub const BERNOULLI__TENSOR: Op = Op(849);
+    pub const BERNOULLI__TENSOR: Op = Op(878);
     /// `aten::_foreach_add.List`
-    pub const _FOREACH_ADD_LIST: Op = Op(850);
+    pub const _FOREACH_ADD_LIST: Op = Op(879);
     /// `aten::_foreach_add_.List`
-    pub const _FOREACH_ADD__LIST: Op = Op(851);
+    pub const _FOREACH_ADD__LIST: Op = Op(880);
     /// `aten::_foreach_add.Scalar`
-    pub const _FOREACH_ADD_SCALAR: Op = Op(852);
+    pub const _FOREACH_ADD_SCALAR: Op = Op(881);
     /// `aten::_foreach_add_.Scalar`
-    pub const _FOREACH_ADD__SCALAR: Op = Op(853);
+    pub const _FOREACH_ADD__SCALAR: Op = Op(882);
     /// `aten::_foreach_add.ScalarList`
-    pub const _FOREACH_ADD_SCALARLIST: Op = Op(854);
+    pub const _FOREACH_ADD_SCALARLIST: Op = Op(883);
     /// `aten::_foreach_add_.ScalarList`
-    pub const _FOREACH_ADD__SCALARLIST: Op = Op(855);
+    pub const _FOREACH_ADD__SCALARLIST: Op = Op(884);
     /// `aten::_foreach_add.Tensor`
-    pub const _FOREACH_ADD_TENSOR: Op = Op(856);
+    pub const _FOREACH_ADD_TENSOR: Op = Op(885);
     /// `aten::_foreach_add_.Tensor`
-    pub const _FOREACH_ADD__TENSOR: Op = Op(857);
+    pub const _FOREACH_ADD__TENSOR: Op = Op(886);
     /// `aten::_foreach_sub.List`
-    pub const _FOREACH_SUB_LIST: Op = Op(858);
+    pub const _FOREACH_SUB_LIST: Op = Op(887);
     /// `aten::_foreach_sub_.List`
-    pub const _FOREACH_SUB__LIST: Op = Op(859);
+    pub const _FOREACH_SUB__LIST: Op = Op(888);
     /// `aten::_foreach_sub.Scalar`
-    pub const _FOREACH_SUB_SCALAR: Op = Op(860);
+    pub const _FOREACH_SUB_SCALAR: Op = Op(889);
     /// `aten::_foreach_sub_.Scalar`
-    pub const _FOREACH_SUB__SCALAR: Op = Op(861);
+    pub const _FOREACH_SUB__SCALAR: Op = Op(890);
     /// `aten::_foreach_sub.ScalarList`
-    pub const _FOREACH_SUB_SCALARLIST: Op = Op(862);
+    pub const _FOREACH_SUB_SCALARLIST: Op = Op(891);
     /// `aten::_foreach_sub_.ScalarList`
-    pub const _FOREACH_SUB__SCALARLIST: Op = Op(863);
+    pub const _FOREACH_SUB__SCALARLIST: Op = Op(892);
     /// `aten::_foreach_mul.List`
-    pub const _FOREACH_MUL_LIST: Op = Op(864);
+    pub const _FOREACH_MUL_LIST: Op = Op(893);
     /// `aten::_foreach_mul_.List`
-    pub const _FOREACH_MUL__LIST: Op = Op(865);
+    pub const _FOREACH_MUL__LIST: Op = Op(894);
     /// `aten::_foreach_mul.Scalar`
-    pub const _FOREACH_MUL_SCALAR: Op = Op(866);
+    pub const _FOREACH_MUL_SCALAR: Op = Op(895);
     /// `aten::_foreach_mul_.Scalar`
-    pub const _FOREACH_MUL__SCALAR: Op = Op(867);
+    pub const _FOREACH_MUL__SCALAR: Op = Op(896);
     /// `aten::_foreach_mul.ScalarList`
-    pub const _FOREACH_MUL_SCALARLIST: Op = Op(868);
+    pub const _FOREACH_MUL_SCALARLIST: Op = Op(897);
     /// `aten::_foreach_mul_.ScalarList`
-    pub const _FOREACH_MUL__SCALARLIST: Op = Op(869);
+    pub const _FOREACH_MUL__SCALARLIST: Op = Op(898);
     /// `aten::_foreach_mul.Tensor`
-    pub const _FOREACH_MUL_TENSOR: Op = Op(870);
+    pub const _FOREACH_MUL_TENSOR: Op = Op(899);
     /// `aten::_foreach_mul_.Tensor`
-    pub const _FOREACH_MUL__TENSOR: Op = Op(871);
+    pub const _FOREACH_MUL__TENSOR: Op = Op(900);
     /// `aten::_foreach_div.List`
-    pub const _FOREACH_DIV_LIST: Op = Op(872);
+    pub const _FOREACH_DIV_LIST: Op = Op(901);
     /// `aten::_foreach_div_.List`
-    pub const _FOREACH_DIV__LIST: Op = Op(873);
+    pub const _FOREACH_DIV__LIST: Op = Op(902);
     /// `aten::_foreach_div.Scalar`
-    pub const _FOREACH_DIV_SCALAR: Op = Op(874);
+    pub const _FOREACH_DIV_SCALAR: Op = Op(903);
     /// `aten::_foreach_div_.Scalar`
-    pub const _FOREACH_DIV__SCALAR: Op = Op(875);
+    pub const _FOREACH_DIV__SCALAR: Op = Op(904);
     /// `aten::_foreach_div.ScalarList`
-    pub const _FOREACH_DIV_SCALARLIST: Op = Op(876);
+    pub const _FOREACH_DIV_SCALARLIST: Op = Op(905);
     /// `aten::_foreach_div_.ScalarList`
-    pub const _FOREACH_DIV__SCALARLIST: Op = Op(877);
+    pub const _FOREACH_DIV__SCALARLIST: Op = Op(906);
     /// `aten::_foreach_div.Tensor`
-    pub const _FOREACH_DIV_TENSOR: Op = Op(878);
+    pub const _FOREACH_DIV_TENSOR: Op = Op(907);
     /// `aten::_foreach_div_.Tensor`
-    pub const _FOREACH_DIV__TENSOR: Op = Op(879);
+    pub const _FOREACH_DIV__TENSOR: Op = Op(908);
     /// `aten::_foreach_addcmul.Scalar`
-    pub const _FOREACH_ADDCMUL_SCALAR: Op = Op(880);
+    pub const _FOREACH_ADDCMUL_SCALAR: Op = Op(909);
     /// `aten::_foreach_addcmul_.Scalar`
-    pub const _FOREACH_ADDCMUL__SCALAR: Op = Op(881);
+    pub const _FOREACH_ADDCMUL__SCALAR: Op = Op(910);
     /// `aten::_foreach_addcmul.ScalarList`
-    pub const _FOREACH_ADDCMUL_SCALARLIST: Op = Op(882);
+    pub const _FOREACH_ADDCMUL_SCALARLIST: Op = Op(911);
     /// `aten::_foreach_addcmul_.ScalarList`
-    pub const _FOREACH_ADDCMUL__SCALARLIST: Op = Op(883);
+    pub const _FOREACH_ADDCMUL__SCALARLIST: Op = Op(912);
     /// `aten::_foreach_addcdiv.Scalar`
-    pub const _FOREACH_ADDCDIV_SCALAR: Op = Op(884);
+    pub const _FOREACH_ADDCDIV_SCALAR: Op = Op(913);
     /// `aten::_foreach_addcdiv_.Scalar`
-    pub const _FOREACH_ADDCDIV__SCALAR: Op = Op(885);
+    pub const _FOREACH_ADDCDIV__SCALAR: Op = Op(914);
     /// `aten::_foreach_addcdiv.ScalarList`
-    pub const _FOREACH_ADDCDIV_SCALARLIST: Op = Op(886);
+    pub const _FOREACH_ADDCDIV_SCALARLIST: Op = Op(915);
     /// `aten::_foreach_addcdiv_.ScalarList`
-    pub const _FOREACH_ADDCDIV__SCALARLIST: Op = Op(887);
+    pub const _FOREACH_ADDCDIV__SCALARLIST: Op = Op(916);
     /// `aten::_foreach_lerp.List`
-    pub const _FOREACH_LERP_LIST: Op = Op(888);
+    pub const _FOREACH_LERP_LIST: Op = Op(917);
     /// `aten::_foreach_lerp_.List`
-    pub const _FOREACH_LERP__LIST: Op = Op(889);
+    pub const _FOREACH_LERP__LIST: Op = Op(918);
     /// `aten::_foreach_lerp.Scalar`
-    pub const _FOREACH_LERP_SCALAR: Op = Op(890);
+    pub const _FOREACH_LERP_SCALAR: Op = Op(919);
     /// `aten::_foreach_lerp_.Scalar`
-    pub const _FOREACH_LERP__SCALAR: Op = Op(891);
+    pub const _FOREACH_LERP__SCALAR: Op = Op(920);
     /// `aten::_foreach_lerp.ScalarList`
-    pub const _FOREACH_LERP_SCALARLIST: Op = Op(892);
+    pub const _FOREACH_LERP_SCALARLIST: Op = Op(921);
     /// `aten::_foreach_lerp_.ScalarList`
-    pub const _FOREACH_LERP__SCALARLIST: Op = Op(893);
+    pub const _FOREACH_LERP__SCALARLIST: Op = Op(922);
     /// `aten::_foreach_neg`
-    pub const _FOREACH_NEG: Op = Op(894);
+    pub const _FOREACH_NEG: Op = Op(923);
     /// `aten::_foreach_neg_`
-    pub const _FOREACH_NEG_: Op = Op(895);
+    pub const _FOREACH_NEG_: Op = Op(924);
     /// `aten::_foreach_exp`
-    pub const _FOREACH_EXP: Op = Op(896);
+    pub const _FOREACH_EXP: Op = Op(925);
     /// `aten::_foreach_exp_`
-    pub const _FOREACH_EXP_: Op = Op(897);
+    pub const _FOREACH_EXP_: Op = Op(926);
     /// `aten::_foreach_sqrt`
-    pub const _FOREACH_SQRT: Op = Op(898);
+    pub const _FOREACH_SQRT: Op = Op(927);
     /// `aten::_foreach_sqrt_`
-    pub const _FOREACH_SQRT_: Op = Op(899);
+    pub const _FOREACH_SQRT_: Op = Op(928);
     /// `aten::_foreach_zero_`
-    pub const _FOREACH_ZERO_: Op = Op(900);
+    pub const _FOREACH_ZERO_: Op = Op(929);
     /// `aten::_foreach_copy_`
-    pub const _FOREACH_COPY_: Op = Op(901);
+    pub const _FOREACH_COPY_: Op = Op(930);
     /// `aten::_fused_adam_`
-    pub const _FUSED_ADAM_: Op = Op(902);
+    pub const _FUSED_ADAM_: Op = Op(931);
     /// `aten::_fused_adamw_`
-    pub const _FUSED_ADAMW_: Op = Op(903);
+    pub const _FUSED_ADAMW_: Op = Op(932);
     /// `aten::_fused_sgd_`
-    pub const _FUSED_SGD_: Op = Op(904);
+    pub const _FUSED_SGD_: Op = Op(933);
     /// `aten::_fused_adagrad_`
-    pub const _FUSED_ADAGRAD_: Op = Op(905);
+    pub const _FUSED_ADAGRAD_: Op = Op(934);
 }
 
-pub(crate) static TABLE: [OpInfo; 906] = [
+pub(crate) static TABLE: [OpInfo; 935] = [
     OpInfo {
         name: "aten::add.Tensor",
         schema: "aten::add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor",
@@ -6173,6 +6231,231 @@ pub(crate) static TABLE: [OpInfo; 906] = [
         below: |a| boxed::einsum(a, true),
     },
     OpInfo {
+        name: "aten::linalg_inv_ex",
+        schema: "aten::linalg_inv_ex(Tensor A, *, bool check_errors=False) -> (Tensor inverse, Tensor info)",
+        tags: &[],
+        derivative: Derivative::Formula("LinalgInvExBackward0"),
+        forward: true,
+        call: |a| boxed::linalg_inv_ex(a, false),
+        below: |a| boxed::linalg_inv_ex(a, true),
+    },
+    OpInfo {
+        name: "aten::linalg_inv",
+        schema: "aten::linalg_inv(Tensor A) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::linalg_inv(a, false),
+        below: |a| boxed::linalg_inv(a, true),
+    },
+    OpInfo {
+        name: "aten::inverse",
+        schema: "aten::inverse(Tensor self) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::inverse(a, false),
+        below: |a| boxed::inverse(a, true),
+    },
+    OpInfo {
+        name: "aten::_linalg_solve_ex",
+        schema: "aten::_linalg_solve_ex(Tensor A, Tensor B, *, bool left=True, bool check_errors=False) -> (Tensor result, Tensor LU, Tensor pivots, Tensor info)",
+        tags: &[],
+        derivative: Derivative::Formula("LinalgSolveExBackward0"),
+        forward: true,
+        call: |a| boxed::_linalg_solve_ex(a, false),
+        below: |a| boxed::_linalg_solve_ex(a, true),
+    },
+    OpInfo {
+        name: "aten::linalg_solve_ex",
+        schema: "aten::linalg_solve_ex(Tensor A, Tensor B, *, bool left=True, bool check_errors=False) -> (Tensor result, Tensor info)",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::linalg_solve_ex(a, false),
+        below: |a| boxed::linalg_solve_ex(a, true),
+    },
+    OpInfo {
+        name: "aten::linalg_solve",
+        schema: "aten::linalg_solve(Tensor A, Tensor B, *, bool left=True) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::linalg_solve(a, false),
+        below: |a| boxed::linalg_solve(a, true),
+    },
+    OpInfo {
+        name: "aten::_linalg_det",
+        schema: "aten::_linalg_det(Tensor A) -> (Tensor result, Tensor LU, Tensor pivots)",
+        tags: &[],
+        derivative: Derivative::Formula("LinalgDetBackward0"),
+        forward: true,
+        call: |a| boxed::_linalg_det(a, false),
+        below: |a| boxed::_linalg_det(a, true),
+    },
+    OpInfo {
+        name: "aten::linalg_det",
+        schema: "aten::linalg_det(Tensor A) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::linalg_det(a, false),
+        below: |a| boxed::linalg_det(a, true),
+    },
+    OpInfo {
+        name: "aten::det",
+        schema: "aten::det(Tensor self) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::det(a, false),
+        below: |a| boxed::det(a, true),
+    },
+    OpInfo {
+        name: "aten::_linalg_slogdet",
+        schema: "aten::_linalg_slogdet(Tensor A) -> (Tensor sign, Tensor logabsdet, Tensor LU, Tensor pivots)",
+        tags: &[],
+        derivative: Derivative::Formula("LinalgSlogdetBackward0"),
+        forward: true,
+        call: |a| boxed::_linalg_slogdet(a, false),
+        below: |a| boxed::_linalg_slogdet(a, true),
+    },
+    OpInfo {
+        name: "aten::linalg_slogdet",
+        schema: "aten::linalg_slogdet(Tensor A) -> (Tensor sign, Tensor logabsdet)",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::linalg_slogdet(a, false),
+        below: |a| boxed::linalg_slogdet(a, true),
+    },
+    OpInfo {
+        name: "aten::slogdet",
+        schema: "aten::slogdet(Tensor self) -> (Tensor sign, Tensor logabsdet)",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::slogdet(a, false),
+        below: |a| boxed::slogdet(a, true),
+    },
+    OpInfo {
+        name: "aten::logdet",
+        schema: "aten::logdet(Tensor self) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::logdet(a, false),
+        below: |a| boxed::logdet(a, true),
+    },
+    OpInfo {
+        name: "aten::linalg_cholesky_ex",
+        schema: "aten::linalg_cholesky_ex(Tensor self, *, bool upper=False, bool check_errors=False) -> (Tensor L, Tensor info)",
+        tags: &[],
+        derivative: Derivative::Formula("LinalgCholeskyExBackward0"),
+        forward: true,
+        call: |a| boxed::linalg_cholesky_ex(a, false),
+        below: |a| boxed::linalg_cholesky_ex(a, true),
+    },
+    OpInfo {
+        name: "aten::linalg_cholesky",
+        schema: "aten::linalg_cholesky(Tensor self, *, bool upper=False) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::linalg_cholesky(a, false),
+        below: |a| boxed::linalg_cholesky(a, true),
+    },
+    OpInfo {
+        name: "aten::cholesky_solve",
+        schema: "aten::cholesky_solve(Tensor self, Tensor input2, bool upper=False) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::cholesky_solve(a, false),
+        below: |a| boxed::cholesky_solve(a, true),
+    },
+    OpInfo {
+        name: "aten::linalg_qr",
+        schema: "aten::linalg_qr(Tensor A, str mode='reduced') -> (Tensor Q, Tensor R)",
+        tags: &[],
+        derivative: Derivative::Formula("LinalgQrBackward0"),
+        forward: true,
+        call: |a| boxed::linalg_qr(a, false),
+        below: |a| boxed::linalg_qr(a, true),
+    },
+    OpInfo {
+        name: "aten::_linalg_eigh",
+        schema: "aten::_linalg_eigh(Tensor A, str UPLO=\"L\", bool compute_v=True) -> (Tensor eigenvalues, Tensor eigenvectors)",
+        tags: &[],
+        derivative: Derivative::Formula("LinalgEighBackward0"),
+        forward: true,
+        call: |a| boxed::_linalg_eigh(a, false),
+        below: |a| boxed::_linalg_eigh(a, true),
+    },
+    OpInfo {
+        name: "aten::linalg_eigh",
+        schema: "aten::linalg_eigh(Tensor self, str UPLO=\"L\") -> (Tensor eigenvalues, Tensor eigenvectors)",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::linalg_eigh(a, false),
+        below: |a| boxed::linalg_eigh(a, true),
+    },
+    OpInfo {
+        name: "aten::linalg_eigvalsh",
+        schema: "aten::linalg_eigvalsh(Tensor self, str UPLO=\"L\") -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::linalg_eigvalsh(a, false),
+        below: |a| boxed::linalg_eigvalsh(a, true),
+    },
+    OpInfo {
+        name: "aten::_linalg_svd",
+        schema: "aten::_linalg_svd(Tensor A, bool full_matrices=False, bool compute_uv=True, *, str? driver=None) -> (Tensor U, Tensor S, Tensor Vh)",
+        tags: &[],
+        derivative: Derivative::Formula("LinalgSvdBackward0"),
+        forward: true,
+        call: |a| boxed::_linalg_svd(a, false),
+        below: |a| boxed::_linalg_svd(a, true),
+    },
+    OpInfo {
+        name: "aten::linalg_svd",
+        schema: "aten::linalg_svd(Tensor A, bool full_matrices=True, *, str? driver=None) -> (Tensor U, Tensor S, Tensor Vh)",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::linalg_svd(a, false),
+        below: |a| boxed::linalg_svd(a, true),
+    },
+    OpInfo {
+        name: "aten::linalg_svdvals",
+        schema: "aten::linalg_svdvals(Tensor A, *, str? driver=None) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::linalg_svdvals(a, false),
+        below: |a| boxed::linalg_svdvals(a, true),
+    },
+    OpInfo {
+        name: "aten::linalg_solve_triangular",
+        schema: "aten::linalg_solve_triangular(Tensor self, Tensor B, *, bool upper, bool left=True, bool unitriangular=False) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Formula("LinalgSolveTriangularBackward0"),
+        forward: true,
+        call: |a| boxed::linalg_solve_triangular(a, false),
+        below: |a| boxed::linalg_solve_triangular(a, true),
+    },
+    OpInfo {
+        name: "aten::linalg_matrix_norm",
+        schema: "aten::linalg_matrix_norm(Tensor self, Scalar ord, int[] dim=[-2,-1], bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::linalg_matrix_norm_ord(a, false),
+        below: |a| boxed::linalg_matrix_norm_ord(a, true),
+    },
+    OpInfo {
         name: "aten::linalg_matrix_norm.str_ord",
         schema: "aten::linalg_matrix_norm.str_ord(Tensor self, str ord=\"fro\", int[] dim=[-2,-1], bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
         tags: &[],
@@ -6180,6 +6463,42 @@ pub(crate) static TABLE: [OpInfo; 906] = [
         forward: true,
         call: |a| boxed::linalg_matrix_norm(a, false),
         below: |a| boxed::linalg_matrix_norm(a, true),
+    },
+    OpInfo {
+        name: "aten::linalg_norm",
+        schema: "aten::linalg_norm(Tensor self, Scalar? ord=None, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::linalg_norm(a, false),
+        below: |a| boxed::linalg_norm(a, true),
+    },
+    OpInfo {
+        name: "aten::linalg_norm.ord_str",
+        schema: "aten::linalg_norm.ord_str(Tensor self, str ord, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::linalg_norm_ord_str(a, false),
+        below: |a| boxed::linalg_norm_ord_str(a, true),
+    },
+    OpInfo {
+        name: "aten::linalg_matrix_power",
+        schema: "aten::linalg_matrix_power(Tensor self, int n) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::linalg_matrix_power(a, false),
+        below: |a| boxed::linalg_matrix_power(a, true),
+    },
+    OpInfo {
+        name: "aten::matrix_power",
+        schema: "aten::matrix_power(Tensor self, int n) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::matrix_power(a, false),
+        below: |a| boxed::matrix_power(a, true),
     },
     OpInfo {
         name: "aten::scaled_dot_product_attention",

@@ -1,0 +1,113 @@
+//! Eigenvalues and eigenvectors of symmetric matrices: reflections make it tridiagonal, rotations diagonal.
+
+use super::householder::{reflect, reflector};
+use super::{add_scaled, dot, identity, rotate, two_rows};
+
+/// Steps of the iteration allowed for one eigenvalue; two or three are usual.
+const MOST_STEPS: usize = 60;
+
+/// Eigenvalues of `a` (n × n, lower triangle read) in ascending order, and orthonormal eigenvectors as the columns of
+/// `vectors` (n × n, or empty if not wanted). Returns 0, or how many eigenvalues did not converge.
+pub fn eigh(a: &[f64], n: usize, values: &mut [f64], vectors: &mut [f64]) -> i32 {
+    if n == 0 {
+        return 0;
+    }
+    if a.iter().any(|x| !x.is_finite()) {
+        values.fill(f64::NAN);
+        vectors.fill(f64::NAN);
+        return 0;
+    }
+    let (mut d, mut e, basis) = tridiagonal(a, n, !vectors.is_empty());
+    // Row i of `turned` is column i of the basis: rotations then work on contiguous numbers.
+    let mut turned: Vec<f64> = (0..basis.len()).map(|k| basis[(k % n) * n + k / n]).collect();
+    let info = diagonalise(&mut d, &mut e, &mut turned, n);
+    let mut order: Vec<usize> = (0..n).collect();
+    order.sort_by(|&i, &j| d[i].total_cmp(&d[j]));
+    for (to, &from) in order.iter().enumerate() {
+        values[to] = d[from];
+        for (i, row) in vectors.chunks_exact_mut(n).enumerate() {
+            row[to] = turned[from * n + i];
+        }
+    }
+    info
+}
+
+/// Diagonal, off-diagonal and (if wanted) the orthogonal `Q` of `A = Q T Qᵀ`.
+fn tridiagonal(a: &[f64], n: usize, with_basis: bool) -> (Vec<f64>, Vec<f64>, Vec<f64>) {
+    let mut a: Vec<f64> = (0..n * n).map(|k| (k / n, k % n)).map(|(i, j)| a[i.max(j) * n + i.min(j)]).collect();
+    let mut e = vec![0.0; n];
+    let mut reflections = Vec::new();
+    for k in 0..n.saturating_sub(1) {
+        let mut v: Vec<f64> = (k + 1..n).map(|i| a[i * n + k]).collect();
+        let (tau, beta) = reflector(&mut v);
+        e[k] = beta;
+        if tau != 0.0 {
+            // H A H = A - v wᵀ - w vᵀ with w = p - (tau/2)(p·v) v, p = tau A v.
+            let mut w: Vec<f64> = (k + 1..n).map(|i| tau * dot(&a[i * n + k + 1..(i + 1) * n], &v)).collect();
+            add_scaled(-0.5 * tau * dot(&w, &v), &v, &mut w);
+            for i in k + 1..n {
+                let row = &mut a[i * n + k + 1..(i + 1) * n];
+                add_scaled(-v[i - k - 1], &w, row);
+                add_scaled(-w[i - k - 1], &v, row);
+            }
+        }
+        reflections.push((v, tau));
+    }
+    let mut q = if with_basis { identity(n) } else { Vec::new() };
+    if with_basis {
+        for (k, (v, tau)) in reflections.iter().enumerate().rev() {
+            reflect(v, *tau, &mut q, n, k + 1, k + 1);
+        }
+    }
+    (a.iter().step_by(n + 1).copied().collect(), e, q)
+}
+
+/// Implicitly shifted QL steps until the off-diagonal `e` (of `n - 1` numbers, one spare) vanishes. Rotations go to the
+/// rows of `z`, if it has any.
+fn diagonalise(d: &mut [f64], e: &mut [f64], z: &mut [f64], n: usize) -> i32 {
+    for low in 0..n {
+        for step in 0.. {
+            let small = |k: &usize| e[*k].abs() <= f64::EPSILON * (d[*k].abs() + d[*k + 1].abs());
+            let high = (low..n - 1).find(small).unwrap_or(n - 1);
+            if high == low {
+                break;
+            }
+            if step == MOST_STEPS {
+                return (n - low) as i32;
+            }
+            ql_step(d, e, z, n, low, high);
+        }
+    }
+    0
+}
+
+/// One step on the block `low..=high`, with Wilkinson's shift.
+fn ql_step(d: &mut [f64], e: &mut [f64], z: &mut [f64], n: usize, low: usize, high: usize) {
+    let half = (d[low + 1] - d[low]) / (2.0 * e[low]);
+    let mut bulge = d[high] - d[low] + e[low] / (half + half.hypot(1.0).copysign(half));
+    let (mut s, mut c, mut shift) = (1.0, 1.0, 0.0);
+    for i in (low..high).rev() {
+        let (f, b) = (s * e[i], c * e[i]);
+        let r = f.hypot(bulge);
+        e[i + 1] = r;
+        if r == 0.0 {
+            // The block falls apart here: what was done so far stands.
+            d[i + 1] -= shift;
+            e[high] = 0.0;
+            return;
+        }
+        (s, c) = (f / r, bulge / r);
+        let g = d[i + 1] - shift;
+        let t = (d[i] - g) * s + 2.0 * c * b;
+        shift = s * t;
+        d[i + 1] = g + shift;
+        bulge = c * t - b;
+        if !z.is_empty() {
+            let (x, y) = two_rows(z, n, i, i + 1);
+            rotate(x, y, c, s);
+        }
+    }
+    d[low] -= shift;
+    e[low] = bulge;
+    e[high] = 0.0;
+}

@@ -1,0 +1,107 @@
+//! Singular values and vectors by one-sided Jacobi rotations: pairs of columns are turned until all are orthogonal.
+//! Small singular values come out with high relative accuracy.
+
+use super::householder::qr;
+use super::{dot, identity, rotate, two_rows};
+
+/// Sweeps over all pairs; six to ten are usual.
+const MOST_SWEEPS: usize = 60;
+
+/// `A = U diag(s) Vᵀ` for `a` (m × n), singular values descending. `u` is m × k and `vt` l × n with
+/// `min(m, n) <= k <= m` and `min(m, n) <= l <= n`, or both empty. Returns 0, or 1 if the iteration did not converge
+/// (as for numbers that are not finite).
+pub fn svd(a: &[f64], m: usize, n: usize, u: &mut [f64], s: &mut [f64], vt: &mut [f64]) -> i32 {
+    let largest = a.iter().fold(0.0, |x: f64, y| if y.is_nan() { f64::NAN } else { x.max(y.abs()) });
+    if !largest.is_finite() || a.iter().any(|x| x.is_nan()) {
+        return 1;
+    }
+    let scale = if largest == 0.0 { 1.0 } else { largest };
+    // The columns (rows, for a wide matrix) as contiguous vectors.
+    let wide = m < n;
+    let (count, len) = (m.min(n), m.max(n));
+    let mut left: Vec<f64> = if wide {
+        a.iter().map(|x| x / scale).collect()
+    } else {
+        (0..m * n).map(|k| a[(k % m) * n + k / m] / scale).collect()
+    };
+    let mut right = if u.is_empty() && vt.is_empty() { Vec::new() } else { identity(count) };
+    if !orthogonalise(&mut left, len, &mut right, count) {
+        return 1;
+    }
+    let norms: Vec<f64> = left.chunks_exact(len.max(1)).map(|x| dot(x, x).sqrt()).collect();
+    let mut order: Vec<usize> = (0..count).collect();
+    order.sort_by(|&i, &j| norms[j].total_cmp(&norms[i]));
+    order.iter().zip(s).for_each(|(&i, s)| *s = norms[i] * scale);
+    if right.is_empty() {
+        // No vectors wanted, or none there are but those that complete a basis.
+        fill_identity(u, m);
+        fill_identity(vt, n);
+        return 0;
+    }
+    let unit: Vec<Option<Vec<f64>>> = order
+        .iter()
+        .map(|&i| (norms[i] > 0.0).then(|| left[i * len..(i + 1) * len].iter().map(|x| x / norms[i]).collect()))
+        .collect();
+    let turned: Vec<Option<Vec<f64>>> =
+        order.iter().map(|&i| Some(right[i * count..(i + 1) * count].to_vec())).collect();
+    let (of_u, of_v) = if wide { (turned, unit) } else { (unit, turned) };
+    let (k, l) = (u.len() / m.max(1), vt.len() / n.max(1));
+    for (j, x) in completed(of_u, m, k).iter().enumerate() {
+        u.iter_mut().skip(j).step_by(k).zip(x).for_each(|(u, x)| *u = *x);
+    }
+    for (row, x) in vt.chunks_exact_mut(n.max(1)).zip(completed(of_v, n, l)) {
+        row.copy_from_slice(&x);
+    }
+    0
+}
+
+/// Turns pairs of the vectors of `left`, and those of `right` alike, until no two of `left` have an inner product.
+fn orthogonalise(left: &mut [f64], len: usize, right: &mut [f64], count: usize) -> bool {
+    let tolerance = f64::EPSILON * (len as f64).sqrt();
+    for _ in 0..MOST_SWEEPS {
+        let mut worst: f64 = 0.0;
+        for p in 0..count {
+            for q in p + 1..count {
+                let (x, y) = two_rows(left, len, p, q);
+                let (xx, yy, xy) = (dot(x, x), dot(y, y), dot(x, y));
+                let size = (xx * yy).sqrt();
+                if xy.abs() <= tolerance * size || size == 0.0 {
+                    continue;
+                }
+                worst = worst.max(xy.abs() / size);
+                let zeta = (yy - xx) / (2.0 * xy);
+                let t = 1.0f64.copysign(zeta) / (zeta.abs() + zeta.hypot(1.0));
+                let c = 1.0 / t.hypot(1.0);
+                rotate(x, y, c, c * t);
+                if !right.is_empty() {
+                    let (x, y) = two_rows(right, count, p, q);
+                    rotate(x, y, c, c * t);
+                }
+            }
+        }
+        if worst == 0.0 {
+            return true;
+        }
+    }
+    false
+}
+
+/// The `wanted` first orthonormal vectors of `len` numbers, where those missing are any that complete a basis.
+fn completed(vectors: Vec<Option<Vec<f64>>>, len: usize, wanted: usize) -> Vec<Vec<f64>> {
+    let known: Vec<&Vec<f64>> = vectors.iter().flatten().collect();
+    let mut spare = Vec::new();
+    if known.len() < wanted {
+        let columns: Vec<f64> = (0..len).flat_map(|i| known.iter().map(move |v| v[i])).collect();
+        let mut q = vec![0.0; len * len];
+        qr(&columns, len, known.len(), &mut q, &mut []);
+        spare = (known.len()..len).map(|j| q.iter().skip(j).step_by(len).copied().collect()).collect();
+    }
+    let mut spare = spare.into_iter();
+    let rest = std::iter::repeat(None);
+    vectors.into_iter().chain(rest).take(wanted).filter_map(|v| v.or_else(|| spare.next())).collect()
+}
+
+fn fill_identity(a: &mut [f64], n: usize) {
+    a.fill(0.0);
+    a.iter_mut().step_by(n + 1).for_each(|d| *d = 1.0);
+}
