@@ -7,6 +7,7 @@ Knows nothing of firebrand; compare.py puts the two sides together.
 """
 
 import argparse
+import contextlib
 import json
 import os
 import time
@@ -128,6 +129,24 @@ def torch_benches(compiled):
             ef, ew = apart(lambda: chain(x0, lambda t: None))  # what calling `each` costs by itself
             emit("ops", "hook_register", (hf - ef) * per, "ns")
             emit("ops", "hook_fire", (hw - ew) * per, "ns")
+
+            def saving(hooked):
+                """Fastest forward and backward of a chain in which every op saves one tensor."""
+                same, times = (lambda t: t), []
+                hooks = torch.autograd.graph.saved_tensors_hooks
+                for _ in range(150):
+                    t0 = clock()
+                    with hooks(same, same) if hooked else contextlib.nullcontext():
+                        y = x0
+                        for _ in range(2 * CHAIN):
+                            y = y * a
+                    y.backward(g)
+                    times.append(clock() - t0)
+                    x0.grad = None
+                    del y
+                return min(times)
+
+            emit("ops", "saved_pack_unpack", (saving(True) - saving(False)) * per, "ns")
 
     def pointwise():
         x = torch.randn(POINTS, requires_grad=True)

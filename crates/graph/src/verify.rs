@@ -141,10 +141,10 @@ fn check_nodes(module: &GraphModule, dialect: Dialect) -> Result<(), Violation> 
             Kind::Placeholder(_) | Kind::CallFunction(_) if node.meta().val.is_none() => {
                 return fail(name, "has no abstract value (`val`)");
             }
-            Kind::CallFunction(Target::Op(op)) if dialect == Dialect::Aten => {
-                if Schema::of(op).is_some_and(Schema::mutates) {
-                    return fail(name, format!("{op} writes an argument, which the ATEN dialect does not allow"));
-                }
+            Kind::CallFunction(Target::Op(op))
+                if dialect == Dialect::Aten && Schema::of(op).is_some_and(Schema::mutates) =>
+            {
+                return fail(name, format!("{op} writes an argument, which the ATEN dialect does not allow"));
             }
             _ => {}
         }
