@@ -26,13 +26,17 @@ fn boxed_calls_fill_in_defaults_and_skip_what_rust_does_not_take() {
         "boxed.rs",
         "pub(super) fn layer(",
         expect![[r#"
-        pub(super) fn layer(a: &Args<'_>, _below: bool) -> Result<Outputs> {
-            let input = a.tensor(0, "input")?;
-            let bias = a.opt_tensor(1, "bias")?;
-            let result = functions::layer(input, bias)?;
-            Ok(smallvec![result.into()])
-        }
-    "#]],
+            pub(super) fn layer(a: &Args<'_>, below: bool) -> Result<Outputs> {
+                let input = a.tensor(0, "input")?;
+                let bias = a.opt_tensor(1, "bias")?;
+                let result = if below {
+                    composite::layer(input, bias)?
+                } else {
+                    functions::layer(input, bias)?
+                };
+                Ok(smallvec![result.into()])
+            }
+        "#]],
     );
 }
 
