@@ -35,7 +35,7 @@ use std::sync::Arc;
 ///
 /// ```
 /// use firebrand_core::module::{Forward, Module, ModuleCore, Parameter};
-/// use firebrand_core::{Result, Tensor};
+/// use firebrand_core::{DType, Result, Tensor};
 ///
 /// #[derive(Module)]
 /// struct Linear {
@@ -70,12 +70,12 @@ use std::sync::Arc;
 /// }
 ///
 /// let linear = |i: i64, o: i64| Linear {
-///     weight: Parameter::new(Tensor::ones([o, i], ())),
-///     bias: Some(Parameter::new(Tensor::zeros([o], ()))),
+///     weight: Parameter::new(Tensor::ones([o, i], DType::F32)),
+///     bias: Some(Parameter::new(Tensor::zeros([o], DType::F32))),
 ///     core: ModuleCore::new(),
 /// };
 /// let net = Net { fc1: linear(3, 4), fc2: linear(4, 2), core: ModuleCore::new() };
-/// let y = net.call(&Tensor::ones([1, 3], ()));
+/// let y = net.call(&Tensor::ones([1, 3], DType::F32));
 /// assert_eq!(y.to_vec::<f32>(), [12.0, 12.0]);
 /// let names: Vec<String> = net.named_parameters().into_iter().map(|(n, _)| n).collect();
 /// assert_eq!(names, ["fc1.weight", "fc1.bias", "fc2.weight", "fc2.bias"]);
