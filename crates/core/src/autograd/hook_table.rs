@@ -112,9 +112,7 @@ impl<F: Clone + Send + Sync + 'static> HookTable<F> {
 
     /// Adds a hook behind all others, or in front of them.
     pub(crate) fn insert(&self, hook: F, first: bool) -> RemovableHandle {
-        // Not modelled: which number a hook gets decides nothing.
-        static IDS: AtomicU64 = AtomicU64::new(1);
-        let id = IDS.fetch_add(1, Relaxed);
+        let id = next_id();
         self.0.change(Change::Insert { id, hook, first });
         let table: Weak<dyn Removable> = Arc::downgrade(&self.0) as _;
         RemovableHandle { id, table }
@@ -144,8 +142,17 @@ impl<F: Clone + Send + Sync + 'static> HookTable<F> {
     }
 }
 
-trait Removable: Send + Sync {
+/// What a [`RemovableHandle`] removes its hook from.
+pub trait Removable: Send + Sync {
+    /// Removes the hook with this number, if it is there.
     fn remove(&self, id: u64);
+}
+
+/// The number of the next handle.
+fn next_id() -> u64 {
+    // Not modelled: which number a hook gets decides nothing.
+    static IDS: AtomicU64 = AtomicU64::new(1);
+    IDS.fetch_add(1, Relaxed)
 }
 
 impl<F: Send + Sync + 'static> Removable for Entries<F> {
@@ -162,6 +169,12 @@ pub struct RemovableHandle {
 }
 
 impl RemovableHandle {
+    /// A handle with a number of its own to something that is not one of the engine's tables.
+    pub fn new<R: Removable + 'static>(owner: &Arc<R>) -> RemovableHandle {
+        let table: Weak<dyn Removable> = Arc::downgrade(owner) as _;
+        RemovableHandle { id: next_id(), table }
+    }
+
     /// Unique and increasing over the process.
     pub fn id(&self) -> u64 {
         self.id

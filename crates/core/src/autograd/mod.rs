@@ -44,7 +44,7 @@ pub use graph::{
     set_warn_on_accumulate_grad_stream_mismatch,
 };
 pub use graph_view::GraphView;
-pub use hook_table::{HookGuard, RemovableHandle};
+pub use hook_table::{HookGuard, Removable, RemovableHandle};
 pub use hooks::{HookResult, node_creation_hook};
 pub use logging::{LoggingHooks, register_logging_hooks_on_whole_graph};
 pub use mode::{

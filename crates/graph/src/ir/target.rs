@@ -165,6 +165,13 @@ named! {
         EnterAutocast = "torch._enter_autocast",
         /// Ends one.
         ExitAutocast = "torch._exit_autocast",
+        /// Puts a hook on the gradient of its first argument and returns that: `register_hook(tensor, body, *free)`, where
+        /// `body` is a sub-graph (of the gradient and the free values) or the number of a hook that comes with the call.
+        RegisterHook = "torch.register_hook",
+        /// Calls a hook that comes with the call on a gradient: `call_hook(slot, grad)`.
+        CallHook = "torch.call_hook",
+        /// Applies a custom function that comes with the call: `autograd_function_apply(slot, *inputs)`.
+        ApplyFunction = "torch.autograd_function_apply",
         /// `a == b`
         Eq = "operator.eq",
         /// `a != b`

@@ -1,0 +1,101 @@
+//! Graph breaks: why a function cannot be one graph, said so that a user can act on it.
+
+use std::fmt;
+use std::panic::Location;
+
+macro_rules! kinds {
+    ($($(#[$doc:meta])* $kind:ident = $name:literal, $explanation:literal, $hint:literal;)*) => {
+        /// Why a graph ends in the middle of a function. Names are stable.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[non_exhaustive]
+        pub enum BreakKind { $($(#[$doc])* $kind),* }
+
+        impl BreakKind {
+            /// Its stable name.
+            pub fn name(self) -> &'static str {
+                match self { $(BreakKind::$kind => $name),* }
+            }
+
+            fn explanation(self) -> &'static str {
+                match self { $(BreakKind::$kind => $explanation),* }
+            }
+
+            fn hint(self) -> &'static str {
+                match self { $(BreakKind::$kind => $hint),* }
+            }
+        }
+    };
+}
+
+kinds! {
+    /// A branch on the numbers of a tensor.
+    DataDependentBranch = "data-dependent branching",
+        "host code asked for the truth of a tensor, which is known only when the graph runs",
+        "use where_ or a cond op so that both sides are part of the graph, or drop fullgraph";
+    /// A number of a tensor was read.
+    ScalarRead = "scalar read",
+        "a number of a tensor was converted to a host value, which is known only when the graph runs",
+        "keep it as a tensor of no dimensions, or drop fullgraph";
+    /// Tensor data was copied to the host.
+    DataRead = "data read",
+        "the numbers of a tensor were copied to the host, and they are known only when the graph runs",
+        "move the read behind the compiled function, use effects::record, or drop fullgraph";
+    /// An op whose result's size depends on numbers.
+    DynamicShape = "data-dependent output shape",
+        "the size of this op's result depends on the numbers in its input",
+        "use a masked form of fixed size (where_), move the op out of the function, or drop fullgraph";
+    /// Asked for.
+    Explicit = "explicit graph break",
+        "graph_break() was called",
+        "remove the call, or drop fullgraph";
+    /// A function that is not to be compiled.
+    Disabled = "disabled function",
+        "a function marked with disable() was called",
+        "remove the mark, or drop fullgraph";
+    /// `backward` or `grad` inside the function.
+    Backward = "backward inside the region",
+        "gradients were asked for inside the function, which needs what the graph computes",
+        "call backward on what the function returns, or drop fullgraph";
+    /// An op or call this build cannot put in a graph.
+    Unsupported = "unsupported call",
+        "this call cannot be written down",
+        "move it out of the function, or drop fullgraph";
+    /// A hook that was declared pure and is not.
+    ImpureHook = "unsafe side effect in a pure hook",
+        "a hook that was declared pure did something that is no computation on tensors",
+        "register it with register_hook: it is then called with real gradients at every backward";
+    /// The number of a handle that exists only when the graph runs.
+    HandleId = "id of a handle born in this capture",
+        "the number of a handle was read that every call makes anew",
+        "read it behind the compiled function, or drop fullgraph";
+}
+
+/// One break: its kind, what exactly happened, and where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GraphBreak {
+    /// Why.
+    pub kind: BreakKind,
+    /// What was called.
+    pub what: String,
+    /// Where in the user's source, if known.
+    pub location: Option<&'static Location<'static>>,
+}
+
+impl GraphBreak {
+    /// What the kind means.
+    pub fn explanation(&self) -> &'static str {
+        self.kind.explanation()
+    }
+
+    /// What to do about it.
+    pub fn hint(&self) -> &'static str {
+        self.kind.hint()
+    }
+}
+
+impl fmt::Display for GraphBreak {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({}): {}. Hint: {}", self.kind.name(), self.what, self.explanation(), self.hint())?;
+        self.location.map_or(Ok(()), |at| write!(f, ". At {}:{}:{}", at.file(), at.line(), at.column()))
+    }
+}

@@ -1,0 +1,62 @@
+//! Everything that can go wrong in this crate, as one enum with fields. Kinds are the contract, wording may improve.
+
+use crate::breaks::GraphBreak;
+use thiserror::Error;
+
+/// The result of a fallible operation.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What went wrong. A message says what was expected, what was found and what to do.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+#[allow(missing_docs)] // fields are named after what the message says of them
+pub enum Error {
+    /// `fullgraph` was asked for, and the function cannot be one graph.
+    #[error("fullgraph: {0}")]
+    GraphBreak(GraphBreak),
+    /// A call would compile again although that is forbidden.
+    #[error("recompiling {function} is forbidden ({why}), and no compiled entry fits this call:\n{}", .reasons.join("\n"))]
+    Recompile { function: String, why: &'static str, reasons: Vec<String> },
+    /// A dimension that was marked dynamic has to have one value.
+    #[error(
+        "constraint violation: {argument}, dimension {dim} was marked dynamic, but it must be {value}: {reason}. Either \
+         drop the mark (mark_static, maybe_mark_dynamic), or change the function so that it works for every size"
+    )]
+    ConstraintViolation { argument: String, dim: usize, value: i64, reason: String },
+    /// `fullgraph` was asked for, and the function has as many entries as it may have.
+    #[error(
+        "fullgraph: {function} was compiled {limit} times, which is the limit; raise cache_limit, or mark what varies as \
+         dynamic. No entry fits this call:\n{}", .reasons.join("\n")
+    )]
+    CacheLimit { function: String, limit: usize, reasons: Vec<String> },
+    /// A back end failed.
+    #[error("back end {backend:?} failed to {stage} a graph of {function}: {source}")]
+    Backend { backend: String, stage: &'static str, function: String, source: Box<Error> },
+    /// There is no back end of this name.
+    #[error("there is no back end {name:?}; firebrand_compile::list_backends() lists them: {known}")]
+    UnknownBackend { name: String, known: String },
+    /// A promise of this crate to itself is broken.
+    #[error("internal error of the compiler: {0}; please report it")]
+    Internal(String),
+    #[error(transparent)]
+    Graph(#[from] firebrand_graph::Error),
+    #[error(transparent)]
+    Core(#[from] firebrand_core::Error),
+}
+
+impl Error {
+    /// A broken promise of this crate to itself.
+    #[cold]
+    pub fn internal(message: impl Into<String>) -> Error {
+        Error::Internal(message.into())
+    }
+}
+
+impl From<Error> for firebrand_core::Error {
+    fn from(e: Error) -> firebrand_core::Error {
+        match e {
+            Error::Core(e) => e,
+            e => firebrand_core::Error::user(e),
+        }
+    }
+}
