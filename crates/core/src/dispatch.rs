@@ -9,6 +9,7 @@
 
 use crate::autograd::autocast;
 use crate::func::{functional_call, level};
+use crate::library;
 use crate::state::{self, ModeGuard};
 use crate::sym::{SymInt, SymInts};
 use crate::{DType, Device, Error, ErrorKind, Result, Scalar, Tensor};
@@ -150,8 +151,18 @@ impl<'a> Args<'a> {
         Args { op, values }
     }
 
+    /// The name of the op called.
+    pub fn op(&self) -> &'static str {
+        self.op
+    }
+
+    /// The arguments as they were given.
+    pub fn values(&self) -> &'a [Value] {
+        self.values
+    }
+
     #[cold]
-    fn wrong<T>(&self, k: usize, name: &str, expected: &str) -> Result<T> {
+    pub(crate) fn wrong<T>(&self, k: usize, name: &str, expected: &str) -> Result<T> {
         let found = self.values.get(k).map_or("nothing", Value::kind);
         Err(Error::from(ErrorKind::ArgumentType {
             op: self.op.to_string(),
@@ -532,7 +543,10 @@ pub enum Derivative {
 impl Op {
     /// The table's entry.
     pub fn info(self) -> &'static OpInfo {
-        &crate::ops::generated::schema::TABLE[self.0 as usize]
+        match crate::ops::generated::schema::TABLE.get(self.0 as usize) {
+            Some(info) => info,
+            None => library::by_id(self),
+        }
     }
 
     /// `aten::add.Tensor`.
@@ -540,18 +554,30 @@ impl Op {
         self.info().name
     }
 
-    /// Every op.
+    /// Every op of this build; those registered at run time (`library`) are not listed.
     pub fn all() -> impl Iterator<Item = Op> {
-        (0..crate::ops::generated::schema::TABLE.len() as u32).map(Op)
+        (0..Op::generated() as u32).map(Op)
     }
 
-    /// The op with this ATen name; `.default` may be written or left out.
+    /// How many ops this build has: the ids of registered ones follow.
+    pub(crate) fn generated() -> usize {
+        crate::ops::generated::schema::TABLE.len()
+    }
+
+    /// The op with this name, such as `aten::add.Tensor`, also if it was registered at run time; `.default` may be
+    /// written or left out.
     pub fn from_name(name: &str) -> Option<Op> {
+        let name = name.strip_suffix(".default").unwrap_or(name);
+        Op::from_table(name).or_else(|| library::by_name(name))
+    }
+
+    /// As [`Op::from_name`], among the ops of this build.
+    pub(crate) fn from_table(name: &str) -> Option<Op> {
         use std::collections::HashMap;
         use std::sync::OnceLock;
         static INDEX: OnceLock<HashMap<&'static str, Op>> = OnceLock::new();
         let index = INDEX.get_or_init(|| Op::all().map(|op| (op.name(), op)).collect());
-        index.get(name.strip_suffix(".default").unwrap_or(name)).copied()
+        index.get(name).copied()
     }
 }
 

@@ -109,6 +109,8 @@ pub enum ErrorKind {
     MetaData { op: &'static str },
     #[error("{op}: no op has this name; `firebrand ops` lists them")]
     UnknownOp { op: String },
+    #[error("cannot register `{schema}`: {message}")]
+    Registration { schema: String, message: String },
     #[error("{op}: argument {position} ('{name}') should be {expected}, found {found}")]
     ArgumentType { op: String, position: usize, name: String, expected: String, found: String },
     #[error("{op}:{} {message}", batch_element(.batch))]

@@ -22,7 +22,8 @@
 pub use firebrand_core::{
     Class, DType, Device, Element, Error, ErrorKind, IntoSizes, Layout, MemoryStats, Result, Scalar, Spec, SymInt,
     Tensor, TensorOptions, WeakTensor, autograd, bf16, collect_warnings, dispatch, dtype, empty_cache, f16, func,
-    functional, layout, memory_stats, module, num_threads, ops, random, reset_peak_memory, set_num_threads, state, sym,
+    functional, layout, library, memory_stats, module, num_threads, ops, random, reset_peak_memory, set_num_threads,
+    state, sym,
 };
 
 pub use firebrand_graph as graph;
@@ -53,3 +54,8 @@ struct ReadmeExamples;
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/guide/write-a-pass.md")]
 struct GuideWriteAPass;
+
+/// Compiles and runs the guide.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/guide/write-an-op.md")]
+struct GuideWriteAnOp;

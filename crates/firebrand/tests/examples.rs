@@ -6,6 +6,8 @@
 mod char_gpt;
 #[path = "../examples/custom_function.rs"]
 mod custom_function;
+#[path = "../examples/custom_op.rs"]
+mod custom_op;
 #[path = "../examples/digits_cnn.rs"]
 mod digits_cnn;
 #[path = "../examples/higher_order.rs"]
@@ -36,6 +38,11 @@ mod vae;
 #[test]
 fn custom_functions() {
     custom_function::main().expect("no error");
+}
+
+#[test]
+fn custom_ops() {
+    custom_op::main().expect("no error");
 }
 
 #[test]

@@ -142,7 +142,7 @@ fn check_nodes(module: &GraphModule, dialect: Dialect) -> Result<(), Violation> 
                 return fail(name, "has no abstract value (`val`)");
             }
             Kind::CallFunction(Target::Op(op))
-                if dialect == Dialect::Aten && Schema::of(op).is_some_and(Schema::mutates) =>
+                if dialect == Dialect::Aten && op.schema().is_some_and(Schema::mutates) =>
             {
                 return fail(name, format!("{op} writes an argument, which the ATEN dialect does not allow"));
             }

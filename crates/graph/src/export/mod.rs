@@ -7,7 +7,7 @@
 mod capture;
 
 use crate::error::{Error, Result};
-use crate::ir::{Argument, GraphModule, Target};
+use crate::ir::{Argument, GraphModule, OpOverload, Target};
 use crate::passes::{self, Context};
 use crate::program::{Dialect, ExportedProgram, State};
 use crate::signature::*;
@@ -87,7 +87,7 @@ pub fn export(
 /// Whether a graph writes no memory, here and below.
 pub(crate) fn is_functional(module: &GraphModule) -> bool {
     let graph = &module.graph;
-    let writes = |t: &Target| t.overload().and_then(crate::schema::Schema::of).is_some_and(|s| s.mutates());
+    let writes = |t: &Target| t.overload().and_then(OpOverload::schema).is_some_and(|s| s.mutates());
     graph.nodes().all(|n| !graph[n].target().is_some_and(writes)) && module.subgraphs().all(|(_, g)| is_functional(g))
 }
 

@@ -4,7 +4,7 @@
 use super::Value;
 use crate::error::{Error, Result};
 use crate::ir::{Argument, MemoryFormat, Name, OpOverload};
-use crate::schema::{Schema, SchemaArg, Type};
+use crate::schema::{SchemaArg, Type};
 use firebrand_core::dispatch::{self, Value as Boxed};
 use firebrand_core::{Device, Scalar, SymInt, Tensor};
 
@@ -15,8 +15,10 @@ pub(super) fn call_op(
     kwargs: &[(Name, Value)],
     device: Option<Device>,
 ) -> Result<Value> {
-    let (Some(id), Some(schema)) = (op.op(), Schema::of(op)) else {
-        return Err(Error::Value(format!("{op} is not an op of this build; `firebrand ops` lists them")));
+    let (Some(id), Some(schema)) = (op.op(), op.schema()) else {
+        return Err(Error::Value(format!(
+            "{op} is not an op of this build (`firebrand ops` lists them); an op of your own must be registered before the program is read"
+        )));
     };
     let mut boxed = vec![Boxed::None; schema.args.len()];
     if args.len() > schema.args.iter().filter(|a| !a.kwarg_only).count() {

@@ -58,7 +58,7 @@ pub(super) fn is_impure(module: &GraphModule, node: &Node) -> bool {
         }
         Kind::CallFunction(Target::Op(op)) => {
             // An op this build does not know may do anything.
-            is_assertion(op) || is_random(node, op) || Schema::of(op).is_none_or(Schema::mutates)
+            is_assertion(op) || is_random(node, op) || op.schema().is_none_or(Schema::mutates)
         }
     }
 }

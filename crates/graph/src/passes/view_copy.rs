@@ -5,7 +5,6 @@ use super::{Context, Report};
 use crate::error::{Error, Result};
 use crate::ir::*;
 use crate::program::ExportedProgram;
-use crate::schema::Schema;
 use firebrand_core::dispatch::Op;
 
 const PASS: &str = "replace_view_ops_with_view_copy_ops_pass";
@@ -37,7 +36,7 @@ fn copying_form(op: &OpOverload, node: &str) -> Result<Option<OpOverload>> {
     if op.is("aten::_unsafe_view") {
         return Ok(Some(OpOverload::new("aten::view_copy")));
     }
-    let aliases = Schema::of(op).is_some_and(|s| s.args.first().is_some_and(|a| a.aliased && !a.written));
+    let aliases = op.schema().is_some_and(|s| s.args.first().is_some_and(|a| a.aliased && !a.written));
     if op.namespace() != "aten" || !aliases {
         return Ok(None);
     }

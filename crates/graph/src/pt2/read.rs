@@ -9,7 +9,7 @@ use super::schema::{self, KEYWORD, POSITIONAL};
 use crate::error::{Error, Result};
 use crate::ir::{
     Argument, Attribute, DeviceName, Expr, Function, Graph, GraphModule, Kind, MemoryFormat, MemoryLayout, Meta, Name,
-    NodeId, ScalarType, Symbolic, Target, TensorMeta, Val,
+    NodeId, OpOverload, ScalarType, Symbolic, Target, TensorMeta, Val,
 };
 use crate::schema::Schema;
 use indexmap::IndexMap;
@@ -186,7 +186,7 @@ impl<'a> Reader<'a> {
         let target = codes::target(&node.target);
         let hop = matches!(target, Target::Hop(_));
         let (mut args, mut kwargs): (Vec<Argument>, Vec<(Name, Argument)>) = (Vec::new(), Vec::new());
-        let schema = target.overload().and_then(Schema::of);
+        let schema = target.overload().and_then(OpOverload::schema);
         for input in &node.inputs {
             let value = self.argument(&input.arg, hop)?;
             let by_name = match input.kind {

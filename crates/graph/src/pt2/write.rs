@@ -8,9 +8,10 @@ use super::codes::{self, Coded};
 use super::schema::{self, KEYWORD, POSITIONAL};
 use crate::error::{Error, Result};
 use crate::ir::{
-    Argument, DeviceName, Function, Graph, GraphModule, Kind, Meta, Node, NodeId, Symbolic, Target, TensorMeta, Val,
+    Argument, DeviceName, Function, Graph, GraphModule, Kind, Meta, Node, NodeId, OpOverload, Symbolic, Target,
+    TensorMeta, Val,
 };
-use crate::schema::{Schema, Type};
+use crate::schema::Type;
 use indexmap::IndexMap;
 use std::collections::HashMap;
 
@@ -137,7 +138,7 @@ impl<'a> Writer<'a> {
     }
 
     fn inputs(&mut self, node: &'a Node, target: &Target) -> Result<Vec<schema::NamedArgument>, String> {
-        let schema = target.overload().and_then(Schema::of);
+        let schema = target.overload().and_then(OpOverload::schema);
         let mut inputs = Vec::with_capacity(node.args().len() + node.kwargs().len());
         for (k, arg) in node.args().iter().enumerate() {
             let declared = schema.and_then(|s| s.args.get(k));

@@ -110,7 +110,7 @@ impl Backward for FunctionNode {
 }
 
 /// Runs and records a function at the active level.
-pub(super) fn run(function: Arc<dyn Function>, inputs: Vec<Tensor>) -> Result<Vec<Tensor>> {
+pub(crate) fn run(function: Arc<dyn Function>, inputs: Vec<Tensor>) -> Result<Vec<Tensor>> {
     let word = state::word();
     if word & state::DEPTH != 0 && !function.has_setup_context() {
         return Err(ErrorKind::NeedsSetupContext { function: function.name() }.into());

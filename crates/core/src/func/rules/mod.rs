@@ -19,6 +19,7 @@ mod view;
 
 use super::level::Batch;
 use super::vmap::Randomness;
+use crate::autograd::VmapInfo;
 use crate::dispatch::{self, Derivative, Op, Outputs, Value};
 use crate::sym::{SymInt, SymInts};
 use crate::warnings::warn;
@@ -397,6 +398,30 @@ fn sample_by_sample(call: &Call<'_>) -> Result<Outs> {
             Ok(Out { value, dim: Some(0) })
         })
         .collect()
+}
+
+/// The results of a registered op that has no rule of its own, stacked along a new first dimension. Its tensors, lists
+/// flattened, have their batch at `dims`.
+pub(crate) fn loop_over_samples(
+    op: Op,
+    values: &[Value],
+    dims: &[Option<usize>],
+    info: VmapInfo,
+) -> Result<Vec<Tensor>> {
+    let mut dims = dims.iter().copied();
+    let mut batched = |t: &Tensor| Batched { value: t.clone(), dim: dims.next().flatten() };
+    let args: Vec<Arg> = values
+        .iter()
+        .map(|v| match v {
+            Value::Tensor(t) => Arg::Tensor(batched(t)),
+            Value::Tensors(list) => Arg::List(list.iter().map(&mut batched).collect()),
+            Value::OptTensors(list) => Arg::OptList(list.iter().map(|t| t.as_ref().map(&mut batched)).collect()),
+            other => Arg::Plain(other.clone()),
+        })
+        .collect();
+    let call = Call { op, args: &args, size: info.batch_size, randomness: info.randomness };
+    let tensor = |out: Out| if let Value::Tensor(t) = out.value { Some(t) } else { None };
+    Ok(sample_by_sample(&call)?.into_iter().filter_map(tensor).collect())
 }
 
 /// Sizes with the batch in front.
