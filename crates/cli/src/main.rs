@@ -10,6 +10,7 @@ mod program;
 mod program_file;
 mod refusal;
 mod train;
+mod viz;
 
 use clap::{Parser, Subcommand};
 use refusal::Refusal;
@@ -36,6 +37,8 @@ enum Command {
     Grad(program::grad::Options),
     /// Show an exported program, and what of it cannot be run
     Inspect(program::inspect::Options),
+    /// Draw an exported program as a page with zoom, search and modules to open and close
+    Viz(viz::Options),
     /// List every op, how it is differentiated, and with --coverage what is checked
     Ops(ops::Options),
     /// Measure the workloads of bench/README.md
@@ -57,6 +60,7 @@ fn main() -> ExitCode {
         Command::Run(options) => program::run::run(&options),
         Command::Grad(options) => program::grad::run(&options),
         Command::Inspect(options) => program::inspect::run(&options),
+        Command::Viz(options) => viz::run(&options),
         Command::Ops(options) => ops::run(&options),
         Command::Bench(options) => bench::run(&options),
         Command::Pass(options) => pass::run(&options),

@@ -57,6 +57,23 @@ fn training_learns_and_reports() {
     assert!(!html.contains("http") && !html.contains("src="));
 }
 
+/// Pages appear whole or not at all, of archives and of text; what cannot be read is refused.
+#[test]
+fn programs_are_drawn() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let model = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../golden/programs/mlp/model.pt2");
+    let model = model.to_str().expect("text");
+    done(&firebrand(&["viz", model, "-o", "model.html"], folder.path()));
+    assert!(read(folder.path().join("model.html")).contains("<title>model.pt2</title>"));
+    std::fs::write(folder.path().join("g.fb"), "graph {\n  %x = placeholder\n  return (%x,)\n}\n").expect("written");
+    done(&firebrand(&["viz", "g.fb", "-o", "text.html"], folder.path()));
+    std::fs::write(folder.path().join("bad.fb"), "graph {").expect("written");
+    refused(&firebrand(&["viz", "bad.fb", "-o", "bad.html"], folder.path()), "bad.fb");
+    refused(&firebrand(&["viz", model, "-o", "none/out.html"], folder.path()), "none/out.html");
+    assert_eq!(firebrand(&["viz", model], folder.path()).status.code(), Some(2));
+    assert!(!folder.path().join("bad.html").exists());
+}
+
 /// Ctrl-C leaves a checkpoint, and a run that is continued from it ends like one that was never stopped.
 #[cfg(unix)]
 #[test]

@@ -31,6 +31,7 @@ pub use firebrand_io as io;
 pub use firebrand_io::save_on_disk;
 pub use firebrand_nn as nn;
 pub use firebrand_nn::{data, optim, train};
+pub use firebrand_viz as viz;
 
 pub mod digits;
 pub mod guide;

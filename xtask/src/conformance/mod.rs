@@ -5,6 +5,7 @@ mod add_op;
 mod models;
 mod pt2;
 mod torchgen;
+mod viewer;
 
 use crate::Outcome;
 
@@ -16,6 +17,7 @@ what:
   models [--venv DIR]     models of torchvision, timm and transformers run and train as in PyTorch
   pt2 [--venv DIR]        programs we write load in PyTorch and give the same outputs
   torchgen [--venv DIR]   the generator's dump equals that of torchgen, byte for byte
+  viewer                  pages of `firebrand viz` answer keys and pointer in a headless Chromium; takes pictures
 ";
 
 /// Runs one of them.
@@ -28,6 +30,7 @@ pub(crate) fn run(arguments: &[&str]) -> Outcome {
         ["pt2", "--venv", folder] => pt2::run(Some(folder)),
         ["torchgen"] => torchgen::run(None),
         ["torchgen", "--venv", folder] => torchgen::run(Some(folder)),
+        ["viewer"] => viewer::run(),
         _ => Err(format!("what should conform?\n{USAGE}")),
     }
 }

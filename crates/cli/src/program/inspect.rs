@@ -36,32 +36,12 @@ fn count_calls(module: &GraphModule) -> IndexMap<String, usize> {
     counts
 }
 
-/// What is known of a placeholder, in one line: `float32[4, s0]`.
-fn describe(val: Option<&Val>) -> String {
-    match val {
-        Some(Val::Tensor(t)) => {
-            let size = |s: &firebrand::graph::ir::SymInt| match (s.known(), s.expr()) {
-                (Some(v), _) => v.to_string(),
-                (None, Some(e)) => e.symbol().map_or_else(|| e.to_string(), str::to_string),
-                (None, None) => "?".into(),
-            };
-            format!("{}[{}]", t.dtype, t.sizes.iter().map(size).collect::<Vec<_>>().join(", "))
-        }
-        Some(Val::Constant(value)) => format!("constant {value:?}"),
-        Some(Val::SymInt(_)) => "int".into(),
-        Some(Val::SymFloat(_)) => "float".into(),
-        Some(Val::SymBool(_)) => "bool".into(),
-        Some(Val::CustomObj { class_fqn }) => format!("object of {class_fqn}"),
-        _ => "unknown".into(),
-    }
-}
-
 fn inputs(program: &ExportedProgram, signature: &GraphSignature) -> Vec<Value> {
     let graph = &program.module.graph;
     let one = |(id, spec): (_, &firebrand::graph::InputSpec)| {
         let node = &graph[id];
         let mut entry = json!({
-            "name": &**node.name(), "kind": spec.kind.name(), "type": describe(node.meta().val.as_ref()),
+            "name": &**node.name(), "kind": spec.kind.name(), "type": node.meta().val.as_ref().map_or_else(|| "unknown".to_string(), Val::to_string),
         });
         if let Some(target) = spec.kind.target() {
             entry["target"] = json!(&**target);

@@ -11,6 +11,7 @@ mod run_folder;
 use crate::program::fine_tune::{self, OptimizerName};
 use crate::program::loss::TrainLoss;
 use crate::refusal::{Done, Refusal, say};
+use firebrand::autograd::GraphView;
 use firebrand::data::{DataLoader, LoaderOptions, TensorDataset};
 use firebrand::digits::{self, Digits};
 use firebrand::nn::layers::{Forward, Module, Sequential};
@@ -209,8 +210,11 @@ pub(crate) fn run(options: &Options) -> Done {
     let tested = no_grad(|| evaluate(&model, &test))?;
     // The graph of one loss, as the engine sees it.
     let loss = criterion.loss(&model.try_call(&planes(&test.images)?)?, &test.labels)?;
+    let names = model.named_parameters();
+    let graph = GraphView::of(&[&loss]).all_named(names.iter().map(|(name, t)| (name.as_str(), &**t)));
     let seconds = started.elapsed().as_secs_f64();
-    let page = report::Page { config: &config, history: &history, test: &test, tested: &tested, loss: &loss, seconds };
+    let page =
+        report::Page { config: &config, history: &history, test: &test, tested: &tested, graph: &graph, seconds };
     folder.write_report(&report::page(&page)?)?;
     say!("test accuracy {:.2}% after {seconds:.1} s", 100.0 * tested.confusion.accuracy())?;
     Ok(say!("report {}", folder.path().join("report.html").display())?)

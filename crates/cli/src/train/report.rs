@@ -2,8 +2,7 @@
 
 use super::{Config, Evaluation};
 use crate::refusal::Done;
-use firebrand::Tensor;
-use firebrand::autograd::{Node, iter_graph};
+use firebrand::autograd::GraphView;
 use firebrand::digits::Digits;
 use firebrand::train::Metrics;
 use std::fmt::Write;
@@ -14,7 +13,8 @@ pub(crate) struct Page<'a> {
     pub(crate) history: &'a [Metrics],
     pub(crate) test: &'a Digits,
     pub(crate) tested: &'a Evaluation,
-    pub(crate) loss: &'a Tensor,
+    /// The history of one loss.
+    pub(crate) graph: &'a GraphView,
     pub(crate) seconds: f64,
 }
 
@@ -58,12 +58,13 @@ fn chart(title: &str, series: &[Series<'_>], low: f64, high: f64, label: impl Fn
             label(v)
         );
     }
-    for (i, anchor) in [(0, "start"), (count.saturating_sub(1), "end")] {
-        let _ =
-            write!(svg, "<text x='{:.1}' y='{}' text-anchor='{anchor}'>{}</text>", x(i), TOP + HEIGHT + 18.0, i + 1);
+    let below = TOP + HEIGHT + 18.0;
+    // One epoch has no ends to name.
+    let ends = if count > 1 { vec![(0, "start"), (count - 1, "end")] } else { Vec::new() };
+    for (i, anchor) in ends {
+        let _ = write!(svg, "<text x='{:.1}' y='{below}' text-anchor='{anchor}'>{}</text>", x(i), i + 1);
     }
-    let _ =
-        write!(svg, "<text x='{}' y='{}' text-anchor='middle'>epoch</text>", LEFT + WIDTH / 2.0, TOP + HEIGHT + 18.0);
+    let _ = write!(svg, "<text x='{}' y='{below}' text-anchor='middle'>epoch</text>", LEFT + WIDTH / 2.0);
     for (k, s) in series.iter().enumerate() {
         let points: Vec<String> =
             s.values.iter().enumerate().map(|(i, &v)| format!("{:.1},{:.1}", x(i), y(v))).collect();
@@ -136,24 +137,11 @@ fn samples(images: &[f32], truth: &[i64], predicted: &[i64]) -> String {
     html + "</div>"
 }
 
-/// The autograd graph of the loss as a list of nodes, and as DOT.
-fn graph(loss: &Tensor) -> String {
-    let nodes = iter_graph([loss.grad_fn()]);
-    let number = |node: &Node| nodes.iter().position(|n| n.is_same(node));
-    let title = |k: usize| match nodes[k].variable() {
-        Some(t) => format!("{} {:?}", nodes[k].name(), t.shape()),
-        None => nodes[k].name().to_string(),
-    };
-    let (mut list, mut dot) = (String::from("<ol start='0'>"), String::from("digraph loss {\n"));
-    for (k, node) in nodes.iter().enumerate() {
-        let next: Vec<usize> = node.next_functions().iter().flatten().filter_map(|e| number(&e.node)).collect();
-        let targets: Vec<String> = next.iter().map(usize::to_string).collect();
-        let arrow = if next.is_empty() { String::new() } else { format!(" <small>→ {}</small>", targets.join(", ")) };
-        let _ = write!(list, "<li>{}{arrow}</li>", title(k));
-        let _ = writeln!(dot, "  n{k} [label=\"{}\"];", title(k));
-        next.iter().for_each(|n| dot += &format!("  n{k} -> n{n};\n"));
-    }
-    format!("{list}</ol><details><summary>as DOT</summary><pre>{dot}}}</pre></details>")
+/// The autograd graph of the loss: a page of its own within the page, so that neither disturbs the other.
+fn graph(view: &GraphView) -> String {
+    let page = firebrand::viz::history_html("Autograd graph of the loss", view);
+    let page = page.replace('&', "&amp;").replace('"', "&quot;");
+    format!("<iframe title='Autograd graph of the loss' srcdoc=\"{page}\"></iframe>")
 }
 
 /// The whole page.
@@ -171,13 +159,13 @@ pub(crate) fn page(p: &Page<'_>) -> Done<String> {
          <section class='row'>{curves}</section>\
          <section><h2>Confusion</h2><p>Rows are what a digit is, columns what it was taken for.</p>{confusion}</section>\
          <section><h2>Predictions</h2><p>Mistakes first.</p>{samples}</section>\
-         <section><h2>Autograd graph of the loss</h2><p>Every node once; arrows lead where its gradients go.</p>{graph}</section>\
+         <section><h2>Autograd graph of the loss</h2><p>Gradients flow along the arrows; bars show what a node keeps for its backward.</p>{graph}</section>\
          </main></html>\n",
         accuracy = 100.0 * p.tested.confusion.accuracy(),
         tests = truth.len(),
         curves = curves(p.history),
         confusion = confusion(&p.tested.confusion.counts),
         samples = samples(&images, &truth, &p.tested.predicted),
-        graph = graph(p.loss),
+        graph = graph(p.graph),
     ))
 }

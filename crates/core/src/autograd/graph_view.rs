@@ -30,17 +30,21 @@ pub struct GraphView {
     names: HashMap<usize, String>,
 }
 
-/// What a node holds on to.
-enum Saved {
+/// What a node holds on to for its backward.
+pub enum Saved {
+    /// No tensor.
     Nothing,
+    /// Nothing any more: the graph was freed.
     Freed,
-    /// Was written in place since, so reading it would fail.
+    /// Something that was written in place since, so reading it would fail.
     Stale,
+    /// Tensors.
     Bytes {
+        /// The names of what is saved.
         names: Vec<&'static str>,
-        /// Storage address and bytes.
+        /// Bytes by storage; several nodes may hold the same one.
         storages: HashMap<usize, usize>,
-        /// Kept by hooks, in a form of their own.
+        /// How many tensors are kept by hooks, in a form of their own.
         packed: usize,
     },
 }
@@ -80,6 +84,16 @@ impl GraphView {
         &self.nodes
     }
 
+    /// The position of a node of this graph in [`GraphView::nodes`].
+    pub fn position(&self, node: &Node) -> Option<usize> {
+        self.index.get(&node.addr()).copied()
+    }
+
+    /// The name under which a leaf is shown.
+    pub fn leaf_name(&self, node: &Node) -> Option<&str> {
+        self.names.get(&node.addr()).map(String::as_str)
+    }
+
     fn name(node: &Node) -> &str {
         node.name().rsplit("::").next().unwrap_or_default()
     }
@@ -89,7 +103,8 @@ impl GraphView {
         node.input_metadata().iter().map(one).collect::<Vec<_>>().join(" ")
     }
 
-    fn saved(node: &Node) -> Saved {
+    /// What a node holds on to; reading changes nothing.
+    pub fn saved(node: &Node) -> Saved {
         let (values, packed) = peek(|| node.formula().saved(node));
         let values = match values {
             Ok(values) => values,

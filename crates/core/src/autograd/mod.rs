@@ -44,7 +44,7 @@ pub use graph::{
     iter_graph, region_activation_memory_budget, set_override_stale_capture_stream,
     set_warn_on_accumulate_grad_stream_mismatch,
 };
-pub use graph_view::GraphView;
+pub use graph_view::{GraphView, Saved};
 pub use hook_table::{HookGuard, Removable, RemovableHandle};
 pub use hooks::{HookResult, node_creation_hook};
 pub use logging::{LoggingHooks, register_logging_hooks_on_whole_graph};

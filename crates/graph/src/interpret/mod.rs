@@ -12,7 +12,7 @@ pub use value::Value;
 
 use crate::error::{Error, Result};
 use crate::ir::*;
-use crate::text::node_line;
+use crate::text::print_node;
 use firebrand_core::Device;
 use firebrand_core::autograd::{is_grad_enabled, set_grad_enabled};
 use std::collections::{HashMap, HashSet};
@@ -115,7 +115,7 @@ pub fn run_from(
     for n in graph.nodes() {
         if !skipped.contains(&n) {
             let value = run_one(runner, module, n, &mut inputs, &values)
-                .map_err(|e| Error::Run { node: node_line(graph, n), source: Box::new(e) })?;
+                .map_err(|e| Error::Run { node: print_node(graph, n), source: Box::new(e) })?;
             if graph[n].is_output() {
                 return Ok(value);
             }

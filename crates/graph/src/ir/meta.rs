@@ -2,6 +2,7 @@
 
 use super::{Argument, DeviceName, Expr, MemoryLayout, Name, ScalarType};
 use indexmap::IndexMap;
+use std::fmt;
 use std::sync::Arc;
 
 /// Everything known of a node. Cloning is cheap.
@@ -169,6 +170,47 @@ impl TensorMeta {
             device: DeviceName::cpu(),
             layout: MemoryLayout::Strided,
             requires_grad: tensor.requires_grad(),
+        }
+    }
+}
+
+/// `float32[4, s0]`; sizes that are expressions are shown with their value at export.
+impl fmt::Display for TensorMeta {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}[", self.dtype)?;
+        for (i, size) in self.sizes.iter().enumerate() {
+            f.write_str(if i > 0 { ", " } else { "" })?;
+            match (size.expr().and_then(Expr::symbol), size.hint()) {
+                (Some(symbol), _) => f.write_str(symbol)?,
+                (None, Some(v)) if size.known().is_some() => write!(f, "{v}")?,
+                (None, Some(v)) => write!(f, "~{v}")?,
+                (None, None) => f.write_str("?")?,
+            }
+        }
+        f.write_str("]")
+    }
+}
+
+/// What is known, in a few words: `float32[4, s0]`, `int`, `(float32[4], int64[4])`.
+impl fmt::Display for Val {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Val::None => f.write_str("None"),
+            Val::Tensor(t) => t.fmt(f),
+            Val::SymInt(_) => f.write_str("int"),
+            Val::SymFloat(_) => f.write_str("float"),
+            Val::SymBool(_) => f.write_str("bool"),
+            Val::Constant(value) => write!(f, "constant {value:?}"),
+            Val::Tuple(items) | Val::List(items) => {
+                let (open, close) = if matches!(self, Val::Tuple(_)) { ('(', ')') } else { ('[', ']') };
+                write!(f, "{open}")?;
+                for (i, item) in items.iter().enumerate() {
+                    write!(f, "{}{item}", if i > 0 { ", " } else { "" })?;
+                }
+                write!(f, "{close}")
+            }
+            Val::CustomObj { class_fqn } => write!(f, "object of {class_fqn}"),
+            Val::Token => f.write_str("token"),
         }
     }
 }

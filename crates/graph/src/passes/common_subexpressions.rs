@@ -28,7 +28,7 @@ fn merge(module: &mut GraphModule) -> Result<usize> {
     let mut merged = 0;
     for n in order {
         let graph = &mut module.graph;
-        let line = crate::text::node_line(graph, n);
+        let line = crate::text::print_node(graph, n);
         match graph[n].kind() {
             Kind::CallFunction(Target::Hop(_)) | Kind::Placeholder(_) | Kind::Output => continue,
             _ => {}

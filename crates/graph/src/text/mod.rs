@@ -29,7 +29,5 @@ mod signature;
 mod values;
 
 pub use parse::{parse, parse_module};
-pub use print::{Form, print, print_module};
+pub use print::{Form, print, print_module, print_node};
 pub use python::print_python;
-
-pub(crate) use print::node_line;

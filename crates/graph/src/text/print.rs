@@ -32,8 +32,8 @@ pub fn print_module(module: &GraphModule, form: Form) -> String {
     out
 }
 
-/// One node as the short form prints it.
-pub(crate) fn node_line(graph: &Graph, id: NodeId) -> String {
+/// One node as the short form prints it: `%y = aten.add.Tensor(%x, 1)`.
+pub fn print_node(graph: &Graph, id: NodeId) -> String {
     let mut out = String::new();
     write_node(&mut out, graph, id, Form::Short).expect("writing to a string does not fail");
     out
