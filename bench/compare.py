@@ -16,7 +16,7 @@ import sys
 import venv
 
 HERE = pathlib.Path(__file__).resolve().parent
-BENCHES = ["ops", "pointwise", "softmax_layernorm", "matmul", "conv", "mlp", "gpt", "convnet"]
+BENCHES = ["ops", "pointwise", "softmax_layernorm", "matmul", "conv", "mlp", "gpt", "convnet", "saved_memory", "transforms"]
 RATES = ("GFLOPS", "steps/s", "tokens/s", "images/s")  # more is better; every other unit is a time
 
 

@@ -8,8 +8,12 @@ Knows nothing of firebrand; compare.py puts the two sides together.
 
 import argparse
 import contextlib
+import functools
 import json
 import os
+import resource
+import subprocess
+import sys
 import time
 
 _p = argparse.ArgumentParser()
@@ -71,6 +75,7 @@ def matmul_cases():
 
 def torch_benches(compiled):
     import torch
+    import torch.nn.attention
     import torch.nn.functional as F
 
     torch.manual_seed(0)
@@ -223,7 +228,63 @@ def torch_benches(compiled):
         x, y = torch.randn(64, 3, 32, 32), torch.randint(10, (64,))
         training("convnet", "adam", ConvNet(), torch.optim.Adam, x, y, 64, "images/s")
 
-    return dict(ops=ops, pointwise=pointwise, softmax_layernorm=softmax_layernorm, matmul=matmul, conv=conv, mlp=mlp, gpt=gpt, convnet=convnet)
+    def saved_memory():
+        if compiled:
+            return
+        for way in ("plain", "checkpoint", "saved_bf16"):
+            # A process each: what the system's allocator keeps from one way would hide the peak of the next.
+            subprocess.run([sys.executable, __file__, f"saved_memory:{way}", "--peer", "torch", "--threads", str(A.threads)], check=True)
+
+    def one_way(way):
+        from torch_models import GPT
+
+        peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        half = lambda t: (t.dtype, t.bfloat16() if t.dtype == torch.float32 and not isinstance(t, torch.nn.Parameter) else t)
+        model = GPT(checkpoint=way == "checkpoint")
+        opt = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
+        ids, y = torch.randint(1000, (64, 128)), torch.randint(1000, (64 * 128,))
+
+        def step(n=64):
+            hooks = torch.autograd.graph.saved_tensors_hooks(half, lambda p: p[1].to(p[0]))
+            with hooks if way == "saved_bf16" else contextlib.nullcontext():
+                loss = F.cross_entropy(model(ids[:n]).flatten(0, -2), y[: n * 128])
+            opt.zero_grad(set_to_none=True)
+            loss.backward()
+            opt.step()
+
+        step(1)  # optimiser state and libraries are there before the peak is read
+        before = peak()
+        step()
+        emit("saved_memory", way + ".peak", (peak() - before) / 1e6, "MB")
+        emit("saved_memory", way, best(step, 2) * 1e3, "ms")
+
+    def transforms():
+        if compiled:
+            return
+        from torch.func import functional_call, grad, hessian, jvp, vmap
+        from torch_models import GPT
+
+        nn = torch.nn
+        model = nn.Sequential(nn.Linear(784, 256), nn.Tanh(), nn.Linear(256, 256), nn.Tanh(), nn.Linear(256, 10))
+        weights = lambda m: {k: v.detach() for k, v in m.named_parameters()}
+        w, x, y = weights(model), torch.randn(256, 784), torch.randint(10, (256,))
+        one = lambda w, x, y: F.cross_entropy(functional_call(model, w, (x[None],)), y[None])
+        each = vmap(grad(one), in_dims=(None, 0, 0))
+        emit("transforms", "per_sample_gradients", best(lambda: each(w, x, y), 2) * 1e3, "ms")
+        a, v = torch.randn(50, 50), torch.randn(50)
+        bowl = hessian(lambda x: (a @ (x * x)).sin().sum())
+        emit("transforms", "hessian_50", best(lambda: bowl(v), 2) * 1e3, "ms")
+        gpt = GPT()
+        w = weights(gpt)
+        d = {k: torch.randn_like(v) for k, v in w.items()}
+        ids, y = torch.randint(1000, (8, 128)), torch.randint(1000, (8 * 128,))
+        loss = lambda w: F.cross_entropy(functional_call(gpt, w, (ids,)).flatten(0, -2), y)
+        # The attention kernel has no forward mode in PyTorch; its plain formula has.
+        with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
+            emit("transforms", "hvp_gpt", best(lambda: jvp(grad(loss), (w,), (d,)), 2) * 1e3, "ms")
+
+    ways = {f"saved_memory:{way}": functools.partial(one_way, way) for way in ("plain", "checkpoint", "saved_bf16")}
+    return dict(ops=ops, pointwise=pointwise, softmax_layernorm=softmax_layernorm, matmul=matmul, conv=conv, mlp=mlp, gpt=gpt, convnet=convnet, saved_memory=saved_memory, transforms=transforms) | ways
 
 
 def jax_benches():
@@ -329,5 +390,5 @@ def jax_benches():
 
 if __name__ == "__main__":
     table = jax_benches() if A.peer == "jax" else torch_benches(A.peer == "compile")
-    for name in A.benches or table:
+    for name in A.benches or [name for name in table if ":" not in name]:
         table[name]()

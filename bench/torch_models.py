@@ -2,6 +2,7 @@
 
 import torch
 import torch.nn.functional as F
+import torch.utils.checkpoint
 from torch import nn
 
 
@@ -21,14 +22,18 @@ class Block(nn.Module):
 
 
 class GPT(nn.Module):
-    def __init__(self, layers=4, width=256, heads=4, vocabulary=1000, length=128):
+    def __init__(self, layers=4, width=256, heads=4, vocabulary=1000, length=128, checkpoint=False):
         super().__init__()
+        self.checkpoint = checkpoint
         self.token, self.position = nn.Embedding(vocabulary, width), nn.Parameter(torch.randn(length, width) * 0.02)
         self.blocks = nn.Sequential(*(Block(width, heads) for _ in range(layers)))
         self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, vocabulary, bias=False)
 
     def forward(self, ids):
-        return self.head(self.norm(self.blocks(self.token(ids) + self.position)))
+        x = self.token(ids) + self.position
+        for block in self.blocks:
+            x = torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False) if self.checkpoint else block(x)
+        return self.head(self.norm(x))
 
 
 class Residual(nn.Module):

@@ -33,6 +33,7 @@ mod storage;
 pub mod sym;
 mod sync;
 mod tensor;
+mod tree;
 mod warnings;
 
 pub use create::TensorOptions;
@@ -49,4 +50,5 @@ pub use scalar::Scalar;
 pub use storage::Fork;
 pub use sym::{IntoSizes, SymInt};
 pub use tensor::{Spec, Tensor, WeakTensor};
+pub use tree::{Outcome, TensorTree};
 pub use warnings::{collect_warnings, warn};

@@ -248,8 +248,8 @@ fn trees_of_tensors() {
     let x = leaf(1.0);
     let tree = (x.clone(), 3usize, vec![Some(x.clone()), None], [x.clone()]);
     let mut slots = Vec::new();
-    tree.visit(&mut |t| slots.push(t.is_some()));
+    tree.visit_slots(&mut |t| slots.push(t.is_some()));
     assert_eq!(slots, [true, false, true, false, true]);
-    let doubled = tree.map(&mut |t| t * 2.0);
-    assert_eq!(doubled.tensors().iter().map(|t| t.item::<f64>()).collect::<Vec<_>>(), [2.0; 3]);
+    let doubled = tree.replace(&mut |t| Ok(t * 2.0)).unwrap();
+    assert_eq!(doubled.leaves().iter().map(|t| t.item::<f64>()).collect::<Vec<_>>(), [2.0; 3]);
 }

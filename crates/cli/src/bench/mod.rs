@@ -3,6 +3,7 @@
 mod clock;
 mod models;
 mod training;
+mod transforms;
 mod workloads;
 
 use crate::refusal::{Done, say};
@@ -42,6 +43,10 @@ enum Name {
     Gpt,
     /// Training steps of a small residual net
     Convnet,
+    /// Peak bytes and time of a transformer's step, with saved tensors kept in several ways
+    SavedMemory,
+    /// Function transforms: gradients of each sample, a Hessian, a Hessian-vector product
+    Transforms,
 }
 
 #[derive(Serialize)]
@@ -89,6 +94,8 @@ pub(crate) fn run(options: &Options) -> Done {
             Name::Mlp => training::mlp(&bench)?,
             Name::Gpt => training::gpt(&bench)?,
             Name::Convnet => training::convnet(&bench)?,
+            Name::SavedMemory => training::saved_memory(&bench)?,
+            Name::Transforms => transforms::transforms(&bench)?,
         }
     }
     Ok(())

@@ -1,10 +1,12 @@
 //! The models of the training benches. `bench/torch_models.py` has the same in PyTorch.
 
+use firebrand::autograd::checkpoint;
 use firebrand::nn::layers::{
     BatchNorm2d, Conv2d, Conv2dOptions, Embedding, LayerNorm, Linear, LinearOptions, Padding, Sequential,
 };
 use firebrand::ops;
 use firebrand::prelude::*;
+use std::sync::Arc;
 
 #[derive(Module)]
 struct Block {
@@ -53,9 +55,11 @@ impl Forward for Block {
 pub(super) struct Gpt {
     token: Embedding,
     position: Parameter,
-    blocks: Vec<Block>,
+    blocks: Vec<Arc<Block>>,
     norm: LayerNorm,
     head: Linear,
+    /// Whether each block is computed again in backward instead of keeping what it needs.
+    pub(super) checkpointed: bool,
     core: ModuleCore,
 }
 
@@ -69,9 +73,10 @@ impl Gpt {
         Ok(Gpt {
             token: Embedding::new(VOCABULARY, WIDTH),
             position: Parameter::try_new(Tensor::try_randn([LENGTH, WIDTH], DType::F32)? * 0.02)?,
-            blocks: (0..LAYERS).map(|_| Block::new(WIDTH, HEADS)).collect(),
+            blocks: (0..LAYERS).map(|_| Arc::new(Block::new(WIDTH, HEADS))).collect(),
             norm: LayerNorm::new(WIDTH),
             head: LinearOptions { bias: false, ..LinearOptions::new(WIDTH, VOCABULARY) }.build()?,
+            checkpointed: false,
             core: ModuleCore::new(),
         })
     }
@@ -82,7 +87,12 @@ impl Forward for Gpt {
     fn forward(&self, ids: &Tensor) -> Result<Tensor> {
         let mut x = ops::add(&self.token.try_call(ids)?, &self.position, 1.into())?;
         for block in &self.blocks {
-            x = block.try_call(&x)?;
+            x = if self.checkpointed {
+                let block = block.clone();
+                checkpoint(move |t: &[Tensor]| Ok(vec![block.try_call(&t[0])?]), &[&x], &Default::default())?.remove(0)
+            } else {
+                block.try_call(&x)?
+            };
         }
         self.head.try_call(&self.norm.try_call(&x)?)
     }

@@ -3,17 +3,19 @@
 use super::models::{ConvNet, Gpt};
 use super::{Bench, workloads::normal};
 use crate::refusal::Done;
+use firebrand::autograd::{SavedHooksGuard, save_compressed};
 use firebrand::nn::layers::{Linear, ReLU};
 use firebrand::nn::losses::{CrossEntropyLoss, Loss};
 use firebrand::nn::sequential;
 use firebrand::ops;
 use firebrand::optim::{Adam, AdamOptions, AdamW, AdamWOptions, Optimizer};
 use firebrand::prelude::*;
+use firebrand::{memory_stats, reset_peak_memory, save_on_disk};
 
 const SECONDS: f64 = 2.0;
 const LR: f64 = 1e-4;
 
-fn classes(below: i64, sizes: &[usize]) -> Result<Tensor> {
+pub(super) fn classes(below: i64, sizes: &[usize]) -> Result<Tensor> {
     let sizes: Vec<firebrand::SymInt> = sizes.iter().map(|&n| n.into()).collect();
     ops::randint(below.into(), &sizes, Some(DType::I64), None)
 }
@@ -56,4 +58,40 @@ pub(super) fn convnet(bench: &Bench) -> Done {
     let adam = Adam::new(model.parameters(), AdamOptions { lr: LR, ..Default::default() })?;
     let seconds = step(bench, &model, adam, &normal(&[64, 3, 32, 32])?, &classes(10, &[64])?)?;
     bench.emit("adam", 64.0 / seconds, "images/s")
+}
+
+/// What a step of the transformer on 64 sequences needs at its peak beyond weights and optimiser state, and how long it
+/// takes, with what the backward pass needs kept in several ways.
+pub(super) fn saved_memory(bench: &Bench) -> Done {
+    type Scope = fn() -> Result<Option<SavedHooksGuard>>;
+    let ways: [(&str, bool, Scope); 4] = [
+        ("plain", false, || Ok(None)),
+        ("checkpoint", true, || Ok(None)),
+        ("saved_bf16", false, || save_compressed(DType::BF16).map(Some)),
+        ("saved_on_disk", false, || save_on_disk(std::env::temp_dir()).map(Some).map_err(Error::user)),
+    ];
+    let (ids, target) = (classes(1000, &[64, 128])?, classes(1000, &[64 * 128])?);
+    for (way, checkpointed, scope) in ways {
+        let mut model = Gpt::new()?;
+        model.checkpointed = checkpointed;
+        let mut adamw = AdamW::new(model.parameters(), AdamWOptions { lr: LR, ..Default::default() })?;
+        let mut step = || -> Result<()> {
+            let loss = {
+                let _saved = scope()?;
+                let scores = ops::flatten(&model.try_call(&ids)?, 0, -2)?;
+                CrossEntropyLoss::new().loss(&scores, &target)?
+            };
+            adamw.zero_grad();
+            loss.try_backward(&BackwardOptions::default())?;
+            adamw.step()
+        };
+        step()?;
+        reset_peak_memory();
+        let before = memory_stats().live;
+        step()?;
+        let peak = memory_stats().peak - before;
+        bench.emit(&format!("{way}.peak"), peak as f64 / 1e6, "MB")?;
+        bench.emit(way, bench.clock.best(SECONDS, step)? * 1e3, "ms")?;
+    }
+    Ok(())
 }

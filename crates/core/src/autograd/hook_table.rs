@@ -42,6 +42,17 @@ struct Entries<F> {
 
 impl<F> Entries<F> {
     fn change(&self, change: Change<F>) {
+        // Nearly always nothing runs and nothing waits: no need of the queue then.
+        if let Ok(mut list) = self.list.try_write()
+            && !self.dirty.load(SeqCst)
+        {
+            let removed = change.apply(&mut list);
+            drop(list);
+            drop(removed);
+            // What came while the list was held waits for us.
+            self.settle();
+            return;
+        }
         self.waiting.lock().unwrap_or_else(|e| e.into_inner()).push(change);
         self.dirty.store(true, SeqCst);
         self.settle();

@@ -10,6 +10,7 @@ use crate::state;
 use crate::sym::SymInts;
 use crate::tensor::{INFERENCE, REQUIRES_GRAD, TANGENT};
 use crate::{DType, ErrorKind, Result, Scalar, Tensor};
+use firebrand_kernels::shared::Arc;
 use std::any::Any;
 use std::sync::{Mutex, MutexGuard};
 
@@ -46,12 +47,28 @@ struct PackedTensor {
     output_nr: Option<u32>,
 }
 
+impl PackedTensor {
+    /// The tensor with its history; `node` is the one that keeps it, where that is known.
+    fn unpack(mut this: Arc<PackedTensor>, node: Option<&Node>) -> Result<Tensor> {
+        let t = (this.hooks.unpack)(&*this.value)?;
+        let edge = match (this.output_nr, node) {
+            (Some(slot), Some(node)) => Some(Edge { node: node.clone(), slot }),
+            // The last reader takes the edge along: a count less to change twice.
+            _ => match Arc::get_mut(&mut this) {
+                Some(sole) => sole.edge.take(),
+                None => this.edge.clone(),
+            },
+        };
+        Ok(reattach(&t, edge, this.leaf))
+    }
+}
+
 #[derive(Clone)]
 enum Kept {
     None,
     Input { tensor: Tensor, version: u32 },
     Output { alias: Tensor, version: u32, output_nr: u32 },
-    Packed(std::sync::Arc<PackedTensor>),
+    Packed(Arc<PackedTensor>),
 }
 
 /// A tensor (or none) kept by a node.
@@ -124,12 +141,7 @@ impl SavedTensor {
                 if is_peeking() {
                     return Ok(None);
                 }
-                let t = (p.hooks.unpack)(&*p.value)?;
-                let edge = match p.output_nr {
-                    Some(slot) => Some(Edge { node: node.clone(), slot }),
-                    None => p.edge.clone(),
-                };
-                Ok(Some(reattach(&t, edge, p.leaf)))
+                PackedTensor::unpack(p, Some(node)).map(Some)
             }
         }
     }
@@ -142,10 +154,7 @@ impl SavedTensor {
                 check_version(&tensor, version, || producer_of(&tensor))?;
                 Ok(Some(tensor))
             }
-            Kept::Packed(p) => {
-                let t = (p.hooks.unpack)(&*p.value)?;
-                Ok(Some(reattach(&t, p.edge.clone(), p.leaf)))
-            }
+            Kept::Packed(p) => PackedTensor::unpack(p, None).map(Some),
         }
     }
 
@@ -221,7 +230,7 @@ fn pack(t: &Tensor, hooks: std::sync::Arc<SavedHooks>, output_nr: Option<u32>) -
     if t.version_counter() != before {
         return Err(ErrorKind::PackMutatesInput.into());
     }
-    Ok(SavedTensor(Kept::Packed(std::sync::Arc::new(PackedTensor { value, hooks, edge, leaf, output_nr }))))
+    Ok(SavedTensor(Kept::Packed(Arc::new(PackedTensor { value, hooks, edge, leaf, output_nr }))))
 }
 
 /// An alias of `t` with the given history.

@@ -5,9 +5,9 @@
 //! recorded is decided by looking: only if the graph leads out of the function to something that wants gradients.
 
 use super::level::{self, TransformGuard};
-use super::tree::{Outcome, TensorTree};
 use crate::autograd::node::Node;
 use crate::autograd::{EnableGrad, GradOptions, Target, forward, record};
+use crate::tree::{Outcome, TensorTree};
 use crate::{ErrorKind, Result, Tensor, ops, state};
 
 const NO_HOOKS: &str =

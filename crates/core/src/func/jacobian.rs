@@ -2,8 +2,8 @@
 
 use super::grad::{Vjp, vjp, vjp_with_aux};
 use super::jvp::jvp;
-use super::tree::{Outcome, TensorTree};
 use super::vmap::{joined, vmap};
+use crate::tree::{Outcome, TensorTree};
 use crate::{Result, Scalar, Tensor, ops};
 
 /// For every leaf, all rows of a basis of the whole tree: ones of its own elements, zeros for the others'.

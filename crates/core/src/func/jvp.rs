@@ -5,8 +5,8 @@
 
 use super::grad::vjp;
 use super::level::{self, TransformGuard};
-use super::tree::{Outcome, TensorTree};
 use crate::autograd::{EnableGrad, GradOptions, Target, forward};
+use crate::tree::{Outcome, TensorTree};
 use crate::{ErrorKind, Result, Tensor, ops, state};
 
 /// Runs `f` at `primals`; returns its output and the directional derivative along `tangents`.

@@ -25,13 +25,12 @@ mod jacobian;
 mod jvp;
 pub(crate) mod level;
 pub(crate) mod rules;
-mod tree;
 pub(crate) mod vmap;
 
+pub use crate::tree::{Outcome, TensorTree};
 pub use functional_call::functional_call;
 pub use grad::{Vjp, grad, grad_and_value, grad_and_value_with_aux, grad_with_aux, vjp, vjp_with_aux};
 pub use jacobian::{hessian, jacfwd, jacrev, jacrev_with_aux};
 pub use jvp::{Linear, jvp, jvp_with_aux, linearize};
 pub use rules::Batching;
-pub use tree::{Outcome, TensorTree};
 pub use vmap::{BatchDims, Randomness, Vmap, vmap};

@@ -1,9 +1,9 @@
 //! `vmap`: a function of one sample becomes a function of a batch, without a loop.
 
 use super::level::{self, Batch};
-use super::tree::{Outcome, TensorTree};
 use crate::ops::shape::wrap_dim;
 use crate::sym::{SymInt, SymInts};
+use crate::tree::{Outcome, TensorTree};
 use crate::{ErrorKind, Result, Tensor, ops};
 
 /// What random operations do inside `vmap`.

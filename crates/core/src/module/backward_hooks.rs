@@ -5,8 +5,8 @@
 //! State belongs to one call, so a module may be called any number of times in one graph.
 
 use super::call::hooks_of;
+use super::erased::rebuild;
 use super::hooks::{BackwardHook, BackwardPreHook, ModuleInfo};
-use super::tensor_tree::rebuild;
 use super::{Module, TensorTree};
 use crate::autograd::{Context, Function, Node, is_grad_enabled};
 use crate::warnings::warn;
@@ -39,7 +39,7 @@ struct Slots {
 impl Slots {
     fn of(value: &impl TensorTree) -> Slots {
         let mut slots = Slots { tensors: Vec::new(), count: 0 };
-        value.visit(&mut |t| {
+        value.visit_slots(&mut |t| {
             if t.is_some() {
                 slots.tensors.push(slots.count)
             }
@@ -65,7 +65,7 @@ impl Slots {
 
 /// The value with its tensors passed through an identity node, if a gradient will come through it.
 fn through_identity<T: TensorTree>(value: &T) -> Result<Option<(T, Node)>> {
-    let tensors = value.tensors();
+    let tensors = value.leaves();
     if !is_grad_enabled() || !tensors.iter().any(Tensor::requires_grad) {
         return Ok(None);
     }
@@ -108,7 +108,7 @@ impl BackwardHooks {
 
     pub(super) fn wrap_input<I: TensorTree>(&self, input: &I) -> Result<I> {
         let slots = self.0.inputs.get_or_init(|| Slots::of(input)).clone();
-        let Some((wrapped, node)) = through_identity(input)? else { return Ok(input.map(&mut Tensor::clone)) };
+        let Some((wrapped, node)) = through_identity(input)? else { return Ok(input.clone()) };
         let _ = self.0.inputs_watched.set(());
         let call = self.0.clone();
         node.register_hook(move |grad_inputs, _| call.at_inputs(&slots, grad_inputs));
@@ -117,7 +117,7 @@ impl BackwardHooks {
 
     pub(super) fn wrap_output<O: TensorTree>(&self, output: &O) -> Result<O> {
         let slots = Slots::of(output);
-        let Some((wrapped, node)) = through_identity(output)? else { return Ok(output.map(&mut Tensor::clone)) };
+        let Some((wrapped, node)) = through_identity(output)? else { return Ok(output.clone()) };
         let call = self.0.clone();
         node.register_hook(move |_, grad_outputs| call.at_outputs(&slots, grad_outputs));
         Ok(wrapped)
@@ -182,7 +182,7 @@ impl Call {
 /// Puts the legacy backward hooks on the node that made the first output.
 pub(super) fn attach_legacy(module: &dyn Module, output: &impl TensorTree) -> Result<()> {
     let Some(tables) = module.core().tables().filter(|t| !t.legacy_backward.is_empty()) else { return Ok(()) };
-    let Some(node) = output.tensors().first().and_then(Tensor::grad_fn) else { return Ok(()) };
+    let Some(node) = output.leaves().first().and_then(Tensor::grad_fn) else { return Ok(()) };
     let info = ModuleInfo::of(module);
     for hook in tables.legacy_backward.snapshot() {
         node.register_hook(move |grad_inputs, grad_outputs| hook(&info, grad_inputs, grad_outputs));

@@ -4,8 +4,8 @@
 //! back through `backward_hooks`. A module without hooks goes straight to forward.
 
 use super::backward_hooks::BackwardHooks;
+use super::erased::{Erased, Holder};
 use super::hooks::{ForwardHook, Tables, global};
-use super::tensor_tree::{Erased, Holder};
 use super::{Module, TensorTree};
 use crate::warnings::warn;
 use crate::{Result, Tensor};
@@ -58,7 +58,7 @@ struct Progress<I, O> {
 #[cold]
 fn call_hooked<I: TensorTree, M: Forward<I> + ?Sized>(m: &M, input: &I) -> Result<M::Output> {
     let module = m.as_module();
-    let mut progress = Progress { input: Holder(input.map(&mut Tensor::clone)), output: None, called: Vec::new() };
+    let mut progress = Progress { input: Holder(input.clone()), output: None, called: Vec::new() };
     if !hooks_of(module, |t| t.forward.snapshot()).any(|(always, _)| always) {
         return run(m, module, &mut progress);
     }

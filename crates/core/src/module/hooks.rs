@@ -3,7 +3,7 @@
 //! A module without hooks pays one test per call. Tables are read when their turn comes, so a hook may register or
 //! remove hooks: that counts from the next call. When which table runs is in `call` and `backward_hooks`.
 
-use super::tensor_tree::Erased;
+use super::erased::Erased;
 use super::{IncompatibleKeys, Module, StateDict, TensorTree};
 use crate::autograd::RemovableHandle;
 use crate::autograd::hook_table::HookTable;

@@ -6,12 +6,13 @@
 
 mod backward_hooks;
 mod call;
+mod erased;
 mod field;
 mod hooks;
 mod parameter;
 mod state_dict;
-mod tensor_tree;
 
+pub use crate::tree::TensorTree;
 pub use call::Forward;
 pub use field::{ModuleField, ModuleVisitor};
 pub use firebrand_derive::Module;
@@ -21,7 +22,6 @@ pub use hooks::{
 };
 pub use parameter::{Buffer, Parameter};
 pub use state_dict::{IncompatibleKeys, StateDict};
-pub use tensor_tree::TensorTree;
 
 use crate::autograd::no_grad;
 use crate::{DType, Device, Result, Tensor};

@@ -1,16 +1,18 @@
-//! What transforms take and return: one tensor, or tuples, vectors, arrays and maps of tensors, nested as you like.
+//! Values with tensors at known places, as modules and transforms take and return them: one tensor, or tuples, vectors,
+//! arrays and maps of tensors and plain values, nested as you like.
 
-use crate::{Error, Result, Tensor};
+use crate::{DType, Device, Error, Result, Tensor};
 use indexmap::IndexMap;
 use std::hash::Hash;
 
-/// A structure with tensors at its leaves.
-pub trait TensorTree: Clone {
-    /// The same structure with something else at the leaves.
+/// A structure with tensors at its leaves. A place that holds something else (a number, an absent tensor) is an empty
+/// slot and stays as it is.
+pub trait TensorTree: Clone + 'static {
+    /// The same structure with something else in the place of each tensor.
     type With<X>;
 
-    /// Calls `f` with every tensor in order.
-    fn visit(&self, f: &mut dyn FnMut(&Tensor));
+    /// Calls `f` for every slot in order, with its tensor or `None`.
+    fn visit_slots(&self, f: &mut dyn FnMut(Option<&Tensor>));
 
     /// The same structure with `f` of every tensor, in order.
     fn map_leaves<X>(&self, f: &mut impl FnMut(&Tensor) -> Result<X>) -> Result<Self::With<X>>;
@@ -21,7 +23,7 @@ pub trait TensorTree: Clone {
     /// The tensors in order.
     fn leaves(&self) -> Vec<Tensor> {
         let mut list = Vec::new();
-        self.visit(&mut |t| list.push(t.clone()));
+        self.visit_slots(&mut |t| list.extend(t.cloned()));
         list
     }
 
@@ -34,8 +36,8 @@ pub trait TensorTree: Clone {
 
 impl TensorTree for Tensor {
     type With<X> = X;
-    fn visit(&self, f: &mut dyn FnMut(&Tensor)) {
-        f(self)
+    fn visit_slots(&self, f: &mut dyn FnMut(Option<&Tensor>)) {
+        f(Some(self))
     }
     fn map_leaves<X>(&self, f: &mut impl FnMut(&Tensor) -> Result<X>) -> Result<X> {
         f(self)
@@ -45,34 +47,31 @@ impl TensorTree for Tensor {
     }
 }
 
-impl TensorTree for () {
-    type With<X> = ();
-    fn visit(&self, _: &mut dyn FnMut(&Tensor)) {}
-    fn map_leaves<X>(&self, _: &mut impl FnMut(&Tensor) -> Result<X>) -> Result<()> {
-        Ok(())
-    }
-    fn replace(&self, _: &mut dyn FnMut(&Tensor) -> Result<Tensor>) -> Result<()> {
-        Ok(())
-    }
+macro_rules! plain {
+    ($($t:ty),* $(,)?) => {$(
+        impl TensorTree for $t {
+            type With<X> = $t;
+            fn visit_slots(&self, f: &mut dyn FnMut(Option<&Tensor>)) {
+                f(None)
+            }
+            fn map_leaves<X>(&self, _: &mut impl FnMut(&Tensor) -> Result<X>) -> Result<$t> {
+                Ok(self.clone())
+            }
+            fn replace(&self, _: &mut dyn FnMut(&Tensor) -> Result<Tensor>) -> Result<$t> {
+                Ok(self.clone())
+            }
+        }
+    )*};
 }
-
-impl<T: TensorTree> TensorTree for Vec<T> {
-    type With<X> = Vec<T::With<X>>;
-    fn visit(&self, f: &mut dyn FnMut(&Tensor)) {
-        self.iter().for_each(|t| t.visit(f))
-    }
-    fn map_leaves<X>(&self, f: &mut impl FnMut(&Tensor) -> Result<X>) -> Result<Self::With<X>> {
-        self.iter().map(|t| t.map_leaves(f)).collect()
-    }
-    fn replace(&self, f: &mut dyn FnMut(&Tensor) -> Result<Tensor>) -> Result<Self> {
-        self.iter().map(|t| t.replace(f)).collect()
-    }
-}
+plain!((), bool, i32, i64, u32, u64, usize, f32, f64, String, &'static str, DType, Device);
 
 impl<T: TensorTree> TensorTree for Option<T> {
     type With<X> = Option<T::With<X>>;
-    fn visit(&self, f: &mut dyn FnMut(&Tensor)) {
-        self.iter().for_each(|t| t.visit(f))
+    fn visit_slots(&self, f: &mut dyn FnMut(Option<&Tensor>)) {
+        match self {
+            Some(t) => t.visit_slots(f),
+            None => f(None),
+        }
     }
     fn map_leaves<X>(&self, f: &mut impl FnMut(&Tensor) -> Result<X>) -> Result<Self::With<X>> {
         self.as_ref().map(|t| t.map_leaves(f)).transpose()
@@ -82,10 +81,38 @@ impl<T: TensorTree> TensorTree for Option<T> {
     }
 }
 
-impl<K: Hash + Eq + Clone, T: TensorTree> TensorTree for IndexMap<K, T> {
+impl<T: TensorTree> TensorTree for Vec<T> {
+    type With<X> = Vec<T::With<X>>;
+    fn visit_slots(&self, f: &mut dyn FnMut(Option<&Tensor>)) {
+        self.iter().for_each(|t| t.visit_slots(f))
+    }
+    fn map_leaves<X>(&self, f: &mut impl FnMut(&Tensor) -> Result<X>) -> Result<Self::With<X>> {
+        self.iter().map(|t| t.map_leaves(f)).collect()
+    }
+    fn replace(&self, f: &mut dyn FnMut(&Tensor) -> Result<Tensor>) -> Result<Self> {
+        self.iter().map(|t| t.replace(f)).collect()
+    }
+}
+
+impl<T: TensorTree, const N: usize> TensorTree for [T; N] {
+    type With<X> = [T::With<X>; N];
+    fn visit_slots(&self, f: &mut dyn FnMut(Option<&Tensor>)) {
+        self.iter().for_each(|t| t.visit_slots(f))
+    }
+    fn map_leaves<X>(&self, f: &mut impl FnMut(&Tensor) -> Result<X>) -> Result<Self::With<X>> {
+        let items = self.iter().map(|t| t.map_leaves(f)).collect::<Result<Vec<_>>>()?;
+        Ok(items.try_into().unwrap_or_else(|_| unreachable!("as many as there were")))
+    }
+    fn replace(&self, f: &mut dyn FnMut(&Tensor) -> Result<Tensor>) -> Result<Self> {
+        let items = self.iter().map(|t| t.replace(f)).collect::<Result<Vec<_>>>()?;
+        Ok(items.try_into().unwrap_or_else(|_| unreachable!("as many as there were")))
+    }
+}
+
+impl<K: Hash + Eq + Clone + 'static, T: TensorTree> TensorTree for IndexMap<K, T> {
     type With<X> = IndexMap<K, T::With<X>>;
-    fn visit(&self, f: &mut dyn FnMut(&Tensor)) {
-        self.values().for_each(|t| t.visit(f))
+    fn visit_slots(&self, f: &mut dyn FnMut(Option<&Tensor>)) {
+        self.values().for_each(|t| t.visit_slots(f))
     }
     fn map_leaves<X>(&self, f: &mut impl FnMut(&Tensor) -> Result<X>) -> Result<Self::With<X>> {
         self.iter().map(|(k, t)| Ok((k.clone(), t.map_leaves(f)?))).collect()
@@ -99,8 +126,8 @@ macro_rules! tuples {
     ($($($name:ident $at:tt),+;)+) => {$(
         impl<$($name: TensorTree),+> TensorTree for ($($name,)+) {
             type With<X> = ($($name::With<X>,)+);
-            fn visit(&self, f: &mut dyn FnMut(&Tensor)) {
-                $(self.$at.visit(f);)+
+            fn visit_slots(&self, f: &mut dyn FnMut(Option<&Tensor>)) {
+                $(self.$at.visit_slots(f);)+
             }
             fn map_leaves<X>(&self, f: &mut impl FnMut(&Tensor) -> Result<X>) -> Result<Self::With<X>> {
                 Ok(($(self.$at.map_leaves(f)?,)+))
