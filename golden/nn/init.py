@@ -15,6 +15,9 @@ ROWS = {
     "kaiming_normal out tanh": lambda t: init.kaiming_normal_(t, mode="fan_out", nonlinearity="tanh"),
     "xavier_uniform": lambda t: init.xavier_uniform_(t, gain=init.calculate_gain("leaky_relu", 0.2)),
     "xavier_normal": init.xavier_normal_,
+    "orthogonal": init.orthogonal_,
+    "orthogonal wide": lambda t: init.orthogonal_(t.view(2, 10), gain=3.0),
+    "dirac": lambda t: init.dirac_(t.view(4, 1, 5), groups=2),
     "trunc_normal": lambda t: init.trunc_normal_(t, 0.5, 1.0, -1.0, 1.0),
     "trunc_normal far": lambda t: init.trunc_normal_(t, 0.0, 1.0, 2.0, 3.0),
 }

@@ -54,7 +54,16 @@ def sequential(o):
     return sched.SequentialLR(o, [a, sched.CosineAnnealingLR(o, 10, eta_min=0.01)], milestones=[5])
 
 
+def cyclic(o, **more):
+    return sched.CyclicLR(o, 0.1, 0.5, step_size_up=3, step_size_down=4, **more)
+
+
 SCHEDULES = {
+    "MultiplicativeLR": lambda o: sched.MultiplicativeLR(o, lambda e: 1 - 0.05 * (e % 3)),
+    "ChainedScheduler": lambda o: sched.ChainedScheduler([sched.LinearLR(o, 0.1, total_iters=4), sched.ExponentialLR(o, 0.9)]),
+    "CyclicLR": cyclic,
+    "CyclicLR triangular2": lambda o: cyclic(o, mode="triangular2"),
+    "CyclicLR exp_range": lambda o: cyclic(o, mode="exp_range", gamma=0.9, cycle_momentum=False),
     "StepLR": lambda o: sched.StepLR(o, 4, gamma=0.5),
     "MultiStepLR": lambda o: sched.MultiStepLR(o, [3, 7, 7, 12], gamma=0.3),
     "ExponentialLR": lambda o: sched.ExponentialLR(o, 0.9),

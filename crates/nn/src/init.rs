@@ -1,10 +1,10 @@
 //! Initial values of parameters, written in place and outside the graph: PyTorch's `nn.init`, number for number.
 //!
 //! Every function draws from the default generator exactly what PyTorch's draws, in the same order.
-//! `orthogonal_` is not here: it needs a QR decomposition.
+//! ([`orthogonal_`] goes through a QR decomposition, whose last digits depend on who computes it.)
 
 use firebrand_core::autograd::no_grad;
-use firebrand_core::{Error, Result, Scalar, Tensor, ops};
+use firebrand_core::{Error, Result, Scalar, Spec, Tensor, ops};
 
 /// Which side of a weight its scale keeps the variance of.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -116,6 +116,55 @@ pub fn xavier_uniform_(t: &Tensor, gain: f64) -> Result<()> {
 pub fn xavier_normal_(t: &Tensor, gain: f64) -> Result<()> {
     let (input, output) = fan_in_and_fan_out(t)?;
     normal_(t, 0.0, gain * (2.0 / (input + output) as f64).sqrt())
+}
+
+/// A matrix whose rows or columns, whichever are fewer, are orthonormal, times `gain`. Further dimensions count as columns.
+pub fn orthogonal_(t: &Tensor, gain: f64) -> Result<()> {
+    let [rows, rest @ ..] = t.shape() else {
+        return Err(Error::argument("orthogonal_", "expected at least 2 dimensions, found a number"));
+    };
+    if rest.is_empty() {
+        let message = format!("expected at least 2 dimensions, found shape {:?}", t.shape());
+        return Err(Error::argument("orthogonal_", message));
+    }
+    if t.numel() == 0 {
+        return Ok(());
+    }
+    let (rows, columns) = (*rows, rest.iter().product::<usize>());
+    no_grad(|| {
+        let flat = Tensor::try_empty(Spec::new(&[rows, columns], t.dtype(), t.device()))?;
+        ops::normal_(&flat, 0.0, 1.0)?;
+        let tall = if rows < columns { ops::t(&flat)? } else { flat };
+        let (q, r) = ops::linalg_qr(&tall, "reduced")?;
+        // The decomposition leaves signs open; with these the result is uniformly distributed.
+        let q = ops::mul(&q, &ops::sign(&ops::diagonal(&r, 0, 0, 1)?)?)?;
+        let q = if rows < columns { ops::t(&q)? } else { q };
+        ops::copy_(t, &ops::reshape(&q, &t.shape().iter().map(|&n| n.into()).collect::<Vec<_>>())?, false)?;
+        ops::mul_scalar_(t, gain.into()).map(drop)
+    })
+}
+
+/// A convolution's weight that passes its input on, as many channels as there are in each group.
+pub fn dirac_(t: &Tensor, groups: usize) -> Result<()> {
+    let [out, inputs, kernel @ ..] = t.shape() else {
+        return Err(Error::argument("dirac_", format!("expected 3 to 5 dimensions, found shape {:?}", t.shape())));
+    };
+    if !(1..=3).contains(&kernel.len()) || groups == 0 || out % groups != 0 {
+        let message = format!("expected 3 to 5 dimensions, the first divisible by {groups}, found {:?}", t.shape());
+        return Err(Error::argument("dirac_", message));
+    }
+    let per_group = out / groups;
+    no_grad(|| {
+        zeros_(t)?;
+        for (group, d) in (0..groups).flat_map(|g| (0..per_group.min(*inputs)).map(move |d| (g, d))) {
+            let mut at = ops::select(&ops::select(t, 0, (group * per_group + d).into())?, 0, d.into())?;
+            for size in kernel {
+                at = ops::select(&at, 0, (size / 2).into())?;
+            }
+            ops::fill_(&at, 1.into())?;
+        }
+        Ok(())
+    })
 }
 
 /// Normal numbers between `low` and `high`; what falls outside is drawn again.

@@ -8,6 +8,7 @@
 //! # Ok::<(), firebrand_core::Error>(())
 //! ```
 
+use firebrand_core::autograd::no_grad;
 use firebrand_core::module::{Buffer, Forward, Module, ModuleCore};
 use firebrand_core::{Result, Tensor, ops};
 
@@ -43,6 +44,15 @@ pub trait Loss: Forward<(Tensor, Tensor), Output = Tensor> {
 }
 
 impl<L: Forward<(Tensor, Tensor), Output = Tensor> + ?Sized> Loss for L {}
+
+/// What is left of the losses of single elements.
+fn reduced(losses: &Tensor, reduction: Reduction) -> Result<Tensor> {
+    match reduction {
+        Reduction::None => Ok(losses.clone()),
+        Reduction::Mean => ops::mean(losses, None),
+        Reduction::Sum => ops::sum(losses, None),
+    }
+}
 
 fn buffer(weight: &Option<Buffer>) -> Option<Tensor> {
     weight.as_ref().map(Buffer::get)
@@ -84,7 +94,7 @@ macro_rules! losses {
             type Output = Tensor;
             fn forward(&self, $x: &$input) -> Result<Tensor> {
                 let ($m, $r) = (self, self.reduction.code());
-                let _ = $m;
+                let _ = ($m, $r);
                 $f
             }
         }
@@ -177,6 +187,33 @@ losses! {
     };
     /// Each of several classes' scores should exceed all others by one.
     MultiLabelMarginLoss(Pair) {} |m, (x, y), r| ops::multilabel_margin_loss(x, y, r);
+    /// Several classes at once, each logistic, of scores `[batch, classes]`.
+    MultiLabelSoftMarginLoss(Pair) {
+        /// Weights of the classes.
+        weight: Option<Buffer> = None
+    } |m, (x, y), r| {
+        let right = ops::mul(y, &ops::log_sigmoid(x)?)?;
+        let wrong = ops::mul(&ops::rsub_scalar(y, 1.into(), 1.into())?, &ops::log_sigmoid(&ops::neg(x)?)?)?;
+        let each = ops::neg(&ops::add(&right, &wrong, 1.into())?)?;
+        let each = buffer(&m.weight).map_or(Ok(each.clone()), |w| ops::mul(&each, &w))?;
+        reduced(&ops::mean_dim(&each, Some(&[-1]), false, None)?, m.reduction)
+    };
+    /// Of a mean, a target and a variance: what the target is worth in nats.
+    GaussianNLLLoss(Triple) {
+        /// Whether the constant term is added.
+        full: bool = false,
+        /// Smallest variance.
+        eps: f64 = 1e-6
+    } |m, (x, y, variance), r| {
+        // Small variances are raised outside the graph: gradients go on as if nothing had happened.
+        let floor = no_grad(|| ops::clamp(&variance.detach(), Some(m.eps.into()), None))?;
+        let lift = no_grad(|| ops::sub(&floor, &variance.detach(), 1.into()))?;
+        let variance = ops::add(variance, &lift, 1.into())?;
+        let off = ops::sub(x, y, 1.into())?;
+        let each = ops::add(&ops::log(&variance)?, &ops::div(&ops::mul(&off, &off)?, &variance)?, 1.into())?;
+        let constant = if m.full { 0.5 * (2.0 * std::f64::consts::PI).ln() } else { 0.0 };
+        reduced(&ops::add_scalar(&ops::mul_scalar(&each, 0.5.into())?, constant.into(), 1.into())?, m.reduction)
+    };
     /// The first input should rank higher (1) or lower (-1) than the second; the target comes third.
     MarginRankingLoss(Triple) {
         /// By how much.

@@ -111,6 +111,43 @@ fn idx_files() -> Result<()> {
     Ok(())
 }
 
+/// As MNIST is published: compressed.
+#[test]
+fn compressed_idx_files() {
+    use std::io::Write;
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("labels.idx.gz");
+    let mut file = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+    file.write_all(&[0, 0, 0x08, 1, 0, 0, 0, 3, 7, 8, 9]).expect("memory");
+    let bytes = file.finish().expect("memory");
+    std::fs::write(&path, &bytes).expect("writable");
+    assert_eq!(read_idx(&path).expect("labels").to_vec::<u8>(), [7, 8, 9]);
+    std::fs::write(&path, &bytes[..bytes.len() / 2]).expect("writable");
+    let error = read_idx(&path).expect_err("cut").to_string();
+    assert!(error.contains("labels.idx.gz") && error.contains("damaged"), "{error}");
+}
+
+/// Grey, colour, with a palette and with alpha, as PIL wrote them (`golden/nn/images.py`).
+#[test]
+fn png_images() -> Result<()> {
+    let grey: &[u8] = include_bytes!("../../../golden/nn/grey.png");
+    let colours = [0, 60, 120, 180, 240, 255, 9, 8, 7, 6, 5, 4u8];
+    let planes: Vec<u8> = (0..3).flat_map(|c| (0..4).map(move |i| colours[3 * i + c])).collect();
+    let t = parse_png(grey)?;
+    assert_eq!((t.dtype(), t.shape(), t.to_vec::<u8>()), (DType::U8, &[1, 2, 2][..], vec![0, 60, 120, 255]));
+    let all: [&[u8]; 3] = [
+        include_bytes!("../../../golden/nn/rgb.png"),
+        include_bytes!("../../../golden/nn/rgba.png"),
+        include_bytes!("../../../golden/nn/palette.png"),
+    ];
+    for file in all {
+        let t = parse_png(file)?;
+        assert_eq!((t.shape(), t.to_vec::<u8>()), (&[3, 2, 2][..], planes.clone()));
+    }
+    assert!((0..grey.len() - 12).all(|n| parse_png(&grey[..n]).is_err()), "cut anywhere before its end, it is refused");
+    Ok(())
+}
+
 #[test]
 fn csv_tables() -> Result<()> {
     let (names, t) = parse_csv("a, \"b\"\n1,2\n\n3,\n", &CsvOptions::default())?;
@@ -132,6 +169,9 @@ fn folders_of_images() {
         std::fs::write(folder.path().join(class).join("1.pgm"), image).expect("writable");
     }
     let set = ImageFolder::new(folder.path()).expect("two classes");
+    std::fs::write(folder.path().join("dog/2.PNG"), include_bytes!("../../../golden/nn/grey.png")).expect("writable");
+    let with_png = ImageFolder::new(folder.path()).expect("two classes");
+    assert_eq!((with_png.len(), with_png.get(2).expect("an image")[0].shape()), (3, &[1, 2, 2][..]));
     assert_eq!((set.classes(), set.len()), (&["cat".to_string(), "dog".to_string()][..], 2));
     let [x, y] = set.batch(&[0, 1]).expect("images");
     assert_eq!(
@@ -140,5 +180,5 @@ fn folders_of_images() {
     );
     assert!(parse_pnm(b"P6\n2 2\n255\n123").is_err() && parse_pnm(b"P6\n99999999999 99999999999\n255\n").is_err());
     let error = ImageFolder::new(folder.path().join("cat")).err().expect("no classes").to_string();
-    assert!(error.contains("expected folders of .pgm or .ppm images"), "{error}");
+    assert!(error.contains("expected folders of .png, .pgm or .ppm images"), "{error}");
 }

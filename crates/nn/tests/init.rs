@@ -14,6 +14,9 @@ fn fill(name: &str, t: &Tensor) -> Result<()> {
         "kaiming_normal out tanh" => init::kaiming_normal_(t, FanMode::Out, Nonlinearity::Tanh),
         "xavier_uniform" => init::xavier_uniform_(t, Nonlinearity::LeakyReLU(0.2).gain()),
         "xavier_normal" => init::xavier_normal_(t, 1.0),
+        "orthogonal" => init::orthogonal_(t, 1.0),
+        "orthogonal wide" => init::orthogonal_(&t.view([2, 10]), 3.0),
+        "dirac" => init::dirac_(&t.view([4, 1, 5]), 2),
         "trunc_normal" => init::trunc_normal_(t, 0.5, 1.0, -1.0, 1.0),
         "trunc_normal far" => init::trunc_normal_(t, 0.0, 1.0, 2.0, 3.0),
         other => panic!("no function {other}"),
@@ -26,8 +29,16 @@ fn values_are_pytorchs() -> Result<()> {
     for (name, bits) in golden.as_object().expect("rows") {
         let t = Tensor::empty([5, 4], DType::F32);
         with_generator(Generator::new(0), || fill(name, &t))?;
-        let found: Vec<String> = t.to_vec::<f32>().iter().map(|v| format!("{:x}", v.to_bits())).collect();
-        assert_eq!(found.join(" "), bits.as_str().expect("bits"), "{name}");
+        let found: Vec<u32> = t.to_vec::<f32>().iter().map(|v| v.to_bits()).collect();
+        let bits = bits.as_str().expect("bits").split(' ');
+        let expected: Vec<u32> = bits.map(|b| u32::from_str_radix(b, 16).expect("hexadecimal")).collect();
+        if name.starts_with("orthogonal") {
+            // Two decompositions agree up to rounding.
+            let near = |(a, b): (&u32, &u32)| (f32::from_bits(*a) - f32::from_bits(*b)).abs() < 1e-5;
+            assert!(found.iter().zip(&expected).all(near), "{name}: {t:?}");
+        } else {
+            assert_eq!(found, expected, "{name}");
+        }
     }
     Ok(())
 }
@@ -39,6 +50,8 @@ fn parameters_are_written_outside_the_graph() -> Result<()> {
     init::ones_(&p)?;
     assert!(p.is_leaf());
     assert!(init::kaiming_uniform_(&Tensor::zeros([2], DType::F32), FanMode::In, Nonlinearity::ReLU).is_err());
+    assert!(init::orthogonal_(&Tensor::zeros([2], DType::F32), 1.0).is_err());
+    assert!(init::dirac_(&p, 1).is_err());
     assert!(init::trunc_normal_(&p, 0.0, 1.0, 2.0, 1.0).is_err());
     Ok(())
 }

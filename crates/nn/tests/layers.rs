@@ -1,5 +1,5 @@
 //! Layers against PyTorch (`golden/nn/layers.json`): names, initial values bit for bit, twenty training steps.
-//! Layers without parameters are single ops, which the op table checks.
+//! Layers that are single ops have no rows: the op table checks those.
 
 use firebrand_core::random::{Generator, with_generator};
 use firebrand_core::{DType, Result, Tensor};
@@ -133,6 +133,47 @@ fn make(name: &str) -> Result<Case> {
         "TransformerEncoder(TransformerEncoderLayer(6, 2, dim_feedforward=8, dropout=0.0), 2, norm=LayerNorm(6))" => {
             one(TransformerEncoder::with(transformer(), 2, Some(LayerNorm::new(6)))?)
         }
+        "TransformerDecoder(TransformerDecoderLayer(6, 2, dim_feedforward=8, dropout=0.0), 2)" => {
+            two(TransformerDecoder::with(transformer(), 2, None)?)
+        }
+        "Transformer(6, 2, 1, 2, dim_feedforward=8, dropout=0.0)" => {
+            let base = TransformerOptions::new(transformer());
+            two(TransformerOptions { num_encoder_layers: 1, num_decoder_layers: 2, ..base }.build()?)
+        }
+        "EmbeddingBag(7, 3)" => one(EmbeddingBag::new(7, 3)),
+        "EmbeddingBag(7, 3, mode='sum', padding_idx=2, max_norm=1.0)" => {
+            let base = EmbeddingBagOptions::new(7, 3);
+            let (mode, padding_idx, max_norm) = (BagMode::Sum, Some(2), Some(1.0));
+            one(EmbeddingBagOptions { mode, padding_idx, max_norm, ..base }.build()?)
+        }
+        "EmbeddingBag(7, 3, mode='max')" => {
+            one(EmbeddingBagOptions { mode: BagMode::Max, ..EmbeddingBagOptions::new(7, 3) }.build()?)
+        }
+        "ChannelShuffle(2)" => one(ChannelShuffle::new(2)),
+        "Unfold((2, 3), dilation=(2, 1), padding=1, stride=(1, 2))" => {
+            let (dilation, padding, stride) = ([2, 1], [1, 1], [1, 2]);
+            one(FoldOptions { dilation, padding, stride, ..FoldOptions::new([2, 3]) }.unfold())
+        }
+        "Fold((4, 5), (2, 2))" => one(Fold::new([4, 5], 2)),
+        "ConstantPad2d((1, 2, 0, 1), 0.5)" => one(ConstantPad2d::new([1, 2, 0, 1], 0.5)),
+        "LocalResponseNorm(3, alpha=0.1)" => {
+            one(LocalResponseNormOptions { alpha: 0.1, ..LocalResponseNormOptions::new(3) }.build())
+        }
+        "LocalResponseNorm(2, alpha=0.1, beta=0.5, k=2.0)" => {
+            one(LocalResponseNormOptions { alpha: 0.1, beta: 0.5, k: 2.0, ..LocalResponseNormOptions::new(2) }.build())
+        }
+        "LPPool1d(2, 3, stride=2)" => {
+            one(LPPool1dOptions { stride: Some([2]), ..LPPool1dOptions::new(2.0, [3]) }.build())
+        }
+        "LPPool2d(4, (2, 1))" => one(LPPool2d::new(4.0, [2, 1])),
+        "Softmax2d()" => one(Softmax2d::new()),
+        "CosineSimilarity()" => two(CosineSimilarity::new()),
+        "PairwiseDistance(p=1.0, keepdim=True)" => {
+            let mut distance = PairwiseDistance::new();
+            (distance.p, distance.keepdim) = (1.0, true);
+            two(distance)
+        }
+        "MultiLabelSoftMarginLoss()" => two(firebrand_nn::losses::MultiLabelSoftMarginLoss::new()),
         "Sequential(Conv2d(1, 2, 3), BatchNorm2d(2), ReLU(), MaxPool2d(2), Flatten(), Dropout(0.3), Linear(8, 3))" => {
             one(sequential![
                 Conv2d::new(1, 2, 3),
@@ -255,6 +296,23 @@ fn attention_masks_hide() -> Result<()> {
         assert!(near(&padded.i((.., 0)), &causal.output.i((.., 0))));
         Ok(())
     })
+}
+
+/// Value and gradients are PyTorch's, also where the variance is below its floor.
+#[test]
+fn gaussian_loss() -> Result<()> {
+    use firebrand_nn::losses::GaussianNLLLoss;
+    let x = Tensor::new(&[1.0f64, 2.0, -1.0]).requires_grad_();
+    let variance = Tensor::new(&[1.0f64, 0.25, 0.0]).requires_grad_();
+    let mut criterion = GaussianNLLLoss::new();
+    (criterion.full, criterion.eps) = (true, 0.1);
+    let loss = criterion.try_call(&(x.clone(), Tensor::new(&[0.5f64, 2.5, 0.0]), variance.clone()))?;
+    close(loss.item(), 2.17912529085235, "loss");
+    loss.backward();
+    let found = [x.grad().expect("set").to_vec::<f64>(), variance.grad().expect("set").to_vec::<f64>()].concat();
+    let expected = [1.0 / 6.0, -2.0 / 3.0, -10.0 / 3.0, 0.125, 0.0, -15.0];
+    found.iter().zip(expected).for_each(|(f, e)| close(*f, e, "gradient"));
+    Ok(())
 }
 
 #[test]

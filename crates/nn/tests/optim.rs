@@ -182,6 +182,36 @@ fn a_run_continues_from_its_state_dict() {
     }
 }
 
+/// A run of PyTorch's, saved after 11 of its 20 steps (`golden/nn/torch_state.py`), ends here where it ended there.
+#[test]
+fn a_run_of_pytorch_continues_here() {
+    use firebrand_io::torch_save::{Object, from_bytes};
+    let all = golden();
+    let rows = all["optimizers"].as_array().expect("rows");
+    let Object::List(runs) =
+        from_bytes(include_bytes!("../../../golden/nn/torch_state.pt").as_slice()).expect("a file")
+    else {
+        panic!("the script saves a list")
+    };
+    for run in &runs {
+        let Object::Tuple(parts) = run else { panic!("of tuples") };
+        let [Object::Int(row), Object::List(saved), state] = &parts[..] else { panic!("of row, parameters, state") };
+        let row = &rows[*row as usize];
+        let (params, loss) = problem(DType::F64);
+        for (p, saved) in params.iter().zip(saved) {
+            let Object::Tensor(saved) = saved else { panic!("parameters are tensors") };
+            p.data().copy_(saved, false);
+        }
+        let mut optimizer = make(row["name"].as_str().expect("a name"), &Value::Null, &params, Implementation::Auto);
+        optimizer.load_state_dict(&StateDict::from_torch(state).expect("a state")).expect("the same parameters");
+        descend(&mut *optimizer, &loss, 9);
+        close(&values(&params), &floats(&row["params"]), 1e-8, &format!("{} {}", row["name"], row["options"]));
+    }
+    assert_eq!(runs.len(), 6);
+    let error = StateDict::from_torch(&Object::List(runs)).expect_err("no state").to_string();
+    assert!(error.contains("expected an optimiser's `state_dict`"), "{error}");
+}
+
 #[test]
 fn state_dicts_have_pytorchs_names() {
     let (params, loss) = problem(DType::F64);
@@ -238,6 +268,7 @@ fn fused_steps_of_any_layout() {
 }
 
 fn schedule(name: &str) -> Box<dyn Schedule> {
+    let cyclic = CyclicLR { step_size_up: 3, step_size_down: 4, ..CyclicLR::new(0.1, 0.5) };
     match name {
         "StepLR" => Box::new(StepLR { step_size: 4, gamma: 0.5 }),
         "MultiStepLR" => Box::new(MultiStepLR { milestones: vec![3, 7, 7, 12], gamma: 0.3 }),
@@ -245,6 +276,17 @@ fn schedule(name: &str) -> Box<dyn Schedule> {
         "LinearLR" => Box::new(LinearLR::default()),
         "ConstantLR" => Box::new(ConstantLR::default()),
         "PolynomialLR" => Box::new(PolynomialLR { total_iters: 12, power: 2.0 }),
+        "MultiplicativeLR" => Box::new(MultiplicativeLR(|epoch| 1.0 - 0.05 * (epoch % 3) as f64)),
+        "ChainedScheduler" => {
+            let warm_up = LinearLR { start_factor: 0.1, total_iters: 4, ..Default::default() };
+            Box::new(ChainedScheduler::new([
+                Box::new(warm_up) as Box<dyn Schedule>,
+                Box::new(ExponentialLR { gamma: 0.9 }),
+            ]))
+        }
+        "CyclicLR" => Box::new(cyclic),
+        "CyclicLR triangular2" => Box::new(CyclicLR { mode: CyclicMode::Triangular2, ..cyclic }),
+        "CyclicLR exp_range" => Box::new(CyclicLR { mode: CyclicMode::ExpRange(0.9), momentum: None, ..cyclic }),
         "LambdaLR" => Box::new(LambdaLR(|epoch, _| 1.0 / (1.0 + epoch as f64))),
         "CosineAnnealingLR" => Box::new(CosineAnnealingLR { t_max: 8, eta_min: 0.001 }),
         "CosineAnnealingWarmRestarts" => Box::new(CosineAnnealingWarmRestarts { t_0: 3, t_mult: 2, eta_min: 0.01 }),

@@ -77,6 +77,33 @@ fn a_stopped_run_continues_exactly() -> Result<()> {
     Ok(())
 }
 
+/// Products run in bf16, parameters and their gradients stay f32, and the model learns.
+#[test]
+fn mixed_precision() -> Result<()> {
+    with_generator(Generator::new(0), || {
+        let (model, loader) = (sequential![Linear::new(3, 16), ReLU::new(), Linear::new(16, 1)], loader(0)?);
+        let optimizer = AdamW::new(model.parameters(), AdamWOptions { lr: 0.01, ..Default::default() })?;
+        let options = TrainOptions { epochs: 20, autocast: Some(DType::BF16), ..Default::default() };
+        let mut trainer = Trainer::new(&model, optimizer, options);
+        let loss = |[x, y]: &[Tensor; 2]| {
+            let out = model.try_call(x)?;
+            assert_eq!(out.dtype(), DType::BF16, "linear layers are on autocast's list");
+            let loss = MSELoss::new().loss(&out, y)?;
+            assert_eq!(loss.dtype(), DType::F32, "losses are not");
+            Ok(loss)
+        };
+        let validate = || {
+            assert_eq!(model.try_call(&Tensor::ones([1, 3], DType::F32))?.dtype(), DType::BF16);
+            Ok(Metrics::new())
+        };
+        assert_eq!(trainer.fit(&loader, loss, validate)?, Finish::Done);
+        let losses: Vec<f64> = trainer.progress().history.iter().map(|m| m["train_loss"]).collect();
+        assert!(losses[19] < 0.5 * losses[0], "{losses:?}");
+        assert!(model.parameters().iter().all(|p| p.dtype() == DType::F32));
+        Ok(())
+    })
+}
+
 const CHILD: &str = "FIREBRAND_TRAIN_TEST_CHILD";
 
 /// Not a test of its own: what the killed process runs, for ever.

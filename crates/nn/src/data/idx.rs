@@ -1,16 +1,31 @@
 //! The IDX format of the MNIST files: a magic number with element type and number of dimensions, sizes, elements; all
-//! big-endian. Compressed files are unpacked first (`gunzip`).
+//! big-endian. Files compressed by gzip, as they are published, are unpacked on the way.
 
 use firebrand_core::{Error, Result, Tensor};
+use std::io::Read;
 use std::path::Path;
 
 fn refused(message: impl Into<String>) -> Error {
     Error::argument("read_idx", message)
 }
 
-/// Reads an IDX file.
+/// How much longer than itself a compressed file can become: no more is possible.
+const LARGEST_RATIO: u64 = 1032;
+
+/// Reads an IDX file, compressed by gzip or not.
 pub fn read_idx(path: impl AsRef<Path>) -> Result<Tensor> {
-    super::read_file(path.as_ref(), parse_idx)
+    super::read_file(path.as_ref(), |bytes| match bytes {
+        [0x1F, 0x8B, ..] => parse_idx(&unpacked(bytes)?),
+        _ => parse_idx(bytes),
+    })
+}
+
+fn unpacked(bytes: &[u8]) -> Result<Vec<u8>> {
+    let mut content = Vec::new();
+    let limit = LARGEST_RATIO.saturating_mul(bytes.len() as u64);
+    let read = flate2::read::GzDecoder::new(bytes).take(limit).read_to_end(&mut content);
+    read.map_err(|e| refused(format!("the compressed file is damaged: {e}")))?;
+    Ok(content)
 }
 
 /// The content of an IDX file as a tensor of its element type.

@@ -1,13 +1,24 @@
-//! Images in folders: `root/class/image.ppm`. Classes are numbered in the order of their names.
+//! Images in folders: `root/class/image.png`. Classes are numbered in the order of their names.
 
-use super::{Dataset, read_pnm};
+use super::{Dataset, read_png, read_pnm};
 use firebrand_core::{Error, Result, Tensor, ops};
 use std::path::{Path, PathBuf};
 
-/// PGM and PPM images by class: an f32 image `[channels, height, width]` from 0 to 1, and an i64 class number.
+/// PNG, PGM and PPM images by class: an f32 image `[channels, height, width]` from 0 to 1, and an i64 class number.
 pub struct ImageFolder {
     classes: Vec<String>,
     samples: Vec<(PathBuf, i64)>,
+}
+
+/// Reads an image, if the name is that of one.
+type Reader = fn(&Path) -> Result<Tensor>;
+
+fn reader(path: &Path) -> Option<Reader> {
+    match path.extension()?.to_ascii_lowercase().to_str()? {
+        "png" => Some(|path| read_png(path)),
+        "pgm" | "ppm" => Some(|path| read_pnm(path)),
+        _ => None,
+    }
 }
 
 fn sorted(folder: &Path) -> Result<Vec<PathBuf>> {
@@ -19,18 +30,18 @@ fn sorted(folder: &Path) -> Result<Vec<PathBuf>> {
 }
 
 impl ImageFolder {
-    /// All `.pgm` and `.ppm` files in the folders below `root`.
+    /// All `.png`, `.pgm` and `.ppm` files in the folders below `root`.
     pub fn new(root: impl AsRef<Path>) -> Result<ImageFolder> {
         let root = root.as_ref();
         let mut found = ImageFolder { classes: Vec::new(), samples: Vec::new() };
         for folder in sorted(root)?.into_iter().filter(|p| p.is_dir()) {
             let class = found.classes.len() as i64;
             found.classes.push(folder.file_name().unwrap_or_default().to_string_lossy().into_owned());
-            let is_image = |p: &PathBuf| p.extension().is_some_and(|e| e == "pgm" || e == "ppm");
-            found.samples.extend(sorted(&folder)?.into_iter().filter(is_image).map(|p| (p, class)));
+            let images = sorted(&folder)?.into_iter().filter(|p| reader(p).is_some());
+            found.samples.extend(images.map(|p| (p, class)));
         }
         if found.samples.is_empty() {
-            let message = format!("{}: expected folders of .pgm or .ppm images, found none", root.display());
+            let message = format!("{}: expected folders of .png, .pgm or .ppm images, found none", root.display());
             return Err(Error::argument("ImageFolder", message));
         }
         Ok(found)
@@ -49,7 +60,8 @@ impl Dataset for ImageFolder {
     }
     fn get(&self, index: usize) -> Result<[Tensor; 2]> {
         let (path, class) = &self.samples[index];
-        let image = ops::div_scalar(&read_pnm(path)?, 255.0.into())?;
+        let read = reader(path).expect("only names of images were kept");
+        let image = ops::div_scalar(&read(path)?, 255.0.into())?;
         Ok([image, Tensor::scalar(*class)])
     }
 }

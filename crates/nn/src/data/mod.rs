@@ -19,6 +19,7 @@ mod dataset;
 mod idx;
 mod image_folder;
 mod loader;
+mod png;
 mod pnm;
 
 pub use csv::{CsvOptions, parse_csv, read_csv};
@@ -26,6 +27,7 @@ pub use dataset::{Collate, Dataset, Map, Subset, TensorDataset, random_split};
 pub use idx::{parse_idx, read_idx};
 pub use image_folder::ImageFolder;
 pub use loader::{Batches, DataLoader, LoaderOptions};
+pub use png::{parse_png, read_png};
 pub use pnm::{parse_pnm, read_pnm};
 
 use firebrand_core::{Error, Result};

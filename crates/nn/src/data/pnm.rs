@@ -1,6 +1,6 @@
 //! Images in the portable formats PGM (`P5`, grey) and PPM (`P6`, colour), 8 bits a channel.
 //!
-//! Every image program writes them (`convert photo.png photo.ppm`); other formats are not read here.
+//! Every image program writes them (`convert photo.jpg photo.ppm`).
 
 use firebrand_core::{Error, Result, Tensor};
 use std::path::Path;

@@ -122,6 +122,8 @@ activations! {
         /// Along which dimension.
         dim: i64 = -1
     } |m, x| ops::softmax(x, m.dim, None);
+    /// [`Softmax`] over the channels of images.
+    Softmax2d {} |m, x| ops::softmax(x, -3, None);
     /// Their logarithms.
     LogSoftmax {
         /// Along which dimension.

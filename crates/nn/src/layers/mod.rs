@@ -21,9 +21,13 @@ mod batch_norm;
 mod containers;
 mod conv;
 mod conv_transpose;
+mod distance;
 mod dropout;
 mod embedding;
+mod embedding_bag;
+mod fold;
 mod linear;
+mod local_response;
 mod norm;
 pub(crate) mod options;
 mod padding;
@@ -32,6 +36,7 @@ mod rnn;
 mod rnn_cell;
 mod shape;
 mod transformer;
+mod transformer_model;
 mod upsample;
 
 pub use activations::*;
@@ -40,20 +45,25 @@ pub use batch_norm::*;
 pub use containers::{AnyLayer, ModuleDict, ModuleList, Sequential};
 pub use conv::*;
 pub use conv_transpose::*;
+pub use distance::{CosineSimilarity, PairwiseDistance};
 pub use dropout::{AlphaDropout, Dropout, Dropout1d, Dropout2d, Dropout3d, FeatureAlphaDropout};
 pub use embedding::{Embedding, EmbeddingOptions};
+pub use embedding_bag::{BagMode, EmbeddingBag, EmbeddingBagOptions};
 pub use firebrand_core::module::{
     Buffer, Forward, Module, ModuleCore, ModuleField, ModuleHooks, ModuleVisitor, Parameter, StateDict, TensorTree,
 };
+pub use fold::{Fold, FoldOptions, Unfold};
 pub use linear::{Bilinear, BilinearOptions, Identity, Linear, LinearOptions};
+pub use local_response::{LocalResponseNorm, LocalResponseNormOptions};
 pub use norm::*;
 pub use options::PerDim;
 pub use padding::*;
 pub use pool::*;
 pub use rnn::{GRU, LSTM, RNN, RecurrentOptions};
 pub use rnn_cell::{GRUCell, LSTMCell, RNNCell};
-pub use shape::{Flatten, PixelShuffle, PixelUnshuffle, Unflatten};
+pub use shape::{ChannelShuffle, Flatten, PixelShuffle, PixelUnshuffle, Unflatten};
 pub use transformer::{
     TransformerDecoder, TransformerDecoderLayer, TransformerEncoder, TransformerEncoderLayer, TransformerLayerOptions,
 };
+pub use transformer_model::{Transformer, TransformerMasks, TransformerOptions};
 pub use upsample::{Upsample, UpsampleMode};

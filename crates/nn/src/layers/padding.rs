@@ -3,6 +3,34 @@
 use firebrand_core::module::{Forward, Module, ModuleCore};
 use firebrand_core::{Result, SymInt, Tensor, ops};
 
+macro_rules! constant_padding {
+    ($($name:ident $n:literal)*) => {$(
+        /// Pads with one number. Sizes are given before and after each dimension, the last one first; negative ones cut off.
+        #[derive(Module)]
+        pub struct $name {
+            #[module(skip)]
+            sizes: [SymInt; $n],
+            value: f64,
+            core: ModuleCore,
+        }
+
+        impl $name {
+            /// By these sizes, with this number.
+            pub fn new(sizes: [i64; $n], value: f64) -> $name {
+                $name { sizes: sizes.map(SymInt::from), value, core: ModuleCore::new() }
+            }
+        }
+
+        impl Forward for $name {
+            type Output = Tensor;
+            fn forward(&self, x: &Tensor) -> Result<Tensor> {
+                ops::pad(x, &self.sizes, "constant", Some(self.value))
+            }
+        }
+    )*};
+}
+constant_padding!(ConstantPad1d 2 ConstantPad2d 4 ConstantPad3d 6);
+
 macro_rules! padding {
     ($($doc:literal $name:ident $n:literal $mode:literal)*) => {$(
         #[doc = $doc]

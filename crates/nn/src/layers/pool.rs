@@ -98,6 +98,64 @@ avg_pool!(
     AvgPool3d AvgPool3dOptions 3 avg_pool3d (None)
 );
 
+macro_rules! lp_pool {
+    ($($name:ident $options:ident $d:literal $op:ident ($($divisor:tt)?)),*) => {$(
+        options! {
+            #[doc = concat!("What an [`", stringify!($name), "`] layer is made of.")]
+            pub struct $options(
+                /// Which norm.
+                norm_type: f64,
+                /// Size of the window.
+                kernel_size: [usize; $d],
+            ) {
+                /// Steps of the window; its size if not given.
+                stride: Option<[usize; $d]> = None,
+                /// Whether a window may hang over the end.
+                ceil_mode: bool = false,
+            }
+        }
+
+        impl $options {
+            /// The layer.
+            pub fn build(self) -> $name {
+                $name { options: self, core: ModuleCore::new() }
+            }
+        }
+
+        /// The norm of each window.
+        #[derive(Module)]
+        pub struct $name {
+            #[module(skip)]
+            options: $options,
+            core: ModuleCore,
+        }
+
+        impl $name {
+            /// Of windows of this size, side by side.
+            pub fn new(norm_type: f64, kernel_size: impl PerDim<$d>) -> $name {
+                $options::new(norm_type, kernel_size.per_dim()).build()
+            }
+        }
+
+        impl Forward for $name {
+            type Output = Tensor;
+            fn forward(&self, x: &Tensor) -> Result<Tensor> {
+                let o = &self.options;
+                let (kernel, stride) = (ints(o.kernel_size), ints(o.stride.unwrap_or(o.kernel_size)));
+                let powers = ops::pow_scalar(x, o.norm_type.into())?;
+                let means = ops::$op(&powers, &kernel, &stride, &[0; $d], o.ceil_mode, true $(, $divisor)?)?;
+                let sums = ops::mul(&ops::sign(&means)?, &ops::relu(&ops::abs(&means)?)?)?;
+                let count: i64 = kernel.iter().product();
+                ops::pow_scalar(&ops::mul_scalar(&sums, count.into())?, (1.0 / o.norm_type).into())
+            }
+        }
+    )*};
+}
+lp_pool!(
+    LPPool1d LPPool1dOptions 1 avg_pool1d (),
+    LPPool2d LPPool2dOptions 2 avg_pool2d (None)
+);
+
 macro_rules! adaptive {
     ($($doc:literal $name:ident $d:literal |$x:ident, $n:ident| $f:expr;)*) => {$(
         #[doc = $doc]

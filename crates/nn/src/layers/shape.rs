@@ -58,7 +58,7 @@ impl Forward for Unflatten {
     }
 }
 
-macro_rules! pixels {
+macro_rules! moves {
     ($($(#[$doc:meta])* $name:ident $op:ident)*) => {$(
         $(#[$doc])*
         #[derive(Module)]
@@ -68,7 +68,7 @@ macro_rules! pixels {
         }
 
         impl $name {
-            /// By this factor.
+            /// By this number.
             pub fn new(factor: usize) -> $name {
                 $name { factor, core: ModuleCore::new() }
             }
@@ -77,14 +77,16 @@ macro_rules! pixels {
         impl Forward for $name {
             type Output = Tensor;
             fn forward(&self, x: &Tensor) -> Result<Tensor> {
-                ops::$op(x, self.factor as i64)
+                ops::$op(x, (self.factor as i64).into())
             }
         }
     )*};
 }
-pixels! {
+moves! {
     /// Channels become pixels: a larger image.
     PixelShuffle pixel_shuffle
     /// Pixels become channels: a smaller image.
     PixelUnshuffle pixel_unshuffle
+    /// Channels of so many groups are mixed like cards.
+    ChannelShuffle channel_shuffle
 }

@@ -38,7 +38,7 @@ impl TransformerLayerOptions {
         MultiheadAttentionOptions { dropout: self.dropout, batch_first: self.batch_first, ..base }.build()
     }
 
-    fn norm(&self) -> Result<LayerNorm> {
+    pub(super) fn norm(&self) -> Result<LayerNorm> {
         LayerNormOptions { eps: self.layer_norm_eps, ..LayerNormOptions::new(vec![self.d_model]) }.build()
     }
 

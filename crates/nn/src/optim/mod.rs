@@ -31,6 +31,7 @@ mod rmsprop;
 pub mod schedule;
 mod sgd;
 mod state_dict;
+mod torch_state;
 
 pub use adagrad::{Adagrad, AdagradOptions};
 pub use adam::{Adam, AdamOptions, AdamW, AdamWOptions};

@@ -6,10 +6,10 @@ use super::metrics::Metrics;
 use crate::data::{DataLoader, Dataset};
 use crate::optim::schedule::{LRScheduler, Schedule};
 use crate::optim::{Optimizer, clip_grad_norm};
-use firebrand_core::autograd::no_grad;
+use firebrand_core::autograd::{autocast, no_grad};
 use firebrand_core::module::Module;
 use firebrand_core::random::{Generator, get_rng_state, set_rng_state};
-use firebrand_core::{Error, Result, Tensor, ops};
+use firebrand_core::{DType, Error, Result, Tensor, ops};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -23,6 +23,8 @@ pub struct TrainOptions {
     pub accumulate: usize,
     /// Largest norm of all gradients together.
     pub clip_norm: Option<f64>,
+    /// What products run in (`BF16`, `F16`) while losses are computed; parameters and their gradients stay as they are.
+    pub autocast: Option<DType>,
     /// Whether the schedule moves with every step, rather than with every epoch.
     pub schedule_every_step: bool,
     /// Where checkpoints go; after every epoch, and when the run is stopped.
@@ -43,6 +45,7 @@ impl Default for TrainOptions {
             epochs: 1,
             accumulate: 1,
             clip_norm: None,
+            autocast: None,
             schedule_every_step: false,
             checkpoint: None,
             checkpoint_every: None,
@@ -164,7 +167,7 @@ impl<'a> Trainer<'a> {
                 return Ok(Finish::Stopped);
             }
             self.model.eval();
-            let validated = no_grad(&mut validate);
+            let validated = self.computing(|| no_grad(&mut validate));
             self.model.train();
             let mut metrics = Metrics::new();
             metrics.insert("train_loss".into(), self.progress.loss_sum / loader.len() as f64);
@@ -222,8 +225,16 @@ impl<'a> Trainer<'a> {
         Ok(true)
     }
 
+    /// Runs forward work, in the narrow dtype if one is set. Backward follows the dtypes that forward used.
+    fn computing<R>(&self, work: impl FnOnce() -> R) -> R {
+        match self.options.autocast {
+            Some(dtype) => autocast(dtype, work),
+            None => work(),
+        }
+    }
+
     fn backward<S>(&mut self, batch: &S, loss: &mut dyn FnMut(&S) -> Result<Tensor>) -> Result<f64> {
-        let loss = loss(batch)?;
+        let loss = self.computing(|| loss(batch))?;
         let value = ops::item(&loss)?.to_f64();
         if !value.is_finite() {
             let message =

@@ -1,4 +1,4 @@
-//! Schedules along cosines: annealing, warm restarts, one cycle.
+//! Schedules that come and go: cosine annealing, warm restarts, triangles, one cycle.
 
 use super::Schedule;
 use std::f64::consts::PI;
@@ -45,6 +45,75 @@ impl Schedule for CosineAnnealingWarmRestarts {
             length *= self.t_mult;
         }
         cosine(base, self.eta_min, at as f64 / length as f64)
+    }
+}
+
+/// How the triangles of [`CyclicLR`] change.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub enum CyclicMode {
+    /// They do not.
+    #[default]
+    Triangular,
+    /// Each is half as high as the one before.
+    Triangular2,
+    /// The height shrinks by this factor every step.
+    ExpRange(f64),
+}
+
+/// Up and down between two rates, along lines; momentum goes the other way. Stepped once per batch.
+#[derive(Clone, Copy, Debug)]
+pub struct CyclicLR {
+    /// The lowest rate.
+    pub base_lr: f64,
+    /// The highest rate.
+    pub max_lr: f64,
+    /// Steps of the way up.
+    pub step_size_up: u64,
+    /// Steps of the way down.
+    pub step_size_down: u64,
+    /// How the triangles change.
+    pub mode: CyclicMode,
+    /// Lowest and highest momentum; `None` leaves momentum alone.
+    pub momentum: Option<(f64, f64)>,
+}
+
+impl CyclicLR {
+    /// PyTorch's defaults for two rates.
+    pub fn new(base_lr: f64, max_lr: f64) -> CyclicLR {
+        CyclicLR {
+            base_lr,
+            max_lr,
+            step_size_up: 2000,
+            step_size_down: 2000,
+            mode: CyclicMode::Triangular,
+            momentum: Some((0.8, 0.9)),
+        }
+    }
+
+    /// How far from the lowest to the highest.
+    fn share(&self, step: u64) -> f64 {
+        let total = (self.step_size_up + self.step_size_down).max(1);
+        let (cycle, at) = (step / total, (step % total) as f64);
+        let height = if at <= self.step_size_up as f64 {
+            at / self.step_size_up.max(1) as f64
+        } else {
+            (total as f64 - at) / self.step_size_down.max(1) as f64
+        };
+        height
+            * match self.mode {
+                CyclicMode::Triangular => 1.0,
+                CyclicMode::Triangular2 => 0.5f64.powf(cycle as f64),
+                CyclicMode::ExpRange(gamma) => gamma.powf(step as f64),
+            }
+    }
+}
+
+impl Schedule for CyclicLR {
+    fn lr(&self, step: u64, _base: f64, _: usize) -> f64 {
+        self.base_lr + (self.max_lr - self.base_lr) * self.share(step)
+    }
+    fn momentum(&self, step: u64) -> Option<f64> {
+        self.momentum.map(|(low, high)| high - (high - low) * self.share(step))
     }
 }
 

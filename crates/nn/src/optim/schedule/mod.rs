@@ -24,9 +24,12 @@ mod cycles;
 mod plateau;
 mod steps;
 
-pub use cycles::{Anneal, CosineAnnealingLR, CosineAnnealingWarmRestarts, OneCycleLR};
+pub use cycles::{Anneal, CosineAnnealingLR, CosineAnnealingWarmRestarts, CyclicLR, CyclicMode, OneCycleLR};
 pub use plateau::{Goal, PlateauOptions, PlateauState, ReduceLROnPlateau, ThresholdMode};
-pub use steps::{ConstantLR, ExponentialLR, LambdaLR, LinearLR, MultiStepLR, PolynomialLR, SequentialLR, StepLR};
+pub use steps::{
+    ChainedScheduler, ConstantLR, ExponentialLR, LambdaLR, LinearLR, MultiStepLR, MultiplicativeLR, PolynomialLR,
+    SequentialLR, StepLR,
+};
 
 use super::Optimizer;
 

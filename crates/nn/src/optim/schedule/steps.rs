@@ -121,6 +121,38 @@ impl<F: Fn(u64, usize) -> f64 + Send> Schedule for LambdaLR<F> {
     }
 }
 
+/// Times what a function of the epoch says, again and again.
+pub struct MultiplicativeLR<F>(pub F);
+
+impl<F: Fn(u64) -> f64 + Send> Schedule for MultiplicativeLR<F> {
+    fn lr(&self, epoch: u64, base: f64, _: usize) -> f64 {
+        (1..=epoch).fold(base, |rate, e| rate * (self.0)(e))
+    }
+}
+
+/// Several schedules at once: their factors are multiplied.
+///
+/// This is what PyTorch's gives for schedules that multiply the rate, which all do but those with a lowest rate.
+pub struct ChainedScheduler {
+    schedules: Vec<Box<dyn Schedule>>,
+}
+
+impl ChainedScheduler {
+    /// These at once.
+    pub fn new(schedules: impl IntoIterator<Item = Box<dyn Schedule>>) -> ChainedScheduler {
+        ChainedScheduler { schedules: schedules.into_iter().collect() }
+    }
+}
+
+impl Schedule for ChainedScheduler {
+    fn lr(&self, epoch: u64, base: f64, group: usize) -> f64 {
+        self.schedules.iter().fold(base, |rate, s| s.lr(epoch, rate, group))
+    }
+    fn momentum(&self, epoch: u64) -> Option<f64> {
+        self.schedules.iter().rev().find_map(|s| s.momentum(epoch))
+    }
+}
+
 /// One schedule after the other; each counts epochs from its own beginning.
 pub struct SequentialLR {
     schedules: Vec<(u64, Box<dyn Schedule>)>,

@@ -1,0 +1,61 @@
+//! Normalisation by neighbouring channels.
+
+use super::options::options;
+use firebrand_core::module::{Forward, Module, ModuleCore};
+use firebrand_core::{Error, Result, Tensor, ops};
+
+options! {
+    /// What a [`LocalResponseNorm`] layer is made of.
+    pub struct LocalResponseNormOptions(
+        /// How many channels count.
+        size: usize,
+    ) {
+        /// How much they count.
+        alpha: f64 = 1e-4,
+        /// The power of the denominator.
+        beta: f64 = 0.75,
+        /// What the denominator starts from.
+        k: f64 = 1.0,
+    }
+}
+
+impl LocalResponseNormOptions {
+    /// The layer.
+    pub fn build(self) -> LocalResponseNorm {
+        LocalResponseNorm { options: self, core: ModuleCore::new() }
+    }
+}
+
+/// `x / (k + alpha · mean of squares of neighbouring channels)^beta`.
+#[derive(Module)]
+pub struct LocalResponseNorm {
+    #[module(skip)]
+    options: LocalResponseNormOptions,
+    core: ModuleCore,
+}
+
+impl LocalResponseNorm {
+    /// Over so many channels.
+    pub fn new(size: usize) -> LocalResponseNorm {
+        LocalResponseNormOptions::new(size).build()
+    }
+}
+
+impl Forward for LocalResponseNorm {
+    type Output = Tensor;
+    fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        let o = &self.options;
+        let [batch, channels, ..] = *x.shape() else {
+            let message = format!("expected [batch, channels, …], found shape {:?}", x.shape());
+            return Err(Error::argument("LocalResponseNorm", message));
+        };
+        // The means over channels are a pooling of images whose rows are channels.
+        let squares = ops::mul(x, x)?.try_reshape([batch as i64, 1, channels as i64, -1])?;
+        let (before, after) = (o.size / 2, o.size.saturating_sub(1) / 2);
+        let padded = ops::pad(&squares, &[0.into(), 0.into(), before.into(), after.into()], "constant", None)?;
+        let means = ops::avg_pool2d(&padded, &[o.size as i64, 1], &[1, 1], &[0, 0], false, true, None)?;
+        let scaled = ops::add_scalar(&ops::mul_scalar(&means, o.alpha.into())?, o.k.into(), 1.into())?;
+        let denominator = ops::pow_scalar(&scaled, o.beta.into())?;
+        ops::div(x, &ops::view_as(&denominator, x)?)
+    }
+}
