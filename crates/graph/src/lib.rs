@@ -19,7 +19,7 @@ pub mod verify;
 
 pub use call::ProgramModule;
 pub use error::{Error, Result};
-pub use export::{NamedTensor, export};
+pub use export::{NamedTensor, Tracer, export};
 pub use program::{Constant, Dialect, ExportedProgram, ModuleCallEntry, ModuleCallSignature, State, ValueRange};
 pub use pt2::{Extras, LoadOptions, SaveOptions};
 pub use signature::{GraphSignature, InputKind, InputSpec, OutputKind, OutputSpec, SpecArg};

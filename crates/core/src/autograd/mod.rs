@@ -37,8 +37,7 @@ pub use checkpoint::{
 };
 pub use engine::{current_graph_task_execution_order, current_graph_task_id, queue_callback, will_engine_execute_node};
 pub use forward::{dual_level, enter_dual_level, exit_dual_level, make_dual, unpack_dual};
-pub(crate) use function::apply_function;
-pub use function::{BatchedOutputs, Context, Function, VmapInfo};
+pub use function::{BatchedOutputs, Context, Function, VmapInfo, apply_function};
 pub use gradcheck::{GradcheckOptions, gradcheck, gradgradcheck};
 pub use graph::{
     iter_graph, region_activation_memory_budget, set_override_stale_capture_stream,

@@ -23,7 +23,14 @@ struct Trace {
     outlines: Vec<(Tensor, Tensor)>,
     ambient: bool,
     mode: bool,
+    /// For a graph that nobody differentiates: nodes by memory. Grad mode is then a note on the node.
+    below: Option<HashMap<usize, Vec<(Tensor, NodeId)>>>,
 }
+
+/// The key of a node's note that its value was computed where nothing was recorded.
+pub(crate) const UNRECORDED: &str = "unrecorded";
+/// The key of a node's note that a derivative reads its value as the result of the op that made it.
+pub(crate) const SAVED_RESULT: &str = "saved_result";
 
 impl Capture {
     /// An empty graph; `ambient` is the grad mode around it.
@@ -34,8 +41,48 @@ impl Capture {
             outlines: Vec::new(),
             ambient,
             mode: ambient,
+            below: None,
         };
         Capture { trace: Mutex::new(trace) }
+    }
+
+    /// An empty graph of what derivatives are made of: they hold results by aliases of their own, which are known by
+    /// their memory. No op that is written down may write.
+    pub(crate) fn below() -> Capture {
+        let capture = Capture::new(true);
+        capture.trace().below = Some(HashMap::new());
+        capture
+    }
+
+    /// Writes a call down that is no op; `result` is what it gives.
+    pub(crate) fn call_node(
+        &self,
+        target: Target,
+        args: &[crate::interpret::Value],
+        result: Option<&Tensor>,
+    ) -> Result<()> {
+        let mut trace = self.trace();
+        let args: Vec<Argument> = args.iter().map(|v| trace.plain_argument(v)).collect::<Result<_>>()?;
+        let node = trace.module.graph.call_function(target, args);
+        trace.module.graph.meta_mut(node).val = Some(result.map_or(Val::None, |t| TensorMeta::of(t).into()));
+        if let Some(t) = result {
+            trace.bind(t, node);
+        }
+        Ok(())
+    }
+
+    /// Ends the graph with these results, some of which may be absent.
+    pub(crate) fn finish_some(&self, results: &[Option<Tensor>]) -> Result<GraphModule> {
+        let mut trace = self.trace();
+        let mut returned = Vec::with_capacity(results.len());
+        for t in results {
+            returned.push(match t {
+                Some(t) => trace.node(t)?.into(),
+                None => Argument::None,
+            });
+        }
+        trace.module.graph.output(Argument::Tuple(returned.into()));
+        Ok(std::mem::take(&mut trace.module))
     }
 
     fn trace(&self) -> MutexGuard<'_, Trace> {
@@ -56,7 +103,7 @@ impl Capture {
         let mut trace = self.trace();
         let ambient = trace.ambient;
         trace.set_mode(ambient);
-        let results: Vec<Argument> = results.iter().map(|t| trace.node(t).into()).collect();
+        let results: Vec<Argument> = results.iter().map(|t| Ok(trace.node(t)?.into())).collect::<Result<_>>()?;
         trace.module.graph.output(Argument::Tuple(results.into()));
         Ok(std::mem::take(&mut trace.module))
     }
@@ -94,8 +141,11 @@ pub(crate) fn trace_below_autograd(
 impl Interpreter for Capture {
     fn call(&self, op: Op, args: &[Value], next: Next<'_>) -> firebrand_core::Result<Outputs> {
         let outlined = self.trace().outlined(args)?;
+        // Looked up before the op runs: one that changes a layout in place changes what its argument is known by.
+        let given = args.iter().map(|v| self.trace().argument(v)).collect::<Result<Vec<_>>>();
+        let given = given.map_err(firebrand_core::Error::user)?;
         let results = next.call(op, &outlined)?;
-        self.trace().record(op, args, &results).map_err(firebrand_core::Error::user)?;
+        self.trace().record(op, given, &results).map_err(firebrand_core::Error::user)?;
         Ok(results)
     }
 }
@@ -112,13 +162,37 @@ impl Trace {
             Some((_, old)) => *old = node,
             None => bucket.push((tensor.clone(), node)),
         }
+        if let Some(below) = &mut self.below {
+            below.entry(tensor.untyped_storage().addr()).or_default().push((tensor.clone(), node));
+        }
+    }
+
+    /// The node of the value that a tensor nobody made here shows, if it is an alias of one.
+    fn alias(&mut self, tensor: &Tensor) -> Option<NodeId> {
+        let same = |t: &Tensor| {
+            t.dtype() == tensor.dtype()
+                && t.storage_offset() == tensor.storage_offset()
+                && t.layout().same_geometry(tensor.layout())
+        };
+        let bucket = self.below.as_ref()?.get(&tensor.untyped_storage().addr())?;
+        let node = bucket.iter().rev().find(|(t, _)| same(t)).map(|(_, n)| *n)?;
+        note(&mut self.module.graph, node, SAVED_RESULT);
+        self.bind(tensor, node);
+        Some(node)
     }
 
     /// The node of a tensor; one that nobody made here is a constant.
-    fn node(&mut self, tensor: &Tensor) -> NodeId {
+    fn node(&mut self, tensor: &Tensor) -> Result<NodeId> {
         let bucket = self.nodes.get(&address(tensor));
         if let Some((_, node)) = bucket.and_then(|b| b.iter().find(|(t, _)| t.is_same(tensor))) {
-            return *node;
+            return Ok(*node);
+        }
+        if let Some(node) = self.alias(tensor) {
+            return Ok(node);
+        }
+        if self.below.is_some() && tensor.is_meta() && !self.outlines.iter().any(|(_, o)| o.is_same(tensor)) {
+            let shape = tensor.shape();
+            return refuse(format!("a tensor of shape {shape:?} without memory was made by no op of the program"));
         }
         if let Some((real, _)) = self.outlines.iter().find(|(_, o)| o.is_same(tensor)) {
             let real = real.clone();
@@ -130,7 +204,7 @@ impl Trace {
         let node = self.module.graph.get_attr(&name);
         self.module.graph.meta_mut(node).val = Some(TensorMeta::of(tensor).into());
         self.bind(tensor, node);
-        node
+        Ok(node)
     }
 
     /// The arguments with tensors that have memory replaced by outlines of them.
@@ -162,20 +236,19 @@ impl Trace {
     }
 
     fn set_mode(&mut self, on: bool) {
-        if self.mode != on {
+        if self.mode != on && self.below.is_none() {
             self.mode = on;
             let marker = self.module.graph.call_function(Function::SetGradEnabled, [on.into()]);
             self.module.graph.meta_mut(marker).val = Some(Val::None);
         }
     }
 
-    fn record(&mut self, op: Op, args: &[Value], results: &Outputs) -> Result<()> {
+    fn record(&mut self, op: Op, args: Vec<Argument>, results: &Outputs) -> Result<()> {
         self.set_mode(is_grad_enabled());
         let schema = Schema::of_op(op);
         let (mut positional, mut named): (Vec<Argument>, Vec<(Name, Argument)>) = (Vec::new(), Vec::new());
         let mut skipped: Vec<(&SchemaArg, Argument)> = Vec::new();
         for (arg, value) in schema.args.iter().zip(args) {
-            let value = self.argument(value)?;
             if is_default(arg, &value) {
                 skipped.push((arg, value));
             } else if arg.kwarg_only {
@@ -197,6 +270,9 @@ impl Trace {
             _ => Val::Tuple(vals.into()),
         };
         graph.meta_mut(node).val = Some(val);
+        if self.below.is_some() && !is_grad_enabled() {
+            note(graph, node, UNRECORDED);
+        }
         match &results[..] {
             [] => {}
             [Value::Tensor(t)] => self.bind(t, node),
@@ -210,6 +286,19 @@ impl Trace {
             }
         }
         Ok(())
+    }
+
+    fn plain_argument(&mut self, value: &crate::interpret::Value) -> Result<Argument> {
+        use crate::interpret::Value as Plain;
+        Ok(match value {
+            Plain::Tensor(t) => self.node(t)?.into(),
+            Plain::Scalar(Scalar::Bool(b)) => Argument::Bool(*b),
+            Plain::Scalar(Scalar::Int(i)) => Argument::Int(*i),
+            Plain::Scalar(Scalar::Float(v)) => Argument::Float(*v),
+            Plain::List(items) => Argument::List(items.iter().map(|v| self.plain_argument(v)).collect::<Result<_>>()?),
+            Plain::Constant(a) => a.clone(),
+            other => return refuse(format!("{} cannot be written down", other.kind())),
+        })
     }
 
     fn bind_item(&mut self, node: NodeId, i: usize, tensor: &Tensor) {
@@ -227,11 +316,14 @@ impl Trace {
         Ok(match value {
             Value::None => Argument::None,
             Value::Tensor(t) if t.is_wrapped_number() => scalar(t.try_scalar_value()?),
-            Value::Tensor(t) => self.node(t).into(),
-            Value::Tensors(list) => Argument::list(list.iter().map(|t| self.node(t).into()).collect::<Vec<_>>()),
+            Value::Tensor(t) => self.node(t)?.into(),
+            Value::Tensors(list) => {
+                let items = list.iter().map(|t| Ok(self.node(t)?.into()));
+                Argument::list(items.collect::<Result<Vec<Argument>>>()?)
+            }
             Value::OptTensors(list) => {
-                let items = list.iter().map(|t| t.as_ref().map_or(Argument::None, |t| self.node(t).into()));
-                Argument::list(items.collect::<Vec<_>>())
+                let items = list.iter().map(|t| t.as_ref().map_or(Ok(Argument::None), |t| Ok(self.node(t)?.into())));
+                Argument::list(items.collect::<Result<Vec<Argument>>>()?)
             }
             Value::Scalar(s) => scalar(*s),
             Value::Scalars(list) => Argument::list(list.iter().map(|s| scalar(*s))),
@@ -252,6 +344,11 @@ impl Trace {
             other => return refuse(format!("{} cannot be written down", other.kind())),
         })
     }
+}
+
+fn note(graph: &mut Graph, node: NodeId, key: &str) {
+    let other = graph.meta_mut(node).other.get_or_insert_default();
+    Arc::make_mut(other).insert(key.to_string(), String::new());
 }
 
 fn val_of(value: &Value) -> Val {

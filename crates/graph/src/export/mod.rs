@@ -5,6 +5,7 @@
 //! Sizes are those of the example inputs.
 
 mod capture;
+mod tracer;
 
 use crate::error::{Error, Result};
 use crate::ir::{Argument, GraphModule, OpOverload, Target};
@@ -17,6 +18,7 @@ use firebrand_core::{Device, Tensor};
 use std::sync::Arc;
 
 pub(crate) use capture::trace_below_autograd;
+pub use tracer::Tracer;
 
 /// A tensor of the function's own that the program should know by name.
 pub struct NamedTensor {

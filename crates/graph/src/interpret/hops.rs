@@ -3,7 +3,7 @@
 use super::{NodeRunner, Value, run_module};
 use crate::error::{Error, Result};
 use crate::ir::{Argument, Hop};
-use firebrand_core::autograd::{is_grad_enabled, set_grad_enabled};
+use firebrand_core::autograd::{Context, Function, is_grad_enabled, set_grad_enabled};
 use firebrand_core::dispatch::{self, Value as Boxed};
 use firebrand_core::{Scalar, Tensor};
 
@@ -61,8 +61,23 @@ pub(super) fn call_hop(runner: &mut dyn NodeRunner, hop: &Hop, args: &[Value]) -
         (Hop::InvokeSubgraph, [body, Value::Constant(Argument::Str(_)), operands @ ..]) => {
             run_module(runner, body.graph()?, operands)
         }
+        (Hop::WithData, [history, value]) => with_data(history.tensor()?, value.tensor()?).map(Value::Tensor),
         _ => Err(wrong(hop, format!("cannot be run with {} arguments of these kinds", args.len()))),
     }
+}
+
+/// The value of one tensor with the history of another: gradients go to the latter as they are.
+fn with_data(history: &Tensor, value: &Tensor) -> Result<Tensor> {
+    struct WithData;
+    impl Function for WithData {
+        fn forward(&self, _: &mut Context, inputs: &[Tensor]) -> firebrand_core::Result<Vec<Tensor>> {
+            Ok(vec![inputs[1].clone()])
+        }
+        fn backward(&self, _: &Context, grads: &[Option<Tensor>]) -> firebrand_core::Result<Vec<Option<Tensor>>> {
+            Ok(vec![grads[0].clone(), None])
+        }
+    }
+    Ok(WithData.apply(&[history, &value.detach()])?.remove(0))
 }
 
 /// Makes a result depend on every operand that wants gradients: those that the branch did not use get zeros, as if the

@@ -9,7 +9,7 @@ use firebrand_core::dispatch::{self, Value as Boxed};
 use firebrand_core::{Device, Scalar, SymInt, Tensor};
 
 /// Calls an op. `device`, if given, stands for every device the program names.
-pub(super) fn call_op(
+pub(crate) fn call_op(
     op: &OpOverload,
     args: &[Value],
     kwargs: &[(Name, Value)],

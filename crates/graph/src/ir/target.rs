@@ -147,6 +147,8 @@ named! {
         WithEffects = "with_effects",
         /// A call of a sub-graph that several callers share.
         InvokeSubgraph = "invoke_subgraph",
+        /// The value of the second argument with the history of the first: a write that was not recorded.
+        WithData = "with_data",
         /// Marks where a module call begins or ends.
         ExportTracepoint = "_export_tracepoint",
     }

@@ -10,6 +10,7 @@ mod common_subexpressions;
 mod constant_fold;
 mod dead_code;
 mod decompose;
+mod functionalize;
 mod guards;
 mod helpers;
 mod inline;
@@ -32,6 +33,7 @@ pub use common_subexpressions::eliminate_common_subexpressions;
 pub use constant_fold::{constant_fold, constant_fold_if};
 pub use dead_code::eliminate_dead_code;
 pub use decompose::run_decompositions;
+pub use functionalize::{Functional, Memory, Mutation, Origin, View, functionalize, functionalize_module};
 pub use guards::insert_custom_op_guards;
 pub use helpers::{node_replace_, nodes_count, nodes_filter, nodes_first, nodes_map};
 pub use inline::node_inline_;
@@ -179,6 +181,12 @@ pub const PASSES: &[Pass] = &[
         alias: None,
         summary: "takes layers apart into ops with kernels of their own",
         run: run_decompositions,
+    },
+    Pass {
+        name: "functionalize",
+        alias: None,
+        summary: "makes writes pure; new values of inputs are returned",
+        run: functionalize,
     },
     Pass { name: "train_mode", alias: None, summary: "turns dropout and batch norm to training", run: train_mode },
     Pass { name: "eval_mode", alias: None, summary: "turns dropout and batch norm to evaluation", run: eval_mode },

@@ -109,8 +109,8 @@ impl Backward for FunctionNode {
     }
 }
 
-/// Runs and records a function at the active level.
-pub(crate) fn run(function: Arc<dyn Function>, inputs: Vec<Tensor>) -> Result<Vec<Tensor>> {
+/// Runs and records a function that is shared: what [`Function::apply`] does with one of its own.
+pub fn run(function: Arc<dyn Function>, inputs: Vec<Tensor>) -> Result<Vec<Tensor>> {
     let word = state::word();
     if word & state::DEPTH != 0 && !function.has_setup_context() {
         return Err(ErrorKind::NeedsSetupContext { function: function.name() }.into());

@@ -8,7 +8,7 @@ mod apply;
 mod context;
 mod mapped;
 
-pub(crate) use apply::run as apply_function;
+pub use apply::run as apply_function;
 pub(crate) use context::BufferScope;
 pub use context::Context;
 

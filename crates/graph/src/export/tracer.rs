@@ -1,0 +1,65 @@
+//! Tracer: writes down what reaches the kernels while code runs on tensors without memory, derivatives included.
+//!
+//! What is traced must not write; a program is made pure first. Grad mode leaves a note on each node and no marker.
+
+use super::capture::{Capture, SAVED_RESULT, UNRECORDED};
+use crate::error::Result;
+use crate::interpret::Value;
+use crate::ir::{GraphModule, Name, Node, Target};
+use firebrand_core::Tensor;
+use firebrand_core::dispatch::{self, Interpreter};
+use std::sync::Arc;
+
+/// A graph in the making, below autograd.
+#[derive(Clone)]
+pub struct Tracer(Arc<Capture>);
+
+impl Default for Tracer {
+    fn default() -> Tracer {
+        Tracer::new()
+    }
+}
+
+impl Tracer {
+    /// An empty graph.
+    pub fn new() -> Tracer {
+        Tracer(Arc::new(Capture::below()))
+    }
+
+    /// Adds an input, which is a tensor without memory; returns its name.
+    pub fn input(&self, name: &str, tensor: &Tensor) -> Name {
+        self.0.input(name, tensor)
+    }
+
+    /// Runs `f` and writes down the ops below autograd, those of derivatives too.
+    pub fn trace<R>(&self, f: impl FnOnce() -> R) -> R {
+        let _layer = dispatch::push_inner_layer(Arc::clone(&self.0) as Arc<dyn Interpreter>);
+        f()
+    }
+
+    /// Writes a call down that is no op; its result is `result`, a tensor without memory.
+    pub fn call(&self, target: impl Into<Target>, args: &[Value], result: Option<&Tensor>) -> Result<()> {
+        self.0.call_node(target.into(), args, result)
+    }
+
+    /// Ends the graph, which returns these as a tuple; absent ones are none.
+    pub fn finish(&self, results: &[Option<Tensor>]) -> Result<GraphModule> {
+        self.0.finish_some(results)
+    }
+}
+
+fn has_note(node: &Node, key: &str) -> bool {
+    node.meta().other.as_ref().is_some_and(|notes| notes.contains_key(key))
+}
+
+impl Node {
+    /// Whether a tracer saw it run where nothing is recorded: for derivatives it is a constant.
+    pub fn is_unrecorded(&self) -> bool {
+        has_note(self, UNRECORDED)
+    }
+
+    /// Whether a tracer saw a derivative read the value as the result of the op that made it.
+    pub fn is_saved_result(&self) -> bool {
+        has_note(self, SAVED_RESULT)
+    }
+}

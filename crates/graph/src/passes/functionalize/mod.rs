@@ -1,0 +1,225 @@
+//! functionalize: no op of the program writes memory any more; what inputs become is returned.
+//!
+//! The program is run once on tensors without memory, which tells which values share memory. Every value is known as a
+//! chain of view ops on the memory it lies in ([`views`]); a write computes the new value by the pure form of the op
+//! ([`pure`]), puts it back through the chain, and whoever reads an alias afterwards cuts it out again. Gradients stay:
+//! a write where nothing is recorded keeps the history of what it writes (`with_data`).
+//!
+//! Grad-mode regions are opened while the graph is walked and closed again by the set_grad pass. Bodies of other
+//! higher-order ops must not write.
+
+mod pure;
+mod views;
+mod walk;
+mod writes;
+
+use super::{Context, Report, set_grad};
+use crate::error::{Error, Result};
+use crate::export::dialect_of;
+use crate::interpret::{Value, materialize};
+use crate::ir::*;
+use crate::program::{Dialect, ExportedProgram};
+use crate::signature::*;
+use firebrand_core::autograd::{is_grad_enabled, set_grad_enabled};
+use firebrand_core::{Device, Layout, Spec, Tensor};
+use std::collections::HashMap;
+use std::sync::Arc;
+use views::Step;
+use walk::{Scope, Slot, Walk};
+
+const PASS: &str = "functionalize";
+
+/// A view op to be applied to a real tensor.
+#[derive(Clone, Debug)]
+pub struct View {
+    step: Step,
+}
+
+impl View {
+    /// Applies it.
+    pub fn apply(&self, tensor: &Tensor) -> Result<Tensor> {
+        let Some(op) = self.step.target.overload() else { return Err(Error::Value("a view is an op".to_string())) };
+        let args: Vec<Value> = std::iter::once(tensor.into()).chain(self.step.given.iter().cloned()).collect();
+        let result = crate::interpret::call_op(op, &args, &self.step.given_named, None)?;
+        match self.step.item {
+            None => result.tensor().cloned(),
+            Some(k) => result.items()?.get(k).unwrap_or(&Value::NONE).tensor().cloned(),
+        }
+    }
+}
+
+/// Where the memory of a result comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Memory {
+    /// An input, by its position.
+    Input(usize),
+    /// Made inside; results with one number share it.
+    Fresh(usize),
+}
+
+/// How a result lies in memory.
+#[derive(Clone, Debug)]
+pub struct Origin {
+    /// Whose memory it is.
+    pub memory: Memory,
+    /// The views that lead to it from there.
+    pub views: Vec<View>,
+    /// A number that only the same tensor has.
+    pub tensor: usize,
+}
+
+/// What became of an input.
+#[derive(Clone, Debug)]
+pub struct Mutation {
+    /// Its position.
+    pub input: usize,
+    /// Whether its elements were written.
+    pub data: bool,
+    /// Views that changed how it shows its memory.
+    pub relayout: Vec<View>,
+    /// Whether no write of it was recorded, so that its history is the one it had.
+    pub keeps_history: bool,
+}
+
+/// A graph without writes.
+#[derive(Clone, Debug)]
+pub struct Functional {
+    /// Returns a tuple: the new values of written inputs, in the order of `mutations`, then the results.
+    pub module: GraphModule,
+    /// Inputs that were changed, in order; only those with `data` have a leading result.
+    pub mutations: Vec<Mutation>,
+    /// For each result that is a tensor, how it lies in memory.
+    pub origins: Vec<Option<Origin>>,
+    /// Memory made inside that several results share; its values are returned last, in this order.
+    pub bases: Vec<usize>,
+    /// How many writes were made pure.
+    pub rewrites: usize,
+}
+
+/// Runs the pass: writes become pure ops, and new values of parameters, buffers and inputs become leading results.
+pub fn functionalize(program: &ExportedProgram, context: &Context) -> Result<(ExportedProgram, Report)> {
+    let module = &program.module;
+    if dialect_of(module) == Dialect::Aten && !hides_writes(module) {
+        let dialect = Dialect::Aten;
+        return Ok((ExportedProgram { dialect, ..program.clone() }, Report::default()));
+    }
+    let _mode = set_grad_enabled(context.ambient_grad).scoped();
+    let mut result = functionalize_module(module, false)?;
+    let mut signature = program.signature()?.clone();
+    let mut leading = Vec::new();
+    let returned: Vec<Name> = {
+        let graph = &result.module.graph;
+        let items = graph.result().and_then(Argument::items).unwrap_or(&[]);
+        items.iter().map(|a| a.node().map_or_else(|| "".into(), |n| graph[n].name().clone())).collect()
+    };
+    for (mutation, name) in result.mutations.iter().zip(&returned) {
+        let spec = &signature.inputs[mutation.input];
+        let refuse = |message: &str| Error::PassNode {
+            pass: PASS,
+            node: spec.arg.name().to_string(),
+            message: message.to_string(),
+        };
+        if !mutation.relayout.is_empty() {
+            return Err(refuse("an input that changes its shape in place cannot be returned as a new value"));
+        }
+        let kind = match &spec.kind {
+            InputKind::UserInput => OutputKind::UserInputMutation(spec.arg.name().clone()),
+            InputKind::Parameter(target) => OutputKind::ParameterMutation(target.clone()),
+            InputKind::Buffer { target, .. } => OutputKind::BufferMutation(target.clone()),
+            _ => return Err(refuse("a constant is written; make it a buffer")),
+        };
+        leading.push(OutputSpec { kind, arg: SpecArg::Tensor(name.clone()) });
+    }
+    for (spec, name) in signature.outputs.iter_mut().zip(&returned[leading.len()..]) {
+        if spec.arg.node().is_some() {
+            spec.arg.set_name(name.clone());
+        }
+    }
+    signature.outputs.splice(0..0, leading);
+    result.module.graph.call_spec = module.graph.call_spec.clone();
+    result.module.meta = module.meta.clone();
+    let rewrites = result.rewrites;
+    let pure = ExportedProgram {
+        dialect: dialect_of(&result.module),
+        module: Arc::new(result.module),
+        signature: Some(Arc::new(signature)),
+        ..program.clone()
+    };
+    let (pure, _) = set_grad::replace_set_grad_with_hop_pass(&pure, context)?;
+    Ok((pure, Report::of(rewrites)))
+}
+
+/// Makes a graph pure. Its inputs must be tensors or numbers of known type; sizes that are symbols count at their hint.
+/// With `bases`, memory that several results share is returned too.
+pub fn functionalize_module(module: &GraphModule, bases: bool) -> Result<Functional> {
+    let _frame = set_grad_enabled(is_grad_enabled()).scoped();
+    let mut walk = Walk {
+        graph: Graph::new(),
+        attributes: module.attributes.clone(),
+        aliases: Vec::new(),
+        memories: Vec::new(),
+        at: HashMap::new(),
+        by_tensor: HashMap::new(),
+        mode: is_grad_enabled(),
+        subgraphs: 0,
+        rewrites: 0,
+    };
+    let mut scope = Scope::default();
+    let mut inputs = Vec::new();
+    for n in module.graph.placeholders() {
+        let node = &module.graph[n];
+        let copy = walk.graph.node_copy(node, |_| Argument::None);
+        let slot = match outline(node)? {
+            Value::Tensor(t) => {
+                let alias = walk.fresh(t, copy, node.meta().val.clone(), Some(inputs.len()));
+                inputs.push(Some(alias));
+                Slot::Tensor(alias)
+            }
+            value => {
+                inputs.push(None);
+                Slot::Other(copy.into(), value)
+            }
+        };
+        scope.slots.insert(n, slot);
+    }
+    let results = walk.run(module, &mut scope)?;
+    walk.finish(inputs, results, bases)
+}
+
+/// What a placeholder takes, without memory.
+fn outline(node: &Node) -> Result<Value> {
+    let fail = |message: &str| Error::PassNode { pass: PASS, node: node.name().to_string(), message: message.into() };
+    match &node.meta().val {
+        Some(Val::Tensor(meta)) => {
+            let hint = |s: &SymInt| s.hint().and_then(|v| usize::try_from(v).ok());
+            let sizes: Option<Vec<usize>> = meta.sizes.iter().map(hint).collect();
+            let strides: Option<Vec<usize>> = meta.strides.iter().map(hint).collect();
+            let (Some(sizes), Some(strides), Some(dtype)) = (sizes, strides, meta.dtype.dtype()) else {
+                return Err(fail("its sizes have no hint, or tensors of its dtype cannot be computed with"));
+            };
+            let layout = Layout::strided(&sizes, &strides, hint(&meta.storage_offset).unwrap_or(0));
+            let tensor = Tensor::try_empty(Spec { layout, dtype, device: Device::Meta })?;
+            let leaf = tensor.try_requires_grad_(meta.requires_grad && dtype.is_differentiable())?;
+            // No leaf: whether the caller may write it was decided when the program was made.
+            let _on = set_grad_enabled(true).scoped();
+            Ok(Value::Tensor(if leaf.requires_grad() { firebrand_core::ops::clone(&leaf, None)? } else { leaf }))
+        }
+        Some(Val::SymInt(s)) => s.hint().map(Value::from).ok_or_else(|| fail("its value has no hint")),
+        Some(Val::SymFloat(s)) => s.hint().map(Value::from).ok_or_else(|| fail("its value has no hint")),
+        Some(Val::SymBool(s)) => s.hint().map(Value::from).ok_or_else(|| fail("its value has no hint")),
+        Some(Val::Constant(a)) => materialize(a, &mut |_| Ok(Value::NONE)),
+        Some(Val::None) => Ok(Value::NONE),
+        _ => Err(fail("it has no abstract value; export it, or give the types of inputs in the text")),
+    }
+}
+
+/// Ops that write running statistics without saying so in their schema, when they train.
+fn writes_statistics(op: &OpOverload) -> bool {
+    op.is("aten::batch_norm") || op.is("aten::native_batch_norm") || op.is("aten::instance_norm")
+}
+
+fn hides_writes(module: &GraphModule) -> bool {
+    let graph = &module.graph;
+    graph.nodes().any(|n| graph[n].target().and_then(Target::overload).is_some_and(writes_statistics))
+        || module.subgraphs().any(|(_, g)| hides_writes(g))
+}
