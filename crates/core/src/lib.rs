@@ -18,6 +18,7 @@ mod error;
 mod factories;
 pub mod func;
 pub mod functional;
+pub mod fusion;
 pub mod indexing;
 pub mod layout;
 pub mod library;

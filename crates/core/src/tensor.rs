@@ -214,6 +214,16 @@ impl Access<'_> {
     pub(crate) fn view_as<'b>(&'b self, sizes: &'b [usize], strides: &'b [usize]) -> View<'b> {
         self.storage.view(self.spec.dtype, self.spec.layout.offset(), sizes, strides)
     }
+    /// Elements by a layout whose offset counts from this tensor's first.
+    #[inline]
+    pub(crate) fn part<'b>(&'b self, l: &'b Layout) -> View<'b> {
+        self.storage.view(self.spec.dtype, self.spec.layout.offset() + l.offset(), l.sizes(), l.strides())
+    }
+    /// As [`Access::part`], for writing.
+    #[inline]
+    pub(crate) fn part_mut<'b>(&'b self, l: &'b Layout) -> ViewMut<'b> {
+        self.storage.view_mut(self.spec.dtype, self.spec.layout.offset() + l.offset(), l.sizes(), l.strides())
+    }
     /// As [`Access::view_as`], for writing.
     #[inline]
     pub(crate) fn view_mut_as<'b>(&'b self, sizes: &'b [usize], strides: &'b [usize]) -> ViewMut<'b> {

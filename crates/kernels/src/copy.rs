@@ -6,7 +6,7 @@
 
 use crate::geometry::Geometry;
 use crate::moves::move2d;
-use crate::pointwise::{Op, Value, unary};
+use crate::pointwise::{Op, Value, record, unary};
 use crate::{Element, View, ViewMut, parallel, with_element};
 
 /// Elements of a tile of rows: about what a thread should take at once.
@@ -19,6 +19,9 @@ const SIDE: usize = 64;
 /// The two do not overlap, unless they are the same memory with the same strides and dtype.
 pub fn copy(src: View, dst: ViewMut) {
     assert_eq!(src.sizes(), dst.sizes(), "copy between different sizes");
+    if record::active() {
+        return record::note_copy(src, &dst);
+    }
     if src.dtype() != dst.dtype() {
         return unary(Op::Copy, src.dtype().compute(), src, dst);
     }
@@ -53,6 +56,9 @@ pub fn copy(src: View, dst: ViewMut) {
 
 /// Sets every element of `dst` to `value`, converted to its dtype.
 pub fn fill(dst: ViewMut, value: Value) {
+    if record::active() {
+        return record::note_fill(&dst, value);
+    }
     let mut word = [0u64];
     with_element!(dst.dtype(), T => {
         let v = match value {

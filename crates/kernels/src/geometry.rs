@@ -36,6 +36,41 @@ impl Geometry {
         g
     }
 
+    /// Keeps the last dimension apart as the columns and merges the others where every operand allows, in the given order.
+    pub(crate) fn in_rows(sizes: &[usize], strides: &[&[usize]]) -> Geometry {
+        let operands = strides.len();
+        let mut g = Geometry { sizes: SmallVec::new(), strides: SmallVec::new(), operands };
+        let (&cols, outer) = sizes.split_last().expect("a domain with rows has a dimension");
+        for (d, &n) in outer.iter().enumerate().filter(|(_, n)| **n != 1) {
+            let last = g.sizes.len().wrapping_sub(1);
+            let row = last.wrapping_mul(operands);
+            if !g.sizes.is_empty() && (0..operands).all(|k| g.strides[row + k] == strides[k][d] * n) {
+                g.sizes[last] *= n;
+                (0..operands).for_each(|k| g.strides[row + k] = strides[k][d]);
+            } else {
+                g.sizes.push(n);
+                g.strides.extend(strides.iter().map(|s| s[d]));
+            }
+        }
+        g.sizes.push(cols);
+        g.strides.extend(strides.iter().map(|s| s[sizes.len() - 1]));
+        g
+    }
+
+    /// Cuts the space into tiles of whole rows, as many as `tile` elements hold but at least one.
+    pub(crate) fn tiles_of_rows(mut self, tile: usize) -> Tiles {
+        while self.ndim() < 2 {
+            self.sizes.insert(0, 1);
+            self.strides.insert_many(0, std::iter::repeat_n(0, self.operands));
+        }
+        let cols = self.ndim() - 1;
+        let (rows, tile_cols) = (self.sizes[cols - 1], self.sizes[cols]);
+        let tile_rows = (tile / tile_cols).clamp(1, rows);
+        let row_tiles = rows.div_ceil(tile_rows);
+        let count = self.sizes[..cols - 1].iter().product::<usize>() * row_tiles;
+        Tiles { geometry: self, tile_rows, tile_cols, row_tiles, col_tiles: 1, count }
+    }
+
     /// Number of merged dimensions.
     pub(crate) fn ndim(&self) -> usize {
         self.sizes.len()
@@ -124,6 +159,11 @@ pub(crate) struct Tile {
 }
 
 impl Tiles {
+    /// Elements of a whole row.
+    pub(crate) fn row_len(&self) -> usize {
+        self.geometry.sizes.last().copied().unwrap_or(1)
+    }
+
     /// Elements of a full tile.
     pub(crate) fn capacity(&self) -> usize {
         self.tile_rows * self.tile_cols

@@ -8,6 +8,7 @@ mod hops;
 mod ops;
 mod value;
 
+pub use ops::{boxed_arguments, results};
 pub use value::Value;
 
 use crate::error::{Error, Result};
@@ -18,7 +19,7 @@ use firebrand_core::autograd::{is_grad_enabled, set_grad_enabled};
 pub(crate) use ops::call_op;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-pub(crate) use value::materialize;
+pub use value::materialize;
 
 /// Decides what a call does. [`run_call`] is what it does by default.
 pub trait NodeRunner {

@@ -4,8 +4,8 @@
 use super::Value;
 use crate::error::{Error, Result};
 use crate::ir::{Argument, MemoryFormat, Name, OpOverload};
-use crate::schema::{SchemaArg, Type};
-use firebrand_core::dispatch::{self, Value as Boxed};
+use crate::schema::{Schema, SchemaArg, Type};
+use firebrand_core::dispatch::{self, Op, Outputs, Value as Boxed};
 use firebrand_core::{Device, Scalar, SymInt, Tensor};
 
 /// Calls an op. `device`, if given, stands for every device the program names.
@@ -15,6 +15,17 @@ pub(crate) fn call_op(
     kwargs: &[(Name, Value)],
     device: Option<Device>,
 ) -> Result<Value> {
+    let (id, boxed) = boxed_arguments(op, args, kwargs, device)?;
+    results(id, dispatch::call(id, &boxed)?)
+}
+
+/// The op's entry of the table, and one boxed value per argument of its schema.
+pub fn boxed_arguments(
+    op: &OpOverload,
+    args: &[Value],
+    kwargs: &[(Name, Value)],
+    device: Option<Device>,
+) -> Result<(Op, Vec<Boxed>)> {
     let (Some(id), Some(schema)) = (op.op(), op.schema()) else {
         return Err(Error::Value(format!(
             "{op} is not an op of this build (`firebrand ops` lists them); an op of your own must be registered before the program is read"
@@ -45,11 +56,13 @@ pub(crate) fn call_op(
             return Err(Error::Value(format!("{op}: argument '{}' is missing", arg.name)));
         }
     }
-    let mut results: Vec<Value> = Vec::new();
-    for result in dispatch::call(id, &boxed)? {
-        results.push(rebox(result)?);
-    }
-    Ok(match schema.returns.len() {
+    Ok((id, boxed))
+}
+
+/// What an op returned, as the value of its node.
+pub fn results(op: Op, outputs: Outputs) -> Result<Value> {
+    let mut results: Vec<Value> = outputs.into_iter().map(rebox).collect::<Result<_>>()?;
+    Ok(match Schema::of_op(op).returns.len() {
         0 => Value::NONE,
         1 => results.pop().unwrap_or(Value::NONE),
         _ => Value::List(results),

@@ -127,7 +127,7 @@ impl From<bool> for Value {
 }
 
 /// An argument with every node replaced by its value.
-pub(crate) fn materialize(argument: &Argument, value: &mut impl FnMut(NodeId) -> Result<Value>) -> Result<Value> {
+pub fn materialize(argument: &Argument, value: &mut impl FnMut(NodeId) -> Result<Value>) -> Result<Value> {
     Ok(match argument {
         Argument::Node(n) => value(*n)?,
         Argument::Bool(b) => Value::Scalar(Scalar::Bool(*b)),

@@ -8,7 +8,7 @@ use super::convert::is_native;
 use super::exec::{self, Code, STREAM_BYTES, TILE, splat};
 use super::loops::{Arg, CHUNK, Loops};
 use super::program::{Action, Instr, Place};
-use super::{Op, Operand};
+use super::{Op, Operand, Sink, record};
 use crate::{DType, Flat, View, ViewMut, parallel};
 use std::mem::MaybeUninit;
 use std::slice::{from_raw_parts, from_raw_parts_mut};
@@ -43,7 +43,7 @@ const TINY: usize = 16;
 pub fn binary_flat(op: Op, dtype: DType, a: Flat, b: Flat, out: Flat) -> bool {
     let n = out.len;
     let apart = !out.storage.ptr_eq(a.storage) && !out.storage.ptr_eq(b.storage);
-    if n > GRAIN || a.len != n || b.len != n || !apart || !is_native(dtype) || op.yields_bool() {
+    if record::active() || n > GRAIN || a.len != n || b.len != n || !apart || !is_native(dtype) || op.yields_bool() {
         return false;
     }
     let (x, y, d) = (a.elements(dtype), b.elements(dtype), out.elements(dtype));
@@ -84,6 +84,9 @@ fn tiny(x: &[f32], y: &[f32], d: &mut [f32], f: impl Fn(f32, f32) -> f32) -> boo
 #[inline]
 fn run<const N: usize>(op: Op, compute: DType, args: [&Operand; N], out: &ViewMut) {
     assert_eq!(N, op.arity(), "operands of {op:?}");
+    if record::active() {
+        return record::note(op, compute, &args, out);
+    }
     if !direct(op, compute, args, out) {
         general(op, compute, &args.map(|a| *a), *out)
     }
@@ -188,13 +191,17 @@ fn general(op: Op, compute: DType, args: &[Operand], out: ViewMut) {
         places[k] = Place::Input(k as u16);
         inputs[k] = op.operand(k, compute);
     }
-    let instr = Instr { action: Action::Op(op), dtype: compute, dst: Place::Output(0), args: places };
+    let instr = Instr { action: Action::Op(op), dtype: compute, dst: Place::Output(0), args: places, uniform: false };
     let code = Code {
         instrs: &[instr],
         registers: 0,
         constants: &[],
         inputs: &inputs[..args.len()],
         outputs: &[op.result(compute)],
+        sinks: &[Sink::Elements],
+        places: &[Place::Output(0)],
+        uniforms: 0,
+        folds: false,
     };
     exec::run(code, args, &[out])
 }

@@ -3,15 +3,19 @@
 //! Operands that lie packed in a tile and in a register's format are read and written in place; all others go through
 //! scratch: gathered, converted, computed, converted, scattered. The loops are those of `loops.rs`; this file only knows
 //! where things are. An output that overlaps an input is written after all instructions of the tile have run.
+//! A program that folds has whole rows as tiles. Sums over tiles are kept per part of the work and joined in order, so they
+//! depend on the sizes and not on the threads.
 #![allow(unsafe_code)]
 
 use super::convert::is_native;
 use super::loops::{Arg, CHUNK, Loops};
 use super::program::{Action, Instr, Place};
-use super::{Operand, Value};
+use super::fold::{add_rows, fold_row};
+use super::{Operand, Sink, Value};
 use crate::geometry::{Geometry, Tile, Tiles};
 use crate::moves::{move2d, stream};
-use crate::{DType, ViewMut, parallel};
+use crate::real::{Ptr, Scratch};
+use crate::{DType, ViewMut, parallel, write_slice};
 use smallvec::SmallVec;
 use std::cell::RefCell;
 
@@ -36,7 +40,18 @@ pub(super) struct Code<'a> {
     pub(super) inputs: &'a [DType],
     /// The type each output is computed in.
     pub(super) outputs: &'a [DType],
+    /// How each output is stored.
+    pub(super) sinks: &'a [Sink],
+    /// Where each output is when a tile has been computed.
+    pub(super) places: &'a [Place],
+    /// Registers that hold one number.
+    pub(super) uniforms: usize,
+    /// Whether rows are folded.
+    pub(super) folds: bool,
 }
+
+/// Parts in which sums over rows are kept apart, at most.
+const PARTS: usize = 64;
 
 #[repr(C, align(64))]
 #[derive(Clone, Copy)]
@@ -92,16 +107,35 @@ fn extent(ptr: *const u8, dtype: DType, sizes: &[usize], strides: &[usize]) -> (
     (ptr as usize, ptr as usize + (last + 1) * dtype.size())
 }
 
-/// Runs `code` on operands that all have the sizes of the outputs.
+/// The sizes that all elements have: those of an output that has all of them, or of an input.
+fn domain<'a>(code: &Code, inputs: &[Operand<'a>], outputs: &[ViewMut<'a>]) -> Option<&'a [usize]> {
+    let whole = outputs.iter().zip(code.sinks).find(|(_, s)| **s == Sink::Elements).map(|(o, _)| o.sizes());
+    whole.or_else(|| {
+        inputs.iter().find_map(|i| match i {
+            Operand::View(v) => Some(v.sizes()),
+            Operand::Value(_) => None,
+        })
+    })
+}
+
+/// Runs `code` on operands that all have the sizes of its domain.
 pub(super) fn run(code: Code, inputs: &[Operand], outputs: &[ViewMut]) {
     assert_eq!((inputs.len(), outputs.len()), (code.inputs.len(), code.outputs.len()), "operands of the program");
-    let Some(first) = outputs.first() else { return };
-    let sizes = first.sizes();
+    let Some(sizes) = domain(&code, inputs, outputs) else { return };
     if sizes.contains(&0) {
-        return;
+        // Sums of nothing.
+        let sums = outputs.iter().zip(code.sinks).filter(|(_, s)| matches!(s, Sink::Columns(_) | Sink::Total(_)));
+        return sums.for_each(|(o, _)| crate::fill(*o, Value::Int(0)));
     }
     // Outputs first, then the inputs that are memory.
-    let mut strides: SmallVec<[&[usize]; 8]> = outputs.iter().map(|o| o.strides()).collect();
+    let mut strides: SmallVec<[&[usize]; 8]> = SmallVec::new();
+    let mut out_slot: SmallVec<[usize; 2]> = SmallVec::new();
+    for (o, sink) in outputs.iter().zip(code.sinks) {
+        out_slot.push(strides.len());
+        if *sink == Sink::Elements {
+            strides.push(o.strides())
+        }
+    }
     let mut slot: SmallVec<[usize; 8]> = SmallVec::new();
     for input in inputs {
         slot.push(strides.len());
@@ -110,12 +144,18 @@ pub(super) fn run(code: Code, inputs: &[Operand], outputs: &[ViewMut]) {
             strides.push(v.strides())
         }
     }
-    let tiles = Geometry::new(sizes, &strides, 0).tiles(TILE, SIDE);
+    let columns = code.sinks.iter().any(|s| matches!(s, Sink::Columns(_)));
+    let tiles = if code.folds || columns {
+        Geometry::in_rows(sizes, &strides).tiles_of_rows(if code.folds { 1 } else { TILE })
+    } else {
+        Geometry::new(sizes, &strides, 0).tiles(TILE, SIDE)
+    };
     let capacity = tiles.capacity();
 
     let mut layout = Layout(0);
-    layout.take(code.registers);
-    let constants = layout.take(SPLAT * (code.constants.len() + inputs.len()));
+    let scale = capacity.div_ceil(TILE);
+    layout.take(code.registers * scale);
+    let constants = layout.take(SPLAT * (code.constants.len() + inputs.len() + code.uniforms));
     let mut staged_in: SmallVec<[Stages; 8]> = SmallVec::new();
     for (input, &used) in inputs.iter().zip(code.inputs) {
         let dtype = if let Operand::View(v) = input { v.dtype() } else { used.compute() };
@@ -124,8 +164,12 @@ pub(super) fn run(code: Code, inputs: &[Operand], outputs: &[ViewMut]) {
     let mut staged_out: SmallVec<[Stages; 2]> = SmallVec::new();
     let mut in_place: SmallVec<[bool; 2]> = SmallVec::new();
     for (k, (o, &used)) in outputs.iter().zip(code.outputs).enumerate() {
-        assert_eq!(o.sizes(), sizes, "outputs have one size");
         staged_out.push(Stages::new(&mut layout, capacity, o.dtype(), used));
+        if code.sinks[k] != Sink::Elements {
+            in_place.push(false);
+            continue;
+        }
+        assert_eq!(o.sizes(), sizes, "outputs have one size");
         let (lo, hi) = extent(o.as_ptr(), o.dtype(), sizes, o.strides());
         let apart = |(l, h): (usize, usize)| h <= lo || hi <= l;
         let free = inputs.iter().all(|i| match i {
@@ -134,15 +178,51 @@ pub(super) fn run(code: Code, inputs: &[Operand], outputs: &[ViewMut]) {
         }) && outputs
             .iter()
             .enumerate()
-            .all(|(j, p)| j == k || apart(extent(p.as_ptr(), p.dtype(), sizes, p.strides())));
-        let large = first.numel() * o.dtype().size() >= STREAM_BYTES;
+            .all(|(j, p)| j == k || apart(extent(p.as_ptr(), p.dtype(), p.sizes(), p.strides())));
+        let large = o.numel() * o.dtype().size() >= STREAM_BYTES;
         in_place.push(free && !large && o.dtype() == used.compute());
     }
 
-    let job = Job { code, inputs, outputs, tiles, slot, staged_in, staged_out, in_place, constants, scratch: layout.0 };
     // About 32K simple operations a part.
-    let grain = (32 / code.instrs.len().max(1)).max(4) * TILE / capacity;
-    parallel::split(job.tiles.count, grain, |range| with_scratch(job.scratch, |base| job.run(base, range)));
+    let mut grain = ((32 / code.instrs.len().max(1)).max(4) * TILE / capacity).max(1);
+    let mut sums: SmallVec<[usize; 2]> = SmallVec::new();
+    let mut words = 0;
+    for sink in code.sinks {
+        sums.push(words);
+        words += match sink {
+            Sink::Columns(_) => sizes.last().copied().unwrap_or(1),
+            Sink::Total(_) => 1,
+            Sink::Elements | Sink::Rows => 0,
+        };
+    }
+    if words > 0 {
+        grain = grain.max(tiles.count.div_ceil(PARTS))
+    }
+    let parts = tiles.count.div_ceil(grain);
+    let mut partial = (words > 0).then(|| Scratch::<f64>::zeroed(words * parts));
+    let partial_at = partial.as_mut().map(|p| Ptr::new(p));
+    let job = Job {
+        code,
+        inputs,
+        outputs,
+        tiles,
+        slot,
+        out_slot,
+        staged_in,
+        staged_out,
+        in_place,
+        constants,
+        scale,
+        sums,
+        scratch: layout.0,
+    };
+    parallel::split(job.tiles.count, grain, |range| {
+        let sums = partial_at.map_or(std::ptr::null_mut(), |p| p.at(range.start / grain * words));
+        with_scratch(job.scratch, |base| job.run(base, sums, range))
+    });
+    if let Some(partial) = partial {
+        job.finish_sums(&partial, words, parts)
+    }
 }
 
 /// Everything a worker needs.
@@ -153,18 +233,26 @@ struct Job<'a> {
     tiles: Tiles,
     /// The operand number of each input in `tiles`.
     slot: SmallVec<[usize; 8]>,
+    /// The operand number of each output in `tiles`, if it is one.
+    out_slot: SmallVec<[usize; 2]>,
     staged_in: SmallVec<[Stages; 8]>,
     staged_out: SmallVec<[Stages; 2]>,
     /// Whether an output may be written directly where it is packed.
     in_place: SmallVec<[bool; 2]>,
     constants: usize,
+    /// How often a tile holds as much as registers were laid out for.
+    scale: usize,
+    /// Where the sums of an output begin in those of a part.
+    sums: SmallVec<[usize; 2]>,
     scratch: usize,
 }
 
 /// Where the operands of the current tile are.
 struct Places {
     base: *mut u8,
+    scale: usize,
     constants: usize,
+    uniforms: usize,
     inputs: SmallVec<[Arg; 8]>,
     outputs: SmallVec<[*mut u8; 2]>,
 }
@@ -174,20 +262,28 @@ impl Places {
         // SAFETY: offsets lie inside the scratch by construction of the layout.
         unsafe {
             match place {
-                Place::Register(at) => Arg::tile(self.base.add(at as usize)),
+                Place::Register(at) => Arg::tile(self.base.add(at as usize * self.scale)),
                 Place::Input(k) => self.inputs[k as usize],
                 Place::Output(k) => Arg::tile(self.outputs[k as usize]),
                 Place::Constant(k) => Arg::splat(self.base.add(self.constants + SPLAT * k as usize)),
+                Place::Uniform(k) => Arg::splat(self.base.add(self.uniforms + SPLAT * k as usize)),
             }
         }
     }
 }
 
 impl Job<'_> {
-    /// Runs a range of tiles in this thread's scratch.
-    fn run(&self, base: *mut u8, range: std::ops::Range<usize>) {
+    /// Runs a range of tiles in this thread's scratch, with the sums of its part.
+    fn run(&self, base: *mut u8, sums: *mut f64, range: std::ops::Range<usize>) {
         let loops = Loops::get();
-        let mut places = Places { base, constants: self.constants, inputs: SmallVec::new(), outputs: SmallVec::new() };
+        let mut places = Places {
+            base,
+            scale: self.scale,
+            constants: self.constants,
+            uniforms: self.constants + SPLAT * (self.code.constants.len() + self.inputs.len()),
+            inputs: SmallVec::new(),
+            outputs: SmallVec::new(),
+        };
         let constants = self.code.constants.iter().map(|c| Some(*c));
         let values = self.inputs.iter().zip(self.code.inputs).map(|(i, &d)| match i {
             Operand::Value(v) => Some((*v, d)),
@@ -211,8 +307,8 @@ impl Job<'_> {
             for (k, o) in self.outputs.iter().enumerate() {
                 // SAFETY: the tile lies inside the view, the stage inside the scratch.
                 places.outputs.push(unsafe {
-                    if self.in_place[k] && tile.is_packed(self.tiles.strides(k)) {
-                        o.as_ptr().add(self.tiles.offset(&tile, k) * o.dtype().size())
+                    if self.in_place[k] && tile.is_packed(self.tiles.strides(self.out_slot[k])) {
+                        o.as_ptr().add(self.tiles.offset(&tile, self.out_slot[k]) * o.dtype().size())
                     } else {
                         base.add(self.staged_out[k].used)
                     }
@@ -221,18 +317,40 @@ impl Job<'_> {
             for i in self.code.instrs {
                 let d = places.arg(i.dst).ptr.cast_mut();
                 let args = i.args.map(|a| places.arg(a));
+                let n = if i.uniform { CHUNK } else { n };
                 // SAFETY: every place holds `n` elements of the type the program gave it, and the program never
                 // writes a place that it reads in the same instruction.
                 unsafe {
                     match i.action {
                         Action::Op(op) => loops.step(op, i.dtype, d, &args, n),
                         Action::Cast(to) => (loops.cast)(i.dtype, to, d, args[0], n),
+                        Action::Fold(how) => {
+                            // One number all along the row: its fold is known from one element.
+                            let one = args[0].step == 0;
+                            let value = fold_row(how, i.dtype, args[0].ptr, if one { 1 } else { tile.len() });
+                            let times = if one && how == super::Fold::Sum { tile.len() as f64 } else { 1.0 };
+                            let value = value * times;
+                            splat(d, Value::Float(value), i.dtype, CHUNK)
+                        }
                     }
                 }
             }
             for k in 0..self.outputs.len() {
-                // SAFETY: as for the inputs.
-                unsafe { self.put(loops, base, &tile, k, places.outputs[k]) }
+                // SAFETY: as for the inputs; the sums of this part are this call's alone, and long enough by their layout.
+                unsafe {
+                    let dtype = self.code.outputs[k];
+                    match self.code.sinks[k] {
+                        Sink::Elements => self.put(loops, base, &tile, k, places.outputs[k]),
+                        Sink::Rows => self.put_row(loops, base, t, k, places.arg(self.code.places[k])),
+                        Sink::Columns(_) => {
+                            let to = sums.add(self.sums[k]).cast();
+                            add_rows(dtype, to, places.outputs[k], tile.rows, tile.cols)
+                        }
+                        Sink::Total(_) => {
+                            *sums.add(self.sums[k]) += fold_row(super::Fold::Sum, dtype, places.outputs[k], n)
+                        }
+                    }
+                }
             }
         }
     }
@@ -283,10 +401,10 @@ impl Job<'_> {
     unsafe fn put(&self, loops: &Loops, base: *mut u8, tile: &Tile, k: usize, from: *mut u8) {
         let (o, used, stages) = (self.outputs[k], self.code.outputs[k], &self.staged_out[k]);
         let dtype = o.dtype();
-        let (strides, n) = (self.tiles.strides(k), tile.len());
+        let (strides, n) = (self.tiles.strides(self.out_slot[k]), tile.len());
         // SAFETY: as for `fetch`.
         unsafe {
-            let dst = o.as_ptr().add(self.tiles.offset(tile, k) * dtype.size());
+            let dst = o.as_ptr().add(self.tiles.offset(tile, self.out_slot[k]) * dtype.size());
             if from == dst {
                 return;
             }
@@ -307,6 +425,56 @@ impl Job<'_> {
             } else {
                 std::ptr::copy_nonoverlapping(at, dst, n * dtype.size())
             }
+        }
+    }
+}
+
+impl Job<'_> {
+    /// Stores the one value of row `t`.
+    ///
+    /// # Safety
+    /// `base` is scratch laid out for this job, `from` holds the value.
+    unsafe fn put_row(&self, loops: &Loops, base: *mut u8, t: usize, k: usize, from: Arg) {
+        let (o, used, stages) = (self.outputs[k], self.code.outputs[k], &self.staged_out[k]);
+        let dtype = o.dtype();
+        assert!(t < o.numel() && o.is_contiguous(), "one element a row");
+        // SAFETY: row `t` is inside the output; the stages hold at least a chunk.
+        unsafe {
+            let mut at = from;
+            if dtype.compute() != used.compute() {
+                let own = base.add(if is_native(dtype) { stages.raw } else { stages.own });
+                (loops.cast)(used, dtype.compute(), own, at, 1);
+                at = Arg::tile(own);
+            }
+            if !is_native(dtype) {
+                (loops.store)(dtype, base.add(stages.raw), at, 1);
+                at = Arg::tile(base.add(stages.raw));
+            }
+            std::ptr::copy_nonoverlapping(at.ptr, o.as_ptr().add(t * dtype.size()), dtype.size())
+        }
+    }
+
+    /// Joins the sums of all parts, in order, and stores them.
+    fn finish_sums(&self, partial: &[f64], words: usize, parts: usize) {
+        for (k, sink) in self.code.sinks.iter().enumerate() {
+            let (n, factor) = match *sink {
+                Sink::Columns(factor) => (self.tiles.row_len(), factor),
+                Sink::Total(factor) => (1, factor),
+                Sink::Elements | Sink::Rows => continue,
+            };
+            let mut total: SmallVec<[f64; 8]> = SmallVec::from_elem(0.0, n);
+            for p in 0..parts {
+                let part = &partial[p * words + self.sums[k]..][..n];
+                if matches!(sink, Sink::Columns(_)) && self.code.outputs[k] == DType::F32 {
+                    // SAFETY: `n` words hold `n` numbers of f32, which is how `add_rows` used them.
+                    let part = unsafe { std::slice::from_raw_parts(part.as_ptr().cast::<f32>(), n) };
+                    total.iter_mut().zip(part).for_each(|(t, &x)| *t += f64::from(x));
+                } else {
+                    total.iter_mut().zip(part).for_each(|(t, x)| *t += x);
+                }
+            }
+            total.iter_mut().for_each(|t| *t *= factor);
+            write_slice(&total, self.outputs[k]);
         }
     }
 }

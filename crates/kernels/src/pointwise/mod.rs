@@ -13,14 +13,18 @@
 mod convert;
 mod eager;
 mod exec;
+mod fold;
 mod loops;
 mod op;
 mod program;
+pub(crate) mod record;
 mod value;
 
 pub use eager::{binary, binary_flat, ternary, unary};
+pub use fold::{Fold, Sink};
 pub use op::Op;
 pub use program::{Builder, Program, Val};
+pub use record::{Action, Source, Step, Tape, record};
 pub use value::{Operand, Value};
 
 #[cfg(test)]

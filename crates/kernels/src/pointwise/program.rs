@@ -7,7 +7,7 @@
 //! - the value that becomes an output is written there directly, and what nothing uses is dropped.
 
 use super::exec::{self, Code, TILE};
-use super::{Op, Operand, Value};
+use super::{Fold, Op, Operand, Sink, Value, record};
 use crate::{DType, ViewMut};
 
 /// Where an operand lives while a tile runs.
@@ -18,6 +18,8 @@ pub(super) enum Place {
     Input(u16),
     Output(u16),
     Constant(u16),
+    /// A register that holds one number many times.
+    Uniform(u16),
 }
 
 /// What an instruction does.
@@ -26,6 +28,8 @@ pub(super) enum Action {
     Op(Op),
     /// From the instruction's dtype to this one.
     Cast(DType),
+    /// A row to one number.
+    Fold(Fold),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -35,6 +39,8 @@ pub(super) struct Instr {
     pub(super) dtype: DType,
     pub(super) dst: Place,
     pub(super) args: [Place; 3],
+    /// Whether all operands are uniform, so that a few elements stand for all.
+    pub(super) uniform: bool,
 }
 
 /// Instructions with their places assigned. Build one with [`Builder`]; it can be run many times and from many threads.
@@ -42,23 +48,37 @@ pub(super) struct Instr {
 pub struct Program {
     code: Vec<Instr>,
     registers: usize,
+    uniforms: usize,
     constants: Vec<(Value, DType)>,
     inputs: Vec<DType>,
     outputs: Vec<DType>,
+    sinks: Vec<Sink>,
+    /// Where each output is when a tile has been computed.
+    places: Vec<Place>,
+    folds: bool,
 }
 
 impl Program {
-    /// Runs over views that all have the sizes of the outputs (expanded with stride 0 where they repeat).
+    /// Runs over views that all have the sizes of the outputs (expanded with stride 0 where they repeat); an output that is
+    /// not [`Sink::Elements`] has as many elements as its sink stores.
     ///
-    /// Views may have any dtype: loads and stores convert. An output may be exactly one of the inputs; other overlaps
+    /// A program that folds takes the last dimension as its rows. Views may have any dtype: loads and stores convert. An output may be exactly one of the inputs; other overlaps
     /// give unspecified numbers.
     pub fn run(&self, inputs: &[Operand], outputs: &[ViewMut]) {
+        if record::active() {
+            let types = [&self.inputs[..], &self.outputs[..]];
+            return record::note_program(&self.code, &self.constants, types, inputs, outputs);
+        }
         let code = Code {
             instrs: &self.code,
             registers: self.registers,
+            uniforms: self.uniforms,
             constants: &self.constants,
             inputs: &self.inputs,
             outputs: &self.outputs,
+            sinks: &self.sinks,
+            places: &self.places,
+            folds: self.folds,
         };
         exec::run(code, inputs, outputs)
     }
@@ -91,6 +111,7 @@ pub struct Builder {
     inputs: Vec<DType>,
     constants: Vec<(Value, DType)>,
     outputs: Vec<Val>,
+    sinks: Vec<Sink>,
 }
 
 impl Builder {
@@ -147,9 +168,51 @@ impl Builder {
         self.def(Def::Do(Action::Cast(dtype), from, [v; 3], 1), dtype)
     }
 
+    /// An f32 value rounded to the precision of a half type; it stays f32.
+    pub fn round(&mut self, v: Val, half: DType) -> Val {
+        assert_eq!(self.dtype(v), DType::F32, "what is rounded");
+        self.def(Def::Do(Action::Cast(half), DType::F32, [v; 3], 1), DType::F32)
+    }
+
+    /// A row of floats as one number, which every later instruction of the row sees.
+    pub fn fold(&mut self, how: Fold, v: Val) -> Val {
+        let dtype = self.dtype(v);
+        assert!(matches!(dtype, DType::F32 | DType::F64), "folds are of f32 and f64, not {dtype}");
+        self.def(Def::Do(Action::Fold(how), dtype, [v; 3], 1), dtype)
+    }
+
     /// The next output.
     pub fn output(&mut self, v: Val) {
-        self.outputs.push(v)
+        self.output_to(v, Sink::Elements)
+    }
+
+    /// The next output, stored in this way.
+    ///
+    /// # Panics
+    /// If an integer is to be summed.
+    pub fn output_to(&mut self, v: Val, sink: Sink) {
+        let summed = matches!(sink, Sink::Columns(_) | Sink::Total(_));
+        assert!(!summed || matches!(self.dtype(v), DType::F32 | DType::F64), "sums are of f32 and f64");
+        self.outputs.push(v);
+        self.sinks.push(sink);
+    }
+
+    fn copied(&mut self, v: Val) -> Val {
+        let dtype = self.dtype(v);
+        self.def(Def::Do(Action::Op(Op::Copy), dtype, [v; 3], 1), dtype)
+    }
+
+    /// Which values are one number along a row: known only where rows are, so in programs that fold.
+    fn uniform(&self) -> Vec<bool> {
+        let mut uniform = vec![false; self.defs.len()];
+        for (i, (def, _)) in self.defs.iter().enumerate() {
+            uniform[i] = match def {
+                Def::Leaf(p) => matches!(p, Place::Constant(_)),
+                Def::Do(Action::Fold(_), ..) => true,
+                Def::Do(_, _, a, n) => a[..*n].iter().all(|v| uniform[v.0]),
+            };
+        }
+        uniform
     }
 
     /// Turns `a * b + c` into one rounding where the product has no other use. Changes the last bit of results, so eager
@@ -180,16 +243,22 @@ impl Builder {
 
     /// Assigns places by linear scan and drops what nothing uses.
     pub fn finish(mut self) -> Program {
-        // An output has its own value: what is a leaf, or an output already, is copied.
+        let folds = self.defs.iter().any(|(d, _)| matches!(d, Def::Do(Action::Fold(_), ..)));
+        let mut uniform = if folds { self.uniform() } else { vec![false; self.defs.len()] };
+        // An output has its own value: what is a leaf, or an output already, is copied. Only a value per row is uniform.
         let mut place: Vec<Option<Place>> = vec![None; self.defs.len()];
         for k in 0..self.outputs.len() {
             let mut v = self.outputs[k];
-            if matches!(self.defs[v.0].0, Def::Leaf(_)) || place[v.0].is_some() {
-                let dtype = self.dtype(v);
-                v = self.def(Def::Do(Action::Op(Op::Copy), dtype, [v; 3], 1), dtype);
+            let one_a_row = self.sinks[k] == Sink::Rows;
+            if matches!(self.defs[v.0].0, Def::Leaf(_)) || place[v.0].is_some() || uniform[v.0] && !one_a_row {
+                v = self.copied(v);
                 place.push(None);
+                uniform.push(one_a_row);
             }
-            place[v.0] = Some(Place::Output(k as u16));
+            assert!(!one_a_row || uniform[v.0], "a value per row comes from a fold");
+            if !one_a_row {
+                place[v.0] = Some(Place::Output(k as u16));
+            }
             self.outputs[k] = v;
         }
         const DEAD: usize = 0;
@@ -204,7 +273,7 @@ impl Builder {
         }
         let mut code = vec![];
         let mut free: [Vec<u32>; 9] = Default::default(); // by bytes an element
-        let mut registers = 0;
+        let (mut registers, mut uniforms) = (0, 0);
         for (i, (def, dtype)) in self.defs.iter().enumerate() {
             if last[i] == DEAD {
                 continue;
@@ -218,6 +287,10 @@ impl Builder {
             };
             let size = dtype.compute().size();
             let dst = place[i].unwrap_or_else(|| {
+                if uniform[i] {
+                    uniforms += 1;
+                    return Place::Uniform(uniforms as u16 - 1);
+                }
                 Place::Register(free[size].pop().unwrap_or_else(|| {
                     registers += TILE * size;
                     (registers - TILE * size) as u32
@@ -226,7 +299,8 @@ impl Builder {
             place[i] = Some(dst);
             // Unused operands repeat the first, so that every place is one that holds something.
             let args = a.map(|v| place[v.0].expect("operands are defined before use"));
-            code.push(Instr { action, dtype: compute, dst, args });
+            let uniform = a[..k].iter().all(|v| uniform[v.0]) && uniform[i];
+            code.push(Instr { action, dtype: compute, dst, args, uniform });
             // Freed only after dst was chosen: that is what keeps the two apart.
             for (j, v) in a[..k].iter().enumerate() {
                 let again = a[..j].iter().any(|w| w.0 == v.0);
@@ -236,7 +310,9 @@ impl Builder {
             }
         }
         let outputs = self.outputs.iter().map(|&v| self.defs[v.0].1).collect();
-        Program { code, registers, constants: self.constants, inputs: self.inputs, outputs }
+        let places = self.outputs.iter().map(|v| place[v.0].expect("outputs are computed")).collect();
+        let (constants, inputs, sinks) = (self.constants, self.inputs, self.sinks);
+        Program { code, registers, uniforms, constants, inputs, outputs, sinks, places, folds }
     }
 }
 

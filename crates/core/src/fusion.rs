@@ -1,0 +1,137 @@
+//! What a compiler asks of tensors: what a pointwise op means, and work on memory it has planned itself.
+//!
+//! [`formula`] runs the eager kernel of an op with recording on, so a compiled op means what the eager one does, to the bit.
+//! [`run`] runs a program on parts of tensors. Nothing here records gradients; the caller is below autograd.
+
+use crate::dispatch::{Args, Op, Value};
+use crate::layout::Layout;
+use crate::state::{self, ModeGuard};
+use crate::tensor::WRAPPED_NUMBER;
+use crate::{Device, Result, Scalar, Spec, Tensor};
+use firebrand_kernels::pointwise::{self, Operand, Program, Source, Step};
+use smallvec::SmallVec;
+use std::collections::HashMap;
+
+/// A pointwise op as code. In its sources, `Memory(k)` is the k-th tensor among the arguments.
+#[derive(Clone, Debug)]
+pub struct Formula {
+    /// Instructions in order.
+    pub steps: Vec<Step>,
+    /// Where the results are.
+    pub results: Vec<Source>,
+}
+
+/// Instructions above which an op is left to its own kernel.
+const LONGEST: usize = 128;
+
+/// What a pointwise op computes for each element, or none if it does not say so to the recorder: it is not pointwise,
+/// takes lists, or looks at numbers to refuse some. Tensors among the arguments may be without memory.
+pub fn formula(op: Op, args: &[Value]) -> Option<Formula> {
+    let info = op.info();
+    if !info.tags.contains(&"pointwise") || info.tags.contains(&"nondeterministic_seeded") {
+        return None;
+    }
+    // One element of each argument stands for all.
+    let mut numbers: HashMap<usize, usize> = HashMap::new();
+    let mut stand_ins: Vec<Value> = Vec::with_capacity(args.len());
+    for arg in args {
+        stand_ins.push(match arg {
+            Value::Tensor(t) => {
+                let one = stand_in(t).ok()?;
+                numbers.insert(address(&one), numbers.len());
+                Value::Tensor(one)
+            }
+            Value::Tensors(_) | Value::OptTensors(_) => return None,
+            other => other.clone(),
+        });
+    }
+    let _plain = ModeGuard::new(0, state::GRAD | state::LAYERS | state::INNER);
+    let (outputs, tape) = pointwise::record(|| (info.call)(&Args::new(info.name, &stand_ins)));
+    let number = |s: Source| match s {
+        Source::Memory(at) => numbers.get(&at).map(|&k| Source::Memory(k)),
+        other => Some(other),
+    };
+    let mut results = Vec::new();
+    let mut integral = false;
+    for output in outputs.ok()? {
+        let Value::Tensor(t) = output else { return None };
+        integral |= !t.is_floating_point();
+        results.push(number(tape.at(address(&t))?)?);
+    }
+    // These read their divisors before they divide integers.
+    let checked = ["floor_divide", "remainder", "fmod", "div"];
+    let base = info.name.trim_start_matches("aten::").split('.').next().unwrap_or_default();
+    if tape.steps.len() > LONGEST || integral && checked.contains(&base) {
+        return None;
+    }
+    let mut steps = tape.steps;
+    for step in &mut steps {
+        for arg in &mut step.args {
+            *arg = number(*arg)?;
+        }
+    }
+    Some(Formula { steps, results })
+}
+
+fn stand_in(t: &Tensor) -> Result<Tensor> {
+    let one: SmallVec<[usize; 8]> = SmallVec::from_elem(1, t.ndim());
+    let stand_in = Tensor::try_empty(Spec::new(&one, t.dtype(), Device::Cpu))?;
+    if t.is_wrapped_number() {
+        stand_in.set_flag(WRAPPED_NUMBER);
+    }
+    Ok(stand_in)
+}
+
+fn address(t: &Tensor) -> usize {
+    t.storage().addr() + t.storage_offset() * t.dtype().size()
+}
+
+/// Some elements of a tensor: a layout whose offset counts from the tensor's own first element.
+#[derive(Clone, Copy)]
+pub struct Part<'a> {
+    /// Whose memory.
+    pub tensor: &'a Tensor,
+    /// Which elements.
+    pub layout: &'a Layout,
+}
+
+/// What a program reads.
+#[derive(Clone, Copy)]
+pub enum Input<'a> {
+    /// Elements.
+    Part(Part<'a>),
+    /// One number for all.
+    Number(Scalar),
+}
+
+/// Runs a program on parts that all have one size, and counts the write in the version of every tensor written.
+///
+/// # Panics
+/// If a part reaches outside of its tensor's memory, or sizes and counts are not those of the program.
+pub fn run(program: &Program, inputs: &[Input<'_>], outputs: &[Part<'_>]) {
+    let read: SmallVec<[_; 8]> = inputs
+        .iter()
+        .map(|i| match i {
+            Input::Part(p) => Some(p.tensor.access()),
+            Input::Number(_) => None,
+        })
+        .collect();
+    let operands: SmallVec<[Operand<'_>; 8]> = inputs
+        .iter()
+        .zip(&read)
+        .map(|(i, access)| match (i, access) {
+            (Input::Part(p), Some(access)) => Operand::View(access.part(p.layout)),
+            (Input::Part(_), None) => unreachable!("parts have access"),
+            (Input::Number(s), _) => Operand::Value((*s).into()),
+        })
+        .collect();
+    let written: SmallVec<[_; 4]> = outputs.iter().map(|p| p.tensor.access()).collect();
+    let targets: SmallVec<[_; 4]> = outputs.iter().zip(&written).map(|(p, a)| a.part_mut(p.layout)).collect();
+    program.run(&operands, &targets);
+    outputs.iter().for_each(|p| p.tensor.bump_version());
+}
+
+/// The part as a tensor of its own over the same memory: without history, with the same version.
+pub fn alias(part: Part<'_>) -> Tensor {
+    part.tensor.alias_with(part.layout.with_offset(part.tensor.storage_offset() + part.layout.offset()))
+}

@@ -1,0 +1,109 @@
+//! Folds: a row of registers to one number, and sums of registers over tiles.
+//!
+//! Sums are taken in lanes, joined in f64 block by block, so a long row loses no more digits than a short one.
+#![allow(unsafe_code)]
+
+use crate::DType;
+use crate::lanes::{Kernel, dispatch, fold};
+
+/// How a row becomes one number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Fold {
+    /// The sum.
+    Sum,
+    /// The largest; NaN if one is.
+    Max,
+    /// The smallest; NaN if one is.
+    Min,
+}
+
+/// How a value of a program goes to memory.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Sink {
+    /// Every element.
+    Elements,
+    /// One element a row, the last dimension of the domain: the value is the same along it.
+    Rows,
+    /// The sum over all rows times a factor: one element per place in a row.
+    Columns(f64),
+    /// The sum over everything times a factor: one element.
+    Total(f64),
+}
+
+/// Elements that are summed in lanes before the sum is added to the total.
+const BLOCK: usize = 2048;
+
+/// Folds `n` float registers.
+///
+/// # Safety
+/// `a` holds `n` registers of `dtype`, which is f32 or f64.
+pub(super) unsafe fn fold_row(how: Fold, dtype: DType, a: *const u8, n: usize) -> f64 {
+    // SAFETY: the caller's promise.
+    unsafe {
+        if dtype == DType::F64 {
+            dispatch(Row { how, xs: std::slice::from_raw_parts(a.cast::<f64>(), n) })
+        } else {
+            dispatch(Row { how, xs: std::slice::from_raw_parts(a.cast::<f32>(), n) })
+        }
+    }
+}
+
+/// Adds `rows` rows of registers to one row of sums.
+///
+/// # Safety
+/// `a` holds `rows * n` registers and `sums` holds `n` numbers of `dtype`, which is f32 or f64; they do not overlap.
+pub(super) unsafe fn add_rows(dtype: DType, sums: *mut u8, a: *const u8, rows: usize, n: usize) {
+    use std::slice::{from_raw_parts, from_raw_parts_mut};
+    // SAFETY: the caller's promise.
+    unsafe {
+        if dtype == DType::F64 {
+            let (sums, xs) = (from_raw_parts_mut(sums.cast::<f64>(), n), from_raw_parts(a.cast::<f64>(), rows * n));
+            dispatch(Columns { sums, xs })
+        } else {
+            let (sums, xs) = (from_raw_parts_mut(sums.cast::<f32>(), n), from_raw_parts(a.cast::<f32>(), rows * n));
+            dispatch(Columns { sums, xs })
+        }
+    }
+}
+
+struct Row<'a, T> {
+    how: Fold,
+    xs: &'a [T],
+}
+
+struct Columns<'a, T> {
+    sums: &'a mut [T],
+    xs: &'a [T],
+}
+
+macro_rules! kernels {
+    ($($t:ident)*) => {$(
+        impl Kernel for Row<'_, $t> {
+            type Out = f64;
+            #[inline(always)]
+            #[allow(clippy::unnecessary_cast)] // f64 is one of the types
+            fn run<const FMA: bool>(self) -> f64 {
+                let largest = |a: $t, b: $t| if a > b || a.is_nan() { a } else { b };
+                let smallest = |a: $t, b: $t| if a < b || a.is_nan() { a } else { b };
+                match self.how {
+                    Fold::Sum => self.xs.chunks(BLOCK).map(|b| fold(b, 0.0, |x| x, |a, b| a + b) as f64).sum(),
+                    Fold::Max => fold(self.xs, $t::NEG_INFINITY, |x| x, largest) as f64,
+                    Fold::Min => fold(self.xs, $t::INFINITY, |x| x, smallest) as f64,
+                }
+            }
+        }
+
+        impl Kernel for Columns<'_, $t> {
+            type Out = ();
+            #[inline(always)]
+            fn run<const FMA: bool>(self) {
+                for row in self.xs.chunks_exact(self.sums.len().max(1)) {
+                    for (s, &x) in self.sums.iter_mut().zip(row) {
+                        *s += x
+                    }
+                }
+            }
+        }
+    )*};
+}
+kernels!(f32 f64);
