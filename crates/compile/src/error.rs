@@ -35,6 +35,9 @@ pub enum Error {
     /// There is no back end of this name.
     #[error("there is no back end {name:?}; firebrand_compile::list_backends() lists them: {known}")]
     UnknownBackend { name: String, known: String },
+    /// An accuracy check found a difference.
+    #[error("accuracy check of back end {backend:?}: its numbers are not those of the plain run\n{report}")]
+    Accuracy { backend: String, report: String },
     /// A promise of this crate to itself is broken.
     #[error("internal error of the compiler: {0}; please report it")]
     Internal(String),

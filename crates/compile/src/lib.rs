@@ -6,7 +6,9 @@
 pub mod backend;
 mod breaks;
 mod error;
+pub mod fused;
 pub mod hooks;
+pub mod tools;
 
 pub use backend::{Backend, Call, ExampleInput, ExampleValue, Executable, Value};
 pub use breaks::{BreakKind, GraphBreak};

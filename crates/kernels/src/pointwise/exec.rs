@@ -8,9 +8,9 @@
 #![allow(unsafe_code)]
 
 use super::convert::is_native;
+use super::fold::{add_rows, fold_row};
 use super::loops::{Arg, CHUNK, Loops};
 use super::program::{Action, Instr, Place};
-use super::fold::{add_rows, fold_row};
 use super::{Operand, Sink, Value};
 use crate::geometry::{Geometry, Tile, Tiles};
 use crate::moves::{move2d, stream};

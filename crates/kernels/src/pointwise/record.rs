@@ -65,14 +65,19 @@ impl Tape {
         Source::Step(self.steps.len() - 1)
     }
 
-    /// An operand as a register of type `to`.
+    /// An operand as it is used in `to`. As the executor does: a conversion to a half type also rounds.
     fn read(&mut self, operand: &Operand, to: DType) -> Source {
         match operand {
             Operand::Value(v) => Source::Value(*v),
             Operand::View(v) => {
                 let address = v.as_ptr() as usize;
                 let source = self.at(address).unwrap_or(Source::Memory(address));
-                self.cast(source, register(v.dtype()), to)
+                let (from, register_to) = (register(v.dtype()), register(to));
+                let converted = self.cast(source, from, register_to);
+                if from == register_to || register_to == to {
+                    return converted;
+                }
+                self.push(Action::Round(to), DType::F32, vec![converted])
             }
         }
     }
@@ -128,7 +133,7 @@ pub fn record<R>(f: impl FnOnce() -> R) -> (R, Tape) {
 pub(super) fn note(op: Op, compute: DType, args: &[&Operand], out: &ViewMut) {
     TAPE.with_borrow_mut(|tape| {
         let dtype = register(compute);
-        let args = args.iter().enumerate().map(|(k, a)| tape.read(a, op.operand(k, dtype))).collect();
+        let args = args.iter().enumerate().map(|(k, a)| tape.read(a, op.operand(k, compute))).collect();
         let result = tape.push(Action::Op(op), dtype, args);
         tape.write(result, op.result(dtype), out)
     })
@@ -164,8 +169,7 @@ pub(super) fn note_program(
     outputs: &[ViewMut],
 ) {
     TAPE.with_borrow_mut(|tape| {
-        let loaded: Vec<Source> =
-            inputs.iter().zip(types[0]).map(|(i, &used)| tape.read(i, register(used))).collect();
+        let loaded: Vec<Source> = inputs.iter().zip(types[0]).map(|(i, &used)| tape.read(i, used)).collect();
         let mut places: HashMap<(u8, u32), Source> = HashMap::new();
         let key = |p: Place| match p {
             Place::Register(at) => (0, at),

@@ -1,0 +1,552 @@
+//! From a functional graph and the layouts of its inputs to loops and calls.
+//!
+//! The graph is run once on tensors without memory, which gives every value its sizes and strides. An op that is pointwise
+//! becomes a loop by recording its eager kernel; reductions, norms and softmax become loops by the rules of `rules`; a view is
+//! only a layout; whatever is left stays a call. Values that are no tensors and differ from call to call stay late.
+
+use super::ir::*;
+use super::{FusedOptions, rules};
+use crate::error::{Error, Result};
+use firebrand_core::dispatch::Value as Boxed;
+use firebrand_core::layout::Dims;
+use firebrand_core::{DType, Device, Layout, Scalar, Spec, Tensor, fusion};
+use firebrand_graph::interpret::{Call, Eager, Value, boxed_arguments, run_call};
+use firebrand_graph::ir::{Argument, Attribute, Function, GraphModule, Kind, Name, NodeId, OpOverload, Target};
+use firebrand_graph::schema::Schema;
+use firebrand_kernels::pointwise::{self as kernel, Sink, Source, Value as Number};
+use smallvec::smallvec;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// What a plan is made for: one per placeholder.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Given {
+    /// A tensor of this geometry.
+    Tensor { sizes: Dims, strides: Dims, dtype: DType },
+    /// An integer or truth value: sizes may depend on it, so a plan is made for each.
+    Int(Scalar),
+    /// A float: late.
+    Float,
+    /// Anything else: late.
+    Other,
+}
+
+impl Given {
+    /// What a plan for this value is made for.
+    pub(crate) fn of(value: &Value) -> Given {
+        match value {
+            Value::Tensor(t) => {
+                Given::Tensor { sizes: t.shape().into(), strides: t.strides().into(), dtype: t.dtype() }
+            }
+            Value::Scalar(Scalar::Float(_)) => Given::Float,
+            Value::Scalar(s) => Given::Int(*s),
+            _ => Given::Other,
+        }
+    }
+
+    /// Whether the plan fits this value.
+    #[inline]
+    pub(crate) fn fits(&self, value: &Value) -> bool {
+        match (self, value) {
+            (Given::Tensor { sizes, strides, dtype }, Value::Tensor(t)) => {
+                t.dtype() == *dtype && t.shape() == &sizes[..] && t.strides() == &strides[..] && !t.is_meta()
+            }
+            (Given::Int(s), Value::Scalar(v)) => s == v,
+            (Given::Float, Value::Scalar(Scalar::Float(_))) => true,
+            (Given::Other, Value::Tensor(_) | Value::Scalar(_)) => false,
+            (Given::Other, _) => true,
+            _ => false,
+        }
+    }
+}
+
+/// A tensor while lowering: where it lies, and a tensor without memory that describes it.
+#[derive(Clone)]
+pub(super) struct Placed {
+    pub(super) load: Load,
+    pub(super) meta: Tensor,
+}
+
+/// What is known of a value.
+#[derive(Clone)]
+pub(super) enum Known {
+    Tensor(Placed),
+    List(Vec<Known>),
+    /// Known at run time only; the value stands for it until then.
+    Late(usize, Value),
+    Plain(Value),
+}
+
+impl Known {
+    fn value(&self) -> Value {
+        match self {
+            Known::Tensor(p) => Value::Tensor(p.meta.clone()),
+            Known::List(items) => Value::List(items.iter().map(Known::value).collect()),
+            Known::Late(_, v) | Known::Plain(v) => v.clone(),
+        }
+    }
+
+    fn arg(&self) -> Arg {
+        match self {
+            Known::Tensor(p) => Arg::Tensor(p.load.clone()),
+            Known::List(items) => Arg::List(items.iter().map(Known::arg).collect()),
+            Known::Late(k, _) => Arg::Late(*k),
+            Known::Plain(v) => Arg::Known(v.clone()),
+        }
+    }
+
+    fn is_late(&self) -> bool {
+        match self {
+            Known::Late(..) => true,
+            Known::List(items) => items.iter().any(Known::is_late),
+            _ => false,
+        }
+    }
+
+    fn each_tensor<'a>(&'a self, see: &mut impl FnMut(&'a Placed)) {
+        match self {
+            Known::Tensor(p) => see(p),
+            Known::List(items) => items.iter().for_each(|k| k.each_tensor(see)),
+            Known::Late(..) | Known::Plain(_) => {}
+        }
+    }
+}
+
+/// A call of an op whose arguments are known, as the rules see it.
+pub(super) struct OpCall<'a> {
+    pub(super) op: &'a OpOverload,
+    /// One per argument of the schema.
+    pub(super) boxed: &'a [Boxed],
+    /// Every tensor among the arguments.
+    pub(super) tensors: &'a [Placed],
+    /// What it returns, without memory.
+    pub(super) results: &'a [Tensor],
+}
+
+impl OpCall<'_> {
+    /// The tensor given for argument `k`.
+    pub(super) fn tensor(&self, k: usize) -> Option<&Placed> {
+        let Boxed::Tensor(t) = self.boxed.get(k)? else { return None };
+        self.tensors.iter().find(|p| p.meta.is_same(t))
+    }
+}
+
+/// Lowers a graph for inputs of this kind.
+pub(super) fn lower(module: &GraphModule, given: &[Given], options: &FusedOptions) -> Result<Lowered> {
+    let graph = &module.graph;
+    let mut l = Lowering {
+        module,
+        options,
+        out: Lowered::default(),
+        values: vec![None; graph.capacity()],
+        numbers: HashMap::new(),
+    };
+    let mut inputs = given.iter().enumerate();
+    for n in graph.nodes() {
+        let value = match graph[n].kind() {
+            Kind::Placeholder(target) => {
+                let missing = || Error::internal(format!("there is no input for the placeholder {target}"));
+                let (k, given) = inputs.next().ok_or_else(missing)?;
+                l.placeholder(k, given)?
+            }
+            Kind::GetAttr(path) => l.attribute(path)?,
+            Kind::Output => {
+                l.outputs(&graph[n].args()[0])?;
+                break;
+            }
+            _ => {
+                l.out.nodes += 1;
+                l.call(n)?
+            }
+        };
+        l.values[n.index()] = Some(value);
+    }
+    Ok(l.out)
+}
+
+pub(super) struct Lowering<'a> {
+    module: &'a GraphModule,
+    options: &'a FusedOptions,
+    out: Lowered,
+    values: Vec<Option<Known>>,
+    /// Buffers that are one number everywhere: readers take the number.
+    numbers: HashMap<BufferId, Number>,
+}
+
+impl Lowering<'_> {
+    fn buffer(&mut self, layout: Layout, dtype: DType, origin: Origin) -> BufferId {
+        self.out.buffers.push(Buffer { layout, dtype, origin });
+        self.out.buffers.len() - 1
+    }
+
+    fn placeholder(&mut self, k: usize, given: &Given) -> Result<Known> {
+        Ok(match given {
+            Given::Tensor { sizes, strides, dtype } => {
+                let layout = Layout::strided(sizes, strides, 0);
+                let spec = Spec { layout: layout.clone(), dtype: *dtype, device: Device::Meta };
+                let buffer = self.buffer(layout.clone(), *dtype, Origin::Input(k));
+                Known::Tensor(Placed { load: Load { buffer, layout }, meta: Tensor::try_empty(spec)? })
+            }
+            Given::Int(s) => Known::Plain(Value::Scalar(*s)),
+            Given::Float => {
+                self.out.late_inputs.push((k, self.out.late));
+                self.late(Value::Scalar(Scalar::Float(1.0)))
+            }
+            Given::Other => {
+                self.out.late_inputs.push((k, self.out.late));
+                self.late(Value::NONE)
+            }
+        })
+    }
+
+    fn late(&mut self, stand_in: Value) -> Known {
+        self.out.late += 1;
+        Known::Late(self.out.late - 1, stand_in)
+    }
+
+    fn attribute(&mut self, path: &Name) -> Result<Known> {
+        let missing = || Error::internal(format!("the graph reads attribute {path}, which has no value"));
+        Ok(match self.module.attributes.get(path).ok_or_else(missing)? {
+            Attribute::Graph(g) => Known::Plain(Value::Graph(Arc::clone(g))),
+            attribute => {
+                let t = attribute.tensor().ok_or_else(missing)?;
+                let layout = t.layout().with_offset(0);
+                let spec = Spec { layout: layout.clone(), dtype: t.dtype(), device: Device::Meta };
+                let buffer = self.buffer(layout.clone(), t.dtype(), Origin::Constant(t.clone()));
+                Known::Tensor(Placed { load: Load { buffer, layout }, meta: Tensor::try_empty(spec)? })
+            }
+        })
+    }
+
+    fn resolve(&self, a: &Argument) -> Result<Known> {
+        Ok(match a {
+            Argument::Node(n) => {
+                let missing =
+                    || Error::internal(format!("%{} is used before it has a value", self.module.graph[*n].name()));
+                self.values[n.index()].clone().ok_or_else(missing)?
+            }
+            Argument::Tuple(items) | Argument::List(items) => {
+                Known::List(items.iter().map(|a| self.resolve(a)).collect::<Result<_>>()?)
+            }
+            Argument::Bool(b) => Known::Plain(Value::Scalar(Scalar::Bool(*b))),
+            Argument::Int(i) => Known::Plain(Value::Scalar(Scalar::Int(*i))),
+            Argument::Float(v) => Known::Plain(Value::Scalar(Scalar::Float(*v))),
+            other => Known::Plain(Value::Constant(other.clone())),
+        })
+    }
+
+    fn outputs(&mut self, a: &Argument) -> Result<()> {
+        let Known::List(items) = self.resolve(a)? else {
+            return Err(Error::internal("a graph for a back end returns a tuple"));
+        };
+        for item in items {
+            self.out.outputs.push(match item {
+                Known::Tensor(p) => Output::Tensor(p.load),
+                Known::Late(k, _) => Output::Late(k),
+                Known::Plain(v) => Output::Known(v),
+                Known::List(_) => return Err(Error::internal("a graph for a back end returns no nested lists")),
+            });
+        }
+        Ok(())
+    }
+
+    fn call(&mut self, n: NodeId) -> Result<Known> {
+        let node = &self.module.graph[n];
+        let args: Vec<Known> = node.args().iter().map(|a| self.resolve(a)).collect::<Result<_>>()?;
+        let kwargs: Vec<(Name, Known)> =
+            node.kwargs().iter().map(|(k, a)| Ok((k.clone(), self.resolve(a)?))).collect::<Result<_>>()?;
+        if let (Some(Target::Function(f)), [Known::List(items), Known::Plain(Value::Scalar(k))]) =
+            (node.target(), &args[..])
+            && f.name() == "operator.getitem"
+            && let Some(item) = usize::try_from(k.to_i64()).ok().and_then(|k| items.get(k))
+        {
+            return Ok(item.clone());
+        }
+        let mut tensors: Vec<Placed> = Vec::new();
+        args.iter().chain(kwargs.iter().map(|(_, k)| k)).for_each(|k| k.each_tensor(&mut |p| tensors.push(p.clone())));
+        let late = args.iter().chain(kwargs.iter().map(|(_, k)| k)).any(Known::is_late);
+        let values: Vec<Value> = args.iter().map(Known::value).collect();
+        let named: Vec<(Name, Value)> = kwargs.iter().map(|(k, v)| (k.clone(), v.value())).collect();
+        let mut runner = Eager { device: Some(Device::Meta) };
+        let call = Call { module: self.module, node: n, args: values, kwargs: named };
+        let result = match (node.target(), &args[..]) {
+            // A hook may return any tensor of the gradient's sizes.
+            (Some(Target::Function(Function::CallHook)), [_, Known::Tensor(grad)]) => {
+                let spec =
+                    Spec { layout: grad.load.layout.dense_like(), dtype: grad.meta.dtype(), device: Device::Meta };
+                Value::Tensor(Tensor::try_empty(spec)?)
+            }
+            _ => run_call(&mut runner, &call)?,
+        };
+        let results: Vec<Tensor> = result.tensors().into_iter().cloned().collect();
+        let alias = |t: &Tensor| tensors.iter().find(|p| p.meta.shares_storage(t)).map(|p| p.load.buffer);
+        let schema = match node.target() {
+            Some(Target::Op(op)) => Schema::of(op).map(|s| (op, s)),
+            _ => None,
+        };
+        let writes = schema.is_some_and(|(_, s)| s.mutates());
+        if let Some((op, _)) = schema
+            && op.base().ends_with("embedding_bag")
+        {
+            return Err(Error::internal(format!("%{}: sizes of results depend on numbers", node.name())));
+        }
+        if let (Some((op, _)), false) = (schema, late) {
+            if !writes && !results.is_empty() && results.iter().all(|r| alias(r).is_some()) {
+                return Ok(self.view(&result, &alias));
+            }
+            let (id, boxed) = boxed_arguments(op, &call.args, &call.kwargs, Some(Device::Meta))?;
+            let call = OpCall { op, boxed: &boxed, tensors: &tensors, results: &results };
+            if op.is("aten::copy_") && self.write_whole(node.name(), &call) {
+                return Ok(args[0].clone());
+            }
+            if !writes && results.iter().all(|r| alias(r).is_none()) {
+                let lowered = rules::number(&call)
+                    .map(|number| self.fill(&call, number))
+                    .or_else(|| self.pointwise(&call, &fusion::formula(id, &boxed)?))
+                    .or_else(|| if self.options.bitwise { None } else { rules::lower(&call) });
+                if let Some(l) = lowered {
+                    return Ok(self.push_loop(node.name(), l, &result, &results));
+                }
+            }
+        } else if results.is_empty() && tensors.is_empty() && !late && !matches!(node.target(), Some(Target::Hop(_))) {
+            return Ok(Known::Plain(result)); // arithmetic on sizes
+        }
+        self.opaque(n, args, kwargs, result, &alias)
+    }
+
+    /// A result that only looks at memory which exists.
+    fn view(&self, value: &Value, alias: &dyn Fn(&Tensor) -> Option<BufferId>) -> Known {
+        match value {
+            Value::Tensor(t) => match alias(t) {
+                Some(buffer) => {
+                    Known::Tensor(Placed { load: Load { buffer, layout: t.layout().clone() }, meta: t.clone() })
+                }
+                None => Known::Plain(value.clone()),
+            },
+            Value::List(items) => Known::List(items.iter().map(|v| self.view(v, alias)).collect()),
+            other => Known::Plain(other.clone()),
+        }
+    }
+
+    fn opaque(
+        &mut self,
+        n: NodeId,
+        args: Vec<Known>,
+        kwargs: Vec<(Name, Known)>,
+        result: Value,
+        alias: &dyn Fn(&Tensor) -> Option<BufferId>,
+    ) -> Result<Known> {
+        let node = &self.module.graph[n];
+        let mut writes = Vec::new();
+        let effect = match node.target() {
+            Some(Target::Op(op)) => {
+                let schema = Schema::of(op);
+                for (k, arg) in args.iter().enumerate() {
+                    if schema.is_some_and(|s| s.args.get(k).is_some_and(|a| a.written)) {
+                        arg.each_tensor(&mut |p| writes.push(p.load.buffer));
+                    }
+                }
+                for (name, arg) in &kwargs {
+                    let written = schema.and_then(|s| Some(s.args[s.position(name)?].written));
+                    if written == Some(true) {
+                        arg.each_tensor(&mut |p| writes.push(p.load.buffer));
+                    }
+                }
+                let seeded = op.op().is_some_and(|op| op.info().tags.contains(&"nondeterministic_seeded"));
+                seeded || !writes.is_empty()
+            }
+            Some(Target::Function(f)) => !f.name().starts_with("operator."),
+            _ => true,
+        };
+        let (taken, known) = self.take(&result, alias);
+        let opaque = Opaque {
+            node: n,
+            args: args.iter().map(Known::arg).collect(),
+            kwargs: kwargs.iter().map(|(k, v)| (k.clone(), v.arg())).collect(),
+            taken,
+            writes,
+            effect,
+        };
+        self.out.items.push(Item { name: node.name().clone(), work: Work::Opaque(opaque) });
+        Ok(known)
+    }
+
+    fn take(&mut self, value: &Value, alias: &dyn Fn(&Tensor) -> Option<BufferId>) -> (Taken, Known) {
+        match value {
+            Value::Tensor(t) => match alias(t) {
+                Some(_) => (Taken::Ignored, self.view(value, alias)),
+                None => {
+                    let placed = self.made(t);
+                    (Taken::Buffer(placed.load.buffer), Known::Tensor(placed))
+                }
+            },
+            Value::List(items) => {
+                let (taken, known) = items.iter().map(|v| self.take(v, alias)).unzip();
+                (Taken::List(taken), Known::List(known))
+            }
+            v if v.is_none() => (Taken::Ignored, Known::Plain(Value::NONE)),
+            other => {
+                let known = self.late(other.clone());
+                (Taken::Late(self.out.late - 1), known)
+            }
+        }
+    }
+
+    /// A new buffer for a result.
+    fn made(&mut self, t: &Tensor) -> Placed {
+        let layout = t.layout().with_offset(0);
+        let buffer = self.buffer(layout.clone(), t.dtype(), Origin::Made);
+        Placed { load: Load { buffer, layout }, meta: t.clone() }
+    }
+
+    fn push_loop(&mut self, name: &Name, mut l: Loop, result: &Value, results: &[Tensor]) -> Known {
+        let mut placed: Vec<Known> = Vec::new();
+        for t in results {
+            placed.push(Known::Tensor(self.made(t)));
+        }
+        // A rule names results by their position.
+        for store in &mut l.stores {
+            if let Known::Tensor(p) = &placed[store.load.buffer] {
+                store.load = p.load.clone();
+            }
+        }
+        if let ([only], []) = (&l.stores[..], &l.code[..])
+            && let Source::Memory(0) = only.source
+            && let [Operand::Number(number, _)] = l.operands[..]
+        {
+            self.numbers.insert(only.load.buffer, number);
+        }
+        self.out.items.push(Item { name: name.clone(), work: Work::Loop(l) });
+        match result {
+            Value::List(_) => Known::List(placed),
+            _ => placed.swap_remove(0),
+        }
+    }
+
+    /// One number everywhere.
+    fn fill(&self, call: &OpCall<'_>, number: Number) -> Loop {
+        let t = &call.results[0];
+        let dtype = register(t.dtype());
+        Loop {
+            domain: t.shape().into(),
+            row: 1,
+            operands: vec![Operand::Number(rounded(number, t.dtype()), dtype)],
+            code: vec![],
+            stores: vec![result_store(0, Source::Memory(0), Sink::Elements)],
+        }
+    }
+
+    /// A memory operand seen with the sizes of a domain, or the number it is.
+    pub(super) fn operand(&self, p: &Placed, domain: &[usize]) -> Option<Operand> {
+        if let Some(&number) = self.numbers.get(&p.load.buffer) {
+            return Some(Operand::Number(number, register(p.meta.dtype())));
+        }
+        Some(Operand::Load(Load { buffer: p.load.buffer, layout: broadcast(&p.load.layout, domain)? }))
+    }
+
+    fn pointwise(&self, call: &OpCall<'_>, formula: &fusion::Formula) -> Option<Loop> {
+        let domain: Dims = call.results.first()?.shape().into();
+        if call.results.iter().any(|r| r.shape() != &domain[..]) {
+            return None;
+        }
+        let mut operands = Vec::new();
+        for arg in call.boxed {
+            let Boxed::Tensor(t) = arg else { continue };
+            operands.push(match call.tensors.iter().find(|p| p.meta.is_same(t)) {
+                Some(p) => self.operand(p, &domain)?,
+                // A number that stands where a tensor is due.
+                None => Operand::Number(scalar_of(t)?.into(), t.dtype()),
+            });
+        }
+        let code = formula.steps.iter().map(|s| Instr {
+            action: match s.action {
+                kernel::Action::Op(op) => Action::Op(op),
+                kernel::Action::Cast(to) => Action::Cast(to),
+                kernel::Action::Round(to) => Action::Round(to),
+            },
+            dtype: s.dtype,
+            args: s.args.iter().copied().collect(),
+        });
+        let stores = formula.results.iter().enumerate().map(|(k, &s)| result_store(k, s, Sink::Elements)).collect();
+        Some(Loop { domain, row: 1, operands, code: code.collect(), stores })
+    }
+
+    /// `copy_` to all of a buffer: a store, so that the value is computed where it belongs.
+    fn write_whole(&mut self, name: &Name, call: &OpCall<'_>) -> bool {
+        let (Some(to), Some(from)) = (call.tensor(0), call.tensor(1)) else { return false };
+        let buffer = &self.out.buffers[to.load.buffer];
+        if !buffer.is_whole(&to.load.layout) || !buffer.layout.is_non_overlapping_and_dense() {
+            return false;
+        }
+        let domain: Dims = to.meta.shape().into();
+        let Some(operand) = self.operand(from, &domain) else { return false };
+        let (have, want) = (register(from.meta.dtype()), register(to.meta.dtype()));
+        let mut code = Vec::new();
+        let mut source = Source::Memory(0);
+        if have != want {
+            code.push(Instr { action: Action::Cast(want), dtype: have, args: smallvec![source] });
+            source = Source::Step(code.len() - 1);
+        }
+        if want != to.meta.dtype() {
+            code.push(Instr { action: Action::Round(to.meta.dtype()), dtype: want, args: smallvec![source] });
+            source = Source::Step(code.len() - 1);
+        }
+        let store = Store { source, load: to.load.clone(), sink: Sink::Elements };
+        let work = Work::Loop(Loop { domain, row: 1, operands: vec![operand], code, stores: vec![store] });
+        self.numbers.remove(&to.load.buffer);
+        self.out.items.push(Item { name: name.clone(), work });
+        true
+    }
+}
+
+/// A store to result `k`, whose buffer is not known yet.
+pub(super) fn result_store(k: usize, source: Source, sink: Sink) -> Store {
+    Store { source, load: Load { buffer: k, layout: Layout::contiguous(&[]) }, sink }
+}
+
+/// The register type of values of a dtype: f32 for half types.
+pub(super) fn register(dtype: DType) -> DType {
+    if matches!(dtype, DType::F16 | DType::BF16) { DType::F32 } else { dtype }
+}
+
+/// What a number becomes in memory of a dtype.
+pub(super) fn rounded(number: Number, dtype: DType) -> Number {
+    match dtype {
+        DType::F64 => Number::Float(number.to_f64()),
+        DType::F32 => Number::Float(f64::from(number.to_f64() as f32)),
+        DType::F16 => Number::Float(firebrand_core::f16::from_f64(number.to_f64()).to_f64()),
+        DType::BF16 => Number::Float(firebrand_core::bf16::from_f64(number.to_f64()).to_f64()),
+        DType::Bool => Number::Bool(number.to_bool()),
+        _ => Number::Int(number.to_i64()),
+    }
+}
+
+fn scalar_of(t: &Tensor) -> Option<Scalar> {
+    if !t.is_wrapped_number() || t.is_meta() {
+        return None;
+    }
+    Some(match t.dtype() {
+        DType::Bool => Scalar::Bool(t.try_item().ok()?),
+        DType::I64 => Scalar::Int(t.try_item().ok()?),
+        _ => Scalar::Float(t.try_item().ok()?),
+    })
+}
+
+/// A layout repeated to larger sizes; none if it does not fit.
+pub(super) fn broadcast(layout: &Layout, domain: &[usize]) -> Option<Layout> {
+    let lead = domain.len().checked_sub(layout.ndim())?;
+    let mut strides: Dims = smallvec![0; domain.len()];
+    for (d, (&n, &s)) in layout.sizes().iter().zip(layout.strides()).enumerate() {
+        if n == domain[lead + d] {
+            strides[lead + d] = s;
+        } else if n != 1 {
+            return None;
+        }
+    }
+    Some(Layout::strided(domain, &strides, layout.offset()))
+}
+
+/// Instructions as a rule writes them.
+pub(super) fn instr(action: Action, dtype: DType, args: &[Source]) -> Instr {
+    Instr { action, dtype, args: args.iter().copied().collect() }
+}

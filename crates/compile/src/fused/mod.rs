@@ -1,0 +1,196 @@
+//! The fused back end: functional graphs without autograd become few kernels over planned memory.
+//!
+//! A graph is lowered to loops (`lower`, `rules`), loops are gathered into kernels (`fuse`), a kernel becomes one program of
+//! the tile executor (`emit`), and the plan says when memory comes and goes (`plan`, `run`). A plan fits inputs of one
+//! geometry; an executable keeps several. A graph that cannot be planned is interpreted, and the log says why.
+//!
+//! Numbers: elementwise results are those of the plain run; sums may be taken in another order; values of half types stay
+//! f32 inside a kernel unless [`FusedOptions::bitwise`] asks for the plain run to the bit.
+
+mod emit;
+mod fuse;
+mod ir;
+mod lower;
+mod plan;
+mod report;
+mod rules;
+mod run;
+
+use crate::backend::{Backend, Call, ExampleInput, ExampleValue, Executable, Value};
+use crate::error::{Error, Result};
+use firebrand_core::Scalar;
+use firebrand_core::autograd::no_grad;
+use firebrand_core::layout::Dims;
+use firebrand_graph::interpret::{Eager, run_module};
+use firebrand_graph::ir::{Function, GraphModule, Target};
+use lower::Given;
+use plan::Plan;
+use std::sync::{Arc, Mutex, RwLock};
+use tracing::info;
+
+pub use report::{CompileTimes, PlanStats, counters, reset_counters};
+
+/// Plans an executable keeps; the oldest goes first.
+const PLANS: usize = 16;
+
+/// How the fused back end works.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FusedOptions {
+    /// Every op rounds as the plain run does: half types after each op, reductions by their own kernels.
+    pub bitwise: bool,
+}
+
+/// The back end called `firebrand`.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Fused {
+    options: FusedOptions,
+}
+
+impl Fused {
+    /// With these options.
+    pub fn new(options: FusedOptions) -> Fused {
+        Fused { options }
+    }
+
+    /// Compiles a graph and keeps the type of the result, which tells of its plans.
+    pub fn compile_graph(&self, graph: &GraphModule, examples: &[ExampleInput]) -> Result<FusedGraph> {
+        let compiled = FusedGraph {
+            module: graph.clone(),
+            options: self.options,
+            plans: RwLock::default(),
+            making: Mutex::new(()),
+        };
+        let given: Option<Vec<Given>> = examples.iter().map(given).collect();
+        if let Some(given) = given {
+            compiled.make(&given);
+        }
+        Ok(compiled)
+    }
+}
+
+impl Backend for Fused {
+    fn name(&self) -> &str {
+        "firebrand"
+    }
+
+    fn compile(&self, graph: &GraphModule, examples: &[ExampleInput]) -> Result<Arc<dyn Executable>> {
+        Ok(Arc::new(self.compile_graph(graph, examples)?))
+    }
+}
+
+/// What a plan for the first call is made for; none if the example does not say.
+fn given(example: &ExampleInput) -> Option<Given> {
+    let sizes = |v: &[firebrand_graph::ir::SymInt]| -> Option<Dims> {
+        v.iter().map(|s| s.hint().and_then(|n| usize::try_from(n).ok())).collect()
+    };
+    Some(match &example.value {
+        ExampleValue::Tensor(t) => {
+            Given::Tensor { sizes: sizes(&t.sizes)?, strides: sizes(&t.strides)?, dtype: t.dtype.dtype()? }
+        }
+        ExampleValue::Int(i) => Given::Int(Scalar::Int(*i)),
+        ExampleValue::Float(_) => Given::Float,
+    })
+}
+
+/// A compiled graph: its plans by the geometry of the inputs.
+pub struct FusedGraph {
+    module: GraphModule,
+    options: FusedOptions,
+    plans: RwLock<Vec<Arc<Planned>>>,
+    /// One plan is made at a time.
+    making: Mutex<()>,
+}
+
+/// What is done for inputs of one geometry.
+enum Planned {
+    Plan(Plan),
+    /// Node by node: planning failed.
+    Interpret(Vec<Given>),
+}
+
+impl Planned {
+    fn given(&self) -> &[Given] {
+        match self {
+            Planned::Plan(p) => &p.given,
+            Planned::Interpret(given) => given,
+        }
+    }
+
+    fn fits(&self, inputs: &[Value]) -> bool {
+        self.given().len() == inputs.len() && self.given().iter().zip(inputs).all(|(g, v)| g.fits(v))
+    }
+}
+
+impl FusedGraph {
+    fn find(&self, inputs: &[Value]) -> Option<Arc<Planned>> {
+        let plans = self.plans.read().unwrap_or_else(|e| e.into_inner());
+        plans.iter().find(|p| p.fits(inputs)).cloned()
+    }
+
+    fn make(&self, given: &[Given]) -> Arc<Planned> {
+        let started = std::time::Instant::now();
+        let planned = match plan::plan(&self.module, given, &self.options) {
+            Ok(plan) => {
+                report::count(&plan.stats, started.elapsed());
+                Planned::Plan(plan)
+            }
+            Err(why) => {
+                info!(target: "firebrand::fusion", %why, "the graph is interpreted");
+                Planned::Interpret(given.to_vec())
+            }
+        };
+        let planned = Arc::new(planned);
+        let mut plans = self.plans.write().unwrap_or_else(|e| e.into_inner());
+        plans.insert(0, Arc::clone(&planned));
+        plans.truncate(PLANS);
+        planned
+    }
+
+    /// What each plan came to, newest first; graphs that are interpreted have none.
+    pub fn stats(&self) -> Vec<PlanStats> {
+        let plans = self.plans.read().unwrap_or_else(|e| e.into_inner());
+        plans.iter().filter_map(|p| if let Planned::Plan(p) = &**p { Some(p.stats.clone()) } else { None }).collect()
+    }
+
+    /// The newest plan as text: one line a kernel or call, with the nodes it does.
+    pub fn describe(&self) -> String {
+        let plans = self.plans.read().unwrap_or_else(|e| e.into_inner());
+        match plans.first().map(|p| &**p) {
+            Some(Planned::Plan(p)) => report::describe(p, &self.module),
+            Some(Planned::Interpret(_)) => "interpreted node by node\n".to_string(),
+            None => "no plan yet\n".to_string(),
+        }
+    }
+
+    fn interpret(&self, inputs: &[Value]) -> Result<Vec<Value>> {
+        let hooked = self
+            .module
+            .graph
+            .nodes()
+            .any(|n| matches!(self.module.graph[n].target(), Some(Target::Function(Function::CallHook))));
+        if hooked {
+            return Err(Error::internal("a graph with hooks could not be planned"));
+        }
+        match no_grad(|| run_module(&mut Eager::default(), &self.module, inputs))? {
+            Value::List(items) => Ok(items),
+            other => Ok(vec![other]),
+        }
+    }
+}
+
+impl Executable for FusedGraph {
+    fn run(&self, inputs: &[Value], call: &Call) -> Result<Vec<Value>> {
+        let planned = match self.find(inputs) {
+            Some(p) => p,
+            None => {
+                let _one = self.making.lock().unwrap_or_else(|e| e.into_inner());
+                let found = self.find(inputs);
+                found.unwrap_or_else(|| self.make(&inputs.iter().map(Given::of).collect::<Vec<_>>()))
+            }
+        };
+        match &*planned {
+            Planned::Plan(plan) => run::run(plan, &self.module, inputs, call),
+            Planned::Interpret(_) => self.interpret(inputs),
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! A plan: the steps of one graph for inputs of one geometry, and what happens to memory between them.
+//!
+//! A buffer is allocated by the step that writes it and let go after its last reader, so memory is what lives at once; the
+//! caching allocator hands the same blocks out again at the next call. A kernel writes over an operand that dies with it if
+//! it reads that operand place by place. The caller's tensors are written only where the graph says so.
+
+use super::emit::{Emitted, emit};
+use super::fuse::{Kernel, fuse};
+use super::ir::*;
+use super::lower::{Given, lower};
+use super::{FusedOptions, PlanStats};
+use crate::error::Result;
+use firebrand_core::{Device, Layout, Spec};
+use firebrand_graph::ir::{GraphModule, Target};
+use firebrand_kernels::pointwise::Sink;
+use tracing::debug;
+
+/// Bytes from which a dying operand's memory is taken over: below, cache does better without the detour.
+const TAKE_OVER: usize = 1 << 20;
+
+/// One step of a plan.
+#[derive(Debug)]
+pub(crate) enum Step {
+    Kernel {
+        emitted: Emitted,
+        /// Memory that comes into being.
+        made: Vec<Made>,
+        names: String,
+    },
+    Call(Opaque),
+}
+
+/// A buffer that a kernel brings into being.
+#[derive(Debug)]
+pub(crate) struct Made {
+    pub(crate) buffer: BufferId,
+    pub(crate) spec: Spec,
+    /// The buffer whose memory it takes over.
+    pub(crate) from: Option<BufferId>,
+}
+
+/// Everything one call does.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    pub(crate) given: Vec<Given>,
+    /// A step, and the buffers that nobody reads after it.
+    pub(crate) steps: Vec<(Step, Vec<BufferId>)>,
+    pub(crate) buffers: Vec<Buffer>,
+    pub(crate) outputs: Vec<Output>,
+    pub(crate) late: usize,
+    pub(crate) late_inputs: Vec<(usize, usize)>,
+    pub(crate) stats: PlanStats,
+}
+
+/// Makes the plan of a graph for inputs of this kind.
+pub(super) fn plan(module: &GraphModule, given: &[Given], options: &FusedOptions) -> Result<Plan> {
+    let mut lowered = lower(module, given, options)?;
+    let kernels = fuse(&mut lowered);
+    Ok(Planner::new(module, &lowered, &kernels).plan(given, options))
+}
+
+struct Planner<'a> {
+    lowered: &'a Lowered,
+    kernels: &'a [Kernel],
+    /// For each buffer, the first and the last kernel that has to do with it; outputs live on.
+    last: Vec<usize>,
+    /// Whether a kernel other than the one that writes it reads it, or the caller.
+    visible: Vec<bool>,
+    /// Buffers that foreign code may hold.
+    pinned: Vec<bool>,
+}
+
+impl<'a> Planner<'a> {
+    fn new(module: &'a GraphModule, lowered: &'a Lowered, kernels: &'a [Kernel]) -> Planner<'a> {
+        let n = lowered.buffers.len();
+        let (mut last, mut visible, mut pinned) = (vec![0; n], vec![false; n], vec![false; n]);
+        let mut writer = vec![usize::MAX; n];
+        for (k, kernel) in kernels.iter().enumerate() {
+            for &i in &kernel.items {
+                let item = &lowered.items[i];
+                item.each_read(&mut |l| {
+                    last[l.buffer] = k;
+                    visible[l.buffer] |= writer[l.buffer] != k;
+                });
+                item.each_write(&mut |b| {
+                    last[b] = k;
+                    writer[b] = k;
+                });
+                if let Work::Opaque(o) = &item.work
+                    && !matches!(module.graph[o.node].target(), Some(Target::Op(_)))
+                {
+                    item.each_read(&mut |l| pinned[l.buffer] = true);
+                    item.each_write(&mut |b| pinned[b] = true);
+                }
+            }
+        }
+        for output in &lowered.outputs {
+            if let Output::Tensor(l) = output {
+                last[l.buffer] = usize::MAX;
+                visible[l.buffer] = true;
+            }
+        }
+        for (b, buffer) in lowered.buffers.iter().enumerate() {
+            if !matches!(buffer.origin, Origin::Made) {
+                visible[b] = true;
+                pinned[b] = true;
+            }
+        }
+        Planner { lowered, kernels, last, visible, pinned }
+    }
+
+    fn plan(self, given: &[Given], options: &FusedOptions) -> Plan {
+        let mut stats = PlanStats { nodes: self.lowered.nodes, ..PlanStats::default() };
+        let mut steps = Vec::with_capacity(self.kernels.len());
+        for (k, kernel) in self.kernels.iter().enumerate() {
+            let first = &self.lowered.items[kernel.items[0]];
+            let step = match &first.work {
+                Work::Opaque(o) => {
+                    stats.calls += 1;
+                    Step::Call(o.clone())
+                }
+                Work::Loop(_) => {
+                    stats.kernels += 1;
+                    stats.fused_nodes += kernel.items.len();
+                    self.kernel(k, kernel, options, &mut stats)
+                }
+            };
+            let dead: Vec<BufferId> = (0..self.lowered.buffers.len()).filter(|&b| self.last[b] == k).collect();
+            if let Step::Kernel { names, emitted, .. } = &step {
+                debug!(target: "firebrand::fusion", kernel = k, %names, instructions = emitted.program.len(), "kernel");
+            }
+            steps.push((step, dead));
+        }
+        debug!(target: "firebrand::fusion", nodes = stats.nodes, kernels = stats.kernels, calls = stats.calls, "plan");
+        let l = self.lowered;
+        Plan {
+            given: given.to_vec(),
+            steps,
+            buffers: l.buffers.clone(),
+            outputs: l.outputs.clone(),
+            late: l.late,
+            late_inputs: l.late_inputs.clone(),
+            stats,
+        }
+    }
+
+    fn kernel(&self, k: usize, kernel: &Kernel, options: &FusedOptions, stats: &mut PlanStats) -> Step {
+        let buffers = &self.lowered.buffers;
+        let emitted = emit(self.lowered, kernel, &|b| self.visible[b], options.bitwise);
+        let mut taken: Vec<BufferId> = Vec::new();
+        let mut made = Vec::new();
+        for out in &emitted.outputs {
+            let b = &buffers[out.buffer];
+            if !matches!(b.origin, Origin::Made) || self.writes_again(k, out.buffer) {
+                continue;
+            }
+            let from = self.dying(k, kernel, &emitted, out.buffer, &taken);
+            taken.extend(from);
+            stats.taken_over += usize::from(from.is_some());
+            let spec = Spec { layout: b.layout.clone(), dtype: b.dtype, device: Device::Cpu };
+            made.push(Made { buffer: out.buffer, spec, from });
+        }
+        let names: Vec<&str> = kernel.items.iter().map(|&i| &*self.lowered.items[i].name).collect();
+        Step::Kernel { emitted, made, names: names.join(", ") }
+    }
+
+    /// Whether an earlier kernel made the buffer, so that this one writes into it.
+    fn writes_again(&self, k: usize, b: BufferId) -> bool {
+        let mut earlier = false;
+        for before in &self.kernels[..k] {
+            before.items.iter().for_each(|&i| self.lowered.items[i].each_write(&mut |w| earlier |= w == b));
+        }
+        earlier
+    }
+
+    /// A buffer of the same kind that this kernel is the last to read, place by place.
+    fn dying(
+        &self,
+        k: usize,
+        kernel: &Kernel,
+        emitted: &Emitted,
+        out: BufferId,
+        taken: &[BufferId],
+    ) -> Option<BufferId> {
+        let buffers = &self.lowered.buffers;
+        let target = &buffers[out];
+        let bytes = target.layout.numel() * target.dtype.size();
+        let stored = emitted.outputs.iter().find(|o| o.buffer == out)?;
+        let whole = kernel.items.iter().any(|&i| match &self.lowered.items[i].work {
+            Work::Loop(l) => l.stores.iter().any(|s| s.load.buffer == out && s.sink == Sink::Elements),
+            Work::Opaque(_) => false,
+        });
+        if bytes < TAKE_OVER || !whole {
+            return None;
+        }
+        let fits = |l: &Load| {
+            let b = &buffers[l.buffer];
+            self.last[l.buffer] == k
+                && !self.pinned[l.buffer]
+                && !taken.contains(&l.buffer)
+                && b.dtype == target.dtype
+                && same_places(&l.layout, &stored.layout)
+                && b.layout.same_geometry(&target.layout)
+                && emitted.inputs.iter().filter(|o| o.buffer == l.buffer).count() == 1
+        };
+        emitted.inputs.iter().find(|l| fits(l)).map(|l| l.buffer)
+    }
+}
+
+fn same_places(a: &Layout, b: &Layout) -> bool {
+    a.offset() == b.offset() && a.same_geometry(b)
+}

@@ -1,0 +1,82 @@
+//! What the fused back end did, for people: counters, times, plans as text.
+
+use super::plan::{Plan, Step};
+use firebrand_graph::ir::GraphModule;
+use std::fmt::Write;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+/// What one plan came to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PlanStats {
+    /// Call nodes of the graph.
+    pub nodes: usize,
+    /// Kernels generated.
+    pub kernels: usize,
+    /// Nodes that became part of a kernel.
+    pub fused_nodes: usize,
+    /// Nodes that run by their own kernels.
+    pub calls: usize,
+    /// Results written over an operand that died.
+    pub taken_over: usize,
+}
+
+/// What all plans of the process came to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CompileTimes {
+    /// Plans made.
+    pub plans: u64,
+    /// Kernels generated.
+    pub kernels: u64,
+    /// Call nodes before fusion.
+    pub nodes: u64,
+    /// Time spent on it.
+    pub time: Duration,
+}
+
+static PLANS: AtomicU64 = AtomicU64::new(0);
+static KERNELS: AtomicU64 = AtomicU64::new(0);
+static NODES: AtomicU64 = AtomicU64::new(0);
+static NANOS: AtomicU64 = AtomicU64::new(0);
+
+pub(super) fn count(stats: &PlanStats, time: Duration) {
+    PLANS.fetch_add(1, Relaxed);
+    KERNELS.fetch_add(stats.kernels as u64, Relaxed);
+    NODES.fetch_add(stats.nodes as u64, Relaxed);
+    NANOS.fetch_add(time.as_nanos() as u64, Relaxed);
+}
+
+/// Counters of the process.
+pub fn counters() -> CompileTimes {
+    CompileTimes {
+        plans: PLANS.load(Relaxed),
+        kernels: KERNELS.load(Relaxed),
+        nodes: NODES.load(Relaxed),
+        time: Duration::from_nanos(NANOS.load(Relaxed)),
+    }
+}
+
+/// Sets the counters to zero.
+pub fn reset_counters() {
+    [&PLANS, &KERNELS, &NODES, &NANOS].into_iter().for_each(|c| c.store(0, Relaxed));
+}
+
+pub(super) fn describe(plan: &Plan, module: &GraphModule) -> String {
+    let mut text = String::new();
+    for (k, (step, _)) in plan.steps.iter().enumerate() {
+        let _ = match step {
+            Step::Kernel { emitted, made, names } => {
+                let over = made.iter().filter(|m| m.from.is_some()).count();
+                let over = if over > 0 { format!(", {over} in place") } else { String::new() };
+                let (i, r, w) = (emitted.program.len(), emitted.inputs.len(), emitted.outputs.len());
+                writeln!(text, "{k}: kernel of {i} instructions, reads {r}, writes {w}{over}: {names}")
+            }
+            Step::Call(o) => {
+                let node = &module.graph[o.node];
+                let target = node.target().map(ToString::to_string).unwrap_or_default();
+                writeln!(text, "{k}: call of {target}: {}", node.name())
+            }
+        };
+    }
+    text
+}

@@ -1,0 +1,295 @@
+//! Ops that are loops although they are not pointwise: constants, reductions, softmax and layer norm.
+//!
+//! A rule writes what the op's kernel does as folds and instructions; it declines (none) what the loops cannot do well: short
+//! or very long rows, dimensions in the middle, integers. Then the op stays a call of its own kernel.
+
+use super::fuse::LONGEST_ROW;
+use super::ir::*;
+use super::lower::{OpCall, Placed, broadcast, instr, register, result_store};
+use firebrand_core::dispatch::Value as Boxed;
+use firebrand_core::layout::Dims;
+use firebrand_core::{DType, SymInt};
+use firebrand_kernels::pointwise::{Fold, Op, Sink, Source, Value as Number};
+
+/// The shortest row that is worth its own pass.
+const SHORTEST_ROW: usize = 64;
+
+/// The number that an op fills its result with.
+pub(super) fn number(call: &OpCall<'_>) -> Option<Number> {
+    let at = match call.op.qualified().strip_prefix("aten::")? {
+        "zeros" | "zeros_like" | "new_zeros" | "zero" => return Some(Number::Int(0)),
+        "ones" | "ones_like" | "new_ones" => return Some(Number::Int(1)),
+        "scalar_tensor" => 0,
+        "full" | "full_like" | "fill.Scalar" => 1,
+        "new_full" => 2,
+        _ => return None,
+    };
+    match call.boxed.get(at)? {
+        Boxed::Scalar(s) => Some((*s).into()),
+        _ => None,
+    }
+}
+
+/// The loop of an op, if there is a rule for it.
+pub(super) fn lower(call: &OpCall<'_>) -> Option<Loop> {
+    if call.results.iter().any(|r| r.numel() == 0) || call.tensors.iter().any(|t| t.meta.numel() == 0) {
+        return None;
+    }
+    match call.op.qualified().strip_prefix("aten::")? {
+        "sum" | "sum.dim_IntList" => reduce(call, Fold::Sum, false),
+        "mean" | "mean.dim" => reduce(call, Fold::Sum, true),
+        "amax" => reduce(call, Fold::Max, false),
+        "amin" => reduce(call, Fold::Min, false),
+        "_softmax" => softmax(call),
+        "_log_softmax" => log_softmax(call),
+        "_softmax_backward_data" => softmax_backward(call),
+        "_log_softmax_backward_data" => log_softmax_backward(call),
+        "native_layer_norm" => layer_norm(call),
+        "native_layer_norm_backward" => layer_norm_backward(call),
+        _ => None,
+    }
+}
+
+/// A loop being written.
+struct Draft {
+    domain: Dims,
+    dtype: DType,
+    operands: Vec<Operand>,
+    code: Vec<Instr>,
+}
+
+impl Draft {
+    /// Over the elements of this tensor; none unless they are floats.
+    fn over(t: &Placed) -> Option<Draft> {
+        let dtype = register(t.meta.dtype());
+        let float = matches!(dtype, DType::F32 | DType::F64);
+        float.then(|| Draft { domain: t.meta.shape().into(), dtype, operands: Vec::new(), code: Vec::new() })
+    }
+
+    fn load(&mut self, t: &Placed) -> Option<Source> {
+        if register(t.meta.dtype()) != self.dtype {
+            return None;
+        }
+        let layout = broadcast(&t.load.layout, &self.domain)?;
+        self.operands.push(Operand::Load(Load { buffer: t.load.buffer, layout }));
+        Some(Source::Memory(self.operands.len() - 1))
+    }
+
+    fn push(&mut self, action: Action, args: &[Source]) -> Source {
+        self.code.push(instr(action, self.dtype, args));
+        Source::Step(self.code.len() - 1)
+    }
+
+    fn op(&mut self, op: Op, args: &[Source]) -> Source {
+        self.push(Action::Op(op), args)
+    }
+
+    fn fold(&mut self, how: Fold, v: Source) -> Source {
+        self.push(Action::Fold(how), &[v])
+    }
+
+    fn finish(self, row: usize, stores: &[(Source, Sink)]) -> Loop {
+        let stores = stores.iter().enumerate().map(|(k, &(source, sink))| result_store(k, source, sink)).collect();
+        Loop { domain: self.domain, row, operands: self.operands, code: self.code, stores }
+    }
+}
+
+fn value(v: f64) -> Source {
+    Source::Value(Number::Float(v))
+}
+
+fn is_good_row(n: usize) -> bool {
+    (SHORTEST_ROW..=LONGEST_ROW).contains(&n)
+}
+
+/// The elements of a row if `dim` is the last dimension, and a good row.
+fn last_dim(t: &Placed, dim: &Boxed) -> Option<usize> {
+    let Boxed::Int(dim) = dim else { return None };
+    let nd = t.meta.ndim() as i64;
+    let dim = dim.int();
+    let row = *t.meta.shape().last()?;
+    let rows_fit = by_rows(&t.load.layout, row).is_some();
+    ((dim == -1 || dim == nd - 1) && is_good_row(row) && rows_fit).then_some(row)
+}
+
+fn ints(v: &Boxed) -> Option<Vec<i64>> {
+    match v {
+        Boxed::None => Some(Vec::new()),
+        Boxed::Ints(list) => Some(list.iter().map(|i: &SymInt| i.int()).collect()),
+        Boxed::Int(i) => Some(vec![i.int()]),
+        _ => None,
+    }
+}
+
+fn reduce(call: &OpCall<'_>, how: Fold, mean: bool) -> Option<Loop> {
+    let (x, out) = (call.tensor(0)?, &call.results[0]);
+    if out.dtype() != x.meta.dtype() {
+        return None;
+    }
+    let nd = x.meta.ndim();
+    let over_all = !call.op.qualified().contains(".dim") && how == Fold::Sum;
+    let given = if over_all { Vec::new() } else { ints(call.boxed.get(1)?)? };
+    let mut reduced = vec![given.is_empty(); nd];
+    for d in given {
+        *reduced.get_mut(usize::try_from(if d < 0 { d + nd as i64 } else { d }).ok()?)? = true;
+    }
+    let sizes = x.meta.shape();
+    // Dimensions of size one are both kept and reduced.
+    let real: Vec<(usize, bool)> = (0..nd).filter(|&d| sizes[d] != 1).map(|d| (sizes[d], reduced[d])).collect();
+    let count: usize = real.iter().filter(|(_, r)| *r).map(|(n, _)| n).product();
+    let factor = if mean { 1.0 / count as f64 } else { 1.0 };
+    let mut d = Draft::over(x)?;
+    let v = d.load(x)?;
+    if real.is_empty() {
+        return None;
+    }
+    if how == Fold::Sum && real.iter().all(|(_, r)| *r) {
+        return Some(d.finish(1, &[(v, Sink::Total(factor))]));
+    }
+    let switch = real.iter().position(|(_, r)| *r != real[0].1)?;
+    if real[switch..].iter().any(|(_, r)| *r == real[0].1) {
+        return None;
+    }
+    let row: usize = real[switch..].iter().map(|(n, _)| n).product();
+    by_rows(&x.load.layout, row)?;
+    if real[0].1 {
+        // Leading dimensions go: one sum per place in a row.
+        let fits = how == Fold::Sum && (8..=LONGEST_ROW).contains(&row);
+        return fits.then(|| d.finish(row, &[(v, Sink::Columns(factor))]));
+    }
+    if !is_good_row(row) {
+        return None;
+    }
+    let mut r = d.fold(how, v);
+    if mean {
+        r = d.op(Op::Mul, &[r, value(factor)]);
+    }
+    Some(d.finish(row, &[(r, Sink::Rows)]))
+}
+
+fn softmax(call: &OpCall<'_>) -> Option<Loop> {
+    let x = call.tensor(0)?;
+    let row = last_dim(x, call.boxed.get(1)?)?;
+    let mut d = Draft::over(x)?;
+    let v = d.load(x)?;
+    let most = d.fold(Fold::Max, v);
+    let shifted = d.op(Op::Sub, &[v, most]);
+    let e = d.op(Op::Exp, &[shifted]);
+    let sum = d.fold(Fold::Sum, e);
+    let scale = d.op(Op::Reciprocal, &[sum]);
+    let y = d.op(Op::Mul, &[e, scale]);
+    Some(d.finish(row, &[(y, Sink::Elements)]))
+}
+
+fn log_softmax(call: &OpCall<'_>) -> Option<Loop> {
+    let x = call.tensor(0)?;
+    let row = last_dim(x, call.boxed.get(1)?)?;
+    let mut d = Draft::over(x)?;
+    let v = d.load(x)?;
+    let most = d.fold(Fold::Max, v);
+    let shifted = d.op(Op::Sub, &[v, most]);
+    let e = d.op(Op::Exp, &[shifted]);
+    let sum = d.fold(Fold::Sum, e);
+    let log = d.op(Op::Log, &[sum]);
+    let y = d.op(Op::Sub, &[shifted, log]);
+    Some(d.finish(row, &[(y, Sink::Elements)]))
+}
+
+/// `(g - sum(g y)) y`.
+fn softmax_backward(call: &OpCall<'_>) -> Option<Loop> {
+    let (grad, output) = (call.tensor(0)?, call.tensor(1)?);
+    let row = last_dim(output, call.boxed.get(2)?)?;
+    by_rows(&grad.load.layout, row)?;
+    let mut d = Draft::over(output)?;
+    let (g, y) = (d.load(grad)?, d.load(output)?);
+    let gy = d.op(Op::Mul, &[g, y]);
+    let sum = d.fold(Fold::Sum, gy);
+    let rest = d.op(Op::Sub, &[g, sum]);
+    let out = d.op(Op::Mul, &[rest, y]);
+    Some(d.finish(row, &[(out, Sink::Elements)]))
+}
+
+/// `g - e^y sum(g)`.
+fn log_softmax_backward(call: &OpCall<'_>) -> Option<Loop> {
+    let (grad, output) = (call.tensor(0)?, call.tensor(1)?);
+    let row = last_dim(output, call.boxed.get(2)?)?;
+    by_rows(&grad.load.layout, row)?;
+    let mut d = Draft::over(output)?;
+    let (g, y) = (d.load(grad)?, d.load(output)?);
+    let sum = d.fold(Fold::Sum, g);
+    let minus = d.op(Op::Neg, &[sum]);
+    let e = d.op(Op::Exp, &[y]);
+    let out = d.op(Op::MulAdd, &[e, minus, g]);
+    Some(d.finish(row, &[(out, Sink::Elements)]))
+}
+
+/// The elements of a row of a layer norm, if all its tensors are of one float type and lie in rows.
+fn norm_row(call: &OpCall<'_>, shape: usize) -> Option<usize> {
+    let row: i64 = ints(call.boxed.get(shape)?)?.iter().product();
+    let row = usize::try_from(row).ok().filter(|&n| is_good_row(n))?;
+    let dtype = call.tensors.first()?.meta.dtype();
+    let float = matches!(dtype, DType::F32 | DType::F64);
+    let alike = call.tensors.iter().map(|t| &t.meta).chain(call.results).all(|t| t.dtype() == dtype);
+    (float && alike).then_some(row)
+}
+
+fn layer_norm(call: &OpCall<'_>) -> Option<Loop> {
+    let x = call.tensor(0)?;
+    let row = norm_row(call, 1)?;
+    by_rows(&x.load.layout, row)?;
+    let Boxed::Float(eps) = call.boxed.get(4)? else { return None };
+    let mut d = Draft::over(x)?;
+    let v = d.load(x)?;
+    let part = value(1.0 / row as f64);
+    let sum = d.fold(Fold::Sum, v);
+    let mean = d.op(Op::Mul, &[sum, part]);
+    let apart = d.op(Op::Sub, &[v, mean]);
+    let square = d.op(Op::Square, &[apart]);
+    let total = d.fold(Fold::Sum, square);
+    let variance = d.op(Op::MulAdd, &[total, part, value(*eps)]);
+    let rstd = d.op(Op::Rsqrt, &[variance]);
+    let mut y = d.op(Op::Mul, &[apart, rstd]);
+    match (call.tensor(2), call.tensor(3)) {
+        (Some(w), Some(b)) => {
+            let (w, b) = (d.load(w)?, d.load(b)?);
+            y = d.op(Op::MulAdd, &[y, w, b]);
+        }
+        (Some(w), None) => {
+            let w = d.load(w)?;
+            y = d.op(Op::Mul, &[y, w]);
+        }
+        (None, Some(b)) => {
+            let b = d.load(b)?;
+            y = d.op(Op::Add, &[y, b]);
+        }
+        (None, None) => {}
+    }
+    Some(d.finish(row, &[(y, Sink::Elements), (mean, Sink::Rows), (rstd, Sink::Rows)]))
+}
+
+/// With the normalised value `h` and `p = g w`: `(p - (sum p + h sum(p h)) / n) rstd`, and the sums of `g h` and `g` over rows.
+fn layer_norm_backward(call: &OpCall<'_>) -> Option<Loop> {
+    let (grad, x, mean, rstd) = (call.tensor(0)?, call.tensor(1)?, call.tensor(3)?, call.tensor(4)?);
+    let weight = call.tensor(5)?;
+    if call.results.len() != 3 {
+        return None;
+    }
+    let row = norm_row(call, 2)?;
+    by_rows(&x.load.layout, row)?;
+    by_rows(&grad.load.layout, row)?;
+    let mut d = Draft::over(x)?;
+    let (g, v, m, r, w) = (d.load(grad)?, d.load(x)?, d.load(mean)?, d.load(rstd)?, d.load(weight)?);
+    let apart = d.op(Op::Sub, &[v, m]);
+    let h = d.op(Op::Mul, &[apart, r]);
+    let p = d.op(Op::Mul, &[g, w]);
+    let gh = d.op(Op::Mul, &[g, h]);
+    let ph = d.op(Op::Mul, &[gh, w]);
+    let (minus, part) = (d.fold(Fold::Sum, p), value(-1.0 / row as f64));
+    let minus = d.op(Op::Mul, &[minus, part]);
+    let along = d.fold(Fold::Sum, ph);
+    let along = d.op(Op::Mul, &[along, part]);
+    let rest = d.op(Op::MulAdd, &[h, along, p]);
+    let rest = d.op(Op::Add, &[rest, minus]);
+    let out = d.op(Op::Mul, &[rest, r]);
+    Some(d.finish(row, &[(out, Sink::Elements), (gh, Sink::Columns(1.0)), (g, Sink::Columns(1.0))]))
+}

@@ -1,0 +1,163 @@
+//! Runs a plan.
+//!
+//! Nothing is recorded for autograd here. A kernel costs its outputs' memory and no other allocation; views are made only for
+//! calls and results. What a call returns with other strides than planned is copied to the planned ones.
+
+use super::ir::*;
+use super::plan::{Made, Plan, Step};
+use crate::backend::{Call, Value};
+use crate::error::{Error, Result};
+use firebrand_core::autograd::set_grad_enabled;
+use firebrand_core::dispatch::{self, Value as Boxed};
+use firebrand_core::{Tensor, fusion, ops};
+use firebrand_graph::interpret::{self, Eager, boxed_arguments};
+use firebrand_graph::ir::{Function, GraphModule, Name, Target};
+use smallvec::SmallVec;
+
+/// What a call of a plan holds.
+struct Frame<'a> {
+    plan: &'a Plan,
+    module: &'a GraphModule,
+    call: &'a Call,
+    tensors: Vec<Option<Tensor>>,
+    late: Vec<Option<Value>>,
+}
+
+/// Runs the plan on inputs that fit it.
+pub(super) fn run(plan: &Plan, module: &GraphModule, inputs: &[Value], call: &Call) -> Result<Vec<Value>> {
+    let _plain = set_grad_enabled(false).scoped();
+    let tensors = plan.buffers.iter().map(|b| match &b.origin {
+        Origin::Input(k) => match &inputs[*k] {
+            Value::Tensor(t) => Some(t.clone()),
+            _ => None,
+        },
+        Origin::Constant(t) => Some(t.clone()),
+        Origin::Made => None,
+    });
+    let mut f = Frame { plan, module, call, tensors: tensors.collect(), late: vec![None; plan.late] };
+    for &(input, late) in &plan.late_inputs {
+        f.late[late] = Some(inputs[input].clone());
+    }
+    for (step, dead) in &plan.steps {
+        match step {
+            Step::Kernel { emitted, made, .. } => {
+                made.iter().try_for_each(|m| f.make(m))?;
+                let inputs: SmallVec<[fusion::Input<'_>; 8]> =
+                    emitted.inputs.iter().map(|l| Ok(fusion::Input::Part(f.part(l)?))).collect::<Result<_>>()?;
+                let outputs: SmallVec<[fusion::Part<'_>; 4]> =
+                    emitted.outputs.iter().map(|l| f.part(l)).collect::<Result<_>>()?;
+                fusion::run(&emitted.program, &inputs, &outputs);
+            }
+            Step::Call(opaque) => f.run_call(opaque)?,
+        }
+        for &b in dead {
+            f.tensors[b] = None;
+        }
+    }
+    plan.outputs
+        .iter()
+        .map(|o| match o {
+            Output::Tensor(l) => Ok(Value::Tensor(f.tensor(l)?)),
+            Output::Late(k) => f.late(*k),
+            Output::Known(v) => Ok(v.clone()),
+        })
+        .collect()
+}
+
+impl Frame<'_> {
+    fn make(&mut self, m: &Made) -> Result<()> {
+        let memory = match m.from {
+            Some(from) => self.tensors[from].clone().ok_or_else(|| missing(from))?,
+            None => Tensor::try_empty(m.spec.clone())?,
+        };
+        self.tensors[m.buffer] = Some(memory);
+        Ok(())
+    }
+
+    fn part<'b>(&'b self, l: &'b Load) -> Result<fusion::Part<'b>> {
+        let tensor = self.tensors[l.buffer].as_ref().ok_or_else(|| missing(l.buffer))?;
+        Ok(fusion::Part { tensor, layout: &l.layout })
+    }
+
+    /// The elements as a tensor: the buffer's own if it is all of it.
+    fn tensor(&self, l: &Load) -> Result<Tensor> {
+        let part = self.part(l)?;
+        let whole = l.layout.offset() == 0 && part.tensor.layout().same_geometry(&l.layout);
+        Ok(if whole { part.tensor.clone() } else { fusion::alias(part) })
+    }
+
+    fn late(&self, k: usize) -> Result<Value> {
+        self.late[k].clone().ok_or_else(|| Error::internal(format!("late value {k} is read before it is computed")))
+    }
+
+    fn value(&self, a: &Arg) -> Result<Value> {
+        Ok(match a {
+            Arg::Tensor(l) => Value::Tensor(self.tensor(l)?),
+            Arg::Late(k) => self.late(*k)?,
+            Arg::List(items) => Value::List(items.iter().map(|a| self.value(a)).collect::<Result<_>>()?),
+            Arg::Known(v) => v.clone(),
+        })
+    }
+
+    fn run_call(&mut self, o: &Opaque) -> Result<()> {
+        let args: Vec<Value> = o.args.iter().map(|a| self.value(a)).collect::<Result<_>>()?;
+        let kwargs: Vec<(Name, Value)> =
+            o.kwargs.iter().map(|(k, a)| Ok((k.clone(), self.value(a)?))).collect::<Result<_>>()?;
+        let result = match self.module.graph[o.node].target() {
+            Some(Target::Op(op)) => {
+                let (id, boxed): (_, Vec<Boxed>) = boxed_arguments(op, &args, &kwargs, None)?;
+                interpret::results(id, dispatch::call(id, &boxed)?)?
+            }
+            Some(Target::Function(Function::CallHook)) => self.hook(&args)?,
+            _ => interpret::run_call(
+                &mut Eager::default(),
+                &interpret::Call { module: self.module, node: o.node, args, kwargs },
+            )?,
+        };
+        self.take(&o.taken, result)
+    }
+
+    /// `call_hook(slot, grad)`: the gradient, or what the hook puts in its place.
+    fn hook(&self, args: &[Value]) -> Result<Value> {
+        let [slot, grad] = args else { return Err(Error::internal("call_hook takes a slot and a gradient")) };
+        let grad = grad.tensor()?;
+        let slot = usize::try_from(slot.scalar()?.to_i64()).map_err(|_| Error::internal("a negative hook slot"))?;
+        let replaced = self.call.hook(slot)?.run(Some(grad))?;
+        Ok(Value::Tensor(replaced.unwrap_or_else(|| grad.clone())))
+    }
+
+    fn take(&mut self, taken: &Taken, value: Value) -> Result<()> {
+        match (taken, value) {
+            (Taken::Ignored, _) => {}
+            (Taken::Late(k), value) => self.late[*k] = Some(value),
+            (Taken::Buffer(b), Value::Tensor(t)) => self.tensors[*b] = Some(self.as_planned(*b, t)?),
+            (Taken::List(items), Value::List(values)) if items.len() == values.len() => {
+                for (t, v) in items.iter().zip(values) {
+                    self.take(t, v)?;
+                }
+            }
+            (_, value) => {
+                return Err(Error::internal(format!("a call returned {}, which was not planned", value.kind())));
+            }
+        }
+        Ok(())
+    }
+
+    fn as_planned(&self, b: BufferId, t: Tensor) -> Result<Tensor> {
+        let planned = &self.plan.buffers[b];
+        if t.layout().same_geometry(&planned.layout) && t.dtype() == planned.dtype {
+            return Ok(t);
+        }
+        if t.shape() != planned.layout.sizes() || t.dtype() != planned.dtype {
+            let (found, expected) = (t.shape().to_vec(), planned.layout.sizes());
+            return Err(Error::internal(format!("a call returned sizes {found:?}, planned were {expected:?}")));
+        }
+        let spec = firebrand_core::Spec { layout: planned.layout.clone(), dtype: planned.dtype, device: t.device() };
+        Ok(ops::copy_(&Tensor::try_empty(spec)?, &t, false)?.clone())
+    }
+}
+
+#[cold]
+fn missing(b: BufferId) -> Error {
+    Error::internal(format!("buffer {b} is read before it is written"))
+}
