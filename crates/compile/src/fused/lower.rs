@@ -12,7 +12,6 @@ use firebrand_core::layout::Dims;
 use firebrand_core::{DType, Device, Layout, Scalar, Spec, Tensor, fusion};
 use firebrand_graph::interpret::{Call, Eager, Value, boxed_arguments, run_call};
 use firebrand_graph::ir::{Argument, Attribute, Function, GraphModule, Kind, Name, NodeId, OpOverload, Target};
-use firebrand_graph::schema::Schema;
 use firebrand_kernels::pointwise::{self as kernel, Sink, Source, Value as Number};
 use smallvec::smallvec;
 use std::collections::HashMap;
@@ -281,7 +280,7 @@ impl Lowering<'_> {
         let results: Vec<Tensor> = result.tensors().into_iter().cloned().collect();
         let alias = |t: &Tensor| tensors.iter().find(|p| p.meta.shares_storage(t)).map(|p| p.load.buffer);
         let schema = match node.target() {
-            Some(Target::Op(op)) => Schema::of(op).map(|s| (op, s)),
+            Some(Target::Op(op)) => op.schema().map(|s| (op, s)),
             _ => None,
         };
         let writes = schema.is_some_and(|(_, s)| s.mutates());
@@ -340,7 +339,7 @@ impl Lowering<'_> {
         let mut writes = Vec::new();
         let effect = match node.target() {
             Some(Target::Op(op)) => {
-                let schema = Schema::of(op);
+                let schema = op.schema();
                 for (k, arg) in args.iter().enumerate() {
                     if schema.is_some_and(|s| s.args.get(k).is_some_and(|a| a.written)) {
                         arg.each_tensor(&mut |p| writes.push(p.load.buffer));
