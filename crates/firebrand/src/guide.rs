@@ -8,3 +8,9 @@ pub mod memory {}
 
 #[doc = include_str!("guide/find_the_nan.md")]
 pub mod find_the_nan {}
+
+#[doc = include_str!("guide/write_an_op.md")]
+pub mod write_an_op {}
+
+#[doc = include_str!("guide/write_a_pass.md")]
+pub mod write_a_pass {}

@@ -35,7 +35,7 @@ macro_rules! families {
         /// Every file.
         pub static FAMILIES: [Family; [$($name),*].len()] = [$(Family {
             name: $name,
-            text: include_str!(concat!("../../../golden/opinfo/", $name, ".json")),
+            text: include_str!(concat!("../samples/", $name, ".json")),
             rows: OnceLock::new(),
         }),*];
     };
