@@ -8,6 +8,8 @@ mod breaks;
 mod error;
 pub mod fused;
 pub mod hooks;
+pub mod joint;
+pub mod partition;
 pub mod tools;
 
 pub use backend::{Backend, Call, ExampleInput, ExampleValue, Executable, Value};

@@ -51,7 +51,12 @@ fn function(plan: &Plan<'_>) -> String {
     let body = match (&op.rust.implementation, op.rust.form) {
         (Implementation::Composite(f), _) => handed("composite", f, plan),
         (Implementation::Foreach(_), _) => op.foreach.as_ref().map_or(String::new(), |call| foreach::body(plan, call)),
-        (Implementation::Manual(f, _), _) => handed("manual", f, plan),
+        (Implementation::Manual(f, _), _) => {
+            // What is written by hand records itself; a layer below autograd sees the whole of it. Levels it knows itself.
+            let call = format!("dispatch::call_inner(Op::{}, &[{}])", op.constant(), plan.boxed_arguments());
+            let inner = "word & state::INNER != 0 && word & state::LEVEL == 0";
+            format!("if {inner} {{ {} }} {}", plan.return_unboxed(&call), handed("manual", f, plan))
+        }
         (_, Form::Declared) => functional(plan),
         (_, Form::Inplace) => inplace(plan),
         (_, Form::Out) => out(plan),

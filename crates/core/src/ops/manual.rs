@@ -91,9 +91,6 @@ pub(crate) fn detach(self_: &Tensor) -> Result<Tensor> {
     if state::is(state::LEVEL) {
         return crate::dispatch::one_tensor(level::call(Op::DETACH, &[self_.into()])?);
     }
-    if state::is(state::INNER) {
-        return crate::dispatch::one_tensor(crate::dispatch::call_inner(Op::DETACH, &[self_.into()])?);
-    }
     Ok(self_.alias_with(self_.layout().clone()))
 }
 

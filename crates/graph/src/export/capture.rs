@@ -297,6 +297,11 @@ impl Trace {
             Plain::Scalar(Scalar::Float(v)) => Argument::Float(*v),
             Plain::List(items) => Argument::List(items.iter().map(|v| self.plain_argument(v)).collect::<Result<_>>()?),
             Plain::Constant(a) => a.clone(),
+            Plain::Graph(g) => {
+                let name = format!("body_{}", self.module.attributes.len());
+                self.module.attributes.set(&name, Attribute::Graph(Arc::clone(g)));
+                self.module.graph.get_attr(&name).into()
+            }
             other => return refuse(format!("{} cannot be written down", other.kind())),
         })
     }

@@ -113,8 +113,17 @@ pub(crate) fn expand_to(t: &Tensor, sizes: &[usize]) -> Result<Tensor> {
     if t.shape() == sizes { Ok(t.clone()) } else { ops::expand(t, &sym(sizes), false) }
 }
 
+/// Whether a layer below autograd writes down what happens: then tensors are made by ops it can see.
+pub(super) fn is_traced() -> bool {
+    let word = crate::state::word();
+    word & crate::state::INNER != 0 && word & crate::state::LEVEL == 0
+}
+
 /// Zeros of the same shape and dtype, dense.
 pub(crate) fn zeros_like_primal(t: &Tensor) -> Result<Tensor> {
+    if is_traced() {
+        return ops::zeros_like(t, None, None, None);
+    }
     let spec = Spec { layout: t.layout().dense_like(), dtype: t.dtype(), device: t.device() };
     let out = Tensor::try_empty(spec)?;
     if !out.is_meta() {
@@ -133,6 +142,11 @@ fn zeros_strided(layout: &Layout, like: &Tensor) -> Result<Tensor> {
 
 /// Zeros of the given strides, one for all samples.
 pub(crate) fn zeros_plain(layout: &Layout, dtype: DType, device: crate::Device) -> Result<Tensor> {
+    if is_traced() {
+        let end = Layout::strided(layout.sizes(), layout.strides(), 0).end();
+        let flat = ops::zeros(&sym(&[end]), Some(dtype), Some(device))?;
+        return ops::as_strided(&flat, &sym(layout.sizes()), &sym(layout.strides()), Some(0.into()));
+    }
     // All of the memory is cleared, also what lies between the elements: views of it may show that.
     let end = Layout::strided(layout.sizes(), layout.strides(), 0).end();
     let flat = Tensor::try_empty(Spec::new(&[end], dtype, device))?;
@@ -150,7 +164,7 @@ pub(crate) fn zeros_with_layout(t: &Tensor, like: &Tensor) -> Result<Tensor> {
 /// A copy with the given strides.
 pub(crate) fn clone_with_layout(t: &Tensor, layout: &Layout) -> Result<Tensor> {
     let layout = Layout::strided(layout.sizes(), layout.strides(), 0);
-    let out = if crate::state::is(crate::state::LEVEL) {
+    let out = if crate::state::is(crate::state::LEVEL) || is_traced() {
         zeros_strided(&layout, t)?
     } else {
         Tensor::try_empty(Spec { layout, dtype: t.dtype(), device: t.device() })?

@@ -27,6 +27,10 @@ pub(crate) fn zero_where(mask: &Tensor, t: &Tensor) -> Result<Tensor> {
 
 /// Filled with a number, of a tensor's dtype and device.
 pub(super) fn full_like(t: &Tensor, sizes: &[usize], value: i64) -> Result<Tensor> {
+    if super::base::is_traced() {
+        let sizes: Vec<SymInt> = sizes.iter().map(|&s| (s as i64).into()).collect();
+        return ops::full(&sizes, value.into(), Some(t.dtype()), Some(t.device()));
+    }
     Tensor::try_full(sizes, value, (t.dtype(), t.device()))
 }
 

@@ -39,7 +39,7 @@ pub(crate) fn cumprod_backward(grad: &Tensor, input: &Tensor, dim: i64, output: 
     let mut parts = Vec::with_capacity(n);
     for k in 0..n {
         let own = one_of(input, k)?;
-        let one = Tensor::try_full(own.shape(), 1i64, (own.dtype(), own.device()))?;
+        let one = super::reduce::full_like(&own, own.shape(), 1)?;
         let mut others = ops::cumprod(&ops::cat(&[one, from(input, k + 1)?], dim)?, dim, None)?;
         if let Some(b) = &before {
             others = ops::mul(b, &others)?;

@@ -19413,6 +19413,9 @@ pub fn detach(self_: &Tensor) -> Result<Tensor> {
     if word & state::LAYERS != 0 {
         return dispatch::one_tensor(dispatch::call_layers(Op::DETACH, &[self_.into()])?);
     }
+    if word & state::INNER != 0 && word & state::LEVEL == 0 {
+        return dispatch::one_tensor(dispatch::call_inner(Op::DETACH, &[self_.into()])?);
+    }
     manual::detach(self_)
 }
 
@@ -19421,6 +19424,10 @@ pub fn detach_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
     let word = state::word();
     if word & state::LAYERS != 0 {
         dispatch::call_layers(Op::DETACH_, &[self_.into()])?;
+        return Ok(self_);
+    }
+    if word & state::INNER != 0 && word & state::LEVEL == 0 {
+        dispatch::call_inner(Op::DETACH_, &[self_.into()])?;
         return Ok(self_);
     }
     manual::detach_(self_)?;
@@ -19434,6 +19441,10 @@ pub fn unsqueeze_<'a>(self_: &'a Tensor, dim: i64) -> Result<&'a Tensor> {
         dispatch::call_layers(Op::UNSQUEEZE_, &[self_.into(), dim.into()])?;
         return Ok(self_);
     }
+    if word & state::INNER != 0 && word & state::LEVEL == 0 {
+        dispatch::call_inner(Op::UNSQUEEZE_, &[self_.into(), dim.into()])?;
+        return Ok(self_);
+    }
     manual::unsqueeze_(self_, dim)?;
     Ok(self_)
 }
@@ -19445,6 +19456,10 @@ pub fn squeeze_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
         dispatch::call_layers(Op::SQUEEZE_, &[self_.into()])?;
         return Ok(self_);
     }
+    if word & state::INNER != 0 && word & state::LEVEL == 0 {
+        dispatch::call_inner(Op::SQUEEZE_, &[self_.into()])?;
+        return Ok(self_);
+    }
     manual::squeeze_(self_)?;
     Ok(self_)
 }
@@ -19454,6 +19469,10 @@ pub fn squeeze_dim_<'a>(self_: &'a Tensor, dim: i64) -> Result<&'a Tensor> {
     let word = state::word();
     if word & state::LAYERS != 0 {
         dispatch::call_layers(Op::SQUEEZE__DIM, &[self_.into(), dim.into()])?;
+        return Ok(self_);
+    }
+    if word & state::INNER != 0 && word & state::LEVEL == 0 {
+        dispatch::call_inner(Op::SQUEEZE__DIM, &[self_.into(), dim.into()])?;
         return Ok(self_);
     }
     manual::squeeze_dim_(self_, dim)?;
@@ -19470,6 +19489,10 @@ pub fn transpose_<'a>(self_: &'a Tensor, dim0: i64, dim1: i64) -> Result<&'a Ten
         )?;
         return Ok(self_);
     }
+    if word & state::INNER != 0 && word & state::LEVEL == 0 {
+        dispatch::call_inner(Op::TRANSPOSE_, &[self_.into(), dim0.into(), dim1.into()])?;
+        return Ok(self_);
+    }
     manual::transpose_(self_, dim0, dim1)?;
     Ok(self_)
 }
@@ -19479,6 +19502,10 @@ pub fn t_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
     let word = state::word();
     if word & state::LAYERS != 0 {
         dispatch::call_layers(Op::T_, &[self_.into()])?;
+        return Ok(self_);
+    }
+    if word & state::INNER != 0 && word & state::LEVEL == 0 {
+        dispatch::call_inner(Op::T_, &[self_.into()])?;
         return Ok(self_);
     }
     manual::t_(self_)?;
@@ -20958,6 +20985,13 @@ pub fn copy_<'a>(
     let word = state::word();
     if word & state::LAYERS != 0 {
         dispatch::call_layers(
+            Op::COPY_,
+            &[self_.into(), src.into(), non_blocking.into()],
+        )?;
+        return Ok(self_);
+    }
+    if word & state::INNER != 0 && word & state::LEVEL == 0 {
+        dispatch::call_inner(
             Op::COPY_,
             &[self_.into(), src.into(), non_blocking.into()],
         )?;
@@ -26106,6 +26140,13 @@ pub fn uniform_<'a>(self_: &'a Tensor, from: f64, to: f64) -> Result<&'a Tensor>
         )?;
         return Ok(self_);
     }
+    if word & state::INNER != 0 && word & state::LEVEL == 0 {
+        dispatch::call_inner(
+            Op::UNIFORM_,
+            &[self_.into(), from.into(), to.into(), Value::None],
+        )?;
+        return Ok(self_);
+    }
     manual::uniform_(self_, from, to)?;
     Ok(self_)
 }
@@ -26115,6 +26156,13 @@ pub fn normal_<'a>(self_: &'a Tensor, mean: f64, std: f64) -> Result<&'a Tensor>
     let word = state::word();
     if word & state::LAYERS != 0 {
         dispatch::call_layers(
+            Op::NORMAL_,
+            &[self_.into(), mean.into(), std.into(), Value::None],
+        )?;
+        return Ok(self_);
+    }
+    if word & state::INNER != 0 && word & state::LEVEL == 0 {
+        dispatch::call_inner(
             Op::NORMAL_,
             &[self_.into(), mean.into(), std.into(), Value::None],
         )?;
@@ -26134,6 +26182,13 @@ pub fn log_normal_<'a>(self_: &'a Tensor, mean: f64, std: f64) -> Result<&'a Ten
         )?;
         return Ok(self_);
     }
+    if word & state::INNER != 0 && word & state::LEVEL == 0 {
+        dispatch::call_inner(
+            Op::LOG_NORMAL_,
+            &[self_.into(), mean.into(), std.into(), Value::None],
+        )?;
+        return Ok(self_);
+    }
     manual::log_normal_(self_, mean, std)?;
     Ok(self_)
 }
@@ -26143,6 +26198,13 @@ pub fn exponential_<'a>(self_: &'a Tensor, lambd: f64) -> Result<&'a Tensor> {
     let word = state::word();
     if word & state::LAYERS != 0 {
         dispatch::call_layers(
+            Op::EXPONENTIAL_,
+            &[self_.into(), lambd.into(), Value::None],
+        )?;
+        return Ok(self_);
+    }
+    if word & state::INNER != 0 && word & state::LEVEL == 0 {
+        dispatch::call_inner(
             Op::EXPONENTIAL_,
             &[self_.into(), lambd.into(), Value::None],
         )?;
@@ -26162,6 +26224,13 @@ pub fn cauchy_<'a>(self_: &'a Tensor, median: f64, sigma: f64) -> Result<&'a Ten
         )?;
         return Ok(self_);
     }
+    if word & state::INNER != 0 && word & state::LEVEL == 0 {
+        dispatch::call_inner(
+            Op::CAUCHY_,
+            &[self_.into(), median.into(), sigma.into(), Value::None],
+        )?;
+        return Ok(self_);
+    }
     manual::cauchy_(self_, median, sigma)?;
     Ok(self_)
 }
@@ -26171,6 +26240,10 @@ pub fn geometric_<'a>(self_: &'a Tensor, p: f64) -> Result<&'a Tensor> {
     let word = state::word();
     if word & state::LAYERS != 0 {
         dispatch::call_layers(Op::GEOMETRIC_, &[self_.into(), p.into(), Value::None])?;
+        return Ok(self_);
+    }
+    if word & state::INNER != 0 && word & state::LEVEL == 0 {
+        dispatch::call_inner(Op::GEOMETRIC_, &[self_.into(), p.into(), Value::None])?;
         return Ok(self_);
     }
     manual::geometric_(self_, p)?;
@@ -26184,6 +26257,10 @@ pub fn random_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
         dispatch::call_layers(Op::RANDOM_, &[self_.into(), Value::None])?;
         return Ok(self_);
     }
+    if word & state::INNER != 0 && word & state::LEVEL == 0 {
+        dispatch::call_inner(Op::RANDOM_, &[self_.into(), Value::None])?;
+        return Ok(self_);
+    }
     manual::random_(self_)?;
     Ok(self_)
 }
@@ -26193,6 +26270,10 @@ pub fn random_to_<'a>(self_: &'a Tensor, to: i64) -> Result<&'a Tensor> {
     let word = state::word();
     if word & state::LAYERS != 0 {
         dispatch::call_layers(Op::RANDOM__TO, &[self_.into(), to.into(), Value::None])?;
+        return Ok(self_);
+    }
+    if word & state::INNER != 0 && word & state::LEVEL == 0 {
+        dispatch::call_inner(Op::RANDOM__TO, &[self_.into(), to.into(), Value::None])?;
         return Ok(self_);
     }
     manual::random_to_(self_, to)?;
@@ -26213,6 +26294,13 @@ pub fn random_from_<'a>(
         )?;
         return Ok(self_);
     }
+    if word & state::INNER != 0 && word & state::LEVEL == 0 {
+        dispatch::call_inner(
+            Op::RANDOM__FROM,
+            &[self_.into(), from.into(), to.into(), Value::None],
+        )?;
+        return Ok(self_);
+    }
     manual::random_from_(self_, from, to)?;
     Ok(self_)
 }
@@ -26227,6 +26315,13 @@ pub fn bernoulli_<'a>(self_: &'a Tensor, p: f64) -> Result<&'a Tensor> {
         )?;
         return Ok(self_);
     }
+    if word & state::INNER != 0 && word & state::LEVEL == 0 {
+        dispatch::call_inner(
+            Op::BERNOULLI__FLOAT,
+            &[self_.into(), p.into(), Value::None],
+        )?;
+        return Ok(self_);
+    }
     manual::bernoulli_(self_, p)?;
     Ok(self_)
 }
@@ -26236,6 +26331,13 @@ pub fn bernoulli_tensor_<'a>(self_: &'a Tensor, p: &Tensor) -> Result<&'a Tensor
     let word = state::word();
     if word & state::LAYERS != 0 {
         dispatch::call_layers(
+            Op::BERNOULLI__TENSOR,
+            &[self_.into(), p.into(), Value::None],
+        )?;
+        return Ok(self_);
+    }
+    if word & state::INNER != 0 && word & state::LEVEL == 0 {
+        dispatch::call_inner(
             Op::BERNOULLI__TENSOR,
             &[self_.into(), p.into(), Value::None],
         )?;
@@ -27218,6 +27320,29 @@ pub fn fused_adam_(
             )
             .map(drop);
     }
+    if word & state::INNER != 0 && word & state::LEVEL == 0 {
+        return dispatch::call_inner(
+                Op::_FUSED_ADAM_,
+                &[
+                    self_.into(),
+                    grads.into(),
+                    exp_avgs.into(),
+                    exp_avg_sqs.into(),
+                    max_exp_avg_sqs.into(),
+                    state_steps.into(),
+                    lr.into(),
+                    beta1.into(),
+                    beta2.into(),
+                    weight_decay.into(),
+                    eps.into(),
+                    amsgrad.into(),
+                    maximize.into(),
+                    grad_scale.into(),
+                    found_inf.into(),
+                ],
+            )
+            .map(drop);
+    }
     manual::fused_adam_(
         self_,
         grads,
@@ -27258,6 +27383,29 @@ pub fn fused_adamw_(
     let word = state::word();
     if word & state::LAYERS != 0 {
         return dispatch::call_layers(
+                Op::_FUSED_ADAMW_,
+                &[
+                    self_.into(),
+                    grads.into(),
+                    exp_avgs.into(),
+                    exp_avg_sqs.into(),
+                    max_exp_avg_sqs.into(),
+                    state_steps.into(),
+                    lr.into(),
+                    beta1.into(),
+                    beta2.into(),
+                    weight_decay.into(),
+                    eps.into(),
+                    amsgrad.into(),
+                    maximize.into(),
+                    grad_scale.into(),
+                    found_inf.into(),
+                ],
+            )
+            .map(drop);
+    }
+    if word & state::INNER != 0 && word & state::LEVEL == 0 {
+        return dispatch::call_inner(
                 Op::_FUSED_ADAMW_,
                 &[
                     self_.into(),
@@ -27334,6 +27482,26 @@ pub fn fused_sgd_(
             )
             .map(drop);
     }
+    if word & state::INNER != 0 && word & state::LEVEL == 0 {
+        return dispatch::call_inner(
+                Op::_FUSED_SGD_,
+                &[
+                    self_.into(),
+                    grads.into(),
+                    momentum_buffer_list.into(),
+                    weight_decay.into(),
+                    momentum.into(),
+                    lr.into(),
+                    dampening.into(),
+                    nesterov.into(),
+                    maximize.into(),
+                    is_first_step.into(),
+                    grad_scale.into(),
+                    found_inf.into(),
+                ],
+            )
+            .map(drop);
+    }
     manual::fused_sgd_(
         self_,
         grads,
@@ -27367,6 +27535,25 @@ pub fn fused_adagrad_(
     let word = state::word();
     if word & state::LAYERS != 0 {
         return dispatch::call_layers(
+                Op::_FUSED_ADAGRAD_,
+                &[
+                    self_.into(),
+                    grads.into(),
+                    state_sums.into(),
+                    state_steps.into(),
+                    lr.into(),
+                    lr_decay.into(),
+                    weight_decay.into(),
+                    eps.into(),
+                    maximize.into(),
+                    grad_scale.into(),
+                    found_inf.into(),
+                ],
+            )
+            .map(drop);
+    }
+    if word & state::INNER != 0 && word & state::LEVEL == 0 {
+        return dispatch::call_inner(
                 Op::_FUSED_ADAGRAD_,
                 &[
                     self_.into(),

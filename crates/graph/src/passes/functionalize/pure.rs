@@ -82,7 +82,6 @@ mod tests {
             "aten::random_",
             "aten::random_.to",
             "aten::random_.from",
-            "aten::bernoulli_.float",
             "aten::bernoulli_.Tensor",
             "aten::rrelu_with_noise",
             "aten::rrelu_with_noise_",

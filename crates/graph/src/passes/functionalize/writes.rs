@@ -157,7 +157,10 @@ impl Walk {
         }
         let (given, given_named) = self.values(scope, node)?;
         let (target, args, kwargs) = match op.op().and_then(pure::form) {
-            Some(pure) => (Target::Op(pure.into()), args, kwargs),
+            Some(pure) => {
+                add_defaults(&mut kwargs, args.len(), schema, Schema::of_op(pure));
+                (Target::Op(pure.into()), args, kwargs)
+            }
             None => match random_form(op, &args, &written, self) {
                 Some((target, args, kwargs)) => (target, args, kwargs),
                 None => return refuse(node, format!("{op} has no pure form; write it with ops that have one")),
@@ -295,15 +298,31 @@ pub(super) fn relayout_overload(op: &OpOverload) -> &'static str {
     }
 }
 
+/// Names what may be left out of one op and not of its pure form.
+fn add_defaults(kwargs: &mut Vec<(Name, Argument)>, given: usize, from: &Schema, pure: &Schema) {
+    for (arg, own) in pure.args.iter().zip(from.args.iter().filter(|a| !(a.written && a.kwarg_only))).skip(given) {
+        let named = kwargs.iter().any(|(k, _)| **k == *arg.name);
+        if let (None, false, false, Some(default)) = (arg.default, arg.optional, named, own.default) {
+            let value = match default {
+                "True" => Argument::Bool(true),
+                "False" => Argument::Bool(false),
+                number => match (number.parse(), number.parse()) {
+                    (Ok(i), _) => Argument::Int(i),
+                    (_, Ok(v)) => Argument::Float(v),
+                    _ => continue,
+                },
+            };
+            kwargs.push((arg.name.into(), value));
+        }
+    }
+}
+
 /// Ops that fill a tensor with random numbers, by ops that make one.
 pub(super) fn random_form(op: &OpOverload, args: &[Argument], written: &[Slot], walk: &Walk) -> Option<PureCall> {
     let [Slot::Tensor(alias)] = written else { return None };
     let tensor = &walk.aliases[*alias].tensor;
     let number = |k: usize, default: f64| args.get(k).cloned().unwrap_or(default.into());
     match op.qualified() {
-        "aten::bernoulli_.float" => {
-            Some((Target::aten("bernoulli.p"), vec![args[0].clone(), number(1, 0.5)], Vec::new()))
-        }
         "aten::normal_" => {
             let sizes = Argument::list(tensor.shape().iter().map(|&s| Argument::Int(s as i64)));
             let named = vec![("dtype".into(), Argument::DType(tensor.dtype().into()))];

@@ -1,0 +1,226 @@
+//! The joint-graph back end: forward and backward of a captured graph are traced together, cut in two and compiled.
+//!
+//! A captured graph may write its inputs, return views and hold hooks; what the inner back end gets is pure, has no
+//! history and no hidden state. What cannot be traced as a whole (a custom function that comes with the call, an op without
+//! a pure form) runs node by node instead: slower, and the same.
+
+mod interpreted;
+mod plan;
+mod runtime;
+mod trace;
+
+pub use interpreted::Interpret;
+
+use crate::backend::{Backend, Call, ExampleInput, ExampleValue, Executable, Value};
+use crate::error::Result;
+use crate::partition::PartitionOptions;
+use firebrand_core::autograd::is_grad_enabled;
+use firebrand_core::{DType, Tensor};
+use firebrand_graph::ir::{Function, GraphModule, Target, TensorMeta};
+use interpreted::Interpreted;
+use plan::Plan;
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+use trace::Input;
+
+/// How a joint-graph back end works.
+#[derive(Clone)]
+pub struct AotOptions {
+    /// What it is called.
+    pub name: &'static str,
+    /// Compiles forward and backward graphs.
+    pub inner: Arc<dyn Backend>,
+    /// How the joint graph is cut.
+    pub partition: PartitionOptions,
+}
+
+impl AotOptions {
+    /// Compiles a forward or backward graph.
+    fn compile(&self, graph: &GraphModule, is_static: &[bool]) -> Result<Arc<dyn Executable>> {
+        self.inner.compile(graph, &plan::examples(graph, is_static))
+    }
+}
+
+/// A joint-graph back end.
+pub struct Aot {
+    options: AotOptions,
+}
+
+impl Aot {
+    /// With these options.
+    pub fn new(options: AotOptions) -> Aot {
+        Aot { options }
+    }
+}
+
+/// The joint graph, pure and cut in two, each part interpreted: what the optimising back end starts from, without it.
+pub fn aot_eager() -> Aot {
+    let partition = PartitionOptions::default();
+    Aot::new(AotOptions { name: "aot_eager", inner: Arc::new(Interpret), partition })
+}
+
+/// A joint-graph back end around another one, which gets pure graphs without history.
+pub fn aot(inner: Arc<dyn Backend>, partition: PartitionOptions) -> Aot {
+    Aot::new(AotOptions { name: "aot", inner, partition })
+}
+
+/// How many sizes of one graph have plans.
+const PLANS: usize = 32;
+
+impl Backend for Aot {
+    fn name(&self) -> &str {
+        self.options.name
+    }
+
+    fn compile(&self, graph: &GraphModule, examples: &[ExampleInput]) -> Result<Arc<dyn Executable>> {
+        Ok(Arc::new(self.compile_graph(graph, examples)?))
+    }
+}
+
+impl Aot {
+    /// As [`Backend::compile`], with the graphs to look at.
+    pub fn compile_graph(&self, graph: &GraphModule, examples: &[ExampleInput]) -> Result<AotExecutable> {
+        let executable = AotExecutable {
+            options: self.options.clone(),
+            graph: Arc::new(graph.clone()),
+            is_static: examples.iter().map(|e| e.is_static).collect(),
+            plans: Mutex::default(),
+        };
+        let inputs = examples.iter().map(|e| match &e.value {
+            ExampleValue::Tensor(meta) => Input::Tensor(known(meta)),
+            ExampleValue::Int(i) => Input::Number((*i).into()),
+            ExampleValue::Float(v) => Input::Number((*v).into()),
+        });
+        executable.add(Key { inputs: inputs.collect(), recording: is_grad_enabled() });
+        Ok(executable)
+    }
+}
+
+/// The description with every size at its value in the first call.
+fn known(meta: &TensorMeta) -> TensorMeta {
+    let fix = |s: &firebrand_graph::ir::SymInt| s.hint().unwrap_or(0).into();
+    TensorMeta {
+        sizes: meta.sizes.iter().map(fix).collect(),
+        strides: meta.strides.iter().map(fix).collect(),
+        storage_offset: fix(&meta.storage_offset),
+        ..meta.clone()
+    }
+}
+
+/// What a plan depends on.
+struct Key {
+    inputs: Vec<Input>,
+    recording: bool,
+}
+
+impl Key {
+    fn of(inputs: &[Value]) -> Key {
+        let one = |v: &Value| match v {
+            Value::Tensor(t) => Input::Tensor(TensorMeta::of(t)),
+            other => Input::Number(other.clone()),
+        };
+        Key { inputs: inputs.iter().map(one).collect(), recording: is_grad_enabled() }
+    }
+
+    /// Whether a call with these inputs may use a plan of this key.
+    fn fits(&self, inputs: &[Value]) -> bool {
+        self.recording == is_grad_enabled()
+            && self.inputs.len() == inputs.len()
+            && self.inputs.iter().zip(inputs).all(|(k, v)| match (k, v) {
+                (Input::Tensor(meta), Value::Tensor(t)) => same_type(meta, t),
+                (Input::Number(Value::Scalar(a)), Value::Scalar(b)) => same_number(*a, *b),
+                (Input::Number(a), b) => a.is_none() && b.is_none(),
+                _ => false,
+            })
+    }
+}
+
+fn same_number(a: firebrand_core::Scalar, b: firebrand_core::Scalar) -> bool {
+    use firebrand_core::Scalar::*;
+    match (a, b) {
+        (Bool(a), Bool(b)) => a == b,
+        (Int(a), Int(b)) => a == b,
+        (Float(a), Float(b)) => a.to_bits() == b.to_bits(),
+        _ => false,
+    }
+}
+
+fn same_type(meta: &TensorMeta, t: &Tensor) -> bool {
+    let same = |a: &[firebrand_graph::ir::SymInt], b: &[usize]| {
+        a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.known() == Some(*b as i64))
+    };
+    let wants = |d: Option<DType>| meta.requires_grad == t.requires_grad() && d == Some(t.dtype());
+    wants(meta.dtype.dtype()) && same(&meta.sizes, t.shape()) && same(&meta.strides, t.strides())
+}
+
+/// A captured graph and its plans, one per sizes of inputs.
+pub struct AotExecutable {
+    options: AotOptions,
+    graph: Arc<GraphModule>,
+    is_static: Vec<bool>,
+    /// None where the graph has to run node by node. Newest first.
+    plans: Mutex<VecDeque<(Key, Option<Arc<Plan>>)>>,
+}
+
+impl AotExecutable {
+    fn add(&self, key: Key) -> Option<Arc<Plan>> {
+        let custom = |t: &Target| t.is_function(&Function::ApplyFunction);
+        let g = &self.graph.graph;
+        let plan = match g.nodes().any(|n| g[n].target().is_some_and(custom)) {
+            true => None,
+            false => {
+                let made = Plan::new(&self.graph, key.inputs.clone(), &self.is_static, key.recording, &self.options);
+                made.inspect_err(|e| {
+                    tracing::info!(target: "firebrand::compile::joint", "a graph runs node by node: {e}");
+                })
+                .ok()
+                .map(Arc::new)
+            }
+        };
+        let mut plans = self.plans.lock().unwrap_or_else(|e| e.into_inner());
+        plans.truncate(PLANS - 1);
+        plans.push_front((key, plan.clone()));
+        plan
+    }
+
+    fn plan(&self, inputs: &[Value]) -> Option<Arc<Plan>> {
+        {
+            let plans = self.plans.lock().unwrap_or_else(|e| e.into_inner());
+            if let Some((_, plan)) = plans.iter().find(|(key, _)| key.fits(inputs)) {
+                return plan.clone();
+            }
+        }
+        self.add(Key::of(inputs))
+    }
+
+    /// The forward graph at the first sizes, if the graph was traced as a whole.
+    pub fn forward_graph(&self) -> Option<GraphModule> {
+        let plans = self.plans.lock().unwrap_or_else(|e| e.into_inner());
+        plans.back().and_then(|(_, p)| p.as_ref().map(|p| p.forward_graph.clone()))
+    }
+
+    /// The backward graph at the first sizes, when every output that wants one has a gradient.
+    pub fn backward_graph(&self) -> Option<GraphModule> {
+        let plans = self.plans.lock().unwrap_or_else(|e| e.into_inner());
+        plans.back().and_then(|(_, p)| p.as_ref()?.backward_graph().map(|b| b.graph.clone()))
+    }
+}
+
+/// Whether an input the plan writes shares memory with another.
+fn overlaps(plan: &Plan, inputs: &[Value]) -> bool {
+    plan.written.iter().any(|w| {
+        let Ok(written) = inputs[w.input].tensor() else { return false };
+        let other =
+            |(k, v): (usize, &Value)| k != w.input && matches!(v, Value::Tensor(t) if t.shares_storage(written));
+        inputs.iter().enumerate().any(other)
+    })
+}
+
+impl Executable for AotExecutable {
+    fn run(&self, inputs: &[Value], call: &Call) -> Result<Vec<Value>> {
+        match self.plan(inputs) {
+            Some(plan) if !overlaps(&plan, inputs) => runtime::run(&plan, inputs, call),
+            _ => Interpreted { graph: self.graph.clone() }.run(inputs, call),
+        }
+    }
+}

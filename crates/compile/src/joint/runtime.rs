@@ -1,0 +1,218 @@
+//! Calling a plan: the compiled forward as one node of the caller's graph, and the compiled backward when it runs.
+//!
+//! The node keeps what the partition chose, through the saved-tensor hooks that are active at the call. Its backward asks
+//! for the graph of exactly the gradients that arrived. When the backward is itself recorded, the gradients are computed
+//! as a differentiable function of inputs and tangents, by a plan of its own: so on, to any order.
+
+use super::interpreted::register_hook;
+use super::plan::{Kept, Plan, Source};
+use crate::backend::{Call, Value};
+use crate::error::{Error, Result};
+use firebrand_core::autograd::{Context, Function, is_grad_enabled, no_grad};
+use firebrand_core::random::{Generator, get_rng_state, with_generator};
+use firebrand_core::{Layout, Spec, Tensor, ops};
+use std::sync::Arc;
+
+/// Runs a plan on the inputs of a captured graph.
+pub(crate) fn run(plan: &Arc<Plan>, inputs: &[Value], call: &Call) -> Result<Vec<Value>> {
+    let tensors = plan.tensors.iter().map(|&k| Ok(inputs[k].tensor()?.clone())).collect::<Result<Vec<_>>>()?;
+    let recording = plan.differentiable && is_grad_enabled();
+    let outputs = match recording {
+        true => {
+            let primals = primals_for_later(plan, &tensors)?;
+            let generator = plan.is_random.then(get_rng_state);
+            let node = CompiledFunction { plan: plan.clone(), call: call.clone(), primals, generator };
+            node.apply(&tensors.iter().collect::<Vec<_>>())?
+        }
+        false => no_grad(|| -> Result<Vec<Tensor>> {
+            let mut outputs = forward(plan, &tensors, call)?;
+            outputs.truncate(plan.outputs);
+            for w in &plan.written {
+                tensors[w.tensor].try_copy_(&outputs[w.output], false)?;
+            }
+            Ok(outputs)
+        })?,
+    };
+    if recording {
+        for w in plan.written.iter().filter(|w| !is_dirty(plan, w.output, &tensors[w.tensor])) {
+            let (old, new) = (&tensors[w.tensor], &outputs[w.output]);
+            match w.recorded {
+                true => drop(old.try_copy_(new, false)?),
+                false => no_grad(|| old.try_copy_(&new.detach(), false).map(drop))?,
+            }
+        }
+        for hook in &plan.hooks {
+            register_hook(call, &outputs[hook.output], &hook.body, &[])?;
+        }
+    }
+    let view = |base: &Tensor, views: &[firebrand_graph::passes::View], needs: bool| -> Result<Value> {
+        let mut at = base.clone();
+        for v in views {
+            at = if needs { v.apply(&at)? } else { no_grad(|| v.apply(&at))? };
+        }
+        Ok(Value::Tensor(at))
+    };
+    plan.sources
+        .iter()
+        .map(|(source, needs)| match source {
+            Source::Output(k) => Ok(Value::Tensor(outputs[*k].clone())),
+            Source::ViewOfOutput(k, views) => view(&outputs[*k], views, *needs),
+            Source::ViewOfInput(k, views) => view(inputs[*k].tensor()?, views, *needs),
+            Source::Number(v) => Ok(v.clone()),
+        })
+        .collect()
+}
+
+fn forward(plan: &Plan, tensors: &[Tensor], call: &Call) -> Result<Vec<Tensor>> {
+    let values: Vec<Value> = tensors.iter().map(|t| Value::Tensor(t.detach())).collect();
+    plan.forward.run(&values, call)?.into_iter().map(|v| Ok(v.tensor()?.clone())).collect()
+}
+
+/// Whether the node itself writes the input: then its history is the node. A view's base has to learn of the write, so
+/// that is left to a plain copy.
+fn is_dirty(plan: &Plan, output: usize, input: &Tensor) -> bool {
+    plan.written.iter().any(|w| w.output == output && w.recorded) && !input.is_view()
+}
+
+/// Inputs as they were at the call, with their version then; what the graph writes is copied.
+fn primals_for_later(plan: &Plan, tensors: &[Tensor]) -> Result<Vec<(Tensor, u32)>> {
+    let one = |(k, t): (usize, &Tensor)| {
+        let t = match plan.written.iter().any(|w| w.tensor == k) {
+            true => ops::clone(t, None)?,
+            false => t.clone(),
+        };
+        let version = t.try_version().unwrap_or(0);
+        Ok((t, version))
+    };
+    tensors.iter().enumerate().map(one).collect()
+}
+
+/// A tangent as the backward graph expects it.
+fn laid_out(t: Tensor, layout: &Layout) -> firebrand_core::Result<Tensor> {
+    if t.layout().same_geometry(layout) {
+        return Ok(t);
+    }
+    let like = Tensor::try_empty(Spec { layout: layout.clone(), dtype: t.dtype(), device: t.device() })?;
+    match is_grad_enabled() && t.requires_grad() {
+        true => ops::clone(&t, None),
+        false => {
+            like.try_copy_(&t, false)?;
+            Ok(like)
+        }
+    }
+}
+
+struct CompiledFunction {
+    plan: Arc<Plan>,
+    call: Call,
+    primals: Vec<(Tensor, u32)>,
+    generator: Option<Generator>,
+}
+
+impl CompiledFunction {
+    fn first_order(&self, ctx: &Context, grads: Vec<Option<Tensor>>) -> Result<Vec<Option<Tensor>>> {
+        let plan = &self.plan;
+        let saved = ctx.saved_tensors()?;
+        let defined: Vec<bool> = grads.iter().zip(&plan.needs).map(|(g, n)| g.is_some() && *n).collect();
+        if !defined.contains(&true) {
+            return Ok(vec![None; plan.tensors.len()]);
+        }
+        let backward = plan.backward(&defined)?;
+        let mut values = Vec::with_capacity(saved.len() + grads.len());
+        for t in saved {
+            values.push(Value::Tensor(t.ok_or_else(|| Error::internal("a kept value is lost"))?));
+        }
+        for (k, g) in grads.into_iter().enumerate().filter(|(k, _)| defined[*k]) {
+            let g = g.ok_or_else(|| Error::internal("a defined gradient is none"))?;
+            values.push(Value::Tensor(laid_out(g, &plan.layouts[k])?));
+        }
+        let results = backward.run.run(&values, &self.call)?;
+        pick(&backward.grads, &results)
+    }
+
+    /// Gradients that can be differentiated: computed from the inputs anew, with the random numbers of then.
+    fn higher_order(&self, grads: Vec<Option<Tensor>>) -> Result<Vec<Option<Tensor>>> {
+        let plan = &self.plan;
+        let defined: Vec<bool> = grads.iter().zip(&plan.needs).map(|(g, n)| g.is_some() && *n).collect();
+        if !defined.contains(&true) {
+            return Ok(vec![None; plan.tensors.len()]);
+        }
+        let mut values = Vec::new();
+        for (t, version) in &self.primals {
+            if t.try_version().unwrap_or(0) != *version {
+                return Err(firebrand_core::Error::argument(
+                    "backward",
+                    "an input of a compiled function was written after the call, and differentiating its gradient needs it",
+                )
+                .into());
+            }
+            values.push(Value::Tensor(t.clone()));
+        }
+        for (k, g) in grads.into_iter().enumerate().filter(|(k, _)| defined[*k]) {
+            let g = g.ok_or_else(|| Error::internal("a defined gradient is none"))?;
+            values.push(Value::Tensor(laid_out(g, &plan.layouts[k])?));
+        }
+        let second = plan.second(&defined)?;
+        let results = match &self.generator {
+            Some(then) => with_generator(then.clone(), || second.run.run(&values, &self.call))?,
+            None => second.run.run(&values, &self.call)?,
+        };
+        pick(&second.grads, &results)
+    }
+}
+
+fn pick(places: &[Option<usize>], results: &[Value]) -> Result<Vec<Option<Tensor>>> {
+    places.iter().map(|p| p.map(|i| Ok(results[i].tensor()?.clone())).transpose()).collect()
+}
+
+impl Function for CompiledFunction {
+    fn name(&self) -> String {
+        "CompiledFunction".to_string()
+    }
+
+    fn forward(&self, ctx: &mut Context, inputs: &[Tensor]) -> firebrand_core::Result<Vec<Tensor>> {
+        let plan = &self.plan;
+        ctx.set_materialize_grads(false);
+        let mut results = forward(plan, inputs, &self.call)?;
+        let kept = results.split_off(plan.outputs);
+        let mut dirty = Vec::new();
+        let mut saved: Vec<Tensor> = Vec::with_capacity(plan.kept.len());
+        for k in &plan.kept {
+            saved.push(match k {
+                // What is about to be overwritten is kept as a copy.
+                Kept::Primal(k) if plan.written.iter().any(|w| w.tensor == *k) => ops::clone(&inputs[*k], None)?,
+                Kept::Primal(k) => inputs[*k].clone(),
+                Kept::Value(k) => kept[*k].clone(),
+                // An output that becomes the input it is written to is kept under that name.
+                Kept::Output(k) => results[*k].clone(),
+            });
+        }
+        for w in &plan.written {
+            if is_dirty(plan, w.output, &inputs[w.tensor]) {
+                let (old, new) = (&inputs[w.tensor], &results[w.output]);
+                old.try_copy_(new, false)?;
+                dirty.push(w.tensor);
+                results[w.output] = old.clone();
+            }
+        }
+        ctx.mark_dirty(&dirty.iter().map(|&k| &inputs[k]).collect::<Vec<_>>());
+        let frozen: Vec<Tensor> =
+            results.iter().zip(&plan.needs).filter(|(_, needs)| !**needs).map(|(t, _)| t.clone()).collect();
+        ctx.mark_non_differentiable(&frozen.iter().collect::<Vec<_>>());
+        ctx.save_for_backward(&saved.iter().map(Some).collect::<Vec<_>>());
+        Ok(results)
+    }
+
+    fn backward(&self, ctx: &Context, grads: &[Option<Tensor>]) -> firebrand_core::Result<Vec<Option<Tensor>>> {
+        self.backward_owned(ctx, grads.to_vec())
+    }
+
+    fn backward_owned(&self, ctx: &Context, grads: Vec<Option<Tensor>>) -> firebrand_core::Result<Vec<Option<Tensor>>> {
+        if is_grad_enabled() {
+            // Read them, so that a graph that was freed says so.
+            ctx.saved_tensors()?;
+            return Ok(self.higher_order(grads)?);
+        }
+        Ok(self.first_order(ctx, grads)?)
+    }
+}

@@ -1,0 +1,302 @@
+//! The joint trace: forward and backward of a pure graph as one graph, through the real engine.
+//!
+//! The graph runs once on tensors without memory, then the engine runs from its results; what reaches the kernels is
+//! written down. So hooks run on accumulated gradients, undefined gradients stay undefined, and the order of sums is that
+//! of a plain run. Tracing happens on a thread of its own: nothing the caller has switched on (capture, saved-tensor
+//! hooks, autocast, anomaly mode) takes part.
+
+use crate::error::{Error, Result};
+use crate::partition::Joint;
+use firebrand_core::autograd::{AutocastOptions, GradOptions, autocast, grad, set_grad_enabled};
+use firebrand_core::{DType, Device, Layout, Spec, Tensor};
+use firebrand_graph::Tracer;
+use firebrand_graph::interpret::{self, NodeRunner, Value, run_call, run_module};
+use firebrand_graph::ir::{Argument, Function, GraphModule, Hop, Kind, NodeId, OpOverload, Target, TensorMeta, Val};
+use firebrand_graph::passes::functionalize_module;
+use std::collections::HashSet;
+use std::sync::Arc;
+
+/// What to trace.
+#[derive(Clone)]
+pub(crate) struct Request {
+    /// A pure graph.
+    pub(crate) graph: Arc<GraphModule>,
+    /// Its inputs: tensors without memory (leaves), and numbers.
+    pub(crate) inputs: Vec<Input>,
+    /// Which inputs are there anyway, in the order of tensors.
+    pub(crate) is_static: Vec<bool>,
+    /// Which of its results count, without repetition.
+    pub(crate) outputs: Vec<usize>,
+    /// Hook nodes that are left to the caller.
+    pub(crate) deferred: HashSet<NodeId>,
+    /// For each output that wants one, whether it has a gradient; none: all have.
+    pub(crate) defined: Option<Vec<bool>>,
+    /// Whether derivatives of the gradients are wanted.
+    pub(crate) create_graph: bool,
+    /// Whether anything is recorded at all.
+    pub(crate) recording: bool,
+}
+
+/// An input of the graph.
+#[derive(Clone, Debug)]
+pub(crate) enum Input {
+    Tensor(TensorMeta),
+    Number(Value),
+}
+
+/// The graph, and what its results are.
+pub(crate) struct Traced {
+    pub(crate) joint: Joint,
+    /// For each output, whether it has a history.
+    pub(crate) needs: Vec<bool>,
+    /// For each result of the graph, whether it has a history.
+    pub(crate) result_needs: Vec<bool>,
+    /// Results of the graph that are numbers.
+    pub(crate) numbers: Vec<Option<Value>>,
+    /// What tangents look like.
+    pub(crate) layouts: Vec<Layout>,
+}
+
+/// A tensor without memory like this.
+pub(crate) fn outline(meta: &TensorMeta) -> Result<Tensor> {
+    let hint = |s: &firebrand_graph::ir::SymInt| s.hint().and_then(|v| usize::try_from(v).ok());
+    let sizes: Option<Vec<usize>> = meta.sizes.iter().map(hint).collect();
+    let strides: Option<Vec<usize>> = meta.strides.iter().map(hint).collect();
+    let (Some(sizes), Some(strides), Some(dtype)) = (sizes, strides, meta.dtype.dtype()) else {
+        return Err(Error::internal(format!("a tensor of dtype {} and unknown sizes cannot be traced", meta.dtype)));
+    };
+    let layout = Layout::strided(&sizes, &strides, hint(&meta.storage_offset).unwrap_or(0));
+    let tensor = Tensor::try_empty(Spec { layout, dtype, device: Device::Meta })?;
+    Ok(tensor.try_requires_grad_(meta.requires_grad && dtype.is_differentiable())?)
+}
+
+/// How the gradient of a tensor is laid out: as the tensor, if that is dense.
+fn tangent_layout(t: &Tensor) -> Layout {
+    if t.layout().is_non_overlapping_and_dense() { t.layout().with_offset(0) } else { Layout::contiguous(t.shape()) }
+}
+
+/// Traces; see the head of this file.
+pub(crate) fn trace(request: &Request) -> Result<Traced> {
+    std::thread::scope(|scope| {
+        let worker = std::thread::Builder::new().name("firebrand-trace".into()).spawn_scoped(scope, || here(request));
+        let failed = |what: &str| Error::internal(format!("tracing a graph {what}"));
+        worker.map_err(|e| failed(&e.to_string()))?.join().unwrap_or_else(|_| Err(failed("panicked")))
+    })
+}
+
+fn here(request: &Request) -> Result<Traced> {
+    let _mode = set_grad_enabled(request.recording).scoped();
+    let tracer = Tracer::new();
+    let mut values = Vec::new();
+    let mut leaves = Vec::new();
+    for (i, input) in request.inputs.iter().enumerate() {
+        values.push(match input {
+            Input::Number(v) => v.clone(),
+            Input::Tensor(meta) => {
+                let leaf = outline(meta)?;
+                tracer.input(&format!("primals_{i}"), &leaf);
+                leaves.push(leaf.clone());
+                Value::Tensor(leaf)
+            }
+        });
+    }
+    let (deferred, create_graph) = (request.deferred.clone(), request.create_graph);
+    let mut runner = Runner { tracer: tracer.clone(), deferred, create_graph };
+    let results = match tracer.trace(|| run_module(&mut runner, &request.graph, &values))? {
+        Value::List(items) => items,
+        one => vec![one],
+    };
+    let result_needs = results.iter().map(|v| matches!(v, Value::Tensor(t) if t.requires_grad())).collect();
+    let numbers = results.iter().map(|v| (!matches!(v, Value::Tensor(_))).then(|| v.clone())).collect();
+    let outputs = request.outputs.iter().map(|&i| Ok(results[i].tensor()?.clone())).collect::<Result<Vec<Tensor>>>()?;
+    let needs: Vec<bool> = outputs.iter().map(Tensor::requires_grad).collect();
+    let layouts: Vec<Layout> = outputs.iter().map(tangent_layout).collect();
+    let (mut roots, mut seeds) = (Vec::new(), Vec::new());
+    for (i, t) in outputs.iter().enumerate().filter(|(i, _)| needs[*i]) {
+        if request.defined.as_ref().is_none_or(|d| d[i]) {
+            let tangent =
+                Tensor::try_empty(Spec { layout: layouts[i].clone(), dtype: t.dtype(), device: Device::Meta })?;
+            let tangent = tangent.try_requires_grad_(request.create_graph)?;
+            tracer.input(&format!("tangents_{i}"), &tangent);
+            roots.push(t.clone());
+            seeds.push(Some(tangent));
+        }
+    }
+    let wanted: Vec<Tensor> = leaves.iter().filter(|t| t.requires_grad()).cloned().collect();
+    let mut found = match roots.is_empty() || wanted.is_empty() {
+        true => vec![None; wanted.len()].into_iter(),
+        false => {
+            let options = GradOptions {
+                grad_outputs: seeds.clone(),
+                create_graph: request.create_graph,
+                allow_unused: Some(true),
+                ..GradOptions::default()
+            };
+            tracer.trace(|| grad(roots, wanted, &options))?.into_iter()
+        }
+    };
+    let grads = leaves.iter().map(|t| if t.requires_grad() { found.next().flatten() } else { None });
+    let all: Vec<Option<Tensor>> = outputs.iter().cloned().map(Some).chain(grads).collect();
+    let module = without_writes(tracer.finish(&all)?)?;
+    let joint = assemble(module, outputs.len(), request.is_static.clone(), request.create_graph)?;
+    Ok(Traced { joint, needs, result_needs, numbers, layouts })
+}
+
+/// Derivatives and layers made of ops may write what they made; here they do not.
+fn without_writes(mut module: GraphModule) -> Result<GraphModule> {
+    let graph = &module.graph;
+    let writes = |n: NodeId| graph[n].target().and_then(Target::overload).and_then(OpOverload::schema);
+    if !graph.nodes().any(|n| writes(n).is_some_and(|s| s.mutates())) {
+        return Ok(module);
+    }
+    let inputs: Vec<NodeId> = module.graph.placeholders().collect();
+    for n in inputs {
+        if let Some(Val::Tensor(meta)) = module.graph[n].meta().val.clone() {
+            module.graph.meta_mut(n).val = Some(TensorMeta { requires_grad: false, ..(*meta).clone() }.into());
+        }
+    }
+    let functional = functionalize_module(&module, false)?;
+    if functional.mutations.is_empty() {
+        return Ok(functional.module);
+    }
+    Err(Error::internal("a derivative writes an input of the function"))
+}
+
+fn assemble(mut module: GraphModule, outputs: usize, is_static: Vec<bool>, create_graph: bool) -> Result<Joint> {
+    if create_graph {
+        keep_constants(&mut module)?;
+    } else {
+        drop_aliases(&mut module)?;
+    }
+    let graph = &module.graph;
+    let starts =
+        |prefix: &str| graph.placeholders().filter(|n| graph[*n].name().starts_with(prefix)).collect::<Vec<_>>();
+    let (primals, tangents) = (starts("primals_"), starts("tangents_"));
+    let returned = graph.result().and_then(Argument::items).unwrap_or(&[]).to_vec();
+    let (outputs, grads) = returned.split_at(outputs);
+    let (outputs, grads) = (outputs.to_vec(), grads.to_vec());
+    Ok(Joint { module, primals, is_static, tangents, outputs, grads })
+}
+
+/// Nobody differentiates the graph any more, so aliases are their values.
+fn drop_aliases(module: &mut GraphModule) -> Result<()> {
+    let graph = &mut module.graph;
+    let order: Vec<NodeId> = graph.nodes().collect();
+    for n in order {
+        let alias = graph[n].target().is_some_and(|t| t.is_aten("detach") || t.is_aten("alias"));
+        if let (true, Some(Argument::Node(of))) = (alias, graph[n].args().first().cloned()) {
+            graph.replace_all_uses_with(n, of);
+            graph.erase(n)?;
+        }
+    }
+    Ok(())
+}
+
+/// What ran where nothing is recorded is a constant for the derivatives of the graph.
+fn keep_constants(module: &mut GraphModule) -> Result<()> {
+    let graph = &mut module.graph;
+    let order: Vec<NodeId> = graph.nodes().filter(|n| graph[*n].is_unrecorded()).collect();
+    for n in order {
+        let parts: Vec<NodeId> = match &graph[n].meta().val {
+            Some(Val::Tensor(_)) => vec![n],
+            _ => graph
+                .users(n)
+                .filter(|u| graph[*u].target().is_some_and(|t| t.is_function(&Function::GetItem)))
+                .collect(),
+        };
+        for part in parts {
+            let detached = graph.inserting(firebrand_graph::ir::InsertPoint::After(part), |g| {
+                g.call_function(Target::aten("detach.default"), [part.into()])
+            });
+            graph.meta_mut(detached).val = graph[part].meta().val.clone();
+            graph.replace_uses_if(part, detached, |_, user| user != detached);
+        }
+    }
+    Ok(())
+}
+
+/// Runs the nodes of a captured graph on tensors without memory.
+#[derive(Clone)]
+struct Runner {
+    tracer: Tracer,
+    deferred: HashSet<NodeId>,
+    create_graph: bool,
+}
+
+impl Runner {
+    fn register(&self, call: &interpret::Call<'_>) -> Result<Value> {
+        let [Value::Tensor(tensor), body, free @ ..] = &call.args[..] else {
+            return Err(Error::internal("a hook node takes a tensor, a body and values"));
+        };
+        if tensor.requires_grad() && self.create_graph {
+            // The hook stays on the value: it also sees what derivatives of the gradient send there.
+            self.tracer.call(Function::RegisterHook, &call.args, Some(tensor))?;
+        }
+        if self.deferred.contains(&call.node) || !tensor.requires_grad() {
+            return Ok(Value::Tensor(tensor.clone()));
+        }
+        let runner = self.clone();
+        let (body, free) = (body.clone(), free.to_vec());
+        tensor.register_hook_any(move |g| runner.hook(&body, &free, g).map_err(firebrand_core::Error::from))?;
+        Ok(Value::Tensor(tensor.clone()))
+    }
+
+    /// What a hook does to a gradient.
+    fn hook(&self, body: &Value, free: &[Value], g: Option<&Tensor>) -> Result<Option<Tensor>> {
+        match (body, g) {
+            // A pure hook is skipped when the gradient is undefined, as plain hooks are.
+            (Value::Graph(_), None) => Ok(None),
+            (Value::Graph(body), Some(g)) => {
+                let inputs: Vec<Value> = std::iter::once(g.into()).chain(free.iter().cloned()).collect();
+                let result = run_module(&mut self.clone(), body, &inputs)?;
+                let first = match &result {
+                    Value::List(items) => items.first().unwrap_or(&Value::NONE),
+                    one => one,
+                };
+                Ok(if first.is_none() { None } else { Some(first.tensor()?.clone()) })
+            }
+            (slot, g) => {
+                let result = match g {
+                    Some(g) => Some(Tensor::try_empty(Spec {
+                        layout: tangent_layout(g),
+                        dtype: g.dtype(),
+                        device: Device::Meta,
+                    })?),
+                    None => None,
+                };
+                let args = [slot.clone(), g.map_or(Value::NONE, Value::from)];
+                self.tracer.call(Function::CallHook, &args, result.as_ref())?;
+                Ok(result)
+            }
+        }
+    }
+}
+
+impl NodeRunner for Runner {
+    fn run_node(&mut self, call: &interpret::Call<'_>) -> firebrand_graph::Result<Value> {
+        let graph_error = |e: Error| match e {
+            Error::Graph(e) => e,
+            e => firebrand_graph::Error::Core(e.into()),
+        };
+        match call.module.graph[call.node].kind() {
+            Kind::CallFunction(Target::Function(Function::RegisterHook)) => self.register(call).map_err(graph_error),
+            Kind::CallFunction(Target::Hop(Hop::WrapWithAutocast)) => {
+                let [_, dtype, enabled, _, body, operands @ ..] = &call.args[..] else {
+                    return run_call(self, call);
+                };
+                let lower = match dtype {
+                    Value::Constant(Argument::DType(d)) => d.dtype(),
+                    _ => None,
+                };
+                let enabled = enabled.scalar()?.to_bool();
+                let options = AutocastOptions { enabled, dtype: lower.unwrap_or(DType::BF16), cache_enabled: false };
+                autocast(options, || run_module(self, body.graph()?, operands))
+            }
+            _ => run_call(self, call),
+        }
+    }
+
+    fn device(&self) -> Option<Device> {
+        Some(Device::Meta)
+    }
+}

@@ -1,0 +1,147 @@
+//! Partitioning: a joint graph becomes a forward graph that keeps values, and a backward graph that reads them.
+//!
+//! The default rule keeps every value of the forward that the backward reads. The minimum cut keeps as few bytes as it
+//! can by computing cheap values again. Both are deterministic: values are kept in the order of the joint graph, and
+//! equal costs are settled by it. What may be computed twice is decided in [`ops`]; nothing here runs anything.
+
+mod budget;
+mod extract;
+mod flow;
+mod min_cut;
+mod ops;
+
+pub(crate) use extract::extract;
+
+use crate::error::Result;
+use firebrand_graph::ir::{Argument, Function, GraphModule, NodeId};
+use std::collections::HashSet;
+
+/// How values to keep are chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Partitioner {
+    /// Every value of the forward that the backward reads.
+    Default,
+    /// As few bytes as possible; cheap values are computed again.
+    #[default]
+    MinCut,
+}
+
+/// How a joint graph is cut in two.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PartitionOptions {
+    /// The rule.
+    pub partitioner: Partitioner,
+    /// Whether a result that a derivative reads (of `exp`, `tanh`, `relu`) is kept rather than computed again. An
+    /// interpreter gains nothing from computing it twice; a back end that fuses does.
+    pub keep_saved_results: bool,
+    /// Which part of the bytes that the minimum cut keeps may be kept, from 0 (compute everything again) to 1.
+    pub activation_memory_budget: f64,
+}
+
+impl Default for PartitionOptions {
+    fn default() -> PartitionOptions {
+        let partitioner = Partitioner::default();
+        PartitionOptions { partitioner, keep_saved_results: true, activation_memory_budget: 1.0 }
+    }
+}
+
+/// A joint graph and what its inputs and results are.
+pub(crate) struct Joint {
+    pub(crate) module: GraphModule,
+    /// Inputs of the function.
+    pub(crate) primals: Vec<NodeId>,
+    /// Which of them are there anyway.
+    pub(crate) is_static: Vec<bool>,
+    /// Gradients of its results that take part.
+    pub(crate) tangents: Vec<NodeId>,
+    /// Results of the forward.
+    pub(crate) outputs: Vec<Argument>,
+    /// Gradients of the inputs; none where there is none.
+    pub(crate) grads: Vec<Argument>,
+}
+
+/// Which part of the joint graph a node belongs to.
+pub(crate) struct Parts {
+    /// Needed for the results.
+    pub(crate) forward: HashSet<NodeId>,
+    /// Depends on tangents, or calls a hook.
+    pub(crate) backward: HashSet<NodeId>,
+    /// Needed for the gradients.
+    pub(crate) needed: HashSet<NodeId>,
+}
+
+fn nodes_of(arguments: &[Argument]) -> Vec<NodeId> {
+    let mut list = Vec::new();
+    arguments.iter().for_each(|a| a.for_each_node(&mut |n| list.push(n)));
+    list
+}
+
+impl Joint {
+    /// What must run in the backward although nobody may read it.
+    pub(crate) fn hooks(&self) -> Vec<NodeId> {
+        let graph = &self.module.graph;
+        graph.nodes().filter(|&n| ops::is_hook(&graph[n])).collect()
+    }
+
+    /// What must run in the forward although nobody may read it: the generator moves on as in a plain run.
+    pub(crate) fn draws(&self) -> Vec<NodeId> {
+        let graph = &self.module.graph;
+        graph.nodes().filter(|&n| ops::is_random(&graph[n])).collect()
+    }
+
+    fn ancestors(&self, from: Vec<NodeId>) -> HashSet<NodeId> {
+        let mut seen: HashSet<NodeId> = HashSet::new();
+        let mut stack = from;
+        while let Some(n) = stack.pop() {
+            if seen.insert(n) {
+                stack.extend(self.module.graph.input_nodes(n));
+            }
+        }
+        seen
+    }
+
+    pub(crate) fn parts(&self) -> Parts {
+        let graph = &self.module.graph;
+        let mut backward: HashSet<NodeId> = self.tangents.iter().copied().chain(self.hooks()).collect();
+        for n in graph.nodes().filter(|&n| !graph[n].is_output()) {
+            if graph.input_nodes(n).any(|i| backward.contains(&i)) {
+                backward.insert(n);
+            }
+        }
+        let mut roots = nodes_of(&self.outputs);
+        roots.extend(self.draws().into_iter().filter(|n| !backward.contains(n)));
+        let mut forward = self.ancestors(roots);
+        forward.extend(&self.primals);
+        // A tuple is taken apart where it was made.
+        for n in graph.nodes() {
+            let is_item = graph[n].target().is_some_and(|t| t.is_function(&Function::GetItem));
+            if is_item && graph.input_nodes(n).all(|i| forward.contains(&i) && ops::bytes(&graph[i]).is_none()) {
+                forward.insert(n);
+            }
+        }
+        let mut roots = nodes_of(&self.grads);
+        roots.extend(self.hooks());
+        let needed = self.ancestors(roots);
+        Parts { forward, backward, needed }
+    }
+}
+
+/// The values to keep, in the order of the joint graph.
+pub(crate) fn saved_values(joint: &Joint, options: &PartitionOptions) -> Result<Vec<NodeId>> {
+    let parts = joint.parts();
+    let kept = match options.partitioner {
+        Partitioner::Default => default_rule(joint, &parts),
+        Partitioner::MinCut => budget::choose(joint, &parts, options)?,
+    };
+    Ok(joint.module.graph.nodes().filter(|n| kept.contains(n)).collect())
+}
+
+fn default_rule(joint: &Joint, parts: &Parts) -> HashSet<NodeId> {
+    let graph = &joint.module.graph;
+    let reads = |n: NodeId| {
+        graph.users(n).any(|u| parts.needed.contains(&u) && !parts.forward.contains(&u) && !graph[u].is_output())
+    };
+    let returned = nodes_of(&joint.grads);
+    let tensor = |n: NodeId| ops::bytes(&graph[n]).is_some();
+    parts.forward.iter().copied().filter(|&n| tensor(n) && (reads(n) || returned.contains(&n))).collect()
+}

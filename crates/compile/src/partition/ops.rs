@@ -1,0 +1,112 @@
+//! What a partitioner knows of ops: which may be computed twice, and which share a loop.
+
+use firebrand_graph::ir::{Function, Kind, Node, OpOverload, Target, TensorMeta, Val};
+use firebrand_graph::schema::Schema;
+
+/// Cheap ops that are no pointwise ops: reductions, casts, creation, indexing, copies.
+const CHEAP: &[&str] = &[
+    "sum",
+    "mean",
+    "var",
+    "std",
+    "var_mean",
+    "std_mean",
+    "amax",
+    "amin",
+    "any",
+    "all",
+    "argmax",
+    "argmin",
+    "clone",
+    "_to_copy",
+    "full",
+    "full_like",
+    "zeros",
+    "zeros_like",
+    "ones",
+    "ones_like",
+    "scalar_tensor",
+    "arange",
+    "eye",
+    "empty_like",
+    "new_zeros",
+    "new_ones",
+    "new_full",
+    "where",
+    "gather",
+    "index",
+    "index_select",
+    "slice_scatter",
+    "select_scatter",
+    "diagonal_scatter",
+    "as_strided_scatter",
+    "constant_pad_nd",
+    "cat",
+    "stack",
+    "repeat",
+    "flip",
+    "roll",
+    "tril",
+    "triu",
+    "masked_fill",
+    "copy",
+    "fill",
+    "zero",
+    "slice_backward",
+    "select_backward",
+    "diagonal_backward",
+];
+
+fn op(node: &Node) -> Option<&OpOverload> {
+    node.target().and_then(Target::overload)
+}
+
+fn has_tag(op: &OpOverload, tag: &str) -> bool {
+    op.op().is_some_and(|op| op.info().tags.contains(&tag))
+}
+
+/// Whether two runs may differ.
+pub(super) fn is_random(node: &Node) -> bool {
+    op(node).is_some_and(|op| has_tag(op, "nondeterministic_seeded"))
+}
+
+/// Whether it computes nothing: its result lies in the memory of its argument.
+pub(super) fn is_view(node: &Node) -> bool {
+    op(node).and_then(OpOverload::schema).is_some_and(Schema::is_view)
+}
+
+/// Whether it calls a hook that comes with the call.
+pub(super) fn is_hook(node: &Node) -> bool {
+    node.target().is_some_and(|t| t.is_function(&Function::CallHook))
+}
+
+/// Whether computing it twice is cheap.
+pub(super) fn is_recomputable(node: &Node) -> bool {
+    match node.kind() {
+        Kind::GetAttr(_) => true,
+        Kind::CallFunction(Target::Function(Function::GetItem)) => true,
+        Kind::CallFunction(Target::Op(op)) => {
+            let pointwise = has_tag(op, "pointwise") && !op.base().ends_with("_backward");
+            !is_random(node) && (pointwise || is_view(node) || CHEAP.contains(&op.base()))
+        }
+        _ => false,
+    }
+}
+
+/// Whether it shares a loop with neighbours that do.
+pub(super) fn is_fusible(node: &Node) -> bool {
+    is_recomputable(node) || is_random(node)
+}
+
+fn bytes_of(meta: &TensorMeta) -> f64 {
+    let elements: f64 = meta.sizes.iter().map(|s| s.hint().unwrap_or(1) as f64).product();
+    elements * meta.dtype.dtype().map_or(8.0, |d| d.size() as f64)
+}
+
+/// How many bytes a value takes; none if it is no tensor.
+pub(super) fn bytes(node: &Node) -> Option<f64> {
+    match &node.meta().val {
+        Some(Val::Tensor(meta)) => Some(bytes_of(meta)),
+        _ => None,
+    }
+}
