@@ -9,6 +9,7 @@ Knows nothing of firebrand; compare.py puts the two sides together.
 import argparse
 import contextlib
 import functools
+import itertools
 import json
 import os
 import resource
@@ -199,22 +200,32 @@ def torch_benches(compiled):
         opt = torch.optim.Adam(model.parameters(), lr=1e-4, fused=True)
 
         def step():
-            opt.zero_grad(set_to_none=True)
             loss(x, y).backward()
             opt.step()
+            opt.zero_grad(set_to_none=True)
 
         emit("mlp", "adam" + end, 1 / best(step, 2), "steps/s")
+        emit("mlp", "adam" + end + ".peak", peak(step), "MB")
+
+    def peak(step):
+        """Megabytes of tensors that a step needs at its peak beyond what lives between steps, as PyTorch's allocator reports them."""
+        step()
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as prof:
+            step()
+        changes = sorted((e.start_ns(), e.nbytes()) for e in prof.profiler.kineto_results.events() if e.name() == "[memory]")
+        return max(itertools.accumulate(n for _, n in changes), default=0) / 1e6
 
     def training(bench, case, model, optimizer, x, y, scale, unit):
         loss = wrap(lambda x, y: F.cross_entropy(model(x).flatten(0, -2), y.flatten()))
         opt = optimizer(model.parameters(), lr=1e-4, fused=True)
 
         def step():
-            opt.zero_grad(set_to_none=True)
             loss(x, y).backward()
             opt.step()
+            opt.zero_grad(set_to_none=True)
 
         emit(bench, case + end, scale / best(step, 2), unit)
+        emit(bench, case + end + ".peak", peak(step), "MB")
 
     def gpt():
         from torch_models import GPT

@@ -22,6 +22,9 @@ OPTIMIZERS = {
     "AdamW": [{"lr": 0.05}, {"lr": 0.05, "weight_decay": 0.2, "amsgrad": True}],
     "RMSprop": [{}, {"lr": 0.02, "alpha": 0.9, "momentum": 0.8, "centered": True, "weight_decay": 0.1}],
     "Adagrad": [{"lr": 0.1}, {"lr": 0.1, "lr_decay": 0.05, "weight_decay": 0.1, "initial_accumulator_value": 0.2}],
+    "Adadelta": [{"lr": 0.5}, {"rho": 0.8, "eps": 1e-3, "weight_decay": 0.1, "maximize": True}],
+    "Adamax": [{"lr": 0.05}, {"lr": 0.05, "betas": [0.8, 0.99], "weight_decay": 0.1}],
+    "RAdam": [{"lr": 0.05}, {"lr": 0.05, "betas": [0.8, 0.9], "weight_decay": 0.1, "decoupled_weight_decay": True}],
     "LBFGS": [{"lr": 0.3, "max_iter": 3, "history_size": 5}, {"lr": 1.0, "max_iter": 3, "history_size": 4, "line_search_fn": "strong_wolfe"}],
 }
 

@@ -10,6 +10,8 @@ mod custom_function;
 mod custom_op;
 #[path = "../examples/digits_cnn.rs"]
 mod digits_cnn;
+#[path = "../examples/fine_tune.rs"]
+mod fine_tune;
 #[path = "../examples/higher_order.rs"]
 mod higher_order;
 #[path = "../examples/hooks.rs"]
@@ -68,6 +70,11 @@ fn a_module_of_ones_own() {
 #[test]
 fn training_by_hand() {
     train_mlp::main();
+}
+
+#[test]
+fn a_program_of_pytorch_is_fine_tuned() {
+    fine_tune::main().expect("no error");
 }
 
 #[test]

@@ -97,6 +97,41 @@ fn make(name: &str, o: &Value, params: &[Tensor], implementation: Implementation
             },
         )
         .map(|o| Box::new(o) as _),
+        "Adadelta" => Adadelta::new(
+            params,
+            AdadeltaOptions {
+                lr: get("lr", 1.0),
+                rho: get("rho", 0.9),
+                eps: get("eps", 1e-6),
+                weight_decay: get("weight_decay", 0.0),
+                maximize: flag("maximize"),
+                implementation,
+            },
+        )
+        .map(|o| Box::new(o) as _),
+        "Adamax" => Adamax::new(
+            params,
+            AdamaxOptions {
+                lr: get("lr", 2e-3),
+                betas,
+                weight_decay: get("weight_decay", 0.0),
+                implementation,
+                ..Default::default()
+            },
+        )
+        .map(|o| Box::new(o) as _),
+        "RAdam" => RAdam::new(
+            params,
+            RAdamOptions {
+                lr: get("lr", 1e-3),
+                betas,
+                weight_decay: get("weight_decay", 0.0),
+                decoupled_weight_decay: flag("decoupled_weight_decay"),
+                implementation,
+                ..Default::default()
+            },
+        )
+        .map(|o| Box::new(o) as _),
         "LBFGS" => LBFGS::new(
             params,
             LBFGSOptions {

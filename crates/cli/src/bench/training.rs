@@ -20,44 +20,59 @@ pub(super) fn classes(below: i64, sizes: &[usize]) -> Result<Tensor> {
     ops::randint(below.into(), &sizes, Some(DType::I64), None)
 }
 
-/// Fastest whole step: zero gradients, forward, backward, step.
-fn step(
-    bench: &Bench,
-    model: &dyn Forward<Tensor, Output = Tensor>,
-    mut optimizer: impl Optimizer,
-    x: &Tensor,
-    y: &Tensor,
-) -> Result<f64> {
-    let criterion = CrossEntropyLoss::new();
-    let y = ops::flatten(y, 0, -1)?;
-    bench.clock.best(SECONDS, || {
-        optimizer.zero_grad();
-        let scores = ops::flatten(&model.try_call(x)?, 0, -2)?;
-        criterion.loss(&scores, &y)?.try_backward(&BackwardOptions::default())?;
-        optimizer.step()
-    })
+/// Megabytes that a step needs at its peak beyond what lives between steps.
+fn peak(mut step: impl FnMut() -> Result<()>) -> Result<f64> {
+    step()?;
+    reset_peak_memory();
+    let before = memory_stats().live;
+    step()?;
+    Ok((memory_stats().peak - before) as f64 / 1e6)
+}
+
+/// What a training step works on: a model, its optimiser, a batch with targets.
+struct Training<'a, O> {
+    model: &'a dyn Forward<Tensor, Output = Tensor>,
+    optimizer: O,
+    batch: (Tensor, Tensor),
+}
+
+impl<O: Optimizer> Training<'_, O> {
+    /// Measures whole steps (forward, backward, step, no gradients), each worth so many units, and their peak of memory.
+    fn measure(mut self, bench: &Bench, case: &str, worth: f64, unit: &str) -> Done {
+        let criterion = CrossEntropyLoss::new();
+        let (x, y) = (&self.batch.0, ops::flatten(&self.batch.1, 0, -1)?);
+        let mut step = || {
+            let scores = ops::flatten(&self.model.try_call(x)?, 0, -2)?;
+            criterion.loss(&scores, &y)?.try_backward(&BackwardOptions::default())?;
+            self.optimizer.step()?;
+            self.optimizer.zero_grad();
+            Ok(())
+        };
+        bench.emit(case, worth / bench.clock.best(SECONDS, &mut step)?, unit)?;
+        bench.emit(&format!("{case}.peak"), peak(step)?, "MB")
+    }
 }
 
 pub(super) fn mlp(bench: &Bench) -> Done {
     let model =
         sequential![Linear::new(784, 512), ReLU::new(), Linear::new(512, 512), ReLU::new(), Linear::new(512, 10)];
-    let adam = Adam::new(model.parameters(), AdamOptions { lr: LR, ..Default::default() })?;
-    let seconds = step(bench, &model, adam, &normal(&[128, 784])?, &classes(10, &[128])?)?;
-    bench.emit("adam", 1.0 / seconds, "steps/s")
+    let optimizer = Adam::new(model.parameters(), AdamOptions { lr: LR, ..Default::default() })?;
+    let batch = (normal(&[128, 784])?, classes(10, &[128])?);
+    Training { model: &model, optimizer, batch }.measure(bench, "adam", 1.0, "steps/s")
 }
 
 pub(super) fn gpt(bench: &Bench) -> Done {
     let model = Gpt::new()?;
-    let adamw = AdamW::new(model.parameters(), AdamWOptions { lr: LR, ..Default::default() })?;
-    let seconds = step(bench, &model, adamw, &classes(1000, &[8, 128])?, &classes(1000, &[8, 128])?)?;
-    bench.emit("adamw", 1024.0 / seconds, "tokens/s")
+    let optimizer = AdamW::new(model.parameters(), AdamWOptions { lr: LR, ..Default::default() })?;
+    let batch = (classes(1000, &[8, 128])?, classes(1000, &[8, 128])?);
+    Training { model: &model, optimizer, batch }.measure(bench, "adamw", 1024.0, "tokens/s")
 }
 
 pub(super) fn convnet(bench: &Bench) -> Done {
     let model = ConvNet::new()?;
-    let adam = Adam::new(model.parameters(), AdamOptions { lr: LR, ..Default::default() })?;
-    let seconds = step(bench, &model, adam, &normal(&[64, 3, 32, 32])?, &classes(10, &[64])?)?;
-    bench.emit("adam", 64.0 / seconds, "images/s")
+    let optimizer = Adam::new(model.parameters(), AdamOptions { lr: LR, ..Default::default() })?;
+    let batch = (normal(&[64, 3, 32, 32])?, classes(10, &[64])?);
+    Training { model: &model, optimizer, batch }.measure(bench, "adam", 64.0, "images/s")
 }
 
 /// What a step of the transformer on 64 sequences needs at its peak beyond weights and optimiser state, and how long it
@@ -85,12 +100,7 @@ pub(super) fn saved_memory(bench: &Bench) -> Done {
             loss.try_backward(&BackwardOptions::default())?;
             adamw.step()
         };
-        step()?;
-        reset_peak_memory();
-        let before = memory_stats().live;
-        step()?;
-        let peak = memory_stats().peak - before;
-        bench.emit(&format!("{way}.peak"), peak as f64 / 1e6, "MB")?;
+        bench.emit(&format!("{way}.peak"), peak(&mut step)?, "MB")?;
         bench.emit(way, bench.clock.best(SECONDS, step)? * 1e3, "ms")?;
     }
     Ok(())

@@ -11,9 +11,9 @@ use clap::ValueEnum;
 use firebrand::graph::ProgramModule;
 use firebrand::io::npz::Tensors;
 use firebrand::io::read_npz;
-use firebrand::nn::optim::{
-    Adagrad, AdagradOptions, Adam, AdamOptions, AdamW, AdamWOptions, Optimizer, RMSprop, RMSpropOptions, SGD,
-    SGDOptions,
+use firebrand::optim::{
+    Adadelta, AdadeltaOptions, Adagrad, AdagradOptions, Adam, AdamOptions, AdamW, AdamWOptions, Adamax, AdamaxOptions,
+    Optimizer, RAdam, RAdamOptions, RMSprop, RMSpropOptions, SGD, SGDOptions,
 };
 use firebrand::prelude::{BackwardOptions, Module, Tensor, manual_seed};
 use firebrand::{DType, ops};
@@ -33,6 +33,12 @@ pub(crate) enum OptimizerName {
     Rmsprop,
     /// Adagrad
     Adagrad,
+    /// Adadelta
+    Adadelta,
+    /// Adamax
+    Adamax,
+    /// Rectified Adam
+    Radam,
 }
 
 impl OptimizerName {
@@ -45,6 +51,11 @@ impl OptimizerName {
             }
             OptimizerName::Rmsprop => Box::new(RMSprop::new(parameters, RMSpropOptions { lr, ..Default::default() })?),
             OptimizerName::Adagrad => Box::new(Adagrad::new(parameters, AdagradOptions { lr, ..Default::default() })?),
+            OptimizerName::Adadelta => {
+                Box::new(Adadelta::new(parameters, AdadeltaOptions { lr, ..Default::default() })?)
+            }
+            OptimizerName::Adamax => Box::new(Adamax::new(parameters, AdamaxOptions { lr, ..Default::default() })?),
+            OptimizerName::Radam => Box::new(RAdam::new(parameters, RAdamOptions { lr, ..Default::default() })?),
         })
     }
 }
@@ -105,6 +116,37 @@ fn batch_range(module: &ProgramModule) -> Done<(usize, usize)> {
     Ok((least, most))
 }
 
+/// One pass over the samples in random order; the mean loss.
+fn epoch(
+    module: &ProgramModule,
+    data: &Data,
+    loss: TrainLoss,
+    optimizer: &mut dyn Optimizer,
+    (least, batch): (usize, usize),
+) -> Done<f64> {
+    let (mut total, mut seen) = (0.0, 0);
+    let order = ops::randperm((data.samples as i64).into(), Some(DType::I64), None)?;
+    for index in ops::split(&order, (batch as i64).into(), 0)? {
+        let n = index.numel();
+        if n < least {
+            continue;
+        }
+        let mut inputs = Tensors::new();
+        for (name, t) in &data.inputs {
+            inputs.insert(name.clone(), ops::index_select(t, 0, &index)?);
+        }
+        let target = ops::index_select(&data.target, 0, &index)?;
+        let outputs = super::call(module, &inputs)?;
+        let loss = loss.of(&float_outputs(&outputs), &target)?;
+        optimizer.zero_grad();
+        loss.try_backward(&BackwardOptions::default())?;
+        optimizer.step()?;
+        total += loss.try_item::<f64>()? * n as f64;
+        seen += n;
+    }
+    Ok(total / seen as f64)
+}
+
 /// Trains and writes the program.
 pub(crate) fn run(task: &Task<'_>) -> Done {
     manual_seed(task.seed);
@@ -126,32 +168,12 @@ pub(crate) fn run(task: &Task<'_>) -> Done {
     }
     let mut optimizer = task.optimizer.over(&parameters, task.lr)?;
     let mut last = f64::NAN;
-    for epoch in 1..=task.epochs {
-        let (mut total, mut seen) = (0.0, 0);
-        let order = ops::randperm((data.samples as i64).into(), Some(DType::I64), None)?;
-        for index in ops::split(&order, (batch as i64).into(), 0)? {
-            let n = index.numel();
-            if n < least {
-                continue;
-            }
-            let mut inputs = Tensors::new();
-            for (name, t) in &data.inputs {
-                inputs.insert(name.clone(), ops::index_select(t, 0, &index)?);
-            }
-            let target = ops::index_select(&data.target, 0, &index)?;
-            let outputs = super::call(&module, &inputs)?;
-            let loss = task.loss.of(&float_outputs(&outputs), &target)?;
-            optimizer.zero_grad();
-            loss.try_backward(&BackwardOptions::default())?;
-            optimizer.step()?;
-            total += loss.try_item::<f64>()? * n as f64;
-            seen += n;
-        }
-        last = total / seen as f64;
+    for number in 1..=task.epochs {
+        last = epoch(&module, &data, task.loss, &mut *optimizer, (least, batch))?;
         if !last.is_finite() {
-            return Err(Refusal::because(format!("the loss is {last} in epoch {epoch}; nothing was written")));
+            return Err(Refusal::because(format!("the loss is {last} in epoch {number}; nothing was written")));
         }
-        say!("epoch {epoch}/{}  loss {last:.6}", task.epochs)?;
+        say!("epoch {number}/{}  loss {last:.6}", task.epochs)?;
     }
     module.program().save(task.output).map_err(Refusal::because)?;
     say!("{}: loss {last:.6} after {} epochs", task.output.display(), task.epochs)?;

@@ -141,23 +141,28 @@ fn stop_on_interrupt() -> Done<Arc<AtomicBool>> {
     Ok(stop)
 }
 
-/// Trains, and writes the report.
+/// Fine-tunes a program, or trains the built-in model.
 pub(crate) fn run(options: &Options) -> Done {
-    if let (Some(model), Some(data), Some(loss), Some(output)) =
+    let (Some(model), Some(data), Some(loss), Some(output)) =
         (&options.model, &options.data, options.loss, &options.output)
-    {
-        return fine_tune::run(&fine_tune::Task {
-            model,
-            data,
-            output,
-            loss,
-            optimizer: options.optimizer,
-            lr: options.lr,
-            epochs: options.epochs,
-            batch_size: options.batch_size as usize,
-            seed: options.seed,
-        });
-    }
+    else {
+        return train_digits(options);
+    };
+    fine_tune::run(&fine_tune::Task {
+        model,
+        data,
+        output,
+        loss,
+        optimizer: options.optimizer,
+        lr: options.lr,
+        epochs: options.epochs,
+        batch_size: options.batch_size as usize,
+        seed: options.seed,
+    })
+}
+
+/// Trains the built-in model, and writes the report.
+fn train_digits(options: &Options) -> Done {
     let folder = if options.resume {
         RunFolder::existing(options.out.as_deref())?
     } else {
@@ -207,14 +212,24 @@ pub(crate) fn run(options: &Options) -> Done {
         return Ok(());
     }
     model.eval();
-    let tested = no_grad(|| evaluate(&model, &test))?;
+    report_run(&folder, &config, &history, &model, &test, started.elapsed().as_secs_f64())
+}
+
+/// Tests the model, writes the report and says how it went.
+fn report_run(
+    folder: &RunFolder,
+    config: &Config,
+    history: &[Metrics],
+    model: &Sequential,
+    test: &Digits,
+    seconds: f64,
+) -> Done {
+    let tested = no_grad(|| evaluate(model, test))?;
     // The graph of one loss, as the engine sees it.
-    let loss = criterion.loss(&model.try_call(&planes(&test.images)?)?, &test.labels)?;
+    let loss = CrossEntropyLoss::new().loss(&model.try_call(&planes(&test.images)?)?, &test.labels)?;
     let names = model.named_parameters();
     let graph = GraphView::of(&[&loss]).all_named(names.iter().map(|(name, t)| (name.as_str(), &**t)));
-    let seconds = started.elapsed().as_secs_f64();
-    let page =
-        report::Page { config: &config, history: &history, test: &test, tested: &tested, graph: &graph, seconds };
+    let page = report::Page { config, history, test, tested: &tested, graph: &graph, seconds };
     folder.write_report(&report::page(&page)?)?;
     say!("test accuracy {:.2}% after {seconds:.1} s", 100.0 * tested.confusion.accuracy())?;
     Ok(say!("report {}", folder.path().join("report.html").display())?)

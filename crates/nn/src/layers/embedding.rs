@@ -6,6 +6,19 @@ use firebrand_core::autograd::no_grad;
 use firebrand_core::module::{Forward, Module, ModuleCore, Parameter};
 use firebrand_core::{Error, Result, Tensor, ops};
 
+/// A table of normal numbers, with zeros in the row that stays as it is.
+pub(super) fn table(layer: &'static str, rows: usize, size: usize, padding_idx: Option<usize>) -> Result<Parameter> {
+    if padding_idx.is_some_and(|p| p >= rows) {
+        return Err(Error::argument(layer, format!("expected padding_idx below {rows}, found {padding_idx:?}")));
+    }
+    let weight = parameter(&[rows, size])?;
+    init::normal_(&weight, 0.0, 1.0)?;
+    if let Some(row) = padding_idx {
+        no_grad(|| init::zeros_(&ops::select(&weight, 0, row.into())?))?;
+    }
+    Ok(weight)
+}
+
 options! {
     /// What an [`Embedding`] layer is made of.
     pub struct EmbeddingOptions(
@@ -28,15 +41,7 @@ options! {
 impl EmbeddingOptions {
     /// The layer, with normal values drawn from the default generator.
     pub fn build(self) -> Result<Embedding> {
-        if self.padding_idx.is_some_and(|p| p >= self.num_embeddings) {
-            let message = format!("expected padding_idx below {}, found {:?}", self.num_embeddings, self.padding_idx);
-            return Err(Error::argument("Embedding", message));
-        }
-        let weight = parameter(&[self.num_embeddings, self.embedding_dim])?;
-        init::normal_(&weight, 0.0, 1.0)?;
-        if let Some(row) = self.padding_idx {
-            no_grad(|| init::zeros_(&ops::select(&weight, 0, row.into())?))?;
-        }
+        let weight = table("Embedding", self.num_embeddings, self.embedding_dim, self.padding_idx)?;
         Ok(Embedding { weight, options: self, core: ModuleCore::new() })
     }
 }

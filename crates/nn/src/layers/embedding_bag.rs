@@ -1,7 +1,7 @@
 //! Sums, means or largest elements of rows of a table, without the rows themselves.
 
-use super::options::{built, options, parameter};
-use crate::init;
+use super::embedding::table;
+use super::options::{built, options};
 use firebrand_core::autograd::no_grad;
 use firebrand_core::module::{Forward, Module, ModuleCore, Parameter};
 use firebrand_core::{DType, Error, Result, Tensor, ops};
@@ -42,15 +42,7 @@ options! {
 impl EmbeddingBagOptions {
     /// The layer, with normal values drawn from the default generator.
     pub fn build(self) -> Result<EmbeddingBag> {
-        if self.padding_idx.is_some_and(|p| p >= self.num_embeddings) {
-            let message = format!("expected padding_idx below {}, found {:?}", self.num_embeddings, self.padding_idx);
-            return Err(Error::argument("EmbeddingBag", message));
-        }
-        let weight = parameter(&[self.num_embeddings, self.embedding_dim])?;
-        init::normal_(&weight, 0.0, 1.0)?;
-        if let Some(row) = self.padding_idx {
-            no_grad(|| init::zeros_(&ops::select(&weight, 0, row.into())?))?;
-        }
+        let weight = table("EmbeddingBag", self.num_embeddings, self.embedding_dim, self.padding_idx)?;
         Ok(EmbeddingBag { weight, options: self, core: ModuleCore::new() })
     }
 }

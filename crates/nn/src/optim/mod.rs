@@ -18,8 +18,10 @@
 //! # Ok::<(), firebrand_core::Error>(())
 //! ```
 
+mod adadelta;
 mod adagrad;
 mod adam;
+mod adamax;
 mod algorithm;
 mod averaged;
 mod clip;
@@ -27,20 +29,24 @@ mod grouped;
 mod in_backward;
 mod lbfgs;
 mod line_search;
+mod radam;
 mod rmsprop;
 pub mod schedule;
 mod sgd;
 mod state_dict;
 mod torch_state;
 
+pub use adadelta::{Adadelta, AdadeltaOptions};
 pub use adagrad::{Adagrad, AdagradOptions};
 pub use adam::{Adam, AdamOptions, AdamW, AdamWOptions};
+pub use adamax::{Adamax, AdamaxOptions};
 pub use algorithm::{Algorithm, Batch, Implementation, Slot};
 pub use averaged::{Averaged, Averaging};
 pub use clip::{clip_grad_norm, clip_grad_value, total_norm};
 pub use grouped::{Grouped, IntoParams};
 pub use in_backward::{InBackward, step_in_backward};
 pub use lbfgs::{LBFGS, LBFGSOptions, LineSearch};
+pub use radam::{RAdam, RAdamOptions};
 pub use rmsprop::{RMSprop, RMSpropOptions};
 pub use sgd::{SGD, SGDOptions};
 pub use state_dict::{GroupDict, Setting, Settings, StateDict};

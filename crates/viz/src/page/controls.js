@@ -14,7 +14,8 @@ function look(x, y, s, glide) {
   graph.classList.toggle("far", scale < 0.4);
   graph.dataset.zoom = scale.toFixed(3);
 }
-const middle = () => ({ x: graph.clientWidth / 2, y: graph.clientHeight / 2 });
+// Of what the panel leaves free.
+const middle = () => ({ x: (graph.clientWidth - (panel.hidden || graph.clientWidth < 700 ? 0 : 350)) / 2, y: graph.clientHeight / 2 });
 function zoom(factor, at = middle(), glide = true) {
   const s = Math.min(4, Math.max(0.02, scale * factor));
   look(at.x - (at.x - left) * s / scale, at.y - (at.y - top) * s / scale, s, glide);
@@ -84,7 +85,7 @@ function select(code) {
 }
 function links(title, codes) {
   if (codes.length === 0) return "";
-  const items = codes.slice(0, 40).map((c) => `<li><button data-go="${c}">${escapeText(shorten(label(c), 30))}</button></li>`);
+  const items = codes.slice(0, 40).map((c) => `<li><button data-go="${c}">${escapeText(shorten(nodes[c].details[0][1], 30))}</button></li>`);
   if (codes.length > 40) items.push(`<li>and ${codes.length - 40} more</li>`);
   return `<h3>${title}</h3><ul>${items.join("")}</ul>`;
 }

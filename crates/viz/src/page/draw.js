@@ -2,7 +2,6 @@
 const graph = document.getElementById("graph"), view = document.getElementById("view");
 const escapeText = (text) => text.replace(/[&<>"']/g, (c) => `&#${c.charCodeAt(0)};`);
 const mostBytes = Math.max(1, ...nodes.map((node) => node.bytes ?? 0));
-const label = (code) => (isGroup(code) ? groups[code - N].name : nodes[code].label);
 let scene, shownArrows;
 
 function fullName(g) {
