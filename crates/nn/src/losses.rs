@@ -8,6 +8,10 @@
 //! # Ok::<(), firebrand_core::Error>(())
 //! ```
 
+mod ctc;
+
+pub use ctc::CTCLoss;
+
 use firebrand_core::autograd::no_grad;
 use firebrand_core::module::{Buffer, Forward, Module, ModuleCore};
 use firebrand_core::{Result, Tensor, ops};

@@ -315,6 +315,47 @@ fn gaussian_loss() -> Result<()> {
     Ok(())
 }
 
+/// Losses and gradients are PyTorch's (`golden/nn/ctc.json`): repeated classes, empty and impossible targets.
+#[test]
+fn temporal_classification() -> Result<()> {
+    use firebrand_nn::losses::{CTCLoss, Reduction};
+    let rows: Value = serde_json::from_str(include_str!("../../../golden/nn/ctc.json")).expect("committed JSON");
+    for row in rows.as_array().expect("rows") {
+        let numbers = |v: &Value| v.as_array().expect("a list").iter().map(|n| n.as_i64().expect("a number")).collect();
+        let lengths = |key: &str| Vec::from_iter(Vec::<i64>::into_iter(numbers(&row[key])).map(|n| n as usize));
+        let targets: Vec<i64> =
+            row["targets"].as_array().expect("rows").iter().flat_map(|r| -> Vec<i64> { numbers(r) }).collect();
+        let targets = Tensor::from_slice(&targets, [4, targets.len() / 4]);
+        let mut ctc = CTCLoss::new();
+        ctc.blank = row["blank"].as_u64().unwrap_or(0) as usize;
+        ctc.zero_infinity = row["zero_infinity"].as_bool().unwrap_or(false);
+        ctc.reduction = match row["reduction"].as_str() {
+            Some("sum") => Reduction::Sum,
+            Some("none") => Reduction::None,
+            _ => Reduction::Mean,
+        };
+        let scores = with_generator(Generator::new(0), || Tensor::randn([6, 4, 5], DType::F64)).requires_grad_();
+        let loss = ctc.loss(&scores.log_softmax(2), &targets, &lengths("input"), &lengths("target"))?;
+        let weights = Tensor::arange(1, loss.numel() as i64 + 1, 1, DType::F64).view_as(&loss);
+        (&loss * weights).sum().backward();
+        let found = [loss.flatten(0, -1).to_vec::<f64>(), scores.grad().expect("set").flatten(0, -1).to_vec::<f64>()];
+        for (found, key) in found.iter().zip(["loss", "grad"]) {
+            let expected = row[key].as_array().expect("a list");
+            assert_eq!(found.len(), expected.len());
+            found.iter().zip(expected).for_each(|(f, e)| close(*f, e.as_f64().expect("a number"), key));
+        }
+    }
+    let impossible = CTCLoss::new().loss(
+        &Tensor::zeros([1, 1, 3], DType::F64).log_softmax(2),
+        &Tensor::from_slice(&[1i64, 2], [1, 2]),
+        &[1],
+        &[2],
+    )?;
+    assert_eq!(impossible.item::<f64>(), f64::INFINITY);
+    assert!(CTCLoss::new().loss(&impossible, &impossible, &[], &[]).is_err());
+    Ok(())
+}
+
 #[test]
 fn refusals_say_what_was_expected() {
     let message = |r: Result<()>| r.expect_err("refused").to_string();

@@ -80,7 +80,8 @@ function select(code) {
   if (code !== null) {
     fillPanel(code);
     say(describe(code).replaceAll("\n", ", "));
-  }
+    graph.setAttribute("aria-activedescendant", `c${shownAs(code)}`);
+  } else graph.removeAttribute("aria-activedescendant");
   mark();
 }
 function links(title, codes) {
