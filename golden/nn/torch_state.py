@@ -14,17 +14,22 @@ sys.path.insert(0, str(Path(__file__).parent))
 with contextlib.redirect_stdout(io.StringIO()):  # importing it prints its table
     import optim as golden
 
-WANTED = {("SGD", 2), ("Adam", 0), ("Adam", 1), ("AdamW", 1), ("RMSprop", 1), ("Adagrad", 1)}
+WANTED = {("SGD", 2), ("Adam", 0), ("Adam", 1), ("AdamW", 1), ("RMSprop", 1), ("Adagrad", 1), ("Adadelta", 0), ("Adamax", 1), ("RAdam", 1), ("LBFGS", 0), ("LBFGS", 1)}
 runs, row = [], 0
 for name, all_options in golden.OPTIMIZERS.items():
     for k, options in enumerate(all_options):
         if (name, k) in WANTED:
             params, loss = golden.problem(torch.float64)
             o = getattr(torch.optim, name)(params, **options)
-            for _ in range(11):
+
+            def closure():
                 o.zero_grad()
-                loss().backward()
-                o.step()
+                l = loss()
+                l.backward()
+                return l
+
+            for _ in range(11):
+                o.step(closure)
             runs.append((row, [p.detach().clone() for p in params], o.state_dict()))
         row += 1
 torch.save(runs, Path(__file__).parent / "torch_state.pt")

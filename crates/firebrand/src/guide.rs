@@ -9,6 +9,9 @@ pub mod memory {}
 #[doc = include_str!("guide/find_the_nan.md")]
 pub mod find_the_nan {}
 
+#[doc = include_str!("guide/see_the_graph.md")]
+pub mod see_the_graph {}
+
 #[doc = include_str!("guide/write_an_op.md")]
 pub mod write_an_op {}
 

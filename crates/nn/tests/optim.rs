@@ -242,7 +242,7 @@ fn a_run_of_pytorch_continues_here() {
         descend(&mut *optimizer, &loss, 9);
         close(&values(&params), &floats(&row["params"]), 1e-8, &format!("{} {}", row["name"], row["options"]));
     }
-    assert_eq!(runs.len(), 6);
+    assert_eq!(runs.len(), 11);
     let error = StateDict::from_torch(&Object::List(runs)).expect_err("no state").to_string();
     assert!(error.contains("expected an optimiser's `state_dict`"), "{error}");
 }

@@ -52,19 +52,30 @@ fn float(object: &Object) -> Result<f64> {
     }
 }
 
-/// What is kept for one parameter; what is none is not there.
+/// What is kept for one parameter; what is none is not there, and elements of lists have a number each (`old_dirs.0`).
 fn slots(object: &Object) -> Result<IndexMap<String, Tensor>> {
     let mut slots = IndexMap::new();
     for (name, value) in entries(object, "the state of a parameter as a dictionary")? {
-        let tensor = match value {
-            Object::None => continue,
-            Object::Tensor(t) => t.clone(),
-            // Before PyTorch 1.12 the number of steps was a plain number.
-            number => Tensor::scalar(float(number)? as f32),
-        };
-        slots.insert(text(name, "the name of a state")?.to_string(), tensor);
+        let name = text(name, "the name of a state")?;
+        match value {
+            Object::List(items) => {
+                for (k, item) in items.iter().enumerate() {
+                    slots.extend(slot(item)?.map(|t| (format!("{name}.{k}"), t)));
+                }
+            }
+            value => slots.extend(slot(value)?.map(|t| (name.to_string(), t))),
+        }
     }
     Ok(slots)
+}
+
+fn slot(object: &Object) -> Result<Option<Tensor>> {
+    Ok(match object {
+        Object::None => None,
+        Object::Tensor(t) => Some(t.clone()),
+        // Numbers of steps were plain numbers before PyTorch 1.12, and are with L-BFGS.
+        number => Some(Tensor::scalar(float(number)?)),
+    })
 }
 
 fn setting(object: &Object) -> Result<Setting> {
