@@ -298,6 +298,18 @@ fn attention_masks_hide() -> Result<()> {
     })
 }
 
+#[test]
+fn pooling_is_undone() -> Result<()> {
+    let x = Tensor::from_slice(&[1.0f32, 5.0, 2.0, 0.0, 3.0, 4.0, 7.0, 6.0], [1, 1, 2, 4]);
+    let (largest, places) = MaxPool2d::new(2).with_indices(&x)?;
+    assert_eq!((largest.to_vec::<f32>(), places.to_vec::<i64>()), (vec![5.0, 7.0], vec![1, 6]));
+    let unpool = MaxUnpool2d::new(2);
+    let back = unpool.try_call(&(largest.clone(), places.clone()))?;
+    assert_eq!((back.shape(), back.to_vec::<f32>()), (x.shape(), vec![0.0, 5.0, 0.0, 0.0, 0.0, 0.0, 7.0, 0.0]));
+    assert_eq!(unpool.to_size(&largest, &places, [3, 5])?.shape(), [1, 1, 3, 5]);
+    Ok(())
+}
+
 /// Value and gradients are PyTorch's, also where the variance is below its floor.
 #[test]
 fn gaussian_loss() -> Result<()> {

@@ -190,6 +190,43 @@ fn a_run_ends_early_and_a_bad_loss_is_an_error() -> Result<()> {
     })
 }
 
+/// The rate falls when the watched metric stands still; a run that is continued remembers for how long it has.
+#[test]
+fn the_rate_falls_on_a_plateau() -> Result<()> {
+    use firebrand_nn::optim::schedule::PlateauOptions;
+    struct Rates(Arc<std::sync::Mutex<Vec<f64>>>);
+    impl Callback for Rates {
+        fn step(&mut self, step: &Step) -> Result<()> {
+            let mut rates = self.0.lock().expect("no panic");
+            if rates.len() < step.epoch {
+                rates.push(step.lr);
+            }
+            Ok(())
+        }
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let rates = Arc::new(std::sync::Mutex::new(Vec::new()));
+    for epochs in [3, 6] {
+        with_generator(Generator::new(0), || {
+            let (model, loader) = (Linear::new(3, 1), loader(0)?);
+            let sgd = SGD::new(model.parameters(), SGDOptions { lr: 0.08, ..Default::default() })?;
+            let checkpoint = Some(folder.path().join("run.safetensors"));
+            let options = TrainOptions { epochs, checkpoint, ..Default::default() };
+            let plateau = PlateauOptions { factor: 0.5, patience: 1, ..Default::default() };
+            let mut trainer = Trainer::new(&model, sgd, options).reduce_on_plateau(plateau).watch(Rates(rates.clone()));
+            trainer.resume()?;
+            trainer.fit(
+                &loader,
+                |[x, y]| MSELoss::new().loss(&model.try_call(x)?, y),
+                || Ok(Metrics::from_iter([("loss".to_string(), 1.0)])),
+            )
+        })?;
+    }
+    // The first epoch is the best; after two more without a better one the rate is halved, before the fourth and the sixth.
+    assert_eq!(*rates.lock().expect("no panic"), [0.08, 0.08, 0.08, 0.04, 0.04, 0.02]);
+    Ok(())
+}
+
 #[test]
 fn metrics() -> Result<()> {
     let scores = Tensor::from_slice(&[0.1f32, 0.9, 0.8, 0.2, 0.3, 0.7], [3, 2]);

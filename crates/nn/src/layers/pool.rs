@@ -2,7 +2,7 @@
 
 use super::options::{PerDim, ints, options, sizes};
 use firebrand_core::module::{Forward, Module, ModuleCore};
-use firebrand_core::{Result, Tensor, ops};
+use firebrand_core::{Error, Result, Tensor, ops};
 
 macro_rules! layer {
     ($doc:literal, $name:ident, $options:ident, $d:literal, |$o:ident, $x:ident| $f:expr) => {
@@ -67,6 +67,60 @@ max_pool!(
     MaxPool2d MaxPool2dOptions 2 max_pool2d,
     MaxPool3d MaxPool3dOptions 3 max_pool3d
 );
+
+impl MaxPool2d {
+    /// The largest elements, and where in the image they were: what [`MaxUnpool2d`] needs.
+    pub fn with_indices(&self, x: &Tensor) -> Result<(Tensor, Tensor)> {
+        let o = &self.options;
+        let (kernel, stride) = (ints(o.kernel_size), ints(o.stride.unwrap_or(o.kernel_size)));
+        ops::max_pool2d_with_indices(x, &kernel, &stride, &ints(o.padding), &ints(o.dilation), o.ceil_mode)
+    }
+}
+
+/// Puts the largest elements of windows back where [`MaxPool2d::with_indices`] found them, among zeros.
+#[derive(Module)]
+pub struct MaxUnpool2d {
+    #[module(skip)]
+    kernel_size: [usize; 2],
+    #[module(skip)]
+    stride: [usize; 2],
+    #[module(skip)]
+    padding: [usize; 2],
+    core: ModuleCore,
+}
+
+impl MaxUnpool2d {
+    /// Of windows of this size, side by side.
+    pub fn new(kernel_size: impl PerDim<2>) -> MaxUnpool2d {
+        MaxUnpool2d::of(&MaxPool2dOptions::new(kernel_size.per_dim()))
+    }
+
+    /// The other way round than a pooling with these options.
+    pub fn of(o: &MaxPool2dOptions) -> MaxUnpool2d {
+        let stride = o.stride.unwrap_or(o.kernel_size);
+        MaxUnpool2d { kernel_size: o.kernel_size, stride, padding: o.padding, core: ModuleCore::new() }
+    }
+
+    /// To an image of this size, where several would do.
+    pub fn to_size(&self, x: &Tensor, indices: &Tensor, size: [usize; 2]) -> Result<Tensor> {
+        ops::max_unpool2d(x, indices, &sizes(size))
+    }
+}
+
+/// Of the elements and their places.
+impl Forward<(Tensor, Tensor)> for MaxUnpool2d {
+    type Output = Tensor;
+    fn forward(&self, (x, indices): &(Tensor, Tensor)) -> Result<Tensor> {
+        let [.., height, width] = *x.shape() else {
+            let message = format!("expected images [channels, height, width], found shape {:?}", x.shape());
+            return Err(Error::argument("MaxUnpool2d", message));
+        };
+        let size = |n: usize, d: usize| {
+            (n.saturating_sub(1) * self.stride[d] + self.kernel_size[d]).saturating_sub(2 * self.padding[d])
+        };
+        self.to_size(x, indices, [size(height, 0), size(width, 1)])
+    }
+}
 
 macro_rules! avg_pool {
     ($($name:ident $options:ident $d:literal $op:ident ($($divisor:tt)?)),*) => {$(

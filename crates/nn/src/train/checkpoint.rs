@@ -4,6 +4,7 @@
 //! states and, as JSON in a byte tensor, [`Progress`]. It is replaced by a rename, so there is always a whole one.
 
 use super::Metrics;
+use crate::optim::schedule::PlateauState;
 use crate::optim::{GroupDict, Optimizer, StateDict};
 use firebrand_core::module::Module;
 use firebrand_core::random::{Generator, get_rng_state, set_rng_state};
@@ -23,6 +24,9 @@ pub struct Progress {
     pub step: u64,
     /// Where the schedule stands.
     pub schedule: u64,
+    /// What a rate that falls on plateaus remembers.
+    #[serde(default)]
+    pub plateau: Option<PlateauState>,
     /// Sum of the losses of the present epoch.
     pub loss_sum: f64,
     /// The best value of the watched metric so far.

@@ -4,7 +4,7 @@
 use super::checkpoint::{self, Progress};
 use super::metrics::Metrics;
 use crate::data::{DataLoader, Dataset};
-use crate::optim::schedule::{LRScheduler, Schedule};
+use crate::optim::schedule::{Goal, LRScheduler, PlateauOptions, ReduceLROnPlateau, Schedule};
 use crate::optim::{Optimizer, clip_grad_norm};
 use firebrand_core::autograd::{autocast, no_grad};
 use firebrand_core::module::Module;
@@ -97,6 +97,7 @@ pub struct Trainer<'a> {
     model: &'a dyn Module,
     optimizer: Box<dyn Optimizer>,
     scheduler: Option<LRScheduler>,
+    plateau: Option<ReduceLROnPlateau>,
     callbacks: Vec<Box<dyn Callback + 'a>>,
     options: TrainOptions,
     progress: Progress,
@@ -111,6 +112,7 @@ impl<'a> Trainer<'a> {
             model,
             optimizer: Box::new(optimizer),
             scheduler: None,
+            plateau: None,
             callbacks: Vec::new(),
             options: TrainOptions { accumulate: options.accumulate.max(1), ..options },
             progress: Progress::default(),
@@ -121,6 +123,13 @@ impl<'a> Trainer<'a> {
     /// With a schedule of the learning rate.
     pub fn schedule(mut self, schedule: impl Schedule + 'static) -> Trainer<'a> {
         self.scheduler = Some(LRScheduler::new(schedule, &mut *self.optimizer));
+        self
+    }
+
+    /// With a rate that falls when the watched metric does not get better; whether less is better is as with that metric.
+    pub fn reduce_on_plateau(mut self, options: PlateauOptions) -> Trainer<'a> {
+        let goal = if self.options.watch.1 { Goal::Min } else { Goal::Max };
+        self.plateau = Some(ReduceLROnPlateau::new(PlateauOptions { goal, ..options }));
         self
     }
 
@@ -141,6 +150,9 @@ impl<'a> Trainer<'a> {
         (self.progress, self.epoch_start) = checkpoint::load(path, self.model, &mut *self.optimizer)?;
         if let Some(s) = &mut self.scheduler {
             s.set_epoch(self.progress.schedule, &mut *self.optimizer);
+        }
+        if let (Some(plateau), Some(state)) = (&mut self.plateau, self.progress.plateau) {
+            plateau.load_state(state);
         }
         Ok(true)
     }
@@ -281,6 +293,10 @@ impl<'a> Trainer<'a> {
             self.progress.epochs_since_best = if better { 0 } else { self.progress.epochs_since_best + 1 };
             if better {
                 self.progress.best = Some(value);
+            }
+            if let Some(plateau) = &mut self.plateau {
+                plateau.step(value, &mut *self.optimizer);
+                self.progress.plateau = Some(plateau.state());
             }
         }
         self.progress.history.push(metrics);
