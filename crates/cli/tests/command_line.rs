@@ -57,6 +57,15 @@ fn training_learns_and_reports() {
     assert!(!html.contains("http") && !html.contains("src="));
 }
 
+#[test]
+fn training_in_mixed_precision_learns() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let text = done(&firebrand(&["train", "--epochs", "2", "--bf16", "--out", "run"], folder.path()));
+    let accuracy: f64 = text.split_whitespace().find_map(|w| w.strip_suffix('%')?.parse().ok()).expect("an accuracy");
+    assert!(accuracy > 90.0, "{text}");
+    assert!(read(folder.path().join("run/report.html")).contains("products in bfloat16"));
+}
+
 /// Pages appear whole or not at all, of archives and of text; what cannot be read is refused.
 #[test]
 fn programs_are_drawn() {

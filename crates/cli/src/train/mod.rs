@@ -65,11 +65,14 @@ pub(crate) struct Options {
     /// Seed of initial weights and shuffling
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
+    /// Compute products in bfloat16 while training; weights stay f32
+    #[arg(long, conflicts_with = "model")]
+    bf16: bool,
     /// Folder for the report [default: the next number under runs/]
     #[arg(long, value_name = "DIR", conflicts_with = "model")]
     out: Option<PathBuf>,
     /// Continue the run in --out, or the last one under runs/, with its own settings
-    #[arg(long, conflicts_with_all = ["model", "epochs", "lr", "batch_size", "seed"])]
+    #[arg(long, conflicts_with_all = ["model", "epochs", "lr", "batch_size", "seed", "bf16"])]
     resume: bool,
 }
 
@@ -87,6 +90,8 @@ struct Config {
     lr: f64,
     batch_size: u32,
     seed: u64,
+    #[serde(default)]
+    bf16: bool,
     threads: usize,
 }
 
@@ -104,6 +109,7 @@ impl Config {
             lr: o.lr,
             batch_size: o.batch_size,
             seed: o.seed,
+            bf16: o.bf16,
             threads: firebrand::num_threads(),
         }
     }
@@ -180,6 +186,7 @@ fn train_digits(options: &Options) -> Done {
     let settings = TrainOptions {
         epochs: config.epochs as usize,
         schedule_every_step: true,
+        autocast: config.bf16.then_some(DType::BF16),
         checkpoint: Some(folder.checkpoint()),
         stop: stop_on_interrupt()?,
         ..Default::default()

@@ -148,13 +148,14 @@ fn graph(view: &GraphView) -> String {
 pub(crate) fn page(p: &Page<'_>) -> Done<String> {
     let truth = p.test.labels.try_to_vec::<i64>()?;
     let images = p.test.images.try_to_vec::<f32>()?;
-    let Config { epochs, lr, batch_size, seed, threads, parameters, model, version, .. } = p.config;
+    let Config { epochs, lr, batch_size, seed, threads, parameters, model, version, bf16, .. } = p.config;
+    let precision = if *bf16 { ", products in bfloat16" } else { "" };
     let seconds = p.seconds;
     Ok(format!(
         "<!doctype html><html lang='en'><meta charset='utf-8'><meta name='viewport' content='width=device-width'>\
          <title>firebrand train: {accuracy:.2}%</title><style>{STYLE}</style>\
          <main><h1>{accuracy:.2}% <small>of {tests} test digits</small></h1>\
-         <p>A convolutional network ({model}; {parameters} parameters), AdamW up to {lr}, batches of {batch_size}, {epochs} epochs in \
+         <p>A convolutional network ({model}; {parameters} parameters), AdamW up to {lr}, batches of {batch_size}, {epochs} epochs{precision} in \
          {seconds:.1} s on {threads} threads, seed {seed}; firebrand {version}.</p>\
          <section class='row'>{curves}</section>\
          <section><h2>Confusion</h2><p>Rows are what a digit is, columns what it was taken for.</p>{confusion}</section>\
