@@ -689,3 +689,25 @@ fn buffers_where_there_are_none() {
     let y = MyF { buffers: true, ..f }.apply(&[&x]).unwrap().remove(0);
     assert_err!(gradient(&y, &x, &GradOptions::create_graph()), InputGradBuffers { .. });
 }
+
+/// A function that writes two inputs: each gets the gradient of its own output (the second once got that of the first).
+#[test]
+fn two_written_inputs() {
+    struct Scale;
+    impl Function for Scale {
+        fn forward(&self, ctx: &mut Context, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
+            inputs[0].try_mul_scalar_(2.0)?;
+            inputs[1].try_mul_scalar_(5.0)?;
+            ctx.mark_dirty(&[&inputs[0], &inputs[1]]);
+            Ok(inputs.to_vec())
+        }
+        fn backward(&self, _: &Context, grads: &[Option<Tensor>]) -> Result<Vec<Option<Tensor>>> {
+            Ok(vec![grads[0].as_ref().map(|g| g * 2.0), grads[1].as_ref().map(|g| g * 5.0)])
+        }
+    }
+    let leaves = [1.0f32, 1.0].map(|v| Tensor::scalar(v).requires_grad_());
+    let written = leaves.each_ref().map(|l| l * 1.0);
+    Scale.apply(&[&written[0], &written[1]]).unwrap();
+    (&written[0] + &(&written[1] * 3.0)).backward();
+    assert_eq!(leaves.each_ref().map(|l| l.grad().unwrap().item::<f32>()), [2.0, 15.0]);
+}

@@ -3,10 +3,9 @@
 
 use crate::backend::{Backend, Call, ExampleInput, Executable, Value};
 use crate::error::{Error, Result};
-use firebrand_core::autograd::{AutocastOptions, autocast};
-use firebrand_core::{DType, ErrorKind, Tensor};
+use firebrand_core::{ErrorKind, Tensor};
 use firebrand_graph::interpret::{self, NodeRunner, run_call, run_module};
-use firebrand_graph::ir::{Argument, Function, GraphModule, Hop, Kind, Target};
+use firebrand_graph::ir::{Function, GraphModule, Kind, Target};
 use std::sync::Arc;
 
 /// The back end that compiles nothing: every run interprets the graph.
@@ -95,15 +94,6 @@ impl Runner<'_> {
                 let tensors = inputs.iter().map(|v| Ok(v.tensor()?.clone())).collect::<Result<Vec<_>>>()?;
                 let results = firebrand_core::autograd::apply_function(function, tensors)?;
                 Ok(Some(Value::List(results.into_iter().map(Value::Tensor).collect())))
-            }
-            (Target::Hop(Hop::WrapWithAutocast), [_, dtype, enabled, _, body, operands @ ..]) => {
-                let lower = match dtype {
-                    Value::Constant(Argument::DType(d)) => d.dtype(),
-                    _ => None,
-                };
-                let enabled = enabled.scalar()?.to_bool();
-                let options = AutocastOptions { enabled, dtype: lower.unwrap_or(DType::BF16), cache_enabled: true };
-                Ok(Some(autocast(options, || run_module(self, body.graph()?, operands))?))
             }
             _ => Ok(None),
         }

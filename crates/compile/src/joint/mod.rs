@@ -4,6 +4,7 @@
 //! history and no hidden state. What cannot be traced as a whole (a custom function that comes with the call, an op without
 //! a pure form) runs node by node instead: slower, and the same.
 
+mod decompose;
 mod interpreted;
 mod plan;
 mod runtime;
@@ -32,6 +33,8 @@ pub struct AotOptions {
     pub inner: Arc<dyn Backend>,
     /// How the joint graph is cut.
     pub partition: PartitionOptions,
+    /// Whether normalisations, softmax and derivatives of activations are taken apart first.
+    pub decompose: bool,
 }
 
 impl AotOptions {
@@ -56,12 +59,25 @@ impl Aot {
 /// The joint graph, pure and cut in two, each part interpreted: what the optimising back end starts from, without it.
 pub fn aot_eager() -> Aot {
     let partition = PartitionOptions::default();
-    Aot::new(AotOptions { name: "aot_eager", inner: Arc::new(Interpret), partition })
+    Aot::new(AotOptions { name: "aot_eager", inner: Arc::new(Interpret), partition, decompose: false })
+}
+
+/// As [`aot_eager`], with larger ops taken apart into those that an optimising back end fuses.
+pub fn aot_eager_decomp() -> Aot {
+    let partition = PartitionOptions::default();
+    Aot::new(AotOptions { name: "aot_eager_decomp", inner: Arc::new(Interpret), partition, decompose: true })
+}
+
+/// The optimising back end: the joint graph, cut with recomputation, each part fused.
+pub fn firebrand(options: crate::fused::FusedOptions) -> Aot {
+    let partition = PartitionOptions { keep_saved_results: false, ..PartitionOptions::default() };
+    let inner = Arc::new(crate::fused::Fused::new(options));
+    Aot::new(AotOptions { name: "firebrand", inner, partition, decompose: false })
 }
 
 /// A joint-graph back end around another one, which gets pure graphs without history.
 pub fn aot(inner: Arc<dyn Backend>, partition: PartitionOptions) -> Aot {
-    Aot::new(AotOptions { name: "aot", inner, partition })
+    Aot::new(AotOptions { name: "aot", inner, partition, decompose: false })
 }
 
 /// How many sizes of one graph have plans.

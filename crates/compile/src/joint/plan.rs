@@ -10,7 +10,7 @@ use crate::backend::{Backend, ExampleInput, ExampleValue, Executable, Value};
 use crate::error::{Error, Result};
 use crate::partition::{self, Joint, extract};
 use firebrand_core::Layout;
-use firebrand_graph::ir::{Argument, Function, GraphModule, Name, NodeId, TensorMeta, Val};
+use firebrand_graph::ir::{Argument, Function, GraphModule, NodeId, TensorMeta, Val};
 use firebrand_graph::passes::{Functional, Memory, View, functionalize_module};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -52,10 +52,11 @@ pub(crate) struct Written {
     pub(crate) recorded: bool,
 }
 
-/// A hook of the graph on one of its outputs: it belongs on the tensor the caller gets.
+/// A hook of the graph on one of its outputs or inputs: it belongs on the caller's tensor.
 #[derive(Clone, Debug)]
-pub(crate) struct OutputHook {
-    pub(crate) output: usize,
+pub(crate) struct OuterHook {
+    /// The output, or the input by its position among all.
+    pub(crate) on: usize,
     pub(crate) body: Value,
 }
 
@@ -63,6 +64,8 @@ pub(crate) struct OutputHook {
 pub(crate) struct BackwardPlan {
     pub(crate) run: Arc<dyn Executable>,
     pub(crate) graph: GraphModule,
+    /// Which kept values it reads.
+    pub(crate) saved: Vec<usize>,
     /// For each tensor input, the position of its gradient among the results.
     pub(crate) grads: Vec<Option<usize>>,
 }
@@ -84,15 +87,19 @@ pub(crate) struct Plan {
     pub(crate) needs: Vec<bool>,
     pub(crate) layouts: Vec<Layout>,
     pub(crate) kept: Vec<Kept>,
-    saved_names: Vec<Name>,
+    /// What each kept value is computed by: traces for other sets of gradients know it under another name.
+    saved_keys: Vec<u64>,
     pub(crate) sources: Vec<(Source, bool)>,
     pub(crate) written: Vec<Written>,
-    pub(crate) hooks: Vec<OutputHook>,
+    pub(crate) hooks: Vec<OuterHook>,
+    pub(crate) input_hooks: Vec<OuterHook>,
     pub(crate) is_random: bool,
     /// Positions of tensors among all inputs.
     pub(crate) tensors: Vec<usize>,
     /// Whether gradients may be wanted.
     pub(crate) differentiable: bool,
+    /// For each tensor input, whether it gets a gradient when every output has one.
+    pub(crate) reached: Vec<bool>,
     backwards: Mutex<HashMap<Vec<bool>, Arc<BackwardPlan>>>,
     seconds: Mutex<HashMap<Vec<bool>, Arc<SecondPlan>>>,
 }
@@ -121,12 +128,16 @@ fn typed(graph: &GraphModule, inputs: &[Input]) -> GraphModule {
 }
 
 /// Hook nodes whose tensor is returned and used for nothing else: the hook then belongs on what the caller gets, where it
-/// runs before hooks the caller adds.
-fn output_hooks(graph: &GraphModule, returned: &[Argument]) -> Vec<(NodeId, NodeId)> {
+/// runs before hooks the caller adds. Later results first, as the engine runs them. If some hook is on an inner value, all
+/// stay inside, so that their order is that of a plain run.
+fn output_hooks(graph: &GraphModule, returned: &[Argument], elsewhere: usize) -> Vec<(NodeId, NodeId)> {
     let g = &graph.graph;
-    let is_hook = |n: NodeId| g[n].target().is_some_and(|t| t.is_function(&Function::RegisterHook));
+    let is_hook = |n: NodeId| is_hook(graph, n);
     let mut found = Vec::new();
-    for result in returned.iter().filter_map(Argument::node) {
+    let mut results: Vec<NodeId> = returned.iter().filter_map(Argument::node).collect();
+    results.sort_by_key(|n| std::cmp::Reverse(n.index()));
+    results.dedup();
+    for result in results {
         let mut chain = Vec::new();
         let mut at = result;
         while is_hook(at) {
@@ -143,7 +154,39 @@ fn output_hooks(graph: &GraphModule, returned: &[Argument]) -> Vec<(NodeId, Node
             found.extend(chain.into_iter().map(|h| (h, result)));
         }
     }
-    found
+    let hooks = g.nodes().filter(|&n| is_hook(n)).count();
+    if hooks == found.len() + elsewhere { found } else { Vec::new() }
+}
+
+fn is_hook(graph: &GraphModule, n: NodeId) -> bool {
+    graph.graph[n].target().is_some_and(|t| t.is_function(&Function::RegisterHook))
+}
+
+/// Hook nodes on inputs, with the input's position: such a hook is put on the caller's tensor at every call.
+fn input_hooks(graph: &GraphModule) -> Vec<(NodeId, usize)> {
+    let g = &graph.graph;
+    let inputs: Vec<NodeId> = g.placeholders().collect();
+    let root = |hook: NodeId| {
+        let mut at = hook;
+        while is_hook(graph, at) {
+            at = g[at].args().first().and_then(Argument::node)?;
+        }
+        inputs.iter().position(|p| *p == at)
+    };
+    let hooks = g.nodes().filter(|&n| is_hook(graph, n) && g[n].args().len() == 2);
+    hooks.filter_map(|h| root(h).map(|k| (h, k))).collect()
+}
+
+/// What a hook node calls: a sub-graph, or the number of a slot.
+fn hook_body(graph: &GraphModule, hook: NodeId) -> Result<Value> {
+    match &graph.graph[hook].args()[1] {
+        Argument::Node(n) => {
+            let body = graph.graph[*n].attr_path().and_then(|p| graph.subgraph(p));
+            Ok(Value::Graph(body.ok_or_else(|| Error::internal("a hook's body is a sub-graph"))?.clone()))
+        }
+        Argument::Int(slot) => Ok((*slot).into()),
+        other => Err(Error::internal(format!("a hook's body is {other:?}"))),
+    }
 }
 
 impl Plan {
@@ -158,32 +201,33 @@ impl Plan {
         if functional.mutations.iter().any(|m| !m.relayout.is_empty()) {
             return Err(Error::internal("an input changes its shape in place"));
         }
+        let shared =
+            |m: &Memory| matches!(m, Memory::Input(_)) || matches!(m, Memory::Fresh(b) if functional.bases.contains(b));
+        if functional.origins.iter().flatten().any(|o| o.hooked && !o.views.is_empty() && shared(&o.memory)) {
+            return Err(Error::internal("a hook is on a result that is a view of an input or of another result"));
+        }
         let tensors: Vec<usize> =
             inputs.iter().enumerate().filter(|(_, i)| matches!(i, Input::Tensor(_))).map(|(k, _)| k).collect();
         let shape = Shape::of(&functional, &tensors);
         let returned = functional.module.graph.result().and_then(Argument::items).unwrap_or(&[]).to_vec();
         let picked: Vec<Argument> = shape.outputs.iter().map(|&i| returned[i].clone()).collect();
-        let deferred = output_hooks(&functional.module, &picked);
-        let mut hooks = Vec::new();
-        for (hook, result) in &deferred {
-            let output = picked.iter().position(|a| a == &Argument::Node(*result));
-            let body = match &functional.module.graph[*hook].args()[1] {
-                Argument::Node(n) => {
-                    let path = functional.module.graph[*n].attr_path();
-                    let body = path.and_then(|p| functional.module.subgraph(p));
-                    Value::Graph(body.ok_or_else(|| Error::internal("a hook's body is a sub-graph"))?.clone())
-                }
-                Argument::Int(slot) => (*slot).into(),
-                other => return Err(Error::internal(format!("a hook's body is {other:?}"))),
-            };
-            hooks.push(OutputHook { output: output.ok_or_else(|| Error::internal("a hooked output is lost"))?, body });
-        }
+        let on_inputs = input_hooks(&functional.module);
+        let deferred = output_hooks(&functional.module, &picked, on_inputs.len());
+        let outer = |hook: NodeId, on: Option<usize>| {
+            let lost = || Error::internal("what a hook is on is lost");
+            Ok::<_, Error>(OuterHook { on: on.ok_or_else(lost)?, body: hook_body(&functional.module, hook)? })
+        };
+        let place = |result: &NodeId| picked.iter().position(|a| a == &Argument::Node(*result));
+        let hooks = deferred.iter().map(|(h, r)| outer(*h, place(r))).collect::<Result<Vec<_>>>()?;
+        let input_hooks = on_inputs.iter().map(|(h, k)| outer(*h, Some(*k))).collect::<Result<Vec<_>>>()?;
         let request = Request {
             graph: Arc::new(functional.module.clone()),
             inputs,
             is_static: tensors.iter().map(|&k| is_static.get(k).copied().unwrap_or(false)).collect(),
             outputs: shape.outputs.clone(),
             deferred: deferred.iter().map(|(h, _)| *h).collect(),
+            on_inputs: on_inputs.iter().map(|(h, _)| *h).collect(),
+            decompose: options.decompose,
             defined: None,
             create_graph: false,
             recording,
@@ -196,8 +240,8 @@ impl Plan {
             false => Vec::new(),
         };
         tracing::debug!(target: "firebrand::compile::joint", saved = saved.len(), "partitioned");
-        let name = |n: NodeId| joint.module.graph[n].name().clone();
-        let saved_names: Vec<Name> = saved.iter().map(|&n| name(n)).collect();
+        let keys = partition::keys(&joint.module.graph, &joint.outputs);
+        let saved_keys: Vec<u64> = saved.iter().map(|n| keys[n]).collect();
         let mut extra: Vec<Argument> = Vec::new();
         let mut kept = Vec::new();
         for &n in &saved {
@@ -236,13 +280,15 @@ impl Plan {
             needs,
             layouts,
             kept,
-            saved_names,
+            saved_keys,
             sources,
             written,
             hooks,
+            input_hooks,
             is_random: !draws.is_empty(),
             tensors,
             differentiable,
+            reached: joint.grads.iter().map(|g| *g != Argument::None).collect(),
             backwards: Mutex::default(),
             seconds: Mutex::default(),
             request,
@@ -257,12 +303,21 @@ impl Plan {
     }
 
     fn build_backward(&self, joint: &Joint) -> Result<BackwardPlan> {
-        let by_name: HashMap<&Name, NodeId> =
-            joint.module.graph.nodes().map(|n| (joint.module.graph[n].name(), n)).collect();
-        let saved = self.saved_names.iter().map(|name| {
-            by_name.get(name).copied().ok_or_else(|| Error::internal(format!("%{name} is not in the joint graph")))
-        });
-        let inputs: Vec<NodeId> = saved.chain(joint.tangents.iter().copied().map(Ok)).collect::<Result<_>>()?;
+        let mut by_key: HashMap<u64, NodeId> = HashMap::new();
+        let keys = partition::keys(&joint.module.graph, &joint.outputs);
+        for n in joint.module.graph.nodes() {
+            by_key.entry(keys[&n]).or_insert(n);
+        }
+        let mut saved = Vec::new();
+        let mut inputs = Vec::new();
+        for (i, key) in self.saved_keys.iter().enumerate() {
+            // With fewer gradients, some values are not needed at all.
+            if let Some(n) = by_key.get(key) {
+                saved.push(i);
+                inputs.push(*n);
+            }
+        }
+        inputs.extend(&joint.tangents);
         let mut results = Vec::new();
         let mut grads = Vec::new();
         for g in &joint.grads {
@@ -273,7 +328,7 @@ impl Plan {
         }
         let graph = extract(&joint.module, &inputs, &results, &joint.hooks())?;
         let run = self.options.compile(&graph, &vec![false; inputs.len()])?;
-        Ok(BackwardPlan { run, graph, grads })
+        Ok(BackwardPlan { run, graph, saved, grads })
     }
 
     /// The backward for these gradients.
@@ -306,7 +361,8 @@ impl Plan {
         let hooks = joint.hooks();
         let parts = joint.parts();
         let draws = joint.draws().into_iter().filter(|n| !parts.backward.contains(n));
-        let roots: Vec<NodeId> = hooks.iter().copied().chain(draws).collect();
+        let registered = joint.module.graph.nodes().filter(|&n| is_hook(&joint.module, n));
+        let roots: Vec<NodeId> = hooks.iter().copied().chain(draws).chain(registered).collect();
         let graph = extract(&joint.module, &inputs, &results, &roots)?;
         // What a hook that comes with the call computes is known only when it is called: then ops are recorded one by one.
         let run: Arc<dyn Executable> = match hooks.is_empty() {

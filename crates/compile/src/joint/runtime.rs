@@ -17,12 +17,20 @@ use std::sync::Arc;
 pub(crate) fn run(plan: &Arc<Plan>, inputs: &[Value], call: &Call) -> Result<Vec<Value>> {
     let tensors = plan.tensors.iter().map(|&k| Ok(inputs[k].tensor()?.clone())).collect::<Result<Vec<_>>>()?;
     let recording = plan.differentiable && is_grad_enabled();
+    // On what the inputs are before the graph writes them.
+    for hook in &plan.input_hooks {
+        register_hook(call, inputs[hook.on].tensor()?, &hook.body, &[])?;
+    }
     let outputs = match recording {
         true => {
             let primals = primals_for_later(plan, &tensors)?;
             let generator = plan.is_random.then(get_rng_state);
             let node = CompiledFunction { plan: plan.clone(), call: call.clone(), primals, generator };
-            node.apply(&tensors.iter().collect::<Vec<_>>())?
+            // An input that no gradient reaches is not reached by the engine either.
+            let cut = |k: usize| !plan.reached[k] && !plan.written.iter().any(|w| w.tensor == k);
+            let given = tensors.iter().enumerate().map(|(k, t)| if cut(k) { t.detach() } else { t.clone() });
+            let given: Vec<Tensor> = given.collect();
+            node.apply(&given.iter().collect::<Vec<_>>())?
         }
         false => no_grad(|| -> Result<Vec<Tensor>> {
             let mut outputs = forward(plan, &tensors, call)?;
@@ -42,7 +50,7 @@ pub(crate) fn run(plan: &Arc<Plan>, inputs: &[Value], call: &Call) -> Result<Vec
             }
         }
         for hook in &plan.hooks {
-            register_hook(call, &outputs[hook.output], &hook.body, &[])?;
+            register_hook(call, &outputs[hook.on], &hook.body, &[])?;
         }
     }
     let view = |base: &Tensor, views: &[firebrand_graph::passes::View], needs: bool| -> Result<Value> {
@@ -119,9 +127,11 @@ impl CompiledFunction {
         }
         let backward = plan.backward(&defined)?;
         let mut values = Vec::with_capacity(saved.len() + grads.len());
-        for t in saved {
-            values.push(Value::Tensor(t.ok_or_else(|| Error::internal("a kept value is lost"))?));
+        for &k in &backward.saved {
+            let t = saved[k].clone().ok_or_else(|| Error::internal("a kept value is lost"))?;
+            values.push(Value::Tensor(t));
         }
+        drop(saved);
         for (k, g) in grads.into_iter().enumerate().filter(|(k, _)| defined[*k]) {
             let g = g.ok_or_else(|| Error::internal("a defined gradient is none"))?;
             values.push(Value::Tensor(laid_out(g, &plan.layouts[k])?));

@@ -5,15 +5,16 @@
 //! of a plain run. Tracing happens on a thread of its own: nothing the caller has switched on (capture, saved-tensor
 //! hooks, autocast, anomaly mode) takes part.
 
+use super::decompose::decompose;
 use crate::error::{Error, Result};
-use crate::partition::Joint;
-use firebrand_core::autograd::{AutocastOptions, GradOptions, autocast, grad, set_grad_enabled};
-use firebrand_core::{DType, Device, Layout, Spec, Tensor};
+use crate::partition::{self, Joint};
+use firebrand_core::autograd::{GradOptions, grad, set_grad_enabled};
+use firebrand_core::{Device, Layout, Spec, Tensor};
 use firebrand_graph::Tracer;
 use firebrand_graph::interpret::{self, NodeRunner, Value, run_call, run_module};
 use firebrand_graph::ir::{Argument, Function, GraphModule, Hop, Kind, NodeId, OpOverload, Target, TensorMeta, Val};
 use firebrand_graph::passes::functionalize_module;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 /// What to trace.
@@ -27,8 +28,12 @@ pub(crate) struct Request {
     pub(crate) is_static: Vec<bool>,
     /// Which of its results count, without repetition.
     pub(crate) outputs: Vec<usize>,
-    /// Hook nodes that are left to the caller.
+    /// Hook nodes on results, which are left to the caller.
     pub(crate) deferred: HashSet<NodeId>,
+    /// Hook nodes on inputs, which belong on the caller's tensors.
+    pub(crate) on_inputs: HashSet<NodeId>,
+    /// Whether ops are taken apart that a back end could fuse.
+    pub(crate) decompose: bool,
     /// For each output that wants one, whether it has a gradient; none: all have.
     pub(crate) defined: Option<Vec<bool>>,
     /// Whether derivatives of the gradients are wanted.
@@ -75,6 +80,11 @@ fn tangent_layout(t: &Tensor) -> Layout {
     if t.layout().is_non_overlapping_and_dense() { t.layout().with_offset(0) } else { Layout::contiguous(t.shape()) }
 }
 
+/// Whether gradients flow through it: a view made where nothing is recorded requires grad as its base does, and has none.
+fn has_history(t: &Tensor) -> bool {
+    t.requires_grad() && !t.is_leaf()
+}
+
 /// Traces; see the head of this file.
 pub(crate) fn trace(request: &Request) -> Result<Traced> {
     std::thread::scope(|scope| {
@@ -100,16 +110,16 @@ fn here(request: &Request) -> Result<Traced> {
             }
         });
     }
-    let (deferred, create_graph) = (request.deferred.clone(), request.create_graph);
-    let mut runner = Runner { tracer: tracer.clone(), deferred, create_graph };
+    let (deferred, on_inputs) = (request.deferred.clone(), request.on_inputs.clone());
+    let mut runner = Runner { tracer: tracer.clone(), deferred, on_inputs, create_graph: request.create_graph };
     let results = match tracer.trace(|| run_module(&mut runner, &request.graph, &values))? {
         Value::List(items) => items,
         one => vec![one],
     };
-    let result_needs = results.iter().map(|v| matches!(v, Value::Tensor(t) if t.requires_grad())).collect();
+    let result_needs = results.iter().map(|v| matches!(v, Value::Tensor(t) if has_history(t))).collect();
     let numbers = results.iter().map(|v| (!matches!(v, Value::Tensor(_))).then(|| v.clone())).collect();
     let outputs = request.outputs.iter().map(|&i| Ok(results[i].tensor()?.clone())).collect::<Result<Vec<Tensor>>>()?;
-    let needs: Vec<bool> = outputs.iter().map(Tensor::requires_grad).collect();
+    let needs: Vec<bool> = outputs.iter().map(has_history).collect();
     let layouts: Vec<Layout> = outputs.iter().map(tangent_layout).collect();
     let (mut roots, mut seeds) = (Vec::new(), Vec::new());
     for (i, t) in outputs.iter().enumerate().filter(|(i, _)| needs[*i]) {
@@ -137,7 +147,11 @@ fn here(request: &Request) -> Result<Traced> {
     };
     let grads = leaves.iter().map(|t| if t.requires_grad() { found.next().flatten() } else { None });
     let all: Vec<Option<Tensor>> = outputs.iter().cloned().map(Some).chain(grads).collect();
-    let module = without_writes(tracer.finish(&all)?)?;
+    let mut module = without_writes(tracer.finish(&all)?)?;
+    if request.decompose && !request.create_graph {
+        drop_aliases(&mut module)?;
+        module = decompose(module)?;
+    }
     let joint = assemble(module, outputs.len(), request.is_static.clone(), request.create_graph)?;
     Ok(Traced { joint, needs, result_needs, numbers, layouts })
 }
@@ -167,6 +181,7 @@ fn assemble(mut module: GraphModule, outputs: usize, is_static: Vec<bool>, creat
         keep_constants(&mut module)?;
     } else {
         drop_aliases(&mut module)?;
+        merge_equal(&mut module, outputs)?;
     }
     let graph = &module.graph;
     let starts =
@@ -187,6 +202,27 @@ fn drop_aliases(module: &mut GraphModule) -> Result<()> {
         if let (true, Some(Argument::Node(of))) = (alias, graph[n].args().first().cloned()) {
             graph.replace_all_uses_with(n, of);
             graph.erase(n)?;
+        }
+    }
+    Ok(())
+}
+
+/// Computes once what the forward, or the backward, computes twice.
+fn merge_equal(module: &mut GraphModule, outputs: usize) -> Result<()> {
+    let returned = module.graph.result().and_then(Argument::items).unwrap_or(&[]);
+    let keys = partition::keys(&module.graph, &returned[..outputs]);
+    // Results are tensors of their own.
+    let results: HashSet<NodeId> = returned[..outputs].iter().filter_map(Argument::node).collect();
+    let graph = &mut module.graph;
+    let mut first: HashMap<u64, NodeId> = HashMap::new();
+    let order: Vec<NodeId> = graph.nodes().collect();
+    for n in order {
+        match first.get(&keys[&n]) {
+            Some(&same) if graph[n].target().is_some() && !results.contains(&n) => {
+                graph.replace_all_uses_with(n, same);
+                graph.erase(n)?;
+            }
+            _ => drop(first.insert(keys[&n], n)),
         }
     }
     Ok(())
@@ -220,6 +256,7 @@ fn keep_constants(module: &mut GraphModule) -> Result<()> {
 struct Runner {
     tracer: Tracer,
     deferred: HashSet<NodeId>,
+    on_inputs: HashSet<NodeId>,
     create_graph: bool,
 }
 
@@ -228,6 +265,9 @@ impl Runner {
         let [Value::Tensor(tensor), body, free @ ..] = &call.args[..] else {
             return Err(Error::internal("a hook node takes a tensor, a body and values"));
         };
+        if self.on_inputs.contains(&call.node) {
+            return Ok(Value::Tensor(tensor.clone()));
+        }
         if tensor.requires_grad() && self.create_graph {
             // The hook stays on the value: it also sees what derivatives of the gradient send there.
             self.tracer.call(Function::RegisterHook, &call.args, Some(tensor))?;
@@ -280,17 +320,11 @@ impl NodeRunner for Runner {
         };
         match call.module.graph[call.node].kind() {
             Kind::CallFunction(Target::Function(Function::RegisterHook)) => self.register(call).map_err(graph_error),
-            Kind::CallFunction(Target::Hop(Hop::WrapWithAutocast)) => {
-                let [_, dtype, enabled, _, body, operands @ ..] = &call.args[..] else {
-                    return run_call(self, call);
-                };
-                let lower = match dtype {
-                    Value::Constant(Argument::DType(d)) => d.dtype(),
-                    _ => None,
-                };
-                let enabled = enabled.scalar()?.to_bool();
-                let options = AutocastOptions { enabled, dtype: lower.unwrap_or(DType::BF16), cache_enabled: false };
-                autocast(options, || run_module(self, body.graph()?, operands))
+            Kind::CallFunction(Target::Hop(Hop::WithData)) if self.create_graph => {
+                // A value with the history of another has it for derivatives of the gradient too.
+                let result = run_call(self, call)?;
+                self.tracer.call(Hop::WithData, &call.args, Some(result.tensor()?))?;
+                Ok(result)
             }
             _ => run_call(self, call),
         }

@@ -76,7 +76,7 @@ impl<'a> Cut<'a> {
         }
         // A reduction that gives little for much is kept.
         let inputs: f64 = self.graph.input_nodes(n).filter_map(|i| ops::bytes(&self.graph[i])).sum();
-        !ops::is_view(node) && ops::bytes(node).is_some_and(|own| own * 4.0 < inputs)
+        !ops::is_view(node) && node.target().is_some() && ops::total_bytes(node) * 4.0 < inputs
     }
 
     /// What keeping it costs.

@@ -13,8 +13,9 @@ mod ops;
 pub(crate) use extract::extract;
 
 use crate::error::Result;
-use firebrand_graph::ir::{Argument, Function, GraphModule, NodeId};
-use std::collections::HashSet;
+use firebrand_graph::ir::{Argument, Function, Graph, GraphModule, NodeId};
+use std::collections::{HashMap, HashSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// How values to keep are chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -76,6 +77,17 @@ fn nodes_of(arguments: &[Argument]) -> Vec<NodeId> {
     list
 }
 
+fn ancestors(graph: &Graph, from: Vec<NodeId>) -> HashSet<NodeId> {
+    let mut seen: HashSet<NodeId> = HashSet::new();
+    let mut stack = from;
+    while let Some(n) = stack.pop() {
+        if seen.insert(n) {
+            stack.extend(graph.input_nodes(n));
+        }
+    }
+    seen
+}
+
 impl Joint {
     /// What must run in the backward although nobody may read it.
     pub(crate) fn hooks(&self) -> Vec<NodeId> {
@@ -89,17 +101,6 @@ impl Joint {
         graph.nodes().filter(|&n| ops::is_random(&graph[n])).collect()
     }
 
-    fn ancestors(&self, from: Vec<NodeId>) -> HashSet<NodeId> {
-        let mut seen: HashSet<NodeId> = HashSet::new();
-        let mut stack = from;
-        while let Some(n) = stack.pop() {
-            if seen.insert(n) {
-                stack.extend(self.module.graph.input_nodes(n));
-            }
-        }
-        seen
-    }
-
     pub(crate) fn parts(&self) -> Parts {
         let graph = &self.module.graph;
         let mut backward: HashSet<NodeId> = self.tangents.iter().copied().chain(self.hooks()).collect();
@@ -110,7 +111,7 @@ impl Joint {
         }
         let mut roots = nodes_of(&self.outputs);
         roots.extend(self.draws().into_iter().filter(|n| !backward.contains(n)));
-        let mut forward = self.ancestors(roots);
+        let mut forward = ancestors(graph, roots);
         forward.extend(&self.primals);
         // A tuple is taken apart where it was made.
         for n in graph.nodes() {
@@ -121,9 +122,29 @@ impl Joint {
         }
         let mut roots = nodes_of(&self.grads);
         roots.extend(self.hooks());
-        let needed = self.ancestors(roots);
+        let needed = ancestors(graph, roots);
         Parts { forward, backward, needed }
     }
+}
+
+/// For each node, what it is computed by and on which side, as a number: equal for equal computations. Random ops are told
+/// apart by name. What forward and backward both compute stays twice, so that the cut is free to keep or recompute it.
+pub(crate) fn keys(graph: &Graph, outputs: &[Argument]) -> HashMap<NodeId, u64> {
+    let forward = ancestors(graph, nodes_of(outputs));
+    let mut keys: HashMap<NodeId, u64> = HashMap::new();
+    for n in graph.nodes() {
+        let node = &graph[n];
+        let mut hasher = DefaultHasher::new();
+        let told_apart = node.is_placeholder() || ops::is_random(node) || ops::is_hook(node);
+        (format!("{:?}", node.kind()), told_apart.then(|| node.name().clone())).hash(&mut hasher);
+        for argument in node.arguments() {
+            let known = argument.map_nodes(&mut |i| Argument::Str(format!("{:x}", keys[&i]).into()));
+            format!("{known:?}").hash(&mut hasher);
+        }
+        keys.insert(n, hasher.finish());
+    }
+    keys.iter_mut().for_each(|(n, key)| *key = *key << 1 | u64::from(forward.contains(n)));
+    keys
 }
 
 /// The values to keep, in the order of the joint graph.

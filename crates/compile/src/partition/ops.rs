@@ -110,3 +110,13 @@ pub(super) fn bytes(node: &Node) -> Option<f64> {
         _ => None,
     }
 }
+
+/// How many bytes all results of a node take.
+pub(super) fn total_bytes(node: &Node) -> f64 {
+    let one = |val: &Val| val.tensor().map_or(0.0, bytes_of);
+    match &node.meta().val {
+        Some(Val::Tuple(items) | Val::List(items)) => items.iter().map(one).sum(),
+        Some(val) => one(val),
+        None => 0.0,
+    }
+}

@@ -83,3 +83,80 @@ fn numerics() {
         }
     }
 }
+
+/// U-121 to U-138 on the optimising back end, up to rounding.
+#[test]
+fn numerics_of_the_fused_back_end() {
+    for Row { case, f, inputs, expected } in ROWS {
+        let x: Vec<Tensor> = inputs.iter().map(|v| leaf(v)).collect();
+        let backend = firebrand_compile::joint::firebrand(Default::default());
+        let executable = compile(&backend, &capture(f, &x), &x);
+        for (found, expected) in grads(&call(&executable, &x), &x).iter().zip(*expected) {
+            for (a, b) in found.as_ref().unwrap().to_vec::<f32>().iter().zip(*expected) {
+                assert!(a == b || (a - b).abs() <= 1e-6, "{case}: {a} for {b}");
+            }
+        }
+    }
+}
+
+/// U-144: a bf16 region, then a product in f32.
+#[test]
+fn autocast_regions() {
+    use firebrand_graph::ir::*;
+    let mut body = Graph::new();
+    let a = body.placeholder("a");
+    let product = body.call_function(Target::aten("mm.default"), [a.into(), a.into()]);
+    body.output(Argument::tuple([product.into()]));
+    let mut module = GraphModule::default();
+    module.attributes.set("region", Attribute::Graph(Arc::new(GraphModule::new(body))));
+    let g = &mut module.graph;
+    let x = g.placeholder("x");
+    let region = g.get_attr("region");
+    let args: Vec<Argument> =
+        vec!["cpu".into(), ScalarType::BFloat16.into(), true.into(), false.into(), region.into(), x.into()];
+    let low = g.call_function(Hop::WrapWithAutocast, args);
+    let low = g.call_function(Function::GetItem, [low.into(), 0i64.into()]);
+    let named = [("dtype".into(), Argument::DType(ScalarType::Float32))];
+    let high = g.create_node(Kind::CallFunction(Target::aten("_to_copy.default")), [low.into()], named, None);
+    let square = g.call_function(Target::aten("mul.Tensor"), [high.into(), high.into()]);
+    g.output(Argument::tuple([square.into(), low.into()]));
+    let mut all = backends();
+    all.push(("firebrand", firebrand_compile::joint::firebrand(Default::default())));
+    for (name, backend) in all {
+        let x = [Tensor::ones([2, 2], DType::F32).requires_grad_()];
+        let out = call(&compile(&backend, &module, &x), &x);
+        assert_eq!((out[0].dtype(), out[1].dtype()), (DType::F32, DType::BF16), "{name}");
+        let g = grads(&out, &x)[0].clone().unwrap();
+        assert_eq!((g.dtype(), g.to_vec::<f32>()), (DType::F32, vec![16.0; 4]), "{name}");
+    }
+}
+
+/// U-75: a custom function that comes with the call: `10 g x`.
+#[test]
+fn custom_functions() {
+    use firebrand_core::autograd::{Context, Function as Custom};
+    use firebrand_graph::ir::{Argument, Function, Graph};
+    struct Ten;
+    impl Custom for Ten {
+        fn forward(&self, ctx: &mut Context, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
+            ctx.save_for_backward(&[Some(&inputs[0])]);
+            Ok(vec![&inputs[0] * &inputs[0]])
+        }
+        fn backward(&self, ctx: &Context, grads: &[Option<Tensor>]) -> Result<Vec<Option<Tensor>>> {
+            let x = ctx.saved_tensors()?[0].clone().unwrap();
+            Ok(vec![grads[0].as_ref().map(|g| &(g * &x) * 10.0)])
+        }
+    }
+    let mut g = Graph::new();
+    let x = g.placeholder("x");
+    let applied = g.call_function(Function::ApplyFunction, [0i64.into(), x.into()]);
+    let first = g.call_function(Function::GetItem, [applied.into(), 0i64.into()]);
+    g.output(Argument::tuple([first.into()]));
+    let x = leaf(&[1.0, 2.0]);
+    let inputs = std::slice::from_ref(&x);
+    let example = ExampleInput { value: ExampleValue::Tensor(TensorMeta::of(&x)), is_static: false };
+    let executable = aot_eager().compile_graph(&GraphModule::new(g), &[example]).unwrap();
+    let functions: Arc<[Arc<dyn Custom>]> = Arc::new([Arc::new(Ten)]);
+    let out = call_with(&executable, inputs, &Call::new(Vec::new(), functions));
+    assert_eq!(grads(&out, inputs)[0].as_ref().unwrap().to_vec::<f32>(), [10.0, 20.0]);
+}

@@ -23,7 +23,9 @@ pub type F = fn(&[Tensor]) -> Result<Vec<Tensor>>;
 pub fn backends() -> Vec<(&'static str, Aot)> {
     let default = PartitionOptions { partitioner: Partitioner::Default, ..PartitionOptions::default() };
     let everything = PartitionOptions { activation_memory_budget: 0.0, ..PartitionOptions::default() };
-    let with = |name, partition| (name, Aot::new(AotOptions { name, inner: Arc::new(Interpret), partition }));
+    let with = |name, partition| {
+        (name, Aot::new(AotOptions { name, inner: Arc::new(Interpret), partition, decompose: false }))
+    };
     vec![("aot_eager", aot_eager()), with("default", default), with("recompute", everything)]
 }
 

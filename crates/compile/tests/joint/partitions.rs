@@ -130,7 +130,7 @@ fn memory_budget() {
     let mut counts = Vec::new();
     for budget in [0.0, 0.5, 1.0] {
         let partition = PartitionOptions { activation_memory_budget: budget, ..PartitionOptions::default() };
-        let backend = Aot::new(AotOptions { name: "budget", inner: Arc::new(Interpret), partition });
+        let backend = Aot::new(AotOptions { name: "budget", inner: Arc::new(Interpret), partition, decompose: false });
         let executable = compile(&backend, &graph, &inputs);
         let values = kept(&executable).iter().filter(|n| *n != "primals").count();
         counts.push(values);
@@ -140,4 +140,31 @@ fn memory_budget() {
     }
     assert_eq!(counts[0], 0);
     assert!(counts[0] < counts[1] && counts[1] < counts[2], "{counts:?}");
+}
+
+/// U-67: a decomposed layer norm keeps its input, mean and reciprocal deviation, not the normalised value.
+#[test]
+fn layer_norm_keeps_statistics() {
+    let f: F = |x| Ok(vec![firebrand_core::ops::layer_norm(&x[0], &[64.into()], None, None, 1e-5, false)?]);
+    let numbers: Vec<f32> = (0..512).map(|i| (i as f32 * 0.37).sin()).collect();
+    let x = [Tensor::from_slice(&numbers, [8, 64]).requires_grad_()];
+    let executable = compile(&firebrand_compile::joint::aot_eager_decomp(), &capture(f, &x), &x);
+    let backward = executable.backward_graph().unwrap().graph;
+    let mut shapes: Vec<Vec<i64>> = backward
+        .placeholders()
+        .filter(|n| !backward[*n].name().starts_with("tangents"))
+        .filter_map(|n| {
+            backward[n].meta().val.as_ref()?.tensor().map(|t| t.sizes.iter().filter_map(|s| s.known()).collect())
+        })
+        .collect();
+    shapes.sort();
+    assert_eq!(shapes, [vec![8, 1], vec![8, 1], vec![8, 64]]);
+    assert!(kept(&executable).contains(&"primals".to_string()));
+    assert_eq!(ops(&executable), 11);
+    let weights = Tensor::from_slice(&numbers, [8, 64]).cos();
+    let gradient = |out: &Tensor| grads(&[out * &weights], &x)[0].clone().unwrap().to_vec::<f32>();
+    let (plain, found) = (f(&x).unwrap(), call(&executable, &x));
+    for (a, b) in gradient(&found[0]).iter().zip(gradient(&plain[0])) {
+        assert!((a - b).abs() < 1e-5, "{a} for {b}");
+    }
 }

@@ -78,5 +78,5 @@ pub(crate) fn finish_list(outs: &mut [Tensor], edges: Edges, formula: Box<dyn Ba
 /// Records an in-place op: `target` was just written and its version counted.
 pub(crate) fn finish_inplace(target: &Tensor, edges: Edges, formula: Box<dyn Backward>) -> Result<()> {
     let node = Node::new(edges, smallvec![InputMetadata::of(target)], formula)?;
-    target.rebase_history(node)
+    target.rebase_history(node, 0)
 }

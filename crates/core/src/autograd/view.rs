@@ -259,14 +259,14 @@ impl Tensor {
         Ok(())
     }
 
-    /// Gives a tensor that was just written its new history: `node` computes the gradient of the old value (edge 0)
-    /// and of the op's other inputs.
-    pub(crate) fn rebase_history(&self, node: Node) -> Result<()> {
+    /// Gives a tensor that was just written, as output `slot` of `node`, its new history: the node computes the gradient of
+    /// the old value and of the op's other inputs. A view is the only output, and edge 0 is its old value's.
+    pub(crate) fn rebase_history(&self, node: Node, slot: u32) -> Result<()> {
         if !self.is_of_this_level() {
             return Err(ErrorKind::CapturedMutation { op: "an in-place op" }.into());
         }
         let Some(view) = self.view_info() else {
-            self.store_history(Some(Edge { node, slot: 0 }));
+            self.store_history(Some(Edge { node, slot }));
             return Ok(());
         };
         let base = &view.base;

@@ -175,7 +175,10 @@ impl Trace {
                 && t.layout().same_geometry(tensor.layout())
         };
         let bucket = self.below.as_ref()?.get(&tensor.untyped_storage().addr())?;
-        let node = bucket.iter().rev().find(|(t, _)| same(t)).map(|(_, n)| *n)?;
+        // Not by an alias without history: derivatives mean the value that the op gave.
+        let detached = |n: NodeId| self.module.graph[n].target().is_some_and(|t| t.is_aten("detach"));
+        let alike = || bucket.iter().rev().filter(|(t, _)| same(t)).map(|(_, n)| *n);
+        let node = alike().find(|n| !detached(*n)).or_else(|| alike().next())?;
         note(&mut self.module.graph, node, SAVED_RESULT);
         self.bind(tensor, node);
         Some(node)

@@ -3,9 +3,9 @@
 use super::{NodeRunner, Value, run_module};
 use crate::error::{Error, Result};
 use crate::ir::{Argument, Hop};
-use firebrand_core::autograd::{Context, Function, is_grad_enabled, set_grad_enabled};
+use firebrand_core::autograd::{AutocastOptions, Context, Function, autocast, is_grad_enabled, set_grad_enabled};
 use firebrand_core::dispatch::{self, Value as Boxed};
-use firebrand_core::{Scalar, Tensor};
+use firebrand_core::{DType, Scalar, Tensor};
 
 fn wrong(hop: &Hop, message: impl std::fmt::Display) -> Error {
     Error::Value(format!("{}: {message}", hop.name()))
@@ -19,11 +19,18 @@ pub(super) fn call_hop(runner: &mut dyn NodeRunner, hop: &Hop, args: &[Value]) -
             let _mode = set_grad_enabled(*on).scoped();
             run_module(runner, body.graph()?, operands)
         }
-        (Hop::WrapWithAutocast, [_, _, enabled, _, body, operands @ ..]) => {
-            if enabled.scalar()?.to_bool() {
-                return Err(wrong(hop, "autocast is not available in this build"));
+        (Hop::WrapWithAutocast, [device, dtype, enabled, _, body, operands @ ..]) => {
+            if !matches!(device, Value::Constant(Argument::Str(d)) if &**d == "cpu") {
+                // Regions of other devices do not concern what runs here.
+                return run_module(runner, body.graph()?, operands);
             }
-            run_module(runner, body.graph()?, operands)
+            let lower = match dtype {
+                Value::Constant(Argument::DType(d)) => d.dtype(),
+                _ => None,
+            };
+            let enabled = enabled.scalar()?.to_bool();
+            let options = AutocastOptions { enabled, dtype: lower.unwrap_or(DType::BF16), cache_enabled: false };
+            autocast(options, || run_module(runner, body.graph()?, operands))
         }
         (Hop::Cond, [predicate, yes, no, operands]) => {
             let branch = if predicate.scalar()?.to_bool() { yes } else { no };

@@ -271,7 +271,7 @@ fn link(
             continue;
         }
         if dirty[slot] {
-            out.rebase_history(node.clone())?;
+            out.rebase_history(node.clone(), slot as u32)?;
         } else {
             out.set_birth_history(Edge { node: node.clone(), slot: slot as u32 });
         }

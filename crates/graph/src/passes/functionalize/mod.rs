@@ -66,6 +66,8 @@ pub struct Origin {
     pub views: Vec<View>,
     /// A number that only the same tensor has.
     pub tensor: usize,
+    /// Whether a hook is on it.
+    pub hooked: bool,
 }
 
 /// What became of an input.

@@ -42,6 +42,8 @@ pub(super) struct Alias {
     pub(super) node: NodeId,
     pub(super) version: u32,
     pub(super) val: Option<Val>,
+    /// Whether its node is a hook on it, or it is a view of one that is itself a view.
+    pub(super) hooked: bool,
 }
 
 /// A piece of memory and its value now.
@@ -92,7 +94,7 @@ impl Walk {
             written: false,
             recorded: false,
         });
-        self.alias(Alias { memory, steps: Vec::new(), tensor, node, version: 0, val })
+        self.alias(Alias { memory, steps: Vec::new(), tensor, node, version: 0, val, hooked: false })
     }
 
     pub(super) fn alias(&mut self, alias: Alias) -> usize {
@@ -267,6 +269,7 @@ impl Walk {
                 let copy = self.copy(scope, node);
                 let a = &mut self.aliases[alias];
                 a.node = copy;
+                a.hooked = true;
                 if a.steps.is_empty() {
                     self.memories[a.memory].value = copy;
                 }
@@ -377,8 +380,9 @@ impl Walk {
         let step = Step { item, to: tensor.layout().clone(), to_val: val.clone(), ..step };
         let version = self.memories[memory].version;
         let mut steps = self.aliases[parent].steps.clone();
+        let hooked = self.aliases[parent].hooked && !steps.is_empty();
         steps.push(step);
-        Ok(Slot::Tensor(self.alias(Alias { memory, steps, tensor, node, version, val })))
+        Ok(Slot::Tensor(self.alias(Alias { memory, steps, tensor, node, version, val, hooked })))
     }
 
     /// A view op as a step from its first argument.
@@ -434,7 +438,7 @@ impl Walk {
                         Some(k) => Memory::Input(k),
                         None => Memory::Fresh(alias.memory),
                     };
-                    Some(Origin { memory, views: view(&alias.steps), tensor: *a })
+                    Some(Origin { memory, views: view(&alias.steps), tensor: *a, hooked: alias.hooked })
                 }
                 _ => None,
             });

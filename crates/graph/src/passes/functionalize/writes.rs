@@ -147,7 +147,12 @@ impl Walk {
             let by_name = i >= node.args().len();
             let Some(value) = node.args().get(i).or(named) else { continue };
             if arg.written {
-                written.push(self.collect(scope, value));
+                let slot = self.collect(scope, value);
+                // Such a hook is off the path of gradients and on that of their derivatives: no pure graph says that.
+                if matches!(slot, Slot::Tensor(a) if self.aliases[a].hooked && !self.aliases[a].steps.is_empty()) {
+                    return refuse(node, "a view with a hook is written");
+                }
+                written.push(slot);
             }
             match (arg.written && arg.kwarg_only, by_name) {
                 (true, _) => {}

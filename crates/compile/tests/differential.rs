@@ -1,0 +1,284 @@
+//! Random programs of views, writes, hooks and grad-mode changes: every joint-graph back end does what a plain run does.
+//!
+//! A plain run interprets the graph with ordinary recording. Compared are results, written inputs, gradients when only some
+//! results are differentiated, the sequence of hook calls with what they saw, and gradients of gradients. One seed is
+//! fixed, one is new at every run; `FIREBRAND_DIFFERENTIAL` says how many programs each of them makes.
+#![allow(clippy::unwrap_used)] // a test that cannot go on should stop
+
+use firebrand_compile::fused::FusedOptions;
+use firebrand_compile::hooks::{HookFn, HookSlot};
+use firebrand_compile::joint::{Aot, AotOptions, Interpret, aot_eager, aot_eager_decomp, firebrand};
+use firebrand_compile::partition::{PartitionOptions, Partitioner};
+use firebrand_compile::{Backend, Call, ExampleInput, ExampleValue, Value};
+use firebrand_core::autograd::{GradOptions, grad};
+use firebrand_core::{DType, Tensor};
+use firebrand_graph::ExportedProgram;
+use firebrand_graph::ir::*;
+use firebrand_graph::text::{Form, print};
+use std::sync::{Arc, Mutex};
+
+/// A small generator: the programs of a seed are the same everywhere.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    fn below(&mut self, n: usize) -> usize {
+        (self.next() >> 11) as usize % n
+    }
+}
+
+/// A program with what is random about how it is called.
+struct Program {
+    graph: GraphModule,
+    hooks: usize,
+    /// Which results are differentiated.
+    chosen: Vec<bool>,
+}
+
+fn generate(r: &mut Random) -> Program {
+    let mut g = Graph::new();
+    let mut values: Vec<(NodeId, Vec<usize>)> = ["x", "y", "w"].map(|n| (g.placeholder(n), vec![2, 3])).to_vec();
+    let mut hooks = 0;
+    let mut mode = true;
+    let op = |g: &mut Graph, name: &str, args: Vec<Argument>| g.call_function(Target::aten(name), args);
+    for _ in 0..2 + r.below(14) {
+        let (a, shape) = values[r.below(values.len())].clone();
+        let (b, other) = values[r.below(values.len())].clone();
+        let same = shape == other;
+        match r.below(20) {
+            0..=3 => {
+                let name = ["sin.default", "tanh.default", "neg.default", "exp.default"][r.below(4)];
+                values.push((op(&mut g, name, vec![a.into()]), shape));
+            }
+            4..=7 if same => {
+                let name = ["add.Tensor", "mul.Tensor", "sub.Tensor"][r.below(3)];
+                values.push((op(&mut g, name, vec![a.into(), b.into()]), shape));
+            }
+            8 if shape.first().is_some_and(|n| *n > 1) => {
+                values.push((op(&mut g, "select.int", vec![a.into(), 0.into(), 1.into()]), shape[1..].to_vec()));
+            }
+            9 if shape.first().is_some_and(|n| *n > 1) => {
+                let mut cut = shape.clone();
+                cut[0] -= 1;
+                let args = vec![a.into(), 0.into(), 1.into(), (shape[0] as i64).into()];
+                values.push((op(&mut g, "slice.Tensor", args), cut));
+            }
+            10 if shape.len() == 2 => {
+                values.push((op(&mut g, "t.default", vec![a.into()]), vec![shape[1], shape[0]]));
+            }
+            11 => {
+                let sizes = Argument::list([Argument::Int(-1)]);
+                values.push((op(&mut g, "reshape.default", vec![a.into(), sizes]), vec![shape.iter().product()]));
+            }
+            12 => values.push((op(&mut g, "detach.default", vec![a.into()]), shape)),
+            13..=15 => {
+                let written = match r.below(7) {
+                    0 => op(&mut g, "add_.Scalar", vec![a.into(), 1.5.into()]),
+                    1 => op(&mut g, "mul_.Scalar", vec![a.into(), 0.75.into()]),
+                    2 if same => op(&mut g, "add_.Tensor", vec![a.into(), b.into()]),
+                    3 if same => op(&mut g, "mul_.Tensor", vec![a.into(), b.into()]),
+                    4 if same => op(&mut g, "copy_.default", vec![a.into(), b.into()]),
+                    5 => op(&mut g, "sin_.default", vec![a.into()]),
+                    _ => op(&mut g, "relu_.default", vec![a.into()]),
+                };
+                values.push((written, shape));
+            }
+            16 => {
+                mode = !mode;
+                g.call_function(Function::SetGradEnabled, [mode.into()]);
+            }
+            17 | 18 if mode => {
+                let hooked = g.call_function(Function::RegisterHook, [a.into(), (hooks as i64).into()]);
+                hooks += 1;
+                values.push((hooked, shape));
+            }
+            _ => {}
+        }
+    }
+    if !mode {
+        g.call_function(Function::SetGradEnabled, [true.into()]);
+    }
+    let results: Vec<NodeId> =
+        (0..1 + r.below(4)).map(|_| values[values.len() - 1 - r.below(values.len().min(6))].0).collect();
+    let chosen = results.iter().map(|_| r.below(4) > 0).collect();
+    g.output(Argument::tuple(results.into_iter().map(Argument::Node)));
+    Program { graph: GraphModule::new(g), hooks, chosen }
+}
+
+/// Which hook, and the gradient it saw.
+type HookCall = (usize, Option<Vec<f64>>);
+
+/// What can be seen of a run.
+#[derive(Debug, PartialEq)]
+struct Seen {
+    values: Vec<Vec<f64>>,
+    needs: Vec<bool>,
+    grads: Vec<Option<Vec<f64>>>,
+    log: Vec<HookCall>,
+    second: Option<Vec<Option<Vec<f64>>>>,
+}
+
+fn numbers(t: &Tensor) -> Vec<f64> {
+    t.detach().to_vec::<f64>()
+}
+
+fn leaf(start: f64) -> Tensor {
+    let values: Vec<f64> = (0..6).map(|i| (f64::from(i) + start).sin()).collect();
+    Tensor::from_slice(&values, [2, 3])
+}
+
+/// Runs a program; none if a plain run refuses it (a saved value was written, a view may not be).
+fn observe(program: &Program, backend: &dyn Backend) -> Option<Seen> {
+    let leaves = [leaf(0.3).requires_grad_(), leaf(1.7).requires_grad_()];
+    let inputs = [&leaves[0] * 1.0, &leaves[1] * 1.0, leaf(2.9)];
+    let example = |t: &Tensor| ExampleInput { value: ExampleValue::Tensor(TensorMeta::of(t)), is_static: false };
+    let executable = backend.compile(&program.graph, &inputs.iter().map(example).collect::<Vec<_>>()).ok()?;
+    let log: Arc<Mutex<Vec<HookCall>>> = Arc::default();
+    let slots: Vec<Arc<HookSlot>> = (0..program.hooks)
+        .map(|k| {
+            let log = log.clone();
+            let hook: HookFn = Arc::new(move |g: Option<&Tensor>| {
+                log.lock().unwrap().push((k, g.map(numbers)));
+                Ok(g.map(|g| &(g * g) * (0.5 + k as f64)))
+            });
+            HookSlot::new(hook)
+        })
+        .collect();
+    let call = Call::new(slots, Arc::new([]));
+    let values: Vec<Value> = inputs.iter().map(Value::from).collect();
+    let outs: Vec<Tensor> = executable.run(&values, &call).ok()?.iter().map(|v| v.tensor().unwrap().clone()).collect();
+    let mut seen: Vec<Vec<f64>> = outs.iter().map(numbers).collect();
+    seen.extend(inputs.iter().map(numbers));
+    // A view made where nothing is recorded requires grad as its base does, and has no history.
+    let needs = outs.iter().map(|t| t.requires_grad() && !t.is_leaf()).collect();
+    let mut total: Option<Tensor> = None;
+    for (i, out) in outs.iter().enumerate().filter(|(i, o)| program.chosen[*i] && o.requires_grad()) {
+        let part = out.try_mul_scalar(1.0 + i as f64).and_then(|t| t.try_sum()).ok()?;
+        total = Some(total.map_or(part.clone(), |t| &t + &part));
+    }
+    let (mut grads, mut second) = (vec![None; 2], None);
+    if let Some(total) = total {
+        let unused = GradOptions { allow_unused: Some(true), ..GradOptions::default() };
+        let keep = GradOptions { retain_graph: Some(true), ..unused.clone() };
+        grads = grad(&total, leaves.to_vec(), &keep).ok()?.iter().map(|g| g.as_ref().map(numbers)).collect();
+        let first = grad(&total, leaves.to_vec(), &GradOptions { create_graph: true, ..unused.clone() }).ok()?;
+        let squares = first.iter().flatten().filter(|g| g.requires_grad()).map(|g| (g * g).sum());
+        second = match squares.reduce(|a, b| &a + &b) {
+            Some(penalty) => {
+                Some(grad(&penalty, leaves.to_vec(), &unused).ok()?.iter().map(|g| g.as_ref().map(numbers)).collect())
+            }
+            None => None,
+        };
+    }
+    let log = std::mem::take(&mut *log.lock().unwrap());
+    Some(Seen { values: seen, needs, grads, log, second })
+}
+
+fn close(a: &[f64], b: &[f64], tolerance: f64) -> bool {
+    let scale = b.iter().fold(1.0f64, |m, v| if v.is_finite() { m.max(v.abs()) } else { m });
+    a.len() == b.len()
+        && a.iter().zip(b).all(|(a, b)| a == b || (a.is_nan() && b.is_nan()) || (a - b).abs() <= tolerance * scale)
+}
+
+/// An absent gradient and one of zeros are alike where tolerances are.
+fn close_opt(a: &Option<Vec<f64>>, b: &Option<Vec<f64>>, tolerance: f64) -> bool {
+    match (a, b) {
+        (Some(a), Some(b)) => close(a, b, tolerance),
+        (Some(v), None) | (None, Some(v)) => v.iter().all(|x| *x == 0.0),
+        (None, None) => true,
+    }
+}
+
+fn compare(found: &Seen, plain: &Seen, tolerance: f64) -> Result<(), &'static str> {
+    let all =
+        |a: &[Vec<f64>], b: &[Vec<f64>]| a.len() == b.len() && a.iter().zip(b).all(|(a, b)| close(a, b, tolerance));
+    let grads =
+        |a: &[Option<Vec<f64>>], b: &[Option<Vec<f64>>], t: f64| a.iter().zip(b).all(|(a, b)| close_opt(a, b, t));
+    if !all(&found.values, &plain.values) {
+        return Err("values");
+    }
+    if found.needs != plain.needs {
+        return Err("requires_grad");
+    }
+    if !grads(&found.grads, &plain.grads, tolerance.max(1e-12)) {
+        return Err("gradients");
+    }
+    let same = |(a, b): (&HookCall, &HookCall)| a.0 == b.0 && close_opt(&a.1, &b.1, tolerance.max(1e-9));
+    // A compiled function is one node, so the node behind an input may run with an undefined gradient where a plain run
+    // does not get there. Ordinary hooks are not called then.
+    let defined = |log: &[HookCall]| log.iter().filter(|(_, g)| g.is_some()).cloned().collect::<Vec<_>>();
+    let (ours, theirs) = (defined(&found.log), defined(&plain.log));
+    if ours.len() != theirs.len() || !ours.iter().zip(&theirs).all(same) {
+        return Err("hook calls");
+    }
+    match (&found.second, &plain.second) {
+        (Some(a), Some(b)) if !grads(a, b, tolerance.max(1e-9)) => Err("second order"),
+        (None, Some(b)) if !b.iter().flatten().flatten().all(|v| *v == 0.0) => Err("second order is missing"),
+        _ => Ok(()),
+    }
+}
+
+fn backends() -> Vec<(Box<dyn Backend>, f64)> {
+    let with = |name, partition| Aot::new(AotOptions { name, inner: Arc::new(Interpret), partition, decompose: false });
+    let default = PartitionOptions { partitioner: Partitioner::Default, ..PartitionOptions::default() };
+    let all = PartitionOptions { activation_memory_budget: 0.0, ..PartitionOptions::default() };
+    vec![
+        (Box::new(aot_eager()), 0.0),
+        (Box::new(with("default", default)), 0.0),
+        (Box::new(with("recompute", all)), 0.0),
+        (Box::new(aot_eager_decomp()), 1e-12),
+        (Box::new(firebrand(FusedOptions::default())), 1e-12),
+    ]
+}
+
+fn check(seed: u64, count: usize) {
+    let mut r = Random(seed.max(1));
+    let mut ran = 0;
+    for i in 0..count {
+        let program = generate(&mut r);
+        let Some(plain) = observe(&program, &Interpret) else { continue };
+        ran += 1;
+        for (backend, tolerance) in backends() {
+            let text = || print(&ExportedProgram::new(program.graph.clone(), None), Form::Short);
+            let Some(found) = observe(&program, &*backend) else {
+                panic!("seed {seed}, program {i} on {}: it does not run\n{}", backend.name(), text())
+            };
+            if let Err(what) = compare(&found, &plain, tolerance) {
+                panic!(
+                    "seed {seed}, program {i} on {}: {what}\n{}chosen {:?}\nplain {plain:?}\nfound {found:?}",
+                    backend.name(),
+                    text(),
+                    program.chosen
+                );
+            }
+        }
+    }
+    assert!(ran * 3 >= count, "most programs run: {ran} of {count}");
+}
+
+fn count() -> usize {
+    std::env::var("FIREBRAND_DIFFERENTIAL").ok().and_then(|v| v.parse().ok()).unwrap_or(150)
+}
+
+#[test]
+fn programs_of_a_fixed_seed() {
+    check(0x5EED, count());
+}
+
+#[test]
+fn programs_of_a_new_seed() {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    check(now.as_nanos() as u64 | 1, count());
+}
+
+/// The dtype the programs compute in.
+#[test]
+fn programs_compute_in_f64() {
+    assert_eq!(leaf(0.0).dtype(), DType::F64);
+}
