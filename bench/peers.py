@@ -57,7 +57,12 @@ def best(f, budget=1.0, calls=5):
     return min(times)
 
 
+OF_THE_COMPILER = False  # while the benches of the compiler run: the same work under their names
+
+
 def emit(bench, case, value, unit):
+    if OF_THE_COMPILER:
+        bench, case = "compile_" + bench.removeprefix("compile_"), case.removesuffix("_compiled")
     print(json.dumps({"bench": bench, "case": case, "value": float(f"{value:.5g}"), "unit": unit, "threads": A.threads, "peer": A.peer}), flush=True)
 
 
@@ -294,8 +299,35 @@ def torch_benches(compiled):
         with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
             emit("transforms", "hvp_gpt", best(lambda: jvp(grad(loss), (w,), (d,)), 2) * 1e3, "ms")
 
+    def gradients(widths, batch):
+        """The loss of a perceptron and its gradients, as a function of nothing."""
+        layers = [layer for a, b in zip(widths, widths[1:]) for layer in (torch.nn.Linear(a, b), torch.nn.ReLU())][:-1]
+        model = torch.nn.Sequential(*layers)
+        x, y = torch.randn(batch, widths[0]), torch.randint(10, (batch,))
+        loss = wrap(lambda x, y: F.cross_entropy(model(x), y))
+
+        def run():
+            loss(x, y).backward()
+            model.zero_grad(set_to_none=True)
+
+        return run
+
+    def compile_mlp():
+        emit("compile_mlp", "forward_backward", best(gradients((784, 512, 512, 10), 128), 2) * 1e3, "ms")
+
+    def compile_cold():
+        """One cold compile, by the wall clock: inductor's children do most of it."""
+        if compiled:
+            run = gradients((64, 128, 128, 10), 32)
+            t = time.perf_counter()
+            run()
+            emit("compile_cold", "perceptron", (time.perf_counter() - t) * 1e3, "ms")
+            two, x = torch.compile(lambda x: x * 2.0 + 1.0), torch.ones(4)
+            with torch.no_grad():
+                emit("compile_cold", "call_of_two_ops", best(lambda: [two(x) for _ in range(1000)]) * 1e6, "ns")
+
     ways = {f"saved_memory:{way}": functools.partial(one_way, way) for way in ("plain", "checkpoint", "saved_bf16")}
-    return dict(ops=ops, pointwise=pointwise, softmax_layernorm=softmax_layernorm, matmul=matmul, conv=conv, mlp=mlp, gpt=gpt, convnet=convnet, saved_memory=saved_memory, transforms=transforms) | ways
+    return dict(ops=ops, pointwise=pointwise, softmax_layernorm=softmax_layernorm, matmul=matmul, conv=conv, mlp=mlp, gpt=gpt, convnet=convnet, saved_memory=saved_memory, transforms=transforms, compile_mlp=compile_mlp, compile_cold=compile_cold) | ways
 
 
 def jax_benches():
@@ -369,19 +401,19 @@ def jax_benches():
                 emit("conv", f"{name}.{way}", t * 1e3, "ms")
         emit("conv", "total", total * 1e3, "ms")
 
+    def perceptron_loss(p, x, y):
+        for w, b in p[:-1]:
+            x = jax.nn.relu(x @ w + b)
+        logp = jax.nn.log_softmax(x @ p[-1][0] + p[-1][1])
+        return -jnp.take_along_axis(logp, y[:, None], 1).mean()
+
     def mlp():
         lin = lambda i, o: (rnd(i, o) * 0.02, jnp.zeros(o))
         params = [lin(784, 512), lin(512, 512), lin(512, 10)]
         x, y = rnd(128, 784), jax.random.randint(next(keys), (128,), 0, 10)
 
-        def loss(p, x, y):
-            for w, b in p[:-1]:
-                x = jax.nn.relu(x @ w + b)
-            logp = jax.nn.log_softmax(x @ p[-1][0] + p[-1][1])
-            return -jnp.take_along_axis(logp, y[:, None], 1).mean()
-
         def step(p, m, v, n, x, y):
-            g = jax.grad(loss)(p, x, y)
+            g = jax.grad(perceptron_loss)(p, x, y)
             m = jax.tree.map(lambda m, g: 0.9 * m + 0.1 * g, m, g)
             v = jax.tree.map(lambda v, g: 0.999 * v + 0.001 * g * g, v, g)
             c1, c2 = 1 - 0.9**n, 1 - 0.999**n
@@ -396,10 +428,26 @@ def jax_benches():
 
         emit("mlp", "adam_compiled", 1 / best(run, 2), "steps/s")
 
-    return dict(ops=ops, pointwise=pointwise, softmax_layernorm=softmax_layernorm, matmul=matmul, conv=conv, mlp=mlp)
+    def compile_mlp():
+        lin = lambda i, o: (rnd(i, o) * 0.02, jnp.zeros(o))
+        params, x, y = [lin(784, 512), lin(512, 512), lin(512, 10)], rnd(128, 784), jax.random.randint(next(keys), (128,), 0, 10)
+        both = jax.jit(jax.value_and_grad(perceptron_loss))
+        emit("compile_mlp", "forward_backward", best(lambda: wait(both(params, x, y)), 2) * 1e3, "ms")
+
+    def compile_cold():
+        lin = lambda i, o: (rnd(i, o) * 0.02, jnp.zeros(o))
+        params, x, y = [lin(64, 128), lin(128, 128), lin(128, 10)], rnd(32, 64), jax.random.randint(next(keys), (32,), 0, 10)
+        t = time.perf_counter()
+        jax.jit(jax.value_and_grad(perceptron_loss)).lower(params, x, y).compile()
+        emit("compile_cold", "perceptron", (time.perf_counter() - t) * 1e3, "ms")
+        two, x = jax.jit(lambda x: x * 2.0 + 1.0), jnp.ones(4)
+        emit("compile_cold", "call_of_two_ops", best(lambda: wait([two(x) for _ in range(1000)])) * 1e6, "ns")
+
+    return dict(ops=ops, pointwise=pointwise, softmax_layernorm=softmax_layernorm, matmul=matmul, conv=conv, mlp=mlp, compile_mlp=compile_mlp, compile_cold=compile_cold)
 
 
 if __name__ == "__main__":
     table = jax_benches() if A.peer == "jax" else torch_benches(A.peer == "compile")
     for name in A.benches or [name for name in table if ":" not in name]:
-        table[name]()
+        OF_THE_COMPILER = name.startswith("compile_")
+        table[name if name in table else name.removeprefix("compile_")]()

@@ -100,6 +100,23 @@ fn kernels_around_a_product() {
     assert_eq!(check(text, &[randn(&[8, 16]), randn(&[16, 4])], 0.0), (2, 1));
 }
 
+/// A layer is a product and one kernel for bias and activation.
+#[test]
+fn bias_and_activation_share_a_kernel() {
+    let text = "  %x = placeholder\n  %w = placeholder\n  %b = placeholder\n  %t = aten.t.default(%w)\n  \
+                %h = aten.addmm.default(%b, %x, %t)\n  %y = aten.relu.default(%h)\n  return (%y, %h)";
+    assert_eq!(check(text, &[randn(&[8, 16]), randn(&[4, 16]), randn(&[4])], 1e-6), (1, 1));
+}
+
+/// Graphs that write in place run in order: a constant that was written is no constant any more.
+#[test]
+fn writes_in_place_keep_their_order() {
+    let text = "  %x = placeholder\n  %z = aten.zeros.default([3])\n  %a = aten.add.Tensor(%z, %x)\n  \
+                %w = aten.add_.Tensor(%z, 2.0)\n  %b = aten.add.Tensor(%z, %x)\n  %v = aten.view.default(%a, [3, 1])\n  \
+                %m = aten.mul_.Tensor(%v, 3.0)\n  %c = aten.add.Tensor(%a, %b)\n  return (%a, %b, %c)";
+    check(text, &[randn(&[3])], 0.0);
+}
+
 /// U-148: a tensor and its transpose are one kernel, and views cost nothing.
 #[test]
 fn views_cost_nothing() {

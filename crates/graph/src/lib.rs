@@ -17,7 +17,7 @@ mod signature;
 pub mod text;
 pub mod verify;
 
-pub use call::ProgramModule;
+pub use call::{Evaluator, ProgramModule};
 pub use error::{Error, Result};
 pub use export::{NamedTensor, Tracer, export};
 pub use program::{Constant, Dialect, ExportedProgram, ModuleCallEntry, ModuleCallSignature, State, ValueRange};

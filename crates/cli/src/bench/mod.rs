@@ -1,6 +1,7 @@
 //! `firebrand bench`: our side of the comparison that `bench/README.md` defines, case by case.
 
 mod clock;
+mod compiled;
 mod models;
 mod training;
 mod transforms;
@@ -47,6 +48,14 @@ enum Name {
     SavedMemory,
     /// Function transforms: gradients of each sample, a Hessian, a Hessian-vector product
     Transforms,
+    /// The fused back end: the pointwise chain, forward, backward and both
+    CompilePointwise,
+    /// The fused back end: softmax and layer norm, forward and backward
+    CompileSoftmaxLayernorm,
+    /// The fused back end: from a graph to its plan, and the call of a small one
+    CompileCold,
+    /// The fused back end: forward and backward of a perceptron
+    CompileMlp,
 }
 
 #[derive(Serialize)]
@@ -96,6 +105,10 @@ pub(crate) fn run(options: &Options) -> Done {
             Name::Convnet => training::convnet(&bench)?,
             Name::SavedMemory => training::saved_memory(&bench)?,
             Name::Transforms => transforms::transforms(&bench)?,
+            Name::CompilePointwise => compiled::pointwise(&bench)?,
+            Name::CompileSoftmaxLayernorm => compiled::softmax_layernorm(&bench)?,
+            Name::CompileCold => compiled::cold(&bench)?,
+            Name::CompileMlp => compiled::mlp(&bench)?,
         }
     }
     Ok(())

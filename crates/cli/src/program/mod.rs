@@ -9,9 +9,12 @@ pub(crate) mod run;
 use crate::refusal::{Done, Refusal};
 use firebrand::Tensor;
 use firebrand::graph::interpret::Value;
-use firebrand::graph::{ExportedProgram, ProgramModule};
+use firebrand::graph::{Evaluator, ExportedProgram, ProgramModule};
 use firebrand::io::npz::Tensors;
+use firebrand_compile::fused::{Fused, FusedGraph};
+use firebrand_compile::{Call, Executable};
 use std::path::Path;
+use std::sync::{Arc, OnceLock};
 
 /// The array of labels among the inputs; no input of the program.
 pub(crate) const TARGET: &str = "__target__";
@@ -26,6 +29,20 @@ pub(crate) fn load(path: &Path) -> Done<ProgramModule> {
 pub(crate) fn call(module: &ProgramModule, inputs: &Tensors) -> Done<Vec<Value>> {
     let named = inputs.iter().filter(|(name, _)| *name != TARGET).map(|(name, t)| (name.as_str(), t));
     module.run_named(named).map_err(Refusal::because)
+}
+
+/// Runs graphs through the fused back end, which keeps its plans between calls. It records no gradients.
+pub(crate) fn fused() -> Evaluator {
+    let compiled: OnceLock<FusedGraph> = OnceLock::new();
+    Arc::new(move |graph, inputs| {
+        let failed = |e: firebrand_compile::Error| firebrand::graph::Error::Value(e.to_string());
+        if compiled.get().is_none() {
+            // A plan is made when the inputs are known.
+            let _ = compiled.set(Fused::default().compile_graph(graph, &[]).map_err(failed)?);
+        }
+        let compiled = compiled.get().expect("it was set above");
+        compiled.run(inputs, &Call::default()).map_err(failed)
+    })
 }
 
 /// The floating point tensors among the outputs.

@@ -26,6 +26,9 @@ pub(crate) struct Options {
     /// Where what was written in place goes: `buffer:<name>` and `input:<name>`
     #[arg(long, value_name = "F.npz")]
     state_after: Option<PathBuf>,
+    /// Run it through the compiler's fused back end
+    #[arg(long)]
+    compile: bool,
     /// Print a summary as JSON
     #[arg(long)]
     json: bool,
@@ -52,7 +55,10 @@ fn summary(value: &Value) -> serde_json::Value {
 
 /// Runs the program and writes what it gives.
 pub(crate) fn run(options: &Options) -> Done {
-    let module = load(&options.model)?;
+    let mut module = load(&options.model)?;
+    if options.compile {
+        module.set_evaluator(super::fused());
+    }
     let inputs = read_npz(&options.inputs)?;
     // What was written shows in the version of its memory, or, as with running statistics, only in the numbers.
     let watched: Vec<(String, Tensor)> = module

@@ -7,7 +7,7 @@
 use firebrand_core::layout::Dims;
 use firebrand_core::{DType, Layout, Tensor};
 use firebrand_graph::interpret::Value;
-use firebrand_graph::ir::{Name, NodeId};
+use firebrand_graph::ir::{Name, NodeId, OpOverload};
 use firebrand_kernels::pointwise::{Fold, Op, Sink, Source, Value as Number};
 use smallvec::SmallVec;
 
@@ -112,10 +112,12 @@ pub(crate) enum Taken {
     Ignored,
 }
 
-/// A node that runs as the interpreter would run it.
+/// Work that runs as the interpreter would run it.
 #[derive(Clone, Debug)]
 pub(crate) struct Opaque {
     pub(crate) node: NodeId,
+    /// The op that is called; none if the node is no call of an op.
+    pub(crate) op: Option<OpOverload>,
     pub(crate) args: Vec<Arg>,
     pub(crate) kwargs: Vec<(Name, Arg)>,
     pub(crate) taken: Taken,

@@ -52,7 +52,8 @@ impl Fused {
         Fused { options }
     }
 
-    /// Compiles a graph and keeps the type of the result, which tells of its plans.
+    /// Compiles a graph and keeps the type of the result, which tells of its plans. Without examples the first plan is made
+    /// at the first call.
     pub fn compile_graph(&self, graph: &GraphModule, examples: &[ExampleInput]) -> Result<FusedGraph> {
         let compiled = FusedGraph {
             module: graph.clone(),
@@ -61,7 +62,7 @@ impl Fused {
             making: Mutex::new(()),
         };
         let given: Option<Vec<Given>> = examples.iter().map(given).collect();
-        if let Some(given) = given {
+        if let Some(given) = given.filter(|g| g.len() == graph.graph.placeholders().count()) {
             compiled.make(&given);
         }
         Ok(compiled)

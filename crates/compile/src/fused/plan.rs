@@ -11,7 +11,7 @@ use super::lower::{Given, lower};
 use super::{FusedOptions, PlanStats};
 use crate::error::Result;
 use firebrand_core::{Device, Layout, Spec};
-use firebrand_graph::ir::{GraphModule, Target};
+use firebrand_graph::ir::GraphModule;
 use firebrand_kernels::pointwise::Sink;
 use tracing::debug;
 
@@ -56,7 +56,7 @@ pub(crate) struct Plan {
 pub(super) fn plan(module: &GraphModule, given: &[Given], options: &FusedOptions) -> Result<Plan> {
     let mut lowered = lower(module, given, options)?;
     let kernels = fuse(&mut lowered);
-    Ok(Planner::new(module, &lowered, &kernels).plan(given, options))
+    Ok(Planner::new(&lowered, &kernels).plan(given, options))
 }
 
 struct Planner<'a> {
@@ -71,7 +71,7 @@ struct Planner<'a> {
 }
 
 impl<'a> Planner<'a> {
-    fn new(module: &'a GraphModule, lowered: &'a Lowered, kernels: &'a [Kernel]) -> Planner<'a> {
+    fn new(lowered: &'a Lowered, kernels: &'a [Kernel]) -> Planner<'a> {
         let n = lowered.buffers.len();
         let (mut last, mut visible, mut pinned) = (vec![0; n], vec![false; n], vec![false; n]);
         let mut writer = vec![usize::MAX; n];
@@ -87,7 +87,7 @@ impl<'a> Planner<'a> {
                     writer[b] = k;
                 });
                 if let Work::Opaque(o) = &item.work
-                    && !matches!(module.graph[o.node].target(), Some(Target::Op(_)))
+                    && o.op.is_none()
                 {
                     item.each_read(&mut |l| pinned[l.buffer] = true);
                     item.each_write(&mut |b| pinned[b] = true);

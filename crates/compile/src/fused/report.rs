@@ -73,7 +73,10 @@ pub(super) fn describe(plan: &Plan, module: &GraphModule) -> String {
             }
             Step::Call(o) => {
                 let node = &module.graph[o.node];
-                let target = node.target().map(ToString::to_string).unwrap_or_default();
+                let target = match &o.op {
+                    Some(op) => op.to_string(),
+                    None => node.target().map(ToString::to_string).unwrap_or_default(),
+                };
                 writeln!(text, "{k}: call of {target}: {}", node.name())
             }
         };

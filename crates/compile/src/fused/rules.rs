@@ -35,7 +35,7 @@ pub(super) fn lower(call: &OpCall<'_>) -> Option<Loop> {
     if call.results.iter().any(|r| r.numel() == 0) || call.tensors.iter().any(|t| t.meta.numel() == 0) {
         return None;
     }
-    match call.op.qualified().strip_prefix("aten::")? {
+    let lowered = match call.op.qualified().strip_prefix("aten::")? {
         "sum" | "sum.dim_IntList" => reduce(call, Fold::Sum, false),
         "mean" | "mean.dim" => reduce(call, Fold::Sum, true),
         "amax" => reduce(call, Fold::Max, false),
@@ -47,7 +47,9 @@ pub(super) fn lower(call: &OpCall<'_>) -> Option<Loop> {
         "native_layer_norm" => layer_norm(call),
         "native_layer_norm_backward" => layer_norm_backward(call),
         _ => None,
-    }
+    }?;
+    let in_rows = lowered.row == 1 || lowered.loads().all(|l| by_rows(&l.layout, lowered.row).is_some());
+    (in_rows && call.results.iter().all(|r| r.is_contiguous())).then_some(lowered)
 }
 
 /// A loop being written.

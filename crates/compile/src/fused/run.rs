@@ -8,7 +8,7 @@ use super::plan::{Made, Plan, Step};
 use crate::backend::{Call, Value};
 use crate::error::{Error, Result};
 use firebrand_core::autograd::set_grad_enabled;
-use firebrand_core::dispatch::{self, Value as Boxed};
+use firebrand_core::dispatch;
 use firebrand_core::{Tensor, fusion, ops};
 use firebrand_graph::interpret::{self, Eager, boxed_arguments};
 use firebrand_graph::ir::{Function, GraphModule, Name, Target};
@@ -103,12 +103,12 @@ impl Frame<'_> {
         let args: Vec<Value> = o.args.iter().map(|a| self.value(a)).collect::<Result<_>>()?;
         let kwargs: Vec<(Name, Value)> =
             o.kwargs.iter().map(|(k, a)| Ok((k.clone(), self.value(a)?))).collect::<Result<_>>()?;
-        let result = match self.module.graph[o.node].target() {
-            Some(Target::Op(op)) => {
-                let (id, boxed): (_, Vec<Boxed>) = boxed_arguments(op, &args, &kwargs, None)?;
+        let result = match (&o.op, self.module.graph[o.node].target()) {
+            (Some(op), _) => {
+                let (id, boxed) = boxed_arguments(op, &args, &kwargs, None)?;
                 interpret::results(id, dispatch::call(id, &boxed)?)?
             }
-            Some(Target::Function(Function::CallHook)) => self.hook(&args)?,
+            (None, Some(Target::Function(Function::CallHook))) => self.hook(&args)?,
             _ => interpret::run_call(
                 &mut Eager::default(),
                 &interpret::Call { module: self.module, node: o.node, args, kwargs },

@@ -24,7 +24,7 @@ use firebrand_core::module::{Buffer, Forward, Module, ModuleCore, ModuleVisitor,
 use firebrand_core::{Fork, Scalar, Tensor};
 use indexmap::IndexMap;
 use runner::Runner;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use structure::Structure;
 
 /// A program that can be called and trained.
@@ -38,8 +38,12 @@ pub struct ProgramModule {
     buffers: IndexMap<String, Buffer>,
     exported_mode: Option<bool>,
     other_mode: OnceLock<GraphModule>,
+    evaluator: Option<Evaluator>,
     core: ModuleCore,
 }
+
+/// What runs a program's graph in the interpreter's place: all inputs in, in the order of the signature, all outputs out.
+pub type Evaluator = Arc<dyn Fn(&GraphModule, &[Value]) -> Result<Vec<Value>> + Send + Sync>;
 
 impl Module for ProgramModule {
     fn core(&self) -> &ModuleCore {
@@ -156,7 +160,15 @@ impl ProgramModule {
         let exported_mode = mode::exported_mode(&program.module);
         let core = ModuleCore::new();
         core.set_training(exported_mode.unwrap_or(false));
-        Ok(ProgramModule { program, parameters, buffers, exported_mode, other_mode: OnceLock::new(), core })
+        Ok(ProgramModule {
+            program,
+            parameters,
+            buffers,
+            exported_mode,
+            other_mode: OnceLock::new(),
+            evaluator: None,
+            core,
+        })
     }
 
     /// The program with the state of this module: what saving it means.
@@ -242,6 +254,11 @@ impl ProgramModule {
         self.run_flat(values)
     }
 
+    /// Has `evaluator` run the graph from now on, a compiler for instance. Inputs are checked and state is written as ever.
+    pub fn set_evaluator(&mut self, evaluator: Evaluator) {
+        self.evaluator = Some(evaluator);
+    }
+
     /// Runs on all inputs, constants too, flattened in the order of the signature; gives all outputs, flattened.
     pub fn run_flat(&self, inputs: Vec<Value>) -> Result<Vec<Value>> {
         let inputs = self.check(inputs)?;
@@ -259,9 +276,12 @@ impl ProgramModule {
             };
             values.push(value);
         }
-        let results = match run_module(&mut Runner::default(), self.graph(), &values)? {
-            Value::List(items) => items,
-            one => vec![one],
+        let results = match &self.evaluator {
+            Some(evaluator) => evaluator(self.graph(), &values)?,
+            None => match run_module(&mut Runner::default(), self.graph(), &values)? {
+                Value::List(items) => items,
+                one => vec![one],
+            },
         };
         let mut outputs = Vec::with_capacity(results.len());
         for (spec, result) in signature.outputs.iter().zip(results) {

@@ -28,4 +28,6 @@ pub use record::{Action, Source, Step, Tape, record};
 pub use value::{Operand, Value};
 
 #[cfg(test)]
+mod row_tests;
+#[cfg(test)]
 mod tests;

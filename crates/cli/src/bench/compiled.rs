@@ -1,0 +1,173 @@
+//! The benches of the compiler's fused back end: graphs as its joint stage hands them over, forward and backward.
+//!
+//! Graphs are written out, so that a figure is about the back end and not about capture. Peers run the same work through
+//! torch.compile and `jax.jit` in `bench/peers.py`.
+
+use super::Bench;
+use super::workloads::normal;
+use crate::refusal::{Done, Refusal};
+use firebrand::graph::ir::{GraphModule, TensorMeta};
+use firebrand::graph::text::parse_module;
+use firebrand::prelude::*;
+use firebrand_compile::fused::{Fused, FusedGraph};
+use firebrand_compile::{Call, ExampleInput, ExampleValue, Executable, Value};
+use std::fmt::Write;
+
+const POINTS: usize = 1 << 24;
+const BUDGET: f64 = 1.0;
+
+/// Ten ops, and what their gradient needs of them.
+const TEN_OPS: &str = "  %a = aten.mul.Tensor(%x, %x)\n  %b = aten.mul.Tensor(%a, %x)\n  %c = aten.mul.Tensor(%b, 0.044715)\n  \
+    %d = aten.add.Tensor(%c, %x)\n  %u = aten.mul.Tensor(%d, 0.7978845608)\n  %t = aten.tanh.default(%u)\n  \
+    %e = aten.add.Tensor(%t, 1.0)\n";
+const TEN_OPS_END: &str =
+    "  %f = aten.mul.Tensor(%e, %x)\n  %h = aten.mul.Tensor(%f, 0.5)\n  %y = aten.sub.Tensor(%h, 0.1)\n";
+const TEN_OPS_BACKWARD: &str = "  %df = aten.mul.Tensor(%g, 0.5)\n  %de = aten.mul.Tensor(%df, %x)\n  %x1 = aten.mul.Tensor(%df, %e)\n  \
+    %dt = aten.tanh_backward.default(%de, %t)\n  %dd = aten.mul.Tensor(%dt, 0.7978845608)\n  %db = aten.mul.Tensor(%dd, 0.044715)\n  \
+    %x2 = aten.mul.Tensor(%db, %a)\n  %da = aten.mul.Tensor(%db, %x)\n  %x3 = aten.mul.Tensor(%da, %x)\n  \
+    %s1 = aten.add.Tensor(%x1, %dd)\n  %s2 = aten.add.Tensor(%s1, %x2)\n  %s3 = aten.add.Tensor(%s2, %x3)\n  \
+    %gx = aten.add.Tensor(%s3, %x3)\n";
+
+fn graph(body: &str) -> Done<GraphModule> {
+    parse_module(&format!("graph {{\n{body}\n}}\n")).map_err(Refusal::because)
+}
+
+fn examples(inputs: &[Tensor]) -> Vec<ExampleInput> {
+    let example = |t: &Tensor| ExampleInput { value: ExampleValue::Tensor(TensorMeta::of(t)), is_static: false };
+    inputs.iter().map(example).collect()
+}
+
+fn compiled(body: &str, inputs: &[Tensor]) -> Done<(FusedGraph, Vec<Value>)> {
+    let graph = Fused::default().compile_graph(&graph(body)?, &examples(inputs)).map_err(Refusal::because)?;
+    Ok((graph, inputs.iter().map(|t| Value::Tensor(t.detach())).collect()))
+}
+
+fn run(graph: &FusedGraph, inputs: &[Value]) -> Result<Vec<Value>> {
+    Ok(graph.run(inputs, &Call::default())?)
+}
+
+/// The chain forward; forward and a backward that computes again what it needs; both as one graph.
+pub(super) fn pointwise(bench: &Bench) -> Done {
+    let (x, g) = (normal(&[POINTS])?, Tensor::ones([POINTS], DType::F32));
+    let (forward, fx) =
+        compiled(&format!("  %x = placeholder\n{TEN_OPS}{TEN_OPS_END}  return (%y,)"), std::slice::from_ref(&x))?;
+    bench.emit("forward", 1e3 * bench.clock.best(BUDGET, || run(&forward, &fx).map(drop))?, "ms")?;
+    let both = "  %x = placeholder\n  %g = placeholder\n";
+    let (backward, bx) =
+        compiled(&format!("{both}{TEN_OPS}{TEN_OPS_BACKWARD}  return (%gx,)"), &[x.clone(), g.clone()])?;
+    let seconds = bench.clock.best(BUDGET, || {
+        let y = run(&forward, &fx)?;
+        drop(run(&backward, &bx)?);
+        drop(y);
+        Ok(())
+    })?;
+    bench.emit("forward_backward", 1e3 * seconds, "ms")?;
+    let (joint, jx) = compiled(&format!("{both}{TEN_OPS}{TEN_OPS_END}{TEN_OPS_BACKWARD}  return (%y, %gx)"), &[x, g])?;
+    bench.emit("joint", 1e3 * bench.clock.best(BUDGET, || run(&joint, &jx).map(drop))?, "ms")
+}
+
+/// Softmax and layer norm, one kernel each way.
+pub(super) fn softmax_layernorm(bench: &Bench) -> Done {
+    const SIZES: [usize; 2] = [4096, 1024];
+    let (x, w, b) = (normal(&SIZES)?, Tensor::ones([1024], DType::F32), Tensor::zeros([1024], DType::F32));
+    let forward = "  %x = placeholder\n  %w = placeholder\n  %b = placeholder\n  %s = aten._softmax.default(%x, -1, False)\n  \
+        %n = aten.native_layer_norm.default(%s, [1024], %w, %b, 1e-05)\n  %y = operator.getitem(%n, 0)\n  \
+        %m = operator.getitem(%n, 1)\n  %r = operator.getitem(%n, 2)\n  return (%y, %s, %m, %r)";
+    let backward = "  %g = placeholder\n  %s = placeholder\n  %m = placeholder\n  %r = placeholder\n  %w = placeholder\n  \
+        %b = placeholder\n  %n = aten.native_layer_norm_backward.default(%g, %s, [1024], %m, %r, %w, %b, [True, True, True])\n  \
+        %p = operator.getitem(%n, 0)\n  %gw = operator.getitem(%n, 1)\n  %gb = operator.getitem(%n, 2)\n  \
+        %gx = aten._softmax_backward_data.default(%p, %s, -1, float32)\n  return (%gx, %gw, %gb)";
+    let (forward, fx) = compiled(forward, &[x, w.clone(), b.clone()])?;
+    let saved = run(&forward, &fx)?;
+    let tensor =
+        |k: usize| -> Result<Tensor> { Ok(saved[k].tensor().map_err(firebrand_compile::Error::from)?.clone()) };
+    let given = [normal(&SIZES)?, tensor(1)?, tensor(2)?, tensor(3)?, w, b];
+    let (backward, mut bx) = compiled(backward, &given)?;
+    drop(saved);
+    drop(given);
+    let seconds = bench.clock.best(BUDGET, || {
+        let mut out = run(&forward, &fx)?.into_iter();
+        let y = out.next();
+        bx.splice(1..4, out);
+        drop(run(&backward, &bx)?);
+        drop(y);
+        Ok(())
+    })?;
+    bench.emit("forward_backward", 1e3 * seconds, "ms")
+}
+
+/// The forward and backward of a perceptron of these widths, as the joint stage writes them.
+fn perceptron(widths: &[usize]) -> String {
+    let layers = widths.len() - 1;
+    let mut text = String::from("  %x = placeholder\n  %y = placeholder\n");
+    for k in 0..layers {
+        let _ = write!(text, "  %w{k} = placeholder\n  %b{k} = placeholder\n");
+    }
+    let mut last = "x".to_string();
+    for k in 0..layers {
+        let _ = write!(text, "  %t{k} = aten.t.default(%w{k})\n  %h{k} = aten.addmm.default(%b{k}, %{last}, %t{k})\n");
+        last = format!("h{k}");
+        if k + 1 < layers {
+            let _ = writeln!(text, "  %r{k} = aten.relu.default(%h{k})");
+            last = format!("r{k}");
+        }
+    }
+    let _ = write!(
+        text,
+        "  %l = aten._log_softmax.default(%{last}, 1, False)\n  %n = aten.nll_loss_forward.default(%l, %y, None, 1, -100)\n  \
+         %loss = operator.getitem(%n, 0)\n  %total = operator.getitem(%n, 1)\n  %one = aten.ones_like.default(%loss)\n  \
+         %gl = aten.nll_loss_backward.default(%one, %l, %y, None, 1, -100, %total)\n  \
+         %g{layers} = aten._log_softmax_backward_data.default(%gl, %l, 1, float32)\n"
+    );
+    let mut results = vec!["%loss".to_string()];
+    for k in (0..layers).rev() {
+        let (above, input) = (k + 1, if k == 0 { "x".to_string() } else { format!("r{}", k - 1) });
+        let _ = write!(
+            text,
+            "  %gt{k} = aten.t.default(%g{above})\n  %gw{k} = aten.mm.default(%gt{k}, %{input})\n  \
+             %gb{k} = aten.sum.dim_IntList(%g{above}, [0])\n"
+        );
+        if k > 0 {
+            let _ = write!(
+                text,
+                "  %gr{k} = aten.mm.default(%g{above}, %w{k})\n  \
+                 %g{k} = aten.threshold_backward.default(%gr{k}, %r{}, 0)\n",
+                k - 1
+            );
+        }
+        results.extend([format!("%gw{k}"), format!("%gb{k}")]);
+    }
+    let _ = write!(text, "  return ({},)", results.join(", "));
+    text
+}
+
+fn perceptron_inputs(widths: &[usize], batch: usize) -> Result<Vec<Tensor>> {
+    let mut inputs = vec![normal(&[batch, widths[0]])?, Tensor::zeros([batch], DType::I64)];
+    for w in widths.windows(2) {
+        inputs.extend([normal(&[w[1], w[0]])?, normal(&[w[1]])?]);
+    }
+    Ok(inputs)
+}
+
+/// From a graph to its plan, for the forward and backward of a perceptron; and the call of a tiny graph.
+pub(super) fn cold(bench: &Bench) -> Done {
+    const WIDTHS: [usize; 4] = [64, 128, 128, 10];
+    let (module, inputs) = (graph(&perceptron(&WIDTHS))?, perceptron_inputs(&WIDTHS, 32)?);
+    let described = examples(&inputs);
+    let seconds = bench.clock.best(BUDGET, || Ok(drop(Fused::default().compile_graph(&module, &described)?)))?;
+    bench.emit("perceptron", 1e3 * seconds, "ms")?;
+    let x = Tensor::ones([4], DType::F32);
+    let body = "  %x = placeholder\n  %a = aten.mul.Tensor(%x, 2.0)\n  %b = aten.add.Tensor(%a, 1.0)\n  return (%b,)";
+    let (two, values) = compiled(body, &[x])?;
+    const CALLS: usize = 1000;
+    let seconds = bench.clock.best(BUDGET, || (0..CALLS).try_for_each(|_| run(&two, &values).map(drop)))?;
+    bench.emit("call_of_two_ops", 1e9 * seconds / CALLS as f64, "ns")
+}
+
+/// Forward and backward of the perceptron of the training bench, without the optimiser's step.
+pub(super) fn mlp(bench: &Bench) -> Done {
+    const WIDTHS: [usize; 4] = [784, 512, 512, 10];
+    let (graph, values) = compiled(&perceptron(&WIDTHS), &perceptron_inputs(&WIDTHS, 128)?)?;
+    let seconds = bench.clock.best(2.0, || run(&graph, &values).map(drop))?;
+    bench.emit("forward_backward", 1e3 * seconds, "ms")
+}
