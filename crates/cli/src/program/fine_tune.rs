@@ -71,6 +71,8 @@ pub(crate) struct Task<'a> {
     pub(crate) epochs: u32,
     pub(crate) batch_size: usize,
     pub(crate) seed: u64,
+    /// Whether forward and backward go through the compiler.
+    pub(crate) compile: bool,
 }
 
 /// The data as the program takes it: inputs by name, labels, number of samples.
@@ -150,7 +152,10 @@ fn epoch(
 /// Trains and writes the program.
 pub(crate) fn run(task: &Task<'_>) -> Done {
     manual_seed(task.seed);
-    let module = load(task.model)?;
+    let mut module = load(task.model)?;
+    if task.compile {
+        module.set_evaluator(super::compiled());
+    }
     let data = read_data(task.data)?;
     let (least, most) = batch_range(&module)?;
     if least > data.samples || least > most {

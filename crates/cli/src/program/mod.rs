@@ -9,10 +9,12 @@ pub(crate) mod run;
 use crate::refusal::{Done, Refusal};
 use firebrand::Tensor;
 use firebrand::graph::interpret::Value;
+use firebrand::graph::ir::TensorMeta;
 use firebrand::graph::{Evaluator, ExportedProgram, ProgramModule};
 use firebrand::io::npz::Tensors;
-use firebrand_compile::fused::{Fused, FusedGraph};
-use firebrand_compile::{Call, Executable};
+use firebrand_compile::fused::{Fused, FusedGraph, FusedOptions};
+use firebrand_compile::joint::AotExecutable;
+use firebrand_compile::{Call, ExampleInput, ExampleValue, Executable};
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
@@ -39,6 +41,25 @@ pub(crate) fn fused() -> Evaluator {
         if compiled.get().is_none() {
             // A plan is made when the inputs are known.
             let _ = compiled.set(Fused::default().compile_graph(graph, &[]).map_err(failed)?);
+        }
+        let compiled = compiled.get().expect("it was set above");
+        compiled.run(inputs, &Call::default()).map_err(failed)
+    })
+}
+
+/// Runs graphs through the optimising back end, gradients included.
+pub(crate) fn compiled() -> Evaluator {
+    let compiled: OnceLock<AotExecutable> = OnceLock::new();
+    Arc::new(move |graph, inputs| {
+        let failed = |e: firebrand_compile::Error| firebrand::graph::Error::Value(e.to_string());
+        if compiled.get().is_none() {
+            let example = |v: &Value| {
+                let meta = TensorMeta::of(v.tensor()?);
+                Ok(ExampleInput { is_static: meta.requires_grad, value: ExampleValue::Tensor(meta) })
+            };
+            let examples = inputs.iter().map(example).collect::<firebrand::graph::Result<Vec<_>>>()?;
+            let backend = firebrand_compile::fused::firebrand(FusedOptions::default());
+            let _ = compiled.set(backend.compile_graph(graph, &examples).map_err(failed)?);
         }
         let compiled = compiled.get().expect("it was set above");
         compiled.run(inputs, &Call::default()).map_err(failed)

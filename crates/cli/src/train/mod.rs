@@ -62,6 +62,9 @@ pub(crate) struct Options {
     /// Samples per step
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..))]
     batch_size: u32,
+    /// Compile forward and backward of MODEL.pt2
+    #[arg(long, requires = "model")]
+    compile: bool,
     /// Seed of initial weights and shuffling
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
@@ -164,6 +167,7 @@ pub(crate) fn run(options: &Options) -> Done {
         epochs: options.epochs,
         batch_size: options.batch_size as usize,
         seed: options.seed,
+        compile: options.compile,
     })
 }
 

@@ -290,6 +290,9 @@ impl Lowering<'_> {
             return Err(Error::internal(format!("%{}: sizes of results depend on numbers", node.name())));
         }
         if let (Some((op, _)), false) = (schema, late) {
+            if let Value::Scalar(_) = result {
+                return Ok(Known::Plain(result)); // a question about sizes: what depends on numbers has no answer here
+            }
             if !writes && !results.is_empty() && results.iter().all(|r| alias(r).is_some()) {
                 return Ok(self.view(&result, &alias));
             }
@@ -362,6 +365,7 @@ impl Lowering<'_> {
             Some(Target::Function(f)) => !f.name().starts_with("operator."),
             _ => true,
         };
+        let effect = effect || result.is_none(); // an assertion
         for b in &writes {
             self.numbers.remove(b);
         }
