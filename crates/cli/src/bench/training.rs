@@ -101,7 +101,8 @@ pub(super) fn gpt(bench: &Bench) -> Done {
     let adamw = |p: Vec<Parameter>| AdamW::new(p, AdamWOptions { lr: LR, ..Default::default() });
     let batch = (classes(1000, &[8, 128])?, classes(1000, &[8, 128])?);
     let seconds = compiled_step(bench, &model, adamw, &batch)?;
-    Training { model: &model, optimizer: adamw(model.parameters())?, batch }.measure(bench, "adamw", 1024.0, "tokens/s")?;
+    Training { model: &model, optimizer: adamw(model.parameters())?, batch }
+        .measure(bench, "adamw", 1024.0, "tokens/s")?;
     bench.emit("adamw_compiled", 1024.0 / seconds, "tokens/s")
 }
 
