@@ -3,7 +3,8 @@
 
 #![allow(clippy::unwrap_used)] // a test that cannot go on should stop
 
-use firebrand_compile::fused::{FusedOptions, counters, firebrand, reset_counters};
+use firebrand_compile::fused::{FusedOptions, counters, reset_counters};
+use firebrand_compile::joint::firebrand;
 use firebrand_compile::{Call, ExampleInput, ExampleValue, Executable, Value};
 use firebrand_core::{DType, Tensor, ops};
 use firebrand_graph::interpret::{Eager, run_module};

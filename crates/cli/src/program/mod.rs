@@ -58,7 +58,7 @@ pub(crate) fn compiled() -> Evaluator {
                 Ok(ExampleInput { is_static: meta.requires_grad, value: ExampleValue::Tensor(meta) })
             };
             let examples = inputs.iter().map(example).collect::<firebrand::graph::Result<Vec<_>>>()?;
-            let backend = firebrand_compile::fused::firebrand(FusedOptions::default());
+            let backend = firebrand_compile::joint::firebrand(FusedOptions::default());
             let _ = compiled.set(backend.compile_graph(graph, &examples).map_err(failed)?);
         }
         let compiled = compiled.get().expect("it was set above");

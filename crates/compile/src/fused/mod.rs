@@ -18,8 +18,6 @@ mod run;
 
 use crate::backend::{Backend, Call, ExampleInput, ExampleValue, Executable, Value};
 use crate::error::{Error, Result};
-use crate::joint::{Aot, AotOptions};
-use crate::partition::PartitionOptions;
 use firebrand_core::Scalar;
 use firebrand_core::autograd::no_grad;
 use firebrand_core::layout::Dims;
@@ -42,7 +40,7 @@ pub struct FusedOptions {
     pub bitwise: bool,
 }
 
-/// The back end for pure graphs; [`firebrand`] is it with gradients.
+/// The back end for pure graphs; [`crate::joint::firebrand`] is it with gradients.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Fused {
     options: FusedOptions,
@@ -69,13 +67,6 @@ impl Fused {
         }
         Ok(compiled)
     }
-}
-
-/// The optimising back end for functions with gradients: their joint graph is cut in two, and both parts are fused. What is
-/// cheap is computed again in the backward, where it costs no memory.
-pub fn firebrand(options: FusedOptions) -> Aot {
-    let partition = PartitionOptions { keep_saved_results: false, ..PartitionOptions::default() };
-    Aot::new(AotOptions { name: "firebrand", inner: Arc::new(Fused::new(options)), partition })
 }
 
 impl Backend for Fused {
