@@ -10,7 +10,7 @@ use crate::backend::{Backend, ExampleInput, ExampleValue, Executable, Value};
 use crate::error::{Error, Result};
 use crate::partition::{self, Joint, extract};
 use firebrand_core::Layout;
-use firebrand_graph::ir::{Argument, Function, GraphModule, NodeId, TensorMeta, Val};
+use firebrand_graph::ir::{Argument, Function, GraphModule, Hop, NodeId, TensorMeta, Val};
 use firebrand_graph::passes::{Functional, Memory, View, functionalize_module};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -130,7 +130,7 @@ fn typed(graph: &GraphModule, inputs: &[Input]) -> GraphModule {
 /// Hook nodes whose tensor is returned and used for nothing else: the hook then belongs on what the caller gets, where it
 /// runs before hooks the caller adds. Later results first, as the engine runs them. If some hook is on an inner value, all
 /// stay inside, so that their order is that of a plain run.
-fn output_hooks(graph: &GraphModule, returned: &[Argument], elsewhere: usize) -> Vec<(NodeId, NodeId)> {
+fn output_hooks(graph: &GraphModule, returned: &[Argument], on_inputs: &[(NodeId, usize)]) -> Vec<(NodeId, NodeId)> {
     let g = &graph.graph;
     let is_hook = |n: NodeId| is_hook(graph, n);
     let mut found = Vec::new();
@@ -148,14 +148,15 @@ fn output_hooks(graph: &GraphModule, returned: &[Argument], elsewhere: usize) ->
         let only_returned = |n: NodeId| {
             g.users(n).all(|u| g[u].is_output() || (is_hook(u) && g[u].args().first() == Some(&Argument::Node(n))))
         };
-        let simple = chain.iter().all(|&h| g[h].args().len() == 2 && only_returned(h));
+        let is_outer = on_inputs.iter().any(|(h, _)| *h == result);
+        let simple = !is_outer && chain.iter().all(|&h| g[h].args().len() == 2 && only_returned(h));
         if !chain.is_empty() && simple && only_returned(at) && !g[at].is_placeholder() {
             chain.reverse();
             found.extend(chain.into_iter().map(|h| (h, result)));
         }
     }
     let hooks = g.nodes().filter(|&n| is_hook(n)).count();
-    if hooks == found.len() + elsewhere { found } else { Vec::new() }
+    if hooks == found.len() + on_inputs.len() { found } else { Vec::new() }
 }
 
 fn is_hook(graph: &GraphModule, n: NodeId) -> bool {
@@ -168,7 +169,8 @@ fn input_hooks(graph: &GraphModule) -> Vec<(NodeId, usize)> {
     let inputs: Vec<NodeId> = g.placeholders().collect();
     let root = |hook: NodeId| {
         let mut at = hook;
-        while is_hook(graph, at) {
+        // A write that was not recorded leaves the input's history what it was.
+        while is_hook(graph, at) || g[at].target() == Some(&Hop::WithData.into()) {
             at = g[at].args().first().and_then(Argument::node)?;
         }
         inputs.iter().position(|p| *p == at)
@@ -212,7 +214,7 @@ impl Plan {
         let returned = functional.module.graph.result().and_then(Argument::items).unwrap_or(&[]).to_vec();
         let picked: Vec<Argument> = shape.outputs.iter().map(|&i| returned[i].clone()).collect();
         let on_inputs = input_hooks(&functional.module);
-        let deferred = output_hooks(&functional.module, &picked, on_inputs.len());
+        let deferred = output_hooks(&functional.module, &picked, &on_inputs);
         let outer = |hook: NodeId, on: Option<usize>| {
             let lost = || Error::internal("what a hook is on is lost");
             Ok::<_, Error>(OuterHook { on: on.ok_or_else(lost)?, body: hook_body(&functional.module, hook)? })

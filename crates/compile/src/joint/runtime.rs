@@ -192,6 +192,9 @@ impl Function for CompiledFunction {
                 // What is about to be overwritten is kept as a copy.
                 Kept::Primal(k) if plan.written.iter().any(|w| w.tensor == *k) => ops::clone(&inputs[*k], None)?,
                 Kept::Primal(k) => inputs[*k].clone(),
+                Kept::Value(k) if plan.written.iter().any(|w| inputs[w.tensor].shares_storage(&kept[*k])) => {
+                    ops::clone(&kept[*k], None)?
+                }
                 Kept::Value(k) => kept[*k].clone(),
                 // An output that becomes the input it is written to is kept under that name.
                 Kept::Output(k) => results[*k].clone(),

@@ -189,3 +189,42 @@ fn second_order_through_opaque_hooks() {
     let hooks = Call::new(vec![opaque(|g| Some(g * g))], Arc::new([]));
     assert!((second(&call_with(&executable, inputs, &hooks)) - plain).abs() < 1e-5);
 }
+
+/// U-111: a hook that reads an intermediate: `y = sin x`, `g + y` on `2y`; the value is kept or computed again.
+#[test]
+fn hooks_read_intermediates() {
+    let graph = graph(|m, x| {
+        let y = op(m, "sin.default", &[x.into()]);
+        let z = op(m, "mul.Tensor", &[y.into(), 2.0.into()]);
+        let mut body = Graph::new();
+        let (g, free) = (body.placeholder("g"), body.placeholder("y"));
+        let sum = body.call_function(Target::aten("add.Tensor"), [g.into(), free.into()]);
+        body.output(Argument::tuple([sum.into()]));
+        m.attributes.set("hook", Attribute::Graph(Arc::new(GraphModule::new(body))));
+        let body = m.graph.get_attr("hook");
+        let z = m.graph.call_function(Function::RegisterHook, [z.into(), body.into(), y.into()]);
+        vec![op(m, "mul.Tensor", &[z.into(), z.into()])]
+    });
+    let mut all = backends();
+    all.push(("firebrand", firebrand_compile::joint::firebrand(Default::default())));
+    for (name, backend) in all {
+        let x = leaf(&[1.0]);
+        let inputs = std::slice::from_ref(&x);
+        let found = grads(&call(&compile(&backend, &graph, inputs), inputs), inputs)[0].as_ref().unwrap().item::<f32>();
+        assert!((found - 4.546_487).abs() < 1e-6, "{name}: {found}");
+    }
+}
+
+/// One executable serves every size: each has a plan of its own.
+#[test]
+fn sizes_have_plans() {
+    let f: F = |x| Ok(vec![x[0].try_sin()?.try_sum()?]);
+    let first = leaf(&[1.0, 2.0, 3.0]);
+    let executable = compile(&aot_eager(), &capture(f, std::slice::from_ref(&first)), std::slice::from_ref(&first));
+    for n in [3, 5, 1, 3] {
+        let x = Tensor::ones([n], firebrand_core::DType::F32).requires_grad_();
+        let inputs = std::slice::from_ref(&x);
+        let found = grads(&call(&executable, inputs), inputs)[0].clone().unwrap();
+        assert_eq!(bits(&found), bits(&grads(&f(inputs).unwrap(), inputs)[0].clone().unwrap()), "{n}");
+    }
+}

@@ -30,6 +30,27 @@ fn writes_reach_the_caller() {
     }
 }
 
+/// A view of an input that the graph writes afterwards is kept as it was (it once showed the new numbers).
+#[test]
+fn kept_views_of_written_inputs() {
+    use firebrand_graph::ir::{Argument, Graph, Target};
+    let mut g = Graph::new();
+    let x = g.placeholder("x");
+    let t = g.call_function(Target::aten("t.default"), [x.into()]);
+    let written = g.call_function(Target::aten("sin_.default"), [t.into()]);
+    g.output(Argument::tuple([written.into()]));
+    let graph = GraphModule::new(g);
+    let numbers = [0.5f32, -1.0, 2.0, 0.25];
+    for (name, backend) in backends() {
+        let root = Tensor::from_slice(&numbers, [2, 2]).requires_grad_();
+        let x = &root * 1.0;
+        let out = call(&compile(&backend, &graph, std::slice::from_ref(&x)), std::slice::from_ref(&x));
+        out[0].sum().backward();
+        let expected: Vec<f32> = Tensor::from_slice(&numbers, [2, 2]).cos().to_vec();
+        assert_eq!(root.grad().unwrap().to_vec::<f32>(), expected, "{name}");
+    }
+}
+
 /// Results that share memory share it here too, and a result that is an input is that input.
 #[test]
 fn results_share_memory() {

@@ -284,11 +284,10 @@ impl Walk {
         piece.written = true;
         piece.recorded |= !hidden;
         let version = piece.version;
-        let alias = &mut self.aliases[alias];
+        // A view is cut out of the memory anew, as its history is: hooks on it see what reaches it, not the memory.
         if steps.is_empty() {
+            let alias = &mut self.aliases[alias];
             (alias.node, alias.version) = (value, version);
-        } else if self.mode && !keeps || steps.iter().any(Step::is_detach) {
-            (alias.node, alias.version) = (new, version);
         }
         Ok(())
     }
