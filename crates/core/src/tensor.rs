@@ -435,6 +435,11 @@ impl Tensor {
         WeakTensor(Arc::downgrade(&self.0))
     }
 
+    /// How many handles there are.
+    pub(crate) fn handles(&self) -> usize {
+        Arc::strong_count(&self.0)
+    }
+
     /// Whether this is the only handle, and the only one to its memory.
     #[inline]
     pub(crate) fn is_sole_owner(&mut self) -> bool {

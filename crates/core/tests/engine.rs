@@ -574,3 +574,27 @@ fn wide_graph() {
     sum.backward();
     close(&grad(&x), &[5000.0]);
 }
+
+/// The gradient of a weight that is used transposed is a view by birth. It is taken over when nobody else sees it, and
+/// copied when somebody does.
+#[test]
+fn transposed_gradients_become_tensors_of_their_own() {
+    let w = Tensor::ones([3, 2], DType::F32).requires_grad_();
+    let x = Tensor::ones([4, 2], DType::F32);
+    x.matmul(&w.t()).sum().backward();
+    let grad = w.grad().expect("a gradient");
+    assert!(!grad.is_view() && grad.is_contiguous());
+    assert_eq!(grad.to_vec::<f32>(), [4.0; 6]);
+
+    let seen = std::sync::Arc::new(std::sync::Mutex::new(None));
+    let keep = seen.clone();
+    w.zero_grad();
+    let transposed = w.t();
+    transposed.register_hook(move |g: &Tensor| {
+        *keep.lock().unwrap() = Some(g.clone());
+    });
+    x.matmul(&transposed).sum().backward();
+    w.grad().expect("a gradient").fill_(7.0);
+    let seen = seen.lock().unwrap().clone().expect("the hook ran");
+    assert_eq!(seen.t().contiguous().to_vec::<f32>(), [4.0; 6], "what a hook kept is not written through the gradient");
+}

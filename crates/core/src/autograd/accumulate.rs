@@ -135,8 +135,11 @@ impl Tensor {
                     let want = self.layout();
                     if want.is_contiguous() { g.is_contiguous() } else { g.strides() == self.grad_layout().strides() }
                 };
-                if !grad_mode && fits && g.is_sole_owner() && g.flags() & crate::tensor::VIEW == 0 {
-                    return Ok(Some(g));
+                if !grad_mode && fits {
+                    g = without_base(g);
+                    if g.is_sole_owner() && !g.is_view() {
+                        return Ok(Some(g));
+                    }
                 }
                 let free = state::is(state::FREE_GRAD_LAYOUT);
                 let layout = if free { g.layout().dense_like() } else { self.grad_layout() };
@@ -188,6 +191,23 @@ impl Tensor {
     pub fn retains_grad(&self) -> bool {
         self.flags() & RETAINS_GRAD != 0
     }
+}
+
+/// A view of all of a tensor that nobody else holds, as a tensor of its own; any other tensor as it is.
+///
+/// The gradient of a linear layer's weight is such a view: it was transposed twice. Taking it over spares a copy.
+fn without_base(g: Tensor) -> Tensor {
+    let Some(base) = g.base().filter(|b| b.numel() == g.numel()).cloned() else { return g };
+    if state::word() & (state::LAYERS | state::LEVEL) != 0 {
+        return g;
+    }
+    // Handles: the view's own, and this one; if there are more, somebody would see what is written to the gradient.
+    if base.handles() > 2 || g.handles() > 1 {
+        return g;
+    }
+    let layout = g.layout().clone();
+    drop(g);
+    base.alias_with(layout)
 }
 
 /// Lets retention follow a tensor from its old node to its new one.
