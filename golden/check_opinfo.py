@@ -14,11 +14,14 @@ import torch
 warnings.filterwarnings("ignore")
 torch.set_num_threads(1)
 HERE = pathlib.Path(__file__).parent / "opinfo"
-DTYPES = dict(bool=torch.bool, u8=torch.uint8, i8=torch.int8, i16=torch.int16, i32=torch.int32, i64=torch.int64, f16=torch.float16, bf16=torch.bfloat16, f32=torch.float32, f64=torch.float64)
+DTYPES = dict(bool=torch.bool, u8=torch.uint8, i8=torch.int8, i16=torch.int16, i32=torch.int32, i64=torch.int64, f16=torch.float16, bf16=torch.bfloat16, f32=torch.float32, f64=torch.float64, c64=torch.complex64, c128=torch.complex128)
 
 
 def tensor(o):
-    values = torch.tensor([float(v) if isinstance(v, str) else v for v in o["data"]], dtype=DTYPES[o["dtype"]]).reshape(o["shape"]).clone()
+    numbers = [float(v) if isinstance(v, str) else v for v in o["data"]]
+    if o["dtype"].startswith("c"):
+        numbers = [complex(*pair) for pair in zip(numbers[::2], numbers[1::2])]
+    values = torch.tensor(numbers, dtype=DTYPES[o["dtype"]]).reshape(o["shape"]).clone()
     if "strides" in o:
         view = torch.empty_strided(o["shape"], o["strides"], dtype=values.dtype)
         for index in itertools.product(*map(range, o["shape"])):
@@ -36,6 +39,8 @@ def value(o):
     match kind:
         case "float":
             return float(v)
+        case "complex":
+            return complex(*map(float, v))
         case "floats":
             return [float(x) for x in v]
         case "tensors":

@@ -21,7 +21,7 @@ OUT.mkdir(exist_ok=True)
 
 # torch.save: containers, sharing, a parameter, every dtype.
 base = torch.arange(6, dtype=torch.float32).reshape(2, 3)
-dtypes = ["bool", "uint8", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32", "float64"]
+dtypes = ["bool", "uint8", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32", "float64", "complex64", "complex128"]
 torch.save(
     {
         "epoch": 3,

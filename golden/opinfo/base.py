@@ -19,8 +19,9 @@ warnings.filterwarnings("ignore")
 torch.set_num_threads(1)
 
 f64, f32, f16, bf16 = torch.float64, torch.float32, torch.float16, torch.bfloat16
+c128, c64 = torch.complex128, torch.complex64
 i64, i32, i16, i8, u8, b1 = torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool
-NAMES = {f64: "f64", f32: "f32", f16: "f16", bf16: "bf16", i64: "i64", i32: "i32", i16: "i16", i8: "i8", u8: "u8", b1: "bool"}
+NAMES = {f64: "f64", f32: "f32", f16: "f16", bf16: "bf16", i64: "i64", i32: "i32", i16: "i16", i8: "i8", u8: "u8", b1: "bool", c128: "c128", c64: "c64"}
 MATRIX = [b1, u8, i8, i16, i32, i64, f16, bf16, f32]
 FLOATS = [f16, bf16, f32]
 
@@ -55,6 +56,19 @@ class T:
         return laid_out(cast(v, self.dt), self.lay)
 
 
+class Z(T):
+    """A complex tensor: parts as `T` makes them, on no axis and in no dtype matrix but that of complex types."""
+
+    def __init__(self, *shape, lo=-2.0, hi=2.0, dt=c128, lay=None, grad=True):
+        super().__init__(*shape, lo=lo, hi=hi, dt=dt, lay=lay, grad=grad)
+
+    def make(self, rng, nth=0):
+        n = math.prod(self.shape)
+        parts = torch.tensor(np.stack([self.numbers(n, rng), self.numbers(n, rng)], -1), dtype=f64)
+        parts += nth % 8 / 1024
+        return laid_out(torch.complex(parts[:, 0], parts[:, 1]).reshape(self.shape).to(self.dt), self.lay)
+
+
 class I(T):
     """An integer tensor in [lo, hi)."""
 
@@ -82,10 +96,10 @@ class X(T):
         self.data = data
         t = torch.tensor(data, dtype=dt) if dt else torch.tensor(data)
         dt = dt or (f64 if t.dtype == f32 else t.dtype)
-        super().__init__(*t.shape, dt=dt, lay=lay, grad=grad and dt.is_floating_point)
+        super().__init__(*t.shape, dt=dt, lay=lay, grad=grad and (dt.is_floating_point or dt.is_complex))
 
     def make(self, rng, nth=0):
-        return laid_out(torch.tensor(self.data, dtype=self.dt if self.dt.is_floating_point else None).to(self.dt), self.lay)
+        return laid_out(torch.tensor(self.data, dtype=self.dt if self.dt.is_floating_point or self.dt.is_complex else None).to(self.dt), self.lay)
 
 
 def cast(v, dt):
@@ -161,6 +175,8 @@ def number(v, short):
 
 def plain_data(t):
     t = t.detach().clone().contiguous().reshape(-1)  # clone: a gradient may be a zero tensor without storage
+    if t.is_complex():
+        return plain_data(torch.view_as_real(t.resolve_conj()))
     if t.dtype == f64:
         return Raw("[" + ",".join(number(v, True) for v in t.tolist()) + "]")
     if t.dtype.is_floating_point:  # the shortest text that reads back as the same f32; halves are exact in f32
@@ -191,6 +207,8 @@ def enc_plain(v, kind):
         return {"int": v}
     if isinstance(v, float):
         return {"float": Raw(number(v, False))}
+    if isinstance(v, complex):
+        return {"complex": [Raw(number(v.real, False)), Raw(number(v.imag, False))]}
     if isinstance(v, str):
         return {"str": v}
     if isinstance(v, torch.dtype):
@@ -234,7 +252,8 @@ class Table:
                     moved = walk(first, lambda t: t.but(lay=("t" if len(t.shape) > 1 else "step")) if t.lay is None and t.shape else t)
                     self.run(name, moved, (*tags, "noncontiguous"), grad, optional=True)
                 for dt in dtypes:
-                    sample = walk(first, lambda t: t.but(dt=dt) if t.dt == f64 else t)
+                    widest = c128 if dt.is_complex else f64
+                    sample = walk(first, lambda t: t.but(dt=dt) if t.dt == widest else t)
                     self.run(name, sample, (*tags, "dtype"), False, optional=True)
             for s in err:
                 self.error(name, s)
@@ -300,7 +319,7 @@ class Table:
     def gradients(self, row, op, schema, sample, args, kwargs, rng):
         """Fills `seeds` and `grads`; returns tags for what does not hold at this sample."""
         leaves, wanted = leaves_of(sample, args, kwargs)
-        leaves = [t for t, g in zip(leaves, wanted) if g and t.dtype == f64]
+        leaves = [t for t, g in zip(leaves, wanted) if g and t.dtype in (f64, c128)]
         if not leaves:
             return []
         for t in leaves:
@@ -337,6 +356,9 @@ class Table:
 
     @staticmethod
     def seed(o, rng):
+        if o.is_complex():
+            pairs = torch.tensor(rng.integers(-8, 9, (*o.shape, 2)) / 8, dtype=f64)
+            return torch.complex(pairs[..., 0], pairs[..., 1]).to(o.dtype)
         return torch.tensor(rng.integers(-8, 9, tuple(o.shape)) / 8, dtype=o.dtype).reshape(o.shape)
 
     @staticmethod
@@ -412,7 +434,7 @@ def leaves_of(sample, args, kwargs):
     def go(d, v):
         if isinstance(d, T):
             tensors.append(v)
-            wanted.append(d.grad and v.is_floating_point())
+            wanted.append(d.grad and (v.is_floating_point() or v.is_complex()))
         elif isinstance(d, (list, tuple)):
             for x, y in zip(d, v):
                 go(x, y)

@@ -56,6 +56,7 @@ impl Tensor {
             d if d.is_integer() => Scalar::Int(self.try_item()?),
             DType::F16 => Scalar::Float(self.try_item::<f16>()?.to_f64()),
             DType::BF16 => Scalar::Float(self.try_item::<bf16>()?.to_f64()),
+            d if d.is_complex() => Scalar::Complex(self.try_item()?),
             _ => Scalar::Float(self.try_item()?),
         })
     }
@@ -109,6 +110,7 @@ impl From<Scalar> for pointwise::Value {
             Scalar::Bool(b) => pointwise::Value::Bool(b),
             Scalar::Int(i) => pointwise::Value::Int(i),
             Scalar::Float(f) => pointwise::Value::Float(f),
+            Scalar::Complex(c) => pointwise::Value::Complex(c),
         }
     }
 }

@@ -61,6 +61,7 @@ impl Tensor {
             Scalar::Bool(_) => DType::Bool,
             Scalar::Int(_) => DType::I64,
             Scalar::Float(_) => DType::F64,
+            Scalar::Complex(_) => DType::C128,
         };
         let t = Tensor::try_empty(Spec::new(&[], dtype, Device::Cpu))?;
         fill(t.access().view_mut(), value.into());

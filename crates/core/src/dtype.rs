@@ -1,7 +1,8 @@
 //! Type promotion: which dtype an op computes in, given tensors with dimensions, 0-dim tensors and plain numbers.
 //!
 //! Three ranks, as in PyTorch: a tensor with dimensions outweighs a 0-dim tensor of the same category, which outweighs
-//! a number; a higher category (bool < integer < float) always wins.
+//! a number; a higher category (bool < integer < float < complex) always wins.
+//! A weaker complex operand makes a stronger float one complex at the float's own precision.
 
 use crate::{DType, Tensor};
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
@@ -42,6 +43,7 @@ pub fn promote(a: DType, b: DType) -> DType {
         (Bool, x) => x,
         (U8, I8) => I16,
         (F16, BF16) => F32,
+        (F64, C64) => C128,
         (_, x) => x,
     }
 }
@@ -75,7 +77,11 @@ impl Promotion {
             &mut self.dims
         };
         // A float number has no precision of its own.
-        let own = if t.is_wrapped_number() && t.is_floating_point() { default_dtype() } else { t.dtype() };
+        let own = match t.dtype() {
+            d if t.is_wrapped_number() && d.is_floating_point() => default_dtype(),
+            d if t.is_wrapped_number() && d.is_complex() => default_dtype().to_complex(),
+            d => d,
+        };
         *slot = Some(slot.map_or(own, |d| promote(d, own)));
         self
     }
@@ -89,6 +95,7 @@ impl Promotion {
     /// The dtype of the result.
     pub fn result(self) -> DType {
         let combine = |strong: Option<DType>, weak: Option<DType>| match (strong, weak) {
+            (Some(s), Some(w)) if s.is_floating_point() && w.is_complex() => Some(s.to_complex()),
             (Some(s), Some(w)) if category(w) > category(s) => Some(w),
             (s, w) => s.or(w),
         };
@@ -110,8 +117,8 @@ pub fn can_cast(from: DType, to: DType) -> bool {
     category(from) <= category(to)
 }
 
-/// Integers and bools become the default float type, floats stay.
+/// Integers and bools become the default float type, floats and complex types stay.
 #[inline]
 pub fn to_float(d: DType) -> DType {
-    if d.is_floating_point() { d } else { default_dtype() }
+    if d.is_differentiable() { d } else { default_dtype() }
 }

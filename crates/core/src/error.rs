@@ -159,6 +159,8 @@ pub enum ErrorKind {
     InferenceViewInplace { indirect: bool },
     #[error("{}", view_inplace("is an output of a custom function that returns a view or its input", *.indirect))]
     CustomFnViewInplace { indirect: bool },
+    #[error("{}", view_inplace("shows the parts of complex numbers (or complex numbers made of parts)", *.indirect))]
+    OtherDtypeViewInplace { indirect: bool },
     #[error("detach_ on a view would cut its base off as well; use detach() instead")]
     DetachViewInplace,
     #[error("the gradient assigned has shape {found:?}, the tensor has shape {expected:?}")]

@@ -43,7 +43,7 @@ pub use error::{Class, Error, ErrorKind, Result};
 pub use firebrand_kernels::mapped::{MappedFile, PrivatePages};
 pub use firebrand_kernels::parallel::{num_threads, set_num_threads};
 pub use firebrand_kernels::{
-    DType, Element, MemoryStats, Storage, bf16, empty_cache, f16, memory_stats, reset_peak_memory,
+    Complex, DType, Element, MemoryStats, Storage, bf16, empty_cache, f16, memory_stats, reset_peak_memory,
 };
 pub use indexing::{Ellipsis, Index, IntoIndex, NewAxis};
 pub use layout::Layout;

@@ -1,7 +1,7 @@
 //! Printing tensors the way PyTorch does: four digits, one format for all elements, long tensors summarised.
 
 use crate::layout::Layout;
-use crate::{DType, Device, Tensor};
+use crate::{Complex, DType, Device, Tensor};
 use std::fmt::{Debug, Display, Formatter, Result};
 
 const PRECISION: usize = 4;
@@ -84,26 +84,45 @@ fn shown(n: usize, summarise: bool) -> Vec<Option<usize>> {
     }
 }
 
+/// Numbers and their format.
+struct Column {
+    values: Vec<f64>,
+    format: Format,
+}
+
 struct Printer<'a> {
     layout: &'a Layout,
     dtype: DType,
-    values: &'a [f64],
-    format: Format,
+    /// The numbers, or their real parts.
+    real: Column,
+    /// Imaginary parts of complex numbers.
+    imag: Option<Column>,
     summarise: bool,
 }
 
 impl Printer<'_> {
+    fn cell(&self, at: usize) -> String {
+        let real = self.real.format.cell(self.real.values[at], self.dtype);
+        let Some(imag) = &self.imag else { return real };
+        let imag = imag.format.cell(imag.values[at], self.dtype);
+        let imag = imag.trim_start();
+        let plus = if imag.starts_with('-') { "" } else { "+" };
+        format!("{real}{plus}{imag}j")
+    }
+
+    fn width(&self) -> usize {
+        self.real.format.width + self.imag.as_ref().map_or(0, |i| i.format.width + 1)
+    }
+
     fn text(&self, dim: usize, at: usize, indent: usize) -> String {
         let sizes = self.layout.sizes();
-        let Some(&n) = sizes.get(dim) else { return self.format.cell(self.values[at], self.dtype) };
+        let Some(&n) = sizes.get(dim) else { return self.cell(at) };
         let step: usize = sizes[dim + 1..].iter().product();
         let cells = shown(n, self.summarise);
         if dim + 1 == sizes.len() {
-            let per_line = ((LINE - indent.min(LINE)) / (self.format.width + 2)).max(1);
-            let cells: Vec<String> = cells
-                .iter()
-                .map(|k| k.map_or(" ...".to_string(), |k| self.format.cell(self.values[at + k * step], self.dtype)))
-                .collect();
+            let per_line = ((LINE - indent.min(LINE)) / (self.width() + 2)).max(1);
+            let cells: Vec<String> =
+                cells.iter().map(|k| k.map_or(" ...".to_string(), |k| self.cell(at + k * step))).collect();
             let lines: Vec<String> = cells.chunks(per_line).map(|c| c.join(", ")).collect();
             return format!("[{}]", lines.join(&format!(",\n{}", " ".repeat(indent + 1))));
         }
@@ -136,7 +155,8 @@ fn describe(t: &Tensor) -> String {
         let list = t.shape().iter().map(|n| n.to_string()).collect::<Vec<_>>().join(", ");
         format!("size=({list}{})", if t.ndim() == 1 { "," } else { "" })
     };
-    let common = dtype == crate::dtype::default_dtype() || matches!(dtype, DType::I64 | DType::Bool);
+    let default = crate::dtype::default_dtype();
+    let common = dtype == default || dtype == default.to_complex() || matches!(dtype, DType::I64 | DType::Bool);
     let body = if t.device() == Device::Meta {
         suffixes.push("device='meta'".to_string());
         suffixes.push(size());
@@ -147,11 +167,16 @@ fn describe(t: &Tensor) -> String {
         }
         "[]".to_string()
     } else {
-        let values: Vec<f64> = t.to_vec();
-        let summarise = values.len() > THRESHOLD;
+        let summarise = t.numel() > THRESHOLD;
         let layout = Layout::contiguous(t.shape());
-        let format = Format::new(&visible(t.shape(), &values, summarise), dtype);
-        Printer { layout: &layout, dtype, values: &values, format, summarise }.text(0, 0, PREFIX.len())
+        let part = dtype.to_real();
+        let column = |values: Vec<f64>| {
+            let format = Format::new(&visible(t.shape(), &values, summarise), part);
+            Column { values, format }
+        };
+        let imag = dtype.is_complex().then(|| t.to_vec::<Complex<f64>>().iter().map(|z| z.im).collect());
+        let (real, imag) = (column(t.to_vec()), imag.map(column));
+        Printer { layout: &layout, dtype: part, real, imag, summarise }.text(0, 0, PREFIX.len())
     };
     if if t.numel() == 0 { dtype != crate::dtype::default_dtype() } else { !common } {
         suffixes.push(format!("dtype={dtype}"));
@@ -212,6 +237,9 @@ mod tests {
         assert_eq!(show(Tensor::new(&[1.0f32, f32::NAN, f32::INFINITY])), "tensor([1., nan, inf])");
         assert_eq!(show(Tensor::scalar(2.0f32).requires_grad_()), "tensor(2., requires_grad=True)");
         assert_eq!(show(Tensor::zeros([2], (DType::F32, Device::Meta))), "tensor(..., device='meta', size=(2,))");
+        let z = |re, im| Complex::new(re, im);
+        assert_eq!(show(Tensor::new(&[z(1.0f32, 2.0), z(-3.0, -4.0)])), "tensor([ 1.+2.j, -3.-4.j])");
+        assert_eq!(show(Tensor::new(&[z(1.5f64, 2.0)])), "tensor([1.5000+2.j], dtype=complex128)");
         let long: Vec<f32> = (0..2000).map(|v| v as f32).collect();
         assert_eq!(
             show(Tensor::new(&long)),

@@ -1,7 +1,7 @@
 //! Scalar: a number outside a tensor, which keeps its kind for type promotion.
 
 use crate::DType;
-use firebrand_kernels::{bf16, f16};
+use firebrand_kernels::{Complex, bf16, f16};
 
 /// A number argument of an op.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -12,17 +12,38 @@ pub enum Scalar {
     Int(i64),
     /// A floating point number.
     Float(f64),
+    /// A complex number.
+    Complex(Complex<f64>),
 }
 
 impl Scalar {
-    /// As a float.
+    /// As a float: of a complex number the real part.
     #[inline]
     pub fn to_f64(self) -> f64 {
         match self {
             Scalar::Bool(b) => f64::from(u8::from(b)),
             Scalar::Int(i) => i as f64,
             Scalar::Float(f) => f,
+            Scalar::Complex(c) => c.re,
         }
+    }
+
+    /// As a complex number.
+    #[inline]
+    pub fn to_complex(self) -> Complex<f64> {
+        if let Scalar::Complex(c) = self { c } else { Complex::new(self.to_f64(), 0.0) }
+    }
+
+    /// Its conjugate.
+    #[inline]
+    pub fn conj(self) -> Scalar {
+        if let Scalar::Complex(c) = self { Scalar::Complex(c.conj()) } else { self }
+    }
+
+    /// Whether it is a complex number.
+    #[inline]
+    pub fn is_complex(self) -> bool {
+        matches!(self, Scalar::Complex(_))
     }
 
     /// As an integer, truncating.
@@ -32,6 +53,7 @@ impl Scalar {
             Scalar::Bool(b) => i64::from(b),
             Scalar::Int(i) => i,
             Scalar::Float(f) => f as i64,
+            Scalar::Complex(c) => c.re as i64,
         }
     }
 
@@ -42,29 +64,31 @@ impl Scalar {
             Scalar::Bool(b) => b,
             Scalar::Int(i) => i != 0,
             Scalar::Float(f) => f != 0.0,
+            Scalar::Complex(c) => c != Complex::ZERO,
         }
     }
 
-    /// The dtype of a tensor made from it alone: bool, i64 or the default float type.
+    /// The dtype of a tensor made from it alone: bool, i64, the default float type or its complex type.
     #[inline]
     pub fn dtype(self) -> DType {
         match self {
             Scalar::Bool(_) => DType::Bool,
             Scalar::Int(_) => DType::I64,
             Scalar::Float(_) => crate::dtype::default_dtype(),
+            Scalar::Complex(_) => crate::dtype::default_dtype().to_complex(),
         }
     }
 
     /// Equal to this number, whatever its kind.
     #[inline]
     pub fn equals(self, v: f64) -> bool {
-        self.to_f64() == v
+        self.to_complex() == Complex::new(v, 0.0)
     }
 
-    /// Whether it is a float.
+    /// Whether it is a float or a complex number.
     #[inline]
     pub fn is_float(self) -> bool {
-        matches!(self, Scalar::Float(_))
+        matches!(self, Scalar::Float(_) | Scalar::Complex(_))
     }
 
     /// Its negative; a bool becomes an integer.
@@ -72,6 +96,7 @@ impl Scalar {
     pub fn negated(self) -> Scalar {
         match self {
             Scalar::Float(f) => Scalar::Float(-f),
+            Scalar::Complex(c) => Scalar::Complex(-c),
             s => Scalar::Int(s.to_i64().wrapping_neg()),
         }
     }
@@ -88,6 +113,16 @@ macro_rules! from {
 from!(bool => Bool as bool, u8 => Int as i64, i8 => Int as i64, i16 => Int as i64, u16 => Int as i64, i32 => Int as i64,
       u32 => Int as i64, i64 => Int as i64, f32 => Float as f64, f64 => Float as f64, f16 => Float as f64, bf16 => Float as f64);
 
+impl From<Complex<f64>> for Scalar {
+    fn from(v: Complex<f64>) -> Scalar {
+        Scalar::Complex(v)
+    }
+}
+impl From<Complex<f32>> for Scalar {
+    fn from(v: Complex<f32>) -> Scalar {
+        Scalar::Complex(Complex::new(f64::from(v.re), f64::from(v.im)))
+    }
+}
 impl From<usize> for Scalar {
     fn from(v: usize) -> Scalar {
         Scalar::Int(v as i64)
@@ -100,6 +135,7 @@ impl std::fmt::Display for Scalar {
             Scalar::Bool(b) => b.fmt(f),
             Scalar::Int(i) => i.fmt(f),
             Scalar::Float(x) => write!(f, "{x:?}"),
+            Scalar::Complex(c) => write!(f, "({:?}{:+?}j)", c.re, c.im),
         }
     }
 }

@@ -402,6 +402,12 @@ impl Tensor {
         self.dtype().is_floating_point()
     }
 
+    /// Whether the elements are complex.
+    #[inline]
+    pub fn is_complex(&self) -> bool {
+        self.dtype().is_complex()
+    }
+
     /// Whether it was made in inference mode.
     #[inline]
     pub fn is_inference(&self) -> bool {
@@ -586,7 +592,11 @@ impl Tensor {
     /// A new handle to the same memory with another layout: no history, not tracked as a view, same version counter.
     #[inline]
     pub(crate) fn alias_with(&self, layout: Layout) -> Tensor {
-        let spec = Spec { layout, dtype: self.dtype(), device: self.device() };
+        self.alias_as(Spec { layout, dtype: self.dtype(), device: self.device() })
+    }
+
+    /// As [`Tensor::alias_with`], with elements of another type over the same bytes.
+    pub(crate) fn alias_as(&self, spec: Spec) -> Tensor {
         let kept = self.flags() & (INFERENCE | BIRTH | WRAPPED);
         let alias = Tensor(Arc::new(Inner {
             storage: self.storage().clone(),

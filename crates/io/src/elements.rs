@@ -1,7 +1,7 @@
 //! Elements as bytes: NumPy's type strings, and both byte orders.
 
 use crate::{Error, Result};
-use firebrand_core::{DType, Element, Tensor, bf16, f16};
+use firebrand_core::{Complex, DType, Element, Tensor, bf16, f16};
 use std::io::{Read, Write};
 
 /// An element that knows its bytes.
@@ -25,6 +25,21 @@ macro_rules! stored {
 }
 stored!(u8, i8, i16, i32, i64, f16, bf16, f32, f64);
 
+/// The real part, then the imaginary one.
+impl<T: Stored> Stored for Complex<T>
+where
+    Complex<T>: Element + Default,
+{
+    fn from_bytes(bytes: &[u8], big_endian: bool) -> Self {
+        let (re, im) = bytes.split_at(bytes.len() / 2);
+        Complex::new(T::from_bytes(re, big_endian), T::from_bytes(im, big_endian))
+    }
+    fn put(self, out: &mut Vec<u8>) {
+        self.re.put(out);
+        self.im.put(out);
+    }
+}
+
 impl Stored for bool {
     fn from_bytes(bytes: &[u8], _: bool) -> Self {
         bytes[0] != 0
@@ -37,7 +52,8 @@ impl Stored for bool {
 /// Runs `$body` with `$t` standing for the Rust type of a dtype.
 macro_rules! with_type {
     ($dtype:expr, $t:ident => $body:expr) => {
-        with_type!(@ $dtype, $t, $body, Bool bool, U8 u8, I8 i8, I16 i16, I32 i32, I64 i64, F16 f16, BF16 bf16, F32 f32, F64 f64)
+        with_type!(@ $dtype, $t, $body, Bool bool, U8 u8, I8 i8, I16 i16, I32 i32, I64 i64, F16 f16, BF16 bf16, F32 f32, F64 f64,
+            C64 Complex<f32>, C128 Complex<f64>)
     };
     (@ $dtype:expr, $t:ident, $body:expr, $($d:ident $r:ty),*) => {
         match $dtype {$( DType::$d => { type $t = $r; $body } )*}
@@ -57,6 +73,8 @@ pub(crate) fn descr(dtype: DType) -> &'static str {
         DType::BF16 => "<u2",
         DType::F32 => "<f4",
         DType::F64 => "<f8",
+        DType::C64 => "<c8",
+        DType::C128 => "<c16",
     }
 }
 
@@ -82,6 +100,8 @@ pub(crate) fn dtype_of(descr: &str) -> Result<(DType, bool)> {
         "u2" | "V2" => DType::BF16,
         "f4" => DType::F32,
         "f8" => DType::F64,
+        "c8" => DType::C64,
+        "c16" => DType::C128,
         _ => return Err(refused()),
     };
     Ok((dtype, big_endian))

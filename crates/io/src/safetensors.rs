@@ -94,7 +94,7 @@ fn write_to<'a>(out: &mut impl Write, tensors: impl IntoIterator<Item = (impl As
         at += t.numel() * t.dtype().size();
         infos.push((
             name.clone(),
-            TensorInfo { dtype: stored_dtype(t.dtype()), shape: t.shape().to_vec(), data_offsets: (begin, at) },
+            TensorInfo { dtype: stored_dtype(t.dtype())?, shape: t.shape().to_vec(), data_offsets: (begin, at) },
         ));
     }
     let metadata = Metadata::new(None::<HashMap<String, String>>, infos).map_err(refuse)?;
@@ -120,12 +120,13 @@ fn dtype_of(d: Dtype) -> Result<DType> {
         Dtype::BF16 => DType::BF16,
         Dtype::F32 => DType::F32,
         Dtype::F64 => DType::F64,
+        Dtype::C64 => DType::C64,
         other => return Err(Error::ElementType { descr: format!("{other:?}") }),
     })
 }
 
-fn stored_dtype(d: DType) -> Dtype {
-    match d {
+fn stored_dtype(d: DType) -> Result<Dtype> {
+    Ok(match d {
         DType::Bool => Dtype::BOOL,
         DType::U8 => Dtype::U8,
         DType::I8 => Dtype::I8,
@@ -136,5 +137,8 @@ fn stored_dtype(d: DType) -> Dtype {
         DType::BF16 => Dtype::BF16,
         DType::F32 => Dtype::F32,
         DType::F64 => Dtype::F64,
-    }
+        DType::C64 => Dtype::C64,
+        // The format has no name for it.
+        DType::C128 => return Err(Error::ElementType { descr: d.name().to_string() }),
+    })
 }

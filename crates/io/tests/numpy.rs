@@ -1,6 +1,6 @@
 //! Files that NumPy wrote, round trips, and files nobody should have written.
 
-use firebrand_core::{DType, Device, Element, Tensor, bf16, f16};
+use firebrand_core::{Complex, DType, Device, Element, Tensor, bf16, f16};
 use firebrand_io::{Error, npy, npz, read_npy, read_npz, write_atomic, write_npy, write_npz};
 use std::path::PathBuf;
 
@@ -76,6 +76,15 @@ fn every_dtype_survives_a_round_trip() {
 }
 
 #[test]
+fn complex_numbers_are_pairs() {
+    let want = [Complex::new(1.0f64, 2.0), Complex::new(0.0, -0.5)];
+    for (name, dtype) in [("complex.npy", DType::C128), ("complex_big_endian.npy", DType::C64)] {
+        let t = read_npy(golden(name)).expect("readable");
+        assert_eq!((t.dtype(), t.to_vec::<Complex<f64>>()), (dtype, want.to_vec()));
+    }
+}
+
+#[test]
 fn what_no_tensor_holds_is_refused() {
     fn innermost(e: Error) -> Error {
         match e {
@@ -84,7 +93,7 @@ fn what_no_tensor_holds_is_refused() {
         }
     }
     let read = |n: &str| innermost(read_npy(golden(n)).expect_err("refused"));
-    assert!(matches!(read("complex_refused.npy"), Error::ElementType { .. }));
+    assert!(matches!(read("long_complex_refused.npy"), Error::ElementType { .. }));
     assert!(matches!(read("records_refused.npy"), Error::Header { .. }));
     assert!(matches!(read("../generator.json"), Error::Magic { .. }));
     assert!(matches!(read("missing.npy"), Error::System(_)));

@@ -1,13 +1,14 @@
 //! Copying between strided memory, with a cast if the dtypes differ, and filling.
 //!
 //! Same-dtype copies move bytes and never look at them; transposed ones go block by block, so that each cache line is
-//! read once. Casts are PyTorch's: floats truncate to integers, integers wrap, bool is `!= 0`.
+//! read once. Casts are PyTorch's: floats truncate to integers, integers wrap, bool is `!= 0`, complex
+//! numbers lose their imaginary part.
 #![allow(unsafe_code)]
 
 use crate::geometry::Geometry;
 use crate::moves::move2d;
 use crate::pointwise::{Op, Value, record, unary};
-use crate::{Element, View, ViewMut, parallel, with_element};
+use crate::{Complex, DType, Element, View, ViewMut, parallel, with_element};
 
 /// Elements of a tile of rows: about what a thread should take at once.
 const TILE: usize = 16 * 1024;
@@ -59,15 +60,21 @@ pub fn fill(dst: ViewMut, value: Value) {
     if record::active() {
         return record::note_fill(&dst, value);
     }
-    let mut word = [0u64];
+    let mut word = [0u64; 2];
     with_element!(dst.dtype(), T => {
         let v = match value {
-            Value::Float(f) => T::from_f64(f),
+            Value::Float(_) | Value::Complex(_) => T::from_f64(value.to_f64()),
             other => T::from_i64(other.to_i64()),
         };
-        // SAFETY: a word holds any element and is aligned for it.
+        // SAFETY: two words hold any element and are aligned for it.
         unsafe { *word.as_mut_ptr().cast::<T>() = v }
     });
+    let Complex { re, im } = value.to_complex();
+    match dst.dtype() {
+        DType::C64 => word[0] = u64::from((re as f32).to_bits()) | u64::from((im as f32).to_bits()) << 32,
+        DType::C128 => word = [re.to_bits(), im.to_bits()],
+        _ => {}
+    }
     let strides = [0; 8];
     let zeros: smallvec::SmallVec<[usize; 8]>;
     let strides = if dst.ndim() <= 8 {

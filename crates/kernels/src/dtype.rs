@@ -1,9 +1,9 @@
 //! Element types, as PyTorch names them.
 //!
-//! The list is closed here and open for growth: complex types are to come, so matches outside this crate
-//! need a fallback arm.
+//! The list is closed; every dtype has one Rust type ([`Element`]) that lies in memory as its elements do.
 
 use half::{bf16, f16};
+use num_complex::Complex;
 
 /// The type of a tensor's elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -29,11 +29,15 @@ pub enum DType {
     F32,
     /// IEEE double precision.
     F64,
+    /// Two `f32`: real and imaginary part.
+    C64,
+    /// Two `f64`: real and imaginary part.
+    C128,
 }
 
 impl DType {
     /// Every dtype, in promotion order.
-    pub const ALL: [DType; 10] = [
+    pub const ALL: [DType; 12] = [
         DType::Bool,
         DType::U8,
         DType::I8,
@@ -44,7 +48,14 @@ impl DType {
         DType::BF16,
         DType::F32,
         DType::F64,
+        DType::C64,
+        DType::C128,
     ];
+
+    /// Those whose elements are single numbers: all but the complex ones.
+    pub fn reals() -> impl Iterator<Item = DType> {
+        DType::ALL.into_iter().filter(|d| !d.is_complex())
+    }
 
     /// Bytes of one element.
     #[inline]
@@ -53,7 +64,8 @@ impl DType {
             DType::Bool | DType::U8 | DType::I8 => 1,
             DType::I16 | DType::F16 | DType::BF16 => 2,
             DType::I32 | DType::F32 => 4,
-            DType::I64 | DType::F64 => 8,
+            DType::I64 | DType::F64 | DType::C64 => 8,
+            DType::C128 => 16,
         }
     }
 
@@ -63,10 +75,29 @@ impl DType {
         matches!(self, DType::F16 | DType::BF16 | DType::F32 | DType::F64)
     }
 
-    /// Always false for now; callers ask so that complex numbers can arrive without a search.
+    /// A pair of floats.
     #[inline]
     pub const fn is_complex(self) -> bool {
-        false
+        matches!(self, DType::C64 | DType::C128)
+    }
+
+    /// The dtype of real and imaginary part; a dtype that is not complex itself.
+    #[inline]
+    pub const fn to_real(self) -> DType {
+        match self {
+            DType::C64 => DType::F32,
+            DType::C128 => DType::F64,
+            d => d,
+        }
+    }
+
+    /// The complex dtype that holds this float type; a complex one itself, `C64` for all else.
+    #[inline]
+    pub const fn to_complex(self) -> DType {
+        match self {
+            DType::F64 | DType::C128 => DType::C128,
+            _ => DType::C64,
+        }
     }
 
     /// Whether tensors of this type can have gradients.
@@ -81,13 +112,12 @@ impl DType {
         matches!(self, DType::U8 | DType::I8 | DType::I16 | DType::I32 | DType::I64)
     }
 
-    /// The register type that arithmetic on this dtype is done in: `F32`, `F64`, `I64` or `Bool`.
+    /// The register type that arithmetic on this dtype is done in: `F32`, `F64`, `I64`, `Bool`, or a complex type itself.
     #[inline]
     pub const fn compute(self) -> DType {
         match self {
             DType::F16 | DType::BF16 | DType::F32 => DType::F32,
-            DType::F64 => DType::F64,
-            DType::Bool => DType::Bool,
+            DType::F64 | DType::Bool | DType::C64 | DType::C128 => self,
             _ => DType::I64,
         }
     }
@@ -105,6 +135,8 @@ impl DType {
             DType::BF16 => "bfloat16",
             DType::F32 => "float32",
             DType::F64 => "float64",
+            DType::C64 => "complex64",
+            DType::C128 => "complex128",
         }
     }
 
@@ -121,6 +153,8 @@ impl DType {
             DType::BF16 => "bf16",
             DType::F32 => "f32",
             DType::F64 => "f64",
+            DType::C64 => "c64",
+            DType::C128 => "c128",
         }
     }
 
@@ -184,6 +218,9 @@ element! {
     bf16, BF16, |f| bf16::from_f64(f), |i| bf16::from_f64(i as f64), |v| v.to_f64(), v.to_f64() as i64;
     f32, F32, |f| f as f32, |i| i as f32, |v| f64::from(v), v as i64;
     f64, F64, |f| f, |i| i as f64, |v| v, v as i64;
+    // As numbers they are their real part.
+    Complex<f32>, C64, |f| Complex::new(f as f32, 0.0), |i| Complex::new(i as f32, 0.0), |v| f64::from(v.re), v.re as i64;
+    Complex<f64>, C128, |f| Complex::new(f, 0.0), |i| Complex::new(i as f64, 0.0), |v| v.re, v.re as i64;
 }
 
 /// Runs `$body` with the alias `$t` standing for the Rust type of `$dtype`: the one place where a dtype becomes a type.
@@ -229,6 +266,14 @@ macro_rules! with_element {
             }
             $crate::DType::F64 => {
                 type $t = f64;
+                $body
+            }
+            $crate::DType::C64 => {
+                type $t = $crate::Complex<f32>;
+                $body
+            }
+            $crate::DType::C128 => {
+                type $t = $crate::Complex<f64>;
                 $body
             }
         }

@@ -10,7 +10,7 @@
 #![allow(unsafe_code)]
 
 use crate::real::{Ptr, Real, Scratch, per_isa};
-use crate::{DType, Element, View, ViewMut, bf16, f16, parallel};
+use crate::{Complex, DType, Element, View, ViewMut, bf16, f16, parallel};
 use smallvec::SmallVec;
 use std::marker::PhantomData;
 
@@ -39,6 +39,8 @@ pub fn matmul(a: View<'_>, b: View<'_>, out: ViewMut<'_>, alpha: f64, beta: f64)
     match dtype {
         DType::F32 => floats::<f32>(a, b, out, alpha, beta),
         DType::F64 => floats::<f64>(a, b, out, alpha, beta),
+        DType::C64 => complexes::<Complex<f32>>(a, b, out, alpha, beta),
+        DType::C128 => complexes::<Complex<f64>>(a, b, out, alpha, beta),
         DType::F16 => halves::<f16>(a, b, out, alpha, beta),
         DType::BF16 => halves::<bf16>(a, b, out, alpha, beta),
         DType::Bool => ring::<bool>(a, b, out, alpha, beta),
@@ -158,6 +160,33 @@ fn floats<T: Real>(a: View<'_>, b: View<'_>, out: ViewMut<'_>, alpha: f64, beta:
     }
 }
 
+/// Complex numbers: always through the crate, a whole product on one thread.
+fn complexes<T: Element + std::ops::Mul<Output = T>>(
+    a: View<'_>,
+    b: View<'_>,
+    out: ViewMut<'_>,
+    alpha: f64,
+    beta: f64,
+) {
+    let zero = T::from_f64(0.0);
+    let batch = Batch::<T>::new(a, b, out, T::from_f64(alpha), T::from_f64(beta));
+    let grain = (GRAIN / 4 / batch.first.work().max(1)).max(1);
+    parallel::split(batch.count, grain, |r| {
+        for p in r.map(|i| batch.get(i)) {
+            // A depth of 0 multiplies nothing, and the crate leaves the output alone.
+            if p.k > 0 {
+                through_crate(p, p.beta != zero);
+                continue;
+            }
+            for at in (0..p.m).flat_map(|i| (0..p.n).map(move |j| (i, j))) {
+                let to = p.out.at(at.0, at.1);
+                // SAFETY: inside `out`.
+                unsafe { *to = if p.beta == zero { zero } else { p.beta * *to } }
+            }
+        }
+    });
+}
+
 /// A matrix that other kernels multiply with [`product`].
 pub(crate) struct Matrix<'a, T> {
     mat: Mat<T>,
@@ -246,10 +275,15 @@ fn cut<T>(p: &Product<T>) -> Option<(bool, usize)> {
     (len >= 2 * step && step * other > 256 && same_depth).then_some((by_rows, step))
 }
 
-/// A product through the crate, on this thread.
+/// A product of real numbers through the crate, on this thread.
 fn block<T: Real>(p: Product<T>) {
+    through_crate(p, p.beta != T::ZERO)
+}
+
+/// A product through the crate, on this thread; `read` says whether the old content of `out` counts.
+fn through_crate<T: Element>(p: Product<T>, read: bool) {
     let s = |v: usize| v as isize;
-    // SAFETY: the three matrices lie inside their views; `T` is f32 or f64.
+    // SAFETY: the three matrices lie inside their views; `T` is f32, f64 or a complex number of these.
     unsafe {
         gemm::gemm(
             p.m,
@@ -258,7 +292,7 @@ fn block<T: Real>(p: Product<T>) {
             p.out.ptr,
             s(p.out.col),
             s(p.out.row),
-            p.beta != T::ZERO,
+            read,
             p.a.ptr.cast_const(),
             s(p.a.col),
             s(p.a.row),

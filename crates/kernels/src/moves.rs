@@ -20,6 +20,7 @@ pub(crate) unsafe fn move2d(
             1 => typed::<u8>(src, from, dst, to, rows, cols),
             2 => typed::<u16>(src.cast(), from, dst.cast(), to, rows, cols),
             4 => typed::<u32>(src.cast(), from, dst.cast(), to, rows, cols),
+            16 => typed::<[u64; 2]>(src.cast(), from, dst.cast(), to, rows, cols),
             _ => typed::<u64>(src.cast(), from, dst.cast(), to, rows, cols),
         }
     }

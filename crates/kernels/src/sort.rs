@@ -63,6 +63,7 @@ unsafe fn keys(view: &View, offset: usize, step: usize, n: usize, mut push: impl
         DType::BF16 => each!(bf16, |v| float_key!(v, u16)),
         DType::F32 => each!(f32, |v| float_key!(v, u32)),
         DType::F64 => each!(f64, |v| float_key!(v, u64)),
+        DType::C64 | DType::C128 => unreachable!("complex numbers have no order"),
     }
 }
 

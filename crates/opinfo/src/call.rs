@@ -61,6 +61,7 @@ fn dense(data: &Numbers, shape: &[usize], dtype: firebrand_core::DType) -> Outco
     let source = match data {
         Numbers::Ints(v) => Tensor::try_from_slice(v, shape),
         Numbers::Floats(v) => Tensor::try_from_slice(v, shape),
+        Numbers::Complex(v) => Tensor::try_from_slice(v, shape),
     }
     .map_err(failed)?;
     if source.dtype() == dtype {
@@ -147,6 +148,7 @@ impl Builder {
         let number = match a {
             Argument::Int(i) => Some(Scalar::Int(*i)),
             Argument::Float(f) => Some(Scalar::Float(*f)),
+            Argument::Complex(c) => Some(Scalar::Complex(*c)),
             Argument::Bool(b) => Some(Scalar::Bool(*b)),
             _ => None,
         };
@@ -172,6 +174,7 @@ impl Builder {
             }
             Argument::Int(i) => Value::Int((*i).into()),
             Argument::Float(f) => Value::Float(*f),
+            Argument::Complex(c) => Value::Scalar(Scalar::Complex(*c)),
             Argument::Bool(b) => Value::Bool(*b),
             Argument::Str(s) => Value::Str(s.clone()),
             Argument::Ints(v) => Value::Ints(v.iter().map(|&i| i.into()).collect()),

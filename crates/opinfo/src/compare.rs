@@ -3,13 +3,13 @@
 use crate::call::Outcome;
 use crate::row::{Argument, Numbers, TensorData};
 use firebrand_core::dispatch::Value;
-use firebrand_core::{DType, Scalar, Tensor};
+use firebrand_core::{Complex, DType, Scalar, Tensor};
 
 /// Relative and absolute tolerance.
 pub(crate) fn tolerance(dtype: DType) -> f64 {
     match dtype {
-        DType::F64 => 1e-10,
-        DType::F32 => 1e-5,
+        DType::F64 | DType::C128 => 1e-10,
+        DType::F32 | DType::C64 => 1e-5,
         DType::F16 => 2e-3,
         DType::BF16 => 2e-2,
         _ => 0.0,
@@ -18,6 +18,13 @@ pub(crate) fn tolerance(dtype: DType) -> f64 {
 
 fn close(got: f64, want: f64, tolerance: f64) -> bool {
     got == want || (got.is_nan() && want.is_nan()) || (got - want).abs() <= tolerance + tolerance * want.abs()
+}
+
+/// Complex numbers are as far apart as their parts, measured by the whole.
+fn close_complex(got: Complex<f64>, want: Complex<f64>, tolerance: f64) -> bool {
+    let size = want.norm();
+    let scale = if size.is_finite() { 1.0 + size } else { 1.0 };
+    close(got.re, want.re, tolerance * scale) && close(got.im, want.im, tolerance * scale)
 }
 
 /// Dtype and shape.
@@ -57,6 +64,13 @@ pub(crate) fn same_numbers(got: &Tensor, want: &Numbers, tolerance: f64) -> Outc
                 None => Ok(()),
             }
         }
+        Numbers::Complex(want) => {
+            let got: Vec<Complex<f64>> = got.try_to_vec().map_err(|e| e.to_string())?;
+            match got.iter().zip(want).position(|(g, w)| !close_complex(*g, *w, tolerance)) {
+                Some(k) => differ(k, &got[k], &want[k]),
+                None => Ok(()),
+            }
+        }
     }
 }
 
@@ -77,6 +91,9 @@ pub(crate) fn same_value(got: &Value, want: &Argument) -> Outcome {
         (v, Argument::Int(w)) => number(v) == Some(Scalar::Int(*w)),
         (v, Argument::Bool(w)) => number(v) == Some(Scalar::Bool(*w)),
         (v, Argument::Float(w)) => number(v).is_some_and(|s| s.is_float() && close(s.to_f64(), *w, 1e-10)),
+        (v, Argument::Complex(w)) => {
+            number(v).is_some_and(|s| s.is_complex() && close_complex(s.to_complex(), *w, 1e-10))
+        }
         (Value::DType(d), Argument::DType(w)) => d == w,
         _ => false,
     };
@@ -96,7 +113,9 @@ pub(crate) fn same_results(got: &[Value], want: &[Argument]) -> Outcome {
 
 /// The bits of the numbers, for comparisons that allow no difference.
 pub(crate) fn bits(t: &Tensor) -> Vec<u64> {
-    if t.is_floating_point() {
+    if t.is_complex() {
+        t.to_vec::<Complex<f64>>().into_iter().flat_map(|z| [z.re.to_bits(), z.im.to_bits()]).collect()
+    } else if t.is_floating_point() {
         t.to_vec::<f64>().into_iter().map(f64::to_bits).collect()
     } else {
         t.to_vec::<i64>().into_iter().map(|v| v as u64).collect()

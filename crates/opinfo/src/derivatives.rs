@@ -6,7 +6,7 @@ use crate::results::seeded;
 use crate::row::{Numbers, Row, TensorData};
 use firebrand_core::autograd::{GradcheckOptions, dual_level, gradcheck, gradgradcheck, make_dual, unpack_dual};
 use firebrand_core::dispatch::{Op, Value};
-use firebrand_core::{DType, Result, Tensor};
+use firebrand_core::{Complex, DType, Result, Tensor};
 
 /// Elements of inputs and outputs up to which whole Jacobians are compared.
 const SLOW_LIMIT: usize = 40;
@@ -46,11 +46,32 @@ pub(crate) fn second(op: Op, row: &Row) -> Outcome {
     gradgradcheck(function(&call, row), &call.leaves, Some(&seeds), &options).map(drop).map_err(|e| e.to_string())
 }
 
-fn floats(t: &TensorData) -> Outcome<&[f64]> {
+/// The parts of complex numbers, one after the other.
+fn parts(numbers: &[Complex<f64>]) -> Vec<f64> {
+    numbers.iter().flat_map(|z| [z.re, z.im]).collect()
+}
+
+/// The real numbers of a listed gradient.
+fn listed(t: &TensorData) -> Outcome<Vec<f64>> {
     match &t.data {
-        Some(Numbers::Floats(v)) => Ok(v),
+        Some(Numbers::Floats(v)) => Ok(v.clone()),
+        Some(Numbers::Complex(v)) => Ok(parts(v)),
         _ => Err("a gradient without float data".to_string()),
     }
+}
+
+/// The real numbers of a tensor: twice as many as elements if it is complex.
+fn reals(t: &Tensor) -> Vec<f64> {
+    if t.is_complex() { parts(&t.to_vec::<Complex<f64>>()) } else { t.to_vec() }
+}
+
+/// A tensor of these real numbers, like another.
+fn tensor_like(numbers: &[f64], t: &Tensor) -> Result<Tensor> {
+    if !t.is_complex() {
+        return Tensor::try_from_slice(numbers, t.shape());
+    }
+    let pairs: Vec<Complex<f64>> = numbers.chunks_exact(2).map(|z| Complex::new(z[0], z[1])).collect();
+    Tensor::try_from_slice(&pairs, t.shape())
 }
 
 /// Numbers that are neither equal nor round, so that no entry of a Jacobian hides behind another.
@@ -63,14 +84,14 @@ pub(crate) fn forward_mode(op: Op, row: &Row) -> Outcome {
     let grads = row.grads.as_ref().ok_or("the row has no gradients")?;
     let call = Call::new(op, row, Place::AsListed, true)?;
     let directions: Vec<Vec<f64>> =
-        call.leaves.iter().enumerate().map(|(k, leaf)| direction(leaf.numel(), k)).collect();
+        call.leaves.iter().enumerate().map(|(k, leaf)| direction(reals(leaf).len(), k)).collect();
     let choices = (0..if grads.len() > 1 { grads.len() } else { 0 }).map(Some).chain([None]);
     for chosen in choices {
         let uses = |k: usize| chosen.is_none_or(|c| c == k);
         let found = dual_level(|| -> Outcome<f64> {
             let mut leaves = call.leaves.clone();
             for (k, leaf) in leaves.iter_mut().enumerate().filter(|(k, _)| uses(*k)) {
-                let u = Tensor::try_from_slice(&directions[k], leaf.shape()).map_err(|e| e.to_string())?;
+                let u = tensor_like(&directions[k], leaf).map_err(|e| e.to_string())?;
                 *leaf = make_dual(leaf, &u).map_err(|e| e.to_string())?;
             }
             let dual = call.with_leaves(&leaves).own_written().map_err(|e| e.to_string())?;
@@ -82,7 +103,7 @@ pub(crate) fn forward_mode(op: Op, row: &Row) -> Outcome {
                     if t.shape() != o.shape() || t.dtype() != o.dtype() {
                         return Err(format!("a tangent {t:?} of a result {o:?}"));
                     }
-                    let (t, s): (Vec<f64>, Vec<f64>) = (t.to_vec(), seed.to_vec());
+                    let (t, s) = (reals(&t), reals(&seed));
                     total += t.iter().zip(&s).map(|(t, s)| t * s).sum::<f64>();
                 }
             }
@@ -91,7 +112,7 @@ pub(crate) fn forward_mode(op: Op, row: &Row) -> Outcome {
         .map_err(|e| e.to_string())??;
         let (mut expected, mut scale) = (0.0, 1.0);
         for (k, g) in grads.iter().enumerate().filter(|(k, _)| uses(*k)) {
-            for (g, u) in floats(g)?.iter().zip(&directions[k]) {
+            for (g, u) in listed(g)?.iter().zip(&directions[k]) {
                 expected += g * u;
                 scale += (g * u).abs();
             }

@@ -35,7 +35,7 @@ fn ties(row: &Row) -> bool {
     match &t.data {
         Some(Numbers::Ints(n)) => (1..n.len()).any(|k| n[..k].contains(&n[k])),
         Some(Numbers::Floats(f)) => (1..f.len()).any(|k| f[..k].contains(&f[k])),
-        None => false,
+        Some(Numbers::Complex(_)) | None => false,
     }
 }
 
@@ -52,7 +52,14 @@ pub const DEVIATIONS: &[Deviation] = &[
         reason: "channels-last is no memory format here: strides say it, kernels read any strides",
     },
     Deviation {
-        ops: &["aten::as_strided", "aten::view.", "aten::view_as.", "aten::_unsafe_view.", "aten::set_"],
+        ops: &[
+            "aten::as_strided",
+            "aten::view_as_complex",
+            "aten::view.",
+            "aten::view_as.",
+            "aten::_unsafe_view.",
+            "aten::set_",
+        ],
         checks: &[Check::Layouts],
         rows: every,
         reason: "means something else when the input's strides change",

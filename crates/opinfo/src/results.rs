@@ -94,7 +94,11 @@ fn stored(want: &TensorData, dtype: firebrand_core::DType) -> Outcome<Option<Num
     let Some(data) = &want.data else { return Ok(None) };
     let listed = TensorData { dtype, data: Some(data.clone()), strides: None, ..want.clone() };
     let t = listed.tensor(Place::AsListed)?;
-    Ok(Some(if dtype.is_floating_point() { Numbers::Floats(t.to_vec()) } else { Numbers::Ints(t.to_vec()) }))
+    Ok(Some(match dtype {
+        d if d.is_complex() => Numbers::Complex(t.to_vec()),
+        d if d.is_floating_point() => Numbers::Floats(t.to_vec()),
+        _ => Numbers::Ints(t.to_vec()),
+    }))
 }
 
 /// `op_` does what `op` does, in the memory of its first argument; refuses what does not fit there.
@@ -224,6 +228,7 @@ fn enlarged(t: &TensorData) -> TensorData {
     let data = t.data.as_ref().map(|d| match d {
         Numbers::Ints(v) => Numbers::Ints(v.repeat(times)),
         Numbers::Floats(v) => Numbers::Floats(v.repeat(times)),
+        Numbers::Complex(v) => Numbers::Complex(v.repeat(times)),
     });
     TensorData { shape, data, ..t.clone() }
 }

@@ -2,7 +2,7 @@
 //!
 //! Rows are what the files say: this module knows no op and makes no tensor.
 
-use firebrand_core::DType;
+use firebrand_core::{Complex, DType};
 use serde_json::Value as Json;
 use std::collections::HashMap;
 
@@ -55,6 +55,8 @@ pub enum Numbers {
     Ints(Vec<i64>),
     /// Of a float tensor.
     Floats(Vec<f64>),
+    /// Of a complex tensor.
+    Complex(Vec<Complex<f64>>),
 }
 
 /// An argument or result.
@@ -66,6 +68,7 @@ pub enum Argument {
     Tensors(Vec<Option<TensorData>>),
     Int(i64),
     Float(f64),
+    Complex(Complex<f64>),
     Bool(bool),
     Str(String),
     Ints(Vec<i64>),
@@ -173,14 +176,22 @@ fn dtype(j: &Json) -> DType {
         Some("bf16") => DType::BF16,
         Some("f32") => DType::F32,
         Some("f64") => DType::F64,
+        Some("c64") => DType::C64,
+        Some("c128") => DType::C128,
         other => panic!("unknown dtype {other:?}"),
     }
 }
 
+fn pairs(j: &Json) -> Vec<Complex<f64>> {
+    list(j, float).chunks_exact(2).map(|z| Complex::new(z[0], z[1])).collect()
+}
+
 fn tensor(j: &Json) -> TensorData {
     let dtype = dtype(&j["dtype"]);
-    let numbers = |d: &Json| {
-        if dtype.is_floating_point() { Numbers::Floats(list(d, float)) } else { Numbers::Ints(list(d, int)) }
+    let numbers = |d: &Json| match dtype {
+        t if t.is_floating_point() => Numbers::Floats(list(d, float)),
+        t if t.is_complex() => Numbers::Complex(pairs(d)),
+        _ => Numbers::Ints(list(d, int)),
     };
     TensorData {
         dtype,
@@ -206,6 +217,7 @@ fn argument(j: &Json) -> Argument {
     match kind.as_str() {
         "int" => Argument::Int(int(v)),
         "float" => Argument::Float(float(v)),
+        "complex" => Argument::Complex(pairs(v)[0]),
         "bool" => Argument::Bool(v == true),
         "str" => Argument::Str(text(v)),
         "ints" => Argument::Ints(list(v, int)),

@@ -72,7 +72,7 @@ impl<'a> Slots<'a> {
 
 /// The second sample of a tensor.
 fn other(t: &Tensor) -> Result<Tensor> {
-    if t.is_floating_point() { ops::mul_scalar(&t.detach(), 0.5.into()) } else { Ok(t.clone()) }
+    if t.dtype().is_differentiable() { ops::mul_scalar(&t.detach(), 0.5.into()) } else { Ok(t.clone()) }
 }
 
 fn batch(t: &Tensor, dim: i64) -> Result<Tensor> {
@@ -91,7 +91,9 @@ fn same(what: &str, found: &Tensor, expected: &Tensor) -> Outcome {
     }
     // Sums may run in another order.
     let tolerance = 10.0 * tolerance(expected.dtype());
-    let want = if expected.is_floating_point() {
+    let want = if expected.is_complex() {
+        Numbers::Complex(expected.try_to_vec().map_err(failed)?)
+    } else if expected.is_floating_point() {
         Numbers::Floats(expected.try_to_vec().map_err(failed)?)
     } else {
         Numbers::Ints(expected.try_to_vec().map_err(failed)?)
@@ -154,7 +156,9 @@ fn weighted<'a>(call: &'a Call, row: &'a Row) -> impl Fn(&Vec<Tensor>) -> Result
         for (v, seed) in out.into_iter().zip(&row.seeds) {
             if let (Value::Tensor(t), Some(seed)) = (v, seed) {
                 let seed = seed.tensor(Place::AsListed).map_err(firebrand_core::Error::user)?;
-                total = total + (t * seed).sum();
+                // Of complex numbers, what a real loss weighs by the seed's parts.
+                let product = if seed.is_complex() { ops::real(&ops::mul(&t, &ops::conj(&seed)?)?)? } else { t * seed };
+                total = total + product.sum();
             }
         }
         Ok(total)
@@ -196,6 +200,10 @@ pub(crate) fn batched_gradients(op: Op, row: &Row) -> Outcome {
 fn dot(a: &[Tensor], b: &[Tensor]) -> Result<f64> {
     let mut total = 0.0;
     for (a, b) in a.iter().zip(b) {
+        let (a, b) = match a.is_complex() {
+            true => (ops::view_as_real(a)?, ops::view_as_real(b)?),
+            false => (a.clone(), b.clone()),
+        };
         total += (a.to_dtype(DType::F64) * b.to_dtype(DType::F64)).sum().try_item::<f64>()?;
     }
     Ok(total)

@@ -371,6 +371,12 @@ fn below_item(plan: &Plan<'_>) -> Option<String> {
             }
         }
     };
+    // A view only shows memory; whatever computes says so if it can do that with complex numbers.
+    let is_view = matches!(op.rust.implementation, Implementation::View(_));
+    let guard = match !is_view && !op.rust.complex && op.args().any(|a| a.ty.is_tensor()) {
+        true => format!("shape::need_real({name:?}, {})?;", plan.tensor_inputs()),
+        false => String::new(),
+    };
     let back = plan.handed_back().is_some();
     let ret = if back { "()".to_owned() } else { plan.return_type() };
     let call = format!("dispatch::call_inner(Op::{}, &[{}])", op.constant(), plan.boxed_arguments());
@@ -378,7 +384,7 @@ fn below_item(plan: &Plan<'_>) -> Option<String> {
     let parameters = plan.parameters().replace("&'a ", "&");
     Some(format!(
         "pub(crate) fn {rust}(word: u32, {parameters}) -> Result<{ret}> {{
-            if word & state::INNER != 0 {{ {inner} }} {body}
+            if word & state::INNER != 0 {{ {inner} }} {guard} {body}
         }}"
     ))
 }

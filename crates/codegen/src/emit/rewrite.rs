@@ -106,6 +106,15 @@ impl Rewriter<'_> {
                         return Known::Unknown;
                     }
                 };
+                // `a * b.conj()` is one call, which leaves real numbers alone.
+                let conjugated = match &*b.right {
+                    Expr::MethodCall(m) if function == "mul" && m.method == "conj" => Some((*m.receiver).clone()),
+                    _ => None,
+                };
+                let function = if conjugated.is_some() { "mul_conj" } else { function };
+                if let Some(receiver) = conjugated {
+                    *b.right = receiver;
+                }
                 let (left, right) = (self.expr(&mut b.left), self.expr(&mut b.right));
                 if plain(left) && plain(right) {
                     return Known::Plain;
@@ -136,10 +145,20 @@ impl Rewriter<'_> {
             Expr::MethodCall(m) => {
                 let method = m.method.to_string();
                 let known = self.expr(&mut m.receiver);
-                // Every dtype is real so far: a conjugate costs nothing. Formulas say where complex numbers will need one.
                 if method == "conj" {
-                    *e = (*m.receiver).clone();
-                    return known;
+                    return match known {
+                        Known::Plain => {
+                            *e = (*m.receiver).clone();
+                            known
+                        }
+                        // `Scalar` has the method itself.
+                        Known::Bound(Ty::Scalar) => known,
+                        _ => {
+                            let receiver = lend(&m.receiver, known);
+                            *e = parse_quote!(formulas::conj(#receiver)?);
+                            Known::Tensor
+                        }
+                    };
                 }
                 let tensor = matches!(known, Known::Bound(Ty::Tensor) | Known::Tensor | Known::Unknown);
                 if method == "sym_size" && tensor {

@@ -91,6 +91,8 @@ pub struct RustFunction {
     pub non_differentiable: bool,
     /// The kernel does right when `out` is `self` itself.
     pub in_place_kernel: bool,
+    /// The kernel takes complex numbers; others refuse them.
+    pub complex: bool,
 }
 
 const FIELDS: &[&str] = &[
@@ -107,6 +109,7 @@ const FIELDS: &[&str] = &[
     "non_differentiable",
     "inplace",
     "in_place_kernel",
+    "complex",
     "out",
     "out_args",
     "tags",
@@ -146,6 +149,7 @@ pub(super) fn declaration(
         form: Form::Declared,
         non_differentiable: fields.flag("non_differentiable", false)? || declared_not,
         in_place_kernel: fields.flag("in_place_kernel", false)?,
+        complex: fields.flag("complex", false)?,
         implementation,
     };
     let base = NativeFunction {

@@ -5,13 +5,14 @@
 //! without a wrong Jacobian: gradients that ignore the incoming one, undefined incoming gradients, batches of them.
 //! Numbers are compared outside of any op, so that a broken op cannot hide itself. The user's random numbers are not
 //! touched. The function is always called with the caller's own tensors: they are perturbed in place and restored.
+//! A complex number counts as two real ones: the gradient of a real loss by both is what backward returns for it.
 
 use super::api::{GradOptions, grad};
 use super::forward::{dual_level, make_dual, unpack_dual};
 use super::node::{Backward, Gradients, Needs, Node};
 use super::record;
 use crate::warnings::warn;
-use crate::{DType, Device, ErrorKind, Result, Spec, Tensor};
+use crate::{Complex, DType, Device, ErrorKind, Result, Spec, Tensor};
 use firebrand_kernels::random::Generator;
 use firebrand_kernels::write_slice;
 use smallvec::smallvec;
@@ -98,7 +99,7 @@ pub fn gradgradcheck(
             let mut random = Generator::new(SEED);
             let outputs = f(inputs)?;
             let seeds = outputs.iter().filter(|o| o.requires_grad()).map(|o| {
-                let numbers: Vec<f64> = (0..o.numel()).map(|_| 2.0 * random.uniform_f64() - 1.0).collect();
+                let numbers: Vec<f64> = (0..count(o)).map(|_| 2.0 * random.uniform_f64() - 1.0).collect();
                 tensor(&numbers, o.shape(), o.dtype())?.try_requires_grad_(true)
             });
             seeds.collect::<Result<Vec<_>>>()?
@@ -132,7 +133,7 @@ fn wanted(inputs: &[Tensor]) -> Result<Vec<usize>> {
     }
     for &index in &wanted {
         let t = &inputs[index];
-        if t.dtype() != DType::F64 {
+        if !matches!(t.dtype(), DType::F64 | DType::C128) {
             warn(format!(
                 "gradcheck: input {index} requires grad and is {}; finite differences are only accurate in f64",
                 t.dtype()
@@ -149,10 +150,32 @@ fn failure<T>(message: String) -> Result<T> {
     Err(ErrorKind::Gradcheck { message: format!("gradcheck: {message}") }.into())
 }
 
+/// How many real numbers a tensor holds.
+fn count(t: &Tensor) -> usize {
+    t.numel() * if t.is_complex() { 2 } else { 1 }
+}
+
+/// The real numbers of a tensor, parts of a complex one side by side.
+fn reals(t: &Tensor) -> Result<Vec<f64>> {
+    if !t.is_complex() {
+        return t.try_to_vec();
+    }
+    Ok(t.try_to_vec::<Complex<f64>>()?.into_iter().flat_map(|z| [z.re, z.im]).collect())
+}
+
+/// Overwrites the real numbers of a tensor.
+fn write_reals(numbers: &[f64], t: &Tensor) {
+    if !t.is_complex() {
+        return write_slice(numbers, t.access().view_mut());
+    }
+    let pairs: Vec<Complex<f64>> = numbers.chunks_exact(2).map(|z| Complex::new(z[0], z[1])).collect();
+    write_slice(&pairs, t.access().view_mut())
+}
+
 /// A tensor of these numbers.
 fn tensor(numbers: &[f64], shape: &[usize], dtype: DType) -> Result<Tensor> {
     let t = Tensor::try_empty(Spec::new(shape, dtype, Device::Cpu))?;
-    write_slice(numbers, t.access().view_mut());
+    write_reals(numbers, &t);
     Ok(t)
 }
 
@@ -182,19 +205,19 @@ struct Perturbed<'a> {
 
 impl<'a> Perturbed<'a> {
     fn new(tensor: &'a Tensor) -> Result<Perturbed<'a>> {
-        Ok(Perturbed { tensor, original: tensor.try_to_vec()? })
+        Ok(Perturbed { tensor, original: reals(tensor)? })
     }
 
     /// Sets the tensor to its original value plus `step · direction`.
     fn shift(&self, step: f64, direction: &[f64]) {
         let moved: Vec<f64> = self.original.iter().zip(direction).map(|(x, d)| x + step * d).collect();
-        write_slice(&moved, self.tensor.access().view_mut());
+        write_reals(&moved, self.tensor);
     }
 }
 
 impl Drop for Perturbed<'_> {
     fn drop(&mut self) {
-        write_slice(&self.original, self.tensor.access().view_mut());
+        write_reals(&self.original, self.tensor);
     }
 }
 
@@ -294,7 +317,7 @@ impl Checker<'_> {
         let read = |step: f64| -> Result<Vec<Vec<f64>>> {
             held.shift(step, direction);
             let all = self.evaluate()?;
-            outputs.iter().map(|&k| all[k].try_to_vec()).collect()
+            outputs.iter().map(|&k| reals(&all[k])).collect()
         };
         let (plus, minus) = (read(self.options.eps)?, read(-self.options.eps)?);
         let scale = 2.0 * self.options.eps;
@@ -304,7 +327,7 @@ impl Checker<'_> {
 
     /// One numerical Jacobian per output.
     fn numerical_jacobians(&self, input: usize, outputs: &[usize]) -> Result<Vec<Jacobian>> {
-        let n = self.inputs[input].numel();
+        let n = count(&self.inputs[input]);
         let mut jacobians: Vec<Jacobian> = outputs.iter().map(|_| Jacobian(Vec::new())).collect();
         for k in 0..n {
             let mut one = vec![0.0; n];
@@ -330,12 +353,12 @@ impl Checker<'_> {
             for (g, &i) in grads.iter().zip(&self.wanted) {
                 let input = &self.inputs[i];
                 rows.push(match g {
-                    None => vec![0.0; input.numel()],
+                    None => vec![0.0; count(input)],
                     Some(g) if self.options.check_grad_dtypes && g.dtype() != input.dtype() => {
                         let (found, expected) = (g.dtype(), input.dtype());
                         return failure(format!("the gradient of input {i} has dtype {found}, expected {expected}"));
                     }
-                    Some(g) => g.try_to_vec()?,
+                    Some(g) => reals(g)?,
                 });
             }
             Ok(rows)
@@ -367,8 +390,8 @@ impl Checker<'_> {
             }
             let all = (self.f)(&duals)?;
             let tangent = |&k: &usize| match unpack_dual(&all[k])?.1 {
-                Some(t) => t.try_to_vec(),
-                None => Ok(vec![0.0; all[k].numel()]),
+                Some(t) => reals(&t),
+                None => Ok(vec![0.0; count(&all[k])]),
             };
             outputs.iter().map(tangent).collect()
         })?
@@ -376,7 +399,7 @@ impl Checker<'_> {
 
     /// One analytical Jacobian of one output by each wanted input.
     fn backward_jacobians(&self, output: &Tensor, index: usize) -> Result<Vec<Jacobian>> {
-        let n = output.numel();
+        let n = count(output);
         let mut columns: Vec<Vec<Vec<f64>>> = self.wanted.iter().map(|_| Vec::new()).collect();
         for k in 0..n {
             let mut one = vec![0.0; n];
@@ -385,11 +408,11 @@ impl Checker<'_> {
                 c.push(g);
             }
         }
-        Ok(columns.iter().zip(&self.wanted).map(|(c, &i)| transposed(c, self.inputs[i].numel())).collect())
+        Ok(columns.iter().zip(&self.wanted).map(|(c, &i)| transposed(c, count(&self.inputs[i]))).collect())
     }
 
     fn forward_jacobians(&self, input: usize, outputs: &[usize]) -> Result<Vec<Jacobian>> {
-        let n = self.inputs[input].numel();
+        let n = count(&self.inputs[input]);
         let mut jacobians: Vec<Jacobian> = outputs.iter().map(|_| Jacobian(Vec::new())).collect();
         for k in 0..n {
             let mut one = vec![0.0; n];
@@ -439,8 +462,8 @@ impl Checker<'_> {
 
     fn check_fast(&self, all: &[Tensor], outputs: &[usize]) -> Result<()> {
         let mut random = Generator::new(SEED);
-        let us: Vec<Vec<f64>> = self.wanted.iter().map(|&i| direction(&mut random, self.inputs[i].numel())).collect();
-        let vs: Vec<Vec<f64>> = outputs.iter().map(|&k| direction(&mut random, all[k].numel())).collect();
+        let us: Vec<Vec<f64>> = self.wanted.iter().map(|&i| direction(&mut random, count(&self.inputs[i]))).collect();
+        let vs: Vec<Vec<f64>> = outputs.iter().map(|&k| direction(&mut random, count(&all[k]))).collect();
         let numerical: Vec<Vec<Vec<f64>>> =
             us.iter().zip(&self.wanted).map(|(u, &i)| self.numerical(i, u, outputs)).collect::<Result<_>>()?;
         let compare = |product: f64, o: usize, w: usize, mode: Mode| -> Result<()> {
@@ -500,7 +523,7 @@ impl Checker<'_> {
         let outputs: Vec<usize> = (0..all.len()).filter(|&k| all[k].dtype().is_differentiable()).collect();
         for &i in &self.wanted {
             let jacobians = if self.options.fast_mode {
-                let u = direction(&mut Generator::new(SEED), self.inputs[i].numel());
+                let u = direction(&mut Generator::new(SEED), count(&self.inputs[i]));
                 self.numerical(i, &u, &outputs)?.into_iter().map(|row| Jacobian(vec![row])).collect()
             } else {
                 self.numerical_jacobians(i, &outputs)?
@@ -520,7 +543,7 @@ impl Checker<'_> {
     fn check_batched(&self, all: &[Tensor], outputs: &[usize]) -> Result<()> {
         let mut random = Generator::new(SEED);
         for (o, &k) in outputs.iter().enumerate() {
-            let seeds: Vec<Vec<f64>> = (0..2).map(|_| direction(&mut random, all[k].numel())).collect();
+            let seeds: Vec<Vec<f64>> = (0..2).map(|_| direction(&mut random, count(&all[k]))).collect();
             let shape: Vec<usize> = std::iter::once(2).chain(all[k].shape().iter().copied()).collect();
             let options = GradOptions {
                 grad_outputs: vec![Some(tensor(&seeds.concat(), &shape, all[k].dtype())?)],
@@ -533,7 +556,7 @@ impl Checker<'_> {
             let single = [self.vjp(&all[k], o, &seeds[0])?, self.vjp(&all[k], o, &seeds[1])?];
             for (w, b) in batched.iter().enumerate() {
                 let expected: Vec<f64> = single.iter().flat_map(|s| s[w].iter().copied()).collect();
-                let found = b.as_ref().map_or_else(|| Ok(vec![0.0; expected.len()]), Tensor::try_to_vec::<f64>)?;
+                let found = b.as_ref().map_or_else(|| Ok(vec![0.0; expected.len()]), reals)?;
                 if !found.iter().zip(&expected).all(|(f, e)| self.close(*f, *e, self.options.atol)) {
                     let i = self.wanted[w];
                     return failure(format!(
@@ -553,7 +576,7 @@ impl Checker<'_> {
         let options = GradOptions { grad_outputs: seeds, allow_unused: Some(true), ..Default::default() };
         for (g, &i) in grad(roots, self.wanted_tensors(), &options)?.iter().zip(&self.wanted) {
             let (Some(g), input) = (g, &self.inputs[i]) else { continue };
-            if g.try_to_vec::<f64>()?.iter().any(|v| *v != 0.0) {
+            if reals(g)?.iter().any(|v| *v != 0.0) {
                 return failure(format!(
                     "the gradient of input {i} is not zero for zero incoming gradients: backward is not multiplied by \
                      the incoming gradient"
@@ -586,11 +609,11 @@ impl Checker<'_> {
             let options = GradOptions { grad_outputs: seeds, allow_unused: Some(true), ..Default::default() };
             for (g, &i) in grad(roots, self.wanted_tensors(), &options)?.iter().zip(&self.wanted) {
                 if let Some(g) = g
-                    && g.try_to_vec::<f64>()?.iter().any(|v| *v != 0.0)
+                    && reals(g)?.iter().any(|v| *v != 0.0)
                 {
                     return failure(format!(
                         "undefined incoming gradients must count as zeros, but input {i} got {:?}",
-                        g.try_to_vec::<f64>()?
+                        reals(g)?
                     ));
                 }
             }
@@ -605,7 +628,7 @@ impl Checker<'_> {
         }
         let mut random = Generator::new(SEED);
         for &i in &self.wanted {
-            let u = direction(&mut random, self.inputs[i].numel());
+            let u = direction(&mut random, count(&self.inputs[i]));
             let (zeros, none) = (self.jvp(i, &u, outputs, true)?, self.jvp(i, &u, outputs, false)?);
             for (o, (z, n)) in zeros.iter().zip(&none).enumerate() {
                 if !n.iter().zip(z).all(|(n, z)| self.close(*n, *z, self.options.atol)) {

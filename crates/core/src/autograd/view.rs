@@ -7,7 +7,7 @@
 use super::node::{Backward, Edge, Edges, Gradients, InputMetadata, Needs, Node};
 use crate::layout::Layout;
 use crate::tensor::{INFERENCE, REBASED, REQUIRES_GRAD, RETAINS_GRAD, VIEW};
-use crate::{Error, ErrorKind, Result, Tensor, ops, state};
+use crate::{DType, Error, ErrorKind, Result, Tensor, ops, state};
 use smallvec::smallvec;
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering::*};
 
@@ -25,6 +25,26 @@ pub(crate) enum CreationKind {
     Inference,
     /// Output of a custom function that aliases an input.
     Custom,
+    /// Elements of another dtype over the same memory (real and imaginary parts).
+    OtherDtype,
+}
+
+/// What a view shows: a layout, and another dtype if it reads the same bytes differently.
+pub(crate) struct Shown {
+    layout: Layout,
+    dtype: Option<DType>,
+}
+
+impl From<Layout> for Shown {
+    #[inline]
+    fn from(layout: Layout) -> Shown {
+        Shown { layout, dtype: None }
+    }
+}
+impl From<(Layout, DType)> for Shown {
+    fn from((layout, dtype): (Layout, DType)) -> Shown {
+        Shown { layout, dtype: Some(dtype) }
+    }
 }
 
 impl CreationKind {
@@ -34,6 +54,7 @@ impl CreationKind {
             2 => CreationKind::NoGrad,
             3 => CreationKind::Inference,
             4 => CreationKind::Custom,
+            5 => CreationKind::OtherDtype,
             _ => CreationKind::Default,
         }
     }
@@ -45,6 +66,7 @@ impl CreationKind {
             CreationKind::NoGrad => ErrorKind::NoGradViewInplace { indirect },
             CreationKind::Inference => ErrorKind::InferenceViewInplace { indirect },
             CreationKind::Custom => ErrorKind::CustomFnViewInplace { indirect },
+            CreationKind::OtherDtype => ErrorKind::OtherDtypeViewInplace { indirect },
         }))
     }
 }
@@ -79,9 +101,13 @@ impl Tensor {
 
     /// A view of this tensor: an alias that is tracked, without history yet (`set_birth_history` follows).
     #[inline]
-    pub(crate) fn make_view(&self, layout: Layout, kind: CreationKind) -> Tensor {
-        let out = self.alias_with(layout);
-        self.track_view(&out, kind);
+    pub(crate) fn make_view(&self, shown: impl Into<Shown>, kind: CreationKind) -> Tensor {
+        let Shown { layout, dtype } = shown.into();
+        let out = match dtype {
+            None => self.alias_with(layout),
+            Some(dtype) => self.alias_as(crate::Spec { layout, dtype, device: self.device() }),
+        };
+        self.track_view(&out, if dtype.is_some() { CreationKind::OtherDtype } else { kind });
         out
     }
 

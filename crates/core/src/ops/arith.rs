@@ -56,6 +56,17 @@ pub(crate) fn mul<'a>(a: impl Into<Arg<'a>>, b: impl Into<Arg<'a>>) -> Result<Te
     }
 }
 
+/// `a` times the conjugate of `b`: how gradients of products are made. Real numbers pay one look at a dtype for it.
+pub(crate) fn mul_conj<'a>(a: impl Into<Arg<'a>>, b: impl Into<Arg<'a>>) -> Result<Tensor> {
+    match (a.into(), b.into()) {
+        (Arg::T(a), Arg::T(b)) if !b.is_complex() => ops::mul(a, b),
+        (Arg::T(a), Arg::T(b)) => ops::mul(a, &ops::conj_physical(b)?),
+        (Arg::S(a), Arg::T(b)) => ops::mul_scalar(&ops::formulas::conj(b)?, a),
+        (Arg::T(a), Arg::S(b)) => ops::mul_scalar(a, b.conj()),
+        (Arg::S(a), Arg::S(b)) => ops::mul_scalar(&pure(a)?, b.conj()),
+    }
+}
+
 pub(crate) fn div<'a>(a: impl Into<Arg<'a>>, b: impl Into<Arg<'a>>) -> Result<Tensor> {
     match (a.into(), b.into()) {
         (Arg::T(a), Arg::T(b)) => ops::div(a, b),

@@ -394,6 +394,7 @@ fn same_constant(baked: &Argument, given: &Value) -> bool {
         (Argument::Bool(a), Value::Scalar(Scalar::Bool(b))) => a == b,
         (Argument::Int(a), Value::Scalar(Scalar::Int(b))) => a == b,
         (Argument::Float(a), Value::Scalar(Scalar::Float(b))) => a == b || (a.is_nan() && b.is_nan()),
+        (Argument::Complex(re, im), Value::Scalar(Scalar::Complex(b))) => (*re, *im) == (b.re, b.im),
         (a, Value::Constant(b)) => a == b,
         _ => false,
     }

@@ -320,6 +320,7 @@ impl Trace {
             Scalar::Bool(b) => Argument::Bool(b),
             Scalar::Int(i) => Argument::Int(i),
             Scalar::Float(v) => Argument::Float(v),
+            Scalar::Complex(v) => Argument::Complex(v.re, v.im),
         };
         Ok(match value {
             Value::None => Argument::None,

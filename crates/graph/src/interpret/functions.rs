@@ -45,6 +45,9 @@ fn checked(function: &Function, value: Option<i64>) -> Result<Scalar> {
 }
 
 fn unary(function: &Function, a: Scalar) -> Result<Scalar> {
+    if a.is_complex() {
+        return Err(wrong(function, "is not defined for complex numbers"));
+    }
     let whole = |v: f64| checked(function, (v.abs() < 9.3e18).then_some(v as i64));
     match (function, a) {
         (Function::Neg, a) => Ok(a.negated()),
@@ -69,6 +72,9 @@ fn floor_div(a: i64, b: i64) -> Option<i64> {
 
 fn binary(function: &Function, a: Scalar, b: Scalar) -> Result<Scalar> {
     use Function::*;
+    if a.is_complex() || b.is_complex() {
+        return Err(wrong(function, "is not defined for complex numbers"));
+    }
     let (x, y) = (a.to_f64(), b.to_f64());
     let order = if a.is_float() || b.is_float() { x.partial_cmp(&y) } else { Some(a.to_i64().cmp(&b.to_i64())) };
     let compared = match function {

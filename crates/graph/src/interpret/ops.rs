@@ -78,7 +78,7 @@ fn list<T>(value: &Value, element: impl Fn(&Value) -> Result<T>) -> Result<Vec<T
 
 fn size(value: &Value) -> Result<SymInt> {
     match value.scalar()? {
-        Scalar::Float(v) => Err(Error::Value(format!("expected an integer, found {v}"))),
+        v @ (Scalar::Float(_) | Scalar::Complex(_)) => Err(Error::Value(format!("expected an integer, found {v}"))),
         s => Ok(s.to_i64().into()),
     }
 }

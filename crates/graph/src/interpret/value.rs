@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::ir::*;
-use firebrand_core::{Scalar, Tensor};
+use firebrand_core::{Complex, Scalar, Tensor};
 use std::sync::Arc;
 
 /// What a node computes.
@@ -38,6 +38,7 @@ impl Value {
             Value::Scalar(Scalar::Bool(_)) => "a bool",
             Value::Scalar(Scalar::Int(_)) => "an integer",
             Value::Scalar(Scalar::Float(_)) => "a float",
+            Value::Scalar(Scalar::Complex(_)) => "a complex number",
             Value::List(_) => "a list",
             Value::Dict(_) => "a dict",
             Value::Graph(_) => "a sub-graph",
@@ -133,6 +134,7 @@ pub fn materialize(argument: &Argument, value: &mut impl FnMut(NodeId) -> Result
         Argument::Bool(b) => Value::Scalar(Scalar::Bool(*b)),
         Argument::Int(i) => Value::Scalar(Scalar::Int(*i)),
         Argument::Float(v) => Value::Scalar(Scalar::Float(*v)),
+        Argument::Complex(re, im) => Value::Scalar(Scalar::Complex(Complex::new(*re, *im))),
         Argument::Tuple(items) | Argument::List(items) => {
             Value::List(items.iter().map(|a| materialize(a, value)).collect::<Result<_>>()?)
         }

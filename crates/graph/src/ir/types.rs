@@ -1,6 +1,6 @@
 //! What a program may say of a tensor besides its sizes: element type, device, layout, memory format.
 //!
-//! These lists are wider than what this build computes with: a program that mentions `complex64` or `cuda:0` can be
+//! These lists are wider than what this build computes with: a program that mentions `complex32` or `cuda:0` can be
 //! read, printed and rewritten; only running it needs [`ScalarType::dtype`] to answer.
 
 use firebrand_core::DType;

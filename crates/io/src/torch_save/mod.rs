@@ -138,6 +138,8 @@ fn storage_dtype(global: &str) -> Option<DType> {
     Some(match global.strip_prefix("torch.")?.strip_suffix("Storage")? {
         "Float" => DType::F32,
         "Double" => DType::F64,
+        "ComplexFloat" => DType::C64,
+        "ComplexDouble" => DType::C128,
         "Half" => DType::F16,
         "BFloat16" => DType::BF16,
         "Long" => DType::I64,

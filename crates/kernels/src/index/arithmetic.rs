@@ -1,6 +1,6 @@
 //! Combining two elements of one dtype, rounding after every step as PyTorch's scatter and index_add do.
 
-use crate::{DType, Element, bf16, f16};
+use crate::{Complex, DType, Element, bf16, f16};
 
 pub(crate) trait Arithmetic: Element {
     const ZERO: Self;
@@ -82,6 +82,25 @@ floats! {
     f32, 0.0, 1.0;
     f64, 0.0, 1.0;
 }
+
+/// Complex numbers add and multiply; they have no order, and whoever would ask for one is refused before.
+macro_rules! complexes {
+    ($($t:ty)*) => {$(
+        impl Arithmetic for Complex<$t> {
+            const ZERO: Self = Complex::new(0.0, 0.0);
+            const ONE: Self = Complex::new(1.0, 0.0);
+            const LOWEST: Self = Complex::new(<$t>::NEG_INFINITY, 0.0);
+            const HIGHEST: Self = Complex::new(<$t>::INFINITY, 0.0);
+            #[inline(always)]
+            fn plus(self, other: Self) -> Self { self + other }
+            #[inline(always)]
+            fn times(self, other: Self) -> Self { self * other }
+            fn larger(self, _: Self) -> Self { unreachable!("complex numbers have no order") }
+            fn smaller(self, _: Self) -> Self { unreachable!("complex numbers have no order") }
+        }
+    )*};
+}
+complexes!(f32 f64);
 
 /// `alpha` as the factor of an element: floats from the float, integers from the integer.
 pub(super) fn factor<T: Element>(alpha: f64) -> T {

@@ -60,6 +60,10 @@ macro_rules! with_bytes {
                 type $t = u32;
                 $body
             }
+            16 => {
+                type $t = [u64; 2];
+                $body
+            }
             _ => {
                 type $t = u64;
                 $body

@@ -104,7 +104,7 @@ fn direct<const N: usize>(op: Op, compute: DType, args: [&Operand; N], out: &Vie
     }
     let (lo, hi) = (out.as_ptr() as usize, out.as_ptr() as usize + n * size);
     let mut overlap = false;
-    let mut values = [const { MaybeUninit::<[u64; CHUNK]>::uninit() }; N]; // zeroing would cost more than the op
+    let mut values = [const { MaybeUninit::<[u64; 2 * CHUNK]>::uninit() }; N]; // zeroing would cost more than the op
     let mut places = [Arg::tile(out.as_ptr()); 3];
     let mut sizes = [0; 3];
     for (k, arg) in args.into_iter().enumerate() {
@@ -170,7 +170,7 @@ fn large(op: Op, compute: DType, places: &[Arg; 3], sizes: &[usize; 3], overlap:
             return part(r.start, d, r.len());
         }
         // Computed beside the memory, then put there: a loop never writes what it reads.
-        let mut tile = MaybeUninit::<[u64; TILE]>::uninit();
+        let mut tile = MaybeUninit::<[u64; 2 * TILE]>::uninit();
         let buffer = tile.as_mut_ptr().cast::<u8>();
         for from in (0..r.len()).step_by(TILE) {
             let n = TILE.min(r.len() - from);

@@ -15,7 +15,7 @@ use super::{Operand, Sink, Value};
 use crate::geometry::{Geometry, Tile, Tiles};
 use crate::moves::{move2d, stream};
 use crate::real::{Ptr, Scratch};
-use crate::{DType, ViewMut, parallel, write_slice};
+use crate::{Complex, DType, ViewMut, parallel, write_slice};
 use smallvec::SmallVec;
 use std::cell::RefCell;
 
@@ -25,8 +25,8 @@ pub(super) const TILE: usize = 1024;
 const SIDE: usize = 32;
 /// Outputs of this size are written past the cache.
 pub(super) const STREAM_BYTES: usize = 16 << 20;
-/// Bytes of one constant.
-const SPLAT: usize = CHUNK * 8;
+/// Bytes of one constant, of the widest register.
+const SPLAT: usize = CHUNK * 16;
 
 /// A program as the executor sees it.
 #[derive(Clone, Copy)]
@@ -489,6 +489,16 @@ pub(super) unsafe fn splat(d: *mut u8, value: Value, dtype: DType, n: usize) {
     // SAFETY: the caller's promise.
     unsafe {
         match dtype.compute().size() {
+            _ if dtype.is_complex() => {
+                let v = value.to_complex();
+                match dtype {
+                    DType::C64 => {
+                        let v = Complex::new(v.re as f32, v.im as f32);
+                        std::slice::from_raw_parts_mut(d.cast::<Complex<f32>>(), n).fill(v)
+                    }
+                    _ => std::slice::from_raw_parts_mut(d.cast::<Complex<f64>>(), n).fill(v),
+                }
+            }
             8 => std::slice::from_raw_parts_mut(d.cast::<u64>(), n).fill(word),
             4 => std::slice::from_raw_parts_mut(d.cast::<u32>(), n).fill(word as u32),
             _ => std::slice::from_raw_parts_mut(d, n).fill(word as u8),

@@ -5,7 +5,7 @@
 //! The destination never overlaps an operand.
 #![allow(unsafe_code)]
 
-use super::{Op, convert};
+use super::{Op, complex, convert};
 use crate::cpu::{Isa, isa};
 use crate::{DType, vmath, vmath64};
 
@@ -64,6 +64,8 @@ pub(super) struct Loops {
     f64: Step,
     i64: Step,
     bool: Step,
+    c64: Step,
+    c128: Step,
     /// Storage of `dtype` to its registers.
     pub(super) load: Convert,
     /// Registers to storage of `dtype`.
@@ -95,6 +97,8 @@ impl Loops {
             DType::F64 => self.f64,
             DType::I64 => self.i64,
             DType::Bool => self.bool,
+            DType::C64 => self.c64,
+            DType::C128 => self.c128,
             _ => self.f32,
         };
         // SAFETY: passed on.
@@ -132,6 +136,16 @@ macro_rules! instruction_set {
                 unsafe { step_bool(op, d, a, n) }
             }
             $(#[$feature])?
+            unsafe fn c64(op: Op, d: *mut u8, a: &[Arg; 3], n: usize) {
+                // SAFETY: passed on.
+                unsafe { complex::step_c64(op, d, a, n) }
+            }
+            $(#[$feature])?
+            unsafe fn c128(op: Op, d: *mut u8, a: &[Arg; 3], n: usize) {
+                // SAFETY: passed on.
+                unsafe { complex::step_c128(op, d, a, n) }
+            }
+            $(#[$feature])?
             unsafe fn load(dtype: DType, d: *mut u8, a: Arg, n: usize) {
                 // SAFETY: passed on.
                 unsafe { convert::load(dtype, d, a, n) }
@@ -146,7 +160,7 @@ macro_rules! instruction_set {
                 // SAFETY: passed on.
                 unsafe { convert::cast(from, to, d, a, n) }
             }
-            pub(super) const LOOPS: Loops = Loops { f32, f64, i64, bool, load, store, cast };
+            pub(super) const LOOPS: Loops = Loops { f32, f64, i64, bool, c64, c128, load, store, cast };
         }
     };
 }
@@ -195,7 +209,7 @@ pub(super) unsafe fn map1<A: Copy, D>(d: *mut u8, a: Arg, n: usize, f: impl Fn(A
 /// # Safety
 /// As for [`Step`], with these types.
 #[inline(always)]
-unsafe fn map2<A: Copy, B: Copy, D>(d: *mut u8, a: Arg, b: Arg, n: usize, f: impl Fn(A, B) -> D) {
+pub(super) unsafe fn map2<A: Copy, B: Copy, D>(d: *mut u8, a: Arg, b: Arg, n: usize, f: impl Fn(A, B) -> D) {
     for (from, m) in pieces(n, &[a, b]) {
         // SAFETY: `m` elements are left; the destination overlaps no operand.
         let d = unsafe { std::slice::from_raw_parts_mut(d.cast::<D>().add(from), m) };
@@ -212,7 +226,7 @@ unsafe fn map2<A: Copy, B: Copy, D>(d: *mut u8, a: Arg, b: Arg, n: usize, f: imp
 /// # Safety
 /// As for [`Step`], with these types.
 #[inline(always)]
-unsafe fn map3<A: Copy, B: Copy, D>(d: *mut u8, args: &[Arg; 3], n: usize, f: impl Fn(A, B, B) -> D) {
+pub(super) unsafe fn map3<A: Copy, B: Copy, D>(d: *mut u8, args: &[Arg; 3], n: usize, f: impl Fn(A, B, B) -> D) {
     for (from, m) in pieces(n, args) {
         // SAFETY: `m` elements are left; the destination overlaps no operand.
         let d = unsafe { std::slice::from_raw_parts_mut(d.cast::<D>().add(from), m) };
@@ -230,7 +244,7 @@ unsafe fn map3<A: Copy, B: Copy, D>(d: *mut u8, args: &[Arg; 3], n: usize, f: im
 /// # Safety
 /// As for [`Step`], with these types.
 #[inline(never)]
-unsafe fn call1<T: Copy>(d: *mut u8, a: Arg, n: usize, f: fn(T) -> T) {
+pub(super) unsafe fn call1<T: Copy>(d: *mut u8, a: Arg, n: usize, f: fn(T) -> T) {
     // SAFETY: passed on.
     unsafe { map1(d, a, n, f) }
 }
@@ -240,7 +254,7 @@ unsafe fn call1<T: Copy>(d: *mut u8, a: Arg, n: usize, f: fn(T) -> T) {
 /// # Safety
 /// As for [`Step`], with these types.
 #[inline(never)]
-unsafe fn call2<T: Copy>(d: *mut u8, a: Arg, b: Arg, n: usize, f: fn(T, T) -> T) {
+pub(super) unsafe fn call2<T: Copy>(d: *mut u8, a: Arg, b: Arg, n: usize, f: fn(T, T) -> T) {
     // SAFETY: passed on.
     unsafe { map2(d, a, b, n, f) }
 }
@@ -275,7 +289,7 @@ unsafe fn needs_repair(a: Arg, n: usize) -> bool {
 }
 
 #[cold]
-fn undefined(op: Op, dtype: DType) -> ! {
+pub(super) fn undefined(op: Op, dtype: DType) -> ! {
     panic!("{op:?} is not defined for {dtype}")
 }
 
@@ -373,6 +387,15 @@ macro_rules! float_step {
                     Op::GeluTanh => map1(d, a, n, m::gelu_tanh::<F>),
                     Op::Silu => map1(d, a, n, m::silu::<F>),
                     Op::Mish => map1(d, a, n, m::mish::<F>),
+                    Op::Angle => map1(d, a, n, |x: T| {
+                        if x.is_nan() {
+                            x
+                        } else if x < 0.0 {
+                            std::f64::consts::PI as T
+                        } else {
+                            0.0
+                        }
+                    }),
                     Op::Isnan => map1(d, a, n, |x: T| x.is_nan()),
                     Op::Isinf => map1(d, a, n, |x: T| x.is_infinite()),
                     Op::Isfinite => map1(d, a, n, |x: T| x.is_finite()),
@@ -416,7 +439,8 @@ macro_rules! float_step {
                     Op::Clamp => map3(d, args, n, |x: T, lo: T, hi: T| minimum(maximum(x, lo), hi)),
                     Op::Softplus => map3(d, args, n, m::softplus::<F>),
                     Op::Where => map3(d, args, n, |w: u8, x: T, y: T| if w != 0 { x } else { y }),
-                    Op::BitwiseNot
+                    Op::Conj
+                    | Op::BitwiseNot
                     | Op::BitwiseAnd
                     | Op::BitwiseOr
                     | Op::BitwiseXor

@@ -10,6 +10,7 @@
 //! It does not know broadcasting rules or promotion: the caller expanded all views to the same sizes (with stride 0) and
 //! says which dtype to compute in.
 
+mod complex;
 mod convert;
 mod eager;
 mod exec;

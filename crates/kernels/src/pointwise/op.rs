@@ -1,8 +1,9 @@
 //! The instruction set: what exists, how many operands it takes and of what type the result is.
 //!
 //! Which op is defined for which register type: arithmetic and comparisons for all (on bool, `Add` is or and `Mul` is
-//! and); bitwise ops and shifts for integers and bool; everything transcendental for floats only. Running an op on a
-//! type that it is not defined for is a bug of the caller and panics.
+//! and); bitwise ops and shifts for integers and bool; everything transcendental for floats only. Complex registers have
+//! arithmetic, equality and elementary functions; `Sign` is then `a / |a|`, and `Abs` and `Angle` leave no imaginary part.
+//! Running an op on a type that it is not defined for is a bug of the caller and panics.
 
 use crate::DType;
 
@@ -123,6 +124,10 @@ ops! {
     Silu 1 false,
     /// `a tanh(softplus(a))`
     Mish 1 false,
+    /// The angle in the complex plane: 0 or pi for a real number.
+    Angle 1 false,
+    /// The conjugate of a complex number.
+    Conj 1 false,
     /// Every bit flipped; on bool, not.
     BitwiseNot 1 false,
     /// Whether NaN.
@@ -236,10 +241,31 @@ impl Op {
             self,
             Neg | Sub | FloorDivide | TruncDivide | Fmod | Remainder | Pow | MulAdd | Floor | Ceil | Round | Trunc
         );
+        let field = matches!(
+            self,
+            Copy | Neg
+                | Abs
+                | Sign
+                | Square
+                | Sqrt
+                | Rsqrt
+                | Reciprocal
+                | Add
+                | Sub
+                | Mul
+                | Div
+                | Pow
+                | MulAdd
+                | Lerp
+                | Where
+        ) || matches!(self, Exp | Exp2 | Expm1 | Log | Log2 | Log10 | Log1p | Sigmoid | Angle | Conj)
+            || matches!(self, Sin | Cos | Tan | Asin | Acos | Atan | Sinh | Cosh | Tanh | Asinh | Acosh | Atanh)
+            || matches!(self, Isnan | Isinf | Isfinite | Eq | Ne | LogicalNot | LogicalAnd | LogicalOr | LogicalXor);
         match dtype.compute() {
+            DType::C64 | DType::C128 => field,
             DType::Bool => any || bits,
             DType::I64 => any || whole || signed,
-            _ => !whole,
+            _ => !whole && self != Conj,
         }
     }
 }

@@ -272,7 +272,7 @@ impl Builder {
             }
         }
         let mut code = vec![];
-        let mut free: [Vec<u32>; 9] = Default::default(); // by bytes an element
+        let mut free: [Vec<u32>; 17] = Default::default(); // by bytes an element
         let (mut registers, mut uniforms) = (0, 0);
         for (i, (def, dtype)) in self.defs.iter().enumerate() {
             if last[i] == DEAD {

@@ -95,6 +95,7 @@ impl Generator {
             DType::BF16 => (false, (1 << 8) + 1),
             DType::F32 => (false, (1 << 24) + 1),
             DType::F64 => (true, (1 << 53) + 1),
+            DType::C64 | DType::C128 => unreachable!("whole numbers are drawn for real dtypes"),
         };
         with_element!(out.dtype(), T => fill::<T>(out, || {
             let v = if wide { self.random64() } else { u64::from(self.random()) };

@@ -44,7 +44,7 @@ fn sample(dtype: DType, sizes: &[usize], lie: Lie) -> Tensor {
 
 #[test]
 fn sorting_and_selecting_along_every_dimension() {
-    for dtype in DType::ALL {
+    for dtype in DType::reals() {
         for sizes in [&[1][..], &[9], &[4, 7], &[3, 5, 4], &[40, 300]] {
             for dim in 0..sizes.len() {
                 for lie in LIES {

@@ -68,11 +68,11 @@ fn add(call: &Call<'_>, product: Tensor, ndim: usize) -> Result<Outs> {
             x = ops::unsqueeze(&x, 1)?;
         }
     }
-    if beta.to_f64() == 0.0 {
+    if beta.equals(0.0) {
         // Whatever is in `self`, NaN included, does not count.
         let product = ops::mul_scalar(&product, alpha)?;
         return one(Batched { dim: (product.ndim() > ndim).then_some(0), value: product }.full(call.size)?, 0);
     }
-    let x = if beta.to_f64() == 1.0 { x } else { ops::mul_scalar(&x, beta)? };
+    let x = if beta.equals(1.0) { x } else { ops::mul_scalar(&x, beta)? };
     one(ops::add(&x, &product, alpha)?, 0)
 }

@@ -38,7 +38,12 @@ fn weaken(b: &Batched, others: &[&Batched]) -> Result<Option<Batched>> {
     if b.dim.is_none() || b.ndim() > 0 || b.value.dtype() == DType::Bool {
         return Ok(None);
     }
-    let kind = |t: &Tensor| u8::from(t.dtype().is_integer()) + 2 * u8::from(t.is_floating_point());
+    let kind = |t: &Tensor| match t.dtype() {
+        d if d.is_integer() => 1,
+        d if d.is_floating_point() => 2,
+        d if d.is_complex() => 3,
+        _ => 0u8,
+    };
     let strong = others.iter().filter(|o| o.ndim() > 0).map(|o| &o.value).max_by_key(|t| kind(t));
     match strong {
         Some(s) if s.dtype() != b.value.dtype() && kind(s) >= kind(&b.value) => {

@@ -157,7 +157,7 @@ pub(crate) fn bilinear(x: &Tensor, y: &Tensor, weight: &Tensor, bias: Option<&Te
 }
 
 pub(crate) fn vdot(a: &Tensor, b: &Tensor) -> Result<Tensor> {
-    ops::dot(a, b)
+    ops::dot(&ops::conj(a)?, b)
 }
 
 /// Over the last dimension of both.

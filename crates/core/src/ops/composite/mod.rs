@@ -2,6 +2,7 @@
 
 mod activations;
 mod attention;
+mod complex;
 mod conv;
 pub(crate) mod creation;
 mod distance;
@@ -25,6 +26,7 @@ pub(crate) mod view;
 
 pub(crate) use activations::*;
 pub(crate) use attention::*;
+pub(crate) use complex::*;
 pub(crate) use conv::*;
 pub(crate) use distance::*;
 pub(crate) use einsum::*;

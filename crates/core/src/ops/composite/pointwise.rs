@@ -80,16 +80,13 @@ pub(crate) fn isclose(a: &Tensor, b: &Tensor, rtol: f64, atol: f64, equal_nan: b
         return Err(Error::argument(OP, format!("tolerances must not be negative, found rtol {rtol} and atol {atol}")));
     }
     let mut close = ops::eq(a, b)?;
-    if equal_nan && a.is_floating_point() {
+    if equal_nan && a.dtype().is_differentiable() {
         close = ops::logical_or(&close, &ops::logical_and(&ops::isnan(a)?, &ops::isnan(b)?)?)?;
     }
     if rtol == 0.0 && atol == 0.0 {
         return Ok(close);
     }
-    let float = |t: &Tensor| {
-        let dtype = if t.is_floating_point() { t.dtype() } else { crate::dtype::default_dtype() };
-        ops::formulas::cast(t, dtype)
-    };
+    let float = |t: &Tensor| ops::formulas::cast(t, crate::dtype::to_float(t.dtype()));
     let (x, y) = (float(a)?, float(b)?);
     let one = Scalar::Int(1);
     let allowed = ops::add_scalar(&ops::abs(&ops::mul_scalar(&y, rtol.into())?)?, atol.into(), one)?;

@@ -36,9 +36,9 @@ formulas! {
     /// The slope is `weight` below zero.
     fn prelu_kernel(a, weight) = |[x, w]| x.gt(0.0).select(x, w * x);
     /// From the result `y` of `tanh`.
-    fn tanh_backward(grad, output) = |[g, y]| g * (1.0 - y * y);
+    fn tanh_backward(grad, output) = |[g, y]| g * (1.0 - y * y).conj();
     /// From the result `y` of `sigmoid`.
-    fn sigmoid_backward(grad, output) = |[g, y]| g * (1.0 - y) * y;
+    fn sigmoid_backward(grad, output) = |[g, y]| g * (1.0 - y).conj() * y.conj();
     /// `s (1 + x (1 - s))` with the sigmoid `s`.
     fn silu_backward(grad, input) = |[g, x]| {
         let s = x.one(Op::Sigmoid);

@@ -77,6 +77,11 @@ impl<'a> V<'a> {
         V { val: self.code.builder.borrow_mut().op(op, &[self.val, other]), ..self }
     }
 
+    /// The conjugate; of real numbers the value itself.
+    pub(crate) fn conj(self) -> V<'a> {
+        if self.code.dtype.is_complex() { self.one(Op::Conj) } else { self }
+    }
+
     /// `yes` where this bool is true, else `no`.
     pub(crate) fn select(self, yes: impl Beside<'a>, no: impl Beside<'a>) -> V<'a> {
         let (yes, no) = (yes.of(self.code).val, no.of(self.code).val);
@@ -141,12 +146,12 @@ type Build<const N: usize> = for<'a> fn([V<'a>; N]) -> V<'a>;
 /// A formula of `N` inputs.
 pub(crate) struct Fused<const N: usize> {
     build: Build<N>,
-    programs: [OnceLock<Program>; 4],
+    programs: [OnceLock<Program>; 6],
 }
 
 impl<const N: usize> Fused<N> {
     pub(crate) const fn new(build: Build<N>) -> Self {
-        Fused { build, programs: [const { OnceLock::new() }; 4] }
+        Fused { build, programs: [const { OnceLock::new() }; 6] }
     }
 
     fn program(&self, compute: DType) -> &Program {
@@ -155,6 +160,8 @@ impl<const N: usize> Fused<N> {
             DType::F32 => 0,
             DType::F64 => 1,
             DType::I64 => 2,
+            DType::C64 => 4,
+            DType::C128 => 5,
             _ => 3,
         };
         self.programs[slot].get_or_init(|| {

@@ -1,9 +1,11 @@
 //! Matrix products: operands of any strides go to the kernel as they are.
 
 use super::expand;
+use super::pointwise::scalar_op;
 use crate::layout::Layout;
 use crate::{Result, Scalar, Tensor};
 use firebrand_kernels::copy;
+use firebrand_kernels::pointwise::{self, Op, Operand};
 
 fn multiply(a: &Tensor, b: &Tensor, out: &Tensor, alpha: f64, beta: f64) {
     firebrand_kernels::matmul(a.access().view(), b.access().view(), out.access().view_mut(), alpha, beta);
@@ -41,7 +43,23 @@ pub(crate) fn dot(a: &Tensor, b: &Tensor, out: &Tensor) -> Result<()> {
     mm(&row, &column(b), &out.alias_with(Layout::strided(&[1, 1], &[1, 1], out.storage_offset())))
 }
 
+/// `beta * term + alpha * out` where one of the numbers is complex: kernels of products take real ones.
+fn scaled(term: &Tensor, beta: Scalar, alpha: Scalar, out: &Tensor) -> Result<()> {
+    let target = out.access();
+    scalar_op(Op::Mul, out.dtype(), out, alpha, out)?;
+    if beta.equals(0.0) {
+        return Ok(());
+    }
+    let (term, beta) = (expand(term, out.shape()), Operand::Value(beta.into()));
+    pointwise::ternary(Op::MulAdd, out.dtype(), term.view().into(), beta, target.view().into(), target.view_mut());
+    Ok(())
+}
+
 pub(crate) fn addmm(term: &Tensor, a: &Tensor, b: &Tensor, beta: Scalar, alpha: Scalar, out: &Tensor) -> Result<()> {
+    if beta.is_complex() || alpha.is_complex() {
+        multiply(a, b, out, 1.0, 0.0);
+        return scaled(term, beta, alpha, out);
+    }
     let beta = start(term, beta, out);
     multiply(a, b, out, alpha.to_f64(), beta);
     Ok(())
@@ -52,6 +70,10 @@ pub(crate) fn baddbmm(term: &Tensor, a: &Tensor, b: &Tensor, beta: Scalar, alpha
 }
 
 pub(crate) fn addmv(term: &Tensor, a: &Tensor, v: &Tensor, beta: Scalar, alpha: Scalar, out: &Tensor) -> Result<()> {
+    if beta.is_complex() || alpha.is_complex() {
+        multiply(a, &column(v), &column(out), 1.0, 0.0);
+        return scaled(term, beta, alpha, out);
+    }
     let beta = start(term, beta, out);
     multiply(a, &column(v), &column(out), alpha.to_f64(), beta);
     Ok(())

@@ -4,6 +4,7 @@
 //! that depend on the numbers (indices).
 
 pub(crate) mod activations;
+pub(crate) mod complex;
 pub(crate) mod conv;
 pub(crate) mod creation;
 pub(crate) mod fused;

@@ -81,11 +81,29 @@ macro_rules! functions {
     )*};
 }
 functions! {
-    neg Neg, abs Abs, sgn Sign, sign Sign, floor Floor, ceil Ceil, round Round, trunc Trunc, frac Frac,
+    neg Neg, conj_physical Conj, sgn Sign, sign Sign, floor Floor, ceil Ceil, round Round, trunc Trunc, frac Frac,
     reciprocal Reciprocal, sqrt Sqrt, rsqrt Rsqrt, exp Exp, exp2 Exp2, expm1 Expm1, log Log, log2 Log2, log10 Log10,
     log1p Log1p, sin Sin, cos Cos, tan Tan, asin Asin, acos Acos, atan Atan, sinh Sinh, cosh Cosh, tanh Tanh,
     asinh Asinh, acosh Acosh, atanh Atanh, sigmoid Sigmoid, erf Erf, erfc Erfc, erfinv Erfinv, lgamma Lgamma,
     digamma Digamma, bitwise_not BitwiseNot,
+}
+
+/// Functions with a real result, also of a complex operand.
+macro_rules! measures {
+    ($($name:ident $op:ident),* $(,)?) => {$(
+        pub(crate) fn $name(a: &Tensor, out: &Tensor) -> Result<()> {
+            unary_op(Op::$op, if a.is_complex() { a.dtype() } else { out.dtype() }, a, out)
+        }
+    )*};
+}
+measures! { abs Abs, angle Angle }
+
+/// `real + i imag`.
+pub(crate) fn complex(real: &Tensor, imag: &Tensor, out: &Tensor) -> Result<()> {
+    for (k, part) in [real, imag].into_iter().enumerate() {
+        super::copy_into(part, &super::complex::part(out, k))?;
+    }
+    Ok(())
 }
 
 /// Questions about one operand.
@@ -203,6 +221,7 @@ fn times(dtype: DType, b: Scalar, alpha: Scalar) -> Scalar {
         return b;
     }
     match dtype {
+        d if d.is_complex() => Scalar::Complex(b.to_complex() * alpha.to_complex()),
         d if d.is_floating_point() => Scalar::Float(b.to_f64() * alpha.to_f64()),
         DType::Bool => Scalar::Bool(b.to_bool() && alpha.to_bool()),
         _ => Scalar::Int(b.to_i64().wrapping_mul(alpha.to_i64())),
@@ -232,7 +251,7 @@ pub(crate) fn rsub_scalar(a: &Tensor, b: Scalar, alpha: Scalar, out: &Tensor) ->
 
 /// Fails if integers would be divided by zero.
 fn check_divisor(op: &'static str, b: &Tensor, out: &Tensor) -> Result<()> {
-    if out.dtype().is_floating_point() || out.numel() == 0 {
+    if out.dtype().is_differentiable() || out.numel() == 0 {
         return Ok(());
     }
     let zero = Tensor::try_empty(Spec::new(b.shape(), DType::Bool, b.device()))?;
@@ -243,7 +262,7 @@ fn check_divisor(op: &'static str, b: &Tensor, out: &Tensor) -> Result<()> {
 }
 
 fn check_divisor_scalar(op: &'static str, b: Scalar, out: &Tensor) -> Result<()> {
-    if out.dtype().is_floating_point() || out.numel() == 0 || b.to_i64() != 0 {
+    if out.dtype().is_differentiable() || out.numel() == 0 || b.to_i64() != 0 {
         return Ok(());
     }
     Err(by_zero(op))
@@ -305,6 +324,9 @@ static INVERSE_SQUARE: Fused<1> = Fused::new(|[x]| (x * x).one(Op::Reciprocal));
 /// `a^exponent`; frequent exponents have their own instructions.
 pub(crate) fn pow_scalar(a: &Tensor, exponent: Scalar, out: &Tensor) -> Result<()> {
     let dtype = out.dtype();
+    if exponent.is_complex() && !exponent.equals(exponent.to_f64()) {
+        return scalar_op(Op::Pow, dtype, a, exponent, out);
+    }
     let e = exponent.to_f64();
     if e == 1.0 {
         return unary_op(Op::Copy, dtype, a, out);
@@ -318,7 +340,7 @@ pub(crate) fn pow_scalar(a: &Tensor, exponent: Scalar, out: &Tensor) -> Result<(
     if e == 3.0 {
         return CUBE.run(dtype, [a.into()], out);
     }
-    if dtype.is_floating_point() {
+    if dtype.is_differentiable() {
         if e == 0.5 {
             return unary_op(Op::Sqrt, dtype, a, out);
         }

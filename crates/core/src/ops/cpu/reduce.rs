@@ -1,6 +1,7 @@
 //! Reductions and scans: which fold, over which dimensions, into which memory.
 
-use crate::layout::Dims;
+use super::complex::parts;
+use crate::layout::{Dims, Layout};
 use crate::ops::shape::{wrap_dim, wrap_dims};
 use crate::{DType, Error, Result, Scalar, Spec, Tensor};
 use firebrand_kernels::reduce::{self as kernel, ArgReduce, Reduce};
@@ -23,9 +24,26 @@ fn kept(out: &Tensor, dims: &[usize], ndim: usize) -> (Dims, Dims) {
 }
 
 fn fold(op: Reduce, t: &Tensor, dims: &[usize], out: &Tensor) -> Result<()> {
+    if t.is_complex() || out.is_complex() {
+        return fold_complex(op, t, dims, out);
+    }
     let (sizes, strides) = kept(out, dims, t.ndim());
     kernel::reduce(op, t.access().view(), dims, out.access().view_mut_as(&sizes, &strides));
     Ok(())
+}
+
+/// Complex numbers: sums part by part, norms of magnitudes, truths of "not zero", products by halves.
+fn fold_complex(op: Reduce, t: &Tensor, dims: &[usize], out: &Tensor) -> Result<()> {
+    match op {
+        Reduce::Sum | Reduce::Mean => fold(op, &parts(&converted(t, out.dtype())?), dims, &parts(out)),
+        Reduce::Any | Reduce::All => fold(op, &converted(t, DType::Bool)?, dims, out),
+        Reduce::Norm(_) => {
+            let magnitudes = Tensor::try_empty(Spec::new(t.shape(), t.dtype().to_real(), t.device()))?;
+            super::pointwise::abs(t, &magnitudes)?;
+            fold(op, &magnitudes, dims, out)
+        }
+        _ => super::complex::prod(&converted(t, out.dtype())?, dims, out),
+    }
 }
 
 fn every_dim(t: &Tensor) -> Dims {
@@ -58,7 +76,11 @@ pub(crate) fn contiguous(t: &Tensor) -> Result<Tensor> {
 
 /// Floats that are asked to add up as integers are converted one by one, not in the end.
 fn addends(t: &Tensor, out: &Tensor) -> Result<Tensor> {
-    if t.is_floating_point() && !out.is_floating_point() { converted(t, out.dtype()) } else { Ok(t.clone()) }
+    if t.dtype().is_differentiable() && !out.dtype().is_differentiable() {
+        converted(t, out.dtype())
+    } else {
+        Ok(t.clone())
+    }
 }
 
 pub(crate) fn sum(t: &Tensor, _dtype: Option<DType>, out: &Tensor) -> Result<()> {
@@ -258,6 +280,13 @@ pub(crate) fn logsumexp(t: &Tensor, dim: &[i64], _keepdim: bool, out: &Tensor) -
 
 fn along(op: Scan, t: &Tensor, dim: i64, out: &Tensor) -> Result<()> {
     let d = wrap_dim("scan", dim, t.ndim())?;
+    if out.is_complex() {
+        let t = converted(t, out.dtype())?;
+        return match op {
+            Scan::Sum => along(op, &parts(&t), d as i64, &parts(out)),
+            _ => super::complex::cumprod(&t, d, out),
+        };
+    }
     scan_lines(op, t.access().view(), d, out.access().view_mut());
     Ok(())
 }
@@ -292,8 +321,7 @@ pub(crate) fn cummin(t: &Tensor, dim: i64, values: &Tensor, indices: &Tensor) ->
 pub(crate) fn trace(t: &Tensor, out: &Tensor) -> Result<()> {
     let n = t.shape().iter().copied().min().unwrap_or(0);
     let step = t.strides().iter().sum();
-    kernel::reduce(Reduce::Sum, t.access().view_as(&[n], &[step]), &[0], out.access().view_mut_as(&[1], &[1]));
-    Ok(())
+    fold(Reduce::Sum, &t.alias_with(Layout::strided(&[n], &[step], t.storage_offset())), &[0], out)
 }
 
 /// All elements, row by row.

@@ -62,9 +62,9 @@ pub(crate) fn sym(sizes: &[usize]) -> SymInts {
     sizes.iter().map(|&n| n.into()).collect()
 }
 
-/// The conjugate: the number itself, until there are complex numbers.
+/// The conjugate; of real numbers the tensor itself.
 pub(crate) fn conj(t: &Tensor) -> Result<Tensor> {
-    Ok(t.clone())
+    if t.is_complex() { ops::conj_physical(t) } else { Ok(t.clone()) }
 }
 
 /// Converts to another dtype; the same tensor if it has it.
@@ -96,7 +96,7 @@ pub(crate) fn add_in_place(a: &Tensor, b: &Tensor) -> Result<()> {
 
 /// Whether some element is NaN.
 pub(crate) fn has_nan(t: &Tensor) -> Result<bool> {
-    if !t.is_floating_point() || t.is_meta() || t.numel() == 0 {
+    if !t.dtype().is_differentiable() || t.is_meta() || t.numel() == 0 {
         return Ok(false);
     }
     let _plain = crate::autograd::NoGrad::new();

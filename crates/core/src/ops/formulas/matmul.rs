@@ -18,20 +18,20 @@ fn product_like(a: &Tensor, b: &Tensor, like: &Layout) -> Result<Tensor> {
 
 /// The gradient of the left factor of `alpha * a @ b`.
 pub(crate) fn mm_mat1_backward(grad: &Tensor, mat2: &Tensor, mat1: &Layout, alpha: Scalar) -> Result<Tensor> {
-    maybe_multiply(&product_like(grad, &ops::t(&conj(mat2)?)?, mat1)?, alpha)
+    maybe_multiply(&product_like(grad, &ops::t(&conj(mat2)?)?, mat1)?, alpha.conj())
 }
 
 /// The gradient of the right factor of `alpha * a @ b`.
 pub(crate) fn mm_mat2_backward(grad: &Tensor, mat1: &Tensor, mat2: &Layout, alpha: Scalar) -> Result<Tensor> {
-    maybe_multiply(&product_like(&ops::t(&conj(mat1)?)?, grad, mat2)?, alpha)
+    maybe_multiply(&product_like(&ops::t(&conj(mat1)?)?, grad, mat2)?, alpha.conj())
 }
 
 /// As [`mm_mat1_backward`], for batches.
 pub(crate) fn bmm_mat1_backward(grad: &Tensor, mat2: &Tensor, alpha: Scalar) -> Result<Tensor> {
-    maybe_multiply(&ops::bmm(grad, &ops::transpose(&conj(mat2)?, 1, 2)?)?, alpha)
+    maybe_multiply(&ops::bmm(grad, &ops::transpose(&conj(mat2)?, 1, 2)?)?, alpha.conj())
 }
 
 /// As [`mm_mat2_backward`], for batches.
 pub(crate) fn bmm_mat2_backward(grad: &Tensor, mat1: &Tensor, alpha: Scalar) -> Result<Tensor> {
-    maybe_multiply(&ops::bmm(&ops::transpose(&conj(mat1)?, 1, 2)?, grad)?, alpha)
+    maybe_multiply(&ops::bmm(&ops::transpose(&conj(mat1)?, 1, 2)?, grad)?, alpha.conj())
 }

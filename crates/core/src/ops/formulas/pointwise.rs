@@ -198,31 +198,36 @@ pub(crate) fn pow_backward(g: &Tensor, x: &Tensor, exponent: Scalar) -> Result<T
     }
     let less = match exponent {
         Scalar::Float(e) => Scalar::Float(e - 1.0),
+        Scalar::Complex(e) => Scalar::Complex(e - 1.0),
         e => Scalar::Int(e.to_i64() - 1),
     };
     if less.equals(1.0) {
-        return ops::mul(g, &ops::mul_scalar(x, exponent)?);
+        return arith::mul_conj(g, &ops::mul_scalar(x, exponent)?);
     }
-    ops::mul(g, &ops::mul_scalar(&ops::pow_scalar(x, less)?, exponent)?)
+    arith::mul_conj(g, &ops::mul_scalar(&ops::pow_scalar(x, less)?, exponent)?)
 }
 
 /// What flows to the base: nothing where the exponent is zero, whatever the base.
 pub(crate) fn pow_backward_self(g: &Tensor, x: &Tensor, exponent: &Tensor) -> Result<Tensor> {
     let power = ops::pow(x, &ops::sub_scalar(exponent, ONE, ONE)?)?;
-    drop_where(&ops::eq_scalar(exponent, ZERO)?, &ops::mul(g, &ops::mul(exponent, &power)?)?)
+    drop_where(&ops::eq_scalar(exponent, ZERO)?, &arith::mul_conj(g, &ops::mul(exponent, &power)?)?)
 }
 
 /// What flows to the exponent: nothing where zero is raised to a power that is not negative.
 pub(crate) fn pow_backward_exponent(g: &Tensor, x: &Tensor, exponent: &Tensor, result: &Tensor) -> Result<Tensor> {
-    let flat = ops::logical_and(&ops::eq_scalar(x, ZERO)?, &ops::ge_scalar(exponent, ZERO)?)?;
-    drop_where(&flat, &ops::mul(g, &ops::mul(result, &ops::log(x)?)?)?)
+    let flat = ops::logical_and(&ops::eq_scalar(x, ZERO)?, &ops::ge_scalar(&ops::real(exponent)?, ZERO)?)?;
+    drop_where(&flat, &arith::mul_conj(g, &ops::mul(result, &ops::log(x)?)?)?)
 }
 
 /// What flows to the exponent of a number.
 pub(crate) fn scalar_pow_backward(g: &Tensor, base: Scalar, exponent: &Tensor, result: &Tensor) -> Result<Tensor> {
-    let grown = ops::mul(g, &ops::mul_scalar(result, Scalar::Float(base.to_f64().ln()))?)?;
+    let log = match result.is_complex() {
+        true => Scalar::Complex(base.to_complex().ln()),
+        false => Scalar::Float(base.to_f64().ln()),
+    };
+    let grown = arith::mul_conj(g, &ops::mul_scalar(result, log)?)?;
     if base.equals(0.0) {
-        return drop_where(&ops::ge_scalar(exponent, ZERO)?, &grown);
+        return drop_where(&ops::ge_scalar(&ops::real(exponent)?, ZERO)?, &grown);
     }
     Ok(grown)
 }
@@ -279,4 +284,46 @@ pub(crate) fn xlogy_backward(g: &Tensor, x: &Tensor, y: &Tensor) -> Result<Tenso
 pub(crate) fn xlogy_scalar_backward(g: &Tensor, x: &Tensor, y: Scalar) -> Result<Tensor> {
     let slope = ops::xlogy_scalar(g, y)?;
     if y.to_f64() > 0.0 { Ok(slope) } else { drop_where(&ops::eq_scalar(x, ZERO)?, &slope) }
+}
+
+// ---- complex numbers
+
+/// The real part of `t` times the conjugate of `slope`: how the tangent of a real function of complex numbers is made.
+/// Of real numbers the product.
+pub(crate) fn real_of_product(t: &Tensor, slope: &Tensor) -> Result<Tensor> {
+    ops::real(&arith::mul_conj(t, slope)?)
+}
+
+/// The derivative of `z / |z|`, whose Jacobian is symmetric; nothing at zero. Of real numbers nothing anywhere.
+pub(crate) fn sgn_backward(g: &Tensor, z: &Tensor, sgn: &Tensor) -> Result<Tensor> {
+    if !z.is_complex() {
+        return zeros(g);
+    }
+    let length = ops::abs(z)?;
+    let along = ops::mul(sgn, &real_of_product(g, sgn)?)?;
+    drop_where(&ops::eq_scalar(z, ZERO)?, &ops::div(&ops::sub(g, &along, ONE)?, &length)?)
+}
+
+/// `i z / |z|²`, the direction in which the angle grows; nothing at zero and along the real line.
+pub(crate) fn angle_backward(g: &Tensor, z: &Tensor) -> Result<Tensor> {
+    if !z.is_complex() {
+        return zeros(g);
+    }
+    let length = ops::abs(z)?;
+    let turned = ops::mul_scalar(z, Scalar::Complex(firebrand_kernels::Complex::new(0.0, 1.0)))?;
+    let slope = ops::div(&turned, &ops::mul(&length, &length)?)?;
+    ops::mul(g, &drop_where(&ops::eq_scalar(z, ZERO)?, &slope)?)
+}
+
+/// The tangent of the angle.
+pub(crate) fn angle_jvp(t: &Tensor, z: &Tensor) -> Result<Tensor> {
+    if !z.is_complex() {
+        return zeros(t);
+    }
+    real_of_product(t, &angle_backward(&ops::ones_like(&ops::abs(z)?, None, None, None)?, z)?)
+}
+
+/// Pairs as complex numbers, wherever they lie.
+pub(crate) fn pairs_to_complex(g: &Tensor) -> Result<Tensor> {
+    ops::view_as_complex(&ops::contiguous(g, crate::dispatch::MemoryFormat::Contiguous)?)
 }

@@ -1,6 +1,7 @@
 //! Gradients of products, also where factors are 0.
 
 use super::reduce::{full_like, reduce_like, restore_dims};
+use crate::ops::arith;
 use crate::ops::shape::wrap_dim;
 use crate::sym::SymInt;
 use crate::{Result, Scalar, Tensor, ops};
@@ -23,11 +24,11 @@ pub(crate) fn prod_backward(grad: &Tensor, input: &Tensor, result: &Tensor) -> R
         return Ok(grad.clone());
     }
     if !has_zero(input)? {
-        return ops::mul(grad, &ops::div(result, input)?);
+        return arith::mul_conj(grad, &ops::div(result, input)?);
     }
     let flat = ops::reshape(input, &[SymInt::from(-1)])?;
     let others = product_of_others(&flat, 0)?;
-    ops::mul(grad, &ops::reshape(&others, &input.sym_sizes())?)
+    arith::mul_conj(grad, &ops::reshape(&others, &input.sym_sizes())?)
 }
 
 pub(crate) fn prod_dim_backward(
@@ -45,9 +46,9 @@ pub(crate) fn prod_dim_backward(
         restore_dims(result, input.ndim(), Some(&[dim]), keepdim)?,
     );
     if !has_zero(input)? {
-        return ops::mul(&grad, &ops::div(&result, input)?);
+        return arith::mul_conj(&grad, &ops::div(&result, input)?);
     }
-    ops::mul(&grad, &product_of_others(input, dim)?)
+    arith::mul_conj(&grad, &product_of_others(input, dim)?)
 }
 
 /// For every element the product of the others along `dim`: those before times those after.
@@ -68,7 +69,7 @@ fn product_of_others(t: &Tensor, dim: i64) -> Result<Tensor> {
 
 pub(crate) fn prod_jvp(tangent: &Tensor, input: &Tensor, result: &Tensor) -> Result<Tensor> {
     let slope = prod_backward(&full_like(result, &[], 1)?, input, result)?;
-    ops::sum(&ops::mul(&slope, tangent)?, None)
+    ops::sum(&arith::mul_conj(tangent, &slope)?, None)
 }
 
 pub(crate) fn prod_dim_jvp(
@@ -79,5 +80,5 @@ pub(crate) fn prod_dim_jvp(
     keepdim: bool,
 ) -> Result<Tensor> {
     let slope = prod_dim_backward(&full_like(result, result.shape(), 1)?, input, result, dim, keepdim)?;
-    reduce_like(&ops::mul(&slope, tangent)?, Some(&[dim]), keepdim)
+    reduce_like(&arith::mul_conj(tangent, &slope)?, Some(&[dim]), keepdim)
 }

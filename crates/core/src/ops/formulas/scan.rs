@@ -1,5 +1,6 @@
 //! Gradients of running sums, products, extremes and log-sum-exps.
 
+use super::base::conj;
 use crate::ops::shape::wrap_dim;
 use crate::sym::SymInt;
 use crate::{Result, Scalar, Tensor, ops};
@@ -27,7 +28,7 @@ pub(crate) fn cumprod_backward(grad: &Tensor, input: &Tensor, dim: i64, output: 
     if input.shape()[d] == 1 {
         return Ok(grad.clone());
     }
-    let input = &super::cast(input, output.dtype())?;
+    let (input, output) = (&conj(&super::cast(input, output.dtype())?)?, &conj(output)?);
     if !super::products::has_zero(input)? {
         return ops::div(&reversed_cumsum(&ops::mul(output, grad)?, dim)?, input);
     }

@@ -1,6 +1,7 @@
 //! Gradients of p-norms.
 
 use super::base::cast;
+use super::real_of_product;
 use super::reduce::{full_like, reduce_like, restore_dims, shares, zero_where};
 use crate::{Result, Scalar, Tensor, ops};
 
@@ -54,7 +55,7 @@ pub(crate) fn norm_jvp(
     keepdim: bool,
 ) -> Result<Tensor> {
     let slope = norm_backward(&full_like(norm, norm.shape(), 1)?, input, p, norm, dim, keepdim)?;
-    reduce_like(&ops::mul(&slope, &cast(tangent, slope.dtype())?)?, dim, keepdim)
+    reduce_like(&real_of_product(&cast(tangent, slope.dtype())?, &slope)?, dim, keepdim)
 }
 
 /// As [`norm_backward`], for an order that may be left out.

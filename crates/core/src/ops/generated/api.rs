@@ -46,6 +46,32 @@ pub fn try_scalar_xlogy(self_: impl Into<Scalar>, other: &Tensor) -> Result<Tens
     ops::scalar_xlogy(self_.into(), other)
 }
 
+/// `aten::complex(Tensor real, Tensor imag) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_complex`].
+#[track_caller]
+pub fn complex(real: &Tensor, imag: &Tensor) -> Tensor {
+    expect_ok(try_complex(real, imag))
+}
+/// `aten::complex(Tensor real, Tensor imag) -> Tensor`
+pub fn try_complex(real: &Tensor, imag: &Tensor) -> Result<Tensor> {
+    ops::complex(real, imag)
+}
+
+/// `aten::polar(Tensor abs, Tensor angle) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_polar`].
+#[track_caller]
+pub fn polar(abs: &Tensor, angle: &Tensor) -> Tensor {
+    expect_ok(try_polar(abs, angle))
+}
+/// `aten::polar(Tensor abs, Tensor angle) -> Tensor`
+pub fn try_polar(abs: &Tensor, angle: &Tensor) -> Result<Tensor> {
+    ops::polar(abs, angle)
+}
+
 /// `aten::polygamma(int n, Tensor self) -> Tensor`
 ///
 /// # Panics

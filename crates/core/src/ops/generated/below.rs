@@ -448,6 +448,7 @@ pub(crate) fn div_mode(
             )?,
         );
     }
+    shape::need_real("div", &[self_, other])?;
     let result = Tensor::try_empty(
         shape::div_mode("div", self_, other, rounding_mode)?,
     )?;
@@ -470,6 +471,7 @@ pub(crate) fn div_mode_(
             )
             .map(drop);
     }
+    shape::need_real("div_", &[self_, other])?;
     let spec = shape::div_mode("div_", self_, other, rounding_mode)?;
     inplace::write(
         "div_",
@@ -494,6 +496,7 @@ pub(crate) fn div_scalar_mode(
             )?,
         );
     }
+    shape::need_real("div", &[self_])?;
     let result = Tensor::try_empty(
         shape::div_scalar_mode("div", self_, other, rounding_mode)?,
     )?;
@@ -516,6 +519,7 @@ pub(crate) fn div_scalar_mode_(
             )
             .map(drop);
     }
+    shape::need_real("div_", &[self_])?;
     let spec = shape::div_scalar_mode("div_", self_, other, rounding_mode)?;
     inplace::write(
         "div_",
@@ -532,6 +536,7 @@ pub(crate) fn floor_divide(word: u32, self_: &Tensor, other: &Tensor) -> Result<
             dispatch::call_inner(Op::FLOOR_DIVIDE, &[self_.into(), other.into()])?,
         );
     }
+    shape::need_real("floor_divide", &[self_, other])?;
     let result = Tensor::try_empty(
         shape::binary_no_bool("floor_divide", self_, other)?,
     )?;
@@ -549,6 +554,7 @@ pub(crate) fn floor_divide_(word: u32, self_: &Tensor, other: &Tensor) -> Result
             )
             .map(drop);
     }
+    shape::need_real("floor_divide_", &[self_, other])?;
     let spec = shape::binary_no_bool("floor_divide_", self_, other)?;
     inplace::write(
         "floor_divide_",
@@ -569,6 +575,7 @@ pub(crate) fn floor_divide_scalar(
             dispatch::call_inner(Op::FLOOR_DIVIDE_SCALAR, &[self_.into(), other.into()])?,
         );
     }
+    shape::need_real("floor_divide", &[self_])?;
     let result = Tensor::try_empty(
         shape::with_scalar_no_bool("floor_divide", self_, other)?,
     )?;
@@ -590,6 +597,7 @@ pub(crate) fn floor_divide_scalar_(
             )
             .map(drop);
     }
+    shape::need_real("floor_divide_", &[self_])?;
     let spec = shape::with_scalar_no_bool("floor_divide_", self_, other)?;
     inplace::write(
         "floor_divide_",
@@ -606,6 +614,7 @@ pub(crate) fn remainder(word: u32, self_: &Tensor, other: &Tensor) -> Result<Ten
             dispatch::call_inner(Op::REMAINDER_TENSOR, &[self_.into(), other.into()])?,
         );
     }
+    shape::need_real("remainder", &[self_, other])?;
     let result = Tensor::try_empty(shape::binary_no_bool("remainder", self_, other)?)?;
     if !result.is_meta() {
         cpu::pointwise::remainder(self_, other, &result)?;
@@ -618,6 +627,7 @@ pub(crate) fn remainder_(word: u32, self_: &Tensor, other: &Tensor) -> Result<()
         return dispatch::call_inner(Op::REMAINDER__TENSOR, &[self_.into(), other.into()])
             .map(drop);
     }
+    shape::need_real("remainder_", &[self_, other])?;
     let spec = shape::binary_no_bool("remainder_", self_, other)?;
     inplace::write(
         "remainder_",
@@ -638,6 +648,7 @@ pub(crate) fn remainder_scalar(
             dispatch::call_inner(Op::REMAINDER_SCALAR, &[self_.into(), other.into()])?,
         );
     }
+    shape::need_real("remainder", &[self_])?;
     let result = Tensor::try_empty(
         shape::with_scalar_no_bool("remainder", self_, other)?,
     )?;
@@ -652,6 +663,7 @@ pub(crate) fn remainder_scalar_(word: u32, self_: &Tensor, other: Scalar) -> Res
         return dispatch::call_inner(Op::REMAINDER__SCALAR, &[self_.into(), other.into()])
             .map(drop);
     }
+    shape::need_real("remainder_", &[self_])?;
     let spec = shape::with_scalar_no_bool("remainder_", self_, other)?;
     inplace::write(
         "remainder_",
@@ -675,6 +687,7 @@ pub(crate) fn scalar_remainder(
             )?,
         );
     }
+    shape::need_real("remainder", &[other])?;
     let result = Tensor::try_empty(shape::scalar_with("remainder", self_, other)?)?;
     if !result.is_meta() {
         cpu::pointwise::scalar_remainder(self_, other, &result)?;
@@ -688,6 +701,7 @@ pub(crate) fn fmod(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor> 
             dispatch::call_inner(Op::FMOD_TENSOR, &[self_.into(), other.into()])?,
         );
     }
+    shape::need_real("fmod", &[self_, other])?;
     let result = Tensor::try_empty(shape::binary_no_bool("fmod", self_, other)?)?;
     if !result.is_meta() {
         cpu::pointwise::fmod(self_, other, &result)?;
@@ -700,6 +714,7 @@ pub(crate) fn fmod_(word: u32, self_: &Tensor, other: &Tensor) -> Result<()> {
         return dispatch::call_inner(Op::FMOD__TENSOR, &[self_.into(), other.into()])
             .map(drop);
     }
+    shape::need_real("fmod_", &[self_, other])?;
     let spec = shape::binary_no_bool("fmod_", self_, other)?;
     inplace::write(
         "fmod_",
@@ -716,6 +731,7 @@ pub(crate) fn fmod_scalar(word: u32, self_: &Tensor, other: Scalar) -> Result<Te
             dispatch::call_inner(Op::FMOD_SCALAR, &[self_.into(), other.into()])?,
         );
     }
+    shape::need_real("fmod", &[self_])?;
     let result = Tensor::try_empty(shape::with_scalar_no_bool("fmod", self_, other)?)?;
     if !result.is_meta() {
         cpu::pointwise::fmod_scalar(self_, other, &result)?;
@@ -728,6 +744,7 @@ pub(crate) fn fmod_scalar_(word: u32, self_: &Tensor, other: Scalar) -> Result<(
         return dispatch::call_inner(Op::FMOD__SCALAR, &[self_.into(), other.into()])
             .map(drop);
     }
+    shape::need_real("fmod_", &[self_])?;
     let spec = shape::with_scalar_no_bool("fmod_", self_, other)?;
     inplace::write(
         "fmod_",
@@ -923,6 +940,7 @@ pub(crate) fn lerp_scalar(
             )?,
         );
     }
+    shape::need_real("lerp", &[self_, end])?;
     let result = Tensor::try_empty(shape::lerp_scalar("lerp", self_, end, weight)?)?;
     if !result.is_meta() {
         cpu::pointwise::lerp_scalar(self_, end, weight, &result)?;
@@ -943,6 +961,7 @@ pub(crate) fn lerp_scalar_(
             )
             .map(drop);
     }
+    shape::need_real("lerp_", &[self_, end])?;
     let spec = shape::lerp_scalar("lerp_", self_, end, weight)?;
     inplace::write(
         "lerp_",
@@ -967,6 +986,7 @@ pub(crate) fn lerp(
             )?,
         );
     }
+    shape::need_real("lerp", &[self_, end, weight])?;
     let result = Tensor::try_empty(shape::lerp("lerp", self_, end, weight)?)?;
     if !result.is_meta() {
         cpu::pointwise::lerp(self_, end, weight, &result)?;
@@ -987,6 +1007,7 @@ pub(crate) fn lerp_(
             )
             .map(drop);
     }
+    shape::need_real("lerp_", &[self_, end, weight])?;
     let spec = shape::lerp("lerp_", self_, end, weight)?;
     inplace::write(
         "lerp_",
@@ -1003,6 +1024,7 @@ pub(crate) fn ldexp(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor>
             dispatch::call_inner(Op::LDEXP_TENSOR, &[self_.into(), other.into()])?,
         );
     }
+    shape::need_real("ldexp", &[self_, other])?;
     let result = Tensor::try_empty(shape::binary_float("ldexp", self_, other)?)?;
     if !result.is_meta() {
         cpu::pointwise::ldexp(self_, other, &result)?;
@@ -1016,6 +1038,7 @@ pub(crate) fn maximum(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tenso
             dispatch::call_inner(Op::MAXIMUM, &[self_.into(), other.into()])?,
         );
     }
+    shape::need_real("maximum", &[self_, other])?;
     let result = Tensor::try_empty(shape::binary("maximum", self_, other)?)?;
     if !result.is_meta() {
         cpu::pointwise::maximum(self_, other, &result)?;
@@ -1036,6 +1059,7 @@ pub(crate) fn maximum_out(
             )
             .map(drop);
     }
+    shape::need_real("maximum", &[self_, other])?;
     let spec = shape::binary("maximum", self_, other)?;
     inplace::write_out(
         "maximum",
@@ -1052,6 +1076,7 @@ pub(crate) fn minimum(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tenso
             dispatch::call_inner(Op::MINIMUM, &[self_.into(), other.into()])?,
         );
     }
+    shape::need_real("minimum", &[self_, other])?;
     let result = Tensor::try_empty(shape::binary("minimum", self_, other)?)?;
     if !result.is_meta() {
         cpu::pointwise::minimum(self_, other, &result)?;
@@ -1072,6 +1097,7 @@ pub(crate) fn minimum_out(
             )
             .map(drop);
     }
+    shape::need_real("minimum", &[self_, other])?;
     let spec = shape::binary("minimum", self_, other)?;
     inplace::write_out(
         "minimum",
@@ -1088,6 +1114,7 @@ pub(crate) fn fmax(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor> 
             dispatch::call_inner(Op::FMAX, &[self_.into(), other.into()])?,
         );
     }
+    shape::need_real("fmax", &[self_, other])?;
     let result = Tensor::try_empty(shape::binary("fmax", self_, other)?)?;
     if !result.is_meta() {
         cpu::pointwise::fmax(self_, other, &result)?;
@@ -1101,6 +1128,7 @@ pub(crate) fn fmin(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor> 
             dispatch::call_inner(Op::FMIN, &[self_.into(), other.into()])?,
         );
     }
+    shape::need_real("fmin", &[self_, other])?;
     let result = Tensor::try_empty(shape::binary("fmin", self_, other)?)?;
     if !result.is_meta() {
         cpu::pointwise::fmin(self_, other, &result)?;
@@ -1114,6 +1142,7 @@ pub(crate) fn hypot(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor>
             dispatch::call_inner(Op::HYPOT, &[self_.into(), other.into()])?,
         );
     }
+    shape::need_real("hypot", &[self_, other])?;
     let result = Tensor::try_empty(shape::binary_floating("hypot", self_, other)?)?;
     if !result.is_meta() {
         cpu::pointwise::hypot(self_, other, &result)?;
@@ -1125,6 +1154,7 @@ pub(crate) fn hypot_(word: u32, self_: &Tensor, other: &Tensor) -> Result<()> {
     if word & state::INNER != 0 {
         return dispatch::call_inner(Op::HYPOT_, &[self_.into(), other.into()]).map(drop);
     }
+    shape::need_real("hypot_", &[self_, other])?;
     let spec = shape::binary_floating("hypot_", self_, other)?;
     inplace::write(
         "hypot_",
@@ -1141,6 +1171,7 @@ pub(crate) fn logaddexp(word: u32, self_: &Tensor, other: &Tensor) -> Result<Ten
             dispatch::call_inner(Op::LOGADDEXP, &[self_.into(), other.into()])?,
         );
     }
+    shape::need_real("logaddexp", &[self_, other])?;
     let result = Tensor::try_empty(shape::binary_floating("logaddexp", self_, other)?)?;
     if !result.is_meta() {
         cpu::pointwise::logaddexp(self_, other, &result)?;
@@ -1154,6 +1185,7 @@ pub(crate) fn logaddexp2(word: u32, self_: &Tensor, other: &Tensor) -> Result<Te
             dispatch::call_inner(Op::LOGADDEXP2, &[self_.into(), other.into()])?,
         );
     }
+    shape::need_real("logaddexp2", &[self_, other])?;
     let result = Tensor::try_empty(shape::binary_floating("logaddexp2", self_, other)?)?;
     if !result.is_meta() {
         cpu::pointwise::logaddexp2(self_, other, &result)?;
@@ -1167,6 +1199,7 @@ pub(crate) fn atan2(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor>
             dispatch::call_inner(Op::ATAN2, &[self_.into(), other.into()])?,
         );
     }
+    shape::need_real("atan2", &[self_, other])?;
     let result = Tensor::try_empty(shape::binary_float("atan2", self_, other)?)?;
     if !result.is_meta() {
         cpu::pointwise::atan2(self_, other, &result)?;
@@ -1178,6 +1211,7 @@ pub(crate) fn atan2_(word: u32, self_: &Tensor, other: &Tensor) -> Result<()> {
     if word & state::INNER != 0 {
         return dispatch::call_inner(Op::ATAN2_, &[self_.into(), other.into()]).map(drop);
     }
+    shape::need_real("atan2_", &[self_, other])?;
     let spec = shape::binary_float("atan2_", self_, other)?;
     inplace::write(
         "atan2_",
@@ -1194,6 +1228,7 @@ pub(crate) fn copysign(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tens
             dispatch::call_inner(Op::COPYSIGN_TENSOR, &[self_.into(), other.into()])?,
         );
     }
+    shape::need_real("copysign", &[self_, other])?;
     let result = Tensor::try_empty(shape::binary_float("copysign", self_, other)?)?;
     if !result.is_meta() {
         cpu::pointwise::copysign(self_, other, &result)?;
@@ -1206,6 +1241,7 @@ pub(crate) fn copysign_(word: u32, self_: &Tensor, other: &Tensor) -> Result<()>
         return dispatch::call_inner(Op::COPYSIGN__TENSOR, &[self_.into(), other.into()])
             .map(drop);
     }
+    shape::need_real("copysign_", &[self_, other])?;
     let spec = shape::binary_float("copysign_", self_, other)?;
     inplace::write(
         "copysign_",
@@ -1226,6 +1262,7 @@ pub(crate) fn copysign_scalar(
             dispatch::call_inner(Op::COPYSIGN_SCALAR, &[self_.into(), other.into()])?,
         );
     }
+    shape::need_real("copysign", &[self_])?;
     let result = Tensor::try_empty(shape::with_scalar_float("copysign", self_, other)?)?;
     if !result.is_meta() {
         cpu::pointwise::copysign_scalar(self_, other, &result)?;
@@ -1238,6 +1275,7 @@ pub(crate) fn copysign_scalar_(word: u32, self_: &Tensor, other: Scalar) -> Resu
         return dispatch::call_inner(Op::COPYSIGN__SCALAR, &[self_.into(), other.into()])
             .map(drop);
     }
+    shape::need_real("copysign_", &[self_])?;
     let spec = shape::with_scalar_float("copysign_", self_, other)?;
     inplace::write(
         "copysign_",
@@ -1254,6 +1292,7 @@ pub(crate) fn xlogy(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor>
             dispatch::call_inner(Op::XLOGY_TENSOR, &[self_.into(), other.into()])?,
         );
     }
+    shape::need_real("xlogy", &[self_, other])?;
     let result = Tensor::try_empty(shape::binary_float("xlogy", self_, other)?)?;
     if !result.is_meta() {
         cpu::pointwise::xlogy(self_, other, &result)?;
@@ -1266,6 +1305,7 @@ pub(crate) fn xlogy_(word: u32, self_: &Tensor, other: &Tensor) -> Result<()> {
         return dispatch::call_inner(Op::XLOGY__TENSOR, &[self_.into(), other.into()])
             .map(drop);
     }
+    shape::need_real("xlogy_", &[self_, other])?;
     let spec = shape::binary_float("xlogy_", self_, other)?;
     inplace::write(
         "xlogy_",
@@ -1282,6 +1322,7 @@ pub(crate) fn xlogy_scalar(word: u32, self_: &Tensor, other: Scalar) -> Result<T
             dispatch::call_inner(Op::XLOGY_SCALAR_OTHER, &[self_.into(), other.into()])?,
         );
     }
+    shape::need_real("xlogy", &[self_])?;
     let result = Tensor::try_empty(shape::with_scalar_float("xlogy", self_, other)?)?;
     if !result.is_meta() {
         cpu::pointwise::xlogy_scalar(self_, other, &result)?;
@@ -1297,6 +1338,7 @@ pub(crate) fn xlogy_scalar_(word: u32, self_: &Tensor, other: Scalar) -> Result<
             )
             .map(drop);
     }
+    shape::need_real("xlogy_", &[self_])?;
     let spec = shape::with_scalar_float("xlogy_", self_, other)?;
     inplace::write(
         "xlogy_",
@@ -1313,6 +1355,7 @@ pub(crate) fn scalar_xlogy(word: u32, self_: Scalar, other: &Tensor) -> Result<T
             dispatch::call_inner(Op::XLOGY_SCALAR_SELF, &[self_.into(), other.into()])?,
         );
     }
+    shape::need_real("xlogy", &[other])?;
     let result = Tensor::try_empty(shape::scalar_with_float("xlogy", self_, other)?)?;
     if !result.is_meta() {
         cpu::pointwise::scalar_xlogy(self_, other, &result)?;
@@ -1326,6 +1369,7 @@ pub(crate) fn heaviside(word: u32, self_: &Tensor, values: &Tensor) -> Result<Te
             dispatch::call_inner(Op::HEAVISIDE, &[self_.into(), values.into()])?,
         );
     }
+    shape::need_real("heaviside", &[self_, values])?;
     let result = Tensor::try_empty(shape::heaviside("heaviside", self_, values)?)?;
     if !result.is_meta() {
         cpu::pointwise::heaviside(self_, values, &result)?;
@@ -1338,6 +1382,7 @@ pub(crate) fn heaviside_(word: u32, self_: &Tensor, values: &Tensor) -> Result<(
         return dispatch::call_inner(Op::HEAVISIDE_, &[self_.into(), values.into()])
             .map(drop);
     }
+    shape::need_real("heaviside_", &[self_, values])?;
     let spec = shape::heaviside("heaviside_", self_, values)?;
     inplace::write(
         "heaviside_",
@@ -1379,7 +1424,7 @@ pub(crate) fn abs(word: u32, self_: &Tensor) -> Result<Tensor> {
     if word & state::INNER != 0 {
         return dispatch::one_tensor(dispatch::call_inner(Op::ABS, &[self_.into()])?);
     }
-    let result = Tensor::try_empty(shape::unary_no_bool("abs", self_)?)?;
+    let result = Tensor::try_empty(shape::unary_to_real("abs", self_)?)?;
     if !result.is_meta() {
         cpu::pointwise::abs(self_, &result)?;
     }
@@ -1390,7 +1435,7 @@ pub(crate) fn abs_(word: u32, self_: &Tensor) -> Result<()> {
     if word & state::INNER != 0 {
         return dispatch::call_inner(Op::ABS_, &[self_.into()]).map(drop);
     }
-    let spec = shape::unary_no_bool("abs_", self_)?;
+    let spec = shape::unary_to_real("abs_", self_)?;
     inplace::write("abs_", self_, spec, &[self_], |out| cpu::pointwise::abs(self_, out))
 }
 
@@ -1398,7 +1443,7 @@ pub(crate) fn abs_out(word: u32, self_: &Tensor, out: &Tensor) -> Result<()> {
     if word & state::INNER != 0 {
         return dispatch::call_inner(Op::ABS_OUT, &[self_.into(), out.into()]).map(drop);
     }
-    let spec = shape::unary_no_bool("abs", self_)?;
+    let spec = shape::unary_to_real("abs", self_)?;
     inplace::write_out("abs", out, spec, &[self_], |out| cpu::pointwise::abs(self_, out))
 }
 
@@ -1406,6 +1451,7 @@ pub(crate) fn floor(word: u32, self_: &Tensor) -> Result<Tensor> {
     if word & state::INNER != 0 {
         return dispatch::one_tensor(dispatch::call_inner(Op::FLOOR, &[self_.into()])?);
     }
+    shape::need_real("floor", &[self_])?;
     let result = Tensor::try_empty(shape::unary_no_bool("floor", self_)?)?;
     if !result.is_meta() {
         cpu::pointwise::floor(self_, &result)?;
@@ -1417,6 +1463,7 @@ pub(crate) fn floor_(word: u32, self_: &Tensor) -> Result<()> {
     if word & state::INNER != 0 {
         return dispatch::call_inner(Op::FLOOR_, &[self_.into()]).map(drop);
     }
+    shape::need_real("floor_", &[self_])?;
     let spec = shape::unary_no_bool("floor_", self_)?;
     inplace::write(
         "floor_",
@@ -1431,6 +1478,7 @@ pub(crate) fn ceil(word: u32, self_: &Tensor) -> Result<Tensor> {
     if word & state::INNER != 0 {
         return dispatch::one_tensor(dispatch::call_inner(Op::CEIL, &[self_.into()])?);
     }
+    shape::need_real("ceil", &[self_])?;
     let result = Tensor::try_empty(shape::unary_no_bool("ceil", self_)?)?;
     if !result.is_meta() {
         cpu::pointwise::ceil(self_, &result)?;
@@ -1442,6 +1490,7 @@ pub(crate) fn ceil_(word: u32, self_: &Tensor) -> Result<()> {
     if word & state::INNER != 0 {
         return dispatch::call_inner(Op::CEIL_, &[self_.into()]).map(drop);
     }
+    shape::need_real("ceil_", &[self_])?;
     let spec = shape::unary_no_bool("ceil_", self_)?;
     inplace::write(
         "ceil_",
@@ -1456,6 +1505,7 @@ pub(crate) fn round(word: u32, self_: &Tensor) -> Result<Tensor> {
     if word & state::INNER != 0 {
         return dispatch::one_tensor(dispatch::call_inner(Op::ROUND, &[self_.into()])?);
     }
+    shape::need_real("round", &[self_])?;
     let result = Tensor::try_empty(shape::unary_no_bool("round", self_)?)?;
     if !result.is_meta() {
         cpu::pointwise::round(self_, &result)?;
@@ -1467,6 +1517,7 @@ pub(crate) fn round_(word: u32, self_: &Tensor) -> Result<()> {
     if word & state::INNER != 0 {
         return dispatch::call_inner(Op::ROUND_, &[self_.into()]).map(drop);
     }
+    shape::need_real("round_", &[self_])?;
     let spec = shape::unary_no_bool("round_", self_)?;
     inplace::write(
         "round_",
@@ -1481,6 +1532,7 @@ pub(crate) fn trunc(word: u32, self_: &Tensor) -> Result<Tensor> {
     if word & state::INNER != 0 {
         return dispatch::one_tensor(dispatch::call_inner(Op::TRUNC, &[self_.into()])?);
     }
+    shape::need_real("trunc", &[self_])?;
     let result = Tensor::try_empty(shape::unary_no_bool("trunc", self_)?)?;
     if !result.is_meta() {
         cpu::pointwise::trunc(self_, &result)?;
@@ -1492,6 +1544,7 @@ pub(crate) fn trunc_(word: u32, self_: &Tensor) -> Result<()> {
     if word & state::INNER != 0 {
         return dispatch::call_inner(Op::TRUNC_, &[self_.into()]).map(drop);
     }
+    shape::need_real("trunc_", &[self_])?;
     let spec = shape::unary_no_bool("trunc_", self_)?;
     inplace::write(
         "trunc_",
@@ -1512,6 +1565,7 @@ pub(crate) fn round_decimals(
             dispatch::call_inner(Op::ROUND_DECIMALS, &[self_.into(), decimals.into()])?,
         );
     }
+    shape::need_real("round", &[self_])?;
     let result = Tensor::try_empty(shape::round_decimals("round", self_, decimals)?)?;
     if !result.is_meta() {
         cpu::pointwise::round_decimals(self_, decimals, &result)?;
@@ -1527,6 +1581,7 @@ pub(crate) fn round_decimals_(word: u32, self_: &Tensor, decimals: i64) -> Resul
             )
             .map(drop);
     }
+    shape::need_real("round_", &[self_])?;
     let spec = shape::round_decimals("round_", self_, decimals)?;
     inplace::write(
         "round_",
@@ -1560,6 +1615,7 @@ pub(crate) fn sign(word: u32, self_: &Tensor) -> Result<Tensor> {
     if word & state::INNER != 0 {
         return dispatch::one_tensor(dispatch::call_inner(Op::SIGN, &[self_.into()])?);
     }
+    shape::need_real("sign", &[self_])?;
     let result = Tensor::try_empty(shape::unary("sign", self_)?)?;
     if !result.is_meta() {
         cpu::pointwise::sign(self_, &result)?;
@@ -1571,6 +1627,7 @@ pub(crate) fn sign_(word: u32, self_: &Tensor) -> Result<()> {
     if word & state::INNER != 0 {
         return dispatch::call_inner(Op::SIGN_, &[self_.into()]).map(drop);
     }
+    shape::need_real("sign_", &[self_])?;
     let spec = shape::unary("sign_", self_)?;
     inplace::write(
         "sign_",
@@ -1585,6 +1642,7 @@ pub(crate) fn frac(word: u32, self_: &Tensor) -> Result<Tensor> {
     if word & state::INNER != 0 {
         return dispatch::one_tensor(dispatch::call_inner(Op::FRAC, &[self_.into()])?);
     }
+    shape::need_real("frac", &[self_])?;
     let result = Tensor::try_empty(shape::unary_floating("frac", self_)?)?;
     if !result.is_meta() {
         cpu::pointwise::frac(self_, &result)?;
@@ -1596,6 +1654,7 @@ pub(crate) fn frac_(word: u32, self_: &Tensor) -> Result<()> {
     if word & state::INNER != 0 {
         return dispatch::call_inner(Op::FRAC_, &[self_.into()]).map(drop);
     }
+    shape::need_real("frac_", &[self_])?;
     let spec = shape::unary_floating("frac_", self_)?;
     inplace::write(
         "frac_",
@@ -1604,6 +1663,132 @@ pub(crate) fn frac_(word: u32, self_: &Tensor) -> Result<()> {
         &[self_],
         |out| cpu::pointwise::frac(self_, out),
     )
+}
+
+pub(crate) fn conj_physical(word: u32, self_: &Tensor) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(Op::CONJ_PHYSICAL, &[self_.into()])?,
+        );
+    }
+    let result = Tensor::try_empty(shape::unary("conj_physical", self_)?)?;
+    if !result.is_meta() {
+        cpu::pointwise::conj_physical(self_, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn conj_physical_(word: u32, self_: &Tensor) -> Result<()> {
+    if word & state::INNER != 0 {
+        return dispatch::call_inner(Op::CONJ_PHYSICAL_, &[self_.into()]).map(drop);
+    }
+    let spec = shape::unary("conj_physical_", self_)?;
+    inplace::write(
+        "conj_physical_",
+        self_,
+        spec,
+        &[self_],
+        |out| cpu::pointwise::conj_physical(self_, out),
+    )
+}
+
+pub(crate) fn conj_physical_out(word: u32, self_: &Tensor, out: &Tensor) -> Result<()> {
+    if word & state::INNER != 0 {
+        return dispatch::call_inner(Op::CONJ_PHYSICAL_OUT, &[self_.into(), out.into()])
+            .map(drop);
+    }
+    let spec = shape::unary("conj_physical", self_)?;
+    inplace::write_out(
+        "conj_physical",
+        out,
+        spec,
+        &[self_],
+        |out| cpu::pointwise::conj_physical(self_, out),
+    )
+}
+
+pub(crate) fn angle(word: u32, self_: &Tensor) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(dispatch::call_inner(Op::ANGLE, &[self_.into()])?);
+    }
+    let result = Tensor::try_empty(shape::unary_float_to_real("angle", self_)?)?;
+    if !result.is_meta() {
+        cpu::pointwise::angle(self_, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn angle_out(word: u32, self_: &Tensor, out: &Tensor) -> Result<()> {
+    if word & state::INNER != 0 {
+        return dispatch::call_inner(Op::ANGLE_OUT, &[self_.into(), out.into()])
+            .map(drop);
+    }
+    let spec = shape::unary_float_to_real("angle", self_)?;
+    inplace::write_out(
+        "angle",
+        out,
+        spec,
+        &[self_],
+        |out| cpu::pointwise::angle(self_, out),
+    )
+}
+
+pub(crate) fn complex(word: u32, real: &Tensor, imag: &Tensor) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(Op::COMPLEX, &[real.into(), imag.into()])?,
+        );
+    }
+    shape::need_real("complex", &[real, imag])?;
+    let result = Tensor::try_empty(shape::complex("complex", real, imag)?)?;
+    if !result.is_meta() {
+        cpu::pointwise::complex(real, imag, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn complex_out(
+    word: u32,
+    real: &Tensor,
+    imag: &Tensor,
+    out: &Tensor,
+) -> Result<()> {
+    if word & state::INNER != 0 {
+        return dispatch::call_inner(
+                Op::COMPLEX_OUT,
+                &[real.into(), imag.into(), out.into()],
+            )
+            .map(drop);
+    }
+    shape::need_real("complex", &[real, imag])?;
+    let spec = shape::complex("complex", real, imag)?;
+    inplace::write_out(
+        "complex",
+        out,
+        spec,
+        &[real, imag],
+        |out| cpu::pointwise::complex(real, imag, out),
+    )
+}
+
+pub(crate) fn view_as_real(word: u32, self_: &Tensor) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(Op::VIEW_AS_REAL, &[self_.into()])?,
+        );
+    }
+    let layout = shape::view::view_as_real(self_)?;
+    Ok(self_.make_view(layout, CreationKind::Default))
+}
+
+pub(crate) fn view_as_complex(word: u32, self_: &Tensor) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(Op::VIEW_AS_COMPLEX, &[self_.into()])?,
+        );
+    }
+    let layout = shape::view::view_as_complex(self_)?;
+    Ok(self_.make_view(layout, CreationKind::Default))
 }
 
 pub(crate) fn reciprocal(word: u32, self_: &Tensor) -> Result<Tensor> {
@@ -2247,6 +2432,7 @@ pub(crate) fn erf(word: u32, self_: &Tensor) -> Result<Tensor> {
     if word & state::INNER != 0 {
         return dispatch::one_tensor(dispatch::call_inner(Op::ERF, &[self_.into()])?);
     }
+    shape::need_real("erf", &[self_])?;
     let result = Tensor::try_empty(shape::unary_float("erf", self_)?)?;
     if !result.is_meta() {
         cpu::pointwise::erf(self_, &result)?;
@@ -2258,6 +2444,7 @@ pub(crate) fn erf_(word: u32, self_: &Tensor) -> Result<()> {
     if word & state::INNER != 0 {
         return dispatch::call_inner(Op::ERF_, &[self_.into()]).map(drop);
     }
+    shape::need_real("erf_", &[self_])?;
     let spec = shape::unary_float("erf_", self_)?;
     inplace::write("erf_", self_, spec, &[self_], |out| cpu::pointwise::erf(self_, out))
 }
@@ -2266,6 +2453,7 @@ pub(crate) fn erfc(word: u32, self_: &Tensor) -> Result<Tensor> {
     if word & state::INNER != 0 {
         return dispatch::one_tensor(dispatch::call_inner(Op::ERFC, &[self_.into()])?);
     }
+    shape::need_real("erfc", &[self_])?;
     let result = Tensor::try_empty(shape::unary_float("erfc", self_)?)?;
     if !result.is_meta() {
         cpu::pointwise::erfc(self_, &result)?;
@@ -2277,6 +2465,7 @@ pub(crate) fn erfc_(word: u32, self_: &Tensor) -> Result<()> {
     if word & state::INNER != 0 {
         return dispatch::call_inner(Op::ERFC_, &[self_.into()]).map(drop);
     }
+    shape::need_real("erfc_", &[self_])?;
     let spec = shape::unary_float("erfc_", self_)?;
     inplace::write(
         "erfc_",
@@ -2291,6 +2480,7 @@ pub(crate) fn erfinv(word: u32, self_: &Tensor) -> Result<Tensor> {
     if word & state::INNER != 0 {
         return dispatch::one_tensor(dispatch::call_inner(Op::ERFINV, &[self_.into()])?);
     }
+    shape::need_real("erfinv", &[self_])?;
     let result = Tensor::try_empty(shape::unary_float("erfinv", self_)?)?;
     if !result.is_meta() {
         cpu::pointwise::erfinv(self_, &result)?;
@@ -2302,6 +2492,7 @@ pub(crate) fn erfinv_(word: u32, self_: &Tensor) -> Result<()> {
     if word & state::INNER != 0 {
         return dispatch::call_inner(Op::ERFINV_, &[self_.into()]).map(drop);
     }
+    shape::need_real("erfinv_", &[self_])?;
     let spec = shape::unary_float("erfinv_", self_)?;
     inplace::write(
         "erfinv_",
@@ -2316,6 +2507,7 @@ pub(crate) fn lgamma(word: u32, self_: &Tensor) -> Result<Tensor> {
     if word & state::INNER != 0 {
         return dispatch::one_tensor(dispatch::call_inner(Op::LGAMMA, &[self_.into()])?);
     }
+    shape::need_real("lgamma", &[self_])?;
     let result = Tensor::try_empty(shape::unary_float("lgamma", self_)?)?;
     if !result.is_meta() {
         cpu::pointwise::lgamma(self_, &result)?;
@@ -2327,6 +2519,7 @@ pub(crate) fn lgamma_(word: u32, self_: &Tensor) -> Result<()> {
     if word & state::INNER != 0 {
         return dispatch::call_inner(Op::LGAMMA_, &[self_.into()]).map(drop);
     }
+    shape::need_real("lgamma_", &[self_])?;
     let spec = shape::unary_float("lgamma_", self_)?;
     inplace::write(
         "lgamma_",
@@ -2341,6 +2534,7 @@ pub(crate) fn digamma(word: u32, self_: &Tensor) -> Result<Tensor> {
     if word & state::INNER != 0 {
         return dispatch::one_tensor(dispatch::call_inner(Op::DIGAMMA, &[self_.into()])?);
     }
+    shape::need_real("digamma", &[self_])?;
     let result = Tensor::try_empty(shape::unary_float("digamma", self_)?)?;
     if !result.is_meta() {
         cpu::pointwise::digamma(self_, &result)?;
@@ -2352,6 +2546,7 @@ pub(crate) fn digamma_(word: u32, self_: &Tensor) -> Result<()> {
     if word & state::INNER != 0 {
         return dispatch::call_inner(Op::DIGAMMA_, &[self_.into()]).map(drop);
     }
+    shape::need_real("digamma_", &[self_])?;
     let spec = shape::unary_float("digamma_", self_)?;
     inplace::write(
         "digamma_",
@@ -2366,6 +2561,7 @@ pub(crate) fn sinc(word: u32, self_: &Tensor) -> Result<Tensor> {
     if word & state::INNER != 0 {
         return dispatch::one_tensor(dispatch::call_inner(Op::SINC, &[self_.into()])?);
     }
+    shape::need_real("sinc", &[self_])?;
     let result = Tensor::try_empty(shape::unary_float("sinc", self_)?)?;
     if !result.is_meta() {
         cpu::pointwise::sinc(self_, &result)?;
@@ -2377,6 +2573,7 @@ pub(crate) fn sinc_(word: u32, self_: &Tensor) -> Result<()> {
     if word & state::INNER != 0 {
         return dispatch::call_inner(Op::SINC_, &[self_.into()]).map(drop);
     }
+    shape::need_real("sinc_", &[self_])?;
     let spec = shape::unary_float("sinc_", self_)?;
     inplace::write(
         "sinc_",
@@ -2391,6 +2588,7 @@ pub(crate) fn deg2rad(word: u32, self_: &Tensor) -> Result<Tensor> {
     if word & state::INNER != 0 {
         return dispatch::one_tensor(dispatch::call_inner(Op::DEG2RAD, &[self_.into()])?);
     }
+    shape::need_real("deg2rad", &[self_])?;
     let result = Tensor::try_empty(shape::unary_float("deg2rad", self_)?)?;
     if !result.is_meta() {
         cpu::pointwise::deg2rad(self_, &result)?;
@@ -2402,6 +2600,7 @@ pub(crate) fn deg2rad_(word: u32, self_: &Tensor) -> Result<()> {
     if word & state::INNER != 0 {
         return dispatch::call_inner(Op::DEG2RAD_, &[self_.into()]).map(drop);
     }
+    shape::need_real("deg2rad_", &[self_])?;
     let spec = shape::unary_float("deg2rad_", self_)?;
     inplace::write(
         "deg2rad_",
@@ -2416,6 +2615,7 @@ pub(crate) fn rad2deg(word: u32, self_: &Tensor) -> Result<Tensor> {
     if word & state::INNER != 0 {
         return dispatch::one_tensor(dispatch::call_inner(Op::RAD2DEG, &[self_.into()])?);
     }
+    shape::need_real("rad2deg", &[self_])?;
     let result = Tensor::try_empty(shape::unary_float("rad2deg", self_)?)?;
     if !result.is_meta() {
         cpu::pointwise::rad2deg(self_, &result)?;
@@ -2427,6 +2627,7 @@ pub(crate) fn rad2deg_(word: u32, self_: &Tensor) -> Result<()> {
     if word & state::INNER != 0 {
         return dispatch::call_inner(Op::RAD2DEG_, &[self_.into()]).map(drop);
     }
+    shape::need_real("rad2deg_", &[self_])?;
     let spec = shape::unary_float("rad2deg_", self_)?;
     inplace::write(
         "rad2deg_",
@@ -2443,6 +2644,7 @@ pub(crate) fn polygamma(word: u32, n: i64, self_: &Tensor) -> Result<Tensor> {
             dispatch::call_inner(Op::POLYGAMMA, &[n.into(), self_.into()])?,
         );
     }
+    shape::need_real("polygamma", &[self_])?;
     let result = Tensor::try_empty(shape::polygamma("polygamma", n, self_)?)?;
     if !result.is_meta() {
         cpu::pointwise::polygamma(n, self_, &result)?;
@@ -2456,6 +2658,7 @@ pub(crate) fn logit(word: u32, self_: &Tensor, eps: Option<f64>) -> Result<Tenso
             dispatch::call_inner(Op::LOGIT, &[self_.into(), eps.into()])?,
         );
     }
+    shape::need_real("logit", &[self_])?;
     let result = Tensor::try_empty(shape::logit("logit", self_, eps)?)?;
     if !result.is_meta() {
         cpu::pointwise::logit(self_, eps, &result)?;
@@ -2467,6 +2670,7 @@ pub(crate) fn logit_(word: u32, self_: &Tensor, eps: Option<f64>) -> Result<()> 
     if word & state::INNER != 0 {
         return dispatch::call_inner(Op::LOGIT_, &[self_.into(), eps.into()]).map(drop);
     }
+    shape::need_real("logit_", &[self_])?;
     let spec = shape::logit("logit_", self_, eps)?;
     inplace::write(
         "logit_",
@@ -2492,6 +2696,7 @@ pub(crate) fn nan_to_num(
             )?,
         );
     }
+    shape::need_real("nan_to_num", &[self_])?;
     let result = Tensor::try_empty(
         shape::nan_to_num("nan_to_num", self_, nan, posinf, neginf)?,
     )?;
@@ -2515,6 +2720,7 @@ pub(crate) fn nan_to_num_(
             )
             .map(drop);
     }
+    shape::need_real("nan_to_num_", &[self_])?;
     let spec = shape::nan_to_num("nan_to_num_", self_, nan, posinf, neginf)?;
     inplace::write(
         "nan_to_num_",
@@ -2553,6 +2759,7 @@ pub(crate) fn isposinf(word: u32, self_: &Tensor) -> Result<Tensor> {
             dispatch::call_inner(Op::ISPOSINF, &[self_.into()])?,
         );
     }
+    shape::need_real("isposinf", &[self_])?;
     let result = Tensor::try_empty(shape::unary_bool("isposinf", self_)?)?;
     if !result.is_meta() {
         cpu::pointwise::isposinf(self_, &result)?;
@@ -2566,6 +2773,7 @@ pub(crate) fn isneginf(word: u32, self_: &Tensor) -> Result<Tensor> {
             dispatch::call_inner(Op::ISNEGINF, &[self_.into()])?,
         );
     }
+    shape::need_real("isneginf", &[self_])?;
     let result = Tensor::try_empty(shape::unary_bool("isneginf", self_)?)?;
     if !result.is_meta() {
         cpu::pointwise::isneginf(self_, &result)?;
@@ -2577,6 +2785,7 @@ pub(crate) fn signbit(word: u32, self_: &Tensor) -> Result<Tensor> {
     if word & state::INNER != 0 {
         return dispatch::one_tensor(dispatch::call_inner(Op::SIGNBIT, &[self_.into()])?);
     }
+    shape::need_real("signbit", &[self_])?;
     let result = Tensor::try_empty(shape::unary_bool("signbit", self_)?)?;
     if !result.is_meta() {
         cpu::pointwise::signbit(self_, &result)?;
@@ -2742,6 +2951,7 @@ pub(crate) fn lt(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor> {
             dispatch::call_inner(Op::LT_TENSOR, &[self_.into(), other.into()])?,
         );
     }
+    shape::need_real("lt", &[self_, other])?;
     let result = Tensor::try_empty(shape::comparison("lt", self_, other)?)?;
     if !result.is_meta() {
         cpu::pointwise::lt(self_, other, &result)?;
@@ -2754,6 +2964,7 @@ pub(crate) fn lt_(word: u32, self_: &Tensor, other: &Tensor) -> Result<()> {
         return dispatch::call_inner(Op::LT__TENSOR, &[self_.into(), other.into()])
             .map(drop);
     }
+    shape::need_real("lt_", &[self_, other])?;
     let spec = shape::comparison("lt_", self_, other)?;
     inplace::write(
         "lt_",
@@ -2770,6 +2981,7 @@ pub(crate) fn lt_scalar(word: u32, self_: &Tensor, other: Scalar) -> Result<Tens
             dispatch::call_inner(Op::LT_SCALAR, &[self_.into(), other.into()])?,
         );
     }
+    shape::need_real("lt", &[self_])?;
     let result = Tensor::try_empty(shape::comparison_scalar("lt", self_, other)?)?;
     if !result.is_meta() {
         cpu::pointwise::lt_scalar(self_, other, &result)?;
@@ -2782,6 +2994,7 @@ pub(crate) fn lt_scalar_(word: u32, self_: &Tensor, other: Scalar) -> Result<()>
         return dispatch::call_inner(Op::LT__SCALAR, &[self_.into(), other.into()])
             .map(drop);
     }
+    shape::need_real("lt_", &[self_])?;
     let spec = shape::comparison_scalar("lt_", self_, other)?;
     inplace::write(
         "lt_",
@@ -2798,6 +3011,7 @@ pub(crate) fn le(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor> {
             dispatch::call_inner(Op::LE_TENSOR, &[self_.into(), other.into()])?,
         );
     }
+    shape::need_real("le", &[self_, other])?;
     let result = Tensor::try_empty(shape::comparison("le", self_, other)?)?;
     if !result.is_meta() {
         cpu::pointwise::le(self_, other, &result)?;
@@ -2810,6 +3024,7 @@ pub(crate) fn le_(word: u32, self_: &Tensor, other: &Tensor) -> Result<()> {
         return dispatch::call_inner(Op::LE__TENSOR, &[self_.into(), other.into()])
             .map(drop);
     }
+    shape::need_real("le_", &[self_, other])?;
     let spec = shape::comparison("le_", self_, other)?;
     inplace::write(
         "le_",
@@ -2826,6 +3041,7 @@ pub(crate) fn le_scalar(word: u32, self_: &Tensor, other: Scalar) -> Result<Tens
             dispatch::call_inner(Op::LE_SCALAR, &[self_.into(), other.into()])?,
         );
     }
+    shape::need_real("le", &[self_])?;
     let result = Tensor::try_empty(shape::comparison_scalar("le", self_, other)?)?;
     if !result.is_meta() {
         cpu::pointwise::le_scalar(self_, other, &result)?;
@@ -2838,6 +3054,7 @@ pub(crate) fn le_scalar_(word: u32, self_: &Tensor, other: Scalar) -> Result<()>
         return dispatch::call_inner(Op::LE__SCALAR, &[self_.into(), other.into()])
             .map(drop);
     }
+    shape::need_real("le_", &[self_])?;
     let spec = shape::comparison_scalar("le_", self_, other)?;
     inplace::write(
         "le_",
@@ -2854,6 +3071,7 @@ pub(crate) fn gt(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor> {
             dispatch::call_inner(Op::GT_TENSOR, &[self_.into(), other.into()])?,
         );
     }
+    shape::need_real("gt", &[self_, other])?;
     let result = Tensor::try_empty(shape::comparison("gt", self_, other)?)?;
     if !result.is_meta() {
         cpu::pointwise::gt(self_, other, &result)?;
@@ -2866,6 +3084,7 @@ pub(crate) fn gt_(word: u32, self_: &Tensor, other: &Tensor) -> Result<()> {
         return dispatch::call_inner(Op::GT__TENSOR, &[self_.into(), other.into()])
             .map(drop);
     }
+    shape::need_real("gt_", &[self_, other])?;
     let spec = shape::comparison("gt_", self_, other)?;
     inplace::write(
         "gt_",
@@ -2882,6 +3101,7 @@ pub(crate) fn gt_scalar(word: u32, self_: &Tensor, other: Scalar) -> Result<Tens
             dispatch::call_inner(Op::GT_SCALAR, &[self_.into(), other.into()])?,
         );
     }
+    shape::need_real("gt", &[self_])?;
     let result = Tensor::try_empty(shape::comparison_scalar("gt", self_, other)?)?;
     if !result.is_meta() {
         cpu::pointwise::gt_scalar(self_, other, &result)?;
@@ -2894,6 +3114,7 @@ pub(crate) fn gt_scalar_(word: u32, self_: &Tensor, other: Scalar) -> Result<()>
         return dispatch::call_inner(Op::GT__SCALAR, &[self_.into(), other.into()])
             .map(drop);
     }
+    shape::need_real("gt_", &[self_])?;
     let spec = shape::comparison_scalar("gt_", self_, other)?;
     inplace::write(
         "gt_",
@@ -2910,6 +3131,7 @@ pub(crate) fn ge(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor> {
             dispatch::call_inner(Op::GE_TENSOR, &[self_.into(), other.into()])?,
         );
     }
+    shape::need_real("ge", &[self_, other])?;
     let result = Tensor::try_empty(shape::comparison("ge", self_, other)?)?;
     if !result.is_meta() {
         cpu::pointwise::ge(self_, other, &result)?;
@@ -2922,6 +3144,7 @@ pub(crate) fn ge_(word: u32, self_: &Tensor, other: &Tensor) -> Result<()> {
         return dispatch::call_inner(Op::GE__TENSOR, &[self_.into(), other.into()])
             .map(drop);
     }
+    shape::need_real("ge_", &[self_, other])?;
     let spec = shape::comparison("ge_", self_, other)?;
     inplace::write(
         "ge_",
@@ -2938,6 +3161,7 @@ pub(crate) fn ge_scalar(word: u32, self_: &Tensor, other: Scalar) -> Result<Tens
             dispatch::call_inner(Op::GE_SCALAR, &[self_.into(), other.into()])?,
         );
     }
+    shape::need_real("ge", &[self_])?;
     let result = Tensor::try_empty(shape::comparison_scalar("ge", self_, other)?)?;
     if !result.is_meta() {
         cpu::pointwise::ge_scalar(self_, other, &result)?;
@@ -2950,6 +3174,7 @@ pub(crate) fn ge_scalar_(word: u32, self_: &Tensor, other: Scalar) -> Result<()>
         return dispatch::call_inner(Op::GE__SCALAR, &[self_.into(), other.into()])
             .map(drop);
     }
+    shape::need_real("ge_", &[self_])?;
     let spec = shape::comparison_scalar("ge_", self_, other)?;
     inplace::write(
         "ge_",
@@ -3050,6 +3275,7 @@ pub(crate) fn bitwise_not(word: u32, self_: &Tensor) -> Result<Tensor> {
             dispatch::call_inner(Op::BITWISE_NOT, &[self_.into()])?,
         );
     }
+    shape::need_real("bitwise_not", &[self_])?;
     let result = Tensor::try_empty(shape::unary_bits("bitwise_not", self_)?)?;
     if !result.is_meta() {
         cpu::pointwise::bitwise_not(self_, &result)?;
@@ -3061,6 +3287,7 @@ pub(crate) fn bitwise_not_(word: u32, self_: &Tensor) -> Result<()> {
     if word & state::INNER != 0 {
         return dispatch::call_inner(Op::BITWISE_NOT_, &[self_.into()]).map(drop);
     }
+    shape::need_real("bitwise_not_", &[self_])?;
     let spec = shape::unary_bits("bitwise_not_", self_)?;
     inplace::write(
         "bitwise_not_",
@@ -3077,6 +3304,7 @@ pub(crate) fn bitwise_and(word: u32, self_: &Tensor, other: &Tensor) -> Result<T
             dispatch::call_inner(Op::BITWISE_AND_TENSOR, &[self_.into(), other.into()])?,
         );
     }
+    shape::need_real("bitwise_and", &[self_, other])?;
     let result = Tensor::try_empty(shape::bits("bitwise_and", self_, other)?)?;
     if !result.is_meta() {
         cpu::pointwise::bitwise_and(self_, other, &result)?;
@@ -3092,6 +3320,7 @@ pub(crate) fn bitwise_and_(word: u32, self_: &Tensor, other: &Tensor) -> Result<
             )
             .map(drop);
     }
+    shape::need_real("bitwise_and_", &[self_, other])?;
     let spec = shape::bits("bitwise_and_", self_, other)?;
     inplace::write(
         "bitwise_and_",
@@ -3112,6 +3341,7 @@ pub(crate) fn bitwise_and_scalar(
             dispatch::call_inner(Op::BITWISE_AND_SCALAR, &[self_.into(), other.into()])?,
         );
     }
+    shape::need_real("bitwise_and", &[self_])?;
     let result = Tensor::try_empty(shape::bits_scalar("bitwise_and", self_, other)?)?;
     if !result.is_meta() {
         cpu::pointwise::bitwise_and_scalar(self_, other, &result)?;
@@ -3131,6 +3361,7 @@ pub(crate) fn bitwise_and_scalar_(
             )
             .map(drop);
     }
+    shape::need_real("bitwise_and_", &[self_])?;
     let spec = shape::bits_scalar("bitwise_and_", self_, other)?;
     inplace::write(
         "bitwise_and_",
@@ -3147,6 +3378,7 @@ pub(crate) fn bitwise_or(word: u32, self_: &Tensor, other: &Tensor) -> Result<Te
             dispatch::call_inner(Op::BITWISE_OR_TENSOR, &[self_.into(), other.into()])?,
         );
     }
+    shape::need_real("bitwise_or", &[self_, other])?;
     let result = Tensor::try_empty(shape::bits("bitwise_or", self_, other)?)?;
     if !result.is_meta() {
         cpu::pointwise::bitwise_or(self_, other, &result)?;
@@ -3162,6 +3394,7 @@ pub(crate) fn bitwise_or_(word: u32, self_: &Tensor, other: &Tensor) -> Result<(
             )
             .map(drop);
     }
+    shape::need_real("bitwise_or_", &[self_, other])?;
     let spec = shape::bits("bitwise_or_", self_, other)?;
     inplace::write(
         "bitwise_or_",
@@ -3182,6 +3415,7 @@ pub(crate) fn bitwise_or_scalar(
             dispatch::call_inner(Op::BITWISE_OR_SCALAR, &[self_.into(), other.into()])?,
         );
     }
+    shape::need_real("bitwise_or", &[self_])?;
     let result = Tensor::try_empty(shape::bits_scalar("bitwise_or", self_, other)?)?;
     if !result.is_meta() {
         cpu::pointwise::bitwise_or_scalar(self_, other, &result)?;
@@ -3201,6 +3435,7 @@ pub(crate) fn bitwise_or_scalar_(
             )
             .map(drop);
     }
+    shape::need_real("bitwise_or_", &[self_])?;
     let spec = shape::bits_scalar("bitwise_or_", self_, other)?;
     inplace::write(
         "bitwise_or_",
@@ -3217,6 +3452,7 @@ pub(crate) fn bitwise_xor(word: u32, self_: &Tensor, other: &Tensor) -> Result<T
             dispatch::call_inner(Op::BITWISE_XOR_TENSOR, &[self_.into(), other.into()])?,
         );
     }
+    shape::need_real("bitwise_xor", &[self_, other])?;
     let result = Tensor::try_empty(shape::bits("bitwise_xor", self_, other)?)?;
     if !result.is_meta() {
         cpu::pointwise::bitwise_xor(self_, other, &result)?;
@@ -3232,6 +3468,7 @@ pub(crate) fn bitwise_xor_(word: u32, self_: &Tensor, other: &Tensor) -> Result<
             )
             .map(drop);
     }
+    shape::need_real("bitwise_xor_", &[self_, other])?;
     let spec = shape::bits("bitwise_xor_", self_, other)?;
     inplace::write(
         "bitwise_xor_",
@@ -3252,6 +3489,7 @@ pub(crate) fn bitwise_xor_scalar(
             dispatch::call_inner(Op::BITWISE_XOR_SCALAR, &[self_.into(), other.into()])?,
         );
     }
+    shape::need_real("bitwise_xor", &[self_])?;
     let result = Tensor::try_empty(shape::bits_scalar("bitwise_xor", self_, other)?)?;
     if !result.is_meta() {
         cpu::pointwise::bitwise_xor_scalar(self_, other, &result)?;
@@ -3271,6 +3509,7 @@ pub(crate) fn bitwise_xor_scalar_(
             )
             .map(drop);
     }
+    shape::need_real("bitwise_xor_", &[self_])?;
     let spec = shape::bits_scalar("bitwise_xor_", self_, other)?;
     inplace::write(
         "bitwise_xor_",
@@ -3294,6 +3533,7 @@ pub(crate) fn bitwise_left_shift(
             )?,
         );
     }
+    shape::need_real("bitwise_left_shift", &[self_, other])?;
     let result = Tensor::try_empty(shape::shift("bitwise_left_shift", self_, other)?)?;
     if !result.is_meta() {
         cpu::pointwise::bitwise_left_shift(self_, other, &result)?;
@@ -3313,6 +3553,7 @@ pub(crate) fn bitwise_left_shift_(
             )
             .map(drop);
     }
+    shape::need_real("bitwise_left_shift_", &[self_, other])?;
     let spec = shape::shift("bitwise_left_shift_", self_, other)?;
     inplace::write(
         "bitwise_left_shift_",
@@ -3336,6 +3577,7 @@ pub(crate) fn bitwise_left_shift_scalar(
             )?,
         );
     }
+    shape::need_real("bitwise_left_shift", &[self_])?;
     let result = Tensor::try_empty(
         shape::shift_scalar("bitwise_left_shift", self_, other)?,
     )?;
@@ -3357,6 +3599,7 @@ pub(crate) fn bitwise_left_shift_scalar_(
             )
             .map(drop);
     }
+    shape::need_real("bitwise_left_shift_", &[self_])?;
     let spec = shape::shift_scalar("bitwise_left_shift_", self_, other)?;
     inplace::write(
         "bitwise_left_shift_",
@@ -3380,6 +3623,7 @@ pub(crate) fn bitwise_right_shift(
             )?,
         );
     }
+    shape::need_real("bitwise_right_shift", &[self_, other])?;
     let result = Tensor::try_empty(shape::shift("bitwise_right_shift", self_, other)?)?;
     if !result.is_meta() {
         cpu::pointwise::bitwise_right_shift(self_, other, &result)?;
@@ -3399,6 +3643,7 @@ pub(crate) fn bitwise_right_shift_(
             )
             .map(drop);
     }
+    shape::need_real("bitwise_right_shift_", &[self_, other])?;
     let spec = shape::shift("bitwise_right_shift_", self_, other)?;
     inplace::write(
         "bitwise_right_shift_",
@@ -3422,6 +3667,7 @@ pub(crate) fn bitwise_right_shift_scalar(
             )?,
         );
     }
+    shape::need_real("bitwise_right_shift", &[self_])?;
     let result = Tensor::try_empty(
         shape::shift_scalar("bitwise_right_shift", self_, other)?,
     )?;
@@ -3443,6 +3689,7 @@ pub(crate) fn bitwise_right_shift_scalar_(
             )
             .map(drop);
     }
+    shape::need_real("bitwise_right_shift_", &[self_])?;
     let spec = shape::shift_scalar("bitwise_right_shift_", self_, other)?;
     inplace::write(
         "bitwise_right_shift_",
@@ -3511,6 +3758,7 @@ pub(crate) fn clamp(
             dispatch::call_inner(Op::CLAMP, &[self_.into(), min.into(), max.into()])?,
         );
     }
+    shape::need_real("clamp", &[self_])?;
     let result = Tensor::try_empty(shape::clamp("clamp", self_, min, max)?)?;
     if !result.is_meta() {
         cpu::pointwise::clamp(self_, min, max, &result)?;
@@ -3528,6 +3776,7 @@ pub(crate) fn clamp_(
         return dispatch::call_inner(Op::CLAMP_, &[self_.into(), min.into(), max.into()])
             .map(drop);
     }
+    shape::need_real("clamp_", &[self_])?;
     let spec = shape::clamp("clamp_", self_, min, max)?;
     inplace::write(
         "clamp_",
@@ -3552,6 +3801,14 @@ pub(crate) fn clamp_tensor(
             )?,
         );
     }
+    shape::need_real(
+        "clamp",
+        &std::iter::empty::<&Tensor>()
+            .chain([self_])
+            .chain(min)
+            .chain(max)
+            .collect::<Vec<_>>(),
+    )?;
     let result = Tensor::try_empty(shape::clamp_tensor("clamp", self_, min, max)?)?;
     if !result.is_meta() {
         cpu::pointwise::clamp_tensor(self_, min, max, &result)?;
@@ -3572,6 +3829,14 @@ pub(crate) fn clamp_tensor_(
             )
             .map(drop);
     }
+    shape::need_real(
+        "clamp_",
+        &std::iter::empty::<&Tensor>()
+            .chain([self_])
+            .chain(min)
+            .chain(max)
+            .collect::<Vec<_>>(),
+    )?;
     let spec = shape::clamp_tensor("clamp_", self_, min, max)?;
     inplace::write(
         "clamp_",
@@ -3592,6 +3857,7 @@ pub(crate) fn clamp_min(word: u32, self_: &Tensor, min: Scalar) -> Result<Tensor
             dispatch::call_inner(Op::CLAMP_MIN, &[self_.into(), min.into()])?,
         );
     }
+    shape::need_real("clamp_min", &[self_])?;
     let result = Tensor::try_empty(
         shape::with_scalar_no_bool("clamp_min", self_, min)?,
     )?;
@@ -3606,6 +3872,7 @@ pub(crate) fn clamp_min_(word: u32, self_: &Tensor, min: Scalar) -> Result<()> {
         return dispatch::call_inner(Op::CLAMP_MIN_, &[self_.into(), min.into()])
             .map(drop);
     }
+    shape::need_real("clamp_min_", &[self_])?;
     let spec = shape::with_scalar_no_bool("clamp_min_", self_, min)?;
     inplace::write(
         "clamp_min_",
@@ -3622,6 +3889,7 @@ pub(crate) fn clamp_max(word: u32, self_: &Tensor, max: Scalar) -> Result<Tensor
             dispatch::call_inner(Op::CLAMP_MAX, &[self_.into(), max.into()])?,
         );
     }
+    shape::need_real("clamp_max", &[self_])?;
     let result = Tensor::try_empty(
         shape::with_scalar_no_bool("clamp_max", self_, max)?,
     )?;
@@ -3636,6 +3904,7 @@ pub(crate) fn clamp_max_(word: u32, self_: &Tensor, max: Scalar) -> Result<()> {
         return dispatch::call_inner(Op::CLAMP_MAX_, &[self_.into(), max.into()])
             .map(drop);
     }
+    shape::need_real("clamp_max_", &[self_])?;
     let spec = shape::with_scalar_no_bool("clamp_max_", self_, max)?;
     inplace::write(
         "clamp_max_",
@@ -3656,6 +3925,7 @@ pub(crate) fn clamp_min_tensor(
             dispatch::call_inner(Op::CLAMP_MIN_TENSOR, &[self_.into(), min.into()])?,
         );
     }
+    shape::need_real("clamp_min", &[self_, min])?;
     let result = Tensor::try_empty(shape::binary("clamp_min", self_, min)?)?;
     if !result.is_meta() {
         cpu::pointwise::maximum(self_, min, &result)?;
@@ -3668,6 +3938,7 @@ pub(crate) fn clamp_min_tensor_(word: u32, self_: &Tensor, min: &Tensor) -> Resu
         return dispatch::call_inner(Op::CLAMP_MIN__TENSOR, &[self_.into(), min.into()])
             .map(drop);
     }
+    shape::need_real("clamp_min_", &[self_, min])?;
     let spec = shape::binary("clamp_min_", self_, min)?;
     inplace::write(
         "clamp_min_",
@@ -3688,6 +3959,7 @@ pub(crate) fn clamp_max_tensor(
             dispatch::call_inner(Op::CLAMP_MAX_TENSOR, &[self_.into(), max.into()])?,
         );
     }
+    shape::need_real("clamp_max", &[self_, max])?;
     let result = Tensor::try_empty(shape::binary("clamp_max", self_, max)?)?;
     if !result.is_meta() {
         cpu::pointwise::minimum(self_, max, &result)?;
@@ -3700,6 +3972,7 @@ pub(crate) fn clamp_max_tensor_(word: u32, self_: &Tensor, max: &Tensor) -> Resu
         return dispatch::call_inner(Op::CLAMP_MAX__TENSOR, &[self_.into(), max.into()])
             .map(drop);
     }
+    shape::need_real("clamp_max_", &[self_, max])?;
     let spec = shape::binary("clamp_max_", self_, max)?;
     inplace::write(
         "clamp_max_",
@@ -3714,6 +3987,7 @@ pub(crate) fn relu(word: u32, self_: &Tensor) -> Result<Tensor> {
     if word & state::INNER != 0 {
         return dispatch::one_tensor(dispatch::call_inner(Op::RELU, &[self_.into()])?);
     }
+    shape::need_real("relu", &[self_])?;
     let result = Tensor::try_empty(shape::unary_no_bool("relu", self_)?)?;
     if !result.is_meta() {
         cpu::activations::relu(self_, &result)?;
@@ -3725,6 +3999,7 @@ pub(crate) fn relu_(word: u32, self_: &Tensor) -> Result<()> {
     if word & state::INNER != 0 {
         return dispatch::call_inner(Op::RELU_, &[self_.into()]).map(drop);
     }
+    shape::need_real("relu_", &[self_])?;
     let spec = shape::unary_no_bool("relu_", self_)?;
     inplace::write(
         "relu_",
@@ -3739,6 +4014,7 @@ pub(crate) fn silu(word: u32, self_: &Tensor) -> Result<Tensor> {
     if word & state::INNER != 0 {
         return dispatch::one_tensor(dispatch::call_inner(Op::SILU, &[self_.into()])?);
     }
+    shape::need_real("silu", &[self_])?;
     let result = Tensor::try_empty(shape::unary_floating("silu", self_)?)?;
     if !result.is_meta() {
         cpu::activations::silu(self_, &result)?;
@@ -3750,6 +4026,7 @@ pub(crate) fn silu_(word: u32, self_: &Tensor) -> Result<()> {
     if word & state::INNER != 0 {
         return dispatch::call_inner(Op::SILU_, &[self_.into()]).map(drop);
     }
+    shape::need_real("silu_", &[self_])?;
     let spec = shape::unary_floating("silu_", self_)?;
     inplace::write(
         "silu_",
@@ -3764,6 +4041,7 @@ pub(crate) fn mish(word: u32, self_: &Tensor) -> Result<Tensor> {
     if word & state::INNER != 0 {
         return dispatch::one_tensor(dispatch::call_inner(Op::MISH, &[self_.into()])?);
     }
+    shape::need_real("mish", &[self_])?;
     let result = Tensor::try_empty(shape::unary_floating("mish", self_)?)?;
     if !result.is_meta() {
         cpu::activations::mish(self_, &result)?;
@@ -3775,6 +4053,7 @@ pub(crate) fn mish_(word: u32, self_: &Tensor) -> Result<()> {
     if word & state::INNER != 0 {
         return dispatch::call_inner(Op::MISH_, &[self_.into()]).map(drop);
     }
+    shape::need_real("mish_", &[self_])?;
     let spec = shape::unary_floating("mish_", self_)?;
     inplace::write(
         "mish_",
@@ -3791,6 +4070,7 @@ pub(crate) fn hardsigmoid(word: u32, self_: &Tensor) -> Result<Tensor> {
             dispatch::call_inner(Op::HARDSIGMOID, &[self_.into()])?,
         );
     }
+    shape::need_real("hardsigmoid", &[self_])?;
     let result = Tensor::try_empty(shape::unary_floating("hardsigmoid", self_)?)?;
     if !result.is_meta() {
         cpu::activations::hardsigmoid(self_, &result)?;
@@ -3802,6 +4082,7 @@ pub(crate) fn hardsigmoid_(word: u32, self_: &Tensor) -> Result<()> {
     if word & state::INNER != 0 {
         return dispatch::call_inner(Op::HARDSIGMOID_, &[self_.into()]).map(drop);
     }
+    shape::need_real("hardsigmoid_", &[self_])?;
     let spec = shape::unary_floating("hardsigmoid_", self_)?;
     inplace::write(
         "hardsigmoid_",
@@ -3818,6 +4099,7 @@ pub(crate) fn hardswish(word: u32, self_: &Tensor) -> Result<Tensor> {
             dispatch::call_inner(Op::HARDSWISH, &[self_.into()])?,
         );
     }
+    shape::need_real("hardswish", &[self_])?;
     let result = Tensor::try_empty(shape::unary_floating("hardswish", self_)?)?;
     if !result.is_meta() {
         cpu::activations::hardswish(self_, &result)?;
@@ -3829,6 +4111,7 @@ pub(crate) fn hardswish_(word: u32, self_: &Tensor) -> Result<()> {
     if word & state::INNER != 0 {
         return dispatch::call_inner(Op::HARDSWISH_, &[self_.into()]).map(drop);
     }
+    shape::need_real("hardswish_", &[self_])?;
     let spec = shape::unary_floating("hardswish_", self_)?;
     inplace::write(
         "hardswish_",
@@ -3845,6 +4128,7 @@ pub(crate) fn gelu(word: u32, self_: &Tensor, approximate: &str) -> Result<Tenso
             dispatch::call_inner(Op::GELU, &[self_.into(), approximate.into()])?,
         );
     }
+    shape::need_real("gelu", &[self_])?;
     let result = Tensor::try_empty(shape::gelu("gelu", self_, approximate)?)?;
     if !result.is_meta() {
         cpu::activations::gelu(self_, approximate, &result)?;
@@ -3857,6 +4141,7 @@ pub(crate) fn gelu_(word: u32, self_: &Tensor, approximate: &str) -> Result<()> 
         return dispatch::call_inner(Op::GELU_, &[self_.into(), approximate.into()])
             .map(drop);
     }
+    shape::need_real("gelu_", &[self_])?;
     let spec = shape::gelu("gelu_", self_, approximate)?;
     inplace::write(
         "gelu_",
@@ -3877,6 +4162,7 @@ pub(crate) fn log_sigmoid_forward(
             )
             .map(|[output, buffer]| (output, buffer));
     }
+    shape::need_real("log_sigmoid_forward", &[self_])?;
     let (spec0, spec1) = shape::log_sigmoid_forward("log_sigmoid_forward", self_)?;
     let output = Tensor::try_empty(spec0)?;
     let buffer = Tensor::try_empty(spec1)?;
@@ -3900,6 +4186,7 @@ pub(crate) fn softplus(
             )?,
         );
     }
+    shape::need_real("softplus", &[self_])?;
     let result = Tensor::try_empty(
         shape::floating2("softplus", self_, beta, threshold)?,
     )?;
@@ -3924,6 +4211,7 @@ pub(crate) fn elu(
             )?,
         );
     }
+    shape::need_real("elu", &[self_])?;
     let result = Tensor::try_empty(
         shape::elu("elu", self_, alpha, scale, input_scale)?,
     )?;
@@ -3947,6 +4235,7 @@ pub(crate) fn elu_(
             )
             .map(drop);
     }
+    shape::need_real("elu_", &[self_])?;
     let spec = shape::elu("elu_", self_, alpha, scale, input_scale)?;
     inplace::write(
         "elu_",
@@ -3963,6 +4252,7 @@ pub(crate) fn celu(word: u32, self_: &Tensor, alpha: Scalar) -> Result<Tensor> {
             dispatch::call_inner(Op::CELU, &[self_.into(), alpha.into()])?,
         );
     }
+    shape::need_real("celu", &[self_])?;
     let result = Tensor::try_empty(shape::celu("celu", self_, alpha)?)?;
     if !result.is_meta() {
         cpu::activations::celu(self_, alpha, &result)?;
@@ -3974,6 +4264,7 @@ pub(crate) fn celu_(word: u32, self_: &Tensor, alpha: Scalar) -> Result<()> {
     if word & state::INNER != 0 {
         return dispatch::call_inner(Op::CELU_, &[self_.into(), alpha.into()]).map(drop);
     }
+    shape::need_real("celu_", &[self_])?;
     let spec = shape::celu("celu_", self_, alpha)?;
     inplace::write(
         "celu_",
@@ -3994,6 +4285,7 @@ pub(crate) fn leaky_relu(
             dispatch::call_inner(Op::LEAKY_RELU, &[self_.into(), negative_slope.into()])?,
         );
     }
+    shape::need_real("leaky_relu", &[self_])?;
     let result = Tensor::try_empty(
         shape::floating1("leaky_relu", self_, negative_slope)?,
     )?;
@@ -4015,6 +4307,7 @@ pub(crate) fn leaky_relu_(
             )
             .map(drop);
     }
+    shape::need_real("leaky_relu_", &[self_])?;
     let spec = shape::floating1("leaky_relu_", self_, negative_slope)?;
     inplace::write(
         "leaky_relu_",
@@ -4039,6 +4332,7 @@ pub(crate) fn hardtanh(
             )?,
         );
     }
+    shape::need_real("hardtanh", &[self_])?;
     let result = Tensor::try_empty(
         shape::hardtanh("hardtanh", self_, min_val, max_val)?,
     )?;
@@ -4061,6 +4355,7 @@ pub(crate) fn hardtanh_(
             )
             .map(drop);
     }
+    shape::need_real("hardtanh_", &[self_])?;
     let spec = shape::hardtanh("hardtanh_", self_, min_val, max_val)?;
     inplace::write(
         "hardtanh_",
@@ -4077,6 +4372,7 @@ pub(crate) fn hardshrink(word: u32, self_: &Tensor, lambd: Scalar) -> Result<Ten
             dispatch::call_inner(Op::HARDSHRINK, &[self_.into(), lambd.into()])?,
         );
     }
+    shape::need_real("hardshrink", &[self_])?;
     let result = Tensor::try_empty(shape::floating1("hardshrink", self_, lambd)?)?;
     if !result.is_meta() {
         cpu::activations::hardshrink(self_, lambd, &result)?;
@@ -4090,6 +4386,7 @@ pub(crate) fn softshrink(word: u32, self_: &Tensor, lambd: Scalar) -> Result<Ten
             dispatch::call_inner(Op::SOFTSHRINK, &[self_.into(), lambd.into()])?,
         );
     }
+    shape::need_real("softshrink", &[self_])?;
     let result = Tensor::try_empty(shape::floating1("softshrink", self_, lambd)?)?;
     if !result.is_meta() {
         cpu::activations::softshrink(self_, lambd, &result)?;
@@ -4111,6 +4408,7 @@ pub(crate) fn threshold(
             )?,
         );
     }
+    shape::need_real("threshold", &[self_])?;
     let result = Tensor::try_empty(
         shape::threshold("threshold", self_, threshold, value)?,
     )?;
@@ -4133,6 +4431,7 @@ pub(crate) fn threshold_(
             )
             .map(drop);
     }
+    shape::need_real("threshold_", &[self_])?;
     let spec = shape::threshold("threshold_", self_, threshold, value)?;
     inplace::write(
         "threshold_",
@@ -4153,6 +4452,7 @@ pub(crate) fn prelu_kernel(
             dispatch::call_inner(Op::_PRELU_KERNEL, &[self_.into(), weight.into()])?,
         );
     }
+    shape::need_real("_prelu_kernel", &[self_, weight])?;
     let result = Tensor::try_empty(
         shape::prelu_kernel("_prelu_kernel", self_, weight)?,
     )?;
@@ -4168,6 +4468,7 @@ pub(crate) fn glu(word: u32, self_: &Tensor, dim: i64) -> Result<Tensor> {
             dispatch::call_inner(Op::GLU, &[self_.into(), dim.into()])?,
         );
     }
+    shape::need_real("glu", &[self_])?;
     let result = Tensor::try_empty(shape::glu("glu", self_, dim)?)?;
     if !result.is_meta() {
         cpu::activations::glu(self_, dim, &result)?;
@@ -4189,6 +4490,7 @@ pub(crate) fn threshold_backward(
             )?,
         );
     }
+    shape::need_real("threshold_backward", &[grad_output, self_])?;
     let result = Tensor::try_empty(
         shape::threshold_backward("threshold_backward", grad_output, self_, threshold)?,
     )?;
@@ -4252,6 +4554,7 @@ pub(crate) fn silu_backward(
             dispatch::call_inner(Op::SILU_BACKWARD, &[grad_output.into(), self_.into()])?,
         );
     }
+    shape::need_real("silu_backward", &[grad_output, self_])?;
     let result = Tensor::try_empty(
         shape::binary_floating("silu_backward", grad_output, self_)?,
     )?;
@@ -4271,6 +4574,7 @@ pub(crate) fn mish_backward(
             dispatch::call_inner(Op::MISH_BACKWARD, &[grad_output.into(), self_.into()])?,
         );
     }
+    shape::need_real("mish_backward", &[grad_output, self_])?;
     let result = Tensor::try_empty(
         shape::binary_floating("mish_backward", grad_output, self_)?,
     )?;
@@ -4293,6 +4597,7 @@ pub(crate) fn hardswish_backward(
             )?,
         );
     }
+    shape::need_real("hardswish_backward", &[grad_output, self_])?;
     let result = Tensor::try_empty(
         shape::binary_floating("hardswish_backward", grad_output, self_)?,
     )?;
@@ -4315,6 +4620,7 @@ pub(crate) fn hardsigmoid_backward(
             )?,
         );
     }
+    shape::need_real("hardsigmoid_backward", &[grad_output, self_])?;
     let result = Tensor::try_empty(
         shape::binary_floating("hardsigmoid_backward", grad_output, self_)?,
     )?;
@@ -4338,6 +4644,7 @@ pub(crate) fn gelu_backward(
             )?,
         );
     }
+    shape::need_real("gelu_backward", &[grad_output, self_])?;
     let result = Tensor::try_empty(
         shape::gelu_backward("gelu_backward", grad_output, self_, approximate)?,
     )?;
@@ -4371,6 +4678,7 @@ pub(crate) fn elu_backward(
             )?,
         );
     }
+    shape::need_real("elu_backward", &[grad_output, self_or_result])?;
     let result = Tensor::try_empty(
         shape::elu_backward(
             "elu_backward",
@@ -4416,6 +4724,7 @@ pub(crate) fn leaky_relu_backward(
             )?,
         );
     }
+    shape::need_real("leaky_relu_backward", &[grad_output, self_])?;
     let result = Tensor::try_empty(
         shape::leaky_relu_backward(
             "leaky_relu_backward",
@@ -4452,6 +4761,7 @@ pub(crate) fn hardtanh_backward(
             )?,
         );
     }
+    shape::need_real("hardtanh_backward", &[grad_output, self_])?;
     let result = Tensor::try_empty(
         shape::backward2("hardtanh_backward", grad_output, self_, min_val, max_val)?,
     )?;
@@ -4482,6 +4792,7 @@ pub(crate) fn softplus_backward(
             )?,
         );
     }
+    shape::need_real("softplus_backward", &[grad_output, self_])?;
     let result = Tensor::try_empty(
         shape::backward2("softplus_backward", grad_output, self_, beta, threshold)?,
     )?;
@@ -4511,6 +4822,7 @@ pub(crate) fn hardshrink_backward(
             )?,
         );
     }
+    shape::need_real("hardshrink_backward", &[grad_out, self_])?;
     let result = Tensor::try_empty(
         shape::backward1("hardshrink_backward", grad_out, self_, lambd)?,
     )?;
@@ -4534,6 +4846,7 @@ pub(crate) fn softshrink_backward(
             )?,
         );
     }
+    shape::need_real("softshrink_backward", &[grad_output, self_])?;
     let result = Tensor::try_empty(
         shape::backward1("softshrink_backward", grad_output, self_, lambd)?,
     )?;
@@ -4557,6 +4870,7 @@ pub(crate) fn log_sigmoid_backward(
             )?,
         );
     }
+    shape::need_real("log_sigmoid_backward", &[grad_output, self_, buffer])?;
     let result = Tensor::try_empty(
         shape::log_sigmoid_backward("log_sigmoid_backward", grad_output, self_, buffer)?,
     )?;
@@ -4580,6 +4894,7 @@ pub(crate) fn glu_backward(
             )?,
         );
     }
+    shape::need_real("glu_backward", &[grad_output, self_])?;
     let result = Tensor::try_empty(
         shape::glu_backward("glu_backward", grad_output, self_, dim)?,
     )?;
@@ -4788,6 +5103,7 @@ pub(crate) fn nansum(
             )?,
         );
     }
+    shape::need_real("nansum", &[self_])?;
     let result = Tensor::try_empty(
         shape::reduce("nansum", self_, dim, keepdim, dtype)?,
     )?;
@@ -4801,6 +5117,7 @@ pub(crate) fn max(word: u32, self_: &Tensor) -> Result<Tensor> {
     if word & state::INNER != 0 {
         return dispatch::one_tensor(dispatch::call_inner(Op::MAX, &[self_.into()])?);
     }
+    shape::need_real("max", &[self_])?;
     let result = Tensor::try_empty(shape::reduce_all_same("max", self_)?)?;
     if !result.is_meta() {
         cpu::reduce::max(self_, &result)?;
@@ -4812,6 +5129,7 @@ pub(crate) fn min(word: u32, self_: &Tensor) -> Result<Tensor> {
     if word & state::INNER != 0 {
         return dispatch::one_tensor(dispatch::call_inner(Op::MIN, &[self_.into()])?);
     }
+    shape::need_real("min", &[self_])?;
     let result = Tensor::try_empty(shape::reduce_all_same("min", self_)?)?;
     if !result.is_meta() {
         cpu::reduce::min(self_, &result)?;
@@ -4834,6 +5152,7 @@ pub(crate) fn max_dim(
             )
             .map(|[values, indices]| (values, indices));
     }
+    shape::need_real("max", &[self_])?;
     let (spec0, spec1) = shape::reduce_with_indices("max", self_, dim, keepdim)?;
     let values = Tensor::try_empty(spec0)?;
     let indices = Tensor::try_empty(spec1)?;
@@ -4858,6 +5177,7 @@ pub(crate) fn min_dim(
             )
             .map(|[values, indices]| (values, indices));
     }
+    shape::need_real("min", &[self_])?;
     let (spec0, spec1) = shape::reduce_with_indices("min", self_, dim, keepdim)?;
     let values = Tensor::try_empty(spec0)?;
     let indices = Tensor::try_empty(spec1)?;
@@ -4878,6 +5198,7 @@ pub(crate) fn amax(
             dispatch::call_inner(Op::AMAX, &[self_.into(), dim.into(), keepdim.into()])?,
         );
     }
+    shape::need_real("amax", &[self_])?;
     let result = Tensor::try_empty(shape::reduce_same("amax", self_, dim, keepdim)?)?;
     if !result.is_meta() {
         cpu::reduce::amax(self_, dim, keepdim, &result)?;
@@ -4899,6 +5220,7 @@ pub(crate) fn amax_out(
             )
             .map(drop);
     }
+    shape::need_real("amax", &[self_])?;
     let spec = shape::reduce_same("amax", self_, dim, keepdim)?;
     inplace::write_out_through_copy(
         "amax",
@@ -4920,6 +5242,7 @@ pub(crate) fn amin(
             dispatch::call_inner(Op::AMIN, &[self_.into(), dim.into(), keepdim.into()])?,
         );
     }
+    shape::need_real("amin", &[self_])?;
     let result = Tensor::try_empty(shape::reduce_same("amin", self_, dim, keepdim)?)?;
     if !result.is_meta() {
         cpu::reduce::amin(self_, dim, keepdim, &result)?;
@@ -4941,6 +5264,7 @@ pub(crate) fn amin_out(
             )
             .map(drop);
     }
+    shape::need_real("amin", &[self_])?;
     let spec = shape::reduce_same("amin", self_, dim, keepdim)?;
     inplace::write_out_through_copy(
         "amin",
@@ -4966,6 +5290,7 @@ pub(crate) fn aminmax(
             )
             .map(|[min, max]| (min, max));
     }
+    shape::need_real("aminmax", &[self_])?;
     let (spec0, spec1) = shape::aminmax("aminmax", self_, dim, keepdim)?;
     let min = Tensor::try_empty(spec0)?;
     let max = Tensor::try_empty(spec1)?;
@@ -4989,6 +5314,7 @@ pub(crate) fn argmax(
             )?,
         );
     }
+    shape::need_real("argmax", &[self_])?;
     let result = Tensor::try_empty(shape::arg_reduce("argmax", self_, dim, keepdim)?)?;
     if !result.is_meta() {
         cpu::reduce::argmax(self_, dim, keepdim, &result)?;
@@ -5010,6 +5336,7 @@ pub(crate) fn argmin(
             )?,
         );
     }
+    shape::need_real("argmin", &[self_])?;
     let result = Tensor::try_empty(shape::arg_reduce("argmin", self_, dim, keepdim)?)?;
     if !result.is_meta() {
         cpu::reduce::argmin(self_, dim, keepdim, &result)?;
@@ -5181,6 +5508,7 @@ pub(crate) fn var_correction(
             )?,
         );
     }
+    shape::need_real("var", &[self_])?;
     let result = Tensor::try_empty(
         shape::variance("var", self_, dim, correction, keepdim)?,
     )?;
@@ -5205,6 +5533,7 @@ pub(crate) fn std_correction(
             )?,
         );
     }
+    shape::need_real("std", &[self_])?;
     let result = Tensor::try_empty(
         shape::variance("std", self_, dim, correction, keepdim)?,
     )?;
@@ -5230,6 +5559,7 @@ pub(crate) fn var_mean_correction(
             )
             .map(|[result0, result1]| (result0, result1));
     }
+    shape::need_real("var_mean", &[self_])?;
     let (spec0, spec1) = shape::variance_mean(
         "var_mean",
         self_,
@@ -5261,6 +5591,7 @@ pub(crate) fn std_mean_correction(
             )
             .map(|[result0, result1]| (result0, result1));
     }
+    shape::need_real("std_mean", &[self_])?;
     let (spec0, spec1) = shape::variance_mean(
         "std_mean",
         self_,
@@ -5350,6 +5681,7 @@ pub(crate) fn logsumexp(
             )?,
         );
     }
+    shape::need_real("logsumexp", &[self_])?;
     let result = Tensor::try_empty(shape::logsumexp("logsumexp", self_, dim, keepdim)?)?;
     if !result.is_meta() {
         cpu::reduce::logsumexp(self_, dim, keepdim, &result)?;
@@ -5448,6 +5780,7 @@ pub(crate) fn cummax(word: u32, self_: &Tensor, dim: i64) -> Result<(Tensor, Ten
             )
             .map(|[values, indices]| (values, indices));
     }
+    shape::need_real("cummax", &[self_])?;
     let (spec0, spec1) = shape::scan_extreme("cummax", self_, dim)?;
     let values = Tensor::try_empty(spec0)?;
     let indices = Tensor::try_empty(spec1)?;
@@ -5464,6 +5797,7 @@ pub(crate) fn cummin(word: u32, self_: &Tensor, dim: i64) -> Result<(Tensor, Ten
             )
             .map(|[values, indices]| (values, indices));
     }
+    shape::need_real("cummin", &[self_])?;
     let (spec0, spec1) = shape::scan_extreme("cummin", self_, dim)?;
     let values = Tensor::try_empty(spec0)?;
     let indices = Tensor::try_empty(spec1)?;
@@ -5479,6 +5813,7 @@ pub(crate) fn logcumsumexp(word: u32, self_: &Tensor, dim: i64) -> Result<Tensor
             dispatch::call_inner(Op::LOGCUMSUMEXP, &[self_.into(), dim.into()])?,
         );
     }
+    shape::need_real("logcumsumexp", &[self_])?;
     let result = Tensor::try_empty(shape::scan_float("logcumsumexp", self_, dim)?)?;
     if !result.is_meta() {
         cpu::reduce::logcumsumexp(self_, dim, &result)?;
@@ -5512,6 +5847,7 @@ pub(crate) fn histc(
             )?,
         );
     }
+    shape::need_real("histc", &[self_])?;
     let result = Tensor::try_empty(shape::histc("histc", self_, bins, min, max)?)?;
     if !result.is_meta() {
         cpu::reduce::histc(self_, bins, min, max, &result)?;
@@ -5533,6 +5869,10 @@ pub(crate) fn bincount(
             )?,
         );
     }
+    shape::need_real(
+        "bincount",
+        &std::iter::empty::<&Tensor>().chain([self_]).chain(weights).collect::<Vec<_>>(),
+    )?;
     cpu::reduce::bincount(self_, weights, minlength)
 }
 
@@ -5559,6 +5899,7 @@ pub(crate) fn _softmax(
             )?,
         );
     }
+    shape::need_real("_softmax", &[self_])?;
     let result = Tensor::try_empty(
         shape::softmax("_softmax", self_, dim, half_to_float)?,
     )?;
@@ -5582,6 +5923,7 @@ pub(crate) fn _softmax_out(
             )
             .map(drop);
     }
+    shape::need_real("_softmax", &[self_])?;
     let spec = shape::softmax("_softmax", self_, dim, half_to_float)?;
     inplace::write_out_through_copy(
         "_softmax",
@@ -5606,6 +5948,7 @@ pub(crate) fn _log_softmax(
             )?,
         );
     }
+    shape::need_real("_log_softmax", &[self_])?;
     let result = Tensor::try_empty(
         shape::softmax("_log_softmax", self_, dim, half_to_float)?,
     )?;
@@ -5629,6 +5972,7 @@ pub(crate) fn _log_softmax_out(
             )
             .map(drop);
     }
+    shape::need_real("_log_softmax", &[self_])?;
     let spec = shape::softmax("_log_softmax", self_, dim, half_to_float)?;
     inplace::write_out_through_copy(
         "_log_softmax",
@@ -5654,6 +5998,7 @@ pub(crate) fn _softmax_backward_data(
             )?,
         );
     }
+    shape::need_real("_softmax_backward_data", &[grad_output, output])?;
     let result = Tensor::try_empty(
         shape::softmax_backward_data(
             "_softmax_backward_data",
@@ -5690,6 +6035,7 @@ pub(crate) fn _log_softmax_backward_data(
             )?,
         );
     }
+    shape::need_real("_log_softmax_backward_data", &[grad_output, output])?;
     let result = Tensor::try_empty(
         shape::softmax_backward_data(
             "_log_softmax_backward_data",
@@ -5725,6 +6071,7 @@ pub(crate) fn _safe_softmax(
             )?,
         );
     }
+    shape::need_real("_safe_softmax", &[self_])?;
     let result = Tensor::try_empty(
         shape::safe_softmax("_safe_softmax", self_, dim, dtype)?,
     )?;
@@ -5757,6 +6104,14 @@ pub(crate) fn native_layer_norm(
             )
             .map(|[result0, result1, result2]| (result0, result1, result2));
     }
+    shape::need_real(
+        "native_layer_norm",
+        &std::iter::empty::<&Tensor>()
+            .chain([input])
+            .chain(weight)
+            .chain(bias)
+            .collect::<Vec<_>>(),
+    )?;
     let (spec0, spec1, spec2) = shape::native_layer_norm(
         "native_layer_norm",
         input,
@@ -5812,6 +6167,17 @@ pub(crate) fn native_layer_norm_backward(
             )
             .map(|[result0, result1, result2]| (result0, result1, result2));
     }
+    shape::need_real(
+        "native_layer_norm_backward",
+        &std::iter::empty::<&Tensor>()
+            .chain([grad_out])
+            .chain([input])
+            .chain([mean])
+            .chain([rstd])
+            .chain(weight)
+            .chain(bias)
+            .collect::<Vec<_>>(),
+    )?;
     let (spec0, spec1, spec2) = shape::native_layer_norm_backward(
         "native_layer_norm_backward",
         grad_out,
@@ -5873,6 +6239,14 @@ pub(crate) fn native_group_norm(
             )
             .map(|[result0, result1, result2]| (result0, result1, result2));
     }
+    shape::need_real(
+        "native_group_norm",
+        &std::iter::empty::<&Tensor>()
+            .chain([input])
+            .chain(weight)
+            .chain(bias)
+            .collect::<Vec<_>>(),
+    )?;
     let (spec0, spec1, spec2) = shape::native_group_norm(
         "native_group_norm",
         input,
@@ -5938,6 +6312,16 @@ pub(crate) fn native_group_norm_backward(
             )
             .map(|[result0, result1, result2]| (result0, result1, result2));
     }
+    shape::need_real(
+        "native_group_norm_backward",
+        &std::iter::empty::<&Tensor>()
+            .chain([grad_out])
+            .chain([input])
+            .chain([mean])
+            .chain([rstd])
+            .chain(weight)
+            .collect::<Vec<_>>(),
+    )?;
     let (spec0, spec1, spec2) = shape::native_group_norm_backward(
         "native_group_norm_backward",
         grad_out,
@@ -6003,6 +6387,16 @@ pub(crate) fn native_batch_norm(
             )
             .map(|[result0, result1, result2]| (result0, result1, result2));
     }
+    shape::need_real(
+        "native_batch_norm",
+        &std::iter::empty::<&Tensor>()
+            .chain([input])
+            .chain(weight)
+            .chain(bias)
+            .chain(running_mean)
+            .chain(running_var)
+            .collect::<Vec<_>>(),
+    )?;
     let (spec0, spec1, spec2) = shape::native_batch_norm(
         "native_batch_norm",
         input,
@@ -6068,6 +6462,18 @@ pub(crate) fn native_batch_norm_backward(
             )
             .map(|[result0, result1, result2]| (result0, result1, result2));
     }
+    shape::need_real(
+        "native_batch_norm_backward",
+        &std::iter::empty::<&Tensor>()
+            .chain([grad_out])
+            .chain([input])
+            .chain(weight)
+            .chain(running_mean)
+            .chain(running_var)
+            .chain(save_mean)
+            .chain(save_invstd)
+            .collect::<Vec<_>>(),
+    )?;
     let (spec0, spec1, spec2) = shape::native_batch_norm_backward(
         "native_batch_norm_backward",
         grad_out,
@@ -6118,6 +6524,7 @@ pub(crate) fn mse_loss(
             )?,
         );
     }
+    shape::need_real("mse_loss", &[self_, target])?;
     let result = Tensor::try_empty(
         shape::pair_loss("mse_loss", self_, target, reduction)?,
     )?;
@@ -6142,6 +6549,7 @@ pub(crate) fn mse_loss_backward(
             )?,
         );
     }
+    shape::need_real("mse_loss_backward", &[grad_output, self_, target])?;
     let result = Tensor::try_empty(
         shape::pair_loss_backward(
             "mse_loss_backward",
@@ -6172,6 +6580,7 @@ pub(crate) fn smooth_l1_loss(
             )?,
         );
     }
+    shape::need_real("smooth_l1_loss", &[self_, target])?;
     let result = Tensor::try_empty(
         shape::smooth_l1_loss("smooth_l1_loss", self_, target, reduction, beta)?,
     )?;
@@ -6203,6 +6612,7 @@ pub(crate) fn smooth_l1_loss_backward(
             )?,
         );
     }
+    shape::need_real("smooth_l1_loss_backward", &[grad_output, self_, target])?;
     let result = Tensor::try_empty(
         shape::smooth_l1_loss_backward(
             "smooth_l1_loss_backward",
@@ -6241,6 +6651,7 @@ pub(crate) fn huber_loss(
             )?,
         );
     }
+    shape::need_real("huber_loss", &[self_, target])?;
     let result = Tensor::try_empty(
         shape::huber_loss("huber_loss", self_, target, reduction, delta)?,
     )?;
@@ -6272,6 +6683,7 @@ pub(crate) fn huber_loss_backward(
             )?,
         );
     }
+    shape::need_real("huber_loss_backward", &[grad_output, self_, target])?;
     let result = Tensor::try_empty(
         shape::huber_loss_backward(
             "huber_loss_backward",
@@ -6310,6 +6722,14 @@ pub(crate) fn binary_cross_entropy(
             )?,
         );
     }
+    shape::need_real(
+        "binary_cross_entropy",
+        &std::iter::empty::<&Tensor>()
+            .chain([self_])
+            .chain([target])
+            .chain(weight)
+            .collect::<Vec<_>>(),
+    )?;
     let result = Tensor::try_empty(
         shape::binary_cross_entropy(
             "binary_cross_entropy",
@@ -6347,6 +6767,15 @@ pub(crate) fn binary_cross_entropy_backward(
             )?,
         );
     }
+    shape::need_real(
+        "binary_cross_entropy_backward",
+        &std::iter::empty::<&Tensor>()
+            .chain([grad_output])
+            .chain([self_])
+            .chain([target])
+            .chain(weight)
+            .collect::<Vec<_>>(),
+    )?;
     let result = Tensor::try_empty(
         shape::binary_cross_entropy_backward(
             "binary_cross_entropy_backward",
@@ -6392,6 +6821,15 @@ pub(crate) fn binary_cross_entropy_with_logits(
             )?,
         );
     }
+    shape::need_real(
+        "binary_cross_entropy_with_logits",
+        &std::iter::empty::<&Tensor>()
+            .chain([self_])
+            .chain([target])
+            .chain(weight)
+            .chain(pos_weight)
+            .collect::<Vec<_>>(),
+    )?;
     let result = Tensor::try_empty(
         shape::binary_cross_entropy_with_logits(
             "binary_cross_entropy_with_logits",
@@ -6438,6 +6876,14 @@ pub(crate) fn nll_loss_forward(
             )
             .map(|[output, total_weight]| (output, total_weight));
     }
+    shape::need_real(
+        "nll_loss_forward",
+        &std::iter::empty::<&Tensor>()
+            .chain([self_])
+            .chain([target])
+            .chain(weight)
+            .collect::<Vec<_>>(),
+    )?;
     let (spec0, spec1) = shape::nll_loss_forward(
         "nll_loss_forward",
         self_,
@@ -6488,6 +6934,16 @@ pub(crate) fn nll_loss_backward(
             )?,
         );
     }
+    shape::need_real(
+        "nll_loss_backward",
+        &std::iter::empty::<&Tensor>()
+            .chain([grad_output])
+            .chain([self_])
+            .chain([target])
+            .chain(weight)
+            .chain([total_weight])
+            .collect::<Vec<_>>(),
+    )?;
     let result = Tensor::try_empty(
         shape::nll_loss_backward(
             "nll_loss_backward",
@@ -6538,6 +6994,14 @@ pub(crate) fn nll_loss2d_forward(
             )
             .map(|[output, total_weight]| (output, total_weight));
     }
+    shape::need_real(
+        "nll_loss2d_forward",
+        &std::iter::empty::<&Tensor>()
+            .chain([self_])
+            .chain([target])
+            .chain(weight)
+            .collect::<Vec<_>>(),
+    )?;
     let (spec0, spec1) = shape::nll_loss2d_forward(
         "nll_loss2d_forward",
         self_,
@@ -6588,6 +7052,16 @@ pub(crate) fn nll_loss2d_backward(
             )?,
         );
     }
+    shape::need_real(
+        "nll_loss2d_backward",
+        &std::iter::empty::<&Tensor>()
+            .chain([grad_output])
+            .chain([self_])
+            .chain([target])
+            .chain(weight)
+            .chain([total_weight])
+            .collect::<Vec<_>>(),
+    )?;
     let result = Tensor::try_empty(
         shape::nll_loss2d_backward(
             "nll_loss2d_backward",
@@ -7016,6 +7490,7 @@ pub(crate) fn linalg_inv_ex(
             )
             .map(|[inverse, info]| (inverse, info));
     }
+    shape::need_real("linalg_inv_ex", &[A])?;
     let (spec0, spec1) = shape::linalg::inv_ex("linalg_inv_ex", A, check_errors)?;
     let inverse = Tensor::try_empty(spec0)?;
     let info = Tensor::try_empty(spec1)?;
@@ -7041,6 +7516,7 @@ pub(crate) fn _linalg_solve_ex(
             )
             .map(|[result, LU, pivots, info]| (result, LU, pivots, info));
     }
+    shape::need_real("_linalg_solve_ex", &[A, B])?;
     let (spec0, spec1, spec2, spec3) = shape::linalg::solve_ex(
         "_linalg_solve_ex",
         A,
@@ -7063,6 +7539,7 @@ pub(crate) fn _linalg_det(word: u32, A: &Tensor) -> Result<(Tensor, Tensor, Tens
         return dispatch::tensors(dispatch::call_inner(Op::_LINALG_DET, &[A.into()])?)
             .map(|[result, LU, pivots]| (result, LU, pivots));
     }
+    shape::need_real("_linalg_det", &[A])?;
     let (spec0, spec1, spec2) = shape::linalg::det("_linalg_det", A)?;
     let result = Tensor::try_empty(spec0)?;
     let LU = Tensor::try_empty(spec1)?;
@@ -7081,6 +7558,7 @@ pub(crate) fn _linalg_slogdet(
         return dispatch::tensors(dispatch::call_inner(Op::_LINALG_SLOGDET, &[A.into()])?)
             .map(|[sign, logabsdet, LU, pivots]| (sign, logabsdet, LU, pivots));
     }
+    shape::need_real("_linalg_slogdet", &[A])?;
     let (spec0, spec1, spec2, spec3) = shape::linalg::slogdet("_linalg_slogdet", A)?;
     let sign = Tensor::try_empty(spec0)?;
     let logabsdet = Tensor::try_empty(spec1)?;
@@ -7107,6 +7585,7 @@ pub(crate) fn linalg_cholesky_ex(
             )
             .map(|[L, info]| (L, info));
     }
+    shape::need_real("linalg_cholesky_ex", &[self_])?;
     let (spec0, spec1) = shape::linalg::cholesky_ex(
         "linalg_cholesky_ex",
         self_,
@@ -7128,6 +7607,7 @@ pub(crate) fn linalg_qr(word: u32, A: &Tensor, mode: &str) -> Result<(Tensor, Te
             )
             .map(|[Q, R]| (Q, R));
     }
+    shape::need_real("linalg_qr", &[A])?;
     let (spec0, spec1) = shape::linalg::qr("linalg_qr", A, mode)?;
     let Q = Tensor::try_empty(spec0)?;
     let R = Tensor::try_empty(spec1)?;
@@ -7152,6 +7632,7 @@ pub(crate) fn _linalg_eigh(
             )
             .map(|[eigenvalues, eigenvectors]| (eigenvalues, eigenvectors));
     }
+    shape::need_real("_linalg_eigh", &[A])?;
     let (spec0, spec1) = shape::linalg::eigh("_linalg_eigh", A, UPLO, compute_v)?;
     let eigenvalues = Tensor::try_empty(spec0)?;
     let eigenvectors = Tensor::try_empty(spec1)?;
@@ -7177,6 +7658,7 @@ pub(crate) fn _linalg_svd(
             )
             .map(|[U, S, Vh]| (U, S, Vh));
     }
+    shape::need_real("_linalg_svd", &[A])?;
     let (spec0, spec1, spec2) = shape::linalg::svd(
         "_linalg_svd",
         A,
@@ -7215,6 +7697,7 @@ pub(crate) fn linalg_solve_triangular(
             )?,
         );
     }
+    shape::need_real("linalg_solve_triangular", &[self_, B])?;
     let result = Tensor::try_empty(
         shape::linalg::solve_triangular(
             "linalg_solve_triangular",
@@ -7261,6 +7744,14 @@ pub(crate) fn convolution(
             )?,
         );
     }
+    shape::need_real(
+        "convolution",
+        &std::iter::empty::<&Tensor>()
+            .chain([input])
+            .chain([weight])
+            .chain(bias)
+            .collect::<Vec<_>>(),
+    )?;
     let result = Tensor::try_empty(
         shape::convolution(
             "convolution",
@@ -7323,6 +7814,14 @@ pub(crate) fn convolution_out(
             )
             .map(drop);
     }
+    shape::need_real(
+        "convolution",
+        &std::iter::empty::<&Tensor>()
+            .chain([input])
+            .chain([weight])
+            .chain(bias)
+            .collect::<Vec<_>>(),
+    )?;
     let spec = shape::convolution(
         "convolution",
         input,
@@ -7394,6 +7893,7 @@ pub(crate) fn convolution_backward(
             )
             .map(|[result0, result1, result2]| (result0, result1, result2));
     }
+    shape::need_real("convolution_backward", &[grad_output, input, weight])?;
     let (spec0, spec1, spec2) = shape::convolution_backward(
         "convolution_backward",
         grad_output,
@@ -7454,6 +7954,7 @@ pub(crate) fn im2col(
             )?,
         );
     }
+    shape::need_real("im2col", &[self_])?;
     let result = Tensor::try_empty(
         shape::im2col("im2col", self_, kernel_size, dilation, padding, stride)?,
     )?;
@@ -7487,6 +7988,7 @@ pub(crate) fn col2im(
             )?,
         );
     }
+    shape::need_real("col2im", &[self_])?;
     let result = Tensor::try_empty(
         shape::col2im(
             "col2im",
@@ -7537,6 +8039,7 @@ pub(crate) fn max_pool2d_with_indices(
             )
             .map(|[result0, result1]| (result0, result1));
     }
+    shape::need_real("max_pool2d_with_indices", &[self_])?;
     let (spec0, spec1) = shape::max_pool2d(
         "max_pool2d_with_indices",
         self_,
@@ -7591,6 +8094,10 @@ pub(crate) fn max_pool2d_with_indices_backward(
             )?,
         );
     }
+    shape::need_real(
+        "max_pool2d_with_indices_backward",
+        &[grad_output, self_, indices],
+    )?;
     let result = Tensor::try_empty(
         shape::max_pool2d_backward(
             "max_pool2d_with_indices_backward",
@@ -7645,6 +8152,7 @@ pub(crate) fn max_pool3d_with_indices(
             )
             .map(|[result0, result1]| (result0, result1));
     }
+    shape::need_real("max_pool3d_with_indices", &[self_])?;
     let (spec0, spec1) = shape::max_pool3d(
         "max_pool3d_with_indices",
         self_,
@@ -7699,6 +8207,10 @@ pub(crate) fn max_pool3d_with_indices_backward(
             )?,
         );
     }
+    shape::need_real(
+        "max_pool3d_with_indices_backward",
+        &[grad_output, self_, indices],
+    )?;
     let result = Tensor::try_empty(
         shape::max_pool3d_backward(
             "max_pool3d_with_indices_backward",
@@ -7742,6 +8254,7 @@ pub(crate) fn max_unpool2d(
             )?,
         );
     }
+    shape::need_real("max_unpool2d", &[self_, indices])?;
     let result = Tensor::try_empty(
         shape::max_unpool2d("max_unpool2d", self_, indices, output_size)?,
     )?;
@@ -7777,6 +8290,7 @@ pub(crate) fn avg_pool2d(
             )?,
         );
     }
+    shape::need_real("avg_pool2d", &[self_])?;
     let result = Tensor::try_empty(
         shape::avg_pool2d(
             "avg_pool2d",
@@ -7832,6 +8346,7 @@ pub(crate) fn avg_pool2d_backward(
             )?,
         );
     }
+    shape::need_real("avg_pool2d_backward", &[grad_output, self_])?;
     let result = Tensor::try_empty(
         shape::avg_pool2d_backward(
             "avg_pool2d_backward",
@@ -7887,6 +8402,7 @@ pub(crate) fn avg_pool3d(
             )?,
         );
     }
+    shape::need_real("avg_pool3d", &[self_])?;
     let result = Tensor::try_empty(
         shape::avg_pool3d(
             "avg_pool3d",
@@ -7942,6 +8458,7 @@ pub(crate) fn avg_pool3d_backward(
             )?,
         );
     }
+    shape::need_real("avg_pool3d_backward", &[grad_output, self_])?;
     let result = Tensor::try_empty(
         shape::avg_pool3d_backward(
             "avg_pool3d_backward",
@@ -7984,6 +8501,7 @@ pub(crate) fn _adaptive_avg_pool2d(
             )?,
         );
     }
+    shape::need_real("_adaptive_avg_pool2d", &[self_])?;
     let result = Tensor::try_empty(
         shape::adaptive_avg_pool2d("_adaptive_avg_pool2d", self_, output_size)?,
     )?;
@@ -8006,6 +8524,7 @@ pub(crate) fn _adaptive_avg_pool2d_backward(
             )?,
         );
     }
+    shape::need_real("_adaptive_avg_pool2d_backward", &[grad_output, self_])?;
     let result = Tensor::try_empty(
         shape::adaptive_avg_pool2d_backward(
             "_adaptive_avg_pool2d_backward",
@@ -8033,6 +8552,7 @@ pub(crate) fn adaptive_max_pool2d(
             )
             .map(|[result0, result1]| (result0, result1));
     }
+    shape::need_real("adaptive_max_pool2d", &[self_])?;
     let (spec0, spec1) = shape::adaptive_max_pool2d(
         "adaptive_max_pool2d",
         self_,
@@ -8060,6 +8580,7 @@ pub(crate) fn adaptive_max_pool2d_backward(
             )?,
         );
     }
+    shape::need_real("adaptive_max_pool2d_backward", &[grad_output, self_, indices])?;
     let result = Tensor::try_empty(
         shape::adaptive_max_pool2d_backward(
             "adaptive_max_pool2d_backward",
@@ -8087,6 +8608,7 @@ pub(crate) fn _adaptive_avg_pool3d(
             )?,
         );
     }
+    shape::need_real("_adaptive_avg_pool3d", &[self_])?;
     let result = Tensor::try_empty(
         shape::adaptive_avg_pool3d("_adaptive_avg_pool3d", self_, output_size)?,
     )?;
@@ -8109,6 +8631,7 @@ pub(crate) fn _adaptive_avg_pool3d_backward(
             )?,
         );
     }
+    shape::need_real("_adaptive_avg_pool3d_backward", &[grad_output, self_])?;
     let result = Tensor::try_empty(
         shape::adaptive_avg_pool3d_backward(
             "_adaptive_avg_pool3d_backward",
@@ -8136,6 +8659,7 @@ pub(crate) fn adaptive_max_pool3d(
             )
             .map(|[result0, result1]| (result0, result1));
     }
+    shape::need_real("adaptive_max_pool3d", &[self_])?;
     let (spec0, spec1) = shape::adaptive_max_pool3d(
         "adaptive_max_pool3d",
         self_,
@@ -8163,6 +8687,7 @@ pub(crate) fn adaptive_max_pool3d_backward(
             )?,
         );
     }
+    shape::need_real("adaptive_max_pool3d_backward", &[grad_output, self_, indices])?;
     let result = Tensor::try_empty(
         shape::adaptive_max_pool3d_backward(
             "adaptive_max_pool3d_backward",
@@ -8191,6 +8716,7 @@ pub(crate) fn upsample_nearest1d(
             )?,
         );
     }
+    shape::need_real("upsample_nearest1d", &[self_])?;
     let result = Tensor::try_empty(
         shape::upsample_nearest1d("upsample_nearest1d", self_, output_size, scales)?,
     )?;
@@ -8220,6 +8746,7 @@ pub(crate) fn upsample_nearest1d_backward(
             )?,
         );
     }
+    shape::need_real("upsample_nearest1d_backward", &[grad_output])?;
     let result = Tensor::try_empty(
         shape::upsample_nearest1d_backward(
             "upsample_nearest1d_backward",
@@ -8256,6 +8783,7 @@ pub(crate) fn upsample_nearest2d(
             )?,
         );
     }
+    shape::need_real("upsample_nearest2d", &[self_])?;
     let result = Tensor::try_empty(
         shape::upsample_nearest2d(
             "upsample_nearest2d",
@@ -8293,6 +8821,7 @@ pub(crate) fn upsample_nearest2d_backward(
             )?,
         );
     }
+    shape::need_real("upsample_nearest2d_backward", &[grad_output])?;
     let result = Tensor::try_empty(
         shape::upsample_nearest2d_backward(
             "upsample_nearest2d_backward",
@@ -8338,6 +8867,7 @@ pub(crate) fn upsample_nearest3d(
             )?,
         );
     }
+    shape::need_real("upsample_nearest3d", &[self_])?;
     let result = Tensor::try_empty(
         shape::upsample_nearest3d(
             "upsample_nearest3d",
@@ -8385,6 +8915,7 @@ pub(crate) fn upsample_nearest3d_backward(
             )?,
         );
     }
+    shape::need_real("upsample_nearest3d_backward", &[grad_output])?;
     let result = Tensor::try_empty(
         shape::upsample_nearest3d_backward(
             "upsample_nearest3d_backward",
@@ -8424,6 +8955,7 @@ pub(crate) fn _upsample_nearest_exact1d(
             )?,
         );
     }
+    shape::need_real("_upsample_nearest_exact1d", &[self_])?;
     let result = Tensor::try_empty(
         shape::upsample_nearest1d(
             "_upsample_nearest_exact1d",
@@ -8458,6 +8990,7 @@ pub(crate) fn _upsample_nearest_exact1d_backward(
             )?,
         );
     }
+    shape::need_real("_upsample_nearest_exact1d_backward", &[grad_output])?;
     let result = Tensor::try_empty(
         shape::upsample_nearest1d_backward(
             "_upsample_nearest_exact1d_backward",
@@ -8494,6 +9027,7 @@ pub(crate) fn _upsample_nearest_exact2d(
             )?,
         );
     }
+    shape::need_real("_upsample_nearest_exact2d", &[self_])?;
     let result = Tensor::try_empty(
         shape::upsample_nearest2d(
             "_upsample_nearest_exact2d",
@@ -8531,6 +9065,7 @@ pub(crate) fn _upsample_nearest_exact2d_backward(
             )?,
         );
     }
+    shape::need_real("_upsample_nearest_exact2d_backward", &[grad_output])?;
     let result = Tensor::try_empty(
         shape::upsample_nearest2d_backward(
             "_upsample_nearest_exact2d_backward",
@@ -8576,6 +9111,7 @@ pub(crate) fn _upsample_nearest_exact3d(
             )?,
         );
     }
+    shape::need_real("_upsample_nearest_exact3d", &[self_])?;
     let result = Tensor::try_empty(
         shape::upsample_nearest3d(
             "_upsample_nearest_exact3d",
@@ -8623,6 +9159,7 @@ pub(crate) fn _upsample_nearest_exact3d_backward(
             )?,
         );
     }
+    shape::need_real("_upsample_nearest_exact3d_backward", &[grad_output])?;
     let result = Tensor::try_empty(
         shape::upsample_nearest3d_backward(
             "_upsample_nearest_exact3d_backward",
@@ -8663,6 +9200,7 @@ pub(crate) fn upsample_linear1d(
             )?,
         );
     }
+    shape::need_real("upsample_linear1d", &[self_])?;
     let result = Tensor::try_empty(
         shape::upsample_linear1d(
             "upsample_linear1d",
@@ -8700,6 +9238,7 @@ pub(crate) fn upsample_linear1d_backward(
             )?,
         );
     }
+    shape::need_real("upsample_linear1d_backward", &[grad_output])?;
     let result = Tensor::try_empty(
         shape::upsample_linear1d_backward(
             "upsample_linear1d_backward",
@@ -8745,6 +9284,7 @@ pub(crate) fn upsample_bilinear2d(
             )?,
         );
     }
+    shape::need_real("upsample_bilinear2d", &[self_])?;
     let result = Tensor::try_empty(
         shape::upsample_linear2d(
             "upsample_bilinear2d",
@@ -8792,6 +9332,7 @@ pub(crate) fn upsample_bilinear2d_backward(
             )?,
         );
     }
+    shape::need_real("upsample_bilinear2d_backward", &[grad_output])?;
     let result = Tensor::try_empty(
         shape::upsample_linear2d_backward(
             "upsample_bilinear2d_backward",
@@ -8839,6 +9380,7 @@ pub(crate) fn upsample_bicubic2d(
             )?,
         );
     }
+    shape::need_real("upsample_bicubic2d", &[self_])?;
     let result = Tensor::try_empty(
         shape::upsample_linear2d(
             "upsample_bicubic2d",
@@ -8886,6 +9428,7 @@ pub(crate) fn upsample_bicubic2d_backward(
             )?,
         );
     }
+    shape::need_real("upsample_bicubic2d_backward", &[grad_output])?;
     let result = Tensor::try_empty(
         shape::upsample_linear2d_backward(
             "upsample_bicubic2d_backward",
@@ -8935,6 +9478,7 @@ pub(crate) fn upsample_trilinear3d(
             )?,
         );
     }
+    shape::need_real("upsample_trilinear3d", &[self_])?;
     let result = Tensor::try_empty(
         shape::upsample_linear3d(
             "upsample_trilinear3d",
@@ -8986,6 +9530,7 @@ pub(crate) fn upsample_trilinear3d_backward(
             )?,
         );
     }
+    shape::need_real("upsample_trilinear3d_backward", &[grad_output])?;
     let result = Tensor::try_empty(
         shape::upsample_linear3d_backward(
             "upsample_trilinear3d_backward",
@@ -9035,6 +9580,7 @@ pub(crate) fn grid_sampler_2d(
             )?,
         );
     }
+    shape::need_real("grid_sampler_2d", &[input, grid])?;
     let result = Tensor::try_empty(
         shape::grid_sampler_2d(
             "grid_sampler_2d",
@@ -9085,6 +9631,7 @@ pub(crate) fn grid_sampler_2d_backward(
             )
             .map(|[result0, result1]| (result0, result1));
     }
+    shape::need_real("grid_sampler_2d_backward", &[grad_output, input, grid])?;
     let (spec0, spec1) = shape::grid_sampler_2d_backward(
         "grid_sampler_2d_backward",
         grad_output,
@@ -9135,6 +9682,7 @@ pub(crate) fn grid_sampler_3d(
             )?,
         );
     }
+    shape::need_real("grid_sampler_3d", &[input, grid])?;
     let result = Tensor::try_empty(
         shape::grid_sampler_3d(
             "grid_sampler_3d",
@@ -9185,6 +9733,7 @@ pub(crate) fn grid_sampler_3d_backward(
             )
             .map(|[result0, result1]| (result0, result1));
     }
+    shape::need_real("grid_sampler_3d_backward", &[grad_output, input, grid])?;
     let (spec0, spec1) = shape::grid_sampler_3d_backward(
         "grid_sampler_3d_backward",
         grad_output,
@@ -9237,6 +9786,7 @@ pub(crate) fn _grid_sampler_derivative(
             )?,
         );
     }
+    shape::need_real("_grid_sampler_derivative", &[input, grid])?;
     let result = Tensor::try_empty(
         shape::grid_sampler_derivative(
             "_grid_sampler_derivative",
@@ -9288,6 +9838,7 @@ pub(crate) fn _grid_sampler_derivative_backward(
             )?,
         );
     }
+    shape::need_real("_grid_sampler_derivative_backward", &[grad_output, grid])?;
     let result = Tensor::try_empty(
         shape::grid_sampler_derivative_backward(
             "_grid_sampler_derivative_backward",
@@ -11028,6 +11579,7 @@ pub(crate) fn scatter_reduce(
             )?,
         );
     }
+    shape::need_real("scatter_reduce", &[self_, index, src])?;
     let result = Tensor::try_empty(
         shape::index::scatter_reduce(
             "scatter_reduce",
@@ -11076,6 +11628,7 @@ pub(crate) fn scatter_reduce_(
             )
             .map(drop);
     }
+    shape::need_real("scatter_reduce_", &[self_, index, src])?;
     let spec = shape::index::scatter_reduce(
         "scatter_reduce_",
         self_,
@@ -11126,6 +11679,7 @@ pub(crate) fn index_reduce(
             )?,
         );
     }
+    shape::need_real("index_reduce", &[self_, index, source])?;
     let result = Tensor::try_empty(
         shape::index::index_reduce(
             "index_reduce",
@@ -11174,6 +11728,7 @@ pub(crate) fn index_reduce_(
             )
             .map(drop);
     }
+    shape::need_real("index_reduce_", &[self_, index, source])?;
     let spec = shape::index::index_reduce(
         "index_reduce_",
         self_,
@@ -11765,6 +12320,7 @@ pub(crate) fn embedding(
             )?,
         );
     }
+    shape::need_real("embedding", &[weight, indices])?;
     let result = Tensor::try_empty(
         shape::index::embedding(
             "embedding",
@@ -11810,6 +12366,7 @@ pub(crate) fn embedding_dense_backward(
             )?,
         );
     }
+    shape::need_real("embedding_dense_backward", &[grad_output, indices])?;
     let result = Tensor::try_empty(
         shape::index::embedding_dense_backward(
             "embedding_dense_backward",
@@ -12038,6 +12595,7 @@ pub(crate) fn reflection_pad1d(
             dispatch::call_inner(Op::REFLECTION_PAD1D, &[self_.into(), padding.into()])?,
         );
     }
+    shape::need_real("reflection_pad1d", &[self_])?;
     let result = Tensor::try_empty(
         shape::join::reflection_pad("reflection_pad1d", self_, padding)?,
     )?;
@@ -12061,6 +12619,7 @@ pub(crate) fn reflection_pad1d_backward(
             )?,
         );
     }
+    shape::need_real("reflection_pad1d_backward", &[grad_output, self_])?;
     let result = Tensor::try_empty(
         shape::join::reflection_pad_backward(
             "reflection_pad1d_backward",
@@ -12085,6 +12644,7 @@ pub(crate) fn reflection_pad2d(
             dispatch::call_inner(Op::REFLECTION_PAD2D, &[self_.into(), padding.into()])?,
         );
     }
+    shape::need_real("reflection_pad2d", &[self_])?;
     let result = Tensor::try_empty(
         shape::join::reflection_pad("reflection_pad2d", self_, padding)?,
     )?;
@@ -12108,6 +12668,7 @@ pub(crate) fn reflection_pad2d_backward(
             )?,
         );
     }
+    shape::need_real("reflection_pad2d_backward", &[grad_output, self_])?;
     let result = Tensor::try_empty(
         shape::join::reflection_pad_backward(
             "reflection_pad2d_backward",
@@ -12132,6 +12693,7 @@ pub(crate) fn reflection_pad3d(
             dispatch::call_inner(Op::REFLECTION_PAD3D, &[self_.into(), padding.into()])?,
         );
     }
+    shape::need_real("reflection_pad3d", &[self_])?;
     let result = Tensor::try_empty(
         shape::join::reflection_pad("reflection_pad3d", self_, padding)?,
     )?;
@@ -12155,6 +12717,7 @@ pub(crate) fn reflection_pad3d_backward(
             )?,
         );
     }
+    shape::need_real("reflection_pad3d_backward", &[grad_output, self_])?;
     let result = Tensor::try_empty(
         shape::join::reflection_pad_backward(
             "reflection_pad3d_backward",
@@ -12179,6 +12742,7 @@ pub(crate) fn replication_pad1d(
             dispatch::call_inner(Op::REPLICATION_PAD1D, &[self_.into(), padding.into()])?,
         );
     }
+    shape::need_real("replication_pad1d", &[self_])?;
     let result = Tensor::try_empty(
         shape::join::replication_pad("replication_pad1d", self_, padding)?,
     )?;
@@ -12202,6 +12766,7 @@ pub(crate) fn replication_pad1d_backward(
             )?,
         );
     }
+    shape::need_real("replication_pad1d_backward", &[grad_output, self_])?;
     let result = Tensor::try_empty(
         shape::join::replication_pad_backward(
             "replication_pad1d_backward",
@@ -12226,6 +12791,7 @@ pub(crate) fn replication_pad2d(
             dispatch::call_inner(Op::REPLICATION_PAD2D, &[self_.into(), padding.into()])?,
         );
     }
+    shape::need_real("replication_pad2d", &[self_])?;
     let result = Tensor::try_empty(
         shape::join::replication_pad("replication_pad2d", self_, padding)?,
     )?;
@@ -12249,6 +12815,7 @@ pub(crate) fn replication_pad2d_backward(
             )?,
         );
     }
+    shape::need_real("replication_pad2d_backward", &[grad_output, self_])?;
     let result = Tensor::try_empty(
         shape::join::replication_pad_backward(
             "replication_pad2d_backward",
@@ -12273,6 +12840,7 @@ pub(crate) fn replication_pad3d(
             dispatch::call_inner(Op::REPLICATION_PAD3D, &[self_.into(), padding.into()])?,
         );
     }
+    shape::need_real("replication_pad3d", &[self_])?;
     let result = Tensor::try_empty(
         shape::join::replication_pad("replication_pad3d", self_, padding)?,
     )?;
@@ -12296,6 +12864,7 @@ pub(crate) fn replication_pad3d_backward(
             )?,
         );
     }
+    shape::need_real("replication_pad3d_backward", &[grad_output, self_])?;
     let result = Tensor::try_empty(
         shape::join::replication_pad_backward(
             "replication_pad3d_backward",
@@ -12325,6 +12894,7 @@ pub(crate) fn sort(
             )
             .map(|[values, indices]| (values, indices));
     }
+    shape::need_real("sort", &[self_])?;
     let (spec0, spec1) = shape::sort::sort("sort", self_, dim, descending)?;
     let values = Tensor::try_empty(spec0)?;
     let indices = Tensor::try_empty(spec1)?;
@@ -12355,6 +12925,7 @@ pub(crate) fn sort_out(
             )
             .map(drop);
     }
+    shape::need_real("sort", &[self_])?;
     let (spec0, spec1) = shape::sort::sort("sort", self_, dim, descending)?;
     inplace::write_outs(
         "sort",
@@ -12381,6 +12952,7 @@ pub(crate) fn sort_stable(
             )
             .map(|[values, indices]| (values, indices));
     }
+    shape::need_real("sort", &[self_])?;
     let (spec0, spec1) = shape::sort::sort_stable(
         "sort",
         self_,
@@ -12413,6 +12985,7 @@ pub(crate) fn topk(
             )
             .map(|[values, indices]| (values, indices));
     }
+    shape::need_real("topk", &[self_])?;
     let (spec0, spec1) = shape::sort::topk("topk", self_, k, dim, largest, sorted)?;
     let values = Tensor::try_empty(spec0)?;
     let indices = Tensor::try_empty(spec1)?;
@@ -12447,6 +13020,7 @@ pub(crate) fn topk_out(
             )
             .map(drop);
     }
+    shape::need_real("topk", &[self_])?;
     let (spec0, spec1) = shape::sort::topk("topk", self_, k, dim, largest, sorted)?;
     inplace::write_outs(
         "topk",
@@ -12481,6 +13055,7 @@ pub(crate) fn kthvalue(
             )
             .map(|[values, indices]| (values, indices));
     }
+    shape::need_real("kthvalue", &[self_])?;
     let (spec0, spec1) = shape::sort::kthvalue("kthvalue", self_, k, dim, keepdim)?;
     let values = Tensor::try_empty(spec0)?;
     let indices = Tensor::try_empty(spec1)?;
@@ -12494,6 +13069,7 @@ pub(crate) fn median(word: u32, self_: &Tensor) -> Result<Tensor> {
     if word & state::INNER != 0 {
         return dispatch::one_tensor(dispatch::call_inner(Op::MEDIAN, &[self_.into()])?);
     }
+    shape::need_real("median", &[self_])?;
     let result = Tensor::try_empty(shape::sort::median("median", self_)?)?;
     if !result.is_meta() {
         cpu::sort::median(self_, &result)?;
@@ -12516,6 +13092,7 @@ pub(crate) fn median_dim(
             )
             .map(|[values, indices]| (values, indices));
     }
+    shape::need_real("median", &[self_])?;
     let (spec0, spec1) = shape::sort::along("median", self_, dim, keepdim)?;
     let values = Tensor::try_empty(spec0)?;
     let indices = Tensor::try_empty(spec1)?;
@@ -12531,6 +13108,7 @@ pub(crate) fn nanmedian(word: u32, self_: &Tensor) -> Result<Tensor> {
             dispatch::call_inner(Op::NANMEDIAN, &[self_.into()])?,
         );
     }
+    shape::need_real("nanmedian", &[self_])?;
     let result = Tensor::try_empty(shape::sort::median("nanmedian", self_)?)?;
     if !result.is_meta() {
         cpu::sort::nanmedian(self_, &result)?;
@@ -12553,6 +13131,7 @@ pub(crate) fn nanmedian_dim(
             )
             .map(|[values, indices]| (values, indices));
     }
+    shape::need_real("nanmedian", &[self_])?;
     let (spec0, spec1) = shape::sort::along("nanmedian", self_, dim, keepdim)?;
     let values = Tensor::try_empty(spec0)?;
     let indices = Tensor::try_empty(spec1)?;
@@ -12577,6 +13156,7 @@ pub(crate) fn mode(
             )
             .map(|[values, indices]| (values, indices));
     }
+    shape::need_real("mode", &[self_])?;
     let (spec0, spec1) = shape::sort::along("mode", self_, dim, keepdim)?;
     let values = Tensor::try_empty(spec0)?;
     let indices = Tensor::try_empty(spec1)?;
@@ -12610,6 +13190,14 @@ pub(crate) fn searchsorted(
             )?,
         );
     }
+    shape::need_real(
+        "searchsorted",
+        &std::iter::empty::<&Tensor>()
+            .chain([sorted_sequence])
+            .chain([self_])
+            .chain(sorter)
+            .collect::<Vec<_>>(),
+    )?;
     let result = Tensor::try_empty(
         shape::sort::searchsorted(
             "searchsorted",
@@ -12650,6 +13238,7 @@ pub(crate) fn bucketize(
             )?,
         );
     }
+    shape::need_real("bucketize", &[self_, boundaries])?;
     let result = Tensor::try_empty(
         shape::sort::bucketize("bucketize", self_, boundaries, out_int32, right)?,
     )?;
@@ -12680,6 +13269,7 @@ pub(crate) fn unique2(
             )
             .map(|[result0, result1, result2]| (result0, result1, result2));
     }
+    shape::need_real("_unique2", &[self_])?;
     cpu::sort::unique2(self_, sorted, return_inverse, return_counts)
 }
 
@@ -12704,6 +13294,7 @@ pub(crate) fn unique_consecutive(
             )
             .map(|[result0, result1, result2]| (result0, result1, result2));
     }
+    shape::need_real("unique_consecutive", &[self_])?;
     cpu::sort::unique_consecutive(self_, return_inverse, return_counts, dim)
 }
 
@@ -12730,6 +13321,7 @@ pub(crate) fn unique_dim(
             )
             .map(|[result0, result1, result2]| (result0, result1, result2));
     }
+    shape::need_real("unique_dim", &[self_])?;
     cpu::sort::unique_dim(self_, dim, sorted, return_inverse, return_counts)
 }
 
@@ -12753,6 +13345,7 @@ pub(crate) fn isin(
             )?,
         );
     }
+    shape::need_real("isin", &[elements, test_elements])?;
     cpu::sort::isin(elements, test_elements, assume_unique, invert)
 }
 
@@ -12881,6 +13474,7 @@ pub(crate) fn rand_like(
             )?,
         );
     }
+    shape::need_real("rand_like", &[self_])?;
     cpu::random::rand_like(self_, dtype, device, memory_format)
 }
 
@@ -12906,6 +13500,7 @@ pub(crate) fn randn_like(
             )?,
         );
     }
+    shape::need_real("randn_like", &[self_])?;
     cpu::random::randn_like(self_, dtype, device, memory_format)
 }
 
@@ -12933,6 +13528,7 @@ pub(crate) fn randint_like(
             )?,
         );
     }
+    shape::need_real("randint_like", &[self_])?;
     cpu::random::randint_like(self_, high, dtype, device, memory_format)
 }
 
@@ -12962,6 +13558,7 @@ pub(crate) fn randint_like_low(
             )?,
         );
     }
+    shape::need_real("randint_like", &[self_])?;
     cpu::random::randint_like_low(self_, low, high, dtype, device, memory_format)
 }
 
@@ -12999,6 +13596,7 @@ pub(crate) fn bernoulli(word: u32, self_: &Tensor) -> Result<Tensor> {
             dispatch::call_inner(Op::BERNOULLI, &[self_.into(), Value::None])?,
         );
     }
+    shape::need_real("bernoulli", &[self_])?;
     cpu::random::bernoulli(self_)
 }
 
@@ -13011,6 +13609,7 @@ pub(crate) fn bernoulli_p(word: u32, self_: &Tensor, p: f64) -> Result<Tensor> {
             )?,
         );
     }
+    shape::need_real("bernoulli", &[self_])?;
     cpu::random::bernoulli_p(self_, p)
 }
 
@@ -13028,6 +13627,7 @@ pub(crate) fn multinomial(
             )?,
         );
     }
+    shape::need_real("multinomial", &[self_])?;
     cpu::random::multinomial(self_, num_samples, replacement)
 }
 
@@ -13046,6 +13646,7 @@ pub(crate) fn native_dropout(
             )
             .map(|[result0, result1]| (result0, result1));
     }
+    shape::need_real("native_dropout", &[input])?;
     cpu::random::native_dropout(input, p, train)
 }
 
@@ -13063,6 +13664,7 @@ pub(crate) fn native_dropout_backward(
             )?,
         );
     }
+    shape::need_real("native_dropout_backward", &[grad_output, mask])?;
     let result = Tensor::try_empty(
         shape::random::native_dropout_backward(
             "native_dropout_backward",

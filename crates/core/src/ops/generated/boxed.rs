@@ -1119,6 +1119,146 @@ pub(super) fn frac_(a: &Args<'_>, below: bool) -> Result<Outputs> {
     Ok(smallvec![self_.into()])
 }
 
+pub(super) fn conj_physical(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let result = if below {
+        inner::conj_physical(0, self_)?
+    } else {
+        functions::conj_physical(self_)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn conj_physical_(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    if below {
+        inner::conj_physical_(0, self_)?;
+    } else {
+        functions::conj_physical_(self_)?;
+    }
+    Ok(smallvec![self_.into()])
+}
+
+pub(super) fn conj_physical_out(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let out = a.tensor(1, "out")?;
+    if below {
+        inner::conj_physical_out(0, self_, out)?;
+    } else {
+        functions::conj_physical_out(self_, out)?;
+    }
+    Ok(smallvec![out.into()])
+}
+
+pub(super) fn angle(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let result = if below { inner::angle(0, self_)? } else { functions::angle(self_)? };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn angle_out(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let out = a.tensor(1, "out")?;
+    if below {
+        inner::angle_out(0, self_, out)?;
+    } else {
+        functions::angle_out(self_, out)?;
+    }
+    Ok(smallvec![out.into()])
+}
+
+pub(super) fn complex(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let real = a.tensor(0, "real")?;
+    let imag = a.tensor(1, "imag")?;
+    let result = if below {
+        inner::complex(0, real, imag)?
+    } else {
+        functions::complex(real, imag)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn complex_out(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let real = a.tensor(0, "real")?;
+    let imag = a.tensor(1, "imag")?;
+    let out = a.tensor(2, "out")?;
+    if below {
+        inner::complex_out(0, real, imag, out)?;
+    } else {
+        functions::complex_out(real, imag, out)?;
+    }
+    Ok(smallvec![out.into()])
+}
+
+pub(super) fn polar(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let abs = a.tensor(0, "abs")?;
+    let angle = a.tensor(1, "angle")?;
+    let result = if below {
+        composite::polar(abs, angle)?
+    } else {
+        functions::polar(abs, angle)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn view_as_real(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let result = if below {
+        inner::view_as_real(0, self_)?
+    } else {
+        functions::view_as_real(self_)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn view_as_complex(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let result = if below {
+        inner::view_as_complex(0, self_)?
+    } else {
+        functions::view_as_complex(self_)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn real(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let result = if below { composite::real(self_)? } else { functions::real(self_)? };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn imag(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let result = if below { composite::imag(self_)? } else { functions::imag(self_)? };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn conj(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let result = if below { composite::conj(self_)? } else { functions::conj(self_)? };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn resolve_conj(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let result = if below {
+        composite::resolve_conj(self_)?
+    } else {
+        functions::resolve_conj(self_)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn adjoint(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let result = if below {
+        composite::adjoint(self_)?
+    } else {
+        functions::adjoint(self_)?
+    };
+    Ok(smallvec![result.into()])
+}
+
 pub(super) fn reciprocal(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let result = if below {

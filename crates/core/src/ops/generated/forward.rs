@@ -94,7 +94,15 @@ pub(crate) fn rsub_scalar(
     }
     let _off = ModeGuard::new(0, state::DUAL);
     let self_t = &tangent_or_zeros(self_)?;
-    Ok(Some(arith::neg(&formulas::maybe_multiply(self_t, alpha)?)?))
+    Ok(
+        Some(
+            formulas::conj(
+                &arith::neg(
+                    &formulas::maybe_multiply(&formulas::conj(self_t)?, alpha.conj())?,
+                )?,
+            )?,
+        ),
+    )
 }
 
 pub(crate) fn mul(
@@ -123,7 +131,7 @@ pub(crate) fn mul_scalar(
     }
     let _off = ModeGuard::new(0, state::DUAL);
     let self_t = &tangent_or_zeros(self_)?;
-    Ok(Some(ops::mul_scalar(self_t, other)?))
+    Ok(Some(arith::mul(self_t, &other)?))
 }
 
 pub(crate) fn div(
@@ -181,7 +189,17 @@ pub(crate) fn div_scalar_mode(
     }
     let _off = ModeGuard::new(0, state::DUAL);
     let self_t = &tangent_or_zeros(self_)?;
-    Ok(Some(formulas::div_scalar_mode_backward(self_t, other, rounding_mode)?))
+    Ok(
+        Some(
+            formulas::conj(
+                &formulas::div_scalar_mode_backward(
+                    &formulas::conj(self_t)?,
+                    other,
+                    rounding_mode,
+                )?,
+            )?,
+        ),
+    )
 }
 
 pub(crate) fn floor_divide(
@@ -208,7 +226,13 @@ pub(crate) fn floor_divide_scalar(
     }
     let _off = ModeGuard::new(0, state::DUAL);
     let self_t = &tangent_or_zeros(self_)?;
-    Ok(Some(ops::zeros_like(self_t, None, None, None)?))
+    Ok(
+        Some(
+            formulas::conj(
+                &ops::zeros_like(&formulas::conj(self_t)?, None, None, None)?,
+            )?,
+        ),
+    )
 }
 
 pub(crate) fn remainder(
@@ -258,7 +282,17 @@ pub(crate) fn scalar_remainder(
     let _off = ModeGuard::new(0, state::DUAL);
     let other_t = &tangent_or_zeros(other)?;
     let other_p = other;
-    Ok(Some(formulas::scalar_remainder_backward(other_t, self_, other_p)?))
+    Ok(
+        Some(
+            formulas::conj(
+                &formulas::scalar_remainder_backward(
+                    &formulas::conj(other_t)?,
+                    self_,
+                    other_p,
+                )?,
+            )?,
+        ),
+    )
 }
 
 pub(crate) fn fmod(
@@ -312,9 +346,20 @@ pub(crate) fn pow(
     let exponent_p = exponent;
     Ok(
         Some(
-            arith::add(
-                &formulas::pow_backward_self(self_t, self_p, exponent_p)?,
-                &formulas::pow_backward_exponent(exponent_t, self_p, exponent_p, result)?,
+            formulas::conj(
+                &arith::add(
+                    &formulas::pow_backward_self(
+                        &formulas::conj(self_t)?,
+                        self_p,
+                        exponent_p,
+                    )?,
+                    &formulas::pow_backward_exponent(
+                        &formulas::conj(exponent_t)?,
+                        self_p,
+                        exponent_p,
+                        result,
+                    )?,
+                )?,
             )?,
         ),
     )
@@ -331,7 +376,13 @@ pub(crate) fn pow_scalar(
     let _off = ModeGuard::new(0, state::DUAL);
     let self_t = &tangent_or_zeros(self_)?;
     let self_p = self_;
-    Ok(Some(formulas::pow_backward(self_t, self_p, exponent)?))
+    Ok(
+        Some(
+            formulas::conj(
+                &formulas::pow_backward(&formulas::conj(self_t)?, self_p, exponent)?,
+            )?,
+        ),
+    )
 }
 
 pub(crate) fn scalar_pow(
@@ -345,7 +396,18 @@ pub(crate) fn scalar_pow(
     let _off = ModeGuard::new(0, state::DUAL);
     let exponent_t = &tangent_or_zeros(exponent)?;
     let exponent_p = exponent;
-    Ok(Some(formulas::scalar_pow_backward(exponent_t, self_, exponent_p, result)?))
+    Ok(
+        Some(
+            formulas::conj(
+                &formulas::scalar_pow_backward(
+                    &formulas::conj(exponent_t)?,
+                    self_,
+                    exponent_p,
+                    result,
+                )?,
+            )?,
+        ),
+    )
 }
 
 pub(crate) fn addcmul(
@@ -714,7 +776,13 @@ pub(crate) fn copysign_scalar(
     let _off = ModeGuard::new(0, state::DUAL);
     let self_t = &tangent_or_zeros(self_)?;
     let self_p = self_;
-    Ok(Some(formulas::copysign_backward(self_t, self_p, result)?))
+    Ok(
+        Some(
+            formulas::conj(
+                &formulas::copysign_backward(&formulas::conj(self_t)?, self_p, result)?,
+            )?,
+        ),
+    )
 }
 
 pub(crate) fn xlogy(
@@ -751,7 +819,17 @@ pub(crate) fn xlogy_scalar(
     let _off = ModeGuard::new(0, state::DUAL);
     let self_t = &tangent_or_zeros(self_)?;
     let self_p = self_;
-    Ok(Some(formulas::xlogy_scalar_backward(self_t, self_p, other)?))
+    Ok(
+        Some(
+            formulas::conj(
+                &formulas::xlogy_scalar_backward(
+                    &formulas::conj(self_t)?,
+                    self_p,
+                    other,
+                )?,
+            )?,
+        ),
+    )
 }
 
 pub(crate) fn scalar_xlogy(
@@ -765,7 +843,13 @@ pub(crate) fn scalar_xlogy(
     let _off = ModeGuard::new(0, state::DUAL);
     let other_t = &tangent_or_zeros(other)?;
     let other_p = other;
-    Ok(Some(arith::div(&arith::mul(other_t, &self_)?, other_p)?))
+    Ok(
+        Some(
+            formulas::conj(
+                &arith::div(&arith::mul(&formulas::conj(other_t)?, &self_)?, other_p)?,
+            )?,
+        ),
+    )
 }
 
 pub(crate) fn heaviside_(
@@ -797,7 +881,7 @@ pub(crate) fn abs(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> {
     let _off = ModeGuard::new(0, state::DUAL);
     let self_t = &tangent_or_zeros(self_)?;
     let self_p = self_;
-    Ok(Some(arith::mul(self_t, &ops::sgn(self_p)?)?))
+    Ok(Some(formulas::real_of_product(self_t, &ops::sgn(self_p)?)?))
 }
 
 pub(crate) fn floor(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> {
@@ -806,7 +890,13 @@ pub(crate) fn floor(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> {
     }
     let _off = ModeGuard::new(0, state::DUAL);
     let self_t = &tangent_or_zeros(self_)?;
-    Ok(Some(ops::zeros_like(self_t, None, None, None)?))
+    Ok(
+        Some(
+            formulas::conj(
+                &ops::zeros_like(&formulas::conj(self_t)?, None, None, None)?,
+            )?,
+        ),
+    )
 }
 
 pub(crate) fn ceil(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> {
@@ -815,7 +905,13 @@ pub(crate) fn ceil(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> {
     }
     let _off = ModeGuard::new(0, state::DUAL);
     let self_t = &tangent_or_zeros(self_)?;
-    Ok(Some(ops::zeros_like(self_t, None, None, None)?))
+    Ok(
+        Some(
+            formulas::conj(
+                &ops::zeros_like(&formulas::conj(self_t)?, None, None, None)?,
+            )?,
+        ),
+    )
 }
 
 pub(crate) fn round(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> {
@@ -824,7 +920,13 @@ pub(crate) fn round(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> {
     }
     let _off = ModeGuard::new(0, state::DUAL);
     let self_t = &tangent_or_zeros(self_)?;
-    Ok(Some(ops::zeros_like(self_t, None, None, None)?))
+    Ok(
+        Some(
+            formulas::conj(
+                &ops::zeros_like(&formulas::conj(self_t)?, None, None, None)?,
+            )?,
+        ),
+    )
 }
 
 pub(crate) fn trunc(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> {
@@ -833,7 +935,13 @@ pub(crate) fn trunc(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> {
     }
     let _off = ModeGuard::new(0, state::DUAL);
     let self_t = &tangent_or_zeros(self_)?;
-    Ok(Some(ops::zeros_like(self_t, None, None, None)?))
+    Ok(
+        Some(
+            formulas::conj(
+                &ops::zeros_like(&formulas::conj(self_t)?, None, None, None)?,
+            )?,
+        ),
+    )
 }
 
 pub(crate) fn round_decimals(
@@ -846,7 +954,13 @@ pub(crate) fn round_decimals(
     }
     let _off = ModeGuard::new(0, state::DUAL);
     let self_t = &tangent_or_zeros(self_)?;
-    Ok(Some(ops::zeros_like(self_t, None, None, None)?))
+    Ok(
+        Some(
+            formulas::conj(
+                &ops::zeros_like(&formulas::conj(self_t)?, None, None, None)?,
+            )?,
+        ),
+    )
 }
 
 pub(crate) fn sgn(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> {
@@ -855,7 +969,8 @@ pub(crate) fn sgn(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> {
     }
     let _off = ModeGuard::new(0, state::DUAL);
     let self_t = &tangent_or_zeros(self_)?;
-    Ok(Some(ops::zeros_like(self_t, None, None, None)?))
+    let self_p = self_;
+    Ok(Some(formulas::sgn_backward(self_t, self_p, result)?))
 }
 
 pub(crate) fn sign(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> {
@@ -864,7 +979,13 @@ pub(crate) fn sign(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> {
     }
     let _off = ModeGuard::new(0, state::DUAL);
     let self_t = &tangent_or_zeros(self_)?;
-    Ok(Some(ops::zeros_like(self_t, None, None, None)?))
+    Ok(
+        Some(
+            formulas::conj(
+                &ops::zeros_like(&formulas::conj(self_t)?, None, None, None)?,
+            )?,
+        ),
+    )
 }
 
 pub(crate) fn frac(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> {
@@ -876,13 +997,76 @@ pub(crate) fn frac(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> {
     Ok(Some(self_t.clone()))
 }
 
+pub(crate) fn conj_physical(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    Ok(Some(formulas::conj(self_t)?))
+}
+
+pub(crate) fn angle(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    let self_p = self_;
+    Ok(Some(formulas::angle_jvp(self_t, self_p)?))
+}
+
+pub(crate) fn complex(
+    real: &Tensor,
+    imag: &Tensor,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[real, imag]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let real_t = &tangent_or_zeros(real)?;
+    let imag_t = &tangent_or_zeros(imag)?;
+    Ok(Some(ops::complex(real_t, imag_t)?))
+}
+
+pub(crate) fn view_as_real(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    Ok(Some(ops::view_as_real(self_t)?))
+}
+
+pub(crate) fn view_as_complex(
+    self_: &Tensor,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    Ok(Some(ops::view_as_complex(self_t)?))
+}
+
 pub(crate) fn reciprocal(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> {
     if !any_tangent(&[self_]) {
         return Ok(None);
     }
     let _off = ModeGuard::new(0, state::DUAL);
     let self_t = &tangent_or_zeros(self_)?;
-    Ok(Some(arith::mul(&arith::neg(self_t)?, &arith::mul(result, result)?)?))
+    Ok(
+        Some(
+            formulas::conj(
+                &arith::mul_conj(
+                    &arith::neg(&formulas::conj(self_t)?)?,
+                    &arith::mul(result, result)?,
+                )?,
+            )?,
+        ),
+    )
 }
 
 pub(crate) fn sqrt(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> {
@@ -891,7 +1075,13 @@ pub(crate) fn sqrt(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> {
     }
     let _off = ModeGuard::new(0, state::DUAL);
     let self_t = &tangent_or_zeros(self_)?;
-    Ok(Some(arith::div(self_t, &arith::mul(&2.0, result)?)?))
+    Ok(
+        Some(
+            formulas::conj(
+                &arith::div(&formulas::conj(self_t)?, &arith::mul_conj(&2.0, result)?)?,
+            )?,
+        ),
+    )
 }
 
 pub(crate) fn rsqrt(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> {
@@ -902,9 +1092,11 @@ pub(crate) fn rsqrt(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> {
     let self_t = &tangent_or_zeros(self_)?;
     Ok(
         Some(
-            arith::mul(
-                &arith::mul(&-0.5, self_t)?,
-                &ops::pow_scalar(result, Scalar::from(3))?,
+            formulas::conj(
+                &arith::mul_conj(
+                    &arith::mul_conj(&-0.5, self_t)?,
+                    &ops::pow_scalar(result, Scalar::from(3))?,
+                )?,
             )?,
         ),
     )
@@ -916,7 +1108,7 @@ pub(crate) fn exp(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> {
     }
     let _off = ModeGuard::new(0, state::DUAL);
     let self_t = &tangent_or_zeros(self_)?;
-    Ok(Some(arith::mul(self_t, result)?))
+    Ok(Some(formulas::conj(&arith::mul_conj(&formulas::conj(self_t)?, result)?)?))
 }
 
 pub(crate) fn exp2(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> {
@@ -925,7 +1117,16 @@ pub(crate) fn exp2(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> {
     }
     let _off = ModeGuard::new(0, state::DUAL);
     let self_t = &tangent_or_zeros(self_)?;
-    Ok(Some(arith::mul(&arith::mul(self_t, result)?, &std::f64::consts::LN_2)?))
+    Ok(
+        Some(
+            formulas::conj(
+                &arith::mul(
+                    &arith::mul_conj(&formulas::conj(self_t)?, result)?,
+                    &std::f64::consts::LN_2,
+                )?,
+            )?,
+        ),
+    )
 }
 
 pub(crate) fn expm1(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> {
@@ -934,7 +1135,13 @@ pub(crate) fn expm1(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> {
     }
     let _off = ModeGuard::new(0, state::DUAL);
     let self_t = &tangent_or_zeros(self_)?;
-    Ok(Some(arith::mul(self_t, &arith::add(result, &1.0)?)?))
+    Ok(
+        Some(
+            formulas::conj(
+                &arith::mul_conj(&formulas::conj(self_t)?, &arith::add(result, &1.0)?)?,
+            )?,
+        ),
+    )
 }
 
 pub(crate) fn log(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> {
@@ -944,7 +1151,13 @@ pub(crate) fn log(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> {
     let _off = ModeGuard::new(0, state::DUAL);
     let self_t = &tangent_or_zeros(self_)?;
     let self_p = self_;
-    Ok(Some(arith::div(self_t, self_p)?))
+    Ok(
+        Some(
+            formulas::conj(
+                &arith::div(&formulas::conj(self_t)?, &formulas::conj(self_p)?)?,
+            )?,
+        ),
+    )
 }
 
 pub(crate) fn log2(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> {
@@ -954,7 +1167,16 @@ pub(crate) fn log2(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> {
     let _off = ModeGuard::new(0, state::DUAL);
     let self_t = &tangent_or_zeros(self_)?;
     let self_p = self_;
-    Ok(Some(arith::div(self_t, &arith::mul(self_p, &std::f64::consts::LN_2)?)?))
+    Ok(
+        Some(
+            formulas::conj(
+                &arith::div(
+                    &formulas::conj(self_t)?,
+                    &arith::mul(&formulas::conj(self_p)?, &std::f64::consts::LN_2)?,
+                )?,
+            )?,
+        ),
+    )
 }
 
 pub(crate) fn log10(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> {
@@ -964,7 +1186,16 @@ pub(crate) fn log10(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> {
     let _off = ModeGuard::new(0, state::DUAL);
     let self_t = &tangent_or_zeros(self_)?;
     let self_p = self_;
-    Ok(Some(arith::div(self_t, &arith::mul(self_p, &std::f64::consts::LN_10)?)?))
+    Ok(
+        Some(
+            formulas::conj(
+                &arith::div(
+                    &formulas::conj(self_t)?,
+                    &arith::mul(&formulas::conj(self_p)?, &std::f64::consts::LN_10)?,
+                )?,
+            )?,
+        ),
+    )
 }
 
 pub(crate) fn log1p(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> {
@@ -974,7 +1205,16 @@ pub(crate) fn log1p(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> {
     let _off = ModeGuard::new(0, state::DUAL);
     let self_t = &tangent_or_zeros(self_)?;
     let self_p = self_;
-    Ok(Some(arith::div(self_t, &arith::add(self_p, &1.0)?)?))
+    Ok(
+        Some(
+            formulas::conj(
+                &arith::div(
+                    &formulas::conj(self_t)?,
+                    &formulas::conj(&arith::add(self_p, &1.0)?)?,
+                )?,
+            )?,
+        ),
+    )
 }
 
 pub(crate) fn sin(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> {
@@ -984,7 +1224,13 @@ pub(crate) fn sin(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> {
     let _off = ModeGuard::new(0, state::DUAL);
     let self_t = &tangent_or_zeros(self_)?;
     let self_p = self_;
-    Ok(Some(arith::mul(self_t, &ops::cos(self_p)?)?))
+    Ok(
+        Some(
+            formulas::conj(
+                &arith::mul_conj(&formulas::conj(self_t)?, &ops::cos(self_p)?)?,
+            )?,
+        ),
+    )
 }
 
 pub(crate) fn cos(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> {
@@ -994,7 +1240,16 @@ pub(crate) fn cos(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> {
     let _off = ModeGuard::new(0, state::DUAL);
     let self_t = &tangent_or_zeros(self_)?;
     let self_p = self_;
-    Ok(Some(arith::mul(&arith::neg(self_t)?, &ops::sin(self_p)?)?))
+    Ok(
+        Some(
+            formulas::conj(
+                &arith::mul_conj(
+                    &arith::neg(&formulas::conj(self_t)?)?,
+                    &ops::sin(self_p)?,
+                )?,
+            )?,
+        ),
+    )
 }
 
 pub(crate) fn tan(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> {
@@ -1003,7 +1258,16 @@ pub(crate) fn tan(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> {
     }
     let _off = ModeGuard::new(0, state::DUAL);
     let self_t = &tangent_or_zeros(self_)?;
-    Ok(Some(arith::mul(self_t, &arith::add(&1.0, &arith::mul(result, result)?)?)?))
+    Ok(
+        Some(
+            formulas::conj(
+                &arith::mul_conj(
+                    &formulas::conj(self_t)?,
+                    &arith::add(&1.0, &arith::mul(result, result)?)?,
+                )?,
+            )?,
+        ),
+    )
 }
 
 pub(crate) fn asin(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> {
@@ -1015,9 +1279,11 @@ pub(crate) fn asin(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> {
     let self_p = self_;
     Ok(
         Some(
-            arith::mul(
-                self_t,
-                &ops::rsqrt(&arith::sub(&1.0, &arith::mul(self_p, self_p)?)?)?,
+            formulas::conj(
+                &arith::mul_conj(
+                    &formulas::conj(self_t)?,
+                    &ops::rsqrt(&arith::sub(&1.0, &arith::mul(self_p, self_p)?)?)?,
+                )?,
             )?,
         ),
     )
@@ -1032,9 +1298,11 @@ pub(crate) fn acos(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> {
     let self_p = self_;
     Ok(
         Some(
-            arith::mul(
-                &arith::neg(self_t)?,
-                &ops::rsqrt(&arith::sub(&1.0, &arith::mul(self_p, self_p)?)?)?,
+            formulas::conj(
+                &arith::mul_conj(
+                    &arith::neg(&formulas::conj(self_t)?)?,
+                    &ops::rsqrt(&arith::sub(&1.0, &arith::mul(self_p, self_p)?)?)?,
+                )?,
             )?,
         ),
     )
@@ -1047,7 +1315,16 @@ pub(crate) fn atan(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> {
     let _off = ModeGuard::new(0, state::DUAL);
     let self_t = &tangent_or_zeros(self_)?;
     let self_p = self_;
-    Ok(Some(arith::div(self_t, &arith::add(&arith::mul(self_p, self_p)?, &1.0)?)?))
+    Ok(
+        Some(
+            formulas::conj(
+                &arith::div(
+                    &formulas::conj(self_t)?,
+                    &formulas::conj(&arith::add(&arith::mul(self_p, self_p)?, &1.0)?)?,
+                )?,
+            )?,
+        ),
+    )
 }
 
 pub(crate) fn sinh(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> {
@@ -1057,7 +1334,13 @@ pub(crate) fn sinh(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> {
     let _off = ModeGuard::new(0, state::DUAL);
     let self_t = &tangent_or_zeros(self_)?;
     let self_p = self_;
-    Ok(Some(arith::mul(self_t, &ops::cosh(self_p)?)?))
+    Ok(
+        Some(
+            formulas::conj(
+                &arith::mul_conj(&formulas::conj(self_t)?, &ops::cosh(self_p)?)?,
+            )?,
+        ),
+    )
 }
 
 pub(crate) fn cosh(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> {
@@ -1067,7 +1350,13 @@ pub(crate) fn cosh(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> {
     let _off = ModeGuard::new(0, state::DUAL);
     let self_t = &tangent_or_zeros(self_)?;
     let self_p = self_;
-    Ok(Some(arith::mul(self_t, &ops::sinh(self_p)?)?))
+    Ok(
+        Some(
+            formulas::conj(
+                &arith::mul_conj(&formulas::conj(self_t)?, &ops::sinh(self_p)?)?,
+            )?,
+        ),
+    )
 }
 
 pub(crate) fn tanh(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> {
@@ -1076,7 +1365,7 @@ pub(crate) fn tanh(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> {
     }
     let _off = ModeGuard::new(0, state::DUAL);
     let self_t = &tangent_or_zeros(self_)?;
-    Ok(Some(ops::tanh_backward(self_t, result)?))
+    Ok(Some(formulas::conj(&ops::tanh_backward(&formulas::conj(self_t)?, result)?)?))
 }
 
 pub(crate) fn asinh(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> {
@@ -1088,9 +1377,11 @@ pub(crate) fn asinh(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> {
     let self_p = self_;
     Ok(
         Some(
-            arith::mul(
-                self_t,
-                &ops::rsqrt(&arith::add(&arith::mul(self_p, self_p)?, &1.0)?)?,
+            formulas::conj(
+                &arith::mul_conj(
+                    &formulas::conj(self_t)?,
+                    &ops::rsqrt(&arith::add(&arith::mul(self_p, self_p)?, &1.0)?)?,
+                )?,
             )?,
         ),
     )
@@ -1105,9 +1396,14 @@ pub(crate) fn acosh(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> {
     let self_p = self_;
     Ok(
         Some(
-            arith::mul(
-                self_t,
-                &ops::rsqrt(&arith::sub(&arith::mul(self_p, self_p)?, &1.0)?)?,
+            formulas::conj(
+                &arith::mul_conj(
+                    &formulas::conj(self_t)?,
+                    &arith::mul(
+                        &ops::rsqrt(&arith::sub(self_p, &1.0)?)?,
+                        &ops::rsqrt(&arith::add(self_p, &1.0)?)?,
+                    )?,
+                )?,
             )?,
         ),
     )
@@ -1120,7 +1416,16 @@ pub(crate) fn atanh(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> {
     let _off = ModeGuard::new(0, state::DUAL);
     let self_t = &tangent_or_zeros(self_)?;
     let self_p = self_;
-    Ok(Some(arith::div(self_t, &arith::sub(&1.0, &arith::mul(self_p, self_p)?)?)?))
+    Ok(
+        Some(
+            formulas::conj(
+                &arith::div(
+                    &formulas::conj(self_t)?,
+                    &formulas::conj(&arith::sub(&1.0, &arith::mul(self_p, self_p)?)?)?,
+                )?,
+            )?,
+        ),
+    )
 }
 
 pub(crate) fn sigmoid(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> {
@@ -1129,7 +1434,7 @@ pub(crate) fn sigmoid(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>>
     }
     let _off = ModeGuard::new(0, state::DUAL);
     let self_t = &tangent_or_zeros(self_)?;
-    Ok(Some(ops::sigmoid_backward(self_t, result)?))
+    Ok(Some(formulas::conj(&ops::sigmoid_backward(&formulas::conj(self_t)?, result)?)?))
 }
 
 pub(crate) fn erf(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> {
@@ -1141,12 +1446,14 @@ pub(crate) fn erf(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> {
     let self_p = self_;
     Ok(
         Some(
-            arith::mul(
+            formulas::conj(
                 &arith::mul(
-                    self_t,
-                    &ops::exp(&arith::neg(&arith::mul(self_p, self_p)?)?)?,
+                    &arith::mul(
+                        &formulas::conj(self_t)?,
+                        &ops::exp(&arith::neg(&arith::mul(self_p, self_p)?)?)?,
+                    )?,
+                    &std::f64::consts::FRAC_2_SQRT_PI,
                 )?,
-                &std::f64::consts::FRAC_2_SQRT_PI,
             )?,
         ),
     )
@@ -1161,12 +1468,14 @@ pub(crate) fn erfc(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> {
     let self_p = self_;
     Ok(
         Some(
-            arith::mul(
+            formulas::conj(
                 &arith::mul(
-                    &arith::neg(self_t)?,
-                    &ops::exp(&arith::neg(&arith::mul(self_p, self_p)?)?)?,
+                    &arith::mul(
+                        &arith::neg(&formulas::conj(self_t)?)?,
+                        &ops::exp(&arith::neg(&arith::mul(self_p, self_p)?)?)?,
+                    )?,
+                    &std::f64::consts::FRAC_2_SQRT_PI,
                 )?,
-                &std::f64::consts::FRAC_2_SQRT_PI,
             )?,
         ),
     )
@@ -1180,9 +1489,14 @@ pub(crate) fn erfinv(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> 
     let self_t = &tangent_or_zeros(self_)?;
     Ok(
         Some(
-            arith::div(
-                &arith::mul(self_t, &ops::exp(&arith::mul(result, result)?)?)?,
-                &std::f64::consts::FRAC_2_SQRT_PI,
+            formulas::conj(
+                &arith::div(
+                    &arith::mul(
+                        &formulas::conj(self_t)?,
+                        &ops::exp(&arith::mul(result, result)?)?,
+                    )?,
+                    &std::f64::consts::FRAC_2_SQRT_PI,
+                )?,
             )?,
         ),
     )
@@ -1195,7 +1509,13 @@ pub(crate) fn lgamma(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> 
     let _off = ModeGuard::new(0, state::DUAL);
     let self_t = &tangent_or_zeros(self_)?;
     let self_p = self_;
-    Ok(Some(arith::mul(self_t, &ops::digamma(self_p)?)?))
+    Ok(
+        Some(
+            formulas::conj(
+                &arith::mul(&formulas::conj(self_t)?, &ops::digamma(self_p)?)?,
+            )?,
+        ),
+    )
 }
 
 pub(crate) fn digamma(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> {
@@ -1205,7 +1525,13 @@ pub(crate) fn digamma(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>>
     let _off = ModeGuard::new(0, state::DUAL);
     let self_t = &tangent_or_zeros(self_)?;
     let self_p = self_;
-    Ok(Some(arith::mul(self_t, &ops::polygamma(1, self_p)?)?))
+    Ok(
+        Some(
+            formulas::conj(
+                &arith::mul(&formulas::conj(self_t)?, &ops::polygamma(1, self_p)?)?,
+            )?,
+        ),
+    )
 }
 
 pub(crate) fn sinc(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> {
@@ -1215,7 +1541,11 @@ pub(crate) fn sinc(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> {
     let _off = ModeGuard::new(0, state::DUAL);
     let self_t = &tangent_or_zeros(self_)?;
     let self_p = self_;
-    Ok(Some(formulas::sinc_backward(self_t, self_p)?))
+    Ok(
+        Some(
+            formulas::conj(&formulas::sinc_backward(&formulas::conj(self_t)?, self_p)?)?,
+        ),
+    )
 }
 
 pub(crate) fn deg2rad(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> {
@@ -1224,7 +1554,7 @@ pub(crate) fn deg2rad(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>>
     }
     let _off = ModeGuard::new(0, state::DUAL);
     let self_t = &tangent_or_zeros(self_)?;
-    Ok(Some(ops::deg2rad(self_t)?))
+    Ok(Some(formulas::conj(&ops::deg2rad(&formulas::conj(self_t)?)?)?))
 }
 
 pub(crate) fn rad2deg(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> {
@@ -1233,7 +1563,7 @@ pub(crate) fn rad2deg(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>>
     }
     let _off = ModeGuard::new(0, state::DUAL);
     let self_t = &tangent_or_zeros(self_)?;
-    Ok(Some(ops::rad2deg(self_t)?))
+    Ok(Some(formulas::conj(&ops::rad2deg(&formulas::conj(self_t)?)?)?))
 }
 
 pub(crate) fn polygamma(
@@ -1247,7 +1577,13 @@ pub(crate) fn polygamma(
     let _off = ModeGuard::new(0, state::DUAL);
     let self_t = &tangent_or_zeros(self_)?;
     let self_p = self_;
-    Ok(Some(arith::mul(self_t, &ops::polygamma(n + 1, self_p)?)?))
+    Ok(
+        Some(
+            formulas::conj(
+                &arith::mul(&formulas::conj(self_t)?, &ops::polygamma(n + 1, self_p)?)?,
+            )?,
+        ),
+    )
 }
 
 pub(crate) fn logit(
@@ -1261,7 +1597,13 @@ pub(crate) fn logit(
     let _off = ModeGuard::new(0, state::DUAL);
     let self_t = &tangent_or_zeros(self_)?;
     let self_p = self_;
-    Ok(Some(formulas::logit_backward(self_t, self_p, eps)?))
+    Ok(
+        Some(
+            formulas::conj(
+                &formulas::logit_backward(&formulas::conj(self_t)?, self_p, eps)?,
+            )?,
+        ),
+    )
 }
 
 pub(crate) fn nan_to_num(
@@ -1277,7 +1619,13 @@ pub(crate) fn nan_to_num(
     let _off = ModeGuard::new(0, state::DUAL);
     let self_t = &tangent_or_zeros(self_)?;
     let self_p = self_;
-    Ok(Some(arith::mul(self_t, &ops::isfinite(self_p)?)?))
+    Ok(
+        Some(
+            formulas::conj(
+                &arith::mul(&formulas::conj(self_t)?, &ops::isfinite(self_p)?)?,
+            )?,
+        ),
+    )
 }
 
 pub(crate) fn logical_not_(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> {
@@ -1650,7 +1998,13 @@ pub(crate) fn clamp(
     let _off = ModeGuard::new(0, state::DUAL);
     let self_t = &tangent_or_zeros(self_)?;
     let self_p = self_;
-    Ok(Some(formulas::clamp_backward(self_t, self_p, min, max)?))
+    Ok(
+        Some(
+            formulas::conj(
+                &formulas::clamp_backward(&formulas::conj(self_t)?, self_p, min, max)?,
+            )?,
+        ),
+    )
 }
 
 pub(crate) fn clamp_tensor(
@@ -1693,10 +2047,12 @@ pub(crate) fn clamp_min(
     let self_p = self_;
     Ok(
         Some(
-            ops::where_scalar_other(
-                &ops::gt_scalar(self_p, min)?,
-                self_t,
-                Scalar::from(0),
+            formulas::conj(
+                &ops::where_scalar_other(
+                    &ops::gt_scalar(self_p, min)?,
+                    &formulas::conj(self_t)?,
+                    Scalar::from(0),
+                )?,
             )?,
         ),
     )
@@ -1715,10 +2071,12 @@ pub(crate) fn clamp_max(
     let self_p = self_;
     Ok(
         Some(
-            ops::where_scalar_other(
-                &ops::lt_scalar(self_p, max)?,
-                self_t,
-                Scalar::from(0),
+            formulas::conj(
+                &ops::where_scalar_other(
+                    &ops::lt_scalar(self_p, max)?,
+                    &formulas::conj(self_t)?,
+                    Scalar::from(0),
+                )?,
             )?,
         ),
     )
@@ -1776,7 +2134,17 @@ pub(crate) fn relu(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> {
     }
     let _off = ModeGuard::new(0, state::DUAL);
     let self_t = &tangent_or_zeros(self_)?;
-    Ok(Some(ops::threshold_backward(self_t, result, Scalar::from(0))?))
+    Ok(
+        Some(
+            formulas::conj(
+                &ops::threshold_backward(
+                    &formulas::conj(self_t)?,
+                    result,
+                    Scalar::from(0),
+                )?,
+            )?,
+        ),
+    )
 }
 
 pub(crate) fn silu(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> {
@@ -1786,7 +2154,7 @@ pub(crate) fn silu(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> {
     let _off = ModeGuard::new(0, state::DUAL);
     let self_t = &tangent_or_zeros(self_)?;
     let self_p = self_;
-    Ok(Some(ops::silu_backward(self_t, self_p)?))
+    Ok(Some(formulas::conj(&ops::silu_backward(&formulas::conj(self_t)?, self_p)?)?))
 }
 
 pub(crate) fn mish(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> {
@@ -1796,7 +2164,7 @@ pub(crate) fn mish(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> {
     let _off = ModeGuard::new(0, state::DUAL);
     let self_t = &tangent_or_zeros(self_)?;
     let self_p = self_;
-    Ok(Some(ops::mish_backward(self_t, self_p)?))
+    Ok(Some(formulas::conj(&ops::mish_backward(&formulas::conj(self_t)?, self_p)?)?))
 }
 
 pub(crate) fn hardsigmoid(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> {
@@ -1806,7 +2174,13 @@ pub(crate) fn hardsigmoid(self_: &Tensor, result: &Tensor) -> Result<Option<Tens
     let _off = ModeGuard::new(0, state::DUAL);
     let self_t = &tangent_or_zeros(self_)?;
     let self_p = self_;
-    Ok(Some(ops::hardsigmoid_backward(self_t, self_p)?))
+    Ok(
+        Some(
+            formulas::conj(
+                &ops::hardsigmoid_backward(&formulas::conj(self_t)?, self_p)?,
+            )?,
+        ),
+    )
 }
 
 pub(crate) fn hardswish(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> {
@@ -1816,7 +2190,11 @@ pub(crate) fn hardswish(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor
     let _off = ModeGuard::new(0, state::DUAL);
     let self_t = &tangent_or_zeros(self_)?;
     let self_p = self_;
-    Ok(Some(ops::hardswish_backward(self_t, self_p)?))
+    Ok(
+        Some(
+            formulas::conj(&ops::hardswish_backward(&formulas::conj(self_t)?, self_p)?)?,
+        ),
+    )
 }
 
 pub(crate) fn gelu(
@@ -1830,7 +2208,13 @@ pub(crate) fn gelu(
     let _off = ModeGuard::new(0, state::DUAL);
     let self_t = &tangent_or_zeros(self_)?;
     let self_p = self_;
-    Ok(Some(ops::gelu_backward(self_t, self_p, approximate)?))
+    Ok(
+        Some(
+            formulas::conj(
+                &ops::gelu_backward(&formulas::conj(self_t)?, self_p, approximate)?,
+            )?,
+        ),
+    )
 }
 
 pub(crate) fn log_sigmoid_forward(
@@ -1859,7 +2243,18 @@ pub(crate) fn softplus(
     let _off = ModeGuard::new(0, state::DUAL);
     let self_t = &tangent_or_zeros(self_)?;
     let self_p = self_;
-    Ok(Some(ops::softplus_backward(self_t, self_p, beta, threshold)?))
+    Ok(
+        Some(
+            formulas::conj(
+                &ops::softplus_backward(
+                    &formulas::conj(self_t)?,
+                    self_p,
+                    beta,
+                    threshold,
+                )?,
+            )?,
+        ),
+    )
 }
 
 pub(crate) fn elu(
@@ -1875,7 +2270,20 @@ pub(crate) fn elu(
     let _off = ModeGuard::new(0, state::DUAL);
     let self_t = &tangent_or_zeros(self_)?;
     let self_p = self_;
-    Ok(Some(ops::elu_backward(self_t, alpha, scale, input_scale, false, self_p)?))
+    Ok(
+        Some(
+            formulas::conj(
+                &ops::elu_backward(
+                    &formulas::conj(self_t)?,
+                    alpha,
+                    scale,
+                    input_scale,
+                    false,
+                    self_p,
+                )?,
+            )?,
+        ),
+    )
 }
 
 pub(crate) fn celu(
@@ -1889,7 +2297,13 @@ pub(crate) fn celu(
     let _off = ModeGuard::new(0, state::DUAL);
     let self_t = &tangent_or_zeros(self_)?;
     let self_p = self_;
-    Ok(Some(formulas::celu_backward(self_t, alpha, self_p)?))
+    Ok(
+        Some(
+            formulas::conj(
+                &formulas::celu_backward(&formulas::conj(self_t)?, alpha, self_p)?,
+            )?,
+        ),
+    )
 }
 
 pub(crate) fn leaky_relu(
@@ -1903,7 +2317,18 @@ pub(crate) fn leaky_relu(
     let _off = ModeGuard::new(0, state::DUAL);
     let self_t = &tangent_or_zeros(self_)?;
     let self_p = self_;
-    Ok(Some(ops::leaky_relu_backward(self_t, self_p, negative_slope, false)?))
+    Ok(
+        Some(
+            formulas::conj(
+                &ops::leaky_relu_backward(
+                    &formulas::conj(self_t)?,
+                    self_p,
+                    negative_slope,
+                    false,
+                )?,
+            )?,
+        ),
+    )
 }
 
 pub(crate) fn hardtanh(
@@ -1918,7 +2343,18 @@ pub(crate) fn hardtanh(
     let _off = ModeGuard::new(0, state::DUAL);
     let self_t = &tangent_or_zeros(self_)?;
     let self_p = self_;
-    Ok(Some(ops::hardtanh_backward(self_t, self_p, min_val, max_val)?))
+    Ok(
+        Some(
+            formulas::conj(
+                &ops::hardtanh_backward(
+                    &formulas::conj(self_t)?,
+                    self_p,
+                    min_val,
+                    max_val,
+                )?,
+            )?,
+        ),
+    )
 }
 
 pub(crate) fn hardshrink(
@@ -1932,7 +2368,13 @@ pub(crate) fn hardshrink(
     let _off = ModeGuard::new(0, state::DUAL);
     let self_t = &tangent_or_zeros(self_)?;
     let self_p = self_;
-    Ok(Some(ops::hardshrink_backward(self_t, self_p, lambd)?))
+    Ok(
+        Some(
+            formulas::conj(
+                &ops::hardshrink_backward(&formulas::conj(self_t)?, self_p, lambd)?,
+            )?,
+        ),
+    )
 }
 
 pub(crate) fn softshrink(
@@ -1946,7 +2388,13 @@ pub(crate) fn softshrink(
     let _off = ModeGuard::new(0, state::DUAL);
     let self_t = &tangent_or_zeros(self_)?;
     let self_p = self_;
-    Ok(Some(ops::softshrink_backward(self_t, self_p, lambd)?))
+    Ok(
+        Some(
+            formulas::conj(
+                &ops::softshrink_backward(&formulas::conj(self_t)?, self_p, lambd)?,
+            )?,
+        ),
+    )
 }
 
 pub(crate) fn threshold(
@@ -1961,7 +2409,13 @@ pub(crate) fn threshold(
     let _off = ModeGuard::new(0, state::DUAL);
     let self_t = &tangent_or_zeros(self_)?;
     let self_p = self_;
-    Ok(Some(ops::threshold_backward(self_t, self_p, threshold)?))
+    Ok(
+        Some(
+            formulas::conj(
+                &ops::threshold_backward(&formulas::conj(self_t)?, self_p, threshold)?,
+            )?,
+        ),
+    )
 }
 
 pub(crate) fn prelu_kernel(
@@ -2042,8 +2496,8 @@ pub(crate) fn tanh_backward(
             arith::add(
                 &ops::tanh_backward(grad_output_t, output_p)?,
                 &arith::mul(
-                    output_t,
-                    &arith::mul(&arith::mul(&-2.0, output_p)?, grad_output_p)?,
+                    &formulas::conj(output_t)?,
+                    &arith::mul(&arith::mul_conj(&-2.0, output_p)?, grad_output_p)?,
                 )?,
             )?,
         ),
@@ -2067,8 +2521,8 @@ pub(crate) fn sigmoid_backward(
         Some(
             arith::add(
                 &ops::sigmoid_backward(grad_output_t, output_p)?,
-                &arith::mul(
-                    &arith::mul(output_t, grad_output_p)?,
+                &arith::mul_conj(
+                    &arith::mul(&formulas::conj(output_t)?, grad_output_p)?,
                     &arith::sub(&1.0, &arith::mul(&2.0, output_p)?)?,
                 )?,
             )?,

@@ -3044,7 +3044,15 @@ pub fn sgn(self_: &Tensor) -> Result<Tensor> {
         && result.dtype().is_differentiable()
     {
         let edges: Edges = smallvec![record::edge(self_)?];
-        record::finish(&mut result, edges, Box::new(nodes::SgnBackward0))?;
+        let saved = nodes::SgnBackward0Saved {
+            self_: SavedTensor::input(self_)?,
+            result: SavedTensor::output(&result, 0)?,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::SgnBackward0(SavedSlot::new(saved))),
+        )?;
     }
     if word & state::DUAL != 0 && let Some(t) = forward::sgn(self_, &result)? {
         set_tangent(&result, t)?;
@@ -3065,15 +3073,28 @@ pub fn sgn_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
     {
         self_.check_inplace("sgn_")?;
         let edges: Edges = smallvec![record::edge(self_)?];
-        Some(edges)
+        let original = clone(self_, None)?;
+        let saved = nodes::SgnBackward0Saved {
+            self_: SavedTensor::input(&original)?,
+            result: SavedTensor::NONE,
+        };
+        Some((edges, saved))
     } else {
         None
     };
+    let primal = if word & state::DUAL != 0 { Some(clone(self_, None)?) } else { None };
     below::sgn_(word, self_)?;
-    if let Some(edges) = recorded {
-        record::finish_inplace(self_, edges, Box::new(nodes::SgnBackward0))?;
+    if let Some((edges, mut saved)) = recorded {
+        saved.result = SavedTensor::output(self_, 0)?;
+        record::finish_inplace(
+            self_,
+            edges,
+            Box::new(nodes::SgnBackward0(SavedSlot::new(saved))),
+        )?;
     }
-    if word & state::DUAL != 0 && let Some(t) = forward::sgn(self_, self_)? {
+    if word & state::DUAL != 0
+        && let Some(t) = forward::sgn(primal.as_ref().unwrap_or(self_), self_)?
+    {
         set_tangent_inplace(self_, t)?;
     }
     Ok(self_)
@@ -3169,6 +3190,257 @@ pub fn frac_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
         set_tangent_inplace(self_, t)?;
     }
     Ok(self_)
+}
+
+/// `aten::conj_physical(Tensor self) -> Tensor`
+pub fn conj_physical(self_: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::CONJ_PHYSICAL, &[self_.into()])?,
+        );
+    }
+    let mut result = below::conj_physical(word, self_)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        record::finish(&mut result, edges, Box::new(nodes::ConjPhysicalBackward0))?;
+    }
+    if word & state::DUAL != 0 && let Some(t) = forward::conj_physical(self_, &result)? {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::conj_physical_(Tensor(a!) self) -> Tensor(a!)`
+pub fn conj_physical_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(Op::CONJ_PHYSICAL_, &[self_.into()])?;
+        return Ok(self_);
+    }
+    self_.check_writable("conj_physical_")?;
+    let recorded = if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && self_.dtype().is_differentiable()
+    {
+        self_.check_inplace("conj_physical_")?;
+        let edges: Edges = smallvec![record::edge(self_)?];
+        Some(edges)
+    } else {
+        None
+    };
+    below::conj_physical_(word, self_)?;
+    if let Some(edges) = recorded {
+        record::finish_inplace(self_, edges, Box::new(nodes::ConjPhysicalBackward0))?;
+    }
+    if word & state::DUAL != 0 && let Some(t) = forward::conj_physical(self_, self_)? {
+        set_tangent_inplace(self_, t)?;
+    }
+    Ok(self_)
+}
+
+/// `aten::conj_physical.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)`
+pub fn conj_physical_out<'a>(self_: &Tensor, out: &'a Tensor) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(Op::CONJ_PHYSICAL_OUT, &[self_.into(), out.into()])?;
+        return Ok(out);
+    }
+    below::conj_physical_out(word, self_, out)?;
+    Ok(out)
+}
+
+/// `aten::angle(Tensor self) -> Tensor`
+pub fn angle(self_: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(dispatch::call_layers(Op::ANGLE, &[self_.into()])?);
+    }
+    let mut result = below::angle(word, self_)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let saved = nodes::AngleBackward0Saved {
+            self_: SavedTensor::input(self_)?,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::AngleBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0 && let Some(t) = forward::angle(self_, &result)? {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::angle.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)`
+pub fn angle_out<'a>(self_: &Tensor, out: &'a Tensor) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(Op::ANGLE_OUT, &[self_.into(), out.into()])?;
+        return Ok(out);
+    }
+    below::angle_out(word, self_, out)?;
+    Ok(out)
+}
+
+/// `aten::complex(Tensor real, Tensor imag) -> Tensor`
+pub fn complex(real: &Tensor, imag: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::COMPLEX, &[real.into(), imag.into()])?,
+        );
+    }
+    let mut result = below::complex(word, real, imag)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[real, imag])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(real)?, record::edge(imag)?];
+        let saved = nodes::ComplexBackward0Saved {
+            imag: if edges[1].is_some() {
+                SavedTensor::input(imag)?
+            } else {
+                SavedTensor::NONE
+            },
+            real: if edges[0].is_some() {
+                SavedTensor::input(real)?
+            } else {
+                SavedTensor::NONE
+            },
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::ComplexBackward0(SavedSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0 && let Some(t) = forward::complex(real, imag, &result)? {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::complex.out(Tensor real, Tensor imag, *, Tensor(a!) out) -> Tensor(a!)`
+pub fn complex_out<'a>(
+    real: &Tensor,
+    imag: &Tensor,
+    out: &'a Tensor,
+) -> Result<&'a Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        dispatch::call_layers(Op::COMPLEX_OUT, &[real.into(), imag.into(), out.into()])?;
+        return Ok(out);
+    }
+    below::complex_out(word, real, imag, out)?;
+    Ok(out)
+}
+
+/// `aten::polar(Tensor abs, Tensor angle) -> Tensor`
+pub fn polar(abs: &Tensor, angle: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::POLAR, &[abs.into(), angle.into()])?,
+        );
+    }
+    composite::polar(abs, angle)
+}
+
+/// `aten::view_as_real(Tensor(a) self) -> Tensor(a)`
+pub fn view_as_real(self_: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::VIEW_AS_REAL, &[self_.into()])?,
+        );
+    }
+    let mut result = below::view_as_real(word, self_)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        record::finish(&mut result, edges, Box::new(nodes::ViewAsRealBackward0))?;
+    }
+    if word & state::DUAL != 0 && let Some(t) = forward::view_as_real(self_, &result)? {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::view_as_complex(Tensor(a) self) -> Tensor(a)`
+pub fn view_as_complex(self_: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::VIEW_AS_COMPLEX, &[self_.into()])?,
+        );
+    }
+    let mut result = below::view_as_complex(word, self_)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        record::finish(&mut result, edges, Box::new(nodes::ViewAsComplexBackward0))?;
+    }
+    if word & state::DUAL != 0 && let Some(t) = forward::view_as_complex(self_, &result)?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::real(Tensor(a) self) -> Tensor(a)`
+pub fn real(self_: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(dispatch::call_layers(Op::REAL, &[self_.into()])?);
+    }
+    composite::real(self_)
+}
+
+/// `aten::imag(Tensor(a) self) -> Tensor(a)`
+pub fn imag(self_: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(dispatch::call_layers(Op::IMAG, &[self_.into()])?);
+    }
+    composite::imag(self_)
+}
+
+/// `aten::conj(Tensor(a) self) -> Tensor(a)`
+pub fn conj(self_: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(dispatch::call_layers(Op::CONJ, &[self_.into()])?);
+    }
+    composite::conj(self_)
+}
+
+/// `aten::resolve_conj(Tensor(a) self) -> Tensor(a)`
+pub fn resolve_conj(self_: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::RESOLVE_CONJ, &[self_.into()])?,
+        );
+    }
+    composite::resolve_conj(self_)
+}
+
+/// `aten::adjoint(Tensor(a) self) -> Tensor(a)`
+pub fn adjoint(self_: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::ADJOINT, &[self_.into()])?,
+        );
+    }
+    composite::adjoint(self_)
 }
 
 /// `aten::reciprocal(Tensor self) -> Tensor`

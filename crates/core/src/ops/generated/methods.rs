@@ -1184,6 +1184,126 @@ impl Tensor {
     pub fn try_frac_(&self) -> Result<&Tensor> {
         ops::frac_(self)
     }
+    /// `aten::conj_physical(Tensor self) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_conj_physical`].
+    #[track_caller]
+    pub fn conj_physical(&self) -> Tensor {
+        expect_ok(self.try_conj_physical())
+    }
+    /// `aten::conj_physical(Tensor self) -> Tensor`
+    pub fn try_conj_physical(&self) -> Result<Tensor> {
+        ops::conj_physical(self)
+    }
+    /// `aten::conj_physical_(Tensor(a!) self) -> Tensor(a!)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_conj_physical_`].
+    #[track_caller]
+    pub fn conj_physical_(&self) -> &Tensor {
+        expect_ok(self.try_conj_physical_())
+    }
+    /// `aten::conj_physical_(Tensor(a!) self) -> Tensor(a!)`
+    pub fn try_conj_physical_(&self) -> Result<&Tensor> {
+        ops::conj_physical_(self)
+    }
+    /// `aten::angle(Tensor self) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_angle`].
+    #[track_caller]
+    pub fn angle(&self) -> Tensor {
+        expect_ok(self.try_angle())
+    }
+    /// `aten::angle(Tensor self) -> Tensor`
+    pub fn try_angle(&self) -> Result<Tensor> {
+        ops::angle(self)
+    }
+    /// `aten::view_as_real(Tensor(a) self) -> Tensor(a)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_view_as_real`].
+    #[track_caller]
+    pub fn view_as_real(&self) -> Tensor {
+        expect_ok(self.try_view_as_real())
+    }
+    /// `aten::view_as_real(Tensor(a) self) -> Tensor(a)`
+    pub fn try_view_as_real(&self) -> Result<Tensor> {
+        ops::view_as_real(self)
+    }
+    /// `aten::view_as_complex(Tensor(a) self) -> Tensor(a)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_view_as_complex`].
+    #[track_caller]
+    pub fn view_as_complex(&self) -> Tensor {
+        expect_ok(self.try_view_as_complex())
+    }
+    /// `aten::view_as_complex(Tensor(a) self) -> Tensor(a)`
+    pub fn try_view_as_complex(&self) -> Result<Tensor> {
+        ops::view_as_complex(self)
+    }
+    /// `aten::real(Tensor(a) self) -> Tensor(a)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_real`].
+    #[track_caller]
+    pub fn real(&self) -> Tensor {
+        expect_ok(self.try_real())
+    }
+    /// `aten::real(Tensor(a) self) -> Tensor(a)`
+    pub fn try_real(&self) -> Result<Tensor> {
+        ops::real(self)
+    }
+    /// `aten::imag(Tensor(a) self) -> Tensor(a)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_imag`].
+    #[track_caller]
+    pub fn imag(&self) -> Tensor {
+        expect_ok(self.try_imag())
+    }
+    /// `aten::imag(Tensor(a) self) -> Tensor(a)`
+    pub fn try_imag(&self) -> Result<Tensor> {
+        ops::imag(self)
+    }
+    /// `aten::conj(Tensor(a) self) -> Tensor(a)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_conj`].
+    #[track_caller]
+    pub fn conj(&self) -> Tensor {
+        expect_ok(self.try_conj())
+    }
+    /// `aten::conj(Tensor(a) self) -> Tensor(a)`
+    pub fn try_conj(&self) -> Result<Tensor> {
+        ops::conj(self)
+    }
+    /// `aten::resolve_conj(Tensor(a) self) -> Tensor(a)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_resolve_conj`].
+    #[track_caller]
+    pub fn resolve_conj(&self) -> Tensor {
+        expect_ok(self.try_resolve_conj())
+    }
+    /// `aten::resolve_conj(Tensor(a) self) -> Tensor(a)`
+    pub fn try_resolve_conj(&self) -> Result<Tensor> {
+        ops::resolve_conj(self)
+    }
+    /// `aten::adjoint(Tensor(a) self) -> Tensor(a)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_adjoint`].
+    #[track_caller]
+    pub fn adjoint(&self) -> Tensor {
+        expect_ok(self.try_adjoint())
+    }
+    /// `aten::adjoint(Tensor(a) self) -> Tensor(a)`
+    pub fn try_adjoint(&self) -> Result<Tensor> {
+        ops::adjoint(self)
+    }
     /// `aten::reciprocal(Tensor self) -> Tensor`
     ///
     /// # Panics

@@ -37,7 +37,7 @@ impl Backward for AddBackward0 {
             gradients[0] = grad.into_grad();
         }
         if needs.get(1) {
-            gradients[1] = formulas::maybe_multiply(grad, alpha)?.into_grad();
+            gradients[1] = formulas::maybe_multiply(grad, alpha.conj())?.into_grad();
         }
         Ok(gradients)
     }
@@ -89,7 +89,7 @@ impl Backward for SubBackward0 {
             gradients[0] = grad.into_grad();
         }
         if needs.get(1) {
-            gradients[1] = arith::neg(&formulas::maybe_multiply(grad, alpha)?)?
+            gradients[1] = arith::neg(&formulas::maybe_multiply(grad, alpha.conj())?)?
                 .into_grad();
         }
         Ok(gradients)
@@ -139,7 +139,7 @@ impl Backward for RsubBackward0 {
         let saved = self.0.take_or_clone(node, needs)?;
         let alpha = saved.alpha;
         if needs.get(0) {
-            gradients[0] = arith::neg(&formulas::maybe_multiply(grad, alpha)?)?
+            gradients[0] = arith::neg(&formulas::maybe_multiply(grad, alpha.conj())?)?
                 .into_grad();
         }
         if needs.get(1) {
@@ -175,7 +175,7 @@ impl Backward for RsubBackward1 {
         let saved = self.0.take_or_clone(node, needs)?;
         let alpha = saved.alpha;
         if needs.get(0) {
-            gradients[0] = arith::neg(&formulas::maybe_multiply(grad, alpha)?)?
+            gradients[0] = arith::neg(&formulas::maybe_multiply(grad, alpha.conj())?)?
                 .into_grad();
         }
         Ok(gradients)
@@ -209,11 +209,11 @@ impl Backward for MulBackward0 {
         let saved = self.0.take_or_clone(node, needs)?;
         if needs.get(0) {
             let other = &saved.other.unpack_some(node)?;
-            gradients[0] = arith::mul(grad, other)?.into_grad();
+            gradients[0] = arith::mul_conj(grad, other)?.into_grad();
         }
         if needs.get(1) {
             let self_ = &saved.self_.unpack_some(node)?;
-            gradients[1] = arith::mul(grad, self_)?.into_grad();
+            gradients[1] = arith::mul_conj(grad, self_)?.into_grad();
         }
         Ok(gradients)
     }
@@ -264,7 +264,7 @@ impl Backward for MulBackward1 {
         let saved = self.0.take_or_clone(node, needs)?;
         let other = saved.other;
         if needs.get(0) {
-            gradients[0] = arith::mul(grad, &other)?.into_grad();
+            gradients[0] = arith::mul_conj(grad, &other)?.into_grad();
         }
         Ok(gradients)
     }
@@ -297,11 +297,11 @@ impl Backward for DivBackward0 {
         let saved = self.0.take_or_clone(node, needs)?;
         let other = &saved.other.unpack_some(node)?;
         if needs.get(0) {
-            gradients[0] = arith::div(grad, other)?.into_grad();
+            gradients[0] = arith::div(grad, &formulas::conj(other)?)?.into_grad();
         }
         if needs.get(1) {
             let self_ = &saved.self_.unpack_some(node)?;
-            gradients[1] = arith::mul(
+            gradients[1] = arith::mul_conj(
                     &arith::neg(grad)?,
                     &arith::div(&arith::div(self_, other)?, other)?,
                 )?
@@ -356,7 +356,7 @@ impl Backward for DivBackward1 {
         let saved = self.0.take_or_clone(node, needs)?;
         let other = saved.other;
         if needs.get(0) {
-            gradients[0] = ops::div_scalar(grad, other)?.into_grad();
+            gradients[0] = ops::div_scalar(grad, other.conj())?.into_grad();
         }
         Ok(gradients)
     }
@@ -924,12 +924,18 @@ impl Backward for AddcmulBackward0 {
         }
         if needs.get(1) {
             let tensor2 = &saved.tensor2.unpack_some(node)?;
-            gradients[1] = arith::mul(grad, &formulas::maybe_multiply(tensor2, value)?)?
+            gradients[1] = arith::mul_conj(
+                    grad,
+                    &formulas::maybe_multiply(tensor2, value)?,
+                )?
                 .into_grad();
         }
         if needs.get(2) {
             let tensor1 = &saved.tensor1.unpack_some(node)?;
-            gradients[2] = arith::mul(grad, &formulas::maybe_multiply(tensor1, value)?)?
+            gradients[2] = arith::mul_conj(
+                    grad,
+                    &formulas::maybe_multiply(tensor1, value)?,
+                )?
                 .into_grad();
         }
         Ok(gradients)
@@ -988,11 +994,12 @@ impl Backward for AddcdivBackward0 {
             gradients[0] = grad.into_grad();
         }
         if needs.get(1) {
-            gradients[1] = arith::mul(grad, &arith::div(&value, tensor2)?)?.into_grad();
+            gradients[1] = arith::mul_conj(grad, &arith::div(&value, tensor2)?)?
+                .into_grad();
         }
         if needs.get(2) {
             let tensor1 = &saved.tensor1.unpack_some(node)?;
-            gradients[2] = arith::mul(
+            gradients[2] = arith::mul_conj(
                     &arith::neg(grad)?,
                     &arith::div(
                         &arith::mul(&value, tensor1)?,
@@ -2122,20 +2129,56 @@ impl Backward for RoundBackward1 {
     }
 }
 
-pub(crate) struct SgnBackward0;
+#[derive(Clone)]
+pub(crate) struct SgnBackward0Saved {
+    pub(crate) self_: SavedTensor,
+    pub(crate) result: SavedTensor,
+}
+pub(crate) struct SgnBackward0(pub(crate) SavedSlot<SgnBackward0Saved>);
 impl Backward for SgnBackward0 {
     fn name(&self) -> &str {
         "SgnBackward0"
     }
-    fn apply(&self, _: &Node, grads: Gradients, needs: &Needs<'_>) -> Result<Gradients> {
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
         let mut gradients: Gradients = smallvec![None; needs.len()];
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
+        let saved = self.0.take_or_clone(node, needs)?;
+        let self_ = &saved.self_.unpack_some(node)?;
+        let result = &saved.result.unpack_some(node)?;
         if needs.get(0) {
-            gradients[0] = ops::zeros_like(grad, None, None, None)?.into_grad();
+            gradients[0] = formulas::sgn_backward(grad, self_, result)?.into_grad();
         }
         Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("self", saved.self_.unpack(node)?.into()),
+                ("result", saved.result.unpack(node)?.into()),
+            ]),
+        )
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "self" => s.self_.register_hooks(hooks).map(|()| true),
+                "result" => s.result.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
     }
 }
 
@@ -2173,6 +2216,158 @@ impl Backward for FracBackward0 {
     }
 }
 
+pub(crate) struct ConjPhysicalBackward0;
+impl Backward for ConjPhysicalBackward0 {
+    fn name(&self) -> &str {
+        "ConjPhysicalBackward0"
+    }
+    fn apply(&self, _: &Node, grads: Gradients, needs: &Needs<'_>) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        if needs.get(0) {
+            gradients[0] = formulas::conj(grad)?.into_grad();
+        }
+        Ok(gradients)
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct AngleBackward0Saved {
+    pub(crate) self_: SavedTensor,
+}
+pub(crate) struct AngleBackward0(pub(crate) SavedSlot<AngleBackward0Saved>);
+impl Backward for AngleBackward0 {
+    fn name(&self) -> &str {
+        "AngleBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.take_or_clone(node, needs)?;
+        let self_ = &saved.self_.unpack_some(node)?;
+        if needs.get(0) {
+            gradients[0] = formulas::angle_backward(grad, self_)?.into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(Vec::from([("self", saved.self_.unpack(node)?.into())]))
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "self" => s.self_.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct ComplexBackward0Saved {
+    pub(crate) imag: SavedTensor,
+    pub(crate) real: SavedTensor,
+}
+pub(crate) struct ComplexBackward0(pub(crate) SavedSlot<ComplexBackward0Saved>);
+impl Backward for ComplexBackward0 {
+    fn name(&self) -> &str {
+        "ComplexBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.take_or_clone(node, needs)?;
+        if needs.get(0) {
+            let real = &saved.real.unpack_some(node)?;
+            gradients[0] = ops::real(grad)?.into_grad();
+        }
+        if needs.get(1) {
+            let imag = &saved.imag.unpack_some(node)?;
+            gradients[1] = ops::imag(grad)?.into_grad();
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("imag", saved.imag.unpack(node)?.into()),
+                ("real", saved.real.unpack(node)?.into()),
+            ]),
+        )
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "imag" => s.imag.register_hooks(hooks).map(|()| true),
+                "real" => s.real.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+pub(crate) struct ViewAsRealBackward0;
+impl Backward for ViewAsRealBackward0 {
+    fn name(&self) -> &str {
+        "ViewAsRealBackward0"
+    }
+    fn apply(&self, _: &Node, grads: Gradients, needs: &Needs<'_>) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        if needs.get(0) {
+            gradients[0] = formulas::pairs_to_complex(grad)?.into_grad();
+        }
+        Ok(gradients)
+    }
+}
+
+pub(crate) struct ViewAsComplexBackward0;
+impl Backward for ViewAsComplexBackward0 {
+    fn name(&self) -> &str {
+        "ViewAsComplexBackward0"
+    }
+    fn apply(&self, _: &Node, grads: Gradients, needs: &Needs<'_>) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        if needs.get(0) {
+            gradients[0] = ops::view_as_real(grad)?.into_grad();
+        }
+        Ok(gradients)
+    }
+}
+
 #[derive(Clone)]
 pub(crate) struct ReciprocalBackward0Saved {
     pub(crate) result: SavedTensor,
@@ -2195,7 +2390,10 @@ impl Backward for ReciprocalBackward0 {
         let saved = self.0.take_or_clone(node, needs)?;
         let result = &saved.result.unpack_some(node)?;
         if needs.get(0) {
-            gradients[0] = arith::mul(&arith::neg(grad)?, &arith::mul(result, result)?)?
+            gradients[0] = arith::mul_conj(
+                    &arith::neg(grad)?,
+                    &arith::mul(result, result)?,
+                )?
                 .into_grad();
         }
         Ok(gradients)
@@ -2241,7 +2439,8 @@ impl Backward for SqrtBackward0 {
         let saved = self.0.take_or_clone(node, needs)?;
         let result = &saved.result.unpack_some(node)?;
         if needs.get(0) {
-            gradients[0] = arith::div(grad, &arith::mul(&2.0, result)?)?.into_grad();
+            gradients[0] = arith::div(grad, &arith::mul_conj(&2.0, result)?)?
+                .into_grad();
         }
         Ok(gradients)
     }
@@ -2286,7 +2485,7 @@ impl Backward for RsqrtBackward0 {
         let saved = self.0.take_or_clone(node, needs)?;
         let result = &saved.result.unpack_some(node)?;
         if needs.get(0) {
-            gradients[0] = arith::mul(
+            gradients[0] = arith::mul_conj(
                     &arith::mul(&-0.5, grad)?,
                     &ops::pow_scalar(result, Scalar::from(3))?,
                 )?
@@ -2335,7 +2534,7 @@ impl Backward for ExpBackward0 {
         let saved = self.0.take_or_clone(node, needs)?;
         let result = &saved.result.unpack_some(node)?;
         if needs.get(0) {
-            gradients[0] = arith::mul(grad, result)?.into_grad();
+            gradients[0] = arith::mul_conj(grad, result)?.into_grad();
         }
         Ok(gradients)
     }
@@ -2381,7 +2580,7 @@ impl Backward for Exp2Backward0 {
         let result = &saved.result.unpack_some(node)?;
         if needs.get(0) {
             gradients[0] = arith::mul(
-                    &arith::mul(grad, result)?,
+                    &arith::mul_conj(grad, result)?,
                     &std::f64::consts::LN_2,
                 )?
                 .into_grad();
@@ -2429,7 +2628,8 @@ impl Backward for Expm1Backward0 {
         let saved = self.0.take_or_clone(node, needs)?;
         let result = &saved.result.unpack_some(node)?;
         if needs.get(0) {
-            gradients[0] = arith::mul(grad, &arith::add(result, &1.0)?)?.into_grad();
+            gradients[0] = arith::mul_conj(grad, &arith::add(result, &1.0)?)?
+                .into_grad();
         }
         Ok(gradients)
     }
@@ -2474,7 +2674,7 @@ impl Backward for LogBackward0 {
         let saved = self.0.take_or_clone(node, needs)?;
         let self_ = &saved.self_.unpack_some(node)?;
         if needs.get(0) {
-            gradients[0] = arith::div(grad, self_)?.into_grad();
+            gradients[0] = arith::div(grad, &formulas::conj(self_)?)?.into_grad();
         }
         Ok(gradients)
     }
@@ -2521,7 +2721,7 @@ impl Backward for Log2Backward0 {
         if needs.get(0) {
             gradients[0] = arith::div(
                     grad,
-                    &arith::mul(self_, &std::f64::consts::LN_2)?,
+                    &arith::mul(&formulas::conj(self_)?, &std::f64::consts::LN_2)?,
                 )?
                 .into_grad();
         }
@@ -2570,7 +2770,7 @@ impl Backward for Log10Backward0 {
         if needs.get(0) {
             gradients[0] = arith::div(
                     grad,
-                    &arith::mul(self_, &std::f64::consts::LN_10)?,
+                    &arith::mul(&formulas::conj(self_)?, &std::f64::consts::LN_10)?,
                 )?
                 .into_grad();
         }
@@ -2617,7 +2817,8 @@ impl Backward for Log1PBackward0 {
         let saved = self.0.take_or_clone(node, needs)?;
         let self_ = &saved.self_.unpack_some(node)?;
         if needs.get(0) {
-            gradients[0] = arith::div(grad, &arith::add(self_, &1.0)?)?.into_grad();
+            gradients[0] = arith::div(grad, &formulas::conj(&arith::add(self_, &1.0)?)?)?
+                .into_grad();
         }
         Ok(gradients)
     }
@@ -2662,7 +2863,7 @@ impl Backward for SinBackward0 {
         let saved = self.0.take_or_clone(node, needs)?;
         let self_ = &saved.self_.unpack_some(node)?;
         if needs.get(0) {
-            gradients[0] = arith::mul(grad, &ops::cos(self_)?)?.into_grad();
+            gradients[0] = arith::mul_conj(grad, &ops::cos(self_)?)?.into_grad();
         }
         Ok(gradients)
     }
@@ -2707,7 +2908,7 @@ impl Backward for CosBackward0 {
         let saved = self.0.take_or_clone(node, needs)?;
         let self_ = &saved.self_.unpack_some(node)?;
         if needs.get(0) {
-            gradients[0] = arith::mul(&arith::neg(grad)?, &ops::sin(self_)?)?
+            gradients[0] = arith::mul_conj(&arith::neg(grad)?, &ops::sin(self_)?)?
                 .into_grad();
         }
         Ok(gradients)
@@ -2753,7 +2954,7 @@ impl Backward for TanBackward0 {
         let saved = self.0.take_or_clone(node, needs)?;
         let result = &saved.result.unpack_some(node)?;
         if needs.get(0) {
-            gradients[0] = arith::mul(
+            gradients[0] = arith::mul_conj(
                     grad,
                     &arith::add(&1.0, &arith::mul(result, result)?)?,
                 )?
@@ -2802,7 +3003,7 @@ impl Backward for AsinBackward0 {
         let saved = self.0.take_or_clone(node, needs)?;
         let self_ = &saved.self_.unpack_some(node)?;
         if needs.get(0) {
-            gradients[0] = arith::mul(
+            gradients[0] = arith::mul_conj(
                     grad,
                     &ops::rsqrt(&arith::sub(&1.0, &arith::mul(self_, self_)?)?)?,
                 )?
@@ -2851,7 +3052,7 @@ impl Backward for AcosBackward0 {
         let saved = self.0.take_or_clone(node, needs)?;
         let self_ = &saved.self_.unpack_some(node)?;
         if needs.get(0) {
-            gradients[0] = arith::mul(
+            gradients[0] = arith::mul_conj(
                     &arith::neg(grad)?,
                     &ops::rsqrt(&arith::sub(&1.0, &arith::mul(self_, self_)?)?)?,
                 )?
@@ -2902,7 +3103,7 @@ impl Backward for AtanBackward0 {
         if needs.get(0) {
             gradients[0] = arith::div(
                     grad,
-                    &arith::add(&arith::mul(self_, self_)?, &1.0)?,
+                    &formulas::conj(&arith::add(&arith::mul(self_, self_)?, &1.0)?)?,
                 )?
                 .into_grad();
         }
@@ -2949,7 +3150,7 @@ impl Backward for SinhBackward0 {
         let saved = self.0.take_or_clone(node, needs)?;
         let self_ = &saved.self_.unpack_some(node)?;
         if needs.get(0) {
-            gradients[0] = arith::mul(grad, &ops::cosh(self_)?)?.into_grad();
+            gradients[0] = arith::mul_conj(grad, &ops::cosh(self_)?)?.into_grad();
         }
         Ok(gradients)
     }
@@ -2994,7 +3195,7 @@ impl Backward for CoshBackward0 {
         let saved = self.0.take_or_clone(node, needs)?;
         let self_ = &saved.self_.unpack_some(node)?;
         if needs.get(0) {
-            gradients[0] = arith::mul(grad, &ops::sinh(self_)?)?.into_grad();
+            gradients[0] = arith::mul_conj(grad, &ops::sinh(self_)?)?.into_grad();
         }
         Ok(gradients)
     }
@@ -3084,7 +3285,7 @@ impl Backward for AsinhBackward0 {
         let saved = self.0.take_or_clone(node, needs)?;
         let self_ = &saved.self_.unpack_some(node)?;
         if needs.get(0) {
-            gradients[0] = arith::mul(
+            gradients[0] = arith::mul_conj(
                     grad,
                     &ops::rsqrt(&arith::add(&arith::mul(self_, self_)?, &1.0)?)?,
                 )?
@@ -3133,9 +3334,12 @@ impl Backward for AcoshBackward0 {
         let saved = self.0.take_or_clone(node, needs)?;
         let self_ = &saved.self_.unpack_some(node)?;
         if needs.get(0) {
-            gradients[0] = arith::mul(
+            gradients[0] = arith::mul_conj(
                     grad,
-                    &ops::rsqrt(&arith::sub(&arith::mul(self_, self_)?, &1.0)?)?,
+                    &arith::mul(
+                        &ops::rsqrt(&arith::sub(self_, &1.0)?)?,
+                        &ops::rsqrt(&arith::add(self_, &1.0)?)?,
+                    )?,
                 )?
                 .into_grad();
         }
@@ -3184,7 +3388,7 @@ impl Backward for AtanhBackward0 {
         if needs.get(0) {
             gradients[0] = arith::div(
                     grad,
-                    &arith::sub(&1.0, &arith::mul(self_, self_)?)?,
+                    &formulas::conj(&arith::sub(&1.0, &arith::mul(self_, self_)?)?)?,
                 )?
                 .into_grad();
         }
@@ -5818,12 +6022,13 @@ impl Backward for TanhBackwardBackward0 {
         let grad_output = &saved.grad_output.unpack_some(node)?;
         let output = &saved.output.unpack_some(node)?;
         if needs.get(0) {
-            gradients[0] = ops::tanh_backward(grad, output)?.into_grad();
+            gradients[0] = ops::tanh_backward(grad, &formulas::conj(output)?)?
+                .into_grad();
         }
         if needs.get(1) {
             gradients[1] = arith::mul(
-                    grad,
-                    &arith::mul(&arith::mul(&-2.0, output)?, grad_output)?,
+                    &formulas::conj(grad)?,
+                    &arith::mul(&arith::mul_conj(&-2.0, output)?, grad_output)?,
                 )?
                 .into_grad();
         }
@@ -5880,11 +6085,12 @@ impl Backward for SigmoidBackwardBackward0 {
         let grad_output = &saved.grad_output.unpack_some(node)?;
         let output = &saved.output.unpack_some(node)?;
         if needs.get(0) {
-            gradients[0] = ops::sigmoid_backward(grad, output)?.into_grad();
+            gradients[0] = ops::sigmoid_backward(grad, &formulas::conj(output)?)?
+                .into_grad();
         }
         if needs.get(1) {
-            gradients[1] = arith::mul(
-                    &arith::mul(grad, grad_output)?,
+            gradients[1] = arith::mul_conj(
+                    &arith::mul(&formulas::conj(grad)?, grad_output)?,
                     &arith::sub(&1.0, &arith::mul(&2.0, output)?)?,
                 )?
                 .into_grad();
@@ -10488,7 +10694,7 @@ impl Backward for MvBackward0 {
         let saved = self.0.take_or_clone(node, needs)?;
         if needs.get(0) {
             let vec = &saved.vec.unpack_some(node)?;
-            gradients[0] = arith::mul(
+            gradients[0] = arith::mul_conj(
                     &ops::unsqueeze(grad, 1)?,
                     &ops::unsqueeze(vec, 0)?,
                 )?
@@ -10496,7 +10702,7 @@ impl Backward for MvBackward0 {
         }
         if needs.get(1) {
             let self_ = &saved.self_.unpack_some(node)?;
-            gradients[1] = ops::mv(&ops::t(self_)?, grad)?.into_grad();
+            gradients[1] = ops::mv(&ops::t(&formulas::conj(self_)?)?, grad)?.into_grad();
         }
         Ok(gradients)
     }
@@ -10548,11 +10754,11 @@ impl Backward for DotBackward0 {
         let saved = self.0.take_or_clone(node, needs)?;
         if needs.get(0) {
             let tensor = &saved.tensor.unpack_some(node)?;
-            gradients[0] = arith::mul(grad, tensor)?.into_grad();
+            gradients[0] = arith::mul_conj(grad, tensor)?.into_grad();
         }
         if needs.get(1) {
             let self_ = &saved.self_.unpack_some(node)?;
-            gradients[1] = arith::mul(grad, self_)?.into_grad();
+            gradients[1] = arith::mul_conj(grad, self_)?.into_grad();
         }
         Ok(gradients)
     }
@@ -10611,7 +10817,7 @@ impl Backward for AddmmBackward0 {
         let mat1_layout = &saved.mat1_layout;
         let mat2_layout = &saved.mat2_layout;
         if needs.get(0) {
-            gradients[0] = formulas::maybe_multiply(grad, beta)?.into_grad();
+            gradients[0] = formulas::maybe_multiply(grad, beta.conj())?.into_grad();
         }
         if needs.get(1) {
             let mat2 = &saved.mat2.unpack_some(node)?;
@@ -10678,21 +10884,24 @@ impl Backward for AddmvBackward0 {
         let alpha = saved.alpha;
         let beta = saved.beta;
         if needs.get(0) {
-            gradients[0] = formulas::maybe_multiply(grad, beta)?.into_grad();
+            gradients[0] = formulas::maybe_multiply(grad, beta.conj())?.into_grad();
         }
         if needs.get(1) {
             let vec = &saved.vec.unpack_some(node)?;
             gradients[1] = formulas::maybe_multiply(
-                    &arith::mul(&ops::unsqueeze(grad, 1)?, &ops::unsqueeze(vec, 0)?)?,
-                    alpha,
+                    &arith::mul_conj(
+                        &ops::unsqueeze(grad, 1)?,
+                        &ops::unsqueeze(vec, 0)?,
+                    )?,
+                    alpha.conj(),
                 )?
                 .into_grad();
         }
         if needs.get(2) {
             let mat = &saved.mat.unpack_some(node)?;
             gradients[2] = formulas::maybe_multiply(
-                    &ops::mv(&ops::t(mat)?, grad)?,
-                    alpha,
+                    &ops::mv(&ops::t(&formulas::conj(mat)?)?, grad)?,
+                    alpha.conj(),
                 )?
                 .into_grad();
         }
@@ -10751,7 +10960,7 @@ impl Backward for BaddbmmBackward0 {
         let alpha = saved.alpha;
         let beta = saved.beta;
         if needs.get(0) {
-            gradients[0] = formulas::maybe_multiply(grad, beta)?.into_grad();
+            gradients[0] = formulas::maybe_multiply(grad, beta.conj())?.into_grad();
         }
         if needs.get(1) {
             let batch2 = &saved.batch2.unpack_some(node)?;
@@ -16273,7 +16482,7 @@ impl Backward for IndexAddBackward0 {
                     dim,
                     index,
                     source_sym_sizes,
-                    alpha,
+                    alpha.conj(),
                 )?
                 .into_grad();
         }

@@ -216,1673 +216,1703 @@ impl Op {
     pub const FRAC: Op = Op(101);
     /// `aten::frac_`
     pub const FRAC_: Op = Op(102);
+    /// `aten::conj_physical`
+    pub const CONJ_PHYSICAL: Op = Op(103);
+    /// `aten::conj_physical_`
+    pub const CONJ_PHYSICAL_: Op = Op(104);
+    /// `aten::conj_physical.out`
+    pub const CONJ_PHYSICAL_OUT: Op = Op(105);
+    /// `aten::angle`
+    pub const ANGLE: Op = Op(106);
+    /// `aten::angle.out`
+    pub const ANGLE_OUT: Op = Op(107);
+    /// `aten::complex`
+    pub const COMPLEX: Op = Op(108);
+    /// `aten::complex.out`
+    pub const COMPLEX_OUT: Op = Op(109);
+    /// `aten::polar`
+    pub const POLAR: Op = Op(110);
+    /// `aten::view_as_real`
+    pub const VIEW_AS_REAL: Op = Op(111);
+    /// `aten::view_as_complex`
+    pub const VIEW_AS_COMPLEX: Op = Op(112);
+    /// `aten::real`
+    pub const REAL: Op = Op(113);
+    /// `aten::imag`
+    pub const IMAG: Op = Op(114);
+    /// `aten::conj`
+    pub const CONJ: Op = Op(115);
+    /// `aten::resolve_conj`
+    pub const RESOLVE_CONJ: Op = Op(116);
+    /// `aten::adjoint`
+    pub const ADJOINT: Op = Op(117);
     /// `aten::reciprocal`
-    pub const RECIPROCAL: Op = Op(103);
+    pub const RECIPROCAL: Op = Op(118);
     /// `aten::reciprocal_`
-    pub const RECIPROCAL_: Op = Op(104);
+    pub const RECIPROCAL_: Op = Op(119);
     /// `aten::reciprocal.out`
-    pub const RECIPROCAL_OUT: Op = Op(105);
+    pub const RECIPROCAL_OUT: Op = Op(120);
     /// `aten::sqrt`
-    pub const SQRT: Op = Op(106);
+    pub const SQRT: Op = Op(121);
     /// `aten::sqrt_`
-    pub const SQRT_: Op = Op(107);
+    pub const SQRT_: Op = Op(122);
     /// `aten::sqrt.out`
-    pub const SQRT_OUT: Op = Op(108);
+    pub const SQRT_OUT: Op = Op(123);
     /// `aten::rsqrt`
-    pub const RSQRT: Op = Op(109);
+    pub const RSQRT: Op = Op(124);
     /// `aten::rsqrt_`
-    pub const RSQRT_: Op = Op(110);
+    pub const RSQRT_: Op = Op(125);
     /// `aten::exp`
-    pub const EXP: Op = Op(111);
+    pub const EXP: Op = Op(126);
     /// `aten::exp_`
-    pub const EXP_: Op = Op(112);
+    pub const EXP_: Op = Op(127);
     /// `aten::exp.out`
-    pub const EXP_OUT: Op = Op(113);
+    pub const EXP_OUT: Op = Op(128);
     /// `aten::exp2`
-    pub const EXP2: Op = Op(114);
+    pub const EXP2: Op = Op(129);
     /// `aten::exp2_`
-    pub const EXP2_: Op = Op(115);
+    pub const EXP2_: Op = Op(130);
     /// `aten::expm1`
-    pub const EXPM1: Op = Op(116);
+    pub const EXPM1: Op = Op(131);
     /// `aten::expm1_`
-    pub const EXPM1_: Op = Op(117);
+    pub const EXPM1_: Op = Op(132);
     /// `aten::log`
-    pub const LOG: Op = Op(118);
+    pub const LOG: Op = Op(133);
     /// `aten::log_`
-    pub const LOG_: Op = Op(119);
+    pub const LOG_: Op = Op(134);
     /// `aten::log.out`
-    pub const LOG_OUT: Op = Op(120);
+    pub const LOG_OUT: Op = Op(135);
     /// `aten::log2`
-    pub const LOG2: Op = Op(121);
+    pub const LOG2: Op = Op(136);
     /// `aten::log2_`
-    pub const LOG2_: Op = Op(122);
+    pub const LOG2_: Op = Op(137);
     /// `aten::log10`
-    pub const LOG10: Op = Op(123);
+    pub const LOG10: Op = Op(138);
     /// `aten::log10_`
-    pub const LOG10_: Op = Op(124);
+    pub const LOG10_: Op = Op(139);
     /// `aten::log1p`
-    pub const LOG1P: Op = Op(125);
+    pub const LOG1P: Op = Op(140);
     /// `aten::log1p_`
-    pub const LOG1P_: Op = Op(126);
+    pub const LOG1P_: Op = Op(141);
     /// `aten::sin`
-    pub const SIN: Op = Op(127);
+    pub const SIN: Op = Op(142);
     /// `aten::sin_`
-    pub const SIN_: Op = Op(128);
+    pub const SIN_: Op = Op(143);
     /// `aten::sin.out`
-    pub const SIN_OUT: Op = Op(129);
+    pub const SIN_OUT: Op = Op(144);
     /// `aten::cos`
-    pub const COS: Op = Op(130);
+    pub const COS: Op = Op(145);
     /// `aten::cos_`
-    pub const COS_: Op = Op(131);
+    pub const COS_: Op = Op(146);
     /// `aten::cos.out`
-    pub const COS_OUT: Op = Op(132);
+    pub const COS_OUT: Op = Op(147);
     /// `aten::tan`
-    pub const TAN: Op = Op(133);
+    pub const TAN: Op = Op(148);
     /// `aten::tan_`
-    pub const TAN_: Op = Op(134);
+    pub const TAN_: Op = Op(149);
     /// `aten::asin`
-    pub const ASIN: Op = Op(135);
+    pub const ASIN: Op = Op(150);
     /// `aten::asin_`
-    pub const ASIN_: Op = Op(136);
+    pub const ASIN_: Op = Op(151);
     /// `aten::acos`
-    pub const ACOS: Op = Op(137);
+    pub const ACOS: Op = Op(152);
     /// `aten::acos_`
-    pub const ACOS_: Op = Op(138);
+    pub const ACOS_: Op = Op(153);
     /// `aten::atan`
-    pub const ATAN: Op = Op(139);
+    pub const ATAN: Op = Op(154);
     /// `aten::atan_`
-    pub const ATAN_: Op = Op(140);
+    pub const ATAN_: Op = Op(155);
     /// `aten::sinh`
-    pub const SINH: Op = Op(141);
+    pub const SINH: Op = Op(156);
     /// `aten::sinh_`
-    pub const SINH_: Op = Op(142);
+    pub const SINH_: Op = Op(157);
     /// `aten::cosh`
-    pub const COSH: Op = Op(143);
+    pub const COSH: Op = Op(158);
     /// `aten::cosh_`
-    pub const COSH_: Op = Op(144);
+    pub const COSH_: Op = Op(159);
     /// `aten::tanh`
-    pub const TANH: Op = Op(145);
+    pub const TANH: Op = Op(160);
     /// `aten::tanh_`
-    pub const TANH_: Op = Op(146);
+    pub const TANH_: Op = Op(161);
     /// `aten::tanh.out`
-    pub const TANH_OUT: Op = Op(147);
+    pub const TANH_OUT: Op = Op(162);
     /// `aten::asinh`
-    pub const ASINH: Op = Op(148);
+    pub const ASINH: Op = Op(163);
     /// `aten::asinh_`
-    pub const ASINH_: Op = Op(149);
+    pub const ASINH_: Op = Op(164);
     /// `aten::acosh`
-    pub const ACOSH: Op = Op(150);
+    pub const ACOSH: Op = Op(165);
     /// `aten::acosh_`
-    pub const ACOSH_: Op = Op(151);
+    pub const ACOSH_: Op = Op(166);
     /// `aten::atanh`
-    pub const ATANH: Op = Op(152);
+    pub const ATANH: Op = Op(167);
     /// `aten::atanh_`
-    pub const ATANH_: Op = Op(153);
+    pub const ATANH_: Op = Op(168);
     /// `aten::sigmoid`
-    pub const SIGMOID: Op = Op(154);
+    pub const SIGMOID: Op = Op(169);
     /// `aten::sigmoid_`
-    pub const SIGMOID_: Op = Op(155);
+    pub const SIGMOID_: Op = Op(170);
     /// `aten::sigmoid.out`
-    pub const SIGMOID_OUT: Op = Op(156);
+    pub const SIGMOID_OUT: Op = Op(171);
     /// `aten::erf`
-    pub const ERF: Op = Op(157);
+    pub const ERF: Op = Op(172);
     /// `aten::erf_`
-    pub const ERF_: Op = Op(158);
+    pub const ERF_: Op = Op(173);
     /// `aten::erfc`
-    pub const ERFC: Op = Op(159);
+    pub const ERFC: Op = Op(174);
     /// `aten::erfc_`
-    pub const ERFC_: Op = Op(160);
+    pub const ERFC_: Op = Op(175);
     /// `aten::erfinv`
-    pub const ERFINV: Op = Op(161);
+    pub const ERFINV: Op = Op(176);
     /// `aten::erfinv_`
-    pub const ERFINV_: Op = Op(162);
+    pub const ERFINV_: Op = Op(177);
     /// `aten::lgamma`
-    pub const LGAMMA: Op = Op(163);
+    pub const LGAMMA: Op = Op(178);
     /// `aten::lgamma_`
-    pub const LGAMMA_: Op = Op(164);
+    pub const LGAMMA_: Op = Op(179);
     /// `aten::digamma`
-    pub const DIGAMMA: Op = Op(165);
+    pub const DIGAMMA: Op = Op(180);
     /// `aten::digamma_`
-    pub const DIGAMMA_: Op = Op(166);
+    pub const DIGAMMA_: Op = Op(181);
     /// `aten::sinc`
-    pub const SINC: Op = Op(167);
+    pub const SINC: Op = Op(182);
     /// `aten::sinc_`
-    pub const SINC_: Op = Op(168);
+    pub const SINC_: Op = Op(183);
     /// `aten::deg2rad`
-    pub const DEG2RAD: Op = Op(169);
+    pub const DEG2RAD: Op = Op(184);
     /// `aten::deg2rad_`
-    pub const DEG2RAD_: Op = Op(170);
+    pub const DEG2RAD_: Op = Op(185);
     /// `aten::rad2deg`
-    pub const RAD2DEG: Op = Op(171);
+    pub const RAD2DEG: Op = Op(186);
     /// `aten::rad2deg_`
-    pub const RAD2DEG_: Op = Op(172);
+    pub const RAD2DEG_: Op = Op(187);
     /// `aten::polygamma`
-    pub const POLYGAMMA: Op = Op(173);
+    pub const POLYGAMMA: Op = Op(188);
     /// `aten::logit`
-    pub const LOGIT: Op = Op(174);
+    pub const LOGIT: Op = Op(189);
     /// `aten::logit_`
-    pub const LOGIT_: Op = Op(175);
+    pub const LOGIT_: Op = Op(190);
     /// `aten::nan_to_num`
-    pub const NAN_TO_NUM: Op = Op(176);
+    pub const NAN_TO_NUM: Op = Op(191);
     /// `aten::nan_to_num_`
-    pub const NAN_TO_NUM_: Op = Op(177);
+    pub const NAN_TO_NUM_: Op = Op(192);
     /// `aten::positive`
-    pub const POSITIVE: Op = Op(178);
+    pub const POSITIVE: Op = Op(193);
     /// `aten::fix`
-    pub const FIX: Op = Op(179);
+    pub const FIX: Op = Op(194);
     /// `aten::fix_`
-    pub const FIX_: Op = Op(180);
+    pub const FIX_: Op = Op(195);
     /// `aten::absolute`
-    pub const ABSOLUTE: Op = Op(181);
+    pub const ABSOLUTE: Op = Op(196);
     /// `aten::absolute_`
-    pub const ABSOLUTE_: Op = Op(182);
+    pub const ABSOLUTE_: Op = Op(197);
     /// `aten::isnan`
-    pub const ISNAN: Op = Op(183);
+    pub const ISNAN: Op = Op(198);
     /// `aten::isinf`
-    pub const ISINF: Op = Op(184);
+    pub const ISINF: Op = Op(199);
     /// `aten::isposinf`
-    pub const ISPOSINF: Op = Op(185);
+    pub const ISPOSINF: Op = Op(200);
     /// `aten::isneginf`
-    pub const ISNEGINF: Op = Op(186);
+    pub const ISNEGINF: Op = Op(201);
     /// `aten::signbit`
-    pub const SIGNBIT: Op = Op(187);
+    pub const SIGNBIT: Op = Op(202);
     /// `aten::isfinite`
-    pub const ISFINITE: Op = Op(188);
+    pub const ISFINITE: Op = Op(203);
     /// `aten::logical_not`
-    pub const LOGICAL_NOT: Op = Op(189);
+    pub const LOGICAL_NOT: Op = Op(204);
     /// `aten::logical_not_`
-    pub const LOGICAL_NOT_: Op = Op(190);
+    pub const LOGICAL_NOT_: Op = Op(205);
     /// `aten::eq.Tensor`
-    pub const EQ_TENSOR: Op = Op(191);
+    pub const EQ_TENSOR: Op = Op(206);
     /// `aten::eq_.Tensor`
-    pub const EQ__TENSOR: Op = Op(192);
+    pub const EQ__TENSOR: Op = Op(207);
     /// `aten::eq.Scalar`
-    pub const EQ_SCALAR: Op = Op(193);
+    pub const EQ_SCALAR: Op = Op(208);
     /// `aten::eq_.Scalar`
-    pub const EQ__SCALAR: Op = Op(194);
+    pub const EQ__SCALAR: Op = Op(209);
     /// `aten::ne.Tensor`
-    pub const NE_TENSOR: Op = Op(195);
+    pub const NE_TENSOR: Op = Op(210);
     /// `aten::ne_.Tensor`
-    pub const NE__TENSOR: Op = Op(196);
+    pub const NE__TENSOR: Op = Op(211);
     /// `aten::ne.Scalar`
-    pub const NE_SCALAR: Op = Op(197);
+    pub const NE_SCALAR: Op = Op(212);
     /// `aten::ne_.Scalar`
-    pub const NE__SCALAR: Op = Op(198);
+    pub const NE__SCALAR: Op = Op(213);
     /// `aten::lt.Tensor`
-    pub const LT_TENSOR: Op = Op(199);
+    pub const LT_TENSOR: Op = Op(214);
     /// `aten::lt_.Tensor`
-    pub const LT__TENSOR: Op = Op(200);
+    pub const LT__TENSOR: Op = Op(215);
     /// `aten::lt.Scalar`
-    pub const LT_SCALAR: Op = Op(201);
+    pub const LT_SCALAR: Op = Op(216);
     /// `aten::lt_.Scalar`
-    pub const LT__SCALAR: Op = Op(202);
+    pub const LT__SCALAR: Op = Op(217);
     /// `aten::le.Tensor`
-    pub const LE_TENSOR: Op = Op(203);
+    pub const LE_TENSOR: Op = Op(218);
     /// `aten::le_.Tensor`
-    pub const LE__TENSOR: Op = Op(204);
+    pub const LE__TENSOR: Op = Op(219);
     /// `aten::le.Scalar`
-    pub const LE_SCALAR: Op = Op(205);
+    pub const LE_SCALAR: Op = Op(220);
     /// `aten::le_.Scalar`
-    pub const LE__SCALAR: Op = Op(206);
+    pub const LE__SCALAR: Op = Op(221);
     /// `aten::gt.Tensor`
-    pub const GT_TENSOR: Op = Op(207);
+    pub const GT_TENSOR: Op = Op(222);
     /// `aten::gt_.Tensor`
-    pub const GT__TENSOR: Op = Op(208);
+    pub const GT__TENSOR: Op = Op(223);
     /// `aten::gt.Scalar`
-    pub const GT_SCALAR: Op = Op(209);
+    pub const GT_SCALAR: Op = Op(224);
     /// `aten::gt_.Scalar`
-    pub const GT__SCALAR: Op = Op(210);
+    pub const GT__SCALAR: Op = Op(225);
     /// `aten::ge.Tensor`
-    pub const GE_TENSOR: Op = Op(211);
+    pub const GE_TENSOR: Op = Op(226);
     /// `aten::ge_.Tensor`
-    pub const GE__TENSOR: Op = Op(212);
+    pub const GE__TENSOR: Op = Op(227);
     /// `aten::ge.Scalar`
-    pub const GE_SCALAR: Op = Op(213);
+    pub const GE_SCALAR: Op = Op(228);
     /// `aten::ge_.Scalar`
-    pub const GE__SCALAR: Op = Op(214);
+    pub const GE__SCALAR: Op = Op(229);
     /// `aten::logical_and`
-    pub const LOGICAL_AND: Op = Op(215);
+    pub const LOGICAL_AND: Op = Op(230);
     /// `aten::logical_and_`
-    pub const LOGICAL_AND_: Op = Op(216);
+    pub const LOGICAL_AND_: Op = Op(231);
     /// `aten::logical_or`
-    pub const LOGICAL_OR: Op = Op(217);
+    pub const LOGICAL_OR: Op = Op(232);
     /// `aten::logical_or_`
-    pub const LOGICAL_OR_: Op = Op(218);
+    pub const LOGICAL_OR_: Op = Op(233);
     /// `aten::logical_xor`
-    pub const LOGICAL_XOR: Op = Op(219);
+    pub const LOGICAL_XOR: Op = Op(234);
     /// `aten::logical_xor_`
-    pub const LOGICAL_XOR_: Op = Op(220);
+    pub const LOGICAL_XOR_: Op = Op(235);
     /// `aten::isclose`
-    pub const ISCLOSE: Op = Op(221);
+    pub const ISCLOSE: Op = Op(236);
     /// `aten::allclose`
-    pub const ALLCLOSE: Op = Op(222);
+    pub const ALLCLOSE: Op = Op(237);
     /// `aten::bitwise_not`
-    pub const BITWISE_NOT: Op = Op(223);
+    pub const BITWISE_NOT: Op = Op(238);
     /// `aten::bitwise_not_`
-    pub const BITWISE_NOT_: Op = Op(224);
+    pub const BITWISE_NOT_: Op = Op(239);
     /// `aten::bitwise_and.Tensor`
-    pub const BITWISE_AND_TENSOR: Op = Op(225);
+    pub const BITWISE_AND_TENSOR: Op = Op(240);
     /// `aten::bitwise_and_.Tensor`
-    pub const BITWISE_AND__TENSOR: Op = Op(226);
+    pub const BITWISE_AND__TENSOR: Op = Op(241);
     /// `aten::bitwise_and.Scalar`
-    pub const BITWISE_AND_SCALAR: Op = Op(227);
+    pub const BITWISE_AND_SCALAR: Op = Op(242);
     /// `aten::bitwise_and_.Scalar`
-    pub const BITWISE_AND__SCALAR: Op = Op(228);
+    pub const BITWISE_AND__SCALAR: Op = Op(243);
     /// `aten::__and__.Tensor`
-    pub const __AND___TENSOR: Op = Op(229);
+    pub const __AND___TENSOR: Op = Op(244);
     /// `aten::__and__.Scalar`
-    pub const __AND___SCALAR: Op = Op(230);
+    pub const __AND___SCALAR: Op = Op(245);
     /// `aten::bitwise_or.Tensor`
-    pub const BITWISE_OR_TENSOR: Op = Op(231);
+    pub const BITWISE_OR_TENSOR: Op = Op(246);
     /// `aten::bitwise_or_.Tensor`
-    pub const BITWISE_OR__TENSOR: Op = Op(232);
+    pub const BITWISE_OR__TENSOR: Op = Op(247);
     /// `aten::bitwise_or.Scalar`
-    pub const BITWISE_OR_SCALAR: Op = Op(233);
+    pub const BITWISE_OR_SCALAR: Op = Op(248);
     /// `aten::bitwise_or_.Scalar`
-    pub const BITWISE_OR__SCALAR: Op = Op(234);
+    pub const BITWISE_OR__SCALAR: Op = Op(249);
     /// `aten::__or__.Tensor`
-    pub const __OR___TENSOR: Op = Op(235);
+    pub const __OR___TENSOR: Op = Op(250);
     /// `aten::__or__.Scalar`
-    pub const __OR___SCALAR: Op = Op(236);
+    pub const __OR___SCALAR: Op = Op(251);
     /// `aten::bitwise_xor.Tensor`
-    pub const BITWISE_XOR_TENSOR: Op = Op(237);
+    pub const BITWISE_XOR_TENSOR: Op = Op(252);
     /// `aten::bitwise_xor_.Tensor`
-    pub const BITWISE_XOR__TENSOR: Op = Op(238);
+    pub const BITWISE_XOR__TENSOR: Op = Op(253);
     /// `aten::bitwise_xor.Scalar`
-    pub const BITWISE_XOR_SCALAR: Op = Op(239);
+    pub const BITWISE_XOR_SCALAR: Op = Op(254);
     /// `aten::bitwise_xor_.Scalar`
-    pub const BITWISE_XOR__SCALAR: Op = Op(240);
+    pub const BITWISE_XOR__SCALAR: Op = Op(255);
     /// `aten::__xor__.Tensor`
-    pub const __XOR___TENSOR: Op = Op(241);
+    pub const __XOR___TENSOR: Op = Op(256);
     /// `aten::__xor__.Scalar`
-    pub const __XOR___SCALAR: Op = Op(242);
+    pub const __XOR___SCALAR: Op = Op(257);
     /// `aten::bitwise_left_shift.Tensor`
-    pub const BITWISE_LEFT_SHIFT_TENSOR: Op = Op(243);
+    pub const BITWISE_LEFT_SHIFT_TENSOR: Op = Op(258);
     /// `aten::bitwise_left_shift_.Tensor`
-    pub const BITWISE_LEFT_SHIFT__TENSOR: Op = Op(244);
+    pub const BITWISE_LEFT_SHIFT__TENSOR: Op = Op(259);
     /// `aten::bitwise_left_shift.Tensor_Scalar`
-    pub const BITWISE_LEFT_SHIFT_TENSOR_SCALAR: Op = Op(245);
+    pub const BITWISE_LEFT_SHIFT_TENSOR_SCALAR: Op = Op(260);
     /// `aten::bitwise_left_shift_.Tensor_Scalar`
-    pub const BITWISE_LEFT_SHIFT__TENSOR_SCALAR: Op = Op(246);
+    pub const BITWISE_LEFT_SHIFT__TENSOR_SCALAR: Op = Op(261);
     /// `aten::bitwise_right_shift.Tensor`
-    pub const BITWISE_RIGHT_SHIFT_TENSOR: Op = Op(247);
+    pub const BITWISE_RIGHT_SHIFT_TENSOR: Op = Op(262);
     /// `aten::bitwise_right_shift_.Tensor`
-    pub const BITWISE_RIGHT_SHIFT__TENSOR: Op = Op(248);
+    pub const BITWISE_RIGHT_SHIFT__TENSOR: Op = Op(263);
     /// `aten::bitwise_right_shift.Tensor_Scalar`
-    pub const BITWISE_RIGHT_SHIFT_TENSOR_SCALAR: Op = Op(249);
+    pub const BITWISE_RIGHT_SHIFT_TENSOR_SCALAR: Op = Op(264);
     /// `aten::bitwise_right_shift_.Tensor_Scalar`
-    pub const BITWISE_RIGHT_SHIFT__TENSOR_SCALAR: Op = Op(250);
+    pub const BITWISE_RIGHT_SHIFT__TENSOR_SCALAR: Op = Op(265);
     /// `aten::where.self`
-    pub const WHERE_SELF: Op = Op(251);
+    pub const WHERE_SELF: Op = Op(266);
     /// `aten::where.self_out`
-    pub const WHERE_SELF_OUT: Op = Op(252);
+    pub const WHERE_SELF_OUT: Op = Op(267);
     /// `aten::where.ScalarOther`
-    pub const WHERE_SCALAROTHER: Op = Op(253);
+    pub const WHERE_SCALAROTHER: Op = Op(268);
     /// `aten::where.ScalarSelf`
-    pub const WHERE_SCALARSELF: Op = Op(254);
+    pub const WHERE_SCALARSELF: Op = Op(269);
     /// `aten::where.Scalar`
-    pub const WHERE_SCALAR: Op = Op(255);
+    pub const WHERE_SCALAR: Op = Op(270);
     /// `aten::clamp`
-    pub const CLAMP: Op = Op(256);
+    pub const CLAMP: Op = Op(271);
     /// `aten::clamp_`
-    pub const CLAMP_: Op = Op(257);
+    pub const CLAMP_: Op = Op(272);
     /// `aten::clamp.Tensor`
-    pub const CLAMP_TENSOR: Op = Op(258);
+    pub const CLAMP_TENSOR: Op = Op(273);
     /// `aten::clamp_.Tensor`
-    pub const CLAMP__TENSOR: Op = Op(259);
+    pub const CLAMP__TENSOR: Op = Op(274);
     /// `aten::clamp_min`
-    pub const CLAMP_MIN: Op = Op(260);
+    pub const CLAMP_MIN: Op = Op(275);
     /// `aten::clamp_min_`
-    pub const CLAMP_MIN_: Op = Op(261);
+    pub const CLAMP_MIN_: Op = Op(276);
     /// `aten::clamp_max`
-    pub const CLAMP_MAX: Op = Op(262);
+    pub const CLAMP_MAX: Op = Op(277);
     /// `aten::clamp_max_`
-    pub const CLAMP_MAX_: Op = Op(263);
+    pub const CLAMP_MAX_: Op = Op(278);
     /// `aten::clamp_min.Tensor`
-    pub const CLAMP_MIN_TENSOR: Op = Op(264);
+    pub const CLAMP_MIN_TENSOR: Op = Op(279);
     /// `aten::clamp_min_.Tensor`
-    pub const CLAMP_MIN__TENSOR: Op = Op(265);
+    pub const CLAMP_MIN__TENSOR: Op = Op(280);
     /// `aten::clamp_max.Tensor`
-    pub const CLAMP_MAX_TENSOR: Op = Op(266);
+    pub const CLAMP_MAX_TENSOR: Op = Op(281);
     /// `aten::clamp_max_.Tensor`
-    pub const CLAMP_MAX__TENSOR: Op = Op(267);
+    pub const CLAMP_MAX__TENSOR: Op = Op(282);
     /// `aten::clip`
-    pub const CLIP: Op = Op(268);
+    pub const CLIP: Op = Op(283);
     /// `aten::clip_`
-    pub const CLIP_: Op = Op(269);
+    pub const CLIP_: Op = Op(284);
     /// `aten::relu`
-    pub const RELU: Op = Op(270);
+    pub const RELU: Op = Op(285);
     /// `aten::relu_`
-    pub const RELU_: Op = Op(271);
+    pub const RELU_: Op = Op(286);
     /// `aten::relu6`
-    pub const RELU6: Op = Op(272);
+    pub const RELU6: Op = Op(287);
     /// `aten::relu6_`
-    pub const RELU6_: Op = Op(273);
+    pub const RELU6_: Op = Op(288);
     /// `aten::silu`
-    pub const SILU: Op = Op(274);
+    pub const SILU: Op = Op(289);
     /// `aten::silu_`
-    pub const SILU_: Op = Op(275);
+    pub const SILU_: Op = Op(290);
     /// `aten::mish`
-    pub const MISH: Op = Op(276);
+    pub const MISH: Op = Op(291);
     /// `aten::mish_`
-    pub const MISH_: Op = Op(277);
+    pub const MISH_: Op = Op(292);
     /// `aten::hardsigmoid`
-    pub const HARDSIGMOID: Op = Op(278);
+    pub const HARDSIGMOID: Op = Op(293);
     /// `aten::hardsigmoid_`
-    pub const HARDSIGMOID_: Op = Op(279);
+    pub const HARDSIGMOID_: Op = Op(294);
     /// `aten::hardswish`
-    pub const HARDSWISH: Op = Op(280);
+    pub const HARDSWISH: Op = Op(295);
     /// `aten::hardswish_`
-    pub const HARDSWISH_: Op = Op(281);
+    pub const HARDSWISH_: Op = Op(296);
     /// `aten::gelu`
-    pub const GELU: Op = Op(282);
+    pub const GELU: Op = Op(297);
     /// `aten::gelu_`
-    pub const GELU_: Op = Op(283);
+    pub const GELU_: Op = Op(298);
     /// `aten::log_sigmoid_forward`
-    pub const LOG_SIGMOID_FORWARD: Op = Op(284);
+    pub const LOG_SIGMOID_FORWARD: Op = Op(299);
     /// `aten::log_sigmoid`
-    pub const LOG_SIGMOID: Op = Op(285);
+    pub const LOG_SIGMOID: Op = Op(300);
     /// `aten::softplus`
-    pub const SOFTPLUS: Op = Op(286);
+    pub const SOFTPLUS: Op = Op(301);
     /// `aten::elu`
-    pub const ELU: Op = Op(287);
+    pub const ELU: Op = Op(302);
     /// `aten::elu_`
-    pub const ELU_: Op = Op(288);
+    pub const ELU_: Op = Op(303);
     /// `aten::celu`
-    pub const CELU: Op = Op(289);
+    pub const CELU: Op = Op(304);
     /// `aten::celu_`
-    pub const CELU_: Op = Op(290);
+    pub const CELU_: Op = Op(305);
     /// `aten::selu`
-    pub const SELU: Op = Op(291);
+    pub const SELU: Op = Op(306);
     /// `aten::selu_`
-    pub const SELU_: Op = Op(292);
+    pub const SELU_: Op = Op(307);
     /// `aten::leaky_relu`
-    pub const LEAKY_RELU: Op = Op(293);
+    pub const LEAKY_RELU: Op = Op(308);
     /// `aten::leaky_relu_`
-    pub const LEAKY_RELU_: Op = Op(294);
+    pub const LEAKY_RELU_: Op = Op(309);
     /// `aten::hardtanh`
-    pub const HARDTANH: Op = Op(295);
+    pub const HARDTANH: Op = Op(310);
     /// `aten::hardtanh_`
-    pub const HARDTANH_: Op = Op(296);
+    pub const HARDTANH_: Op = Op(311);
     /// `aten::hardshrink`
-    pub const HARDSHRINK: Op = Op(297);
+    pub const HARDSHRINK: Op = Op(312);
     /// `aten::softshrink`
-    pub const SOFTSHRINK: Op = Op(298);
+    pub const SOFTSHRINK: Op = Op(313);
     /// `aten::threshold`
-    pub const THRESHOLD: Op = Op(299);
+    pub const THRESHOLD: Op = Op(314);
     /// `aten::threshold_`
-    pub const THRESHOLD_: Op = Op(300);
+    pub const THRESHOLD_: Op = Op(315);
     /// `aten::rrelu_with_noise`
-    pub const RRELU_WITH_NOISE: Op = Op(301);
+    pub const RRELU_WITH_NOISE: Op = Op(316);
     /// `aten::rrelu_with_noise_`
-    pub const RRELU_WITH_NOISE_: Op = Op(302);
+    pub const RRELU_WITH_NOISE_: Op = Op(317);
     /// `aten::rrelu`
-    pub const RRELU: Op = Op(303);
+    pub const RRELU: Op = Op(318);
     /// `aten::rrelu_`
-    pub const RRELU_: Op = Op(304);
+    pub const RRELU_: Op = Op(319);
     /// `aten::prelu`
-    pub const PRELU: Op = Op(305);
+    pub const PRELU: Op = Op(320);
     /// `aten::_prelu_kernel`
-    pub const _PRELU_KERNEL: Op = Op(306);
+    pub const _PRELU_KERNEL: Op = Op(321);
     /// `aten::glu`
-    pub const GLU: Op = Op(307);
+    pub const GLU: Op = Op(322);
     /// `aten::threshold_backward`
-    pub const THRESHOLD_BACKWARD: Op = Op(308);
+    pub const THRESHOLD_BACKWARD: Op = Op(323);
     /// `aten::tanh_backward`
-    pub const TANH_BACKWARD: Op = Op(309);
+    pub const TANH_BACKWARD: Op = Op(324);
     /// `aten::sigmoid_backward`
-    pub const SIGMOID_BACKWARD: Op = Op(310);
+    pub const SIGMOID_BACKWARD: Op = Op(325);
     /// `aten::silu_backward`
-    pub const SILU_BACKWARD: Op = Op(311);
+    pub const SILU_BACKWARD: Op = Op(326);
     /// `aten::mish_backward`
-    pub const MISH_BACKWARD: Op = Op(312);
+    pub const MISH_BACKWARD: Op = Op(327);
     /// `aten::hardswish_backward`
-    pub const HARDSWISH_BACKWARD: Op = Op(313);
+    pub const HARDSWISH_BACKWARD: Op = Op(328);
     /// `aten::hardsigmoid_backward`
-    pub const HARDSIGMOID_BACKWARD: Op = Op(314);
+    pub const HARDSIGMOID_BACKWARD: Op = Op(329);
     /// `aten::gelu_backward`
-    pub const GELU_BACKWARD: Op = Op(315);
+    pub const GELU_BACKWARD: Op = Op(330);
     /// `aten::elu_backward`
-    pub const ELU_BACKWARD: Op = Op(316);
+    pub const ELU_BACKWARD: Op = Op(331);
     /// `aten::leaky_relu_backward`
-    pub const LEAKY_RELU_BACKWARD: Op = Op(317);
+    pub const LEAKY_RELU_BACKWARD: Op = Op(332);
     /// `aten::hardtanh_backward`
-    pub const HARDTANH_BACKWARD: Op = Op(318);
+    pub const HARDTANH_BACKWARD: Op = Op(333);
     /// `aten::softplus_backward`
-    pub const SOFTPLUS_BACKWARD: Op = Op(319);
+    pub const SOFTPLUS_BACKWARD: Op = Op(334);
     /// `aten::hardshrink_backward`
-    pub const HARDSHRINK_BACKWARD: Op = Op(320);
+    pub const HARDSHRINK_BACKWARD: Op = Op(335);
     /// `aten::softshrink_backward`
-    pub const SOFTSHRINK_BACKWARD: Op = Op(321);
+    pub const SOFTSHRINK_BACKWARD: Op = Op(336);
     /// `aten::log_sigmoid_backward`
-    pub const LOG_SIGMOID_BACKWARD: Op = Op(322);
+    pub const LOG_SIGMOID_BACKWARD: Op = Op(337);
     /// `aten::glu_backward`
-    pub const GLU_BACKWARD: Op = Op(323);
+    pub const GLU_BACKWARD: Op = Op(338);
     /// `aten::sum`
-    pub const SUM: Op = Op(324);
+    pub const SUM: Op = Op(339);
     /// `aten::sum.dim_IntList`
-    pub const SUM_DIM_INTLIST: Op = Op(325);
+    pub const SUM_DIM_INTLIST: Op = Op(340);
     /// `aten::sum.IntList_out`
-    pub const SUM_INTLIST_OUT: Op = Op(326);
+    pub const SUM_INTLIST_OUT: Op = Op(341);
     /// `aten::mean`
-    pub const MEAN: Op = Op(327);
+    pub const MEAN: Op = Op(342);
     /// `aten::mean.dim`
-    pub const MEAN_DIM: Op = Op(328);
+    pub const MEAN_DIM: Op = Op(343);
     /// `aten::mean.out`
-    pub const MEAN_OUT: Op = Op(329);
+    pub const MEAN_OUT: Op = Op(344);
     /// `aten::prod`
-    pub const PROD: Op = Op(330);
+    pub const PROD: Op = Op(345);
     /// `aten::prod.dim_int`
-    pub const PROD_DIM_INT: Op = Op(331);
+    pub const PROD_DIM_INT: Op = Op(346);
     /// `aten::prod.int_out`
-    pub const PROD_INT_OUT: Op = Op(332);
+    pub const PROD_INT_OUT: Op = Op(347);
     /// `aten::nansum`
-    pub const NANSUM: Op = Op(333);
+    pub const NANSUM: Op = Op(348);
     /// `aten::nanmean`
-    pub const NANMEAN: Op = Op(334);
+    pub const NANMEAN: Op = Op(349);
     /// `aten::max`
-    pub const MAX: Op = Op(335);
+    pub const MAX: Op = Op(350);
     /// `aten::min`
-    pub const MIN: Op = Op(336);
+    pub const MIN: Op = Op(351);
     /// `aten::max.dim`
-    pub const MAX_DIM: Op = Op(337);
+    pub const MAX_DIM: Op = Op(352);
     /// `aten::min.dim`
-    pub const MIN_DIM: Op = Op(338);
+    pub const MIN_DIM: Op = Op(353);
     /// `aten::amax`
-    pub const AMAX: Op = Op(339);
+    pub const AMAX: Op = Op(354);
     /// `aten::amax.out`
-    pub const AMAX_OUT: Op = Op(340);
+    pub const AMAX_OUT: Op = Op(355);
     /// `aten::amin`
-    pub const AMIN: Op = Op(341);
+    pub const AMIN: Op = Op(356);
     /// `aten::amin.out`
-    pub const AMIN_OUT: Op = Op(342);
+    pub const AMIN_OUT: Op = Op(357);
     /// `aten::aminmax`
-    pub const AMINMAX: Op = Op(343);
+    pub const AMINMAX: Op = Op(358);
     /// `aten::argmax`
-    pub const ARGMAX: Op = Op(344);
+    pub const ARGMAX: Op = Op(359);
     /// `aten::argmin`
-    pub const ARGMIN: Op = Op(345);
+    pub const ARGMIN: Op = Op(360);
     /// `aten::any`
-    pub const ANY: Op = Op(346);
+    pub const ANY: Op = Op(361);
     /// `aten::any.dim`
-    pub const ANY_DIM: Op = Op(347);
+    pub const ANY_DIM: Op = Op(362);
     /// `aten::any.dims`
-    pub const ANY_DIMS: Op = Op(348);
+    pub const ANY_DIMS: Op = Op(363);
     /// `aten::all`
-    pub const ALL: Op = Op(349);
+    pub const ALL: Op = Op(364);
     /// `aten::all.dim`
-    pub const ALL_DIM: Op = Op(350);
+    pub const ALL_DIM: Op = Op(365);
     /// `aten::all.dims`
-    pub const ALL_DIMS: Op = Op(351);
+    pub const ALL_DIMS: Op = Op(366);
     /// `aten::count_nonzero`
-    pub const COUNT_NONZERO: Op = Op(352);
+    pub const COUNT_NONZERO: Op = Op(367);
     /// `aten::count_nonzero.dim_IntList`
-    pub const COUNT_NONZERO_DIM_INTLIST: Op = Op(353);
+    pub const COUNT_NONZERO_DIM_INTLIST: Op = Op(368);
     /// `aten::var`
-    pub const VAR: Op = Op(354);
+    pub const VAR: Op = Op(369);
     /// `aten::var.dim`
-    pub const VAR_DIM: Op = Op(355);
+    pub const VAR_DIM: Op = Op(370);
     /// `aten::var.correction`
-    pub const VAR_CORRECTION: Op = Op(356);
+    pub const VAR_CORRECTION: Op = Op(371);
     /// `aten::std`
-    pub const STD: Op = Op(357);
+    pub const STD: Op = Op(372);
     /// `aten::std.dim`
-    pub const STD_DIM: Op = Op(358);
+    pub const STD_DIM: Op = Op(373);
     /// `aten::std.correction`
-    pub const STD_CORRECTION: Op = Op(359);
+    pub const STD_CORRECTION: Op = Op(374);
     /// `aten::var_mean`
-    pub const VAR_MEAN: Op = Op(360);
+    pub const VAR_MEAN: Op = Op(375);
     /// `aten::var_mean.dim`
-    pub const VAR_MEAN_DIM: Op = Op(361);
+    pub const VAR_MEAN_DIM: Op = Op(376);
     /// `aten::var_mean.correction`
-    pub const VAR_MEAN_CORRECTION: Op = Op(362);
+    pub const VAR_MEAN_CORRECTION: Op = Op(377);
     /// `aten::std_mean`
-    pub const STD_MEAN: Op = Op(363);
+    pub const STD_MEAN: Op = Op(378);
     /// `aten::std_mean.dim`
-    pub const STD_MEAN_DIM: Op = Op(364);
+    pub const STD_MEAN_DIM: Op = Op(379);
     /// `aten::std_mean.correction`
-    pub const STD_MEAN_CORRECTION: Op = Op(365);
+    pub const STD_MEAN_CORRECTION: Op = Op(380);
     /// `aten::norm.Scalar`
-    pub const NORM_SCALAR: Op = Op(366);
+    pub const NORM_SCALAR: Op = Op(381);
     /// `aten::norm.ScalarOpt_dim`
-    pub const NORM_SCALAROPT_DIM: Op = Op(367);
+    pub const NORM_SCALAROPT_DIM: Op = Op(382);
     /// `aten::linalg_vector_norm`
-    pub const LINALG_VECTOR_NORM: Op = Op(368);
+    pub const LINALG_VECTOR_NORM: Op = Op(383);
     /// `aten::logsumexp`
-    pub const LOGSUMEXP: Op = Op(369);
+    pub const LOGSUMEXP: Op = Op(384);
     /// `aten::cumsum`
-    pub const CUMSUM: Op = Op(370);
+    pub const CUMSUM: Op = Op(385);
     /// `aten::cumsum.out`
-    pub const CUMSUM_OUT: Op = Op(371);
+    pub const CUMSUM_OUT: Op = Op(386);
     /// `aten::cumprod`
-    pub const CUMPROD: Op = Op(372);
+    pub const CUMPROD: Op = Op(387);
     /// `aten::cumprod.out`
-    pub const CUMPROD_OUT: Op = Op(373);
+    pub const CUMPROD_OUT: Op = Op(388);
     /// `aten::cummax`
-    pub const CUMMAX: Op = Op(374);
+    pub const CUMMAX: Op = Op(389);
     /// `aten::cummin`
-    pub const CUMMIN: Op = Op(375);
+    pub const CUMMIN: Op = Op(390);
     /// `aten::logcumsumexp`
-    pub const LOGCUMSUMEXP: Op = Op(376);
+    pub const LOGCUMSUMEXP: Op = Op(391);
     /// `aten::trace`
-    pub const TRACE: Op = Op(377);
+    pub const TRACE: Op = Op(392);
     /// `aten::histc`
-    pub const HISTC: Op = Op(378);
+    pub const HISTC: Op = Op(393);
     /// `aten::bincount`
-    pub const BINCOUNT: Op = Op(379);
+    pub const BINCOUNT: Op = Op(394);
     /// `aten::equal`
-    pub const EQUAL: Op = Op(380);
+    pub const EQUAL: Op = Op(395);
     /// `aten::diff`
-    pub const DIFF: Op = Op(381);
+    pub const DIFF: Op = Op(396);
     /// `aten::renorm`
-    pub const RENORM: Op = Op(382);
+    pub const RENORM: Op = Op(397);
     /// `aten::dist`
-    pub const DIST: Op = Op(383);
+    pub const DIST: Op = Op(398);
     /// `aten::_cdist_forward`
-    pub const _CDIST_FORWARD: Op = Op(384);
+    pub const _CDIST_FORWARD: Op = Op(399);
     /// `aten::cov`
-    pub const COV: Op = Op(385);
+    pub const COV: Op = Op(400);
     /// `aten::softmax.int`
-    pub const SOFTMAX_INT: Op = Op(386);
+    pub const SOFTMAX_INT: Op = Op(401);
     /// `aten::log_softmax.int`
-    pub const LOG_SOFTMAX_INT: Op = Op(387);
+    pub const LOG_SOFTMAX_INT: Op = Op(402);
     /// `aten::_softmax`
-    pub const _SOFTMAX: Op = Op(388);
+    pub const _SOFTMAX: Op = Op(403);
     /// `aten::_softmax.out`
-    pub const _SOFTMAX_OUT: Op = Op(389);
+    pub const _SOFTMAX_OUT: Op = Op(404);
     /// `aten::_log_softmax`
-    pub const _LOG_SOFTMAX: Op = Op(390);
+    pub const _LOG_SOFTMAX: Op = Op(405);
     /// `aten::_log_softmax.out`
-    pub const _LOG_SOFTMAX_OUT: Op = Op(391);
+    pub const _LOG_SOFTMAX_OUT: Op = Op(406);
     /// `aten::_softmax_backward_data`
-    pub const _SOFTMAX_BACKWARD_DATA: Op = Op(392);
+    pub const _SOFTMAX_BACKWARD_DATA: Op = Op(407);
     /// `aten::_log_softmax_backward_data`
-    pub const _LOG_SOFTMAX_BACKWARD_DATA: Op = Op(393);
+    pub const _LOG_SOFTMAX_BACKWARD_DATA: Op = Op(408);
     /// `aten::_safe_softmax`
-    pub const _SAFE_SOFTMAX: Op = Op(394);
+    pub const _SAFE_SOFTMAX: Op = Op(409);
     /// `aten::layer_norm`
-    pub const LAYER_NORM: Op = Op(395);
+    pub const LAYER_NORM: Op = Op(410);
     /// `aten::native_layer_norm`
-    pub const NATIVE_LAYER_NORM: Op = Op(396);
+    pub const NATIVE_LAYER_NORM: Op = Op(411);
     /// `aten::native_layer_norm_backward`
-    pub const NATIVE_LAYER_NORM_BACKWARD: Op = Op(397);
+    pub const NATIVE_LAYER_NORM_BACKWARD: Op = Op(412);
     /// `aten::rms_norm`
-    pub const RMS_NORM: Op = Op(398);
+    pub const RMS_NORM: Op = Op(413);
     /// `aten::group_norm`
-    pub const GROUP_NORM: Op = Op(399);
+    pub const GROUP_NORM: Op = Op(414);
     /// `aten::native_group_norm`
-    pub const NATIVE_GROUP_NORM: Op = Op(400);
+    pub const NATIVE_GROUP_NORM: Op = Op(415);
     /// `aten::native_group_norm_backward`
-    pub const NATIVE_GROUP_NORM_BACKWARD: Op = Op(401);
+    pub const NATIVE_GROUP_NORM_BACKWARD: Op = Op(416);
     /// `aten::batch_norm`
-    pub const BATCH_NORM: Op = Op(402);
+    pub const BATCH_NORM: Op = Op(417);
     /// `aten::native_batch_norm`
-    pub const NATIVE_BATCH_NORM: Op = Op(403);
+    pub const NATIVE_BATCH_NORM: Op = Op(418);
     /// `aten::native_batch_norm_backward`
-    pub const NATIVE_BATCH_NORM_BACKWARD: Op = Op(404);
+    pub const NATIVE_BATCH_NORM_BACKWARD: Op = Op(419);
     /// `aten::_native_batch_norm_legit`
-    pub const _NATIVE_BATCH_NORM_LEGIT: Op = Op(405);
+    pub const _NATIVE_BATCH_NORM_LEGIT: Op = Op(420);
     /// `aten::_native_batch_norm_legit.no_stats`
-    pub const _NATIVE_BATCH_NORM_LEGIT_NO_STATS: Op = Op(406);
+    pub const _NATIVE_BATCH_NORM_LEGIT_NO_STATS: Op = Op(421);
     /// `aten::_native_batch_norm_legit_no_training`
-    pub const _NATIVE_BATCH_NORM_LEGIT_NO_TRAINING: Op = Op(407);
+    pub const _NATIVE_BATCH_NORM_LEGIT_NO_TRAINING: Op = Op(422);
     /// `aten::_native_batch_norm_legit_functional`
-    pub const _NATIVE_BATCH_NORM_LEGIT_FUNCTIONAL: Op = Op(408);
+    pub const _NATIVE_BATCH_NORM_LEGIT_FUNCTIONAL: Op = Op(423);
     /// `aten::_batch_norm_with_update`
-    pub const _BATCH_NORM_WITH_UPDATE: Op = Op(409);
+    pub const _BATCH_NORM_WITH_UPDATE: Op = Op(424);
     /// `aten::_batch_norm_with_update_functional`
-    pub const _BATCH_NORM_WITH_UPDATE_FUNCTIONAL: Op = Op(410);
+    pub const _BATCH_NORM_WITH_UPDATE_FUNCTIONAL: Op = Op(425);
     /// `aten::instance_norm`
-    pub const INSTANCE_NORM: Op = Op(411);
+    pub const INSTANCE_NORM: Op = Op(426);
     /// `aten::_weight_norm`
-    pub const _WEIGHT_NORM: Op = Op(412);
+    pub const _WEIGHT_NORM: Op = Op(427);
     /// `aten::_weight_norm_interface`
-    pub const _WEIGHT_NORM_INTERFACE: Op = Op(413);
+    pub const _WEIGHT_NORM_INTERFACE: Op = Op(428);
     /// `aten::mse_loss`
-    pub const MSE_LOSS: Op = Op(414);
+    pub const MSE_LOSS: Op = Op(429);
     /// `aten::mse_loss_backward`
-    pub const MSE_LOSS_BACKWARD: Op = Op(415);
+    pub const MSE_LOSS_BACKWARD: Op = Op(430);
     /// `aten::l1_loss`
-    pub const L1_LOSS: Op = Op(416);
+    pub const L1_LOSS: Op = Op(431);
     /// `aten::smooth_l1_loss`
-    pub const SMOOTH_L1_LOSS: Op = Op(417);
+    pub const SMOOTH_L1_LOSS: Op = Op(432);
     /// `aten::smooth_l1_loss_backward`
-    pub const SMOOTH_L1_LOSS_BACKWARD: Op = Op(418);
+    pub const SMOOTH_L1_LOSS_BACKWARD: Op = Op(433);
     /// `aten::huber_loss`
-    pub const HUBER_LOSS: Op = Op(419);
+    pub const HUBER_LOSS: Op = Op(434);
     /// `aten::huber_loss_backward`
-    pub const HUBER_LOSS_BACKWARD: Op = Op(420);
+    pub const HUBER_LOSS_BACKWARD: Op = Op(435);
     /// `aten::soft_margin_loss`
-    pub const SOFT_MARGIN_LOSS: Op = Op(421);
+    pub const SOFT_MARGIN_LOSS: Op = Op(436);
     /// `aten::binary_cross_entropy`
-    pub const BINARY_CROSS_ENTROPY: Op = Op(422);
+    pub const BINARY_CROSS_ENTROPY: Op = Op(437);
     /// `aten::binary_cross_entropy_backward`
-    pub const BINARY_CROSS_ENTROPY_BACKWARD: Op = Op(423);
+    pub const BINARY_CROSS_ENTROPY_BACKWARD: Op = Op(438);
     /// `aten::binary_cross_entropy_with_logits`
-    pub const BINARY_CROSS_ENTROPY_WITH_LOGITS: Op = Op(424);
+    pub const BINARY_CROSS_ENTROPY_WITH_LOGITS: Op = Op(439);
     /// `aten::kl_div`
-    pub const KL_DIV: Op = Op(425);
+    pub const KL_DIV: Op = Op(440);
     /// `aten::nll_loss`
-    pub const NLL_LOSS: Op = Op(426);
+    pub const NLL_LOSS: Op = Op(441);
     /// `aten::nll_loss_nd`
-    pub const NLL_LOSS_ND: Op = Op(427);
+    pub const NLL_LOSS_ND: Op = Op(442);
     /// `aten::nll_loss_forward`
-    pub const NLL_LOSS_FORWARD: Op = Op(428);
+    pub const NLL_LOSS_FORWARD: Op = Op(443);
     /// `aten::nll_loss_backward`
-    pub const NLL_LOSS_BACKWARD: Op = Op(429);
+    pub const NLL_LOSS_BACKWARD: Op = Op(444);
     /// `aten::nll_loss2d`
-    pub const NLL_LOSS2D: Op = Op(430);
+    pub const NLL_LOSS2D: Op = Op(445);
     /// `aten::nll_loss2d_forward`
-    pub const NLL_LOSS2D_FORWARD: Op = Op(431);
+    pub const NLL_LOSS2D_FORWARD: Op = Op(446);
     /// `aten::nll_loss2d_backward`
-    pub const NLL_LOSS2D_BACKWARD: Op = Op(432);
+    pub const NLL_LOSS2D_BACKWARD: Op = Op(447);
     /// `aten::cross_entropy_loss`
-    pub const CROSS_ENTROPY_LOSS: Op = Op(433);
+    pub const CROSS_ENTROPY_LOSS: Op = Op(448);
     /// `aten::margin_ranking_loss`
-    pub const MARGIN_RANKING_LOSS: Op = Op(434);
+    pub const MARGIN_RANKING_LOSS: Op = Op(449);
     /// `aten::hinge_embedding_loss`
-    pub const HINGE_EMBEDDING_LOSS: Op = Op(435);
+    pub const HINGE_EMBEDDING_LOSS: Op = Op(450);
     /// `aten::cosine_embedding_loss`
-    pub const COSINE_EMBEDDING_LOSS: Op = Op(436);
+    pub const COSINE_EMBEDDING_LOSS: Op = Op(451);
     /// `aten::triplet_margin_loss`
-    pub const TRIPLET_MARGIN_LOSS: Op = Op(437);
+    pub const TRIPLET_MARGIN_LOSS: Op = Op(452);
     /// `aten::poisson_nll_loss`
-    pub const POISSON_NLL_LOSS: Op = Op(438);
+    pub const POISSON_NLL_LOSS: Op = Op(453);
     /// `aten::cosine_similarity`
-    pub const COSINE_SIMILARITY: Op = Op(439);
+    pub const COSINE_SIMILARITY: Op = Op(454);
     /// `aten::pairwise_distance`
-    pub const PAIRWISE_DISTANCE: Op = Op(440);
+    pub const PAIRWISE_DISTANCE: Op = Op(455);
     /// `aten::multi_margin_loss`
-    pub const MULTI_MARGIN_LOSS: Op = Op(441);
+    pub const MULTI_MARGIN_LOSS: Op = Op(456);
     /// `aten::multilabel_margin_loss`
-    pub const MULTILABEL_MARGIN_LOSS: Op = Op(442);
+    pub const MULTILABEL_MARGIN_LOSS: Op = Op(457);
     /// `aten::lstm.input`
-    pub const LSTM_INPUT: Op = Op(443);
+    pub const LSTM_INPUT: Op = Op(458);
     /// `aten::gru.input`
-    pub const GRU_INPUT: Op = Op(444);
+    pub const GRU_INPUT: Op = Op(459);
     /// `aten::rnn_tanh.input`
-    pub const RNN_TANH_INPUT: Op = Op(445);
+    pub const RNN_TANH_INPUT: Op = Op(460);
     /// `aten::rnn_relu.input`
-    pub const RNN_RELU_INPUT: Op = Op(446);
+    pub const RNN_RELU_INPUT: Op = Op(461);
     /// `aten::lstm_cell`
-    pub const LSTM_CELL: Op = Op(447);
+    pub const LSTM_CELL: Op = Op(462);
     /// `aten::gru_cell`
-    pub const GRU_CELL: Op = Op(448);
+    pub const GRU_CELL: Op = Op(463);
     /// `aten::rnn_tanh_cell`
-    pub const RNN_TANH_CELL: Op = Op(449);
+    pub const RNN_TANH_CELL: Op = Op(464);
     /// `aten::rnn_relu_cell`
-    pub const RNN_RELU_CELL: Op = Op(450);
+    pub const RNN_RELU_CELL: Op = Op(465);
     /// `aten::mm`
-    pub const MM: Op = Op(451);
+    pub const MM: Op = Op(466);
     /// `aten::mm.out`
-    pub const MM_OUT: Op = Op(452);
+    pub const MM_OUT: Op = Op(467);
     /// `aten::bmm`
-    pub const BMM: Op = Op(453);
+    pub const BMM: Op = Op(468);
     /// `aten::bmm.out`
-    pub const BMM_OUT: Op = Op(454);
+    pub const BMM_OUT: Op = Op(469);
     /// `aten::mv`
-    pub const MV: Op = Op(455);
+    pub const MV: Op = Op(470);
     /// `aten::mv.out`
-    pub const MV_OUT: Op = Op(456);
+    pub const MV_OUT: Op = Op(471);
     /// `aten::dot`
-    pub const DOT: Op = Op(457);
+    pub const DOT: Op = Op(472);
     /// `aten::dot.out`
-    pub const DOT_OUT: Op = Op(458);
+    pub const DOT_OUT: Op = Op(473);
     /// `aten::addmm`
-    pub const ADDMM: Op = Op(459);
+    pub const ADDMM: Op = Op(474);
     /// `aten::addmm_`
-    pub const ADDMM_: Op = Op(460);
+    pub const ADDMM_: Op = Op(475);
     /// `aten::addmm.out`
-    pub const ADDMM_OUT: Op = Op(461);
+    pub const ADDMM_OUT: Op = Op(476);
     /// `aten::addmv`
-    pub const ADDMV: Op = Op(462);
+    pub const ADDMV: Op = Op(477);
     /// `aten::addmv_`
-    pub const ADDMV_: Op = Op(463);
+    pub const ADDMV_: Op = Op(478);
     /// `aten::addmv.out`
-    pub const ADDMV_OUT: Op = Op(464);
+    pub const ADDMV_OUT: Op = Op(479);
     /// `aten::baddbmm`
-    pub const BADDBMM: Op = Op(465);
+    pub const BADDBMM: Op = Op(480);
     /// `aten::baddbmm_`
-    pub const BADDBMM_: Op = Op(466);
+    pub const BADDBMM_: Op = Op(481);
     /// `aten::baddbmm.out`
-    pub const BADDBMM_OUT: Op = Op(467);
+    pub const BADDBMM_OUT: Op = Op(482);
     /// `aten::addbmm`
-    pub const ADDBMM: Op = Op(468);
+    pub const ADDBMM: Op = Op(483);
     /// `aten::addr`
-    pub const ADDR: Op = Op(469);
+    pub const ADDR: Op = Op(484);
     /// `aten::matmul`
-    pub const MATMUL: Op = Op(470);
+    pub const MATMUL: Op = Op(485);
     /// `aten::linear`
-    pub const LINEAR: Op = Op(471);
+    pub const LINEAR: Op = Op(486);
     /// `aten::bilinear`
-    pub const BILINEAR: Op = Op(472);
+    pub const BILINEAR: Op = Op(487);
     /// `aten::vdot`
-    pub const VDOT: Op = Op(473);
+    pub const VDOT: Op = Op(488);
     /// `aten::inner`
-    pub const INNER: Op = Op(474);
+    pub const INNER: Op = Op(489);
     /// `aten::outer`
-    pub const OUTER: Op = Op(475);
+    pub const OUTER: Op = Op(490);
     /// `aten::tensordot`
-    pub const TENSORDOT: Op = Op(476);
+    pub const TENSORDOT: Op = Op(491);
     /// `aten::chain_matmul`
-    pub const CHAIN_MATMUL: Op = Op(477);
+    pub const CHAIN_MATMUL: Op = Op(492);
     /// `aten::kron`
-    pub const KRON: Op = Op(478);
+    pub const KRON: Op = Op(493);
     /// `aten::cross`
-    pub const CROSS: Op = Op(479);
+    pub const CROSS: Op = Op(494);
     /// `aten::linalg_cross`
-    pub const LINALG_CROSS: Op = Op(480);
+    pub const LINALG_CROSS: Op = Op(495);
     /// `aten::ger`
-    pub const GER: Op = Op(481);
+    pub const GER: Op = Op(496);
     /// `aten::einsum`
-    pub const EINSUM: Op = Op(482);
+    pub const EINSUM: Op = Op(497);
     /// `aten::linalg_inv_ex`
-    pub const LINALG_INV_EX: Op = Op(483);
+    pub const LINALG_INV_EX: Op = Op(498);
     /// `aten::linalg_inv`
-    pub const LINALG_INV: Op = Op(484);
+    pub const LINALG_INV: Op = Op(499);
     /// `aten::inverse`
-    pub const INVERSE: Op = Op(485);
+    pub const INVERSE: Op = Op(500);
     /// `aten::_linalg_solve_ex`
-    pub const _LINALG_SOLVE_EX: Op = Op(486);
+    pub const _LINALG_SOLVE_EX: Op = Op(501);
     /// `aten::linalg_solve_ex`
-    pub const LINALG_SOLVE_EX: Op = Op(487);
+    pub const LINALG_SOLVE_EX: Op = Op(502);
     /// `aten::linalg_solve`
-    pub const LINALG_SOLVE: Op = Op(488);
+    pub const LINALG_SOLVE: Op = Op(503);
     /// `aten::_linalg_det`
-    pub const _LINALG_DET: Op = Op(489);
+    pub const _LINALG_DET: Op = Op(504);
     /// `aten::linalg_det`
-    pub const LINALG_DET: Op = Op(490);
+    pub const LINALG_DET: Op = Op(505);
     /// `aten::det`
-    pub const DET: Op = Op(491);
+    pub const DET: Op = Op(506);
     /// `aten::_linalg_slogdet`
-    pub const _LINALG_SLOGDET: Op = Op(492);
+    pub const _LINALG_SLOGDET: Op = Op(507);
     /// `aten::linalg_slogdet`
-    pub const LINALG_SLOGDET: Op = Op(493);
+    pub const LINALG_SLOGDET: Op = Op(508);
     /// `aten::slogdet`
-    pub const SLOGDET: Op = Op(494);
+    pub const SLOGDET: Op = Op(509);
     /// `aten::logdet`
-    pub const LOGDET: Op = Op(495);
+    pub const LOGDET: Op = Op(510);
     /// `aten::linalg_cholesky_ex`
-    pub const LINALG_CHOLESKY_EX: Op = Op(496);
+    pub const LINALG_CHOLESKY_EX: Op = Op(511);
     /// `aten::linalg_cholesky`
-    pub const LINALG_CHOLESKY: Op = Op(497);
+    pub const LINALG_CHOLESKY: Op = Op(512);
     /// `aten::cholesky_solve`
-    pub const CHOLESKY_SOLVE: Op = Op(498);
+    pub const CHOLESKY_SOLVE: Op = Op(513);
     /// `aten::linalg_qr`
-    pub const LINALG_QR: Op = Op(499);
+    pub const LINALG_QR: Op = Op(514);
     /// `aten::_linalg_eigh`
-    pub const _LINALG_EIGH: Op = Op(500);
+    pub const _LINALG_EIGH: Op = Op(515);
     /// `aten::linalg_eigh`
-    pub const LINALG_EIGH: Op = Op(501);
+    pub const LINALG_EIGH: Op = Op(516);
     /// `aten::linalg_eigvalsh`
-    pub const LINALG_EIGVALSH: Op = Op(502);
+    pub const LINALG_EIGVALSH: Op = Op(517);
     /// `aten::_linalg_svd`
-    pub const _LINALG_SVD: Op = Op(503);
+    pub const _LINALG_SVD: Op = Op(518);
     /// `aten::linalg_svd`
-    pub const LINALG_SVD: Op = Op(504);
+    pub const LINALG_SVD: Op = Op(519);
     /// `aten::linalg_svdvals`
-    pub const LINALG_SVDVALS: Op = Op(505);
+    pub const LINALG_SVDVALS: Op = Op(520);
     /// `aten::linalg_solve_triangular`
-    pub const LINALG_SOLVE_TRIANGULAR: Op = Op(506);
+    pub const LINALG_SOLVE_TRIANGULAR: Op = Op(521);
     /// `aten::linalg_matrix_norm`
-    pub const LINALG_MATRIX_NORM: Op = Op(507);
+    pub const LINALG_MATRIX_NORM: Op = Op(522);
     /// `aten::linalg_matrix_norm.str_ord`
-    pub const LINALG_MATRIX_NORM_STR_ORD: Op = Op(508);
+    pub const LINALG_MATRIX_NORM_STR_ORD: Op = Op(523);
     /// `aten::linalg_norm`
-    pub const LINALG_NORM: Op = Op(509);
+    pub const LINALG_NORM: Op = Op(524);
     /// `aten::linalg_norm.ord_str`
-    pub const LINALG_NORM_ORD_STR: Op = Op(510);
+    pub const LINALG_NORM_ORD_STR: Op = Op(525);
     /// `aten::linalg_matrix_power`
-    pub const LINALG_MATRIX_POWER: Op = Op(511);
+    pub const LINALG_MATRIX_POWER: Op = Op(526);
     /// `aten::matrix_power`
-    pub const MATRIX_POWER: Op = Op(512);
+    pub const MATRIX_POWER: Op = Op(527);
     /// `aten::scaled_dot_product_attention`
-    pub const SCALED_DOT_PRODUCT_ATTENTION: Op = Op(513);
+    pub const SCALED_DOT_PRODUCT_ATTENTION: Op = Op(528);
     /// `aten::convolution`
-    pub const CONVOLUTION: Op = Op(514);
+    pub const CONVOLUTION: Op = Op(529);
     /// `aten::convolution.out`
-    pub const CONVOLUTION_OUT: Op = Op(515);
+    pub const CONVOLUTION_OUT: Op = Op(530);
     /// `aten::convolution_backward`
-    pub const CONVOLUTION_BACKWARD: Op = Op(516);
+    pub const CONVOLUTION_BACKWARD: Op = Op(531);
     /// `aten::_convolution`
-    pub const _CONVOLUTION: Op = Op(517);
+    pub const _CONVOLUTION: Op = Op(532);
     /// `aten::conv1d`
-    pub const CONV1D: Op = Op(518);
+    pub const CONV1D: Op = Op(533);
     /// `aten::conv1d.padding`
-    pub const CONV1D_PADDING: Op = Op(519);
+    pub const CONV1D_PADDING: Op = Op(534);
     /// `aten::conv_transpose1d`
-    pub const CONV_TRANSPOSE1D: Op = Op(520);
+    pub const CONV_TRANSPOSE1D: Op = Op(535);
     /// `aten::conv2d`
-    pub const CONV2D: Op = Op(521);
+    pub const CONV2D: Op = Op(536);
     /// `aten::conv2d.padding`
-    pub const CONV2D_PADDING: Op = Op(522);
+    pub const CONV2D_PADDING: Op = Op(537);
     /// `aten::conv_transpose2d.input`
-    pub const CONV_TRANSPOSE2D_INPUT: Op = Op(523);
+    pub const CONV_TRANSPOSE2D_INPUT: Op = Op(538);
     /// `aten::conv3d`
-    pub const CONV3D: Op = Op(524);
+    pub const CONV3D: Op = Op(539);
     /// `aten::conv3d.padding`
-    pub const CONV3D_PADDING: Op = Op(525);
+    pub const CONV3D_PADDING: Op = Op(540);
     /// `aten::conv_transpose3d.input`
-    pub const CONV_TRANSPOSE3D_INPUT: Op = Op(526);
+    pub const CONV_TRANSPOSE3D_INPUT: Op = Op(541);
     /// `aten::im2col`
-    pub const IM2COL: Op = Op(527);
+    pub const IM2COL: Op = Op(542);
     /// `aten::col2im`
-    pub const COL2IM: Op = Op(528);
+    pub const COL2IM: Op = Op(543);
     /// `aten::max_pool1d`
-    pub const MAX_POOL1D: Op = Op(529);
+    pub const MAX_POOL1D: Op = Op(544);
     /// `aten::max_pool1d_with_indices`
-    pub const MAX_POOL1D_WITH_INDICES: Op = Op(530);
+    pub const MAX_POOL1D_WITH_INDICES: Op = Op(545);
     /// `aten::max_pool2d`
-    pub const MAX_POOL2D: Op = Op(531);
+    pub const MAX_POOL2D: Op = Op(546);
     /// `aten::max_pool2d_with_indices`
-    pub const MAX_POOL2D_WITH_INDICES: Op = Op(532);
+    pub const MAX_POOL2D_WITH_INDICES: Op = Op(547);
     /// `aten::max_pool2d_with_indices_backward`
-    pub const MAX_POOL2D_WITH_INDICES_BACKWARD: Op = Op(533);
+    pub const MAX_POOL2D_WITH_INDICES_BACKWARD: Op = Op(548);
     /// `aten::max_pool3d`
-    pub const MAX_POOL3D: Op = Op(534);
+    pub const MAX_POOL3D: Op = Op(549);
     /// `aten::max_pool3d_with_indices`
-    pub const MAX_POOL3D_WITH_INDICES: Op = Op(535);
+    pub const MAX_POOL3D_WITH_INDICES: Op = Op(550);
     /// `aten::max_pool3d_with_indices_backward`
-    pub const MAX_POOL3D_WITH_INDICES_BACKWARD: Op = Op(536);
+    pub const MAX_POOL3D_WITH_INDICES_BACKWARD: Op = Op(551);
     /// `aten::max_unpool2d`
-    pub const MAX_UNPOOL2D: Op = Op(537);
+    pub const MAX_UNPOOL2D: Op = Op(552);
     /// `aten::avg_pool1d`
-    pub const AVG_POOL1D: Op = Op(538);
+    pub const AVG_POOL1D: Op = Op(553);
     /// `aten::avg_pool2d`
-    pub const AVG_POOL2D: Op = Op(539);
+    pub const AVG_POOL2D: Op = Op(554);
     /// `aten::avg_pool2d_backward`
-    pub const AVG_POOL2D_BACKWARD: Op = Op(540);
+    pub const AVG_POOL2D_BACKWARD: Op = Op(555);
     /// `aten::avg_pool3d`
-    pub const AVG_POOL3D: Op = Op(541);
+    pub const AVG_POOL3D: Op = Op(556);
     /// `aten::avg_pool3d_backward`
-    pub const AVG_POOL3D_BACKWARD: Op = Op(542);
+    pub const AVG_POOL3D_BACKWARD: Op = Op(557);
     /// `aten::adaptive_avg_pool1d`
-    pub const ADAPTIVE_AVG_POOL1D: Op = Op(543);
+    pub const ADAPTIVE_AVG_POOL1D: Op = Op(558);
     /// `aten::adaptive_max_pool1d`
-    pub const ADAPTIVE_MAX_POOL1D: Op = Op(544);
+    pub const ADAPTIVE_MAX_POOL1D: Op = Op(559);
     /// `aten::adaptive_avg_pool2d`
-    pub const ADAPTIVE_AVG_POOL2D: Op = Op(545);
+    pub const ADAPTIVE_AVG_POOL2D: Op = Op(560);
     /// `aten::_adaptive_avg_pool2d`
-    pub const _ADAPTIVE_AVG_POOL2D: Op = Op(546);
+    pub const _ADAPTIVE_AVG_POOL2D: Op = Op(561);
     /// `aten::_adaptive_avg_pool2d_backward`
-    pub const _ADAPTIVE_AVG_POOL2D_BACKWARD: Op = Op(547);
+    pub const _ADAPTIVE_AVG_POOL2D_BACKWARD: Op = Op(562);
     /// `aten::adaptive_max_pool2d`
-    pub const ADAPTIVE_MAX_POOL2D: Op = Op(548);
+    pub const ADAPTIVE_MAX_POOL2D: Op = Op(563);
     /// `aten::adaptive_max_pool2d_backward`
-    pub const ADAPTIVE_MAX_POOL2D_BACKWARD: Op = Op(549);
+    pub const ADAPTIVE_MAX_POOL2D_BACKWARD: Op = Op(564);
     /// `aten::adaptive_avg_pool3d`
-    pub const ADAPTIVE_AVG_POOL3D: Op = Op(550);
+    pub const ADAPTIVE_AVG_POOL3D: Op = Op(565);
     /// `aten::_adaptive_avg_pool3d`
-    pub const _ADAPTIVE_AVG_POOL3D: Op = Op(551);
+    pub const _ADAPTIVE_AVG_POOL3D: Op = Op(566);
     /// `aten::_adaptive_avg_pool3d_backward`
-    pub const _ADAPTIVE_AVG_POOL3D_BACKWARD: Op = Op(552);
+    pub const _ADAPTIVE_AVG_POOL3D_BACKWARD: Op = Op(567);
     /// `aten::adaptive_max_pool3d`
-    pub const ADAPTIVE_MAX_POOL3D: Op = Op(553);
+    pub const ADAPTIVE_MAX_POOL3D: Op = Op(568);
     /// `aten::adaptive_max_pool3d_backward`
-    pub const ADAPTIVE_MAX_POOL3D_BACKWARD: Op = Op(554);
+    pub const ADAPTIVE_MAX_POOL3D_BACKWARD: Op = Op(569);
     /// `aten::upsample_nearest1d`
-    pub const UPSAMPLE_NEAREST1D: Op = Op(555);
+    pub const UPSAMPLE_NEAREST1D: Op = Op(570);
     /// `aten::upsample_nearest1d_backward`
-    pub const UPSAMPLE_NEAREST1D_BACKWARD: Op = Op(556);
+    pub const UPSAMPLE_NEAREST1D_BACKWARD: Op = Op(571);
     /// `aten::upsample_nearest1d.vec`
-    pub const UPSAMPLE_NEAREST1D_VEC: Op = Op(557);
+    pub const UPSAMPLE_NEAREST1D_VEC: Op = Op(572);
     /// `aten::upsample_nearest2d`
-    pub const UPSAMPLE_NEAREST2D: Op = Op(558);
+    pub const UPSAMPLE_NEAREST2D: Op = Op(573);
     /// `aten::upsample_nearest2d_backward`
-    pub const UPSAMPLE_NEAREST2D_BACKWARD: Op = Op(559);
+    pub const UPSAMPLE_NEAREST2D_BACKWARD: Op = Op(574);
     /// `aten::upsample_nearest2d.vec`
-    pub const UPSAMPLE_NEAREST2D_VEC: Op = Op(560);
+    pub const UPSAMPLE_NEAREST2D_VEC: Op = Op(575);
     /// `aten::upsample_nearest3d`
-    pub const UPSAMPLE_NEAREST3D: Op = Op(561);
+    pub const UPSAMPLE_NEAREST3D: Op = Op(576);
     /// `aten::upsample_nearest3d_backward`
-    pub const UPSAMPLE_NEAREST3D_BACKWARD: Op = Op(562);
+    pub const UPSAMPLE_NEAREST3D_BACKWARD: Op = Op(577);
     /// `aten::upsample_nearest3d.vec`
-    pub const UPSAMPLE_NEAREST3D_VEC: Op = Op(563);
+    pub const UPSAMPLE_NEAREST3D_VEC: Op = Op(578);
     /// `aten::_upsample_nearest_exact1d`
-    pub const _UPSAMPLE_NEAREST_EXACT1D: Op = Op(564);
+    pub const _UPSAMPLE_NEAREST_EXACT1D: Op = Op(579);
     /// `aten::_upsample_nearest_exact1d_backward`
-    pub const _UPSAMPLE_NEAREST_EXACT1D_BACKWARD: Op = Op(565);
+    pub const _UPSAMPLE_NEAREST_EXACT1D_BACKWARD: Op = Op(580);
     /// `aten::_upsample_nearest_exact1d.vec`
-    pub const _UPSAMPLE_NEAREST_EXACT1D_VEC: Op = Op(566);
+    pub const _UPSAMPLE_NEAREST_EXACT1D_VEC: Op = Op(581);
     /// `aten::_upsample_nearest_exact2d`
-    pub const _UPSAMPLE_NEAREST_EXACT2D: Op = Op(567);
+    pub const _UPSAMPLE_NEAREST_EXACT2D: Op = Op(582);
     /// `aten::_upsample_nearest_exact2d_backward`
-    pub const _UPSAMPLE_NEAREST_EXACT2D_BACKWARD: Op = Op(568);
+    pub const _UPSAMPLE_NEAREST_EXACT2D_BACKWARD: Op = Op(583);
     /// `aten::_upsample_nearest_exact2d.vec`
-    pub const _UPSAMPLE_NEAREST_EXACT2D_VEC: Op = Op(569);
+    pub const _UPSAMPLE_NEAREST_EXACT2D_VEC: Op = Op(584);
     /// `aten::_upsample_nearest_exact3d`
-    pub const _UPSAMPLE_NEAREST_EXACT3D: Op = Op(570);
+    pub const _UPSAMPLE_NEAREST_EXACT3D: Op = Op(585);
     /// `aten::_upsample_nearest_exact3d_backward`
-    pub const _UPSAMPLE_NEAREST_EXACT3D_BACKWARD: Op = Op(571);
+    pub const _UPSAMPLE_NEAREST_EXACT3D_BACKWARD: Op = Op(586);
     /// `aten::_upsample_nearest_exact3d.vec`
-    pub const _UPSAMPLE_NEAREST_EXACT3D_VEC: Op = Op(572);
+    pub const _UPSAMPLE_NEAREST_EXACT3D_VEC: Op = Op(587);
     /// `aten::upsample_linear1d`
-    pub const UPSAMPLE_LINEAR1D: Op = Op(573);
+    pub const UPSAMPLE_LINEAR1D: Op = Op(588);
     /// `aten::upsample_linear1d_backward`
-    pub const UPSAMPLE_LINEAR1D_BACKWARD: Op = Op(574);
+    pub const UPSAMPLE_LINEAR1D_BACKWARD: Op = Op(589);
     /// `aten::upsample_linear1d.vec`
-    pub const UPSAMPLE_LINEAR1D_VEC: Op = Op(575);
+    pub const UPSAMPLE_LINEAR1D_VEC: Op = Op(590);
     /// `aten::upsample_bilinear2d`
-    pub const UPSAMPLE_BILINEAR2D: Op = Op(576);
+    pub const UPSAMPLE_BILINEAR2D: Op = Op(591);
     /// `aten::upsample_bilinear2d_backward`
-    pub const UPSAMPLE_BILINEAR2D_BACKWARD: Op = Op(577);
+    pub const UPSAMPLE_BILINEAR2D_BACKWARD: Op = Op(592);
     /// `aten::upsample_bilinear2d.vec`
-    pub const UPSAMPLE_BILINEAR2D_VEC: Op = Op(578);
+    pub const UPSAMPLE_BILINEAR2D_VEC: Op = Op(593);
     /// `aten::upsample_bicubic2d`
-    pub const UPSAMPLE_BICUBIC2D: Op = Op(579);
+    pub const UPSAMPLE_BICUBIC2D: Op = Op(594);
     /// `aten::upsample_bicubic2d_backward`
-    pub const UPSAMPLE_BICUBIC2D_BACKWARD: Op = Op(580);
+    pub const UPSAMPLE_BICUBIC2D_BACKWARD: Op = Op(595);
     /// `aten::upsample_bicubic2d.vec`
-    pub const UPSAMPLE_BICUBIC2D_VEC: Op = Op(581);
+    pub const UPSAMPLE_BICUBIC2D_VEC: Op = Op(596);
     /// `aten::upsample_trilinear3d`
-    pub const UPSAMPLE_TRILINEAR3D: Op = Op(582);
+    pub const UPSAMPLE_TRILINEAR3D: Op = Op(597);
     /// `aten::upsample_trilinear3d_backward`
-    pub const UPSAMPLE_TRILINEAR3D_BACKWARD: Op = Op(583);
+    pub const UPSAMPLE_TRILINEAR3D_BACKWARD: Op = Op(598);
     /// `aten::upsample_trilinear3d.vec`
-    pub const UPSAMPLE_TRILINEAR3D_VEC: Op = Op(584);
+    pub const UPSAMPLE_TRILINEAR3D_VEC: Op = Op(599);
     /// `aten::_upsample_bilinear2d_aa`
-    pub const _UPSAMPLE_BILINEAR2D_AA: Op = Op(585);
+    pub const _UPSAMPLE_BILINEAR2D_AA: Op = Op(600);
     /// `aten::grid_sampler`
-    pub const GRID_SAMPLER: Op = Op(586);
+    pub const GRID_SAMPLER: Op = Op(601);
     /// `aten::grid_sampler_2d`
-    pub const GRID_SAMPLER_2D: Op = Op(587);
+    pub const GRID_SAMPLER_2D: Op = Op(602);
     /// `aten::grid_sampler_2d_backward`
-    pub const GRID_SAMPLER_2D_BACKWARD: Op = Op(588);
+    pub const GRID_SAMPLER_2D_BACKWARD: Op = Op(603);
     /// `aten::grid_sampler_3d`
-    pub const GRID_SAMPLER_3D: Op = Op(589);
+    pub const GRID_SAMPLER_3D: Op = Op(604);
     /// `aten::grid_sampler_3d_backward`
-    pub const GRID_SAMPLER_3D_BACKWARD: Op = Op(590);
+    pub const GRID_SAMPLER_3D_BACKWARD: Op = Op(605);
     /// `aten::_grid_sampler_derivative`
-    pub const _GRID_SAMPLER_DERIVATIVE: Op = Op(591);
+    pub const _GRID_SAMPLER_DERIVATIVE: Op = Op(606);
     /// `aten::_grid_sampler_derivative_backward`
-    pub const _GRID_SAMPLER_DERIVATIVE_BACKWARD: Op = Op(592);
+    pub const _GRID_SAMPLER_DERIVATIVE_BACKWARD: Op = Op(607);
     /// `aten::affine_grid_generator`
-    pub const AFFINE_GRID_GENERATOR: Op = Op(593);
+    pub const AFFINE_GRID_GENERATOR: Op = Op(608);
     /// `aten::alias`
-    pub const ALIAS: Op = Op(594);
+    pub const ALIAS: Op = Op(609);
     /// `aten::view`
-    pub const VIEW: Op = Op(595);
+    pub const VIEW: Op = Op(610);
     /// `aten::t`
-    pub const T: Op = Op(596);
+    pub const T: Op = Op(611);
     /// `aten::transpose.int`
-    pub const TRANSPOSE_INT: Op = Op(597);
+    pub const TRANSPOSE_INT: Op = Op(612);
     /// `aten::permute`
-    pub const PERMUTE: Op = Op(598);
+    pub const PERMUTE: Op = Op(613);
     /// `aten::expand`
-    pub const EXPAND: Op = Op(599);
+    pub const EXPAND: Op = Op(614);
     /// `aten::unsqueeze`
-    pub const UNSQUEEZE: Op = Op(600);
+    pub const UNSQUEEZE: Op = Op(615);
     /// `aten::squeeze`
-    pub const SQUEEZE: Op = Op(601);
+    pub const SQUEEZE: Op = Op(616);
     /// `aten::squeeze.dim`
-    pub const SQUEEZE_DIM: Op = Op(602);
+    pub const SQUEEZE_DIM: Op = Op(617);
     /// `aten::squeeze.dims`
-    pub const SQUEEZE_DIMS: Op = Op(603);
+    pub const SQUEEZE_DIMS: Op = Op(618);
     /// `aten::select.int`
-    pub const SELECT_INT: Op = Op(604);
+    pub const SELECT_INT: Op = Op(619);
     /// `aten::slice.Tensor`
-    pub const SLICE_TENSOR: Op = Op(605);
+    pub const SLICE_TENSOR: Op = Op(620);
     /// `aten::unbind.int`
-    pub const UNBIND_INT: Op = Op(606);
+    pub const UNBIND_INT: Op = Op(621);
     /// `aten::split.Tensor`
-    pub const SPLIT_TENSOR: Op = Op(607);
+    pub const SPLIT_TENSOR: Op = Op(622);
     /// `aten::split_with_sizes`
-    pub const SPLIT_WITH_SIZES: Op = Op(608);
+    pub const SPLIT_WITH_SIZES: Op = Op(623);
     /// `aten::as_strided`
-    pub const AS_STRIDED: Op = Op(609);
+    pub const AS_STRIDED: Op = Op(624);
     /// `aten::diagonal`
-    pub const DIAGONAL: Op = Op(610);
+    pub const DIAGONAL: Op = Op(625);
     /// `aten::unfold`
-    pub const UNFOLD: Op = Op(611);
+    pub const UNFOLD: Op = Op(626);
     /// `aten::lift_fresh`
-    pub const LIFT_FRESH: Op = Op(612);
+    pub const LIFT_FRESH: Op = Op(627);
     /// `aten::detach`
-    pub const DETACH: Op = Op(613);
+    pub const DETACH: Op = Op(628);
     /// `aten::detach_`
-    pub const DETACH_: Op = Op(614);
+    pub const DETACH_: Op = Op(629);
     /// `aten::unsqueeze_`
-    pub const UNSQUEEZE_: Op = Op(615);
+    pub const UNSQUEEZE_: Op = Op(630);
     /// `aten::squeeze_`
-    pub const SQUEEZE_: Op = Op(616);
+    pub const SQUEEZE_: Op = Op(631);
     /// `aten::squeeze_.dim`
-    pub const SQUEEZE__DIM: Op = Op(617);
+    pub const SQUEEZE__DIM: Op = Op(632);
     /// `aten::transpose_`
-    pub const TRANSPOSE_: Op = Op(618);
+    pub const TRANSPOSE_: Op = Op(633);
     /// `aten::t_`
-    pub const T_: Op = Op(619);
+    pub const T_: Op = Op(634);
     /// `aten::_unsafe_view`
-    pub const _UNSAFE_VIEW: Op = Op(620);
+    pub const _UNSAFE_VIEW: Op = Op(635);
     /// `aten::unsafe_split.Tensor`
-    pub const UNSAFE_SPLIT_TENSOR: Op = Op(621);
+    pub const UNSAFE_SPLIT_TENSOR: Op = Op(636);
     /// `aten::reshape`
-    pub const RESHAPE: Op = Op(622);
+    pub const RESHAPE: Op = Op(637);
     /// `aten::reshape_as`
-    pub const RESHAPE_AS: Op = Op(623);
+    pub const RESHAPE_AS: Op = Op(638);
     /// `aten::view_as`
-    pub const VIEW_AS: Op = Op(624);
+    pub const VIEW_AS: Op = Op(639);
     /// `aten::expand_as`
-    pub const EXPAND_AS: Op = Op(625);
+    pub const EXPAND_AS: Op = Op(640);
     /// `aten::broadcast_to`
-    pub const BROADCAST_TO: Op = Op(626);
+    pub const BROADCAST_TO: Op = Op(641);
     /// `aten::broadcast_tensors`
-    pub const BROADCAST_TENSORS: Op = Op(627);
+    pub const BROADCAST_TENSORS: Op = Op(642);
     /// `aten::swapaxes`
-    pub const SWAPAXES: Op = Op(628);
+    pub const SWAPAXES: Op = Op(643);
     /// `aten::swapdims`
-    pub const SWAPDIMS: Op = Op(629);
+    pub const SWAPDIMS: Op = Op(644);
     /// `aten::numpy_T`
-    pub const NUMPY_T: Op = Op(630);
+    pub const NUMPY_T: Op = Op(645);
     /// `aten::mT`
-    pub const MT: Op = Op(631);
+    pub const MT: Op = Op(646);
     /// `aten::narrow`
-    pub const NARROW: Op = Op(632);
+    pub const NARROW: Op = Op(647);
     /// `aten::flatten.using_ints`
-    pub const FLATTEN_USING_INTS: Op = Op(633);
+    pub const FLATTEN_USING_INTS: Op = Op(648);
     /// `aten::unflatten.int`
-    pub const UNFLATTEN_INT: Op = Op(634);
+    pub const UNFLATTEN_INT: Op = Op(649);
     /// `aten::ravel`
-    pub const RAVEL: Op = Op(635);
+    pub const RAVEL: Op = Op(650);
     /// `aten::split.sizes`
-    pub const SPLIT_SIZES: Op = Op(636);
+    pub const SPLIT_SIZES: Op = Op(651);
     /// `aten::chunk`
-    pub const CHUNK: Op = Op(637);
+    pub const CHUNK: Op = Op(652);
     /// `aten::unsafe_chunk`
-    pub const UNSAFE_CHUNK: Op = Op(638);
+    pub const UNSAFE_CHUNK: Op = Op(653);
     /// `aten::tensor_split.sections`
-    pub const TENSOR_SPLIT_SECTIONS: Op = Op(639);
+    pub const TENSOR_SPLIT_SECTIONS: Op = Op(654);
     /// `aten::tensor_split.indices`
-    pub const TENSOR_SPLIT_INDICES: Op = Op(640);
+    pub const TENSOR_SPLIT_INDICES: Op = Op(655);
     /// `aten::movedim.int`
-    pub const MOVEDIM_INT: Op = Op(641);
+    pub const MOVEDIM_INT: Op = Op(656);
     /// `aten::movedim.intlist`
-    pub const MOVEDIM_INTLIST: Op = Op(642);
+    pub const MOVEDIM_INTLIST: Op = Op(657);
     /// `aten::moveaxis.int`
-    pub const MOVEAXIS_INT: Op = Op(643);
+    pub const MOVEAXIS_INT: Op = Op(658);
     /// `aten::moveaxis.intlist`
-    pub const MOVEAXIS_INTLIST: Op = Op(644);
+    pub const MOVEAXIS_INTLIST: Op = Op(659);
     /// `aten::atleast_1d`
-    pub const ATLEAST_1D: Op = Op(645);
+    pub const ATLEAST_1D: Op = Op(660);
     /// `aten::atleast_2d`
-    pub const ATLEAST_2D: Op = Op(646);
+    pub const ATLEAST_2D: Op = Op(661);
     /// `aten::atleast_3d`
-    pub const ATLEAST_3D: Op = Op(647);
+    pub const ATLEAST_3D: Op = Op(662);
     /// `aten::contiguous`
-    pub const CONTIGUOUS: Op = Op(648);
+    pub const CONTIGUOUS: Op = Op(663);
     /// `aten::lift`
-    pub const LIFT: Op = Op(649);
+    pub const LIFT: Op = Op(664);
     /// `aten::meshgrid`
-    pub const MESHGRID: Op = Op(650);
+    pub const MESHGRID: Op = Op(665);
     /// `aten::meshgrid.indexing`
-    pub const MESHGRID_INDEXING: Op = Op(651);
+    pub const MESHGRID_INDEXING: Op = Op(666);
     /// `aten::pixel_shuffle`
-    pub const PIXEL_SHUFFLE: Op = Op(652);
+    pub const PIXEL_SHUFFLE: Op = Op(667);
     /// `aten::pixel_unshuffle`
-    pub const PIXEL_UNSHUFFLE: Op = Op(653);
+    pub const PIXEL_UNSHUFFLE: Op = Op(668);
     /// `aten::channel_shuffle`
-    pub const CHANNEL_SHUFFLE: Op = Op(654);
+    pub const CHANNEL_SHUFFLE: Op = Op(669);
     /// `aten::diag`
-    pub const DIAG: Op = Op(655);
+    pub const DIAG: Op = Op(670);
     /// `aten::diag_embed`
-    pub const DIAG_EMBED: Op = Op(656);
+    pub const DIAG_EMBED: Op = Op(671);
     /// `aten::alias_copy`
-    pub const ALIAS_COPY: Op = Op(657);
+    pub const ALIAS_COPY: Op = Op(672);
     /// `aten::detach_copy`
-    pub const DETACH_COPY: Op = Op(658);
+    pub const DETACH_COPY: Op = Op(673);
     /// `aten::view_copy`
-    pub const VIEW_COPY: Op = Op(659);
+    pub const VIEW_COPY: Op = Op(674);
     /// `aten::t_copy`
-    pub const T_COPY: Op = Op(660);
+    pub const T_COPY: Op = Op(675);
     /// `aten::transpose_copy.int`
-    pub const TRANSPOSE_COPY_INT: Op = Op(661);
+    pub const TRANSPOSE_COPY_INT: Op = Op(676);
     /// `aten::permute_copy`
-    pub const PERMUTE_COPY: Op = Op(662);
+    pub const PERMUTE_COPY: Op = Op(677);
     /// `aten::expand_copy`
-    pub const EXPAND_COPY: Op = Op(663);
+    pub const EXPAND_COPY: Op = Op(678);
     /// `aten::unsqueeze_copy`
-    pub const UNSQUEEZE_COPY: Op = Op(664);
+    pub const UNSQUEEZE_COPY: Op = Op(679);
     /// `aten::squeeze_copy`
-    pub const SQUEEZE_COPY: Op = Op(665);
+    pub const SQUEEZE_COPY: Op = Op(680);
     /// `aten::squeeze_copy.dim`
-    pub const SQUEEZE_COPY_DIM: Op = Op(666);
+    pub const SQUEEZE_COPY_DIM: Op = Op(681);
     /// `aten::squeeze_copy.dims`
-    pub const SQUEEZE_COPY_DIMS: Op = Op(667);
+    pub const SQUEEZE_COPY_DIMS: Op = Op(682);
     /// `aten::select_copy.int`
-    pub const SELECT_COPY_INT: Op = Op(668);
+    pub const SELECT_COPY_INT: Op = Op(683);
     /// `aten::slice_copy.Tensor`
-    pub const SLICE_COPY_TENSOR: Op = Op(669);
+    pub const SLICE_COPY_TENSOR: Op = Op(684);
     /// `aten::unbind_copy.int`
-    pub const UNBIND_COPY_INT: Op = Op(670);
+    pub const UNBIND_COPY_INT: Op = Op(685);
     /// `aten::split_copy.Tensor`
-    pub const SPLIT_COPY_TENSOR: Op = Op(671);
+    pub const SPLIT_COPY_TENSOR: Op = Op(686);
     /// `aten::split_with_sizes_copy`
-    pub const SPLIT_WITH_SIZES_COPY: Op = Op(672);
+    pub const SPLIT_WITH_SIZES_COPY: Op = Op(687);
     /// `aten::as_strided_copy`
-    pub const AS_STRIDED_COPY: Op = Op(673);
+    pub const AS_STRIDED_COPY: Op = Op(688);
     /// `aten::diagonal_copy`
-    pub const DIAGONAL_COPY: Op = Op(674);
+    pub const DIAGONAL_COPY: Op = Op(689);
     /// `aten::unfold_copy`
-    pub const UNFOLD_COPY: Op = Op(675);
+    pub const UNFOLD_COPY: Op = Op(690);
     /// `aten::slice_scatter`
-    pub const SLICE_SCATTER: Op = Op(676);
+    pub const SLICE_SCATTER: Op = Op(691);
     /// `aten::select_scatter`
-    pub const SELECT_SCATTER: Op = Op(677);
+    pub const SELECT_SCATTER: Op = Op(692);
     /// `aten::diagonal_scatter`
-    pub const DIAGONAL_SCATTER: Op = Op(678);
+    pub const DIAGONAL_SCATTER: Op = Op(693);
     /// `aten::as_strided_scatter`
-    pub const AS_STRIDED_SCATTER: Op = Op(679);
+    pub const AS_STRIDED_SCATTER: Op = Op(694);
     /// `aten::slice_backward`
-    pub const SLICE_BACKWARD: Op = Op(680);
+    pub const SLICE_BACKWARD: Op = Op(695);
     /// `aten::select_backward`
-    pub const SELECT_BACKWARD: Op = Op(681);
+    pub const SELECT_BACKWARD: Op = Op(696);
     /// `aten::diagonal_backward`
-    pub const DIAGONAL_BACKWARD: Op = Op(682);
+    pub const DIAGONAL_BACKWARD: Op = Op(697);
     /// `aten::unfold_backward`
-    pub const UNFOLD_BACKWARD: Op = Op(683);
+    pub const UNFOLD_BACKWARD: Op = Op(698);
     /// `aten::clone`
-    pub const CLONE: Op = Op(684);
+    pub const CLONE: Op = Op(699);
     /// `aten::lift_fresh_copy`
-    pub const LIFT_FRESH_COPY: Op = Op(685);
+    pub const LIFT_FRESH_COPY: Op = Op(700);
     /// `aten::_to_copy`
-    pub const _TO_COPY: Op = Op(686);
+    pub const _TO_COPY: Op = Op(701);
     /// `aten::to.dtype`
-    pub const TO_DTYPE: Op = Op(687);
+    pub const TO_DTYPE: Op = Op(702);
     /// `aten::to.dtype_layout`
-    pub const TO_DTYPE_LAYOUT: Op = Op(688);
+    pub const TO_DTYPE_LAYOUT: Op = Op(703);
     /// `aten::to.device`
-    pub const TO_DEVICE: Op = Op(689);
+    pub const TO_DEVICE: Op = Op(704);
     /// `aten::to.other`
-    pub const TO_OTHER: Op = Op(690);
+    pub const TO_OTHER: Op = Op(705);
     /// `aten::type_as`
-    pub const TYPE_AS: Op = Op(691);
+    pub const TYPE_AS: Op = Op(706);
     /// `aten::copy_`
-    pub const COPY_: Op = Op(692);
+    pub const COPY_: Op = Op(707);
     /// `aten::copy`
-    pub const COPY: Op = Op(693);
+    pub const COPY: Op = Op(708);
     /// `aten::fill.Scalar`
-    pub const FILL_SCALAR: Op = Op(694);
+    pub const FILL_SCALAR: Op = Op(709);
     /// `aten::fill_.Scalar`
-    pub const FILL__SCALAR: Op = Op(695);
+    pub const FILL__SCALAR: Op = Op(710);
     /// `aten::fill.Tensor`
-    pub const FILL_TENSOR: Op = Op(696);
+    pub const FILL_TENSOR: Op = Op(711);
     /// `aten::fill_.Tensor`
-    pub const FILL__TENSOR: Op = Op(697);
+    pub const FILL__TENSOR: Op = Op(712);
     /// `aten::zero`
-    pub const ZERO: Op = Op(698);
+    pub const ZERO: Op = Op(713);
     /// `aten::zero_`
-    pub const ZERO_: Op = Op(699);
+    pub const ZERO_: Op = Op(714);
     /// `aten::zeros`
-    pub const ZEROS: Op = Op(700);
+    pub const ZEROS: Op = Op(715);
     /// `aten::ones`
-    pub const ONES: Op = Op(701);
+    pub const ONES: Op = Op(716);
     /// `aten::full`
-    pub const FULL: Op = Op(702);
+    pub const FULL: Op = Op(717);
     /// `aten::scalar_tensor`
-    pub const SCALAR_TENSOR: Op = Op(703);
+    pub const SCALAR_TENSOR: Op = Op(718);
     /// `aten::empty.memory_format`
-    pub const EMPTY_MEMORY_FORMAT: Op = Op(704);
+    pub const EMPTY_MEMORY_FORMAT: Op = Op(719);
     /// `aten::empty_permuted`
-    pub const EMPTY_PERMUTED: Op = Op(705);
+    pub const EMPTY_PERMUTED: Op = Op(720);
     /// `aten::empty_strided`
-    pub const EMPTY_STRIDED: Op = Op(706);
+    pub const EMPTY_STRIDED: Op = Op(721);
     /// `aten::empty_like`
-    pub const EMPTY_LIKE: Op = Op(707);
+    pub const EMPTY_LIKE: Op = Op(722);
     /// `aten::zeros_like`
-    pub const ZEROS_LIKE: Op = Op(708);
+    pub const ZEROS_LIKE: Op = Op(723);
     /// `aten::ones_like`
-    pub const ONES_LIKE: Op = Op(709);
+    pub const ONES_LIKE: Op = Op(724);
     /// `aten::full_like`
-    pub const FULL_LIKE: Op = Op(710);
+    pub const FULL_LIKE: Op = Op(725);
     /// `aten::new_empty`
-    pub const NEW_EMPTY: Op = Op(711);
+    pub const NEW_EMPTY: Op = Op(726);
     /// `aten::new_empty_strided`
-    pub const NEW_EMPTY_STRIDED: Op = Op(712);
+    pub const NEW_EMPTY_STRIDED: Op = Op(727);
     /// `aten::new_zeros`
-    pub const NEW_ZEROS: Op = Op(713);
+    pub const NEW_ZEROS: Op = Op(728);
     /// `aten::new_ones`
-    pub const NEW_ONES: Op = Op(714);
+    pub const NEW_ONES: Op = Op(729);
     /// `aten::new_full`
-    pub const NEW_FULL: Op = Op(715);
+    pub const NEW_FULL: Op = Op(730);
     /// `aten::arange`
-    pub const ARANGE: Op = Op(716);
+    pub const ARANGE: Op = Op(731);
     /// `aten::arange.start`
-    pub const ARANGE_START: Op = Op(717);
+    pub const ARANGE_START: Op = Op(732);
     /// `aten::arange.start_step`
-    pub const ARANGE_START_STEP: Op = Op(718);
+    pub const ARANGE_START_STEP: Op = Op(733);
     /// `aten::linspace`
-    pub const LINSPACE: Op = Op(719);
+    pub const LINSPACE: Op = Op(734);
     /// `aten::logspace`
-    pub const LOGSPACE: Op = Op(720);
+    pub const LOGSPACE: Op = Op(735);
     /// `aten::eye`
-    pub const EYE: Op = Op(721);
+    pub const EYE: Op = Op(736);
     /// `aten::eye.m`
-    pub const EYE_M: Op = Op(722);
+    pub const EYE_M: Op = Op(737);
     /// `aten::hann_window`
-    pub const HANN_WINDOW: Op = Op(723);
+    pub const HANN_WINDOW: Op = Op(738);
     /// `aten::hann_window.periodic`
-    pub const HANN_WINDOW_PERIODIC: Op = Op(724);
+    pub const HANN_WINDOW_PERIODIC: Op = Op(739);
     /// `aten::tril_indices`
-    pub const TRIL_INDICES: Op = Op(725);
+    pub const TRIL_INDICES: Op = Op(740);
     /// `aten::triu_indices`
-    pub const TRIU_INDICES: Op = Op(726);
+    pub const TRIU_INDICES: Op = Op(741);
     /// `aten::item`
-    pub const ITEM: Op = Op(727);
+    pub const ITEM: Op = Op(742);
     /// `aten::_local_scalar_dense`
-    pub const _LOCAL_SCALAR_DENSE: Op = Op(728);
+    pub const _LOCAL_SCALAR_DENSE: Op = Op(743);
     /// `aten::is_nonzero`
-    pub const IS_NONZERO: Op = Op(729);
+    pub const IS_NONZERO: Op = Op(744);
     /// `aten::numel`
-    pub const NUMEL: Op = Op(730);
+    pub const NUMEL: Op = Op(745);
     /// `aten::sym_size.int`
-    pub const SYM_SIZE_INT: Op = Op(731);
+    pub const SYM_SIZE_INT: Op = Op(746);
     /// `aten::sym_stride.int`
-    pub const SYM_STRIDE_INT: Op = Op(732);
+    pub const SYM_STRIDE_INT: Op = Op(747);
     /// `aten::sym_numel`
-    pub const SYM_NUMEL: Op = Op(733);
+    pub const SYM_NUMEL: Op = Op(748);
     /// `aten::sym_storage_offset`
-    pub const SYM_STORAGE_OFFSET: Op = Op(734);
+    pub const SYM_STORAGE_OFFSET: Op = Op(749);
     /// `aten::_assert_tensor_metadata`
-    pub const _ASSERT_TENSOR_METADATA: Op = Op(735);
+    pub const _ASSERT_TENSOR_METADATA: Op = Op(750);
     /// `aten::gather`
-    pub const GATHER: Op = Op(736);
+    pub const GATHER: Op = Op(751);
     /// `aten::scatter.src`
-    pub const SCATTER_SRC: Op = Op(737);
+    pub const SCATTER_SRC: Op = Op(752);
     /// `aten::scatter_.src`
-    pub const SCATTER__SRC: Op = Op(738);
+    pub const SCATTER__SRC: Op = Op(753);
     /// `aten::scatter.value`
-    pub const SCATTER_VALUE: Op = Op(739);
+    pub const SCATTER_VALUE: Op = Op(754);
     /// `aten::scatter_.value`
-    pub const SCATTER__VALUE: Op = Op(740);
+    pub const SCATTER__VALUE: Op = Op(755);
     /// `aten::scatter.reduce`
-    pub const SCATTER_REDUCE: Op = Op(741);
+    pub const SCATTER_REDUCE: Op = Op(756);
     /// `aten::scatter.value_reduce`
-    pub const SCATTER_VALUE_REDUCE: Op = Op(742);
+    pub const SCATTER_VALUE_REDUCE: Op = Op(757);
     /// `aten::scatter_add`
-    pub const SCATTER_ADD: Op = Op(743);
+    pub const SCATTER_ADD: Op = Op(758);
     /// `aten::scatter_add_`
-    pub const SCATTER_ADD_: Op = Op(744);
+    pub const SCATTER_ADD_: Op = Op(759);
     /// `aten::scatter_reduce.two`
-    pub const SCATTER_REDUCE_TWO: Op = Op(745);
+    pub const SCATTER_REDUCE_TWO: Op = Op(760);
     /// `aten::scatter_reduce_.two`
-    pub const SCATTER_REDUCE__TWO: Op = Op(746);
+    pub const SCATTER_REDUCE__TWO: Op = Op(761);
     /// `aten::index_reduce`
-    pub const INDEX_REDUCE: Op = Op(747);
+    pub const INDEX_REDUCE: Op = Op(762);
     /// `aten::index_reduce_`
-    pub const INDEX_REDUCE_: Op = Op(748);
+    pub const INDEX_REDUCE_: Op = Op(763);
     /// `aten::index.Tensor`
-    pub const INDEX_TENSOR: Op = Op(749);
+    pub const INDEX_TENSOR: Op = Op(764);
     /// `aten::_unsafe_index.Tensor`
-    pub const _UNSAFE_INDEX_TENSOR: Op = Op(750);
+    pub const _UNSAFE_INDEX_TENSOR: Op = Op(765);
     /// `aten::index_put`
-    pub const INDEX_PUT: Op = Op(751);
+    pub const INDEX_PUT: Op = Op(766);
     /// `aten::index_put_`
-    pub const INDEX_PUT_: Op = Op(752);
+    pub const INDEX_PUT_: Op = Op(767);
     /// `aten::_unsafe_index_put`
-    pub const _UNSAFE_INDEX_PUT: Op = Op(753);
+    pub const _UNSAFE_INDEX_PUT: Op = Op(768);
     /// `aten::index_select`
-    pub const INDEX_SELECT: Op = Op(754);
+    pub const INDEX_SELECT: Op = Op(769);
     /// `aten::index_select_backward`
-    pub const INDEX_SELECT_BACKWARD: Op = Op(755);
+    pub const INDEX_SELECT_BACKWARD: Op = Op(770);
     /// `aten::index_add`
-    pub const INDEX_ADD: Op = Op(756);
+    pub const INDEX_ADD: Op = Op(771);
     /// `aten::index_add_`
-    pub const INDEX_ADD_: Op = Op(757);
+    pub const INDEX_ADD_: Op = Op(772);
     /// `aten::index_copy`
-    pub const INDEX_COPY: Op = Op(758);
+    pub const INDEX_COPY: Op = Op(773);
     /// `aten::index_copy_`
-    pub const INDEX_COPY_: Op = Op(759);
+    pub const INDEX_COPY_: Op = Op(774);
     /// `aten::index_fill.int_Scalar`
-    pub const INDEX_FILL_INT_SCALAR: Op = Op(760);
+    pub const INDEX_FILL_INT_SCALAR: Op = Op(775);
     /// `aten::index_fill_.int_Scalar`
-    pub const INDEX_FILL__INT_SCALAR: Op = Op(761);
+    pub const INDEX_FILL__INT_SCALAR: Op = Op(776);
     /// `aten::index_fill.int_Tensor`
-    pub const INDEX_FILL_INT_TENSOR: Op = Op(762);
+    pub const INDEX_FILL_INT_TENSOR: Op = Op(777);
     /// `aten::index_fill_.int_Tensor`
-    pub const INDEX_FILL__INT_TENSOR: Op = Op(763);
+    pub const INDEX_FILL__INT_TENSOR: Op = Op(778);
     /// `aten::masked_fill.Scalar`
-    pub const MASKED_FILL_SCALAR: Op = Op(764);
+    pub const MASKED_FILL_SCALAR: Op = Op(779);
     /// `aten::masked_fill_.Scalar`
-    pub const MASKED_FILL__SCALAR: Op = Op(765);
+    pub const MASKED_FILL__SCALAR: Op = Op(780);
     /// `aten::masked_fill.Tensor`
-    pub const MASKED_FILL_TENSOR: Op = Op(766);
+    pub const MASKED_FILL_TENSOR: Op = Op(781);
     /// `aten::masked_fill_.Tensor`
-    pub const MASKED_FILL__TENSOR: Op = Op(767);
+    pub const MASKED_FILL__TENSOR: Op = Op(782);
     /// `aten::masked_select`
-    pub const MASKED_SELECT: Op = Op(768);
+    pub const MASKED_SELECT: Op = Op(783);
     /// `aten::masked_scatter`
-    pub const MASKED_SCATTER: Op = Op(769);
+    pub const MASKED_SCATTER: Op = Op(784);
     /// `aten::masked_scatter_`
-    pub const MASKED_SCATTER_: Op = Op(770);
+    pub const MASKED_SCATTER_: Op = Op(785);
     /// `aten::take`
-    pub const TAKE: Op = Op(771);
+    pub const TAKE: Op = Op(786);
     /// `aten::take_along_dim`
-    pub const TAKE_ALONG_DIM: Op = Op(772);
+    pub const TAKE_ALONG_DIM: Op = Op(787);
     /// `aten::put`
-    pub const PUT: Op = Op(773);
+    pub const PUT: Op = Op(788);
     /// `aten::put_`
-    pub const PUT_: Op = Op(774);
+    pub const PUT_: Op = Op(789);
     /// `aten::nonzero`
-    pub const NONZERO: Op = Op(775);
+    pub const NONZERO: Op = Op(790);
     /// `aten::argwhere`
-    pub const ARGWHERE: Op = Op(776);
+    pub const ARGWHERE: Op = Op(791);
     /// `aten::one_hot`
-    pub const ONE_HOT: Op = Op(777);
+    pub const ONE_HOT: Op = Op(792);
     /// `aten::embedding`
-    pub const EMBEDDING: Op = Op(778);
+    pub const EMBEDDING: Op = Op(793);
     /// `aten::embedding_dense_backward`
-    pub const EMBEDDING_DENSE_BACKWARD: Op = Op(779);
+    pub const EMBEDDING_DENSE_BACKWARD: Op = Op(794);
     /// `aten::embedding_bag`
-    pub const EMBEDDING_BAG: Op = Op(780);
+    pub const EMBEDDING_BAG: Op = Op(795);
     /// `aten::embedding_bag.padding_idx`
-    pub const EMBEDDING_BAG_PADDING_IDX: Op = Op(781);
+    pub const EMBEDDING_BAG_PADDING_IDX: Op = Op(796);
     /// `aten::_embedding_bag`
-    pub const _EMBEDDING_BAG: Op = Op(782);
+    pub const _EMBEDDING_BAG: Op = Op(797);
     /// `aten::_embedding_bag_forward_only`
-    pub const _EMBEDDING_BAG_FORWARD_ONLY: Op = Op(783);
+    pub const _EMBEDDING_BAG_FORWARD_ONLY: Op = Op(798);
     /// `aten::embedding_renorm_`
-    pub const EMBEDDING_RENORM_: Op = Op(784);
+    pub const EMBEDDING_RENORM_: Op = Op(799);
     /// `aten::fill_diagonal_`
-    pub const FILL_DIAGONAL_: Op = Op(785);
+    pub const FILL_DIAGONAL_: Op = Op(800);
     /// `aten::cat`
-    pub const CAT: Op = Op(786);
+    pub const CAT: Op = Op(801);
     /// `aten::cat.out`
-    pub const CAT_OUT: Op = Op(787);
+    pub const CAT_OUT: Op = Op(802);
     /// `aten::concat`
-    pub const CONCAT: Op = Op(788);
+    pub const CONCAT: Op = Op(803);
     /// `aten::stack`
-    pub const STACK: Op = Op(789);
+    pub const STACK: Op = Op(804);
     /// `aten::stack.out`
-    pub const STACK_OUT: Op = Op(790);
+    pub const STACK_OUT: Op = Op(805);
     /// `aten::hstack`
-    pub const HSTACK: Op = Op(791);
+    pub const HSTACK: Op = Op(806);
     /// `aten::vstack`
-    pub const VSTACK: Op = Op(792);
+    pub const VSTACK: Op = Op(807);
     /// `aten::dstack`
-    pub const DSTACK: Op = Op(793);
+    pub const DSTACK: Op = Op(808);
     /// `aten::column_stack`
-    pub const COLUMN_STACK: Op = Op(794);
+    pub const COLUMN_STACK: Op = Op(809);
     /// `aten::block_diag`
-    pub const BLOCK_DIAG: Op = Op(795);
+    pub const BLOCK_DIAG: Op = Op(810);
     /// `aten::cartesian_prod`
-    pub const CARTESIAN_PROD: Op = Op(796);
+    pub const CARTESIAN_PROD: Op = Op(811);
     /// `aten::combinations`
-    pub const COMBINATIONS: Op = Op(797);
+    pub const COMBINATIONS: Op = Op(812);
     /// `aten::repeat`
-    pub const REPEAT: Op = Op(798);
+    pub const REPEAT: Op = Op(813);
     /// `aten::tile`
-    pub const TILE: Op = Op(799);
+    pub const TILE: Op = Op(814);
     /// `aten::repeat_interleave.self_int`
-    pub const REPEAT_INTERLEAVE_SELF_INT: Op = Op(800);
+    pub const REPEAT_INTERLEAVE_SELF_INT: Op = Op(815);
     /// `aten::repeat_interleave.self_Tensor`
-    pub const REPEAT_INTERLEAVE_SELF_TENSOR: Op = Op(801);
+    pub const REPEAT_INTERLEAVE_SELF_TENSOR: Op = Op(816);
     /// `aten::flip`
-    pub const FLIP: Op = Op(802);
+    pub const FLIP: Op = Op(817);
     /// `aten::fliplr`
-    pub const FLIPLR: Op = Op(803);
+    pub const FLIPLR: Op = Op(818);
     /// `aten::flipud`
-    pub const FLIPUD: Op = Op(804);
+    pub const FLIPUD: Op = Op(819);
     /// `aten::rot90`
-    pub const ROT90: Op = Op(805);
+    pub const ROT90: Op = Op(820);
     /// `aten::roll`
-    pub const ROLL: Op = Op(806);
+    pub const ROLL: Op = Op(821);
     /// `aten::tril`
-    pub const TRIL: Op = Op(807);
+    pub const TRIL: Op = Op(822);
     /// `aten::tril_`
-    pub const TRIL_: Op = Op(808);
+    pub const TRIL_: Op = Op(823);
     /// `aten::triu`
-    pub const TRIU: Op = Op(809);
+    pub const TRIU: Op = Op(824);
     /// `aten::triu_`
-    pub const TRIU_: Op = Op(810);
+    pub const TRIU_: Op = Op(825);
     /// `aten::constant_pad_nd`
-    pub const CONSTANT_PAD_ND: Op = Op(811);
+    pub const CONSTANT_PAD_ND: Op = Op(826);
     /// `aten::pad`
-    pub const PAD: Op = Op(812);
+    pub const PAD: Op = Op(827);
     /// `aten::reflection_pad1d`
-    pub const REFLECTION_PAD1D: Op = Op(813);
+    pub const REFLECTION_PAD1D: Op = Op(828);
     /// `aten::reflection_pad1d_backward`
-    pub const REFLECTION_PAD1D_BACKWARD: Op = Op(814);
+    pub const REFLECTION_PAD1D_BACKWARD: Op = Op(829);
     /// `aten::reflection_pad2d`
-    pub const REFLECTION_PAD2D: Op = Op(815);
+    pub const REFLECTION_PAD2D: Op = Op(830);
     /// `aten::reflection_pad2d_backward`
-    pub const REFLECTION_PAD2D_BACKWARD: Op = Op(816);
+    pub const REFLECTION_PAD2D_BACKWARD: Op = Op(831);
     /// `aten::reflection_pad3d`
-    pub const REFLECTION_PAD3D: Op = Op(817);
+    pub const REFLECTION_PAD3D: Op = Op(832);
     /// `aten::reflection_pad3d_backward`
-    pub const REFLECTION_PAD3D_BACKWARD: Op = Op(818);
+    pub const REFLECTION_PAD3D_BACKWARD: Op = Op(833);
     /// `aten::replication_pad1d`
-    pub const REPLICATION_PAD1D: Op = Op(819);
+    pub const REPLICATION_PAD1D: Op = Op(834);
     /// `aten::replication_pad1d_backward`
-    pub const REPLICATION_PAD1D_BACKWARD: Op = Op(820);
+    pub const REPLICATION_PAD1D_BACKWARD: Op = Op(835);
     /// `aten::replication_pad2d`
-    pub const REPLICATION_PAD2D: Op = Op(821);
+    pub const REPLICATION_PAD2D: Op = Op(836);
     /// `aten::replication_pad2d_backward`
-    pub const REPLICATION_PAD2D_BACKWARD: Op = Op(822);
+    pub const REPLICATION_PAD2D_BACKWARD: Op = Op(837);
     /// `aten::replication_pad3d`
-    pub const REPLICATION_PAD3D: Op = Op(823);
+    pub const REPLICATION_PAD3D: Op = Op(838);
     /// `aten::replication_pad3d_backward`
-    pub const REPLICATION_PAD3D_BACKWARD: Op = Op(824);
+    pub const REPLICATION_PAD3D_BACKWARD: Op = Op(839);
     /// `aten::sort`
-    pub const SORT: Op = Op(825);
+    pub const SORT: Op = Op(840);
     /// `aten::sort.values`
-    pub const SORT_VALUES: Op = Op(826);
+    pub const SORT_VALUES: Op = Op(841);
     /// `aten::sort.stable`
-    pub const SORT_STABLE: Op = Op(827);
+    pub const SORT_STABLE: Op = Op(842);
     /// `aten::argsort`
-    pub const ARGSORT: Op = Op(828);
+    pub const ARGSORT: Op = Op(843);
     /// `aten::argsort.stable`
-    pub const ARGSORT_STABLE: Op = Op(829);
+    pub const ARGSORT_STABLE: Op = Op(844);
     /// `aten::msort`
-    pub const MSORT: Op = Op(830);
+    pub const MSORT: Op = Op(845);
     /// `aten::topk`
-    pub const TOPK: Op = Op(831);
+    pub const TOPK: Op = Op(846);
     /// `aten::topk.values`
-    pub const TOPK_VALUES: Op = Op(832);
+    pub const TOPK_VALUES: Op = Op(847);
     /// `aten::kthvalue`
-    pub const KTHVALUE: Op = Op(833);
+    pub const KTHVALUE: Op = Op(848);
     /// `aten::median`
-    pub const MEDIAN: Op = Op(834);
+    pub const MEDIAN: Op = Op(849);
     /// `aten::median.dim`
-    pub const MEDIAN_DIM: Op = Op(835);
+    pub const MEDIAN_DIM: Op = Op(850);
     /// `aten::nanmedian`
-    pub const NANMEDIAN: Op = Op(836);
+    pub const NANMEDIAN: Op = Op(851);
     /// `aten::nanmedian.dim`
-    pub const NANMEDIAN_DIM: Op = Op(837);
+    pub const NANMEDIAN_DIM: Op = Op(852);
     /// `aten::mode`
-    pub const MODE: Op = Op(838);
+    pub const MODE: Op = Op(853);
     /// `aten::searchsorted.Tensor`
-    pub const SEARCHSORTED_TENSOR: Op = Op(839);
+    pub const SEARCHSORTED_TENSOR: Op = Op(854);
     /// `aten::bucketize.Tensor`
-    pub const BUCKETIZE_TENSOR: Op = Op(840);
+    pub const BUCKETIZE_TENSOR: Op = Op(855);
     /// `aten::_unique2`
-    pub const _UNIQUE2: Op = Op(841);
+    pub const _UNIQUE2: Op = Op(856);
     /// `aten::unique_consecutive`
-    pub const UNIQUE_CONSECUTIVE: Op = Op(842);
+    pub const UNIQUE_CONSECUTIVE: Op = Op(857);
     /// `aten::unique_dim`
-    pub const UNIQUE_DIM: Op = Op(843);
+    pub const UNIQUE_DIM: Op = Op(858);
     /// `aten::isin.Tensor_Tensor`
-    pub const ISIN_TENSOR_TENSOR: Op = Op(844);
+    pub const ISIN_TENSOR_TENSOR: Op = Op(859);
     /// `aten::rand`
-    pub const RAND: Op = Op(845);
+    pub const RAND: Op = Op(860);
     /// `aten::randn`
-    pub const RANDN: Op = Op(846);
+    pub const RANDN: Op = Op(861);
     /// `aten::randint`
-    pub const RANDINT: Op = Op(847);
+    pub const RANDINT: Op = Op(862);
     /// `aten::randint.low`
-    pub const RANDINT_LOW: Op = Op(848);
+    pub const RANDINT_LOW: Op = Op(863);
     /// `aten::randperm`
-    pub const RANDPERM: Op = Op(849);
+    pub const RANDPERM: Op = Op(864);
     /// `aten::rand_like`
-    pub const RAND_LIKE: Op = Op(850);
+    pub const RAND_LIKE: Op = Op(865);
     /// `aten::randn_like`
-    pub const RANDN_LIKE: Op = Op(851);
+    pub const RANDN_LIKE: Op = Op(866);
     /// `aten::randint_like`
-    pub const RANDINT_LIKE: Op = Op(852);
+    pub const RANDINT_LIKE: Op = Op(867);
     /// `aten::randint_like.low_dtype`
-    pub const RANDINT_LIKE_LOW_DTYPE: Op = Op(853);
+    pub const RANDINT_LIKE_LOW_DTYPE: Op = Op(868);
     /// `aten::normal.float_float`
-    pub const NORMAL_FLOAT_FLOAT: Op = Op(854);
+    pub const NORMAL_FLOAT_FLOAT: Op = Op(869);
     /// `aten::normal.Tensor_float`
-    pub const NORMAL_TENSOR_FLOAT: Op = Op(855);
+    pub const NORMAL_TENSOR_FLOAT: Op = Op(870);
     /// `aten::normal.float_Tensor`
-    pub const NORMAL_FLOAT_TENSOR: Op = Op(856);
+    pub const NORMAL_FLOAT_TENSOR: Op = Op(871);
     /// `aten::normal.Tensor_Tensor`
-    pub const NORMAL_TENSOR_TENSOR: Op = Op(857);
+    pub const NORMAL_TENSOR_TENSOR: Op = Op(872);
     /// `aten::bernoulli`
-    pub const BERNOULLI: Op = Op(858);
+    pub const BERNOULLI: Op = Op(873);
     /// `aten::bernoulli.p`
-    pub const BERNOULLI_P: Op = Op(859);
+    pub const BERNOULLI_P: Op = Op(874);
     /// `aten::multinomial`
-    pub const MULTINOMIAL: Op = Op(860);
+    pub const MULTINOMIAL: Op = Op(875);
     /// `aten::dropout`
-    pub const DROPOUT: Op = Op(861);
+    pub const DROPOUT: Op = Op(876);
     /// `aten::dropout_`
-    pub const DROPOUT_: Op = Op(862);
+    pub const DROPOUT_: Op = Op(877);
     /// `aten::feature_dropout`
-    pub const FEATURE_DROPOUT: Op = Op(863);
+    pub const FEATURE_DROPOUT: Op = Op(878);
     /// `aten::alpha_dropout`
-    pub const ALPHA_DROPOUT: Op = Op(864);
+    pub const ALPHA_DROPOUT: Op = Op(879);
     /// `aten::feature_alpha_dropout`
-    pub const FEATURE_ALPHA_DROPOUT: Op = Op(865);
+    pub const FEATURE_ALPHA_DROPOUT: Op = Op(880);
     /// `aten::native_dropout`
-    pub const NATIVE_DROPOUT: Op = Op(866);
+    pub const NATIVE_DROPOUT: Op = Op(881);
     /// `aten::native_dropout_backward`
-    pub const NATIVE_DROPOUT_BACKWARD: Op = Op(867);
+    pub const NATIVE_DROPOUT_BACKWARD: Op = Op(882);
     /// `aten::uniform_`
-    pub const UNIFORM_: Op = Op(868);
+    pub const UNIFORM_: Op = Op(883);
     /// `aten::normal_`
-    pub const NORMAL_: Op = Op(869);
+    pub const NORMAL_: Op = Op(884);
     /// `aten::log_normal_`
-    pub const LOG_NORMAL_: Op = Op(870);
+    pub const LOG_NORMAL_: Op = Op(885);
     /// `aten::exponential_`
-    pub const EXPONENTIAL_: Op = Op(871);
+    pub const EXPONENTIAL_: Op = Op(886);
     /// `aten::cauchy_`
-    pub const CAUCHY_: Op = Op(872);
+    pub const CAUCHY_: Op = Op(887);
     /// `aten::geometric_`
-    pub const GEOMETRIC_: Op = Op(873);
+    pub const GEOMETRIC_: Op = Op(888);
     /// `aten::random_`
-    pub const RANDOM_: Op = Op(874);
+    pub const RANDOM_: Op = Op(889);
     /// `aten::random_.to`
-    pub const RANDOM__TO: Op = Op(875);
+    pub const RANDOM__TO: Op = Op(890);
     /// `aten::random_.from`
-    pub const RANDOM__FROM: Op = Op(876);
+    pub const RANDOM__FROM: Op = Op(891);
     /// `aten::bernoulli_.float`
-    pub const BERNOULLI__FLOAT: Op = Op(877);
+    pub const BERNOULLI__FLOAT: Op = Op(892);
     /// `aten::bernoulli_.Tensor`
-    pub const BERNOULLI__TENSOR: Op = Op(878);
+    pub const BERNOULLI__TENSOR: Op = Op(893);
     /// `aten::_foreach_add.List`
-    pub const _FOREACH_ADD_LIST: Op = Op(879);
+    pub const _FOREACH_ADD_LIST: Op = Op(894);
     /// `aten::_foreach_add_.List`
-    pub const _FOREACH_ADD__LIST: Op = Op(880);
+    pub const _FOREACH_ADD__LIST: Op = Op(895);
     /// `aten::_foreach_add.Scalar`
-    pub const _FOREACH_ADD_SCALAR: Op = Op(881);
+    pub const _FOREACH_ADD_SCALAR: Op = Op(896);
     /// `aten::_foreach_add_.Scalar`
-    pub const _FOREACH_ADD__SCALAR: Op = Op(882);
+    pub const _FOREACH_ADD__SCALAR: Op = Op(897);
     /// `aten::_foreach_add.ScalarList`
-    pub const _FOREACH_ADD_SCALARLIST: Op = Op(883);
+    pub const _FOREACH_ADD_SCALARLIST: Op = Op(898);
     /// `aten::_foreach_add_.ScalarList`
-    pub const _FOREACH_ADD__SCALARLIST: Op = Op(884);
+    pub const _FOREACH_ADD__SCALARLIST: Op = Op(899);
     /// `aten::_foreach_add.Tensor`
-    pub const _FOREACH_ADD_TENSOR: Op = Op(885);
+    pub const _FOREACH_ADD_TENSOR: Op = Op(900);
     /// `aten::_foreach_add_.Tensor`
-    pub const _FOREACH_ADD__TENSOR: Op = Op(886);
+    pub const _FOREACH_ADD__TENSOR: Op = Op(901);
     /// `aten::_foreach_sub.List`
-    pub const _FOREACH_SUB_LIST: Op = Op(887);
+    pub const _FOREACH_SUB_LIST: Op = Op(902);
     /// `aten::_foreach_sub_.List`
-    pub const _FOREACH_SUB__LIST: Op = Op(888);
+    pub const _FOREACH_SUB__LIST: Op = Op(903);
     /// `aten::_foreach_sub.Scalar`
-    pub const _FOREACH_SUB_SCALAR: Op = Op(889);
+    pub const _FOREACH_SUB_SCALAR: Op = Op(904);
     /// `aten::_foreach_sub_.Scalar`
-    pub const _FOREACH_SUB__SCALAR: Op = Op(890);
+    pub const _FOREACH_SUB__SCALAR: Op = Op(905);
     /// `aten::_foreach_sub.ScalarList`
-    pub const _FOREACH_SUB_SCALARLIST: Op = Op(891);
+    pub const _FOREACH_SUB_SCALARLIST: Op = Op(906);
     /// `aten::_foreach_sub_.ScalarList`
-    pub const _FOREACH_SUB__SCALARLIST: Op = Op(892);
+    pub const _FOREACH_SUB__SCALARLIST: Op = Op(907);
     /// `aten::_foreach_mul.List`
-    pub const _FOREACH_MUL_LIST: Op = Op(893);
+    pub const _FOREACH_MUL_LIST: Op = Op(908);
     /// `aten::_foreach_mul_.List`
-    pub const _FOREACH_MUL__LIST: Op = Op(894);
+    pub const _FOREACH_MUL__LIST: Op = Op(909);
     /// `aten::_foreach_mul.Scalar`
-    pub const _FOREACH_MUL_SCALAR: Op = Op(895);
+    pub const _FOREACH_MUL_SCALAR: Op = Op(910);
     /// `aten::_foreach_mul_.Scalar`
-    pub const _FOREACH_MUL__SCALAR: Op = Op(896);
+    pub const _FOREACH_MUL__SCALAR: Op = Op(911);
     /// `aten::_foreach_mul.ScalarList`
-    pub const _FOREACH_MUL_SCALARLIST: Op = Op(897);
+    pub const _FOREACH_MUL_SCALARLIST: Op = Op(912);
     /// `aten::_foreach_mul_.ScalarList`
-    pub const _FOREACH_MUL__SCALARLIST: Op = Op(898);
+    pub const _FOREACH_MUL__SCALARLIST: Op = Op(913);
     /// `aten::_foreach_mul.Tensor`
-    pub const _FOREACH_MUL_TENSOR: Op = Op(899);
+    pub const _FOREACH_MUL_TENSOR: Op = Op(914);
     /// `aten::_foreach_mul_.Tensor`
-    pub const _FOREACH_MUL__TENSOR: Op = Op(900);
+    pub const _FOREACH_MUL__TENSOR: Op = Op(915);
     /// `aten::_foreach_div.List`
-    pub const _FOREACH_DIV_LIST: Op = Op(901);
+    pub const _FOREACH_DIV_LIST: Op = Op(916);
     /// `aten::_foreach_div_.List`
-    pub const _FOREACH_DIV__LIST: Op = Op(902);
+    pub const _FOREACH_DIV__LIST: Op = Op(917);
     /// `aten::_foreach_div.Scalar`
-    pub const _FOREACH_DIV_SCALAR: Op = Op(903);
+    pub const _FOREACH_DIV_SCALAR: Op = Op(918);
     /// `aten::_foreach_div_.Scalar`
-    pub const _FOREACH_DIV__SCALAR: Op = Op(904);
+    pub const _FOREACH_DIV__SCALAR: Op = Op(919);
     /// `aten::_foreach_div.ScalarList`
-    pub const _FOREACH_DIV_SCALARLIST: Op = Op(905);
+    pub const _FOREACH_DIV_SCALARLIST: Op = Op(920);
     /// `aten::_foreach_div_.ScalarList`
-    pub const _FOREACH_DIV__SCALARLIST: Op = Op(906);
+    pub const _FOREACH_DIV__SCALARLIST: Op = Op(921);
     /// `aten::_foreach_div.Tensor`
-    pub const _FOREACH_DIV_TENSOR: Op = Op(907);
+    pub const _FOREACH_DIV_TENSOR: Op = Op(922);
     /// `aten::_foreach_div_.Tensor`
-    pub const _FOREACH_DIV__TENSOR: Op = Op(908);
+    pub const _FOREACH_DIV__TENSOR: Op = Op(923);
     /// `aten::_foreach_addcmul.Scalar`
-    pub const _FOREACH_ADDCMUL_SCALAR: Op = Op(909);
+    pub const _FOREACH_ADDCMUL_SCALAR: Op = Op(924);
     /// `aten::_foreach_addcmul_.Scalar`
-    pub const _FOREACH_ADDCMUL__SCALAR: Op = Op(910);
+    pub const _FOREACH_ADDCMUL__SCALAR: Op = Op(925);
     /// `aten::_foreach_addcmul.ScalarList`
-    pub const _FOREACH_ADDCMUL_SCALARLIST: Op = Op(911);
+    pub const _FOREACH_ADDCMUL_SCALARLIST: Op = Op(926);
     /// `aten::_foreach_addcmul_.ScalarList`
-    pub const _FOREACH_ADDCMUL__SCALARLIST: Op = Op(912);
+    pub const _FOREACH_ADDCMUL__SCALARLIST: Op = Op(927);
     /// `aten::_foreach_addcdiv.Scalar`
-    pub const _FOREACH_ADDCDIV_SCALAR: Op = Op(913);
+    pub const _FOREACH_ADDCDIV_SCALAR: Op = Op(928);
     /// `aten::_foreach_addcdiv_.Scalar`
-    pub const _FOREACH_ADDCDIV__SCALAR: Op = Op(914);
+    pub const _FOREACH_ADDCDIV__SCALAR: Op = Op(929);
     /// `aten::_foreach_addcdiv.ScalarList`
-    pub const _FOREACH_ADDCDIV_SCALARLIST: Op = Op(915);
+    pub const _FOREACH_ADDCDIV_SCALARLIST: Op = Op(930);
     /// `aten::_foreach_addcdiv_.ScalarList`
-    pub const _FOREACH_ADDCDIV__SCALARLIST: Op = Op(916);
+    pub const _FOREACH_ADDCDIV__SCALARLIST: Op = Op(931);
     /// `aten::_foreach_lerp.List`
-    pub const _FOREACH_LERP_LIST: Op = Op(917);
+    pub const _FOREACH_LERP_LIST: Op = Op(932);
     /// `aten::_foreach_lerp_.List`
-    pub const _FOREACH_LERP__LIST: Op = Op(918);
+    pub const _FOREACH_LERP__LIST: Op = Op(933);
     /// `aten::_foreach_lerp.Scalar`
-    pub const _FOREACH_LERP_SCALAR: Op = Op(919);
+    pub const _FOREACH_LERP_SCALAR: Op = Op(934);
     /// `aten::_foreach_lerp_.Scalar`
-    pub const _FOREACH_LERP__SCALAR: Op = Op(920);
+    pub const _FOREACH_LERP__SCALAR: Op = Op(935);
     /// `aten::_foreach_lerp.ScalarList`
-    pub const _FOREACH_LERP_SCALARLIST: Op = Op(921);
+    pub const _FOREACH_LERP_SCALARLIST: Op = Op(936);
     /// `aten::_foreach_lerp_.ScalarList`
-    pub const _FOREACH_LERP__SCALARLIST: Op = Op(922);
+    pub const _FOREACH_LERP__SCALARLIST: Op = Op(937);
     /// `aten::_foreach_neg`
-    pub const _FOREACH_NEG: Op = Op(923);
+    pub const _FOREACH_NEG: Op = Op(938);
     /// `aten::_foreach_neg_`
-    pub const _FOREACH_NEG_: Op = Op(924);
+    pub const _FOREACH_NEG_: Op = Op(939);
     /// `aten::_foreach_exp`
-    pub const _FOREACH_EXP: Op = Op(925);
+    pub const _FOREACH_EXP: Op = Op(940);
     /// `aten::_foreach_exp_`
-    pub const _FOREACH_EXP_: Op = Op(926);
+    pub const _FOREACH_EXP_: Op = Op(941);
     /// `aten::_foreach_sqrt`
-    pub const _FOREACH_SQRT: Op = Op(927);
+    pub const _FOREACH_SQRT: Op = Op(942);
     /// `aten::_foreach_sqrt_`
-    pub const _FOREACH_SQRT_: Op = Op(928);
+    pub const _FOREACH_SQRT_: Op = Op(943);
     /// `aten::_foreach_zero_`
-    pub const _FOREACH_ZERO_: Op = Op(929);
+    pub const _FOREACH_ZERO_: Op = Op(944);
     /// `aten::_foreach_copy_`
-    pub const _FOREACH_COPY_: Op = Op(930);
+    pub const _FOREACH_COPY_: Op = Op(945);
     /// `aten::_fused_adam_`
-    pub const _FUSED_ADAM_: Op = Op(931);
+    pub const _FUSED_ADAM_: Op = Op(946);
     /// `aten::_fused_adamw_`
-    pub const _FUSED_ADAMW_: Op = Op(932);
+    pub const _FUSED_ADAMW_: Op = Op(947);
     /// `aten::_fused_sgd_`
-    pub const _FUSED_SGD_: Op = Op(933);
+    pub const _FUSED_SGD_: Op = Op(948);
     /// `aten::_fused_adagrad_`
-    pub const _FUSED_ADAGRAD_: Op = Op(934);
+    pub const _FUSED_ADAGRAD_: Op = Op(949);
 }
 
-pub(crate) static TABLE: [OpInfo; 935] = [
+pub(crate) static TABLE: [OpInfo; 950] = [
     OpInfo {
         name: "aten::add.Tensor",
         schema: "aten::add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor",
@@ -2809,6 +2839,141 @@ pub(crate) static TABLE: [OpInfo; 935] = [
         forward: true,
         call: |a| boxed::frac_(a, false),
         below: |a| boxed::frac_(a, true),
+    },
+    OpInfo {
+        name: "aten::conj_physical",
+        schema: "aten::conj_physical(Tensor self) -> Tensor",
+        tags: &["pointwise"],
+        derivative: Derivative::Formula("ConjPhysicalBackward0"),
+        forward: true,
+        call: |a| boxed::conj_physical(a, false),
+        below: |a| boxed::conj_physical(a, true),
+    },
+    OpInfo {
+        name: "aten::conj_physical_",
+        schema: "aten::conj_physical_(Tensor(a!) self) -> Tensor(a!)",
+        tags: &["pointwise"],
+        derivative: Derivative::Formula("ConjPhysicalBackward0"),
+        forward: true,
+        call: |a| boxed::conj_physical_(a, false),
+        below: |a| boxed::conj_physical_(a, true),
+    },
+    OpInfo {
+        name: "aten::conj_physical.out",
+        schema: "aten::conj_physical.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
+        tags: &["pointwise"],
+        derivative: Derivative::NonDifferentiable,
+        forward: false,
+        call: |a| boxed::conj_physical_out(a, false),
+        below: |a| boxed::conj_physical_out(a, true),
+    },
+    OpInfo {
+        name: "aten::angle",
+        schema: "aten::angle(Tensor self) -> Tensor",
+        tags: &["pointwise"],
+        derivative: Derivative::Formula("AngleBackward0"),
+        forward: true,
+        call: |a| boxed::angle(a, false),
+        below: |a| boxed::angle(a, true),
+    },
+    OpInfo {
+        name: "aten::angle.out",
+        schema: "aten::angle.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
+        tags: &["pointwise"],
+        derivative: Derivative::NonDifferentiable,
+        forward: false,
+        call: |a| boxed::angle_out(a, false),
+        below: |a| boxed::angle_out(a, true),
+    },
+    OpInfo {
+        name: "aten::complex",
+        schema: "aten::complex(Tensor real, Tensor imag) -> Tensor",
+        tags: &["pointwise"],
+        derivative: Derivative::Formula("ComplexBackward0"),
+        forward: true,
+        call: |a| boxed::complex(a, false),
+        below: |a| boxed::complex(a, true),
+    },
+    OpInfo {
+        name: "aten::complex.out",
+        schema: "aten::complex.out(Tensor real, Tensor imag, *, Tensor(a!) out) -> Tensor(a!)",
+        tags: &["pointwise"],
+        derivative: Derivative::NonDifferentiable,
+        forward: false,
+        call: |a| boxed::complex_out(a, false),
+        below: |a| boxed::complex_out(a, true),
+    },
+    OpInfo {
+        name: "aten::polar",
+        schema: "aten::polar(Tensor abs, Tensor angle) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::polar(a, false),
+        below: |a| boxed::polar(a, true),
+    },
+    OpInfo {
+        name: "aten::view_as_real",
+        schema: "aten::view_as_real(Tensor(a) self) -> Tensor(a)",
+        tags: &["view"],
+        derivative: Derivative::Formula("ViewAsRealBackward0"),
+        forward: true,
+        call: |a| boxed::view_as_real(a, false),
+        below: |a| boxed::view_as_real(a, true),
+    },
+    OpInfo {
+        name: "aten::view_as_complex",
+        schema: "aten::view_as_complex(Tensor(a) self) -> Tensor(a)",
+        tags: &["view"],
+        derivative: Derivative::Formula("ViewAsComplexBackward0"),
+        forward: true,
+        call: |a| boxed::view_as_complex(a, false),
+        below: |a| boxed::view_as_complex(a, true),
+    },
+    OpInfo {
+        name: "aten::real",
+        schema: "aten::real(Tensor(a) self) -> Tensor(a)",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::real(a, false),
+        below: |a| boxed::real(a, true),
+    },
+    OpInfo {
+        name: "aten::imag",
+        schema: "aten::imag(Tensor(a) self) -> Tensor(a)",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::imag(a, false),
+        below: |a| boxed::imag(a, true),
+    },
+    OpInfo {
+        name: "aten::conj",
+        schema: "aten::conj(Tensor(a) self) -> Tensor(a)",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::conj(a, false),
+        below: |a| boxed::conj(a, true),
+    },
+    OpInfo {
+        name: "aten::resolve_conj",
+        schema: "aten::resolve_conj(Tensor(a) self) -> Tensor(a)",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::resolve_conj(a, false),
+        below: |a| boxed::resolve_conj(a, true),
+    },
+    OpInfo {
+        name: "aten::adjoint",
+        schema: "aten::adjoint(Tensor(a) self) -> Tensor(a)",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::adjoint(a, false),
+        below: |a| boxed::adjoint(a, true),
     },
     OpInfo {
         name: "aten::reciprocal",

@@ -129,6 +129,20 @@ pub(crate) fn device(op: &'static str, ts: &[&Tensor]) -> Result<Device> {
     Ok(found.unwrap_or_default())
 }
 
+/// Fails for complex operands: what an op does that does not say `complex: true`.
+#[inline]
+pub(crate) fn need_real(op: &'static str, ts: &[&Tensor]) -> Result<()> {
+    match ts.iter().find(|t| t.is_complex()) {
+        None => Ok(()),
+        Some(t) => Err(ErrorKind::DTypeUnsupported { op, found: t.dtype(), expected: "a real dtype" }.into()),
+    }
+}
+
+/// Fails unless the dtype is a float or complex type.
+pub(crate) fn need_float_or_complex(op: &'static str, d: DType) -> Result<()> {
+    if d.is_complex() { Ok(()) } else { need_float(op, d) }
+}
+
 /// Fails unless the dtype is a float type.
 pub(crate) fn need_float(op: &'static str, d: DType) -> Result<()> {
     if d.is_floating_point() {

@@ -148,6 +148,29 @@ pub(crate) fn unary_float<'a>(_op: &'static str, t: &'a Tensor) -> Result<Shape<
     Ok(if dtype == t.dtype() { same(t) } else { like(t, dtype).into() })
 }
 
+/// As [`unary_no_bool`]; a complex operand gives a real result (`abs`).
+pub(crate) fn unary_to_real<'a>(op: &'static str, t: &'a Tensor) -> Result<Shape<'a>> {
+    need_number(op, t.dtype())?;
+    Ok(if t.is_complex() { like(t, t.dtype().to_real()).into() } else { same(t) })
+}
+
+/// As [`unary_float`]; a complex operand gives a real result (`angle`).
+pub(crate) fn unary_float_to_real(_op: &'static str, t: &Tensor) -> Result<Spec> {
+    Ok(like(t, to_float(t.dtype()).to_real()))
+}
+
+/// `complex`: two float parts of one dtype.
+pub(crate) fn complex(op: &'static str, real: &Tensor, imag: &Tensor) -> Result<Spec> {
+    same_dtype(op, "real", real.dtype(), "imag", imag.dtype())?;
+    if !matches!(real.dtype(), DType::F32 | DType::F64) {
+        return Err(
+            ErrorKind::DTypeUnsupported { op, found: real.dtype(), expected: "float32 or float64 parts" }.into()
+        );
+    }
+    let spec = binary(op, real, imag)?.into_spec();
+    Ok(Spec { dtype: spec.dtype.to_complex(), ..spec })
+}
+
 /// One operand, result bool.
 pub(crate) fn unary_bool(_op: &'static str, t: &Tensor) -> Result<Spec> {
     Ok(like(t, DType::Bool))
@@ -221,11 +244,11 @@ pub(crate) fn binary_float<'a>(op: &'static str, a: &'a Tensor, b: &Tensor) -> R
     Ok(if shape.dtype == dtype { shape } else { Spec { dtype, ..shape.into_spec() }.into() })
 }
 
-/// Two operands whose promoted dtype is a float.
+/// Two operands whose promoted dtype is a float (or complex, for ops that take those).
 #[inline]
 pub(crate) fn binary_floating<'a>(op: &'static str, a: &'a Tensor, b: &Tensor) -> Result<Shape<'a>> {
     let spec = binary(op, a, b)?;
-    need_float(op, spec.dtype)?;
+    super::need_float_or_complex(op, spec.dtype)?;
     Ok(spec)
 }
 
@@ -233,7 +256,10 @@ pub(crate) fn binary_floating<'a>(op: &'static str, a: &'a Tensor, b: &Tensor) -
 #[inline]
 fn check_alpha(op: &'static str, dtype: DType, alpha: Scalar) -> Result<()> {
     match alpha {
-        Scalar::Float(_) if !dtype.is_floating_point() => {
+        Scalar::Complex(_) if !dtype.is_complex() => {
+            Err(Error::argument(op, format!("alpha must not be complex ({alpha}) when the result is {dtype}")))
+        }
+        Scalar::Float(_) if !dtype.is_differentiable() => {
             Err(Error::argument(op, format!("alpha must not be a float ({alpha}) when the result is {dtype}")))
         }
         Scalar::Bool(_) if dtype != DType::Bool => {
@@ -363,7 +389,7 @@ pub(crate) fn pow_scalar<'a>(op: &'static str, t: &'a Tensor, exponent: Scalar) 
     } else {
         with_scalar_no_bool(op, t, exponent)
     }?;
-    if !spec.dtype.is_floating_point() && exponent.to_i64() < 0 {
+    if !spec.dtype.is_differentiable() && exponent.to_i64() < 0 {
         return Err(Error::argument(
             op,
             format!(
@@ -480,10 +506,10 @@ pub(crate) fn addcmul(op: &'static str, t: &Tensor, a: &Tensor, b: &Tensor, _val
 
 /// `addcdiv`: not for integers, whose quotient would need a rounding mode.
 pub(crate) fn addcdiv(op: &'static str, t: &Tensor, a: &Tensor, b: &Tensor, _value: Scalar) -> Result<Spec> {
-    if !a.dtype().is_floating_point() && !b.dtype().is_floating_point() {
+    if !a.dtype().is_differentiable() && !b.dtype().is_differentiable() {
         return Err(Error::argument(op, "integers are not divided here; convert tensor1 or tensor2 to a float dtype"));
     }
     let spec = pointwise_of(op, &[t, a, b])?;
-    need_float(op, spec.dtype)?;
+    super::need_float_or_complex(op, spec.dtype)?;
     Ok(spec)
 }

@@ -1,6 +1,6 @@
 //! Shape functions of reductions and scans: which dimensions go, what dtype the result has, what cannot be reduced.
 
-use super::{need_float, wrap_dim, wrap_dims};
+use super::{need_float, need_float_or_complex, wrap_dim, wrap_dims};
 use crate::dtype::{promote, to_float};
 use crate::layout::Dims;
 use crate::{DType, Error, ErrorKind, Result, Scalar, Spec, Tensor};
@@ -18,13 +18,13 @@ fn over(op: &'static str, t: &Tensor, dim: Option<&[i64]>, keepdim: bool, dtype:
 
 /// The dtype of a sum: the one asked for, else integers and bools add up in i64.
 fn sum_type(t: &Tensor, dtype: Option<DType>) -> DType {
-    dtype.unwrap_or(if t.is_floating_point() { t.dtype() } else { DType::I64 })
+    dtype.unwrap_or(if t.dtype().is_differentiable() { t.dtype() } else { DType::I64 })
 }
 
 /// The dtype of a mean: a float one.
 fn mean_type(op: &'static str, t: &Tensor, dtype: Option<DType>) -> Result<DType> {
     let d = dtype.unwrap_or(t.dtype());
-    need_float(op, d)?;
+    need_float_or_complex(op, d)?;
     Ok(d)
 }
 
@@ -179,8 +179,8 @@ pub(crate) fn variance_mean(
 
 /// `norm.Scalar`.
 pub(crate) fn norm_all(op: &'static str, t: &Tensor, _p: Scalar) -> Result<Spec> {
-    need_float(op, t.dtype())?;
-    Ok(Spec::new(&[], t.dtype(), t.device()))
+    need_float_or_complex(op, t.dtype())?;
+    Ok(Spec::new(&[], t.dtype().to_real(), t.device()))
 }
 
 /// `norm.ScalarOpt_dim`.
@@ -197,10 +197,10 @@ pub(crate) fn vector_norm(
     keepdim: bool,
     dtype: Option<DType>,
 ) -> Result<Spec> {
-    need_float(op, t.dtype())?;
-    let to = dtype.unwrap_or(t.dtype());
+    need_float_or_complex(op, t.dtype())?;
+    let to = dtype.unwrap_or(t.dtype()).to_real();
     need_float(op, to)?;
-    if promote(to, t.dtype()) != to {
+    if promote(to, t.dtype().to_real()) != to {
         return Err(Error::argument(
             op,
             format!(

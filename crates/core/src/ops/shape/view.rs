@@ -3,7 +3,7 @@
 use super::{is_expandable_to, wrap_dim, wrap_dims};
 use crate::layout::{Dims, Layout};
 use crate::sym::SymInt;
-use crate::{Error, ErrorKind, Result, Tensor};
+use crate::{DType, Error, ErrorKind, Result, Tensor};
 
 fn negative(op: &'static str, n: SymInt) -> Error {
     Error::argument(op, format!("a size of {n} is negative; only one size may be -1, which is then inferred"))
@@ -361,4 +361,39 @@ pub(crate) fn unfold(self_: &Tensor, dimension: i64, size: i64, step: i64) -> Re
     sizes.push(size as usize);
     strides.push(stride);
     Ok(Layout::strided(&sizes, &strides, l.offset()))
+}
+
+/// `view_as_real`: real and imaginary part along a new last dimension.
+pub(crate) fn view_as_real(self_: &Tensor) -> Result<(Layout, DType)> {
+    if !self_.is_complex() {
+        let found = self_.dtype();
+        return Err(ErrorKind::DTypeUnsupported { op: "view_as_real", found, expected: "a complex dtype" }.into());
+    }
+    Ok((as_parts(self_.layout()), self_.dtype().to_real()))
+}
+
+/// A layout of complex numbers as one of their parts.
+pub(crate) fn as_parts(l: &Layout) -> Layout {
+    let sizes: Dims = l.sizes().iter().copied().chain([2]).collect();
+    let strides: Dims = l.strides().iter().map(|s| 2 * s).chain([1]).collect();
+    Layout::strided(&sizes, &strides, 2 * l.offset())
+}
+
+/// `view_as_complex`: pairs along the last dimension as complex numbers.
+pub(crate) fn view_as_complex(self_: &Tensor) -> Result<(Layout, DType)> {
+    const OP: &str = "view_as_complex";
+    let (l, dtype) = (self_.layout(), self_.dtype());
+    if !matches!(dtype, DType::F32 | DType::F64) {
+        return Err(ErrorKind::DTypeUnsupported { op: OP, found: dtype, expected: "float32 or float64" }.into());
+    }
+    let refused =
+        |message: &str| Error::argument(OP, format!("{message}; shape {:?}, strides {:?}", l.sizes(), l.strides()));
+    let (Some((&2, sizes)), Some((&step, strides))) = (l.sizes().split_last(), l.strides().split_last()) else {
+        return Err(refused("the last dimension must hold two numbers"));
+    };
+    if step != 1 || l.offset() % 2 != 0 || strides.iter().any(|s| s % 2 != 0) {
+        return Err(refused("the two parts of each number must be neighbours in memory; use contiguous()"));
+    }
+    let strides: Dims = strides.iter().map(|s| s / 2).collect();
+    Ok((Layout::strided(sizes, &strides, l.offset() / 2), dtype.to_complex()))
 }

@@ -1,0 +1,77 @@
+//! Complex numbers beside the kernels of real ones: seen as pairs, or multiplied by kernels of pointwise products.
+
+use super::pointwise::binary_op;
+use super::{copy_into, dense};
+use crate::layout::{Dims, Layout};
+use crate::ops::shape::view::as_parts;
+use crate::{Result, Scalar, Spec, Tensor};
+use firebrand_kernels::fill;
+use firebrand_kernels::pointwise::Op;
+
+/// The parts of complex numbers along a new last dimension: the same memory, outside of autograd.
+pub(crate) fn parts(t: &Tensor) -> Tensor {
+    t.alias_as(Spec { layout: as_parts(t.layout()), dtype: t.dtype().to_real(), device: t.device() })
+}
+
+/// The real parts (0) or the imaginary ones (1).
+pub(crate) fn part(t: &Tensor, k: usize) -> Tensor {
+    let l = as_parts(t.layout());
+    let n = t.ndim();
+    let layout = Layout::strided(&l.sizes()[..n], &l.strides()[..n], l.offset() + k);
+    t.alias_as(Spec { layout, dtype: t.dtype().to_real(), device: t.device() })
+}
+
+/// `len` elements along a dimension from `start` on.
+fn cut(t: &Tensor, dim: usize, start: usize, len: usize) -> Tensor {
+    let mut sizes = t.dims();
+    sizes[dim] = len;
+    t.alias_with(Layout::strided(&sizes, t.strides(), t.storage_offset() + start * t.strides()[dim]))
+}
+
+/// The product over some dimensions: one after another, each by multiplying its halves.
+pub(crate) fn prod(t: &Tensor, dims: &[usize], out: &Tensor) -> Result<()> {
+    let mut rest = t.clone();
+    for &d in dims {
+        let mut n = rest.shape()[d];
+        if n == 0 {
+            fill(out.access().view_mut(), Scalar::Int(1).into());
+            return Ok(());
+        }
+        while n > 1 {
+            let half = n / 2;
+            let mut sizes = rest.dims();
+            sizes[d] = n - half;
+            let next = Tensor::try_empty(Spec::new(&sizes, rest.dtype(), rest.device()))?;
+            binary_op(
+                Op::Mul,
+                t.dtype(),
+                &cut(&rest, d, 0, half),
+                &cut(&rest, d, half, half),
+                &cut(&next, d, 0, half),
+            )?;
+            if n % 2 == 1 {
+                copy_into(&cut(&rest, d, n - 1, 1), &cut(&next, d, half, 1))?;
+            }
+            (rest, n) = (next, n - half);
+        }
+    }
+    // The same elements, whether or not dimensions of size 1 are kept.
+    let rest = dense(&rest)?;
+    let layout = Layout::contiguous(out.shape());
+    let shaped = rest.alias_with(Layout::strided(layout.sizes(), layout.strides(), rest.storage_offset()));
+    copy_into(&shaped, out)
+}
+
+/// Products of the elements so far, along one dimension.
+pub(crate) fn cumprod(t: &Tensor, dim: usize, out: &Tensor) -> Result<()> {
+    let sizes: Dims = t.dims();
+    let Some(&n) = sizes.get(dim) else { return copy_into(t, out) };
+    for k in 0..n {
+        let (from, to) = (cut(t, dim, k, 1), cut(out, dim, k, 1));
+        match k {
+            0 => copy_into(&from, &to)?,
+            _ => binary_op(Op::Mul, out.dtype(), &cut(out, dim, k - 1, 1), &from, &to)?,
+        }
+    }
+    Ok(())
+}
