@@ -24,10 +24,10 @@
 #![deny(missing_docs)]
 
 pub use firebrand_core::{
-    Class, DType, Device, Element, Error, ErrorKind, IntoSizes, Layout, MemoryStats, Result, Scalar, Spec, SymInt,
-    Tensor, TensorOptions, WeakTensor, autograd, bf16, collect_warnings, dispatch, dtype, empty_cache, f16, func,
-    functional, layout, library, memory_stats, module, num_threads, ops, random, reset_peak_memory, set_num_threads,
-    state, sym,
+    Class, Complex, DType, Device, Element, Error, ErrorKind, IntoSizes, Layout, MemoryStats, Result, Scalar, Spec,
+    SymInt, Tensor, TensorOptions, WeakTensor, autograd, bf16, collect_warnings, dispatch, dtype, empty_cache, f16,
+    func, functional, layout, library, memory_stats, module, num_threads, ops, random, reset_peak_memory,
+    set_num_threads, state, sym,
 };
 
 pub use firebrand_graph as graph;

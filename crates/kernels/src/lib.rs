@@ -8,6 +8,7 @@ pub mod conv;
 mod copy;
 pub mod cpu;
 mod dtype;
+pub mod fft;
 mod geometry;
 pub mod grid_sample;
 pub mod index;

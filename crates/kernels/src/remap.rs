@@ -103,7 +103,7 @@ fn copy(input: &View, maps: &Maps, fill: Option<&View>, out: &ViewMut) {
     debug_assert_eq!(input.dtype(), out.dtype());
     with_bytes!(out.dtype().size(), T => {
         // SAFETY: a view without dimensions has one element of this size.
-        let fill = fill.map_or(0, |v| unsafe { v.as_ptr().cast::<T>().read() });
+        let fill = fill.map_or(T::default(), |v| unsafe { v.as_ptr().cast::<T>().read() });
         remap::<T>(input, maps, fill, out)
     })
 }

@@ -40,7 +40,19 @@ macro_rules! families {
         }),*];
     };
 }
-families!("complex", "conv_pool", "creation", "index", "linalg", "matmul", "norm_loss", "pointwise", "reduce", "view");
+families!(
+    "complex",
+    "conv_pool",
+    "creation",
+    "fft",
+    "index",
+    "linalg",
+    "matmul",
+    "norm_loss",
+    "pointwise",
+    "reduce",
+    "view"
+);
 
 impl Family {
     /// The family of this name.

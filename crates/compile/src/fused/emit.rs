@@ -132,6 +132,11 @@ impl Emitter<'_> {
             Number::Bool(v) => (0, u64::from(v)),
             Number::Int(v) => (1, v as u64),
             Number::Float(v) => (2, v.to_bits()),
+            // Rare enough not to be shared.
+            Number::Complex(_) => {
+                self.values.push(self.builder.constant(dtype, number));
+                return self.values.len() - 1;
+            }
         };
         self.add(Key::Constant(dtype, kind, bits), |b, _| b.constant(dtype, number))
     }

@@ -9,7 +9,7 @@ use super::{FusedOptions, rules};
 use crate::error::{Error, Result};
 use firebrand_core::dispatch::Value as Boxed;
 use firebrand_core::layout::Dims;
-use firebrand_core::{DType, Device, Layout, Scalar, Spec, Tensor, fusion};
+use firebrand_core::{Complex, DType, Device, Layout, Scalar, Spec, Tensor, fusion};
 use firebrand_graph::interpret::{Call, Eager, Value, boxed_arguments, run_call};
 use firebrand_graph::ir::{Argument, Attribute, Function, GraphModule, Kind, Name, NodeId, OpOverload, Target};
 use firebrand_kernels::pointwise::{self as kernel, Op, Sink, Source, Value as Number};
@@ -230,6 +230,7 @@ impl Lowering<'_> {
             Argument::Bool(b) => Known::Plain(Value::Scalar(Scalar::Bool(*b))),
             Argument::Int(i) => Known::Plain(Value::Scalar(Scalar::Int(*i))),
             Argument::Float(v) => Known::Plain(Value::Scalar(Scalar::Float(*v))),
+            Argument::Complex(re, im) => Known::Plain(Value::Scalar(Scalar::Complex(Complex::new(*re, *im)))),
             other => Known::Plain(Value::Constant(other.clone())),
         })
     }
@@ -555,6 +556,11 @@ pub(super) fn rounded(number: Number, dtype: DType) -> Number {
         DType::F16 => Number::Float(firebrand_core::f16::from_f64(number.to_f64()).to_f64()),
         DType::BF16 => Number::Float(firebrand_core::bf16::from_f64(number.to_f64()).to_f64()),
         DType::Bool => Number::Bool(number.to_bool()),
+        DType::C64 => {
+            let v = number.to_complex();
+            Number::Complex(Complex::new(f64::from(v.re as f32), f64::from(v.im as f32)))
+        }
+        DType::C128 => Number::Complex(number.to_complex()),
         _ => Number::Int(number.to_i64()),
     }
 }
@@ -566,6 +572,7 @@ fn scalar_of(t: &Tensor) -> Option<Scalar> {
     Some(match t.dtype() {
         DType::Bool => Scalar::Bool(t.try_item().ok()?),
         DType::I64 => Scalar::Int(t.try_item().ok()?),
+        d if d.is_complex() => Scalar::Complex(t.try_item().ok()?),
         _ => Scalar::Float(t.try_item().ok()?),
     })
 }

@@ -41,7 +41,10 @@ pub(super) fn rule(name: &str) -> Option<Rule> {
         | "squeeze.dims"
         | "select.int"
         | "slice.Tensor"
-        | "unbind.int" => Along(&[1]),
+        | "unbind.int"
+        | "_fft_c2c"
+        | "_fft_r2c"
+        | "_fft_c2r" => Along(&[1]),
         "sort.stable"
         | "topk"
         | "kthvalue"
@@ -57,7 +60,7 @@ pub(super) fn rule(name: &str) -> Option<Rule> {
         "transpose.int" => Along(&[1, 2]),
         "diagonal" => Along(&[2, 3]),
         "diagonal_scatter" => Along(&[3, 4]),
-        "tril" | "triu" | "constant_pad_nd" | "view_as_real" | "view_as_complex" => Along(&[]),
+        "tril" | "triu" | "constant_pad_nd" | "view_as_real" => Along(&[]),
         "slice_backward" | "select_backward" | "unfold_backward" => Sized(1, &[2]),
         "diagonal_backward" => Sized(1, &[3, 4]),
         _ => return None,

@@ -10,7 +10,7 @@ use smallvec::{SmallVec, smallvec};
 pub(super) fn rule(name: &str) -> Option<Rule> {
     Some(match name {
         "masked_fill.Scalar" | "_to_copy" | "lift_fresh" | "lift_fresh_copy" | "detach" | "alias" | "empty_like"
-        | "zeros_like" | "ones_like" | "full_like" => Rule::Pointwise,
+        | "zeros_like" | "ones_like" | "full_like" | "complex" => Rule::Pointwise,
         "bucketize.Tensor" => Rule::Own(bucketize),
         "fill.Tensor" | "copy" => Rule::Own(fill),
         "masked_fill.Tensor" => Rule::Own(masked_fill),

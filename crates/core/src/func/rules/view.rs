@@ -12,6 +12,7 @@ pub(super) fn rule(name: &str) -> Option<Rule> {
     Some(match name {
         "view" | "_unsafe_view" => Own(view),
         "t" => Own(t),
+        "view_as_complex" => Own(view_as_complex),
         "permute" => Own(permute),
         "expand" => Own(expand),
         "unsqueeze" => Own(unsqueeze),
@@ -43,6 +44,11 @@ fn batch_sizes(call: &Call<'_>, k: usize) -> SymInts {
 fn view(call: &Call<'_>) -> Result<Outs> {
     let values: [Value; 2] = [call.tensor(0)?.front()?.into(), Value::Ints(batch_sizes(call, 1))];
     Ok(all(dispatch::call(call.op, &values)?, Some(0)))
+}
+
+/// The parts of each number are neighbours in every sample; with the batch between them they are copied first.
+fn view_as_complex(call: &Call<'_>) -> Result<Outs> {
+    one(ops::formulas::pairs_to_complex(&call.tensor(0)?.front()?)?, 0)
 }
 
 fn t(call: &Call<'_>) -> Result<Outs> {

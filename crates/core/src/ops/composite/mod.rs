@@ -8,6 +8,7 @@ pub(crate) mod creation;
 mod distance;
 mod einsum;
 pub(crate) mod embedding;
+pub(crate) mod fft;
 pub(crate) mod index;
 pub(crate) mod join;
 pub(crate) mod linalg;

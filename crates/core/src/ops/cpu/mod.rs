@@ -7,6 +7,7 @@ pub(crate) mod activations;
 pub(crate) mod complex;
 pub(crate) mod conv;
 pub(crate) mod creation;
+pub(crate) mod fft;
 pub(crate) mod fused;
 pub(crate) mod index;
 pub(crate) mod join;

@@ -91,8 +91,13 @@ pub(crate) fn vector_norm_backward(
     dim: Option<&[i64]>,
     keepdim: bool,
 ) -> Result<Tensor> {
-    let wide = cast(input, norm.dtype())?;
+    let wide = widened(input, norm)?;
     cast(&norm_backward(grad, &wide, p, norm, dim, keepdim)?, input.dtype())
+}
+
+/// The input at the precision of its norm; complex numbers stay complex.
+fn widened(input: &Tensor, norm: &Tensor) -> Result<Tensor> {
+    cast(input, if input.is_complex() { norm.dtype().to_complex() } else { norm.dtype() })
 }
 
 /// As [`norm_jvp`], for a norm of another dtype than its input.
@@ -104,5 +109,5 @@ pub(crate) fn vector_norm_jvp(
     dim: Option<&[i64]>,
     keepdim: bool,
 ) -> Result<Tensor> {
-    norm_jvp(tangent, &cast(input, norm.dtype())?, p, norm, dim, keepdim)
+    norm_jvp(tangent, &widened(input, norm)?, p, norm, dim, keepdim)
 }

@@ -2120,6 +2120,380 @@ pub fn try_einsum(equation: &str, tensors: &[Tensor]) -> Result<Tensor> {
     ops::einsum(equation, tensors, None)
 }
 
+/// `aten::fft_fft(Tensor self, SymInt? n=None, int dim=-1, str? norm=None) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_fft_fft`].
+#[track_caller]
+pub fn fft_fft(
+    self_: &Tensor,
+    n: Option<SymInt>,
+    dim: i64,
+    norm: Option<&str>,
+) -> Tensor {
+    expect_ok(try_fft_fft(self_, n, dim, norm))
+}
+/// `aten::fft_fft(Tensor self, SymInt? n=None, int dim=-1, str? norm=None) -> Tensor`
+pub fn try_fft_fft(
+    self_: &Tensor,
+    n: Option<SymInt>,
+    dim: i64,
+    norm: Option<&str>,
+) -> Result<Tensor> {
+    ops::fft_fft(self_, n, dim, norm)
+}
+
+/// `aten::fft_ifft(Tensor self, SymInt? n=None, int dim=-1, str? norm=None) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_fft_ifft`].
+#[track_caller]
+pub fn fft_ifft(
+    self_: &Tensor,
+    n: Option<SymInt>,
+    dim: i64,
+    norm: Option<&str>,
+) -> Tensor {
+    expect_ok(try_fft_ifft(self_, n, dim, norm))
+}
+/// `aten::fft_ifft(Tensor self, SymInt? n=None, int dim=-1, str? norm=None) -> Tensor`
+pub fn try_fft_ifft(
+    self_: &Tensor,
+    n: Option<SymInt>,
+    dim: i64,
+    norm: Option<&str>,
+) -> Result<Tensor> {
+    ops::fft_ifft(self_, n, dim, norm)
+}
+
+/// `aten::fft_rfft(Tensor self, SymInt? n=None, int dim=-1, str? norm=None) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_fft_rfft`].
+#[track_caller]
+pub fn fft_rfft(
+    self_: &Tensor,
+    n: Option<SymInt>,
+    dim: i64,
+    norm: Option<&str>,
+) -> Tensor {
+    expect_ok(try_fft_rfft(self_, n, dim, norm))
+}
+/// `aten::fft_rfft(Tensor self, SymInt? n=None, int dim=-1, str? norm=None) -> Tensor`
+pub fn try_fft_rfft(
+    self_: &Tensor,
+    n: Option<SymInt>,
+    dim: i64,
+    norm: Option<&str>,
+) -> Result<Tensor> {
+    ops::fft_rfft(self_, n, dim, norm)
+}
+
+/// `aten::fft_irfft(Tensor self, SymInt? n=None, int dim=-1, str? norm=None) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_fft_irfft`].
+#[track_caller]
+pub fn fft_irfft(
+    self_: &Tensor,
+    n: Option<SymInt>,
+    dim: i64,
+    norm: Option<&str>,
+) -> Tensor {
+    expect_ok(try_fft_irfft(self_, n, dim, norm))
+}
+/// `aten::fft_irfft(Tensor self, SymInt? n=None, int dim=-1, str? norm=None) -> Tensor`
+pub fn try_fft_irfft(
+    self_: &Tensor,
+    n: Option<SymInt>,
+    dim: i64,
+    norm: Option<&str>,
+) -> Result<Tensor> {
+    ops::fft_irfft(self_, n, dim, norm)
+}
+
+/// `aten::fft_hfft(Tensor self, SymInt? n=None, int dim=-1, str? norm=None) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_fft_hfft`].
+#[track_caller]
+pub fn fft_hfft(
+    self_: &Tensor,
+    n: Option<SymInt>,
+    dim: i64,
+    norm: Option<&str>,
+) -> Tensor {
+    expect_ok(try_fft_hfft(self_, n, dim, norm))
+}
+/// `aten::fft_hfft(Tensor self, SymInt? n=None, int dim=-1, str? norm=None) -> Tensor`
+pub fn try_fft_hfft(
+    self_: &Tensor,
+    n: Option<SymInt>,
+    dim: i64,
+    norm: Option<&str>,
+) -> Result<Tensor> {
+    ops::fft_hfft(self_, n, dim, norm)
+}
+
+/// `aten::fft_ihfft(Tensor self, SymInt? n=None, int dim=-1, str? norm=None) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_fft_ihfft`].
+#[track_caller]
+pub fn fft_ihfft(
+    self_: &Tensor,
+    n: Option<SymInt>,
+    dim: i64,
+    norm: Option<&str>,
+) -> Tensor {
+    expect_ok(try_fft_ihfft(self_, n, dim, norm))
+}
+/// `aten::fft_ihfft(Tensor self, SymInt? n=None, int dim=-1, str? norm=None) -> Tensor`
+pub fn try_fft_ihfft(
+    self_: &Tensor,
+    n: Option<SymInt>,
+    dim: i64,
+    norm: Option<&str>,
+) -> Result<Tensor> {
+    ops::fft_ihfft(self_, n, dim, norm)
+}
+
+/// `aten::fft_fft2(Tensor self, SymInt[1]? s=None, int[1] dim=[-2,-1], str? norm=None) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_fft_fft2`].
+#[track_caller]
+pub fn fft_fft2(
+    self_: &Tensor,
+    s: Option<&[SymInt]>,
+    dim: &[i64],
+    norm: Option<&str>,
+) -> Tensor {
+    expect_ok(try_fft_fft2(self_, s, dim, norm))
+}
+/// `aten::fft_fft2(Tensor self, SymInt[1]? s=None, int[1] dim=[-2,-1], str? norm=None) -> Tensor`
+pub fn try_fft_fft2(
+    self_: &Tensor,
+    s: Option<&[SymInt]>,
+    dim: &[i64],
+    norm: Option<&str>,
+) -> Result<Tensor> {
+    ops::fft_fft2(self_, s, dim, norm)
+}
+
+/// `aten::fft_ifft2(Tensor self, SymInt[1]? s=None, int[1] dim=[-2,-1], str? norm=None) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_fft_ifft2`].
+#[track_caller]
+pub fn fft_ifft2(
+    self_: &Tensor,
+    s: Option<&[SymInt]>,
+    dim: &[i64],
+    norm: Option<&str>,
+) -> Tensor {
+    expect_ok(try_fft_ifft2(self_, s, dim, norm))
+}
+/// `aten::fft_ifft2(Tensor self, SymInt[1]? s=None, int[1] dim=[-2,-1], str? norm=None) -> Tensor`
+pub fn try_fft_ifft2(
+    self_: &Tensor,
+    s: Option<&[SymInt]>,
+    dim: &[i64],
+    norm: Option<&str>,
+) -> Result<Tensor> {
+    ops::fft_ifft2(self_, s, dim, norm)
+}
+
+/// `aten::fft_rfft2(Tensor self, SymInt[1]? s=None, int[1] dim=[-2,-1], str? norm=None) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_fft_rfft2`].
+#[track_caller]
+pub fn fft_rfft2(
+    self_: &Tensor,
+    s: Option<&[SymInt]>,
+    dim: &[i64],
+    norm: Option<&str>,
+) -> Tensor {
+    expect_ok(try_fft_rfft2(self_, s, dim, norm))
+}
+/// `aten::fft_rfft2(Tensor self, SymInt[1]? s=None, int[1] dim=[-2,-1], str? norm=None) -> Tensor`
+pub fn try_fft_rfft2(
+    self_: &Tensor,
+    s: Option<&[SymInt]>,
+    dim: &[i64],
+    norm: Option<&str>,
+) -> Result<Tensor> {
+    ops::fft_rfft2(self_, s, dim, norm)
+}
+
+/// `aten::fft_irfft2(Tensor self, SymInt[1]? s=None, int[1] dim=[-2,-1], str? norm=None) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_fft_irfft2`].
+#[track_caller]
+pub fn fft_irfft2(
+    self_: &Tensor,
+    s: Option<&[SymInt]>,
+    dim: &[i64],
+    norm: Option<&str>,
+) -> Tensor {
+    expect_ok(try_fft_irfft2(self_, s, dim, norm))
+}
+/// `aten::fft_irfft2(Tensor self, SymInt[1]? s=None, int[1] dim=[-2,-1], str? norm=None) -> Tensor`
+pub fn try_fft_irfft2(
+    self_: &Tensor,
+    s: Option<&[SymInt]>,
+    dim: &[i64],
+    norm: Option<&str>,
+) -> Result<Tensor> {
+    ops::fft_irfft2(self_, s, dim, norm)
+}
+
+/// `aten::fft_fftn(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_fft_fftn`].
+#[track_caller]
+pub fn fft_fftn(
+    self_: &Tensor,
+    s: Option<&[SymInt]>,
+    dim: Option<&[i64]>,
+    norm: Option<&str>,
+) -> Tensor {
+    expect_ok(try_fft_fftn(self_, s, dim, norm))
+}
+/// `aten::fft_fftn(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None) -> Tensor`
+pub fn try_fft_fftn(
+    self_: &Tensor,
+    s: Option<&[SymInt]>,
+    dim: Option<&[i64]>,
+    norm: Option<&str>,
+) -> Result<Tensor> {
+    ops::fft_fftn(self_, s, dim, norm)
+}
+
+/// `aten::fft_ifftn(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_fft_ifftn`].
+#[track_caller]
+pub fn fft_ifftn(
+    self_: &Tensor,
+    s: Option<&[SymInt]>,
+    dim: Option<&[i64]>,
+    norm: Option<&str>,
+) -> Tensor {
+    expect_ok(try_fft_ifftn(self_, s, dim, norm))
+}
+/// `aten::fft_ifftn(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None) -> Tensor`
+pub fn try_fft_ifftn(
+    self_: &Tensor,
+    s: Option<&[SymInt]>,
+    dim: Option<&[i64]>,
+    norm: Option<&str>,
+) -> Result<Tensor> {
+    ops::fft_ifftn(self_, s, dim, norm)
+}
+
+/// `aten::fft_rfftn(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_fft_rfftn`].
+#[track_caller]
+pub fn fft_rfftn(
+    self_: &Tensor,
+    s: Option<&[SymInt]>,
+    dim: Option<&[i64]>,
+    norm: Option<&str>,
+) -> Tensor {
+    expect_ok(try_fft_rfftn(self_, s, dim, norm))
+}
+/// `aten::fft_rfftn(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None) -> Tensor`
+pub fn try_fft_rfftn(
+    self_: &Tensor,
+    s: Option<&[SymInt]>,
+    dim: Option<&[i64]>,
+    norm: Option<&str>,
+) -> Result<Tensor> {
+    ops::fft_rfftn(self_, s, dim, norm)
+}
+
+/// `aten::fft_irfftn(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_fft_irfftn`].
+#[track_caller]
+pub fn fft_irfftn(
+    self_: &Tensor,
+    s: Option<&[SymInt]>,
+    dim: Option<&[i64]>,
+    norm: Option<&str>,
+) -> Tensor {
+    expect_ok(try_fft_irfftn(self_, s, dim, norm))
+}
+/// `aten::fft_irfftn(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None) -> Tensor`
+pub fn try_fft_irfftn(
+    self_: &Tensor,
+    s: Option<&[SymInt]>,
+    dim: Option<&[i64]>,
+    norm: Option<&str>,
+) -> Result<Tensor> {
+    ops::fft_irfftn(self_, s, dim, norm)
+}
+
+/// `aten::fft_fftshift(Tensor self, int[1]? dim=None) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_fft_fftshift`].
+#[track_caller]
+pub fn fft_fftshift(self_: &Tensor, dim: Option<&[i64]>) -> Tensor {
+    expect_ok(try_fft_fftshift(self_, dim))
+}
+/// `aten::fft_fftshift(Tensor self, int[1]? dim=None) -> Tensor`
+pub fn try_fft_fftshift(self_: &Tensor, dim: Option<&[i64]>) -> Result<Tensor> {
+    ops::fft_fftshift(self_, dim)
+}
+
+/// `aten::fft_ifftshift(Tensor self, int[1]? dim=None) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_fft_ifftshift`].
+#[track_caller]
+pub fn fft_ifftshift(self_: &Tensor, dim: Option<&[i64]>) -> Tensor {
+    expect_ok(try_fft_ifftshift(self_, dim))
+}
+/// `aten::fft_ifftshift(Tensor self, int[1]? dim=None) -> Tensor`
+pub fn try_fft_ifftshift(self_: &Tensor, dim: Option<&[i64]>) -> Result<Tensor> {
+    ops::fft_ifftshift(self_, dim)
+}
+
+/// `aten::fft_fftfreq(int n, float d=1.0, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_fft_fftfreq`].
+#[track_caller]
+pub fn fft_fftfreq(n: i64, d: f64) -> Tensor {
+    expect_ok(try_fft_fftfreq(n, d))
+}
+/// `aten::fft_fftfreq(int n, float d=1.0, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor`
+pub fn try_fft_fftfreq(n: i64, d: f64) -> Result<Tensor> {
+    ops::fft_fftfreq(n, d, None, None)
+}
+
+/// `aten::fft_rfftfreq(int n, float d=1.0, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_fft_rfftfreq`].
+#[track_caller]
+pub fn fft_rfftfreq(n: i64, d: f64) -> Tensor {
+    expect_ok(try_fft_rfftfreq(n, d))
+}
+/// `aten::fft_rfftfreq(int n, float d=1.0, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor`
+pub fn try_fft_rfftfreq(n: i64, d: f64) -> Result<Tensor> {
+    ops::fft_rfftfreq(n, d, None, None)
+}
+
 /// `aten::linalg_inv_ex(Tensor A, *, bool check_errors=False) -> (Tensor inverse, Tensor info)`
 ///
 /// # Panics

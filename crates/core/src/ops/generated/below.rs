@@ -1762,7 +1762,7 @@ pub(crate) fn complex_out(
     }
     shape::need_real("complex", &[real, imag])?;
     let spec = shape::complex("complex", real, imag)?;
-    inplace::write_out(
+    inplace::write_out_through_copy(
         "complex",
         out,
         spec,
@@ -7474,6 +7474,129 @@ pub(crate) fn baddbmm_out(
         &[self_, batch1, batch2],
         |out| cpu::matmul::baddbmm(self_, batch1, batch2, beta, alpha, out),
     )
+}
+
+pub(crate) fn fft_c2c(
+    word: u32,
+    self_: &Tensor,
+    dim: &[SymInt],
+    normalization: i64,
+    forward: bool,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::_FFT_C2C,
+                &[self_.into(), dim.into(), normalization.into(), forward.into()],
+            )?,
+        );
+    }
+    let result = Tensor::try_empty(
+        shape::fft::c2c("_fft_c2c", self_, dim, normalization, forward)?,
+    )?;
+    if !result.is_meta() {
+        cpu::fft::c2c(self_, dim, normalization, forward, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn fft_r2c(
+    word: u32,
+    self_: &Tensor,
+    dim: &[i64],
+    normalization: i64,
+    onesided: bool,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::_FFT_R2C,
+                &[self_.into(), dim.into(), normalization.into(), onesided.into()],
+            )?,
+        );
+    }
+    shape::need_real("_fft_r2c", &[self_])?;
+    let result = Tensor::try_empty(
+        shape::fft::r2c("_fft_r2c", self_, dim, normalization, onesided)?,
+    )?;
+    if !result.is_meta() {
+        cpu::fft::r2c(self_, dim, normalization, onesided, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn fft_c2r(
+    word: u32,
+    self_: &Tensor,
+    dim: &[i64],
+    normalization: i64,
+    last_dim_size: SymInt,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::_FFT_C2R,
+                &[self_.into(), dim.into(), normalization.into(), last_dim_size.into()],
+            )?,
+        );
+    }
+    let result = Tensor::try_empty(
+        shape::fft::c2r("_fft_c2r", self_, dim, normalization, last_dim_size)?,
+    )?;
+    if !result.is_meta() {
+        cpu::fft::c2r(self_, dim, normalization, last_dim_size, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn fft_fftfreq(
+    word: u32,
+    n: i64,
+    d: f64,
+    dtype: Option<DType>,
+    device: Option<Device>,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::FFT_FFTFREQ,
+                &[
+                    n.into(),
+                    d.into(),
+                    dtype.into(),
+                    Value::None,
+                    device.into(),
+                    Value::None,
+                ],
+            )?,
+        );
+    }
+    cpu::fft::fftfreq(n, d, dtype, device)
+}
+
+pub(crate) fn fft_rfftfreq(
+    word: u32,
+    n: i64,
+    d: f64,
+    dtype: Option<DType>,
+    device: Option<Device>,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::FFT_RFFTFREQ,
+                &[
+                    n.into(),
+                    d.into(),
+                    dtype.into(),
+                    Value::None,
+                    device.into(),
+                    Value::None,
+                ],
+            )?,
+        );
+    }
+    cpu::fft::rfftfreq(n, d, dtype, device)
 }
 
 pub(crate) fn linalg_inv_ex(

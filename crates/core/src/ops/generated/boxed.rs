@@ -6113,6 +6113,275 @@ pub(super) fn einsum(a: &Args<'_>, below: bool) -> Result<Outputs> {
     Ok(smallvec![result.into()])
 }
 
+pub(super) fn fft_c2c(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let dim = a.sym_ints(1, "dim")?;
+    let normalization = a.int(2, "normalization")?;
+    let forward = a.bool(3, "forward")?;
+    let result = if below {
+        inner::fft_c2c(0, self_, &dim, normalization, forward)?
+    } else {
+        functions::fft_c2c(self_, &dim, normalization, forward)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn fft_r2c(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let dim = a.ints(1, "dim")?;
+    let normalization = a.int(2, "normalization")?;
+    let onesided = a.bool(3, "onesided")?;
+    let result = if below {
+        inner::fft_r2c(0, self_, &dim, normalization, onesided)?
+    } else {
+        functions::fft_r2c(self_, &dim, normalization, onesided)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn fft_c2r(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let dim = a.ints(1, "dim")?;
+    let normalization = a.int(2, "normalization")?;
+    let last_dim_size = a.sym_int(3, "last_dim_size")?;
+    let result = if below {
+        inner::fft_c2r(0, self_, &dim, normalization, last_dim_size)?
+    } else {
+        functions::fft_c2r(self_, &dim, normalization, last_dim_size)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn fft_fft(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let n = a.opt_sym_int(1, "n")?;
+    let dim = if a.is_none(2) { -1 } else { a.int(2, "dim")? };
+    let norm = a.opt_str(3, "norm")?;
+    let result = if below {
+        composite::fft::fft_fft(self_, n, dim, norm)?
+    } else {
+        functions::fft_fft(self_, n, dim, norm)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn fft_ifft(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let n = a.opt_sym_int(1, "n")?;
+    let dim = if a.is_none(2) { -1 } else { a.int(2, "dim")? };
+    let norm = a.opt_str(3, "norm")?;
+    let result = if below {
+        composite::fft::fft_ifft(self_, n, dim, norm)?
+    } else {
+        functions::fft_ifft(self_, n, dim, norm)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn fft_rfft(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let n = a.opt_sym_int(1, "n")?;
+    let dim = if a.is_none(2) { -1 } else { a.int(2, "dim")? };
+    let norm = a.opt_str(3, "norm")?;
+    let result = if below {
+        composite::fft::fft_rfft(self_, n, dim, norm)?
+    } else {
+        functions::fft_rfft(self_, n, dim, norm)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn fft_irfft(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let n = a.opt_sym_int(1, "n")?;
+    let dim = if a.is_none(2) { -1 } else { a.int(2, "dim")? };
+    let norm = a.opt_str(3, "norm")?;
+    let result = if below {
+        composite::fft::fft_irfft(self_, n, dim, norm)?
+    } else {
+        functions::fft_irfft(self_, n, dim, norm)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn fft_hfft(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let n = a.opt_sym_int(1, "n")?;
+    let dim = if a.is_none(2) { -1 } else { a.int(2, "dim")? };
+    let norm = a.opt_str(3, "norm")?;
+    let result = if below {
+        composite::fft::fft_hfft(self_, n, dim, norm)?
+    } else {
+        functions::fft_hfft(self_, n, dim, norm)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn fft_ihfft(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let n = a.opt_sym_int(1, "n")?;
+    let dim = if a.is_none(2) { -1 } else { a.int(2, "dim")? };
+    let norm = a.opt_str(3, "norm")?;
+    let result = if below {
+        composite::fft::fft_ihfft(self_, n, dim, norm)?
+    } else {
+        functions::fft_ihfft(self_, n, dim, norm)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn fft_fft2(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let s = a.opt_sym_ints(1, "s")?;
+    let dim = if a.is_none(2) { vec![- 2, - 1] } else { a.ints(2, "dim")? };
+    let norm = a.opt_str(3, "norm")?;
+    let result = if below {
+        composite::fft::fft_fft2(self_, s.as_deref(), &dim, norm)?
+    } else {
+        functions::fft_fft2(self_, s.as_deref(), &dim, norm)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn fft_ifft2(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let s = a.opt_sym_ints(1, "s")?;
+    let dim = if a.is_none(2) { vec![- 2, - 1] } else { a.ints(2, "dim")? };
+    let norm = a.opt_str(3, "norm")?;
+    let result = if below {
+        composite::fft::fft_ifft2(self_, s.as_deref(), &dim, norm)?
+    } else {
+        functions::fft_ifft2(self_, s.as_deref(), &dim, norm)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn fft_rfft2(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let s = a.opt_sym_ints(1, "s")?;
+    let dim = if a.is_none(2) { vec![- 2, - 1] } else { a.ints(2, "dim")? };
+    let norm = a.opt_str(3, "norm")?;
+    let result = if below {
+        composite::fft::fft_rfft2(self_, s.as_deref(), &dim, norm)?
+    } else {
+        functions::fft_rfft2(self_, s.as_deref(), &dim, norm)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn fft_irfft2(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let s = a.opt_sym_ints(1, "s")?;
+    let dim = if a.is_none(2) { vec![- 2, - 1] } else { a.ints(2, "dim")? };
+    let norm = a.opt_str(3, "norm")?;
+    let result = if below {
+        composite::fft::fft_irfft2(self_, s.as_deref(), &dim, norm)?
+    } else {
+        functions::fft_irfft2(self_, s.as_deref(), &dim, norm)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn fft_fftn(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let s = a.opt_sym_ints(1, "s")?;
+    let dim = a.opt_ints(2, "dim")?;
+    let norm = a.opt_str(3, "norm")?;
+    let result = if below {
+        composite::fft::fft_fftn(self_, s.as_deref(), dim.as_deref(), norm)?
+    } else {
+        functions::fft_fftn(self_, s.as_deref(), dim.as_deref(), norm)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn fft_ifftn(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let s = a.opt_sym_ints(1, "s")?;
+    let dim = a.opt_ints(2, "dim")?;
+    let norm = a.opt_str(3, "norm")?;
+    let result = if below {
+        composite::fft::fft_ifftn(self_, s.as_deref(), dim.as_deref(), norm)?
+    } else {
+        functions::fft_ifftn(self_, s.as_deref(), dim.as_deref(), norm)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn fft_rfftn(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let s = a.opt_sym_ints(1, "s")?;
+    let dim = a.opt_ints(2, "dim")?;
+    let norm = a.opt_str(3, "norm")?;
+    let result = if below {
+        composite::fft::fft_rfftn(self_, s.as_deref(), dim.as_deref(), norm)?
+    } else {
+        functions::fft_rfftn(self_, s.as_deref(), dim.as_deref(), norm)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn fft_irfftn(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let s = a.opt_sym_ints(1, "s")?;
+    let dim = a.opt_ints(2, "dim")?;
+    let norm = a.opt_str(3, "norm")?;
+    let result = if below {
+        composite::fft::fft_irfftn(self_, s.as_deref(), dim.as_deref(), norm)?
+    } else {
+        functions::fft_irfftn(self_, s.as_deref(), dim.as_deref(), norm)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn fft_fftshift(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let dim = a.opt_ints(1, "dim")?;
+    let result = if below {
+        composite::fft::fft_fftshift(self_, dim.as_deref())?
+    } else {
+        functions::fft_fftshift(self_, dim.as_deref())?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn fft_ifftshift(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let dim = a.opt_ints(1, "dim")?;
+    let result = if below {
+        composite::fft::fft_ifftshift(self_, dim.as_deref())?
+    } else {
+        functions::fft_ifftshift(self_, dim.as_deref())?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn fft_fftfreq(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let n = a.int(0, "n")?;
+    let d = if a.is_none(1) { 1.0 } else { a.float(1, "d")? };
+    let dtype = a.opt_dtype(2, "dtype")?;
+    let device = a.opt_device(4, "device")?;
+    let result = if below {
+        inner::fft_fftfreq(0, n, d, dtype, device)?
+    } else {
+        functions::fft_fftfreq(n, d, dtype, device)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn fft_rfftfreq(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let n = a.int(0, "n")?;
+    let d = if a.is_none(1) { 1.0 } else { a.float(1, "d")? };
+    let dtype = a.opt_dtype(2, "dtype")?;
+    let device = a.opt_device(4, "device")?;
+    let result = if below {
+        inner::fft_rfftfreq(0, n, d, dtype, device)?
+    } else {
+        functions::fft_rfftfreq(n, d, dtype, device)?
+    };
+    Ok(smallvec![result.into()])
+}
+
 pub(super) fn linalg_inv_ex(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let A = a.tensor(0, "A")?;
     let check_errors = if a.is_none(1) { false } else { a.bool(1, "check_errors")? };

@@ -4270,6 +4270,51 @@ pub(crate) fn baddbmm(
     )
 }
 
+pub(crate) fn fft_c2c(
+    self_: &Tensor,
+    dim: &[SymInt],
+    normalization: i64,
+    forward: bool,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    Ok(Some(ops::fft_c2c(self_t, dim, normalization, forward)?))
+}
+
+pub(crate) fn fft_r2c(
+    self_: &Tensor,
+    dim: &[i64],
+    normalization: i64,
+    onesided: bool,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    Ok(Some(ops::fft_r2c(self_t, dim, normalization, onesided)?))
+}
+
+pub(crate) fn fft_c2r(
+    self_: &Tensor,
+    dim: &[i64],
+    normalization: i64,
+    last_dim_size: SymInt,
+    result: &Tensor,
+) -> Result<Option<Tensor>> {
+    if !any_tangent(&[self_]) {
+        return Ok(None);
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let self_t = &tangent_or_zeros(self_)?;
+    Ok(Some(ops::fft_c2r(self_t, dim, normalization, SymInt::from(last_dim_size))?))
+}
+
 pub(crate) fn linalg_inv_ex(
     A: &Tensor,
     check_errors: bool,

@@ -14599,6 +14599,472 @@ pub fn einsum(
     composite::einsum(equation, tensors, path)
 }
 
+/// `aten::_fft_c2c(Tensor self, SymInt[] dim, int normalization, bool forward) -> Tensor`
+pub fn fft_c2c(
+    self_: &Tensor,
+    dim: &[SymInt],
+    normalization: i64,
+    forward: bool,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::_FFT_C2C,
+                &[self_.into(), dim.into(), normalization.into(), forward.into()],
+            )?,
+        );
+    }
+    let mut result = below::fft_c2c(word, self_, dim, normalization, forward)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let saved = nodes::FftC2CBackward0Saved {
+            dim: dim.iter().copied().collect(),
+            forward,
+            normalization,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::FftC2CBackward0(PlainSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::fft_c2c(self_, dim, normalization, forward, &result)?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::_fft_r2c(Tensor self, int[] dim, int normalization, bool onesided) -> Tensor`
+pub fn fft_r2c(
+    self_: &Tensor,
+    dim: &[i64],
+    normalization: i64,
+    onesided: bool,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::_FFT_R2C,
+                &[self_.into(), dim.into(), normalization.into(), onesided.into()],
+            )?,
+        );
+    }
+    let mut result = below::fft_r2c(word, self_, dim, normalization, onesided)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let saved = nodes::FftR2CBackward0Saved {
+            dim: dim.to_vec(),
+            normalization,
+            onesided,
+            self_sym_sizes: self_.sym_sizes(),
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::FftR2CBackward0(PlainSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::fft_r2c(self_, dim, normalization, onesided, &result)?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::_fft_c2r(Tensor self, int[] dim, int normalization, SymInt last_dim_size) -> Tensor`
+pub fn fft_c2r(
+    self_: &Tensor,
+    dim: &[i64],
+    normalization: i64,
+    last_dim_size: SymInt,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::_FFT_C2R,
+                &[self_.into(), dim.into(), normalization.into(), last_dim_size.into()],
+            )?,
+        );
+    }
+    let mut result = below::fft_c2r(word, self_, dim, normalization, last_dim_size)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[self_])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![record::edge(self_)?];
+        let saved = nodes::FftC2RBackward0Saved {
+            dim: dim.to_vec(),
+            normalization,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(nodes::FftC2RBackward0(PlainSlot::new(saved))),
+        )?;
+    }
+    if word & state::DUAL != 0
+        && let Some(t) = forward::fft_c2r(
+            self_,
+            dim,
+            normalization,
+            last_dim_size,
+            &result,
+        )?
+    {
+        set_tangent(&result, t)?;
+    }
+    Ok(result)
+}
+
+/// `aten::fft_fft(Tensor self, SymInt? n=None, int dim=-1, str? norm=None) -> Tensor`
+pub fn fft_fft(
+    self_: &Tensor,
+    n: Option<SymInt>,
+    dim: i64,
+    norm: Option<&str>,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::FFT_FFT,
+                &[self_.into(), n.into(), dim.into(), norm.into()],
+            )?,
+        );
+    }
+    composite::fft::fft_fft(self_, n, dim, norm)
+}
+
+/// `aten::fft_ifft(Tensor self, SymInt? n=None, int dim=-1, str? norm=None) -> Tensor`
+pub fn fft_ifft(
+    self_: &Tensor,
+    n: Option<SymInt>,
+    dim: i64,
+    norm: Option<&str>,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::FFT_IFFT,
+                &[self_.into(), n.into(), dim.into(), norm.into()],
+            )?,
+        );
+    }
+    composite::fft::fft_ifft(self_, n, dim, norm)
+}
+
+/// `aten::fft_rfft(Tensor self, SymInt? n=None, int dim=-1, str? norm=None) -> Tensor`
+pub fn fft_rfft(
+    self_: &Tensor,
+    n: Option<SymInt>,
+    dim: i64,
+    norm: Option<&str>,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::FFT_RFFT,
+                &[self_.into(), n.into(), dim.into(), norm.into()],
+            )?,
+        );
+    }
+    composite::fft::fft_rfft(self_, n, dim, norm)
+}
+
+/// `aten::fft_irfft(Tensor self, SymInt? n=None, int dim=-1, str? norm=None) -> Tensor`
+pub fn fft_irfft(
+    self_: &Tensor,
+    n: Option<SymInt>,
+    dim: i64,
+    norm: Option<&str>,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::FFT_IRFFT,
+                &[self_.into(), n.into(), dim.into(), norm.into()],
+            )?,
+        );
+    }
+    composite::fft::fft_irfft(self_, n, dim, norm)
+}
+
+/// `aten::fft_hfft(Tensor self, SymInt? n=None, int dim=-1, str? norm=None) -> Tensor`
+pub fn fft_hfft(
+    self_: &Tensor,
+    n: Option<SymInt>,
+    dim: i64,
+    norm: Option<&str>,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::FFT_HFFT,
+                &[self_.into(), n.into(), dim.into(), norm.into()],
+            )?,
+        );
+    }
+    composite::fft::fft_hfft(self_, n, dim, norm)
+}
+
+/// `aten::fft_ihfft(Tensor self, SymInt? n=None, int dim=-1, str? norm=None) -> Tensor`
+pub fn fft_ihfft(
+    self_: &Tensor,
+    n: Option<SymInt>,
+    dim: i64,
+    norm: Option<&str>,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::FFT_IHFFT,
+                &[self_.into(), n.into(), dim.into(), norm.into()],
+            )?,
+        );
+    }
+    composite::fft::fft_ihfft(self_, n, dim, norm)
+}
+
+/// `aten::fft_fft2(Tensor self, SymInt[1]? s=None, int[1] dim=[-2,-1], str? norm=None) -> Tensor`
+pub fn fft_fft2(
+    self_: &Tensor,
+    s: Option<&[SymInt]>,
+    dim: &[i64],
+    norm: Option<&str>,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::FFT_FFT2,
+                &[self_.into(), s.into(), dim.into(), norm.into()],
+            )?,
+        );
+    }
+    composite::fft::fft_fft2(self_, s, dim, norm)
+}
+
+/// `aten::fft_ifft2(Tensor self, SymInt[1]? s=None, int[1] dim=[-2,-1], str? norm=None) -> Tensor`
+pub fn fft_ifft2(
+    self_: &Tensor,
+    s: Option<&[SymInt]>,
+    dim: &[i64],
+    norm: Option<&str>,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::FFT_IFFT2,
+                &[self_.into(), s.into(), dim.into(), norm.into()],
+            )?,
+        );
+    }
+    composite::fft::fft_ifft2(self_, s, dim, norm)
+}
+
+/// `aten::fft_rfft2(Tensor self, SymInt[1]? s=None, int[1] dim=[-2,-1], str? norm=None) -> Tensor`
+pub fn fft_rfft2(
+    self_: &Tensor,
+    s: Option<&[SymInt]>,
+    dim: &[i64],
+    norm: Option<&str>,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::FFT_RFFT2,
+                &[self_.into(), s.into(), dim.into(), norm.into()],
+            )?,
+        );
+    }
+    composite::fft::fft_rfft2(self_, s, dim, norm)
+}
+
+/// `aten::fft_irfft2(Tensor self, SymInt[1]? s=None, int[1] dim=[-2,-1], str? norm=None) -> Tensor`
+pub fn fft_irfft2(
+    self_: &Tensor,
+    s: Option<&[SymInt]>,
+    dim: &[i64],
+    norm: Option<&str>,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::FFT_IRFFT2,
+                &[self_.into(), s.into(), dim.into(), norm.into()],
+            )?,
+        );
+    }
+    composite::fft::fft_irfft2(self_, s, dim, norm)
+}
+
+/// `aten::fft_fftn(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None) -> Tensor`
+pub fn fft_fftn(
+    self_: &Tensor,
+    s: Option<&[SymInt]>,
+    dim: Option<&[i64]>,
+    norm: Option<&str>,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::FFT_FFTN,
+                &[self_.into(), s.into(), dim.into(), norm.into()],
+            )?,
+        );
+    }
+    composite::fft::fft_fftn(self_, s, dim, norm)
+}
+
+/// `aten::fft_ifftn(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None) -> Tensor`
+pub fn fft_ifftn(
+    self_: &Tensor,
+    s: Option<&[SymInt]>,
+    dim: Option<&[i64]>,
+    norm: Option<&str>,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::FFT_IFFTN,
+                &[self_.into(), s.into(), dim.into(), norm.into()],
+            )?,
+        );
+    }
+    composite::fft::fft_ifftn(self_, s, dim, norm)
+}
+
+/// `aten::fft_rfftn(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None) -> Tensor`
+pub fn fft_rfftn(
+    self_: &Tensor,
+    s: Option<&[SymInt]>,
+    dim: Option<&[i64]>,
+    norm: Option<&str>,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::FFT_RFFTN,
+                &[self_.into(), s.into(), dim.into(), norm.into()],
+            )?,
+        );
+    }
+    composite::fft::fft_rfftn(self_, s, dim, norm)
+}
+
+/// `aten::fft_irfftn(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None) -> Tensor`
+pub fn fft_irfftn(
+    self_: &Tensor,
+    s: Option<&[SymInt]>,
+    dim: Option<&[i64]>,
+    norm: Option<&str>,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::FFT_IRFFTN,
+                &[self_.into(), s.into(), dim.into(), norm.into()],
+            )?,
+        );
+    }
+    composite::fft::fft_irfftn(self_, s, dim, norm)
+}
+
+/// `aten::fft_fftshift(Tensor self, int[1]? dim=None) -> Tensor`
+pub fn fft_fftshift(self_: &Tensor, dim: Option<&[i64]>) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::FFT_FFTSHIFT, &[self_.into(), dim.into()])?,
+        );
+    }
+    composite::fft::fft_fftshift(self_, dim)
+}
+
+/// `aten::fft_ifftshift(Tensor self, int[1]? dim=None) -> Tensor`
+pub fn fft_ifftshift(self_: &Tensor, dim: Option<&[i64]>) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::FFT_IFFTSHIFT, &[self_.into(), dim.into()])?,
+        );
+    }
+    composite::fft::fft_ifftshift(self_, dim)
+}
+
+/// `aten::fft_fftfreq(int n, float d=1.0, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor`
+pub fn fft_fftfreq(
+    n: i64,
+    d: f64,
+    dtype: Option<DType>,
+    device: Option<Device>,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::FFT_FFTFREQ,
+                &[
+                    n.into(),
+                    d.into(),
+                    dtype.into(),
+                    Value::None,
+                    device.into(),
+                    Value::None,
+                ],
+            )?,
+        );
+    }
+    below::fft_fftfreq(word, n, d, dtype, device)
+}
+
+/// `aten::fft_rfftfreq(int n, float d=1.0, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor`
+pub fn fft_rfftfreq(
+    n: i64,
+    d: f64,
+    dtype: Option<DType>,
+    device: Option<Device>,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::FFT_RFFTFREQ,
+                &[
+                    n.into(),
+                    d.into(),
+                    dtype.into(),
+                    Value::None,
+                    device.into(),
+                    Value::None,
+                ],
+            )?,
+        );
+    }
+    below::fft_rfftfreq(word, n, d, dtype, device)
+}
+
 /// `aten::linalg_inv_ex(Tensor A, *, bool check_errors=False) -> (Tensor inverse, Tensor info)`
 pub fn linalg_inv_ex(A: &Tensor, check_errors: bool) -> Result<(Tensor, Tensor)> {
     let word = state::word();

@@ -4833,6 +4833,67 @@ impl Tensor {
     pub fn try_ger(&self, vec2: &Tensor) -> Result<Tensor> {
         ops::ger(self, vec2)
     }
+    /// `aten::_fft_c2c(Tensor self, SymInt[] dim, int normalization, bool forward) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_fft_c2c`].
+    #[track_caller]
+    pub fn fft_c2c(
+        &self,
+        dim: impl IntoSizes,
+        normalization: i64,
+        forward: bool,
+    ) -> Tensor {
+        expect_ok(self.try_fft_c2c(dim, normalization, forward))
+    }
+    /// `aten::_fft_c2c(Tensor self, SymInt[] dim, int normalization, bool forward) -> Tensor`
+    pub fn try_fft_c2c(
+        &self,
+        dim: impl IntoSizes,
+        normalization: i64,
+        forward: bool,
+    ) -> Result<Tensor> {
+        ops::fft_c2c(self, &dim.into_sizes(), normalization, forward)
+    }
+    /// `aten::_fft_r2c(Tensor self, int[] dim, int normalization, bool onesided) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_fft_r2c`].
+    #[track_caller]
+    pub fn fft_r2c(&self, dim: &[i64], normalization: i64, onesided: bool) -> Tensor {
+        expect_ok(self.try_fft_r2c(dim, normalization, onesided))
+    }
+    /// `aten::_fft_r2c(Tensor self, int[] dim, int normalization, bool onesided) -> Tensor`
+    pub fn try_fft_r2c(
+        &self,
+        dim: &[i64],
+        normalization: i64,
+        onesided: bool,
+    ) -> Result<Tensor> {
+        ops::fft_r2c(self, dim, normalization, onesided)
+    }
+    /// `aten::_fft_c2r(Tensor self, int[] dim, int normalization, SymInt last_dim_size) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_fft_c2r`].
+    #[track_caller]
+    pub fn fft_c2r(
+        &self,
+        dim: &[i64],
+        normalization: i64,
+        last_dim_size: impl Into<SymInt>,
+    ) -> Tensor {
+        expect_ok(self.try_fft_c2r(dim, normalization, last_dim_size))
+    }
+    /// `aten::_fft_c2r(Tensor self, int[] dim, int normalization, SymInt last_dim_size) -> Tensor`
+    pub fn try_fft_c2r(
+        &self,
+        dim: &[i64],
+        normalization: i64,
+        last_dim_size: impl Into<SymInt>,
+    ) -> Result<Tensor> {
+        ops::fft_c2r(self, dim, normalization, last_dim_size.into())
+    }
     /// `aten::inverse(Tensor self) -> Tensor`
     ///
     /// # Panics

@@ -11000,6 +11000,140 @@ impl Backward for BaddbmmBackward0 {
 }
 
 #[derive(Clone)]
+pub(crate) struct FftC2CBackward0Saved {
+    pub(crate) dim: SymInts,
+    pub(crate) forward: bool,
+    pub(crate) normalization: i64,
+}
+pub(crate) struct FftC2CBackward0(pub(crate) PlainSlot<FftC2CBackward0Saved>);
+impl Backward for FftC2CBackward0 {
+    fn name(&self) -> &str {
+        "FftC2CBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.take_or_clone(node, needs)?;
+        let dim = &saved.dim[..];
+        let forward = saved.forward;
+        let normalization = saved.normalization;
+        if needs.get(0) {
+            gradients[0] = ops::fft_c2c(grad, dim, normalization, !forward)?.into_grad();
+        }
+        Ok(gradients)
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("dim", saved.dim.into()),
+                ("forward", saved.forward.into()),
+                ("normalization", saved.normalization.into()),
+            ]),
+        )
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct FftR2CBackward0Saved {
+    pub(crate) dim: Vec<i64>,
+    pub(crate) normalization: i64,
+    pub(crate) onesided: bool,
+    pub(crate) self_sym_sizes: SymInts,
+}
+pub(crate) struct FftR2CBackward0(pub(crate) PlainSlot<FftR2CBackward0Saved>);
+impl Backward for FftR2CBackward0 {
+    fn name(&self) -> &str {
+        "FftR2CBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.take_or_clone(node, needs)?;
+        let dim = &saved.dim[..];
+        let normalization = saved.normalization;
+        let onesided = saved.onesided;
+        let self_sym_sizes = &saved.self_sym_sizes[..];
+        if needs.get(0) {
+            gradients[0] = formulas::fft_r2c_backward(
+                    grad,
+                    dim,
+                    normalization,
+                    onesided,
+                    self_sym_sizes,
+                )?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("dim", saved.dim.into()),
+                ("normalization", saved.normalization.into()),
+                ("onesided", saved.onesided.into()),
+                ("self_sym_sizes", saved.self_sym_sizes.into()),
+            ]),
+        )
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct FftC2RBackward0Saved {
+    pub(crate) dim: Vec<i64>,
+    pub(crate) normalization: i64,
+}
+pub(crate) struct FftC2RBackward0(pub(crate) PlainSlot<FftC2RBackward0Saved>);
+impl Backward for FftC2RBackward0 {
+    fn name(&self) -> &str {
+        "FftC2RBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.take_or_clone(node, needs)?;
+        let dim = &saved.dim[..];
+        let normalization = saved.normalization;
+        if needs.get(0) {
+            gradients[0] = formulas::fft_c2r_backward(grad, dim, normalization)?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("dim", saved.dim.into()),
+                ("normalization", saved.normalization.into()),
+            ]),
+        )
+    }
+}
+
+#[derive(Clone)]
 pub(crate) struct LinalgInvExBackward0Saved {
     pub(crate) inverse: SavedTensor,
 }

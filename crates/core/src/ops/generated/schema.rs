@@ -1006,913 +1006,955 @@ impl Op {
     pub const GER: Op = Op(496);
     /// `aten::einsum`
     pub const EINSUM: Op = Op(497);
+    /// `aten::_fft_c2c`
+    pub const _FFT_C2C: Op = Op(498);
+    /// `aten::_fft_r2c`
+    pub const _FFT_R2C: Op = Op(499);
+    /// `aten::_fft_c2r`
+    pub const _FFT_C2R: Op = Op(500);
+    /// `aten::fft_fft`
+    pub const FFT_FFT: Op = Op(501);
+    /// `aten::fft_ifft`
+    pub const FFT_IFFT: Op = Op(502);
+    /// `aten::fft_rfft`
+    pub const FFT_RFFT: Op = Op(503);
+    /// `aten::fft_irfft`
+    pub const FFT_IRFFT: Op = Op(504);
+    /// `aten::fft_hfft`
+    pub const FFT_HFFT: Op = Op(505);
+    /// `aten::fft_ihfft`
+    pub const FFT_IHFFT: Op = Op(506);
+    /// `aten::fft_fft2`
+    pub const FFT_FFT2: Op = Op(507);
+    /// `aten::fft_ifft2`
+    pub const FFT_IFFT2: Op = Op(508);
+    /// `aten::fft_rfft2`
+    pub const FFT_RFFT2: Op = Op(509);
+    /// `aten::fft_irfft2`
+    pub const FFT_IRFFT2: Op = Op(510);
+    /// `aten::fft_fftn`
+    pub const FFT_FFTN: Op = Op(511);
+    /// `aten::fft_ifftn`
+    pub const FFT_IFFTN: Op = Op(512);
+    /// `aten::fft_rfftn`
+    pub const FFT_RFFTN: Op = Op(513);
+    /// `aten::fft_irfftn`
+    pub const FFT_IRFFTN: Op = Op(514);
+    /// `aten::fft_fftshift`
+    pub const FFT_FFTSHIFT: Op = Op(515);
+    /// `aten::fft_ifftshift`
+    pub const FFT_IFFTSHIFT: Op = Op(516);
+    /// `aten::fft_fftfreq`
+    pub const FFT_FFTFREQ: Op = Op(517);
+    /// `aten::fft_rfftfreq`
+    pub const FFT_RFFTFREQ: Op = Op(518);
     /// `aten::linalg_inv_ex`
-    pub const LINALG_INV_EX: Op = Op(498);
+    pub const LINALG_INV_EX: Op = Op(519);
     /// `aten::linalg_inv`
-    pub const LINALG_INV: Op = Op(499);
+    pub const LINALG_INV: Op = Op(520);
     /// `aten::inverse`
-    pub const INVERSE: Op = Op(500);
+    pub const INVERSE: Op = Op(521);
     /// `aten::_linalg_solve_ex`
-    pub const _LINALG_SOLVE_EX: Op = Op(501);
+    pub const _LINALG_SOLVE_EX: Op = Op(522);
     /// `aten::linalg_solve_ex`
-    pub const LINALG_SOLVE_EX: Op = Op(502);
+    pub const LINALG_SOLVE_EX: Op = Op(523);
     /// `aten::linalg_solve`
-    pub const LINALG_SOLVE: Op = Op(503);
+    pub const LINALG_SOLVE: Op = Op(524);
     /// `aten::_linalg_det`
-    pub const _LINALG_DET: Op = Op(504);
+    pub const _LINALG_DET: Op = Op(525);
     /// `aten::linalg_det`
-    pub const LINALG_DET: Op = Op(505);
+    pub const LINALG_DET: Op = Op(526);
     /// `aten::det`
-    pub const DET: Op = Op(506);
+    pub const DET: Op = Op(527);
     /// `aten::_linalg_slogdet`
-    pub const _LINALG_SLOGDET: Op = Op(507);
+    pub const _LINALG_SLOGDET: Op = Op(528);
     /// `aten::linalg_slogdet`
-    pub const LINALG_SLOGDET: Op = Op(508);
+    pub const LINALG_SLOGDET: Op = Op(529);
     /// `aten::slogdet`
-    pub const SLOGDET: Op = Op(509);
+    pub const SLOGDET: Op = Op(530);
     /// `aten::logdet`
-    pub const LOGDET: Op = Op(510);
+    pub const LOGDET: Op = Op(531);
     /// `aten::linalg_cholesky_ex`
-    pub const LINALG_CHOLESKY_EX: Op = Op(511);
+    pub const LINALG_CHOLESKY_EX: Op = Op(532);
     /// `aten::linalg_cholesky`
-    pub const LINALG_CHOLESKY: Op = Op(512);
+    pub const LINALG_CHOLESKY: Op = Op(533);
     /// `aten::cholesky_solve`
-    pub const CHOLESKY_SOLVE: Op = Op(513);
+    pub const CHOLESKY_SOLVE: Op = Op(534);
     /// `aten::linalg_qr`
-    pub const LINALG_QR: Op = Op(514);
+    pub const LINALG_QR: Op = Op(535);
     /// `aten::_linalg_eigh`
-    pub const _LINALG_EIGH: Op = Op(515);
+    pub const _LINALG_EIGH: Op = Op(536);
     /// `aten::linalg_eigh`
-    pub const LINALG_EIGH: Op = Op(516);
+    pub const LINALG_EIGH: Op = Op(537);
     /// `aten::linalg_eigvalsh`
-    pub const LINALG_EIGVALSH: Op = Op(517);
+    pub const LINALG_EIGVALSH: Op = Op(538);
     /// `aten::_linalg_svd`
-    pub const _LINALG_SVD: Op = Op(518);
+    pub const _LINALG_SVD: Op = Op(539);
     /// `aten::linalg_svd`
-    pub const LINALG_SVD: Op = Op(519);
+    pub const LINALG_SVD: Op = Op(540);
     /// `aten::linalg_svdvals`
-    pub const LINALG_SVDVALS: Op = Op(520);
+    pub const LINALG_SVDVALS: Op = Op(541);
     /// `aten::linalg_solve_triangular`
-    pub const LINALG_SOLVE_TRIANGULAR: Op = Op(521);
+    pub const LINALG_SOLVE_TRIANGULAR: Op = Op(542);
     /// `aten::linalg_matrix_norm`
-    pub const LINALG_MATRIX_NORM: Op = Op(522);
+    pub const LINALG_MATRIX_NORM: Op = Op(543);
     /// `aten::linalg_matrix_norm.str_ord`
-    pub const LINALG_MATRIX_NORM_STR_ORD: Op = Op(523);
+    pub const LINALG_MATRIX_NORM_STR_ORD: Op = Op(544);
     /// `aten::linalg_norm`
-    pub const LINALG_NORM: Op = Op(524);
+    pub const LINALG_NORM: Op = Op(545);
     /// `aten::linalg_norm.ord_str`
-    pub const LINALG_NORM_ORD_STR: Op = Op(525);
+    pub const LINALG_NORM_ORD_STR: Op = Op(546);
     /// `aten::linalg_matrix_power`
-    pub const LINALG_MATRIX_POWER: Op = Op(526);
+    pub const LINALG_MATRIX_POWER: Op = Op(547);
     /// `aten::matrix_power`
-    pub const MATRIX_POWER: Op = Op(527);
+    pub const MATRIX_POWER: Op = Op(548);
     /// `aten::scaled_dot_product_attention`
-    pub const SCALED_DOT_PRODUCT_ATTENTION: Op = Op(528);
+    pub const SCALED_DOT_PRODUCT_ATTENTION: Op = Op(549);
     /// `aten::convolution`
-    pub const CONVOLUTION: Op = Op(529);
+    pub const CONVOLUTION: Op = Op(550);
     /// `aten::convolution.out`
-    pub const CONVOLUTION_OUT: Op = Op(530);
+    pub const CONVOLUTION_OUT: Op = Op(551);
     /// `aten::convolution_backward`
-    pub const CONVOLUTION_BACKWARD: Op = Op(531);
+    pub const CONVOLUTION_BACKWARD: Op = Op(552);
     /// `aten::_convolution`
-    pub const _CONVOLUTION: Op = Op(532);
+    pub const _CONVOLUTION: Op = Op(553);
     /// `aten::conv1d`
-    pub const CONV1D: Op = Op(533);
+    pub const CONV1D: Op = Op(554);
     /// `aten::conv1d.padding`
-    pub const CONV1D_PADDING: Op = Op(534);
+    pub const CONV1D_PADDING: Op = Op(555);
     /// `aten::conv_transpose1d`
-    pub const CONV_TRANSPOSE1D: Op = Op(535);
+    pub const CONV_TRANSPOSE1D: Op = Op(556);
     /// `aten::conv2d`
-    pub const CONV2D: Op = Op(536);
+    pub const CONV2D: Op = Op(557);
     /// `aten::conv2d.padding`
-    pub const CONV2D_PADDING: Op = Op(537);
+    pub const CONV2D_PADDING: Op = Op(558);
     /// `aten::conv_transpose2d.input`
-    pub const CONV_TRANSPOSE2D_INPUT: Op = Op(538);
+    pub const CONV_TRANSPOSE2D_INPUT: Op = Op(559);
     /// `aten::conv3d`
-    pub const CONV3D: Op = Op(539);
+    pub const CONV3D: Op = Op(560);
     /// `aten::conv3d.padding`
-    pub const CONV3D_PADDING: Op = Op(540);
+    pub const CONV3D_PADDING: Op = Op(561);
     /// `aten::conv_transpose3d.input`
-    pub const CONV_TRANSPOSE3D_INPUT: Op = Op(541);
+    pub const CONV_TRANSPOSE3D_INPUT: Op = Op(562);
     /// `aten::im2col`
-    pub const IM2COL: Op = Op(542);
+    pub const IM2COL: Op = Op(563);
     /// `aten::col2im`
-    pub const COL2IM: Op = Op(543);
+    pub const COL2IM: Op = Op(564);
     /// `aten::max_pool1d`
-    pub const MAX_POOL1D: Op = Op(544);
+    pub const MAX_POOL1D: Op = Op(565);
     /// `aten::max_pool1d_with_indices`
-    pub const MAX_POOL1D_WITH_INDICES: Op = Op(545);
+    pub const MAX_POOL1D_WITH_INDICES: Op = Op(566);
     /// `aten::max_pool2d`
-    pub const MAX_POOL2D: Op = Op(546);
+    pub const MAX_POOL2D: Op = Op(567);
     /// `aten::max_pool2d_with_indices`
-    pub const MAX_POOL2D_WITH_INDICES: Op = Op(547);
+    pub const MAX_POOL2D_WITH_INDICES: Op = Op(568);
     /// `aten::max_pool2d_with_indices_backward`
-    pub const MAX_POOL2D_WITH_INDICES_BACKWARD: Op = Op(548);
+    pub const MAX_POOL2D_WITH_INDICES_BACKWARD: Op = Op(569);
     /// `aten::max_pool3d`
-    pub const MAX_POOL3D: Op = Op(549);
+    pub const MAX_POOL3D: Op = Op(570);
     /// `aten::max_pool3d_with_indices`
-    pub const MAX_POOL3D_WITH_INDICES: Op = Op(550);
+    pub const MAX_POOL3D_WITH_INDICES: Op = Op(571);
     /// `aten::max_pool3d_with_indices_backward`
-    pub const MAX_POOL3D_WITH_INDICES_BACKWARD: Op = Op(551);
+    pub const MAX_POOL3D_WITH_INDICES_BACKWARD: Op = Op(572);
     /// `aten::max_unpool2d`
-    pub const MAX_UNPOOL2D: Op = Op(552);
+    pub const MAX_UNPOOL2D: Op = Op(573);
     /// `aten::avg_pool1d`
-    pub const AVG_POOL1D: Op = Op(553);
+    pub const AVG_POOL1D: Op = Op(574);
     /// `aten::avg_pool2d`
-    pub const AVG_POOL2D: Op = Op(554);
+    pub const AVG_POOL2D: Op = Op(575);
     /// `aten::avg_pool2d_backward`
-    pub const AVG_POOL2D_BACKWARD: Op = Op(555);
+    pub const AVG_POOL2D_BACKWARD: Op = Op(576);
     /// `aten::avg_pool3d`
-    pub const AVG_POOL3D: Op = Op(556);
+    pub const AVG_POOL3D: Op = Op(577);
     /// `aten::avg_pool3d_backward`
-    pub const AVG_POOL3D_BACKWARD: Op = Op(557);
+    pub const AVG_POOL3D_BACKWARD: Op = Op(578);
     /// `aten::adaptive_avg_pool1d`
-    pub const ADAPTIVE_AVG_POOL1D: Op = Op(558);
+    pub const ADAPTIVE_AVG_POOL1D: Op = Op(579);
     /// `aten::adaptive_max_pool1d`
-    pub const ADAPTIVE_MAX_POOL1D: Op = Op(559);
+    pub const ADAPTIVE_MAX_POOL1D: Op = Op(580);
     /// `aten::adaptive_avg_pool2d`
-    pub const ADAPTIVE_AVG_POOL2D: Op = Op(560);
+    pub const ADAPTIVE_AVG_POOL2D: Op = Op(581);
     /// `aten::_adaptive_avg_pool2d`
-    pub const _ADAPTIVE_AVG_POOL2D: Op = Op(561);
+    pub const _ADAPTIVE_AVG_POOL2D: Op = Op(582);
     /// `aten::_adaptive_avg_pool2d_backward`
-    pub const _ADAPTIVE_AVG_POOL2D_BACKWARD: Op = Op(562);
+    pub const _ADAPTIVE_AVG_POOL2D_BACKWARD: Op = Op(583);
     /// `aten::adaptive_max_pool2d`
-    pub const ADAPTIVE_MAX_POOL2D: Op = Op(563);
+    pub const ADAPTIVE_MAX_POOL2D: Op = Op(584);
     /// `aten::adaptive_max_pool2d_backward`
-    pub const ADAPTIVE_MAX_POOL2D_BACKWARD: Op = Op(564);
+    pub const ADAPTIVE_MAX_POOL2D_BACKWARD: Op = Op(585);
     /// `aten::adaptive_avg_pool3d`
-    pub const ADAPTIVE_AVG_POOL3D: Op = Op(565);
+    pub const ADAPTIVE_AVG_POOL3D: Op = Op(586);
     /// `aten::_adaptive_avg_pool3d`
-    pub const _ADAPTIVE_AVG_POOL3D: Op = Op(566);
+    pub const _ADAPTIVE_AVG_POOL3D: Op = Op(587);
     /// `aten::_adaptive_avg_pool3d_backward`
-    pub const _ADAPTIVE_AVG_POOL3D_BACKWARD: Op = Op(567);
+    pub const _ADAPTIVE_AVG_POOL3D_BACKWARD: Op = Op(588);
     /// `aten::adaptive_max_pool3d`
-    pub const ADAPTIVE_MAX_POOL3D: Op = Op(568);
+    pub const ADAPTIVE_MAX_POOL3D: Op = Op(589);
     /// `aten::adaptive_max_pool3d_backward`
-    pub const ADAPTIVE_MAX_POOL3D_BACKWARD: Op = Op(569);
+    pub const ADAPTIVE_MAX_POOL3D_BACKWARD: Op = Op(590);
     /// `aten::upsample_nearest1d`
-    pub const UPSAMPLE_NEAREST1D: Op = Op(570);
+    pub const UPSAMPLE_NEAREST1D: Op = Op(591);
     /// `aten::upsample_nearest1d_backward`
-    pub const UPSAMPLE_NEAREST1D_BACKWARD: Op = Op(571);
+    pub const UPSAMPLE_NEAREST1D_BACKWARD: Op = Op(592);
     /// `aten::upsample_nearest1d.vec`
-    pub const UPSAMPLE_NEAREST1D_VEC: Op = Op(572);
+    pub const UPSAMPLE_NEAREST1D_VEC: Op = Op(593);
     /// `aten::upsample_nearest2d`
-    pub const UPSAMPLE_NEAREST2D: Op = Op(573);
+    pub const UPSAMPLE_NEAREST2D: Op = Op(594);
     /// `aten::upsample_nearest2d_backward`
-    pub const UPSAMPLE_NEAREST2D_BACKWARD: Op = Op(574);
+    pub const UPSAMPLE_NEAREST2D_BACKWARD: Op = Op(595);
     /// `aten::upsample_nearest2d.vec`
-    pub const UPSAMPLE_NEAREST2D_VEC: Op = Op(575);
+    pub const UPSAMPLE_NEAREST2D_VEC: Op = Op(596);
     /// `aten::upsample_nearest3d`
-    pub const UPSAMPLE_NEAREST3D: Op = Op(576);
+    pub const UPSAMPLE_NEAREST3D: Op = Op(597);
     /// `aten::upsample_nearest3d_backward`
-    pub const UPSAMPLE_NEAREST3D_BACKWARD: Op = Op(577);
+    pub const UPSAMPLE_NEAREST3D_BACKWARD: Op = Op(598);
     /// `aten::upsample_nearest3d.vec`
-    pub const UPSAMPLE_NEAREST3D_VEC: Op = Op(578);
+    pub const UPSAMPLE_NEAREST3D_VEC: Op = Op(599);
     /// `aten::_upsample_nearest_exact1d`
-    pub const _UPSAMPLE_NEAREST_EXACT1D: Op = Op(579);
+    pub const _UPSAMPLE_NEAREST_EXACT1D: Op = Op(600);
     /// `aten::_upsample_nearest_exact1d_backward`
-    pub const _UPSAMPLE_NEAREST_EXACT1D_BACKWARD: Op = Op(580);
+    pub const _UPSAMPLE_NEAREST_EXACT1D_BACKWARD: Op = Op(601);
     /// `aten::_upsample_nearest_exact1d.vec`
-    pub const _UPSAMPLE_NEAREST_EXACT1D_VEC: Op = Op(581);
+    pub const _UPSAMPLE_NEAREST_EXACT1D_VEC: Op = Op(602);
     /// `aten::_upsample_nearest_exact2d`
-    pub const _UPSAMPLE_NEAREST_EXACT2D: Op = Op(582);
+    pub const _UPSAMPLE_NEAREST_EXACT2D: Op = Op(603);
     /// `aten::_upsample_nearest_exact2d_backward`
-    pub const _UPSAMPLE_NEAREST_EXACT2D_BACKWARD: Op = Op(583);
+    pub const _UPSAMPLE_NEAREST_EXACT2D_BACKWARD: Op = Op(604);
     /// `aten::_upsample_nearest_exact2d.vec`
-    pub const _UPSAMPLE_NEAREST_EXACT2D_VEC: Op = Op(584);
+    pub const _UPSAMPLE_NEAREST_EXACT2D_VEC: Op = Op(605);
     /// `aten::_upsample_nearest_exact3d`
-    pub const _UPSAMPLE_NEAREST_EXACT3D: Op = Op(585);
+    pub const _UPSAMPLE_NEAREST_EXACT3D: Op = Op(606);
     /// `aten::_upsample_nearest_exact3d_backward`
-    pub const _UPSAMPLE_NEAREST_EXACT3D_BACKWARD: Op = Op(586);
+    pub const _UPSAMPLE_NEAREST_EXACT3D_BACKWARD: Op = Op(607);
     /// `aten::_upsample_nearest_exact3d.vec`
-    pub const _UPSAMPLE_NEAREST_EXACT3D_VEC: Op = Op(587);
+    pub const _UPSAMPLE_NEAREST_EXACT3D_VEC: Op = Op(608);
     /// `aten::upsample_linear1d`
-    pub const UPSAMPLE_LINEAR1D: Op = Op(588);
+    pub const UPSAMPLE_LINEAR1D: Op = Op(609);
     /// `aten::upsample_linear1d_backward`
-    pub const UPSAMPLE_LINEAR1D_BACKWARD: Op = Op(589);
+    pub const UPSAMPLE_LINEAR1D_BACKWARD: Op = Op(610);
     /// `aten::upsample_linear1d.vec`
-    pub const UPSAMPLE_LINEAR1D_VEC: Op = Op(590);
+    pub const UPSAMPLE_LINEAR1D_VEC: Op = Op(611);
     /// `aten::upsample_bilinear2d`
-    pub const UPSAMPLE_BILINEAR2D: Op = Op(591);
+    pub const UPSAMPLE_BILINEAR2D: Op = Op(612);
     /// `aten::upsample_bilinear2d_backward`
-    pub const UPSAMPLE_BILINEAR2D_BACKWARD: Op = Op(592);
+    pub const UPSAMPLE_BILINEAR2D_BACKWARD: Op = Op(613);
     /// `aten::upsample_bilinear2d.vec`
-    pub const UPSAMPLE_BILINEAR2D_VEC: Op = Op(593);
+    pub const UPSAMPLE_BILINEAR2D_VEC: Op = Op(614);
     /// `aten::upsample_bicubic2d`
-    pub const UPSAMPLE_BICUBIC2D: Op = Op(594);
+    pub const UPSAMPLE_BICUBIC2D: Op = Op(615);
     /// `aten::upsample_bicubic2d_backward`
-    pub const UPSAMPLE_BICUBIC2D_BACKWARD: Op = Op(595);
+    pub const UPSAMPLE_BICUBIC2D_BACKWARD: Op = Op(616);
     /// `aten::upsample_bicubic2d.vec`
-    pub const UPSAMPLE_BICUBIC2D_VEC: Op = Op(596);
+    pub const UPSAMPLE_BICUBIC2D_VEC: Op = Op(617);
     /// `aten::upsample_trilinear3d`
-    pub const UPSAMPLE_TRILINEAR3D: Op = Op(597);
+    pub const UPSAMPLE_TRILINEAR3D: Op = Op(618);
     /// `aten::upsample_trilinear3d_backward`
-    pub const UPSAMPLE_TRILINEAR3D_BACKWARD: Op = Op(598);
+    pub const UPSAMPLE_TRILINEAR3D_BACKWARD: Op = Op(619);
     /// `aten::upsample_trilinear3d.vec`
-    pub const UPSAMPLE_TRILINEAR3D_VEC: Op = Op(599);
+    pub const UPSAMPLE_TRILINEAR3D_VEC: Op = Op(620);
     /// `aten::_upsample_bilinear2d_aa`
-    pub const _UPSAMPLE_BILINEAR2D_AA: Op = Op(600);
+    pub const _UPSAMPLE_BILINEAR2D_AA: Op = Op(621);
     /// `aten::grid_sampler`
-    pub const GRID_SAMPLER: Op = Op(601);
+    pub const GRID_SAMPLER: Op = Op(622);
     /// `aten::grid_sampler_2d`
-    pub const GRID_SAMPLER_2D: Op = Op(602);
+    pub const GRID_SAMPLER_2D: Op = Op(623);
     /// `aten::grid_sampler_2d_backward`
-    pub const GRID_SAMPLER_2D_BACKWARD: Op = Op(603);
+    pub const GRID_SAMPLER_2D_BACKWARD: Op = Op(624);
     /// `aten::grid_sampler_3d`
-    pub const GRID_SAMPLER_3D: Op = Op(604);
+    pub const GRID_SAMPLER_3D: Op = Op(625);
     /// `aten::grid_sampler_3d_backward`
-    pub const GRID_SAMPLER_3D_BACKWARD: Op = Op(605);
+    pub const GRID_SAMPLER_3D_BACKWARD: Op = Op(626);
     /// `aten::_grid_sampler_derivative`
-    pub const _GRID_SAMPLER_DERIVATIVE: Op = Op(606);
+    pub const _GRID_SAMPLER_DERIVATIVE: Op = Op(627);
     /// `aten::_grid_sampler_derivative_backward`
-    pub const _GRID_SAMPLER_DERIVATIVE_BACKWARD: Op = Op(607);
+    pub const _GRID_SAMPLER_DERIVATIVE_BACKWARD: Op = Op(628);
     /// `aten::affine_grid_generator`
-    pub const AFFINE_GRID_GENERATOR: Op = Op(608);
+    pub const AFFINE_GRID_GENERATOR: Op = Op(629);
     /// `aten::alias`
-    pub const ALIAS: Op = Op(609);
+    pub const ALIAS: Op = Op(630);
     /// `aten::view`
-    pub const VIEW: Op = Op(610);
+    pub const VIEW: Op = Op(631);
     /// `aten::t`
-    pub const T: Op = Op(611);
+    pub const T: Op = Op(632);
     /// `aten::transpose.int`
-    pub const TRANSPOSE_INT: Op = Op(612);
+    pub const TRANSPOSE_INT: Op = Op(633);
     /// `aten::permute`
-    pub const PERMUTE: Op = Op(613);
+    pub const PERMUTE: Op = Op(634);
     /// `aten::expand`
-    pub const EXPAND: Op = Op(614);
+    pub const EXPAND: Op = Op(635);
     /// `aten::unsqueeze`
-    pub const UNSQUEEZE: Op = Op(615);
+    pub const UNSQUEEZE: Op = Op(636);
     /// `aten::squeeze`
-    pub const SQUEEZE: Op = Op(616);
+    pub const SQUEEZE: Op = Op(637);
     /// `aten::squeeze.dim`
-    pub const SQUEEZE_DIM: Op = Op(617);
+    pub const SQUEEZE_DIM: Op = Op(638);
     /// `aten::squeeze.dims`
-    pub const SQUEEZE_DIMS: Op = Op(618);
+    pub const SQUEEZE_DIMS: Op = Op(639);
     /// `aten::select.int`
-    pub const SELECT_INT: Op = Op(619);
+    pub const SELECT_INT: Op = Op(640);
     /// `aten::slice.Tensor`
-    pub const SLICE_TENSOR: Op = Op(620);
+    pub const SLICE_TENSOR: Op = Op(641);
     /// `aten::unbind.int`
-    pub const UNBIND_INT: Op = Op(621);
+    pub const UNBIND_INT: Op = Op(642);
     /// `aten::split.Tensor`
-    pub const SPLIT_TENSOR: Op = Op(622);
+    pub const SPLIT_TENSOR: Op = Op(643);
     /// `aten::split_with_sizes`
-    pub const SPLIT_WITH_SIZES: Op = Op(623);
+    pub const SPLIT_WITH_SIZES: Op = Op(644);
     /// `aten::as_strided`
-    pub const AS_STRIDED: Op = Op(624);
+    pub const AS_STRIDED: Op = Op(645);
     /// `aten::diagonal`
-    pub const DIAGONAL: Op = Op(625);
+    pub const DIAGONAL: Op = Op(646);
     /// `aten::unfold`
-    pub const UNFOLD: Op = Op(626);
+    pub const UNFOLD: Op = Op(647);
     /// `aten::lift_fresh`
-    pub const LIFT_FRESH: Op = Op(627);
+    pub const LIFT_FRESH: Op = Op(648);
     /// `aten::detach`
-    pub const DETACH: Op = Op(628);
+    pub const DETACH: Op = Op(649);
     /// `aten::detach_`
-    pub const DETACH_: Op = Op(629);
+    pub const DETACH_: Op = Op(650);
     /// `aten::unsqueeze_`
-    pub const UNSQUEEZE_: Op = Op(630);
+    pub const UNSQUEEZE_: Op = Op(651);
     /// `aten::squeeze_`
-    pub const SQUEEZE_: Op = Op(631);
+    pub const SQUEEZE_: Op = Op(652);
     /// `aten::squeeze_.dim`
-    pub const SQUEEZE__DIM: Op = Op(632);
+    pub const SQUEEZE__DIM: Op = Op(653);
     /// `aten::transpose_`
-    pub const TRANSPOSE_: Op = Op(633);
+    pub const TRANSPOSE_: Op = Op(654);
     /// `aten::t_`
-    pub const T_: Op = Op(634);
+    pub const T_: Op = Op(655);
     /// `aten::_unsafe_view`
-    pub const _UNSAFE_VIEW: Op = Op(635);
+    pub const _UNSAFE_VIEW: Op = Op(656);
     /// `aten::unsafe_split.Tensor`
-    pub const UNSAFE_SPLIT_TENSOR: Op = Op(636);
+    pub const UNSAFE_SPLIT_TENSOR: Op = Op(657);
     /// `aten::reshape`
-    pub const RESHAPE: Op = Op(637);
+    pub const RESHAPE: Op = Op(658);
     /// `aten::reshape_as`
-    pub const RESHAPE_AS: Op = Op(638);
+    pub const RESHAPE_AS: Op = Op(659);
     /// `aten::view_as`
-    pub const VIEW_AS: Op = Op(639);
+    pub const VIEW_AS: Op = Op(660);
     /// `aten::expand_as`
-    pub const EXPAND_AS: Op = Op(640);
+    pub const EXPAND_AS: Op = Op(661);
     /// `aten::broadcast_to`
-    pub const BROADCAST_TO: Op = Op(641);
+    pub const BROADCAST_TO: Op = Op(662);
     /// `aten::broadcast_tensors`
-    pub const BROADCAST_TENSORS: Op = Op(642);
+    pub const BROADCAST_TENSORS: Op = Op(663);
     /// `aten::swapaxes`
-    pub const SWAPAXES: Op = Op(643);
+    pub const SWAPAXES: Op = Op(664);
     /// `aten::swapdims`
-    pub const SWAPDIMS: Op = Op(644);
+    pub const SWAPDIMS: Op = Op(665);
     /// `aten::numpy_T`
-    pub const NUMPY_T: Op = Op(645);
+    pub const NUMPY_T: Op = Op(666);
     /// `aten::mT`
-    pub const MT: Op = Op(646);
+    pub const MT: Op = Op(667);
     /// `aten::narrow`
-    pub const NARROW: Op = Op(647);
+    pub const NARROW: Op = Op(668);
     /// `aten::flatten.using_ints`
-    pub const FLATTEN_USING_INTS: Op = Op(648);
+    pub const FLATTEN_USING_INTS: Op = Op(669);
     /// `aten::unflatten.int`
-    pub const UNFLATTEN_INT: Op = Op(649);
+    pub const UNFLATTEN_INT: Op = Op(670);
     /// `aten::ravel`
-    pub const RAVEL: Op = Op(650);
+    pub const RAVEL: Op = Op(671);
     /// `aten::split.sizes`
-    pub const SPLIT_SIZES: Op = Op(651);
+    pub const SPLIT_SIZES: Op = Op(672);
     /// `aten::chunk`
-    pub const CHUNK: Op = Op(652);
+    pub const CHUNK: Op = Op(673);
     /// `aten::unsafe_chunk`
-    pub const UNSAFE_CHUNK: Op = Op(653);
+    pub const UNSAFE_CHUNK: Op = Op(674);
     /// `aten::tensor_split.sections`
-    pub const TENSOR_SPLIT_SECTIONS: Op = Op(654);
+    pub const TENSOR_SPLIT_SECTIONS: Op = Op(675);
     /// `aten::tensor_split.indices`
-    pub const TENSOR_SPLIT_INDICES: Op = Op(655);
+    pub const TENSOR_SPLIT_INDICES: Op = Op(676);
     /// `aten::movedim.int`
-    pub const MOVEDIM_INT: Op = Op(656);
+    pub const MOVEDIM_INT: Op = Op(677);
     /// `aten::movedim.intlist`
-    pub const MOVEDIM_INTLIST: Op = Op(657);
+    pub const MOVEDIM_INTLIST: Op = Op(678);
     /// `aten::moveaxis.int`
-    pub const MOVEAXIS_INT: Op = Op(658);
+    pub const MOVEAXIS_INT: Op = Op(679);
     /// `aten::moveaxis.intlist`
-    pub const MOVEAXIS_INTLIST: Op = Op(659);
+    pub const MOVEAXIS_INTLIST: Op = Op(680);
     /// `aten::atleast_1d`
-    pub const ATLEAST_1D: Op = Op(660);
+    pub const ATLEAST_1D: Op = Op(681);
     /// `aten::atleast_2d`
-    pub const ATLEAST_2D: Op = Op(661);
+    pub const ATLEAST_2D: Op = Op(682);
     /// `aten::atleast_3d`
-    pub const ATLEAST_3D: Op = Op(662);
+    pub const ATLEAST_3D: Op = Op(683);
     /// `aten::contiguous`
-    pub const CONTIGUOUS: Op = Op(663);
+    pub const CONTIGUOUS: Op = Op(684);
     /// `aten::lift`
-    pub const LIFT: Op = Op(664);
+    pub const LIFT: Op = Op(685);
     /// `aten::meshgrid`
-    pub const MESHGRID: Op = Op(665);
+    pub const MESHGRID: Op = Op(686);
     /// `aten::meshgrid.indexing`
-    pub const MESHGRID_INDEXING: Op = Op(666);
+    pub const MESHGRID_INDEXING: Op = Op(687);
     /// `aten::pixel_shuffle`
-    pub const PIXEL_SHUFFLE: Op = Op(667);
+    pub const PIXEL_SHUFFLE: Op = Op(688);
     /// `aten::pixel_unshuffle`
-    pub const PIXEL_UNSHUFFLE: Op = Op(668);
+    pub const PIXEL_UNSHUFFLE: Op = Op(689);
     /// `aten::channel_shuffle`
-    pub const CHANNEL_SHUFFLE: Op = Op(669);
+    pub const CHANNEL_SHUFFLE: Op = Op(690);
     /// `aten::diag`
-    pub const DIAG: Op = Op(670);
+    pub const DIAG: Op = Op(691);
     /// `aten::diag_embed`
-    pub const DIAG_EMBED: Op = Op(671);
+    pub const DIAG_EMBED: Op = Op(692);
     /// `aten::alias_copy`
-    pub const ALIAS_COPY: Op = Op(672);
+    pub const ALIAS_COPY: Op = Op(693);
     /// `aten::detach_copy`
-    pub const DETACH_COPY: Op = Op(673);
+    pub const DETACH_COPY: Op = Op(694);
     /// `aten::view_copy`
-    pub const VIEW_COPY: Op = Op(674);
+    pub const VIEW_COPY: Op = Op(695);
     /// `aten::t_copy`
-    pub const T_COPY: Op = Op(675);
+    pub const T_COPY: Op = Op(696);
     /// `aten::transpose_copy.int`
-    pub const TRANSPOSE_COPY_INT: Op = Op(676);
+    pub const TRANSPOSE_COPY_INT: Op = Op(697);
     /// `aten::permute_copy`
-    pub const PERMUTE_COPY: Op = Op(677);
+    pub const PERMUTE_COPY: Op = Op(698);
     /// `aten::expand_copy`
-    pub const EXPAND_COPY: Op = Op(678);
+    pub const EXPAND_COPY: Op = Op(699);
     /// `aten::unsqueeze_copy`
-    pub const UNSQUEEZE_COPY: Op = Op(679);
+    pub const UNSQUEEZE_COPY: Op = Op(700);
     /// `aten::squeeze_copy`
-    pub const SQUEEZE_COPY: Op = Op(680);
+    pub const SQUEEZE_COPY: Op = Op(701);
     /// `aten::squeeze_copy.dim`
-    pub const SQUEEZE_COPY_DIM: Op = Op(681);
+    pub const SQUEEZE_COPY_DIM: Op = Op(702);
     /// `aten::squeeze_copy.dims`
-    pub const SQUEEZE_COPY_DIMS: Op = Op(682);
+    pub const SQUEEZE_COPY_DIMS: Op = Op(703);
     /// `aten::select_copy.int`
-    pub const SELECT_COPY_INT: Op = Op(683);
+    pub const SELECT_COPY_INT: Op = Op(704);
     /// `aten::slice_copy.Tensor`
-    pub const SLICE_COPY_TENSOR: Op = Op(684);
+    pub const SLICE_COPY_TENSOR: Op = Op(705);
     /// `aten::unbind_copy.int`
-    pub const UNBIND_COPY_INT: Op = Op(685);
+    pub const UNBIND_COPY_INT: Op = Op(706);
     /// `aten::split_copy.Tensor`
-    pub const SPLIT_COPY_TENSOR: Op = Op(686);
+    pub const SPLIT_COPY_TENSOR: Op = Op(707);
     /// `aten::split_with_sizes_copy`
-    pub const SPLIT_WITH_SIZES_COPY: Op = Op(687);
+    pub const SPLIT_WITH_SIZES_COPY: Op = Op(708);
     /// `aten::as_strided_copy`
-    pub const AS_STRIDED_COPY: Op = Op(688);
+    pub const AS_STRIDED_COPY: Op = Op(709);
     /// `aten::diagonal_copy`
-    pub const DIAGONAL_COPY: Op = Op(689);
+    pub const DIAGONAL_COPY: Op = Op(710);
     /// `aten::unfold_copy`
-    pub const UNFOLD_COPY: Op = Op(690);
+    pub const UNFOLD_COPY: Op = Op(711);
     /// `aten::slice_scatter`
-    pub const SLICE_SCATTER: Op = Op(691);
+    pub const SLICE_SCATTER: Op = Op(712);
     /// `aten::select_scatter`
-    pub const SELECT_SCATTER: Op = Op(692);
+    pub const SELECT_SCATTER: Op = Op(713);
     /// `aten::diagonal_scatter`
-    pub const DIAGONAL_SCATTER: Op = Op(693);
+    pub const DIAGONAL_SCATTER: Op = Op(714);
     /// `aten::as_strided_scatter`
-    pub const AS_STRIDED_SCATTER: Op = Op(694);
+    pub const AS_STRIDED_SCATTER: Op = Op(715);
     /// `aten::slice_backward`
-    pub const SLICE_BACKWARD: Op = Op(695);
+    pub const SLICE_BACKWARD: Op = Op(716);
     /// `aten::select_backward`
-    pub const SELECT_BACKWARD: Op = Op(696);
+    pub const SELECT_BACKWARD: Op = Op(717);
     /// `aten::diagonal_backward`
-    pub const DIAGONAL_BACKWARD: Op = Op(697);
+    pub const DIAGONAL_BACKWARD: Op = Op(718);
     /// `aten::unfold_backward`
-    pub const UNFOLD_BACKWARD: Op = Op(698);
+    pub const UNFOLD_BACKWARD: Op = Op(719);
     /// `aten::clone`
-    pub const CLONE: Op = Op(699);
+    pub const CLONE: Op = Op(720);
     /// `aten::lift_fresh_copy`
-    pub const LIFT_FRESH_COPY: Op = Op(700);
+    pub const LIFT_FRESH_COPY: Op = Op(721);
     /// `aten::_to_copy`
-    pub const _TO_COPY: Op = Op(701);
+    pub const _TO_COPY: Op = Op(722);
     /// `aten::to.dtype`
-    pub const TO_DTYPE: Op = Op(702);
+    pub const TO_DTYPE: Op = Op(723);
     /// `aten::to.dtype_layout`
-    pub const TO_DTYPE_LAYOUT: Op = Op(703);
+    pub const TO_DTYPE_LAYOUT: Op = Op(724);
     /// `aten::to.device`
-    pub const TO_DEVICE: Op = Op(704);
+    pub const TO_DEVICE: Op = Op(725);
     /// `aten::to.other`
-    pub const TO_OTHER: Op = Op(705);
+    pub const TO_OTHER: Op = Op(726);
     /// `aten::type_as`
-    pub const TYPE_AS: Op = Op(706);
+    pub const TYPE_AS: Op = Op(727);
     /// `aten::copy_`
-    pub const COPY_: Op = Op(707);
+    pub const COPY_: Op = Op(728);
     /// `aten::copy`
-    pub const COPY: Op = Op(708);
+    pub const COPY: Op = Op(729);
     /// `aten::fill.Scalar`
-    pub const FILL_SCALAR: Op = Op(709);
+    pub const FILL_SCALAR: Op = Op(730);
     /// `aten::fill_.Scalar`
-    pub const FILL__SCALAR: Op = Op(710);
+    pub const FILL__SCALAR: Op = Op(731);
     /// `aten::fill.Tensor`
-    pub const FILL_TENSOR: Op = Op(711);
+    pub const FILL_TENSOR: Op = Op(732);
     /// `aten::fill_.Tensor`
-    pub const FILL__TENSOR: Op = Op(712);
+    pub const FILL__TENSOR: Op = Op(733);
     /// `aten::zero`
-    pub const ZERO: Op = Op(713);
+    pub const ZERO: Op = Op(734);
     /// `aten::zero_`
-    pub const ZERO_: Op = Op(714);
+    pub const ZERO_: Op = Op(735);
     /// `aten::zeros`
-    pub const ZEROS: Op = Op(715);
+    pub const ZEROS: Op = Op(736);
     /// `aten::ones`
-    pub const ONES: Op = Op(716);
+    pub const ONES: Op = Op(737);
     /// `aten::full`
-    pub const FULL: Op = Op(717);
+    pub const FULL: Op = Op(738);
     /// `aten::scalar_tensor`
-    pub const SCALAR_TENSOR: Op = Op(718);
+    pub const SCALAR_TENSOR: Op = Op(739);
     /// `aten::empty.memory_format`
-    pub const EMPTY_MEMORY_FORMAT: Op = Op(719);
+    pub const EMPTY_MEMORY_FORMAT: Op = Op(740);
     /// `aten::empty_permuted`
-    pub const EMPTY_PERMUTED: Op = Op(720);
+    pub const EMPTY_PERMUTED: Op = Op(741);
     /// `aten::empty_strided`
-    pub const EMPTY_STRIDED: Op = Op(721);
+    pub const EMPTY_STRIDED: Op = Op(742);
     /// `aten::empty_like`
-    pub const EMPTY_LIKE: Op = Op(722);
+    pub const EMPTY_LIKE: Op = Op(743);
     /// `aten::zeros_like`
-    pub const ZEROS_LIKE: Op = Op(723);
+    pub const ZEROS_LIKE: Op = Op(744);
     /// `aten::ones_like`
-    pub const ONES_LIKE: Op = Op(724);
+    pub const ONES_LIKE: Op = Op(745);
     /// `aten::full_like`
-    pub const FULL_LIKE: Op = Op(725);
+    pub const FULL_LIKE: Op = Op(746);
     /// `aten::new_empty`
-    pub const NEW_EMPTY: Op = Op(726);
+    pub const NEW_EMPTY: Op = Op(747);
     /// `aten::new_empty_strided`
-    pub const NEW_EMPTY_STRIDED: Op = Op(727);
+    pub const NEW_EMPTY_STRIDED: Op = Op(748);
     /// `aten::new_zeros`
-    pub const NEW_ZEROS: Op = Op(728);
+    pub const NEW_ZEROS: Op = Op(749);
     /// `aten::new_ones`
-    pub const NEW_ONES: Op = Op(729);
+    pub const NEW_ONES: Op = Op(750);
     /// `aten::new_full`
-    pub const NEW_FULL: Op = Op(730);
+    pub const NEW_FULL: Op = Op(751);
     /// `aten::arange`
-    pub const ARANGE: Op = Op(731);
+    pub const ARANGE: Op = Op(752);
     /// `aten::arange.start`
-    pub const ARANGE_START: Op = Op(732);
+    pub const ARANGE_START: Op = Op(753);
     /// `aten::arange.start_step`
-    pub const ARANGE_START_STEP: Op = Op(733);
+    pub const ARANGE_START_STEP: Op = Op(754);
     /// `aten::linspace`
-    pub const LINSPACE: Op = Op(734);
+    pub const LINSPACE: Op = Op(755);
     /// `aten::logspace`
-    pub const LOGSPACE: Op = Op(735);
+    pub const LOGSPACE: Op = Op(756);
     /// `aten::eye`
-    pub const EYE: Op = Op(736);
+    pub const EYE: Op = Op(757);
     /// `aten::eye.m`
-    pub const EYE_M: Op = Op(737);
+    pub const EYE_M: Op = Op(758);
     /// `aten::hann_window`
-    pub const HANN_WINDOW: Op = Op(738);
+    pub const HANN_WINDOW: Op = Op(759);
     /// `aten::hann_window.periodic`
-    pub const HANN_WINDOW_PERIODIC: Op = Op(739);
+    pub const HANN_WINDOW_PERIODIC: Op = Op(760);
     /// `aten::tril_indices`
-    pub const TRIL_INDICES: Op = Op(740);
+    pub const TRIL_INDICES: Op = Op(761);
     /// `aten::triu_indices`
-    pub const TRIU_INDICES: Op = Op(741);
+    pub const TRIU_INDICES: Op = Op(762);
     /// `aten::item`
-    pub const ITEM: Op = Op(742);
+    pub const ITEM: Op = Op(763);
     /// `aten::_local_scalar_dense`
-    pub const _LOCAL_SCALAR_DENSE: Op = Op(743);
+    pub const _LOCAL_SCALAR_DENSE: Op = Op(764);
     /// `aten::is_nonzero`
-    pub const IS_NONZERO: Op = Op(744);
+    pub const IS_NONZERO: Op = Op(765);
     /// `aten::numel`
-    pub const NUMEL: Op = Op(745);
+    pub const NUMEL: Op = Op(766);
     /// `aten::sym_size.int`
-    pub const SYM_SIZE_INT: Op = Op(746);
+    pub const SYM_SIZE_INT: Op = Op(767);
     /// `aten::sym_stride.int`
-    pub const SYM_STRIDE_INT: Op = Op(747);
+    pub const SYM_STRIDE_INT: Op = Op(768);
     /// `aten::sym_numel`
-    pub const SYM_NUMEL: Op = Op(748);
+    pub const SYM_NUMEL: Op = Op(769);
     /// `aten::sym_storage_offset`
-    pub const SYM_STORAGE_OFFSET: Op = Op(749);
+    pub const SYM_STORAGE_OFFSET: Op = Op(770);
     /// `aten::_assert_tensor_metadata`
-    pub const _ASSERT_TENSOR_METADATA: Op = Op(750);
+    pub const _ASSERT_TENSOR_METADATA: Op = Op(771);
     /// `aten::gather`
-    pub const GATHER: Op = Op(751);
+    pub const GATHER: Op = Op(772);
     /// `aten::scatter.src`
-    pub const SCATTER_SRC: Op = Op(752);
+    pub const SCATTER_SRC: Op = Op(773);
     /// `aten::scatter_.src`
-    pub const SCATTER__SRC: Op = Op(753);
+    pub const SCATTER__SRC: Op = Op(774);
     /// `aten::scatter.value`
-    pub const SCATTER_VALUE: Op = Op(754);
+    pub const SCATTER_VALUE: Op = Op(775);
     /// `aten::scatter_.value`
-    pub const SCATTER__VALUE: Op = Op(755);
+    pub const SCATTER__VALUE: Op = Op(776);
     /// `aten::scatter.reduce`
-    pub const SCATTER_REDUCE: Op = Op(756);
+    pub const SCATTER_REDUCE: Op = Op(777);
     /// `aten::scatter.value_reduce`
-    pub const SCATTER_VALUE_REDUCE: Op = Op(757);
+    pub const SCATTER_VALUE_REDUCE: Op = Op(778);
     /// `aten::scatter_add`
-    pub const SCATTER_ADD: Op = Op(758);
+    pub const SCATTER_ADD: Op = Op(779);
     /// `aten::scatter_add_`
-    pub const SCATTER_ADD_: Op = Op(759);
+    pub const SCATTER_ADD_: Op = Op(780);
     /// `aten::scatter_reduce.two`
-    pub const SCATTER_REDUCE_TWO: Op = Op(760);
+    pub const SCATTER_REDUCE_TWO: Op = Op(781);
     /// `aten::scatter_reduce_.two`
-    pub const SCATTER_REDUCE__TWO: Op = Op(761);
+    pub const SCATTER_REDUCE__TWO: Op = Op(782);
     /// `aten::index_reduce`
-    pub const INDEX_REDUCE: Op = Op(762);
+    pub const INDEX_REDUCE: Op = Op(783);
     /// `aten::index_reduce_`
-    pub const INDEX_REDUCE_: Op = Op(763);
+    pub const INDEX_REDUCE_: Op = Op(784);
     /// `aten::index.Tensor`
-    pub const INDEX_TENSOR: Op = Op(764);
+    pub const INDEX_TENSOR: Op = Op(785);
     /// `aten::_unsafe_index.Tensor`
-    pub const _UNSAFE_INDEX_TENSOR: Op = Op(765);
+    pub const _UNSAFE_INDEX_TENSOR: Op = Op(786);
     /// `aten::index_put`
-    pub const INDEX_PUT: Op = Op(766);
+    pub const INDEX_PUT: Op = Op(787);
     /// `aten::index_put_`
-    pub const INDEX_PUT_: Op = Op(767);
+    pub const INDEX_PUT_: Op = Op(788);
     /// `aten::_unsafe_index_put`
-    pub const _UNSAFE_INDEX_PUT: Op = Op(768);
+    pub const _UNSAFE_INDEX_PUT: Op = Op(789);
     /// `aten::index_select`
-    pub const INDEX_SELECT: Op = Op(769);
+    pub const INDEX_SELECT: Op = Op(790);
     /// `aten::index_select_backward`
-    pub const INDEX_SELECT_BACKWARD: Op = Op(770);
+    pub const INDEX_SELECT_BACKWARD: Op = Op(791);
     /// `aten::index_add`
-    pub const INDEX_ADD: Op = Op(771);
+    pub const INDEX_ADD: Op = Op(792);
     /// `aten::index_add_`
-    pub const INDEX_ADD_: Op = Op(772);
+    pub const INDEX_ADD_: Op = Op(793);
     /// `aten::index_copy`
-    pub const INDEX_COPY: Op = Op(773);
+    pub const INDEX_COPY: Op = Op(794);
     /// `aten::index_copy_`
-    pub const INDEX_COPY_: Op = Op(774);
+    pub const INDEX_COPY_: Op = Op(795);
     /// `aten::index_fill.int_Scalar`
-    pub const INDEX_FILL_INT_SCALAR: Op = Op(775);
+    pub const INDEX_FILL_INT_SCALAR: Op = Op(796);
     /// `aten::index_fill_.int_Scalar`
-    pub const INDEX_FILL__INT_SCALAR: Op = Op(776);
+    pub const INDEX_FILL__INT_SCALAR: Op = Op(797);
     /// `aten::index_fill.int_Tensor`
-    pub const INDEX_FILL_INT_TENSOR: Op = Op(777);
+    pub const INDEX_FILL_INT_TENSOR: Op = Op(798);
     /// `aten::index_fill_.int_Tensor`
-    pub const INDEX_FILL__INT_TENSOR: Op = Op(778);
+    pub const INDEX_FILL__INT_TENSOR: Op = Op(799);
     /// `aten::masked_fill.Scalar`
-    pub const MASKED_FILL_SCALAR: Op = Op(779);
+    pub const MASKED_FILL_SCALAR: Op = Op(800);
     /// `aten::masked_fill_.Scalar`
-    pub const MASKED_FILL__SCALAR: Op = Op(780);
+    pub const MASKED_FILL__SCALAR: Op = Op(801);
     /// `aten::masked_fill.Tensor`
-    pub const MASKED_FILL_TENSOR: Op = Op(781);
+    pub const MASKED_FILL_TENSOR: Op = Op(802);
     /// `aten::masked_fill_.Tensor`
-    pub const MASKED_FILL__TENSOR: Op = Op(782);
+    pub const MASKED_FILL__TENSOR: Op = Op(803);
     /// `aten::masked_select`
-    pub const MASKED_SELECT: Op = Op(783);
+    pub const MASKED_SELECT: Op = Op(804);
     /// `aten::masked_scatter`
-    pub const MASKED_SCATTER: Op = Op(784);
+    pub const MASKED_SCATTER: Op = Op(805);
     /// `aten::masked_scatter_`
-    pub const MASKED_SCATTER_: Op = Op(785);
+    pub const MASKED_SCATTER_: Op = Op(806);
     /// `aten::take`
-    pub const TAKE: Op = Op(786);
+    pub const TAKE: Op = Op(807);
     /// `aten::take_along_dim`
-    pub const TAKE_ALONG_DIM: Op = Op(787);
+    pub const TAKE_ALONG_DIM: Op = Op(808);
     /// `aten::put`
-    pub const PUT: Op = Op(788);
+    pub const PUT: Op = Op(809);
     /// `aten::put_`
-    pub const PUT_: Op = Op(789);
+    pub const PUT_: Op = Op(810);
     /// `aten::nonzero`
-    pub const NONZERO: Op = Op(790);
+    pub const NONZERO: Op = Op(811);
     /// `aten::argwhere`
-    pub const ARGWHERE: Op = Op(791);
+    pub const ARGWHERE: Op = Op(812);
     /// `aten::one_hot`
-    pub const ONE_HOT: Op = Op(792);
+    pub const ONE_HOT: Op = Op(813);
     /// `aten::embedding`
-    pub const EMBEDDING: Op = Op(793);
+    pub const EMBEDDING: Op = Op(814);
     /// `aten::embedding_dense_backward`
-    pub const EMBEDDING_DENSE_BACKWARD: Op = Op(794);
+    pub const EMBEDDING_DENSE_BACKWARD: Op = Op(815);
     /// `aten::embedding_bag`
-    pub const EMBEDDING_BAG: Op = Op(795);
+    pub const EMBEDDING_BAG: Op = Op(816);
     /// `aten::embedding_bag.padding_idx`
-    pub const EMBEDDING_BAG_PADDING_IDX: Op = Op(796);
+    pub const EMBEDDING_BAG_PADDING_IDX: Op = Op(817);
     /// `aten::_embedding_bag`
-    pub const _EMBEDDING_BAG: Op = Op(797);
+    pub const _EMBEDDING_BAG: Op = Op(818);
     /// `aten::_embedding_bag_forward_only`
-    pub const _EMBEDDING_BAG_FORWARD_ONLY: Op = Op(798);
+    pub const _EMBEDDING_BAG_FORWARD_ONLY: Op = Op(819);
     /// `aten::embedding_renorm_`
-    pub const EMBEDDING_RENORM_: Op = Op(799);
+    pub const EMBEDDING_RENORM_: Op = Op(820);
     /// `aten::fill_diagonal_`
-    pub const FILL_DIAGONAL_: Op = Op(800);
+    pub const FILL_DIAGONAL_: Op = Op(821);
     /// `aten::cat`
-    pub const CAT: Op = Op(801);
+    pub const CAT: Op = Op(822);
     /// `aten::cat.out`
-    pub const CAT_OUT: Op = Op(802);
+    pub const CAT_OUT: Op = Op(823);
     /// `aten::concat`
-    pub const CONCAT: Op = Op(803);
+    pub const CONCAT: Op = Op(824);
     /// `aten::stack`
-    pub const STACK: Op = Op(804);
+    pub const STACK: Op = Op(825);
     /// `aten::stack.out`
-    pub const STACK_OUT: Op = Op(805);
+    pub const STACK_OUT: Op = Op(826);
     /// `aten::hstack`
-    pub const HSTACK: Op = Op(806);
+    pub const HSTACK: Op = Op(827);
     /// `aten::vstack`
-    pub const VSTACK: Op = Op(807);
+    pub const VSTACK: Op = Op(828);
     /// `aten::dstack`
-    pub const DSTACK: Op = Op(808);
+    pub const DSTACK: Op = Op(829);
     /// `aten::column_stack`
-    pub const COLUMN_STACK: Op = Op(809);
+    pub const COLUMN_STACK: Op = Op(830);
     /// `aten::block_diag`
-    pub const BLOCK_DIAG: Op = Op(810);
+    pub const BLOCK_DIAG: Op = Op(831);
     /// `aten::cartesian_prod`
-    pub const CARTESIAN_PROD: Op = Op(811);
+    pub const CARTESIAN_PROD: Op = Op(832);
     /// `aten::combinations`
-    pub const COMBINATIONS: Op = Op(812);
+    pub const COMBINATIONS: Op = Op(833);
     /// `aten::repeat`
-    pub const REPEAT: Op = Op(813);
+    pub const REPEAT: Op = Op(834);
     /// `aten::tile`
-    pub const TILE: Op = Op(814);
+    pub const TILE: Op = Op(835);
     /// `aten::repeat_interleave.self_int`
-    pub const REPEAT_INTERLEAVE_SELF_INT: Op = Op(815);
+    pub const REPEAT_INTERLEAVE_SELF_INT: Op = Op(836);
     /// `aten::repeat_interleave.self_Tensor`
-    pub const REPEAT_INTERLEAVE_SELF_TENSOR: Op = Op(816);
+    pub const REPEAT_INTERLEAVE_SELF_TENSOR: Op = Op(837);
     /// `aten::flip`
-    pub const FLIP: Op = Op(817);
+    pub const FLIP: Op = Op(838);
     /// `aten::fliplr`
-    pub const FLIPLR: Op = Op(818);
+    pub const FLIPLR: Op = Op(839);
     /// `aten::flipud`
-    pub const FLIPUD: Op = Op(819);
+    pub const FLIPUD: Op = Op(840);
     /// `aten::rot90`
-    pub const ROT90: Op = Op(820);
+    pub const ROT90: Op = Op(841);
     /// `aten::roll`
-    pub const ROLL: Op = Op(821);
+    pub const ROLL: Op = Op(842);
     /// `aten::tril`
-    pub const TRIL: Op = Op(822);
+    pub const TRIL: Op = Op(843);
     /// `aten::tril_`
-    pub const TRIL_: Op = Op(823);
+    pub const TRIL_: Op = Op(844);
     /// `aten::triu`
-    pub const TRIU: Op = Op(824);
+    pub const TRIU: Op = Op(845);
     /// `aten::triu_`
-    pub const TRIU_: Op = Op(825);
+    pub const TRIU_: Op = Op(846);
     /// `aten::constant_pad_nd`
-    pub const CONSTANT_PAD_ND: Op = Op(826);
+    pub const CONSTANT_PAD_ND: Op = Op(847);
     /// `aten::pad`
-    pub const PAD: Op = Op(827);
+    pub const PAD: Op = Op(848);
     /// `aten::reflection_pad1d`
-    pub const REFLECTION_PAD1D: Op = Op(828);
+    pub const REFLECTION_PAD1D: Op = Op(849);
     /// `aten::reflection_pad1d_backward`
-    pub const REFLECTION_PAD1D_BACKWARD: Op = Op(829);
+    pub const REFLECTION_PAD1D_BACKWARD: Op = Op(850);
     /// `aten::reflection_pad2d`
-    pub const REFLECTION_PAD2D: Op = Op(830);
+    pub const REFLECTION_PAD2D: Op = Op(851);
     /// `aten::reflection_pad2d_backward`
-    pub const REFLECTION_PAD2D_BACKWARD: Op = Op(831);
+    pub const REFLECTION_PAD2D_BACKWARD: Op = Op(852);
     /// `aten::reflection_pad3d`
-    pub const REFLECTION_PAD3D: Op = Op(832);
+    pub const REFLECTION_PAD3D: Op = Op(853);
     /// `aten::reflection_pad3d_backward`
-    pub const REFLECTION_PAD3D_BACKWARD: Op = Op(833);
+    pub const REFLECTION_PAD3D_BACKWARD: Op = Op(854);
     /// `aten::replication_pad1d`
-    pub const REPLICATION_PAD1D: Op = Op(834);
+    pub const REPLICATION_PAD1D: Op = Op(855);
     /// `aten::replication_pad1d_backward`
-    pub const REPLICATION_PAD1D_BACKWARD: Op = Op(835);
+    pub const REPLICATION_PAD1D_BACKWARD: Op = Op(856);
     /// `aten::replication_pad2d`
-    pub const REPLICATION_PAD2D: Op = Op(836);
+    pub const REPLICATION_PAD2D: Op = Op(857);
     /// `aten::replication_pad2d_backward`
-    pub const REPLICATION_PAD2D_BACKWARD: Op = Op(837);
+    pub const REPLICATION_PAD2D_BACKWARD: Op = Op(858);
     /// `aten::replication_pad3d`
-    pub const REPLICATION_PAD3D: Op = Op(838);
+    pub const REPLICATION_PAD3D: Op = Op(859);
     /// `aten::replication_pad3d_backward`
-    pub const REPLICATION_PAD3D_BACKWARD: Op = Op(839);
+    pub const REPLICATION_PAD3D_BACKWARD: Op = Op(860);
     /// `aten::sort`
-    pub const SORT: Op = Op(840);
+    pub const SORT: Op = Op(861);
     /// `aten::sort.values`
-    pub const SORT_VALUES: Op = Op(841);
+    pub const SORT_VALUES: Op = Op(862);
     /// `aten::sort.stable`
-    pub const SORT_STABLE: Op = Op(842);
+    pub const SORT_STABLE: Op = Op(863);
     /// `aten::argsort`
-    pub const ARGSORT: Op = Op(843);
+    pub const ARGSORT: Op = Op(864);
     /// `aten::argsort.stable`
-    pub const ARGSORT_STABLE: Op = Op(844);
+    pub const ARGSORT_STABLE: Op = Op(865);
     /// `aten::msort`
-    pub const MSORT: Op = Op(845);
+    pub const MSORT: Op = Op(866);
     /// `aten::topk`
-    pub const TOPK: Op = Op(846);
+    pub const TOPK: Op = Op(867);
     /// `aten::topk.values`
-    pub const TOPK_VALUES: Op = Op(847);
+    pub const TOPK_VALUES: Op = Op(868);
     /// `aten::kthvalue`
-    pub const KTHVALUE: Op = Op(848);
+    pub const KTHVALUE: Op = Op(869);
     /// `aten::median`
-    pub const MEDIAN: Op = Op(849);
+    pub const MEDIAN: Op = Op(870);
     /// `aten::median.dim`
-    pub const MEDIAN_DIM: Op = Op(850);
+    pub const MEDIAN_DIM: Op = Op(871);
     /// `aten::nanmedian`
-    pub const NANMEDIAN: Op = Op(851);
+    pub const NANMEDIAN: Op = Op(872);
     /// `aten::nanmedian.dim`
-    pub const NANMEDIAN_DIM: Op = Op(852);
+    pub const NANMEDIAN_DIM: Op = Op(873);
     /// `aten::mode`
-    pub const MODE: Op = Op(853);
+    pub const MODE: Op = Op(874);
     /// `aten::searchsorted.Tensor`
-    pub const SEARCHSORTED_TENSOR: Op = Op(854);
+    pub const SEARCHSORTED_TENSOR: Op = Op(875);
     /// `aten::bucketize.Tensor`
-    pub const BUCKETIZE_TENSOR: Op = Op(855);
+    pub const BUCKETIZE_TENSOR: Op = Op(876);
     /// `aten::_unique2`
-    pub const _UNIQUE2: Op = Op(856);
+    pub const _UNIQUE2: Op = Op(877);
     /// `aten::unique_consecutive`
-    pub const UNIQUE_CONSECUTIVE: Op = Op(857);
+    pub const UNIQUE_CONSECUTIVE: Op = Op(878);
     /// `aten::unique_dim`
-    pub const UNIQUE_DIM: Op = Op(858);
+    pub const UNIQUE_DIM: Op = Op(879);
     /// `aten::isin.Tensor_Tensor`
-    pub const ISIN_TENSOR_TENSOR: Op = Op(859);
+    pub const ISIN_TENSOR_TENSOR: Op = Op(880);
     /// `aten::rand`
-    pub const RAND: Op = Op(860);
+    pub const RAND: Op = Op(881);
     /// `aten::randn`
-    pub const RANDN: Op = Op(861);
+    pub const RANDN: Op = Op(882);
     /// `aten::randint`
-    pub const RANDINT: Op = Op(862);
+    pub const RANDINT: Op = Op(883);
     /// `aten::randint.low`
-    pub const RANDINT_LOW: Op = Op(863);
+    pub const RANDINT_LOW: Op = Op(884);
     /// `aten::randperm`
-    pub const RANDPERM: Op = Op(864);
+    pub const RANDPERM: Op = Op(885);
     /// `aten::rand_like`
-    pub const RAND_LIKE: Op = Op(865);
+    pub const RAND_LIKE: Op = Op(886);
     /// `aten::randn_like`
-    pub const RANDN_LIKE: Op = Op(866);
+    pub const RANDN_LIKE: Op = Op(887);
     /// `aten::randint_like`
-    pub const RANDINT_LIKE: Op = Op(867);
+    pub const RANDINT_LIKE: Op = Op(888);
     /// `aten::randint_like.low_dtype`
-    pub const RANDINT_LIKE_LOW_DTYPE: Op = Op(868);
+    pub const RANDINT_LIKE_LOW_DTYPE: Op = Op(889);
     /// `aten::normal.float_float`
-    pub const NORMAL_FLOAT_FLOAT: Op = Op(869);
+    pub const NORMAL_FLOAT_FLOAT: Op = Op(890);
     /// `aten::normal.Tensor_float`
-    pub const NORMAL_TENSOR_FLOAT: Op = Op(870);
+    pub const NORMAL_TENSOR_FLOAT: Op = Op(891);
     /// `aten::normal.float_Tensor`
-    pub const NORMAL_FLOAT_TENSOR: Op = Op(871);
+    pub const NORMAL_FLOAT_TENSOR: Op = Op(892);
     /// `aten::normal.Tensor_Tensor`
-    pub const NORMAL_TENSOR_TENSOR: Op = Op(872);
+    pub const NORMAL_TENSOR_TENSOR: Op = Op(893);
     /// `aten::bernoulli`
-    pub const BERNOULLI: Op = Op(873);
+    pub const BERNOULLI: Op = Op(894);
     /// `aten::bernoulli.p`
-    pub const BERNOULLI_P: Op = Op(874);
+    pub const BERNOULLI_P: Op = Op(895);
     /// `aten::multinomial`
-    pub const MULTINOMIAL: Op = Op(875);
+    pub const MULTINOMIAL: Op = Op(896);
     /// `aten::dropout`
-    pub const DROPOUT: Op = Op(876);
+    pub const DROPOUT: Op = Op(897);
     /// `aten::dropout_`
-    pub const DROPOUT_: Op = Op(877);
+    pub const DROPOUT_: Op = Op(898);
     /// `aten::feature_dropout`
-    pub const FEATURE_DROPOUT: Op = Op(878);
+    pub const FEATURE_DROPOUT: Op = Op(899);
     /// `aten::alpha_dropout`
-    pub const ALPHA_DROPOUT: Op = Op(879);
+    pub const ALPHA_DROPOUT: Op = Op(900);
     /// `aten::feature_alpha_dropout`
-    pub const FEATURE_ALPHA_DROPOUT: Op = Op(880);
+    pub const FEATURE_ALPHA_DROPOUT: Op = Op(901);
     /// `aten::native_dropout`
-    pub const NATIVE_DROPOUT: Op = Op(881);
+    pub const NATIVE_DROPOUT: Op = Op(902);
     /// `aten::native_dropout_backward`
-    pub const NATIVE_DROPOUT_BACKWARD: Op = Op(882);
+    pub const NATIVE_DROPOUT_BACKWARD: Op = Op(903);
     /// `aten::uniform_`
-    pub const UNIFORM_: Op = Op(883);
+    pub const UNIFORM_: Op = Op(904);
     /// `aten::normal_`
-    pub const NORMAL_: Op = Op(884);
+    pub const NORMAL_: Op = Op(905);
     /// `aten::log_normal_`
-    pub const LOG_NORMAL_: Op = Op(885);
+    pub const LOG_NORMAL_: Op = Op(906);
     /// `aten::exponential_`
-    pub const EXPONENTIAL_: Op = Op(886);
+    pub const EXPONENTIAL_: Op = Op(907);
     /// `aten::cauchy_`
-    pub const CAUCHY_: Op = Op(887);
+    pub const CAUCHY_: Op = Op(908);
     /// `aten::geometric_`
-    pub const GEOMETRIC_: Op = Op(888);
+    pub const GEOMETRIC_: Op = Op(909);
     /// `aten::random_`
-    pub const RANDOM_: Op = Op(889);
+    pub const RANDOM_: Op = Op(910);
     /// `aten::random_.to`
-    pub const RANDOM__TO: Op = Op(890);
+    pub const RANDOM__TO: Op = Op(911);
     /// `aten::random_.from`
-    pub const RANDOM__FROM: Op = Op(891);
+    pub const RANDOM__FROM: Op = Op(912);
     /// `aten::bernoulli_.float`
-    pub const BERNOULLI__FLOAT: Op = Op(892);
+    pub const BERNOULLI__FLOAT: Op = Op(913);
     /// `aten::bernoulli_.Tensor`
-    pub const BERNOULLI__TENSOR: Op = Op(893);
+    pub const BERNOULLI__TENSOR: Op = Op(914);
     /// `aten::_foreach_add.List`
-    pub const _FOREACH_ADD_LIST: Op = Op(894);
+    pub const _FOREACH_ADD_LIST: Op = Op(915);
     /// `aten::_foreach_add_.List`
-    pub const _FOREACH_ADD__LIST: Op = Op(895);
+    pub const _FOREACH_ADD__LIST: Op = Op(916);
     /// `aten::_foreach_add.Scalar`
-    pub const _FOREACH_ADD_SCALAR: Op = Op(896);
+    pub const _FOREACH_ADD_SCALAR: Op = Op(917);
     /// `aten::_foreach_add_.Scalar`
-    pub const _FOREACH_ADD__SCALAR: Op = Op(897);
+    pub const _FOREACH_ADD__SCALAR: Op = Op(918);
     /// `aten::_foreach_add.ScalarList`
-    pub const _FOREACH_ADD_SCALARLIST: Op = Op(898);
+    pub const _FOREACH_ADD_SCALARLIST: Op = Op(919);
     /// `aten::_foreach_add_.ScalarList`
-    pub const _FOREACH_ADD__SCALARLIST: Op = Op(899);
+    pub const _FOREACH_ADD__SCALARLIST: Op = Op(920);
     /// `aten::_foreach_add.Tensor`
-    pub const _FOREACH_ADD_TENSOR: Op = Op(900);
+    pub const _FOREACH_ADD_TENSOR: Op = Op(921);
     /// `aten::_foreach_add_.Tensor`
-    pub const _FOREACH_ADD__TENSOR: Op = Op(901);
+    pub const _FOREACH_ADD__TENSOR: Op = Op(922);
     /// `aten::_foreach_sub.List`
-    pub const _FOREACH_SUB_LIST: Op = Op(902);
+    pub const _FOREACH_SUB_LIST: Op = Op(923);
     /// `aten::_foreach_sub_.List`
-    pub const _FOREACH_SUB__LIST: Op = Op(903);
+    pub const _FOREACH_SUB__LIST: Op = Op(924);
     /// `aten::_foreach_sub.Scalar`
-    pub const _FOREACH_SUB_SCALAR: Op = Op(904);
+    pub const _FOREACH_SUB_SCALAR: Op = Op(925);
     /// `aten::_foreach_sub_.Scalar`
-    pub const _FOREACH_SUB__SCALAR: Op = Op(905);
+    pub const _FOREACH_SUB__SCALAR: Op = Op(926);
     /// `aten::_foreach_sub.ScalarList`
-    pub const _FOREACH_SUB_SCALARLIST: Op = Op(906);
+    pub const _FOREACH_SUB_SCALARLIST: Op = Op(927);
     /// `aten::_foreach_sub_.ScalarList`
-    pub const _FOREACH_SUB__SCALARLIST: Op = Op(907);
+    pub const _FOREACH_SUB__SCALARLIST: Op = Op(928);
     /// `aten::_foreach_mul.List`
-    pub const _FOREACH_MUL_LIST: Op = Op(908);
+    pub const _FOREACH_MUL_LIST: Op = Op(929);
     /// `aten::_foreach_mul_.List`
-    pub const _FOREACH_MUL__LIST: Op = Op(909);
+    pub const _FOREACH_MUL__LIST: Op = Op(930);
     /// `aten::_foreach_mul.Scalar`
-    pub const _FOREACH_MUL_SCALAR: Op = Op(910);
+    pub const _FOREACH_MUL_SCALAR: Op = Op(931);
     /// `aten::_foreach_mul_.Scalar`
-    pub const _FOREACH_MUL__SCALAR: Op = Op(911);
+    pub const _FOREACH_MUL__SCALAR: Op = Op(932);
     /// `aten::_foreach_mul.ScalarList`
-    pub const _FOREACH_MUL_SCALARLIST: Op = Op(912);
+    pub const _FOREACH_MUL_SCALARLIST: Op = Op(933);
     /// `aten::_foreach_mul_.ScalarList`
-    pub const _FOREACH_MUL__SCALARLIST: Op = Op(913);
+    pub const _FOREACH_MUL__SCALARLIST: Op = Op(934);
     /// `aten::_foreach_mul.Tensor`
-    pub const _FOREACH_MUL_TENSOR: Op = Op(914);
+    pub const _FOREACH_MUL_TENSOR: Op = Op(935);
     /// `aten::_foreach_mul_.Tensor`
-    pub const _FOREACH_MUL__TENSOR: Op = Op(915);
+    pub const _FOREACH_MUL__TENSOR: Op = Op(936);
     /// `aten::_foreach_div.List`
-    pub const _FOREACH_DIV_LIST: Op = Op(916);
+    pub const _FOREACH_DIV_LIST: Op = Op(937);
     /// `aten::_foreach_div_.List`
-    pub const _FOREACH_DIV__LIST: Op = Op(917);
+    pub const _FOREACH_DIV__LIST: Op = Op(938);
     /// `aten::_foreach_div.Scalar`
-    pub const _FOREACH_DIV_SCALAR: Op = Op(918);
+    pub const _FOREACH_DIV_SCALAR: Op = Op(939);
     /// `aten::_foreach_div_.Scalar`
-    pub const _FOREACH_DIV__SCALAR: Op = Op(919);
+    pub const _FOREACH_DIV__SCALAR: Op = Op(940);
     /// `aten::_foreach_div.ScalarList`
-    pub const _FOREACH_DIV_SCALARLIST: Op = Op(920);
+    pub const _FOREACH_DIV_SCALARLIST: Op = Op(941);
     /// `aten::_foreach_div_.ScalarList`
-    pub const _FOREACH_DIV__SCALARLIST: Op = Op(921);
+    pub const _FOREACH_DIV__SCALARLIST: Op = Op(942);
     /// `aten::_foreach_div.Tensor`
-    pub const _FOREACH_DIV_TENSOR: Op = Op(922);
+    pub const _FOREACH_DIV_TENSOR: Op = Op(943);
     /// `aten::_foreach_div_.Tensor`
-    pub const _FOREACH_DIV__TENSOR: Op = Op(923);
+    pub const _FOREACH_DIV__TENSOR: Op = Op(944);
     /// `aten::_foreach_addcmul.Scalar`
-    pub const _FOREACH_ADDCMUL_SCALAR: Op = Op(924);
+    pub const _FOREACH_ADDCMUL_SCALAR: Op = Op(945);
     /// `aten::_foreach_addcmul_.Scalar`
-    pub const _FOREACH_ADDCMUL__SCALAR: Op = Op(925);
+    pub const _FOREACH_ADDCMUL__SCALAR: Op = Op(946);
     /// `aten::_foreach_addcmul.ScalarList`
-    pub const _FOREACH_ADDCMUL_SCALARLIST: Op = Op(926);
+    pub const _FOREACH_ADDCMUL_SCALARLIST: Op = Op(947);
     /// `aten::_foreach_addcmul_.ScalarList`
-    pub const _FOREACH_ADDCMUL__SCALARLIST: Op = Op(927);
+    pub const _FOREACH_ADDCMUL__SCALARLIST: Op = Op(948);
     /// `aten::_foreach_addcdiv.Scalar`
-    pub const _FOREACH_ADDCDIV_SCALAR: Op = Op(928);
+    pub const _FOREACH_ADDCDIV_SCALAR: Op = Op(949);
     /// `aten::_foreach_addcdiv_.Scalar`
-    pub const _FOREACH_ADDCDIV__SCALAR: Op = Op(929);
+    pub const _FOREACH_ADDCDIV__SCALAR: Op = Op(950);
     /// `aten::_foreach_addcdiv.ScalarList`
-    pub const _FOREACH_ADDCDIV_SCALARLIST: Op = Op(930);
+    pub const _FOREACH_ADDCDIV_SCALARLIST: Op = Op(951);
     /// `aten::_foreach_addcdiv_.ScalarList`
-    pub const _FOREACH_ADDCDIV__SCALARLIST: Op = Op(931);
+    pub const _FOREACH_ADDCDIV__SCALARLIST: Op = Op(952);
     /// `aten::_foreach_lerp.List`
-    pub const _FOREACH_LERP_LIST: Op = Op(932);
+    pub const _FOREACH_LERP_LIST: Op = Op(953);
     /// `aten::_foreach_lerp_.List`
-    pub const _FOREACH_LERP__LIST: Op = Op(933);
+    pub const _FOREACH_LERP__LIST: Op = Op(954);
     /// `aten::_foreach_lerp.Scalar`
-    pub const _FOREACH_LERP_SCALAR: Op = Op(934);
+    pub const _FOREACH_LERP_SCALAR: Op = Op(955);
     /// `aten::_foreach_lerp_.Scalar`
-    pub const _FOREACH_LERP__SCALAR: Op = Op(935);
+    pub const _FOREACH_LERP__SCALAR: Op = Op(956);
     /// `aten::_foreach_lerp.ScalarList`
-    pub const _FOREACH_LERP_SCALARLIST: Op = Op(936);
+    pub const _FOREACH_LERP_SCALARLIST: Op = Op(957);
     /// `aten::_foreach_lerp_.ScalarList`
-    pub const _FOREACH_LERP__SCALARLIST: Op = Op(937);
+    pub const _FOREACH_LERP__SCALARLIST: Op = Op(958);
     /// `aten::_foreach_neg`
-    pub const _FOREACH_NEG: Op = Op(938);
+    pub const _FOREACH_NEG: Op = Op(959);
     /// `aten::_foreach_neg_`
-    pub const _FOREACH_NEG_: Op = Op(939);
+    pub const _FOREACH_NEG_: Op = Op(960);
     /// `aten::_foreach_exp`
-    pub const _FOREACH_EXP: Op = Op(940);
+    pub const _FOREACH_EXP: Op = Op(961);
     /// `aten::_foreach_exp_`
-    pub const _FOREACH_EXP_: Op = Op(941);
+    pub const _FOREACH_EXP_: Op = Op(962);
     /// `aten::_foreach_sqrt`
-    pub const _FOREACH_SQRT: Op = Op(942);
+    pub const _FOREACH_SQRT: Op = Op(963);
     /// `aten::_foreach_sqrt_`
-    pub const _FOREACH_SQRT_: Op = Op(943);
+    pub const _FOREACH_SQRT_: Op = Op(964);
     /// `aten::_foreach_zero_`
-    pub const _FOREACH_ZERO_: Op = Op(944);
+    pub const _FOREACH_ZERO_: Op = Op(965);
     /// `aten::_foreach_copy_`
-    pub const _FOREACH_COPY_: Op = Op(945);
+    pub const _FOREACH_COPY_: Op = Op(966);
     /// `aten::_fused_adam_`
-    pub const _FUSED_ADAM_: Op = Op(946);
+    pub const _FUSED_ADAM_: Op = Op(967);
     /// `aten::_fused_adamw_`
-    pub const _FUSED_ADAMW_: Op = Op(947);
+    pub const _FUSED_ADAMW_: Op = Op(968);
     /// `aten::_fused_sgd_`
-    pub const _FUSED_SGD_: Op = Op(948);
+    pub const _FUSED_SGD_: Op = Op(969);
     /// `aten::_fused_adagrad_`
-    pub const _FUSED_ADAGRAD_: Op = Op(949);
+    pub const _FUSED_ADAGRAD_: Op = Op(970);
 }
 
-pub(crate) static TABLE: [OpInfo; 950] = [
+pub(crate) static TABLE: [OpInfo; 971] = [
     OpInfo {
         name: "aten::add.Tensor",
         schema: "aten::add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor",
@@ -2888,7 +2930,7 @@ pub(crate) static TABLE: [OpInfo; 950] = [
     OpInfo {
         name: "aten::complex",
         schema: "aten::complex(Tensor real, Tensor imag) -> Tensor",
-        tags: &["pointwise"],
+        tags: &[],
         derivative: Derivative::Formula("ComplexBackward0"),
         forward: true,
         call: |a| boxed::complex(a, false),
@@ -2897,7 +2939,7 @@ pub(crate) static TABLE: [OpInfo; 950] = [
     OpInfo {
         name: "aten::complex.out",
         schema: "aten::complex.out(Tensor real, Tensor imag, *, Tensor(a!) out) -> Tensor(a!)",
-        tags: &["pointwise"],
+        tags: &[],
         derivative: Derivative::NonDifferentiable,
         forward: false,
         call: |a| boxed::complex_out(a, false),
@@ -6394,6 +6436,195 @@ pub(crate) static TABLE: [OpInfo; 950] = [
         forward: true,
         call: |a| boxed::einsum(a, false),
         below: |a| boxed::einsum(a, true),
+    },
+    OpInfo {
+        name: "aten::_fft_c2c",
+        schema: "aten::_fft_c2c(Tensor self, SymInt[] dim, int normalization, bool forward) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Formula("FftC2CBackward0"),
+        forward: true,
+        call: |a| boxed::fft_c2c(a, false),
+        below: |a| boxed::fft_c2c(a, true),
+    },
+    OpInfo {
+        name: "aten::_fft_r2c",
+        schema: "aten::_fft_r2c(Tensor self, int[] dim, int normalization, bool onesided) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Formula("FftR2CBackward0"),
+        forward: true,
+        call: |a| boxed::fft_r2c(a, false),
+        below: |a| boxed::fft_r2c(a, true),
+    },
+    OpInfo {
+        name: "aten::_fft_c2r",
+        schema: "aten::_fft_c2r(Tensor self, int[] dim, int normalization, SymInt last_dim_size) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Formula("FftC2RBackward0"),
+        forward: true,
+        call: |a| boxed::fft_c2r(a, false),
+        below: |a| boxed::fft_c2r(a, true),
+    },
+    OpInfo {
+        name: "aten::fft_fft",
+        schema: "aten::fft_fft(Tensor self, SymInt? n=None, int dim=-1, str? norm=None) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::fft_fft(a, false),
+        below: |a| boxed::fft_fft(a, true),
+    },
+    OpInfo {
+        name: "aten::fft_ifft",
+        schema: "aten::fft_ifft(Tensor self, SymInt? n=None, int dim=-1, str? norm=None) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::fft_ifft(a, false),
+        below: |a| boxed::fft_ifft(a, true),
+    },
+    OpInfo {
+        name: "aten::fft_rfft",
+        schema: "aten::fft_rfft(Tensor self, SymInt? n=None, int dim=-1, str? norm=None) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::fft_rfft(a, false),
+        below: |a| boxed::fft_rfft(a, true),
+    },
+    OpInfo {
+        name: "aten::fft_irfft",
+        schema: "aten::fft_irfft(Tensor self, SymInt? n=None, int dim=-1, str? norm=None) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::fft_irfft(a, false),
+        below: |a| boxed::fft_irfft(a, true),
+    },
+    OpInfo {
+        name: "aten::fft_hfft",
+        schema: "aten::fft_hfft(Tensor self, SymInt? n=None, int dim=-1, str? norm=None) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::fft_hfft(a, false),
+        below: |a| boxed::fft_hfft(a, true),
+    },
+    OpInfo {
+        name: "aten::fft_ihfft",
+        schema: "aten::fft_ihfft(Tensor self, SymInt? n=None, int dim=-1, str? norm=None) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::fft_ihfft(a, false),
+        below: |a| boxed::fft_ihfft(a, true),
+    },
+    OpInfo {
+        name: "aten::fft_fft2",
+        schema: "aten::fft_fft2(Tensor self, SymInt[1]? s=None, int[1] dim=[-2,-1], str? norm=None) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::fft_fft2(a, false),
+        below: |a| boxed::fft_fft2(a, true),
+    },
+    OpInfo {
+        name: "aten::fft_ifft2",
+        schema: "aten::fft_ifft2(Tensor self, SymInt[1]? s=None, int[1] dim=[-2,-1], str? norm=None) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::fft_ifft2(a, false),
+        below: |a| boxed::fft_ifft2(a, true),
+    },
+    OpInfo {
+        name: "aten::fft_rfft2",
+        schema: "aten::fft_rfft2(Tensor self, SymInt[1]? s=None, int[1] dim=[-2,-1], str? norm=None) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::fft_rfft2(a, false),
+        below: |a| boxed::fft_rfft2(a, true),
+    },
+    OpInfo {
+        name: "aten::fft_irfft2",
+        schema: "aten::fft_irfft2(Tensor self, SymInt[1]? s=None, int[1] dim=[-2,-1], str? norm=None) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::fft_irfft2(a, false),
+        below: |a| boxed::fft_irfft2(a, true),
+    },
+    OpInfo {
+        name: "aten::fft_fftn",
+        schema: "aten::fft_fftn(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::fft_fftn(a, false),
+        below: |a| boxed::fft_fftn(a, true),
+    },
+    OpInfo {
+        name: "aten::fft_ifftn",
+        schema: "aten::fft_ifftn(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::fft_ifftn(a, false),
+        below: |a| boxed::fft_ifftn(a, true),
+    },
+    OpInfo {
+        name: "aten::fft_rfftn",
+        schema: "aten::fft_rfftn(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::fft_rfftn(a, false),
+        below: |a| boxed::fft_rfftn(a, true),
+    },
+    OpInfo {
+        name: "aten::fft_irfftn",
+        schema: "aten::fft_irfftn(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::fft_irfftn(a, false),
+        below: |a| boxed::fft_irfftn(a, true),
+    },
+    OpInfo {
+        name: "aten::fft_fftshift",
+        schema: "aten::fft_fftshift(Tensor self, int[1]? dim=None) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::fft_fftshift(a, false),
+        below: |a| boxed::fft_fftshift(a, true),
+    },
+    OpInfo {
+        name: "aten::fft_ifftshift",
+        schema: "aten::fft_ifftshift(Tensor self, int[1]? dim=None) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::fft_ifftshift(a, false),
+        below: |a| boxed::fft_ifftshift(a, true),
+    },
+    OpInfo {
+        name: "aten::fft_fftfreq",
+        schema: "aten::fft_fftfreq(int n, float d=1.0, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
+        tags: &["factory"],
+        derivative: Derivative::NonDifferentiable,
+        forward: false,
+        call: |a| boxed::fft_fftfreq(a, false),
+        below: |a| boxed::fft_fftfreq(a, true),
+    },
+    OpInfo {
+        name: "aten::fft_rfftfreq",
+        schema: "aten::fft_rfftfreq(int n, float d=1.0, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
+        tags: &["factory"],
+        derivative: Derivative::NonDifferentiable,
+        forward: false,
+        call: |a| boxed::fft_rfftfreq(a, false),
+        below: |a| boxed::fft_rfftfreq(a, true),
     },
     OpInfo {
         name: "aten::linalg_inv_ex",

@@ -6,6 +6,7 @@
 pub(crate) mod activations;
 pub(crate) mod conv;
 pub(crate) mod creation;
+pub(crate) mod fft;
 pub(crate) mod index;
 pub(crate) mod join;
 pub(crate) mod linalg;
