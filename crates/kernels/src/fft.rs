@@ -117,7 +117,7 @@ where
                 *v = unsafe { *first.add(j * from) };
             }
             line[0].im = T::zero();
-            if n % 2 == 0 {
+            if n.is_multiple_of(2) {
                 line[n / 2].im = T::zero();
             }
             for j in half..n {

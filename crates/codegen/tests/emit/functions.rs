@@ -159,51 +159,53 @@ fn the_part_below_autograd_allocates_and_runs_the_kernel() {
         "below.rs",
         "pub(crate) fn best(",
         expect![[r#"
-        pub(crate) fn best(word: u32, self_: &Tensor, dim: i64) -> Result<(Tensor, Tensor)> {
-            if word & state::INNER != 0 {
-                return dispatch::tensors(
-                        dispatch::call_inner(Op::BEST, &[self_.into(), dim.into()])?,
-                    )
-                    .map(|[values, indices]| (values, indices));
+            pub(crate) fn best(word: u32, self_: &Tensor, dim: i64) -> Result<(Tensor, Tensor)> {
+                if word & state::INNER != 0 {
+                    return dispatch::tensors(
+                            dispatch::call_inner(Op::BEST, &[self_.into(), dim.into()])?,
+                        )
+                        .map(|[values, indices]| (values, indices));
+                }
+                shape::need_real("best", &[self_])?;
+                let (spec0, spec1) = shape::best("best", self_, dim)?;
+                let values = Tensor::try_empty(spec0)?;
+                let indices = Tensor::try_empty(spec1)?;
+                if !values.is_meta() {
+                    cpu::reduce::best(self_, dim, &values, &indices)?;
+                }
+                Ok((values, indices))
             }
-            let (spec0, spec1) = shape::best("best", self_, dim)?;
-            let values = Tensor::try_empty(spec0)?;
-            let indices = Tensor::try_empty(spec1)?;
-            if !values.is_meta() {
-                cpu::reduce::best(self_, dim, &values, &indices)?;
-            }
-            Ok((values, indices))
-        }
-    "#]],
+        "#]],
     );
     check(
         "below.rs",
         "pub(crate) fn blend_out(",
         expect![[r#"
-        pub(crate) fn blend_out(
-            word: u32,
-            self_: &Tensor,
-            other: &Tensor,
-            alpha: Scalar,
-            out: &Tensor,
-        ) -> Result<()> {
-            if word & state::INNER != 0 {
-                return dispatch::call_inner(
-                        Op::BLEND_OUT,
-                        &[self_.into(), other.into(), alpha.into(), out.into()],
-                    )
-                    .map(drop);
+            pub(crate) fn blend_out(
+                word: u32,
+                self_: &Tensor,
+                other: &Tensor,
+                alpha: Scalar,
+                out: &Tensor,
+            ) -> Result<()> {
+                if word & state::INNER != 0 {
+                    return dispatch::call_inner(
+                            Op::BLEND_OUT,
+                            &[self_.into(), other.into(), alpha.into(), out.into()],
+                        )
+                        .map(drop);
+                }
+                shape::need_real("blend", &[self_, other])?;
+                let spec = shape::binary_alpha("blend", self_, other, alpha)?;
+                inplace::write_out(
+                    "blend",
+                    out,
+                    spec,
+                    &[self_, other],
+                    |out| cpu::pointwise::blend(self_, other, alpha, out),
+                )
             }
-            let spec = shape::binary_alpha("blend", self_, other, alpha)?;
-            inplace::write_out(
-                "blend",
-                out,
-                spec,
-                &[self_, other],
-                |out| cpu::pointwise::blend(self_, other, alpha, out),
-            )
-        }
-    "#]],
+        "#]],
     );
     check(
         "below.rs",

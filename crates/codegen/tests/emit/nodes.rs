@@ -148,7 +148,7 @@ fn formulas_become_calls_that_can_fail() {
                     let alpha = saved.alpha;
                     if needs.get(0) {
                         let other = &saved.other.unpack_some(node)?;
-                        gradients[0] = arith::mul(
+                        gradients[0] = arith::mul_conj(
                                 &arith::mul(grad, &arith::sub(&1.0, &alpha)?)?,
                                 other,
                             )?

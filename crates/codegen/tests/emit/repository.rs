@@ -96,84 +96,94 @@ fn the_example_of_the_readme_is_generated() {
         "below.rs",
         "pub(crate) fn cube_out(",
         expect![[r#"
-        pub(crate) fn cube_out(word: u32, self_: &Tensor, out: &Tensor) -> Result<()> {
-            if word & state::INNER != 0 {
-                return dispatch::call_inner(Op::CUBE_OUT, &[self_.into(), out.into()]).map(drop);
+            pub(crate) fn cube_out(word: u32, self_: &Tensor, out: &Tensor) -> Result<()> {
+                if word & state::INNER != 0 {
+                    return dispatch::call_inner(Op::CUBE_OUT, &[self_.into(), out.into()]).map(drop);
+                }
+                shape::need_real("cube", &[self_])?;
+                let spec = shape::unary("cube", self_)?;
+                inplace::write_out(
+                    "cube",
+                    out,
+                    spec,
+                    &[self_],
+                    |out| cpu::pointwise::cube(self_, out),
+                )
             }
-            let spec = shape::unary("cube", self_)?;
-            inplace::write_out(
-                "cube",
-                out,
-                spec,
-                &[self_],
-                |out| cpu::pointwise::cube(self_, out),
-            )
-        }
-    "#]],
+        "#]],
     );
     check(
         "nodes.rs",
         "impl Backward for CubeBackward0",
         expect![[r#"
-        impl Backward for CubeBackward0 {
-            fn name(&self) -> &str {
-                "CubeBackward0"
-            }
-            fn apply(
-                &self,
-                node: &Node,
-                grads: Gradients,
-                needs: &Needs<'_>,
-            ) -> Result<Gradients> {
-                let mut gradients: Gradients = smallvec![None; needs.len()];
-                let Some(grad) = grads.first().and_then(Option::as_ref) else {
-                    return Ok(gradients)
-                };
-                let saved = self.0.take_or_clone(node, needs)?;
-                let self_ = &saved.self_.unpack_some(node)?;
-                if needs.get(0) {
-                    gradients[0] = arith::mul(
-                            &arith::mul(grad, &3.0)?,
-                            &arith::mul(self_, self_)?,
-                        )?
-                        .into_grad();
+            impl Backward for CubeBackward0 {
+                fn name(&self) -> &str {
+                    "CubeBackward0"
                 }
-                Ok(gradients)
+                fn apply(
+                    &self,
+                    node: &Node,
+                    grads: Gradients,
+                    needs: &Needs<'_>,
+                ) -> Result<Gradients> {
+                    let mut gradients: Gradients = smallvec![None; needs.len()];
+                    let Some(grad) = grads.first().and_then(Option::as_ref) else {
+                        return Ok(gradients)
+                    };
+                    let saved = self.0.take_or_clone(node, needs)?;
+                    let self_ = &saved.self_.unpack_some(node)?;
+                    if needs.get(0) {
+                        gradients[0] = arith::mul_conj(
+                                &arith::mul(grad, &3.0)?,
+                                &arith::mul(self_, self_)?,
+                            )?
+                            .into_grad();
+                    }
+                    Ok(gradients)
+                }
+                fn release(&self) {
+                    self.0.release()
+                }
+                fn takes_saved(&self) -> bool {
+                    true
+                }
+                fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+                    let saved = self.0.read(node, Clone::clone)?;
+                    Ok(Vec::from([("self", saved.self_.unpack(node)?.into())]))
+                }
+                fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+                    self.0
+                        .change(|s| match name {
+                            "self" => s.self_.register_hooks(hooks).map(|()| true),
+                            _ => Ok(false),
+                        })
+                }
             }
-            fn release(&self) {
-                self.0.release()
-            }
-            fn takes_saved(&self) -> bool {
-                true
-            }
-            fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
-                let saved = self.0.read(node, Clone::clone)?;
-                Ok(Vec::from([("self", saved.self_.unpack(node)?.into())]))
-            }
-            fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
-                self.0
-                    .change(|s| match name {
-                        "self" => s.self_.register_hooks(hooks).map(|()| true),
-                        _ => Ok(false),
-                    })
-            }
-        }
-    "#]],
+        "#]],
     );
     check(
         "forward.rs",
         "pub(crate) fn cube(",
         expect![[r#"
-        pub(crate) fn cube(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> {
-            if !any_tangent(&[self_]) {
-                return Ok(None);
+            pub(crate) fn cube(self_: &Tensor, result: &Tensor) -> Result<Option<Tensor>> {
+                if !any_tangent(&[self_]) {
+                    return Ok(None);
+                }
+                let _off = ModeGuard::new(0, state::DUAL);
+                let self_t = &tangent_or_zeros(self_)?;
+                let self_p = self_;
+                Ok(
+                    Some(
+                        formulas::conj(
+                            &arith::mul_conj(
+                                &arith::mul(&formulas::conj(self_t)?, &3.0)?,
+                                &arith::mul(self_p, self_p)?,
+                            )?,
+                        )?,
+                    ),
+                )
             }
-            let _off = ModeGuard::new(0, state::DUAL);
-            let self_t = &tangent_or_zeros(self_)?;
-            let self_p = self_;
-            Ok(Some(arith::mul(&arith::mul(self_t, &3.0)?, &arith::mul(self_p, self_p)?)?))
-        }
-    "#]],
+        "#]],
     );
 }
 

@@ -118,6 +118,7 @@ fn typed(graph: &GraphModule, inputs: &[Input]) -> GraphModule {
                     firebrand_core::Scalar::Bool(b) => Argument::Bool(*b),
                     firebrand_core::Scalar::Int(i) => Argument::Int(*i),
                     firebrand_core::Scalar::Float(v) => Argument::Float(*v),
+                    firebrand_core::Scalar::Complex(v) => Argument::Complex(v.re, v.im),
                 }),
                 Input::Number(_) => Val::None,
             }),

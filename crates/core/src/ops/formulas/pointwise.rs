@@ -323,6 +323,16 @@ pub(crate) fn angle_jvp(t: &Tensor, z: &Tensor) -> Result<Tensor> {
     real_of_product(t, &angle_backward(&ops::ones_like(&ops::abs(z)?, None, None, None)?, z)?)
 }
 
+/// What flows to the real part of a number.
+pub(crate) fn real_part(g: &Tensor) -> Result<Tensor> {
+    ops::real(g)
+}
+
+/// What flows to the imaginary part of a number.
+pub(crate) fn imag_part(g: &Tensor) -> Result<Tensor> {
+    ops::imag(g)
+}
+
 /// Pairs as complex numbers, wherever they lie.
 pub(crate) fn pairs_to_complex(g: &Tensor) -> Result<Tensor> {
     ops::view_as_complex(&ops::contiguous(g, crate::dispatch::MemoryFormat::Contiguous)?)

@@ -3301,23 +3301,7 @@ pub fn complex(real: &Tensor, imag: &Tensor) -> Result<Tensor> {
         && result.dtype().is_differentiable()
     {
         let edges: Edges = smallvec![record::edge(real)?, record::edge(imag)?];
-        let saved = nodes::ComplexBackward0Saved {
-            imag: if edges[1].is_some() {
-                SavedTensor::input(imag)?
-            } else {
-                SavedTensor::NONE
-            },
-            real: if edges[0].is_some() {
-                SavedTensor::input(real)?
-            } else {
-                SavedTensor::NONE
-            },
-        };
-        record::finish(
-            &mut result,
-            edges,
-            Box::new(nodes::ComplexBackward0(SavedSlot::new(saved))),
-        )?;
+        record::finish(&mut result, edges, Box::new(nodes::ComplexBackward0))?;
     }
     if word & state::DUAL != 0 && let Some(t) = forward::complex(real, imag, &result)? {
         set_tangent(&result, t)?;

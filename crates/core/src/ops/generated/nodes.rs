@@ -2278,59 +2278,23 @@ impl Backward for AngleBackward0 {
     }
 }
 
-#[derive(Clone)]
-pub(crate) struct ComplexBackward0Saved {
-    pub(crate) imag: SavedTensor,
-    pub(crate) real: SavedTensor,
-}
-pub(crate) struct ComplexBackward0(pub(crate) SavedSlot<ComplexBackward0Saved>);
+pub(crate) struct ComplexBackward0;
 impl Backward for ComplexBackward0 {
     fn name(&self) -> &str {
         "ComplexBackward0"
     }
-    fn apply(
-        &self,
-        node: &Node,
-        grads: Gradients,
-        needs: &Needs<'_>,
-    ) -> Result<Gradients> {
+    fn apply(&self, _: &Node, grads: Gradients, needs: &Needs<'_>) -> Result<Gradients> {
         let mut gradients: Gradients = smallvec![None; needs.len()];
         let Some(grad) = grads.first().and_then(Option::as_ref) else {
             return Ok(gradients)
         };
-        let saved = self.0.take_or_clone(node, needs)?;
         if needs.get(0) {
-            let real = &saved.real.unpack_some(node)?;
-            gradients[0] = ops::real(grad)?.into_grad();
+            gradients[0] = formulas::real_part(grad)?.into_grad();
         }
         if needs.get(1) {
-            let imag = &saved.imag.unpack_some(node)?;
-            gradients[1] = ops::imag(grad)?.into_grad();
+            gradients[1] = formulas::imag_part(grad)?.into_grad();
         }
         Ok(gradients)
-    }
-    fn release(&self) {
-        self.0.release()
-    }
-    fn takes_saved(&self) -> bool {
-        true
-    }
-    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
-        let saved = self.0.read(node, Clone::clone)?;
-        Ok(
-            Vec::from([
-                ("imag", saved.imag.unpack(node)?.into()),
-                ("real", saved.real.unpack(node)?.into()),
-            ]),
-        )
-    }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
-        self.0
-            .change(|s| match name {
-                "imag" => s.imag.register_hooks(hooks).map(|()| true),
-                "real" => s.real.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
     }
 }
 

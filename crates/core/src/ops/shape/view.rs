@@ -391,7 +391,7 @@ pub(crate) fn view_as_complex(self_: &Tensor) -> Result<(Layout, DType)> {
     let (Some((&2, sizes)), Some((&step, strides))) = (l.sizes().split_last(), l.strides().split_last()) else {
         return Err(refused("the last dimension must hold two numbers"));
     };
-    if step != 1 || l.offset() % 2 != 0 || strides.iter().any(|s| s % 2 != 0) {
+    if step != 1 || !l.offset().is_multiple_of(2) || strides.iter().any(|s| !s.is_multiple_of(2)) {
         return Err(refused("the two parts of each number must be neighbours in memory; use contiguous()"));
     }
     let strides: Dims = strides.iter().map(|s| s / 2).collect();
