@@ -105,7 +105,24 @@ fn kernels_around_a_product() {
 fn bias_and_activation_share_a_kernel() {
     let text = "  %x = placeholder\n  %w = placeholder\n  %b = placeholder\n  %t = aten.t.default(%w)\n  \
                 %h = aten.addmm.default(%b, %x, %t)\n  %y = aten.relu.default(%h)\n  return (%y, %h)";
-    assert_eq!(check(text, &[randn(&[8, 16]), randn(&[4, 16]), randn(&[4])], 1e-6), (1, 1));
+    let inputs = [randn(&[8, 16]), randn(&[4, 16]), randn(&[4])];
+    assert_eq!(check(text, &inputs, 1e-6), (1, 1));
+    let plan = compile(&graph(text), &inputs, false).describe();
+    assert!(plan.contains("call of aten.mm.default: h") && plan.contains(": h, y"), "{plan}");
+    // Other factors stay with the product.
+    let scaled = text.replace("%t)\n  %y", "%t, beta=2)\n  %y");
+    assert!(compile(&graph(&scaled), &inputs, false).describe().contains("call of aten.addmm.default"));
+    check(&scaled, &inputs, 1e-6);
+}
+
+/// Attention's softmax: scale, mask and rows without anything allowed in one kernel.
+#[test]
+fn masked_softmax_is_one_kernel() {
+    let text = "  %x = placeholder\n  %m = placeholder\n  %a = aten.add.Tensor(%x, %m)\n  \
+                %s = aten._safe_softmax.default(%a, -1)\n  return (%s,)";
+    let mut mask = vec![0f32; 80 * 80];
+    (0..80).for_each(|r| mask[r * 80 + r..(r + 1) * 80].fill(f32::NEG_INFINITY));
+    assert_eq!(check(text, &[randn(&[3, 80, 80]), Tensor::from_slice(&mask, [80, 80])], 1e-5), (1, 0));
 }
 
 /// Graphs that write in place run in order: a constant that was written is no constant any more.

@@ -492,7 +492,11 @@ impl Lowering<'_> {
     /// what it writes.
     fn product_and_term(&mut self, n: NodeId, call: &OpCall<'_>) -> Option<Loop> {
         let (term, a, b) = (call.tensor(0)?, call.tensor(1)?, call.tensor(2)?);
-        let one = |v: &Boxed| matches!(v, Boxed::Scalar(s) if s.equals(1.0));
+        // A factor that is not given is one.
+        let one = |v: &Boxed| match v {
+            Boxed::Scalar(s) => s.equals(1.0),
+            other => matches!(other, Boxed::None),
+        };
         let dtype = term.meta.dtype(); // half types round once, in the product's own kernel
         if self.options.bitwise || !matches!(dtype, DType::F32 | DType::F64) || !call.boxed[3..5].iter().all(one) {
             return None;

@@ -40,7 +40,8 @@ pub(super) fn lower(call: &OpCall<'_>) -> Option<Loop> {
         "mean" | "mean.dim" => reduce(call, Fold::Sum, true),
         "amax" => reduce(call, Fold::Max, false),
         "amin" => reduce(call, Fold::Min, false),
-        "_softmax" => softmax(call),
+        "_softmax" => softmax(call, false),
+        "_safe_softmax" => softmax(call, true),
         "_log_softmax" => log_softmax(call),
         "_softmax_backward_data" => softmax_backward(call),
         "_log_softmax_backward_data" => log_softmax_backward(call),
@@ -169,8 +170,12 @@ fn reduce(call: &OpCall<'_>, how: Fold, mean: bool) -> Option<Loop> {
     Some(d.finish(row, &[(r, Sink::Rows)]))
 }
 
-fn softmax(call: &OpCall<'_>) -> Option<Loop> {
+/// A `safe` one is zero in rows where nothing is allowed.
+fn softmax(call: &OpCall<'_>, safe: bool) -> Option<Loop> {
     let x = call.tensor(0)?;
+    if call.results[0].dtype() != x.meta.dtype() {
+        return None;
+    }
     let row = last_dim(x, call.boxed.get(1)?)?;
     let mut d = Draft::over(x)?;
     let v = d.load(x)?;
@@ -179,7 +184,11 @@ fn softmax(call: &OpCall<'_>) -> Option<Loop> {
     let e = d.op(Op::Exp, &[shifted]);
     let sum = d.fold(Fold::Sum, e);
     let scale = d.op(Op::Reciprocal, &[sum]);
-    let y = d.op(Op::Mul, &[e, scale]);
+    let mut y = d.op(Op::Mul, &[e, scale]);
+    if safe {
+        let nothing = d.op(Op::Eq, &[most, value(f64::NEG_INFINITY)]);
+        y = d.op(Op::Where, &[nothing, value(0.0), y]);
+    }
     Some(d.finish(row, &[(y, Sink::Elements)]))
 }
 
