@@ -1,7 +1,6 @@
 //! Everything that must hold before a change lands, in the order in which failures are cheapest to find.
 
-use crate::Outcome;
-use crate::codegen;
+use crate::{Outcome, c_example, codegen};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
@@ -76,6 +75,7 @@ pub(crate) fn run() -> Outcome {
         ("clippy", || pass(cargo(&["clippy", "--quiet", "--workspace", "--all-targets", "--", "-D", "warnings"]))),
         ("tests", tests),
         ("schedules", schedules),
+        ("C example", c_example::run),
         ("documentation", documentation),
         ("packages", packages),
         (OTHER_TARGET, other_target),

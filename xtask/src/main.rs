@@ -1,5 +1,6 @@
 //! Chores: `cargo xtask <chore>`. Every chore is one subcommand and one module.
 
+mod c_example;
 mod check;
 mod codegen;
 mod conformance;

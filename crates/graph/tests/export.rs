@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used)] // a test that cannot go on should stop
 
 use firebrand_core::Tensor;
-use firebrand_core::autograd::{GradOptions, enable_grad, grad, no_grad};
+use firebrand_core::autograd::{GradOptions, enable_grad, grad, inference_mode, no_grad};
 use firebrand_graph::passes::{Context, run_decompositions};
 use firebrand_graph::text::{Form, print};
 use firebrand_graph::{Dialect, ExportedProgram, NamedTensor, export};
@@ -74,6 +74,24 @@ fn ambient_off() {
     assert!(program.module.attributes.is_empty(), "{}", print(&program, Form::Short));
     let inside = no_grad(|| export(|x| Ok(vec![enable_grad(|| x[0].sin())]), &[Tensor::new(&[1.0f32])], &[]).unwrap());
     assert!(print(&inside, Form::Short).contains("hop.wrap_with_set_grad_enabled(True"));
+}
+
+/// P-56: of inference mode a program keeps what matters for gradients: a region without them. PyTorch drops the block,
+/// and gradients flow through it (R7).
+#[test]
+fn inference_mode_is_a_region_without_gradient() {
+    let w = Tensor::new(&[2.0f64]).requires_grad_();
+    let model = |x: &[Tensor], w: &Tensor| {
+        let s = inference_mode(|| (&x[0] * w).sin());
+        Ok(vec![&s + w, s])
+    };
+    let program = export(|x| model(x, &w), &[Tensor::new(&[1.0f64])], &[named("w", &w)]).unwrap();
+    let text = print(&program, Form::Short);
+    assert!(text.contains("hop.wrap_with_set_grad_enabled(False") && !text.contains("inference"), "{text}");
+    let found = program.run(&[Tensor::new(&[0.5f64])]).unwrap();
+    let s = 1.0f64.sin();
+    assert_eq!(found[0].tensor().unwrap().to_vec::<f64>(), [s + 2.0]);
+    assert!(found[0].tensor().unwrap().requires_grad() && !found[1].tensor().unwrap().requires_grad());
 }
 
 /// P-45, P-99: writes in place and tensors of the function's own.

@@ -185,3 +185,54 @@ fn attributes_by_path() {
     assert!(m.attributes.get("a.b.w").is_some());
     assert!(m.attributes.remove("a.b.w").is_some());
 }
+
+/// Hooks see nodes when they are made, before they are erased, and before each user changes.
+#[test]
+fn hooks_are_told() {
+    use std::sync::{Arc, Mutex};
+    let said: Arc<Mutex<Vec<String>>> = Arc::default();
+    let log = |said: &Arc<Mutex<Vec<String>>>| {
+        let said = Arc::clone(said);
+        move |line: String| said.lock().expect("no test thread panicked").push(line)
+    };
+    let mut g = Graph::new();
+    let x = g.placeholder("x");
+    let tell = log(&said);
+    let create = g.register_create_node_hook(move |g, n| {
+        tell(format!("new {}", g[n].name()));
+        // What a hook makes itself is not reported.
+        if g[n].args().is_empty() {
+            g.placeholder("inner");
+        }
+    });
+    let tell = log(&said);
+    g.register_erase_node_hook(move |g, n| tell(format!("erase {} of {} inputs", g[n].name(), g[n].args().len())));
+    let tell = log(&said);
+    g.register_replace_node_hook(move |g, r| {
+        let inputs = names(g, g.input_nodes(r.user));
+        tell(format!("{} becomes {:?} in {} of {inputs:?}", g[r.old].name(), r.new, g[r.user].name()));
+    });
+    let y = g.placeholder("y");
+    let a = sin(&mut g, x);
+    let b = g.call_function(Target::aten("add.Tensor"), [a.into(), x.into()]);
+    g.replace_all_uses_with(x, y);
+    g.rename(y, "z");
+    g.replace_all_uses_with(a, 1i64);
+    g.erase(a).expect("it has no users");
+    assert!(g.remove_hook(create) && !g.remove_hook(create));
+    sin(&mut g, b);
+    assert_eq!(
+        *said.lock().expect("no test thread panicked"),
+        [
+            "new y",
+            "new sin_default",
+            "new add_tensor",
+            "x becomes Some(\"y\") in sin_default of [\"x\"]",
+            "x becomes Some(\"y\") in add_tensor of [\"sin_default\", \"x\"]",
+            "y becomes Some(\"z\") in sin_default of [\"y\"]",
+            "y becomes Some(\"z\") in add_tensor of [\"sin_default\", \"y\"]",
+            "sin_default becomes None in add_tensor of [\"sin_default\", \"z\"]",
+            "erase sin_default of 1 inputs",
+        ]
+    );
+}

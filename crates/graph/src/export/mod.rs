@@ -81,7 +81,8 @@ pub fn export(
     program.module = Arc::new(module);
     program.signature = Some(Arc::new(signature));
     let context = Context { ambient_grad: is_grad_enabled(), compat: false };
-    let list = ["lift_constants_pass", "set_grad", "placeholder_naming_pass"].map(passes::find);
+    let list = ["insert_conversion_guards_pass", "lift_constants_pass", "set_grad", "placeholder_naming_pass"]
+        .map(passes::find);
     let list = list.into_iter().collect::<Result<Vec<_>>>()?;
     Ok(passes::run(&program, &list, &context)?.0)
 }

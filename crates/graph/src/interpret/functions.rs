@@ -11,7 +11,7 @@ fn wrong(function: &Function, message: impl std::fmt::Display) -> Error {
 }
 
 /// Calls a function that changes no mode.
-pub(super) fn call_function(function: &Function, args: &[Value]) -> Result<Value> {
+pub(crate) fn call_function(function: &Function, args: &[Value]) -> Result<Value> {
     match (function, args) {
         (Function::GetItem, [from, index]) => get_item(from, index),
         (_, [a]) => unary(function, a.scalar()?).map(Value::Scalar),

@@ -5,6 +5,15 @@ use super::{Argument, Meta, Name};
 use crate::error::{Error, Result};
 use std::collections::HashMap;
 
+type Arguments = (Box<[Argument]>, Box<[(Name, Argument)]>);
+
+/// The arguments of a node with every node in them replaced by what `map` says.
+fn mapped(node: &Node, map: &mut impl FnMut(NodeId) -> Argument) -> Arguments {
+    let args = node.args.iter().map(|a| a.map_nodes(map)).collect();
+    let kwargs = node.kwargs.iter().map(|(k, a)| (k.clone(), a.map_nodes(map))).collect();
+    (args, kwargs)
+}
+
 impl Graph {
     fn own(&self, id: NodeId, what: &'static str) -> Result<u32> {
         if self.owns(id) { Ok(id.index) } else { Err(Error::WrongGraph { node: format!("{id:?}"), what }) }
@@ -48,7 +57,10 @@ impl Graph {
     /// Renames a node; nothing happens if that is its name already. The old name stays used.
     pub fn rename(&mut self, id: NodeId, candidate: &str) -> Name {
         if &**self[id].name() != candidate {
-            let name = self.names.create_name(candidate);
+            let name = self.names_mut().create_name(candidate);
+            if self.has_hooks() {
+                self.users(id).collect::<Vec<_>>().into_iter().for_each(|user| self.replacing(id, Some(&name), user));
+            }
             self.node_mut(id).name = name;
         }
         self[id].name().clone()
@@ -63,7 +75,7 @@ impl Graph {
         for n in self.nodes() {
             space.take(self[n].name());
         }
-        self.names = space;
+        self.set_namespace(space);
     }
 
     /// Erases a node that nobody uses. Says whether it did: erasing twice is harmless.
@@ -81,12 +93,13 @@ impl Graph {
                 users: users.join(", "),
             });
         }
+        self.erasing(id);
         self.unlink_inputs(index);
         self.unlink(index);
+        let (args, kwargs) = mapped(&self[id], &mut |_| Argument::None);
         let node = self.node_mut(id);
         node.erased = true;
-        node.args = node.args.iter().map(|a| a.map_nodes(&mut |_| Argument::None)).collect();
-        node.kwargs = node.kwargs.iter().map(|(k, a)| (k.clone(), a.map_nodes(&mut |_| Argument::None))).collect();
+        (node.args, node.kwargs) = (args, kwargs);
         Ok(true)
     }
 
@@ -106,7 +119,9 @@ impl Graph {
         let new = new.into();
         let users: Vec<NodeId> = self.users(old).collect();
         let users: Vec<NodeId> = users.into_iter().filter(|&u| wanted(self, u)).collect();
+        let name = new.node().filter(|&n| self.owns(n) && self.has_hooks()).map(|n| self[n].name().clone());
         for &user in &users {
+            self.replacing(old, name.as_deref(), user);
             self.replace_input(user, old, &new);
         }
         users
@@ -115,9 +130,7 @@ impl Graph {
     /// Puts `new` in place of `old` in the arguments of one node.
     pub fn replace_input(&mut self, user: NodeId, old: NodeId, new: &Argument) {
         let mut swap = |n| if n == old { new.clone() } else { Argument::Node(n) };
-        let node = &self[user];
-        let args: Box<[_]> = node.args.iter().map(|a| a.map_nodes(&mut swap)).collect();
-        let kwargs: Box<[_]> = node.kwargs.iter().map(|(k, a)| (k.clone(), a.map_nodes(&mut swap))).collect();
+        let (args, kwargs) = mapped(&self[user], &mut swap);
         self.set_arguments(user, args, kwargs);
     }
 
@@ -134,9 +147,16 @@ impl Graph {
     /// Copies a node of any graph to the insertion point: arguments are mapped, its name is the candidate, what is known
     /// of it comes along.
     pub fn node_copy(&mut self, node: &Node, mut map: impl FnMut(NodeId) -> Argument) -> NodeId {
-        let args: Box<[_]> = node.args.iter().map(|a| a.map_nodes(&mut map)).collect();
-        let kwargs: Box<[_]> = node.kwargs.iter().map(|(k, a)| (k.clone(), a.map_nodes(&mut map))).collect();
-        let id = self.create_node(node.kind.clone(), args, kwargs, Some(&node.name));
+        let (args, kwargs) = mapped(node, &mut map);
+        let id = self.create_like(node.kind.clone(), args, kwargs, &node.name);
+        self.node_mut(id).meta = node.meta.clone();
+        id
+    }
+
+    /// As [`Graph::node_copy`], by [`Graph::create_unique`].
+    pub(crate) fn node_copy_unique(&mut self, node: &Node, mut map: impl FnMut(NodeId) -> Argument) -> NodeId {
+        let (args, kwargs) = mapped(node, &mut map);
+        let id = self.create_unique(node.kind.clone(), args, kwargs, &node.name);
         self.node_mut(id).meta = node.meta.clone();
         id
     }

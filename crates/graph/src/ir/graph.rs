@@ -7,11 +7,13 @@
 //!
 //! The graph does not check itself: `verify` does. It knows no attribute values: those belong to the module.
 
+use super::hooks::Hooks;
 use super::names::{Namespace, snake_case};
 use super::{Argument, Meta, Name, Target};
-use std::collections::HashSet;
-use std::sync::Arc;
+use foldhash::HashSet;
+use smallvec::SmallVec;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 
 /// A node of a graph. Ids of one graph stay valid in its clones, and mean nothing in any other graph.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -64,7 +66,7 @@ pub struct Node {
     pub(super) prev: u32,
     pub(super) next: u32,
     /// The links to the values it uses, in order of first mention.
-    pub(super) inputs: Box<[u32]>,
+    pub(super) inputs: SmallVec<[u32; 4]>,
     /// Its own users, as a list of links.
     pub(super) first_user: u32,
     pub(super) last_user: u32,
@@ -172,8 +174,10 @@ pub struct Graph {
     pub(super) head: u32,
     pub(super) tail: u32,
     pub(super) len: usize,
-    pub(super) names: Namespace,
+    /// The names ever used; absent as long as they are those of the nodes ever made, each made with a name of its own.
+    names: OnceLock<Box<Namespace>>,
     pub(super) insert: InsertPoint,
+    pub(super) hooks: Option<Box<Hooks>>,
     /// How it is called, if that is more than a list of tensors.
     pub call_spec: Option<Arc<CallSpec>>,
 }
@@ -204,8 +208,9 @@ impl Graph {
             head: NIL,
             tail: NIL,
             len: 0,
-            names: Namespace::default(),
+            names: OnceLock::new(),
             insert: InsertPoint::End,
+            hooks: None,
             call_spec: None,
         }
     }
@@ -323,12 +328,21 @@ impl Graph {
 
     /// The names ever used.
     pub fn names(&self) -> &Namespace {
-        &self.names
+        self.names.get_or_init(|| Box::new(Namespace::replay(self.nodes.iter().map(|n| &n.name))))
+    }
+
+    pub(super) fn names_mut(&mut self) -> &mut Namespace {
+        self.names();
+        self.names.get_mut().expect("it was just made")
+    }
+
+    pub(super) fn set_namespace(&mut self, names: Namespace) {
+        self.names = OnceLock::from(Box::new(names));
     }
 
     /// A name nobody had, and nobody will get.
     pub fn create_name(&mut self, candidate: &str) -> Name {
-        self.names.create_name(candidate)
+        self.names_mut().create_name(candidate)
     }
 
     // ---- building
@@ -360,7 +374,7 @@ impl Graph {
         name: Option<&str>,
     ) -> NodeId {
         let name = match name {
-            Some(name) => self.names.create_name(name),
+            Some(name) => self.names_mut().create_name(name),
             None => {
                 let candidate = match &kind {
                     Kind::Placeholder(t) | Kind::GetAttr(t) | Kind::CallMethod(t) | Kind::CallModule(t) => {
@@ -369,10 +383,37 @@ impl Graph {
                     Kind::CallFunction(target) => snake_case(&target.default_name()),
                     Kind::Output => "output".to_string(),
                 };
-                self.names.create_name(&candidate)
+                self.names_mut().create_name(&candidate)
             }
         };
         self.add(kind, args.into(), kwargs.into(), name)
+    }
+
+    /// As [`Graph::create_node`] with a name that another node has already: it is shared if it is free here.
+    pub(crate) fn create_like(
+        &mut self,
+        kind: Kind,
+        args: impl Into<Box<[Argument]>>,
+        kwargs: impl Into<Box<[(Name, Argument)]>>,
+        name: &Name,
+    ) -> NodeId {
+        let name = self.names_mut().create_shared(name);
+        self.add(kind, args.into(), kwargs.into(), name)
+    }
+
+    /// As [`Graph::create_like`] where all names come from one other graph, and so differ: no table of names is made
+    /// for it. If one was made, because a node got a name here, it is used.
+    pub(crate) fn create_unique(
+        &mut self,
+        kind: Kind,
+        args: impl Into<Box<[Argument]>>,
+        kwargs: impl Into<Box<[(Name, Argument)]>>,
+        name: &Name,
+    ) -> NodeId {
+        match self.names.get_mut() {
+            Some(_) => self.create_like(kind, args, kwargs, name),
+            None => self.add(kind, args.into(), kwargs.into(), name.clone()),
+        }
     }
 
     /// Adds a node with exactly this name, which a file gave; none if the name is taken.
@@ -383,7 +424,7 @@ impl Graph {
         kwargs: impl Into<Box<[(Name, Argument)]>>,
         name: &Name,
     ) -> Option<NodeId> {
-        self.names.take(name).then(|| self.add(kind, args.into(), kwargs.into(), name.clone()))
+        self.names_mut().take(name).then(|| self.add(kind, args.into(), kwargs.into(), name.clone()))
     }
 
     fn add(&mut self, kind: Kind, args: Box<[Argument]>, kwargs: Box<[(Name, Argument)]>, name: Name) -> NodeId {
@@ -396,7 +437,7 @@ impl Graph {
             meta: Meta::default(),
             prev: NIL,
             next: NIL,
-            inputs: Box::default(),
+            inputs: SmallVec::new(),
             first_user: NIL,
             last_user: NIL,
             num_users: 0,
@@ -417,6 +458,7 @@ impl Graph {
             };
         }
         self.link_inputs(index);
+        self.created(self.id(index));
         self.id(index)
     }
 
@@ -478,8 +520,8 @@ impl Graph {
     /// Registers a node as user of what it mentions. Values of other graphs get no link: `verify` reports them.
     pub(super) fn link_inputs(&mut self, index: u32) {
         const FEW: usize = 8;
-        let mut distinct: Vec<u32> = Vec::new();
-        let mut seen: HashSet<u32> = HashSet::new();
+        let mut distinct: SmallVec<[u32; 4]> = SmallVec::new();
+        let mut seen: HashSet<u32> = HashSet::default();
         let (stamp, node) = (self.stamp, &self.nodes[index as usize]);
         for argument in node.arguments() {
             argument.for_each_node(&mut |n| {
@@ -491,7 +533,7 @@ impl Graph {
                 if new {
                     distinct.push(n.index);
                     if distinct.len() == FEW {
-                        seen.extend(&distinct);
+                        seen.extend(distinct.iter().copied());
                     }
                 }
             });

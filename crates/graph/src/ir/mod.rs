@@ -3,6 +3,7 @@
 mod argument;
 mod edit;
 mod graph;
+mod hooks;
 mod meta;
 mod module;
 mod names;
@@ -13,6 +14,7 @@ mod types;
 
 pub use argument::Argument;
 pub use graph::{CallSpec, Graph, InsertPoint, Kind, Node, NodeId, Nodes};
+pub use hooks::{HookId, Replacement};
 pub use meta::{Meta, ModuleStack, SymBool, SymFloat, SymInt, Symbolic, TensorMeta, Val};
 pub use module::{Attribute, Attributes, GraphModule};
 pub use names::Namespace;

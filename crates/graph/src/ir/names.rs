@@ -4,7 +4,8 @@
 //! or an archive means one thing. The rules are those of `docs/behaviour/graph-and-passes.md` §2.
 
 use super::Name;
-use std::collections::{HashMap, HashSet};
+use foldhash::{HashMap, HashSet};
+use std::borrow::Cow;
 
 /// Words that no node may be called, because printed programs are Python to many tools.
 #[rustfmt::skip]
@@ -55,57 +56,98 @@ pub(crate) fn split_suffix(name: &str) -> (&str, Option<u64>) {
     (name, None)
 }
 
+fn is_word(c: char) -> bool {
+    c.is_ascii_alphanumeric() || c == '_'
+}
+
 /// Makes an identifier: other characters become `_`, one for each run of them.
-fn identifier(candidate: &str) -> String {
+fn identifier(candidate: &str) -> Cow<'_, str> {
+    let digit_first = candidate.starts_with(|c: char| c.is_ascii_digit());
+    if !candidate.is_empty() && !digit_first && candidate.chars().all(is_word) {
+        return Cow::Borrowed(candidate);
+    }
     let mut out = String::with_capacity(candidate.len() + 1);
     let mut bad = false;
     for c in candidate.chars() {
-        if c.is_ascii_alphanumeric() || c == '_' {
+        if is_word(c) {
             out.push(c);
         } else if !bad {
             out.push('_');
         }
-        bad = !(c.is_ascii_alphanumeric() || c == '_');
+        bad = !is_word(c);
     }
     if out.is_empty() {
-        return "_unnamed".to_string();
+        return Cow::Borrowed("_unnamed");
     }
-    if out.starts_with(|c: char| c.is_ascii_digit()) {
+    if digit_first {
         out.insert(0, '_');
     }
-    out
+    Cow::Owned(out)
 }
 
 impl Namespace {
+    /// The names of nodes that were made one after another, each with a name of its own.
+    pub(super) fn replay<'a>(names: impl Iterator<Item = &'a Name>) -> Namespace {
+        let mut space = Namespace::default();
+        for name in names {
+            space.used.insert(name.clone());
+            if let (base, Some(n)) = split_suffix(name) {
+                *space.count_of(base) = n;
+            }
+        }
+        space
+    }
+
     /// A fresh name, the candidate itself if that is free.
     pub fn create_name(&mut self, candidate: &str) -> Name {
-        let candidate = identifier(candidate);
-        let (base, suffix) = split_suffix(&candidate);
-        let taken = self.used.contains(candidate.as_str());
-        let mut name: Option<String> = None;
-        let mut n = match suffix {
-            Some(n) if !taken => n,
-            _ => {
-                let n = self.base_count.get(base).copied().unwrap_or(0);
-                if RESERVED.binary_search(&candidate.as_str()).is_ok() {
-                    name = Some(format!("{base}_{}", n + 1));
-                    n + 1
-                } else {
-                    n
-                }
-            }
-        };
-        let mut name = name.unwrap_or_else(|| candidate.clone());
-        while self.used.contains(name.as_str()) {
-            n = n.saturating_add(1);
-            name = format!("{base}_{n}");
-        }
-        if n > 0 {
-            self.base_count.insert(base.into(), n);
-        }
-        let name: Name = name.into();
+        let name: Name = self.free_name(candidate).into();
         self.used.insert(name.clone());
         name
+    }
+
+    /// As [`Namespace::create_name`]; a candidate that is free is shared and not copied.
+    pub(crate) fn create_shared(&mut self, candidate: &Name) -> Name {
+        let name = match self.free_name(candidate) {
+            Cow::Borrowed(same) if same.len() == candidate.len() => candidate.clone(),
+            other => other.into(),
+        };
+        self.used.insert(name.clone());
+        name
+    }
+
+    /// The name to use instead of a candidate, often itself; counts its base but does not take it yet.
+    fn free_name<'a>(&mut self, candidate: &'a str) -> Cow<'a, str> {
+        let candidate = identifier(candidate);
+        let (base, suffix) = split_suffix(&candidate);
+        let taken = self.used.contains(&*candidate);
+        let mut other: Option<String> = None;
+        let count = match suffix {
+            Some(n) if !taken => n,
+            _ => {
+                let mut n = self.base_count.get(base).copied().unwrap_or(0);
+                if RESERVED.binary_search(&&*candidate).is_ok() {
+                    n += 1;
+                    other = Some(format!("{base}_{n}"));
+                }
+                while self.used.contains(other.as_deref().unwrap_or(&candidate)) {
+                    n = n.saturating_add(1);
+                    other = Some(format!("{base}_{n}"));
+                }
+                n
+            }
+        };
+        if count > 0 {
+            *self.count_of(base) = count;
+        }
+        other.map_or(candidate, Cow::Owned)
+    }
+
+    /// The count of a base; its name is copied only when it is new.
+    fn count_of(&mut self, base: &str) -> &mut u64 {
+        if !self.base_count.contains_key(base) {
+            self.base_count.insert(base.into(), 0);
+        }
+        self.base_count.get_mut(base).expect("it was just inserted")
     }
 
     /// Takes exactly this name, which a file gave; false if it was used before.
@@ -114,7 +156,7 @@ impl Namespace {
             return false;
         }
         if let (base, Some(n)) = split_suffix(name) {
-            let count = self.base_count.entry(base.into()).or_insert(0);
+            let count = self.count_of(base);
             *count = (*count).max(n);
         }
         true

@@ -1,7 +1,7 @@
 //! A map that keeps insertion order and removes in constant time, for modules with a million attributes.
 
 use super::Name;
-use std::collections::HashMap;
+use foldhash::HashMap;
 
 /// A string-keyed map in insertion order. Assigning an existing name keeps its position.
 #[derive(Clone, Debug)]
@@ -12,7 +12,7 @@ pub(crate) struct OrderedMap<V> {
 
 impl<V> Default for OrderedMap<V> {
     fn default() -> Self {
-        OrderedMap { index: HashMap::new(), slots: Vec::new() }
+        OrderedMap { index: HashMap::default(), slots: Vec::new() }
     }
 }
 

@@ -4,7 +4,7 @@
 //! There is no comparison with an ambient state: a region that turns autocast off is kept too.
 
 use super::regions::{self, Regions};
-use super::split::{Split, sequential_split};
+use super::split::Cut;
 use super::{Context, Report};
 use crate::error::{Error, Result};
 use crate::ir::*;
@@ -59,10 +59,10 @@ impl Regions for Autocast {
         is_marker(node)
     }
 
-    fn split(module: &GraphModule) -> Result<Split> {
+    fn cut(module: &GraphModule) -> Result<Cut<'_>> {
         check_nesting(&module.graph)?;
         let (mut depth, mut ended) = (0usize, false);
-        sequential_split(module, |graph, n| {
+        Cut::new(module, |graph, n| {
             let enters = is(&graph[n], Function::EnterAutocast);
             let cut = std::mem::take(&mut ended) || (depth == 0 && enters);
             if enters {

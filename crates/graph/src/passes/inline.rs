@@ -2,7 +2,6 @@
 
 use crate::error::{Error, Result};
 use crate::ir::*;
-use std::collections::HashMap;
 use std::sync::Arc;
 
 const PASS: &str = "node_inline_";
@@ -50,18 +49,28 @@ fn fail(module: &GraphModule, call: NodeId, message: impl Into<String>) -> Error
 }
 
 /// Inlines a call; the sub-module stays an attribute.
-pub(super) fn inline_call(module: &mut GraphModule, call: NodeId, free: &mut FreeNames) -> Result<()> {
+fn inline_call(module: &mut GraphModule, call: NodeId, free: &mut FreeNames) -> Result<()> {
     let Kind::CallModule(path) = module.graph[call].kind() else {
         return Err(fail(module, call, "is not a call of a module"));
     };
     let Some(sub) = module.subgraph(path).map(Arc::clone) else {
         return Err(fail(module, call, format!("the module has no sub-graph {path}")));
     };
+    inline_body(module, call, &sub, free)
+}
+
+/// Puts this body in place of a call.
+pub(super) fn inline_body(
+    module: &mut GraphModule,
+    call: NodeId,
+    sub: &GraphModule,
+    free: &mut FreeNames,
+) -> Result<()> {
     let body = &sub.graph;
-    let mut values: HashMap<NodeId, Argument> = HashMap::with_capacity(body.len());
+    let mut values = vec![Argument::None; body.capacity()];
     for (i, placeholder) in body.placeholders().enumerate() {
         match module.graph[call].args().get(i) {
-            Some(Argument::Node(n)) => values.insert(placeholder, (*n).into()),
+            Some(Argument::Node(n)) => values[placeholder.index()] = (*n).into(),
             _ => {
                 let name = body[placeholder].name();
                 return Err(fail(
@@ -77,7 +86,7 @@ pub(super) fn inline_call(module: &mut GraphModule, call: NodeId, free: &mut Fre
         if matches!(body[n].kind(), Kind::Placeholder(_) | Kind::Output) {
             continue;
         }
-        let copy = module.graph.node_copy(&body[n], |n| values[&n].clone());
+        let copy = module.graph.node_copy(&body[n], |n| values[n.index()].clone());
         if let Kind::GetAttr(path) | Kind::CallModule(path) = body[n].kind()
             && let Some(attribute) = sub.attributes.get(path)
         {
@@ -90,10 +99,10 @@ pub(super) fn inline_call(module: &mut GraphModule, call: NodeId, free: &mut Fre
             };
             module.graph.set_kind(copy, kind);
         }
-        values.insert(n, copy.into());
+        values[n.index()] = copy.into();
     }
     module.graph.set_insert_point(before);
-    let result = body.result().map(|r| r.map_nodes(&mut |n| values[&n].clone()));
+    let result = body.result().map(|r| r.map_nodes(&mut |n| values[n.index()].clone()));
     match result {
         None => {}
         Some(Argument::Node(n)) => {

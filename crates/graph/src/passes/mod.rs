@@ -16,6 +16,7 @@ mod helpers;
 mod inline;
 mod lift_constants;
 mod nested;
+mod node_metadata;
 mod placeholder_naming;
 mod purity;
 mod quantized;
@@ -34,10 +35,11 @@ pub use constant_fold::{constant_fold, constant_fold_if};
 pub use dead_code::eliminate_dead_code;
 pub use decompose::run_decompositions;
 pub use functionalize::{Functional, Memory, Mutation, Origin, View, functionalize, functionalize_module};
-pub use guards::insert_custom_op_guards;
+pub use guards::{insert_conversion_guards_pass, insert_custom_op_guards};
 pub use helpers::{node_replace_, nodes_count, nodes_filter, nodes_first, nodes_map};
 pub use inline::node_inline_;
 pub use lift_constants::{lift_constants, lift_constants_pass};
+pub use node_metadata::{node_metadata_hook, node_metadata_pass};
 pub use placeholder_naming::placeholder_naming_pass;
 pub use quantized::replace_quantized_ops_with_standard_ops;
 pub use set_grad::replace_set_grad_with_hop_pass;
@@ -133,6 +135,18 @@ pub const PASSES: &[Pass] = &[
         alias: None,
         summary: "checks symbols that ops make",
         run: add_runtime_assertions_for_inline_constraints_pass,
+    },
+    Pass {
+        name: "insert_conversion_guards_pass",
+        alias: None,
+        summary: "checks what conversions are given",
+        run: insert_conversion_guards_pass,
+    },
+    Pass {
+        name: "node_metadata_pass",
+        alias: None,
+        summary: "gives calls without an abstract value one",
+        run: node_metadata_pass,
     },
     Pass {
         name: "remove_runtime_assertions",

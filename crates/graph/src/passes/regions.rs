@@ -1,14 +1,14 @@
 //! What the two region passes share: cut a graph at markers, turn each part into a region or put it back, and do the same
 //! in every sub-graph.
 
-use super::inline::{FreeNames, inline_call};
-use super::split::Split;
+use super::inline::{FreeNames, inline_body};
+use super::split::Cut;
 use super::{Context, Report};
 use crate::error::{Error, Result};
 use crate::ir::*;
 use crate::program::ExportedProgram;
 use crate::signature::{GraphSignature, SpecArg};
-use std::collections::HashSet;
+use foldhash::HashSet;
 use std::sync::Arc;
 
 /// What distinguishes one region pass from the other.
@@ -23,7 +23,7 @@ pub(super) trait Regions {
     /// Whether this node is a marker.
     fn is_marker(node: &Node) -> bool;
     /// Cuts a graph that has markers.
-    fn split(module: &GraphModule) -> Result<Split>;
+    fn cut(module: &GraphModule) -> Result<Cut<'_>>;
     /// The marker that makes a part a region, if it is one; `own` is the first node of the part that decides.
     fn region(part: &Graph, own: NodeId, ambient: bool) -> Result<Option<NodeId>>;
     /// Takes the markers out of a part that became a region, given the one that made it so.
@@ -104,7 +104,7 @@ impl<R: Regions> Pass<R> {
         depth: usize,
     ) -> Result<Arc<GraphModule>> {
         let graph = &module.graph;
-        let mut seen: HashSet<Name> = HashSet::new();
+        let mut seen: HashSet<Name> = HashSet::default();
         let mut replaced: Vec<(Name, Arc<GraphModule>)> = Vec::new();
         for n in graph.nodes() {
             let Some(path) = graph[n].attr_path() else { continue };
@@ -137,42 +137,34 @@ impl<R: Regions> Pass<R> {
         ambient: bool,
         signature: Option<&GraphSignature>,
     ) -> Result<GraphModule> {
-        let Split { module: mut base, calls, prelude } = R::split(module)?;
+        let mut cut = R::cut(module)?;
         if let Some(signature) = signature {
-            check_signature::<R>(&base.graph, signature)?;
+            check_signature::<R>(&cut.base.graph, signature)?;
         }
         let mut free = FreeNames::default();
-        for (&call, &repeated) in calls.iter().zip(&prelude) {
-            let Kind::CallModule(path) = base.graph[call].kind() else { unreachable!("the base graph calls modules") };
-            let path = path.clone();
-            let mut part = match base.attributes.get(&path) {
-                Some(Attribute::Graph(part)) => Arc::clone(part),
-                _ => unreachable!("every call has its part"),
-            };
-            let own = self.deciding_node(&part.graph, repeated);
-            let marker = match own {
+        for k in 0..cut.calls.len() {
+            // Built here and gone before the next one, unless it becomes a region.
+            let mut part = cut.body(k);
+            let (call, path, repeated) = (cut.calls[k], cut.name(k), cut.prelude(k));
+            let marker = match self.deciding_node(&part.graph, repeated) {
                 Some(own) => R::region(&part.graph, own, ambient)?,
                 None => None,
             };
-            // The attribute is let go first, so that the part is changed and not copied.
-            base.attributes.set(&path, Attribute::Unbound(None));
-            let body = Arc::make_mut(&mut part);
             match marker {
                 Some(marker) => {
-                    self.wrap(&mut base.graph, call, &path, &mut body.graph, marker)?;
-                    R::strip_region(&mut body.graph, marker)?;
-                    base.attributes.set(&path, Attribute::Graph(part));
+                    self.wrap(&mut cut.base.graph, call, &path, &mut part.graph, marker)?;
+                    R::strip_region(&mut part.graph, marker)?;
+                    cut.base.attributes.set(&path, Attribute::Graph(Arc::new(part)));
                 }
                 None => {
-                    R::strip_inlined(&mut body.graph)?;
-                    base.attributes.set(&path, Attribute::Graph(part));
-                    inline_call(&mut base, call, &mut free)?;
-                    base.attributes.remove(&path);
+                    R::strip_inlined(&mut part.graph)?;
+                    inline_body(&mut cut.base, call, &part, &mut free)?;
+                    cut.base.attributes.remove(&path);
                     free.release(&path);
                 }
             }
         }
-        Ok(base)
+        Ok(cut.base)
     }
 
     /// The node that decides what becomes of a part. The reference looks at the first one that is no placeholder, and

@@ -5,7 +5,7 @@
 //! in nodes and references.
 
 use super::regions::{self, Regions};
-use super::split::{Split, sequential_split};
+use super::split::Cut;
 use super::{Context, Report};
 use crate::error::{Error, Result};
 use crate::ir::*;
@@ -42,8 +42,8 @@ impl Regions for SetGrad {
         is_toggle(node)
     }
 
-    fn split(module: &GraphModule) -> Result<Split> {
-        sequential_split(module, |graph, n| is_toggle(&graph[n]))
+    fn cut(module: &GraphModule) -> Result<Cut<'_>> {
+        Cut::new(module, |graph, n| is_toggle(&graph[n]))
     }
 
     fn region(part: &Graph, own: NodeId, ambient: bool) -> Result<Option<NodeId>> {

@@ -26,11 +26,37 @@ pub struct Split {
 struct Part {
     number: u32,
     nodes: Vec<NodeId>,
+    /// What it takes of others, and the modules it reads.
     inputs: Vec<NodeId>,
+    modules: Vec<NodeId>,
     outputs: Vec<NodeId>,
     /// Markers to repeat at the front, and autocast regions to close at the end (by their enter).
     enter: Vec<NodeId>,
     exit: Vec<NodeId>,
+}
+
+/// What became of the nodes of a graph elsewhere, by their dense numbers.
+struct Copies(Vec<Option<NodeId>>);
+
+impl Copies {
+    fn of(graph: &Graph) -> Copies {
+        Copies(vec![None; graph.capacity()])
+    }
+
+    fn set(&mut self, node: NodeId, copy: NodeId) {
+        self.0[node.index()] = Some(copy);
+    }
+
+    fn find(&self, node: NodeId) -> Option<NodeId> {
+        self.0[node.index()]
+    }
+}
+
+impl std::ops::Index<NodeId> for Copies {
+    type Output = NodeId;
+    fn index(&self, node: NodeId) -> &NodeId {
+        self.0[node.index()].as_ref().expect("values are copied before they are used")
+    }
 }
 
 /// Whether this node changes a mode for what follows.
@@ -51,7 +77,104 @@ fn fail(graph: &Graph, node: NodeId, message: &str) -> Error {
 
 /// Cuts a module before every node that `is_delimiter` accepts. The predicate is asked of every node once, in order,
 /// also of placeholders, attribute reads and the output, which belong to no part.
-pub fn sequential_split(module: &GraphModule, mut is_delimiter: impl FnMut(&Graph, NodeId) -> bool) -> Result<Split> {
+pub fn sequential_split(module: &GraphModule, is_delimiter: impl FnMut(&Graph, NodeId) -> bool) -> Result<Split> {
+    let mut cut = Cut::new(module, is_delimiter)?;
+    for k in 0..cut.calls.len() {
+        let body = cut.body(k);
+        cut.base.attributes.set(&cut.name(k), Attribute::Graph(Arc::new(body)));
+    }
+    let prelude = cut.parts.iter().map(|p| p.enter.len()).collect();
+    Ok(Split { module: cut.base, calls: cut.calls, prelude })
+}
+
+/// A module whose base graph is built and whose parts are built one by one, when they are asked for.
+pub(super) struct Cut<'a> {
+    module: &'a GraphModule,
+    /// The base graph; the attributes it calls stand for parts and are without value.
+    pub(super) base: GraphModule,
+    /// Its calls, in order.
+    pub(super) calls: Vec<NodeId>,
+    parts: Vec<Part>,
+    /// One table serves all parts: what a part mentions it has set itself.
+    local: Copies,
+    /// The name of the output, if it is just that: then no other node has it, and parts may call theirs so.
+    output: Option<Name>,
+}
+
+impl<'a> Cut<'a> {
+    /// Cuts a module as [`sequential_split`] does.
+    pub(super) fn new(module: &'a GraphModule, is_delimiter: impl FnMut(&Graph, NodeId) -> bool) -> Result<Cut<'a>> {
+        let parts = find_parts(module, is_delimiter)?;
+        let (base, calls) = build_base(module, &parts);
+        let graph = &module.graph;
+        let output = graph.output_node().map(|n| graph[n].name().clone()).filter(|name| &**name == "output");
+        Ok(Cut { module, base, calls, parts, local: Copies::of(graph), output })
+    }
+
+    /// The attribute that stands for a part.
+    pub(super) fn name(&self, k: usize) -> Name {
+        part_name(&self.parts[k])
+    }
+
+    /// How many nodes at the front of a part set modes again.
+    pub(super) fn prelude(&self, k: usize) -> usize {
+        self.parts[k].enter.len()
+    }
+
+    /// Builds the sub-graph of a part.
+    pub(super) fn body(&mut self, k: usize) -> GraphModule {
+        let (part, graph, local) = (&self.parts[k], &self.module.graph, &mut self.local);
+        let mut body = GraphModule::default();
+        let out = &mut body.graph;
+        for &marker in &part.enter {
+            let copy = out.create_node(graph[marker].kind().clone(), graph[marker].args(), [], None);
+            *out.meta_mut(copy) = graph[marker].meta().clone();
+            local.set(marker, copy);
+        }
+        for &n in &part.inputs {
+            let name = graph[n].name();
+            let copy = out.create_unique(Kind::Placeholder(name.clone()), [], [], name);
+            *out.meta_mut(copy) = graph[n].meta().clone();
+            local.set(n, copy);
+        }
+        for &n in &part.modules {
+            let path = graph[n].attr_path().expect("only attribute reads are modules");
+            let copy = out.get_attr(path);
+            *out.meta_mut(copy) = graph[n].meta().clone();
+            let attribute = self.module.attributes.get(path).expect("it was looked up before");
+            body.attributes.set(path, attribute.clone());
+            local.set(n, copy);
+        }
+        for &n in &part.nodes {
+            let copy = out.node_copy_unique(&graph[n], |n| local[n].into());
+            if let Kind::CallModule(path) = graph[n].kind()
+                && let Some(attribute) = self.module.attributes.get(path)
+            {
+                body.attributes.set(path, attribute.clone());
+            }
+            local.set(n, copy);
+        }
+        for &enter in &part.exit {
+            let target = Kind::CallFunction(Function::ExitAutocast.into());
+            out.create_node(target, [local[enter].into()], [], None);
+        }
+        let result: Argument = match part.outputs.as_slice() {
+            [only] => local[*only].into(),
+            many => Argument::tuple(many.iter().map(|&n| local[n].into())),
+        };
+        match &self.output {
+            Some(name) => out.create_unique(Kind::Output, [result], [], name),
+            None => out.output(result),
+        };
+        body
+    }
+}
+
+fn part_name(part: &Part) -> Name {
+    format!("submod_{}", part.number).into()
+}
+
+fn find_parts(module: &GraphModule, mut is_delimiter: impl FnMut(&Graph, NodeId) -> bool) -> Result<Vec<Part>> {
     let graph = &module.graph;
     let mut part_of = vec![NO_PART; graph.capacity()]; // index into `parts`
     let mut parts: Vec<Part> = Vec::new();
@@ -69,6 +192,7 @@ pub fn sequential_split(module: &GraphModule, mut is_delimiter: impl FnMut(&Grap
                 number,
                 nodes: empty(),
                 inputs: empty(),
+                modules: empty(),
                 outputs: empty(),
                 enter: empty(),
                 exit: empty(),
@@ -78,8 +202,8 @@ pub fn sequential_split(module: &GraphModule, mut is_delimiter: impl FnMut(&Grap
         parts.last_mut().expect("just pushed").nodes.push(n);
     }
     find_modes(graph, &part_of, &mut parts)?;
-    find_crossings(graph, &part_of, &mut parts);
-    build(module, parts)
+    find_crossings(module, &part_of, &mut parts);
+    Ok(parts)
 }
 
 /// Finds the parts in which each mode is active, and what must be repeated there.
@@ -151,7 +275,12 @@ fn find_modes(graph: &Graph, part_of: &[u32], parts: &mut [Part]) -> Result<()> 
 }
 
 /// Finds what each part reads of others, and what others read of it.
-fn find_crossings(graph: &Graph, part_of: &[u32], parts: &mut [Part]) {
+fn find_crossings(module: &GraphModule, part_of: &[u32], parts: &mut [Part]) {
+    let graph = &module.graph;
+    let is_module = |n: NodeId| {
+        let path = graph[n].attr_path();
+        path.is_some_and(|p| matches!(module.attributes.get(p), Some(Attribute::Graph(_) | Attribute::Module(_))))
+    };
     let mut leaves = vec![false; graph.capacity()];
     let mut entered = vec![NO_PART; graph.capacity()];
     for n in graph.nodes() {
@@ -170,68 +299,65 @@ fn find_crossings(graph: &Graph, part_of: &[u32], parts: &mut [Part]) {
             }
             // Nodes of a part follow each other, so one stamp per value tells whether the part has it.
             if user != NO_PART && std::mem::replace(&mut entered[value.index()], user) != user {
-                parts[user as usize].inputs.push(value);
+                let part = &mut parts[user as usize];
+                if is_module(value) { part.modules.push(value) } else { part.inputs.push(value) }
             }
         }
     }
 }
 
-fn build(module: &GraphModule, parts: Vec<Part>) -> Result<Split> {
+/// Builds the base graph; gives it with its calls.
+fn build_base(module: &GraphModule, parts: &[Part]) -> (GraphModule, Vec<NodeId>) {
     let graph = &module.graph;
     let mut base = GraphModule { meta: module.meta.clone(), ..GraphModule::default() };
     base.graph.call_spec = graph.call_spec.clone();
-    let mut values: HashMap<NodeId, NodeId> = HashMap::new();
+    let mut values = Copies::of(graph);
     for n in graph.placeholders() {
-        let copy = base.graph.create_node(graph[n].kind().clone(), graph[n].args(), [], Some(graph[n].name()));
+        let copy = base.graph.create_like(graph[n].kind().clone(), graph[n].args(), [], graph[n].name());
         *base.graph.meta_mut(copy) = graph[n].meta().clone();
-        values.insert(n, copy);
+        values.set(n, copy);
     }
-    let mut split = Split { module: base, calls: Vec::new(), prelude: Vec::new() };
-    let mut local: HashMap<NodeId, NodeId> = HashMap::new();
-    for part in &parts {
-        local.clear();
-        let (body, inputs) = build_part(module, part, &mut local)?;
-        for &n in &inputs {
-            if !values.contains_key(&n) {
-                read_attribute(module, &mut split.module, n, &mut values);
+    let mut calls = Vec::with_capacity(parts.len());
+    for part in parts {
+        for &n in &part.inputs {
+            if values.find(n).is_none() {
+                read_attribute(module, &mut base, n, &mut values);
             }
         }
-        let name: Name = format!("submod_{}", part.number).into();
-        split.module.attributes.set(&name, Attribute::Graph(Arc::new(body)));
-        let arguments: Vec<Argument> = inputs.iter().map(|n| values[n].into()).collect();
-        let base = &mut split.module.graph;
-        let call = base.create_node(Kind::CallModule(name.clone()), arguments, [], None);
+        let name = part_name(part);
+        base.attributes.set(&name, Attribute::Unbound(None));
+        let arguments: Vec<Argument> = part.inputs.iter().map(|&n| values[n].into()).collect();
+        let call = base.graph.create_like(Kind::CallModule(name.clone()), arguments, [], &name);
         match part.outputs.as_slice() {
             [only] => {
-                values.insert(*only, call);
+                values.set(*only, call);
             }
             many => {
                 for (i, &n) in many.iter().enumerate() {
-                    let item = base.call_function(Function::GetItem, [call.into(), (i as i64).into()]);
-                    values.insert(n, item);
+                    let item = base.graph.call_function(Function::GetItem, [call.into(), (i as i64).into()]);
+                    values.set(n, item);
                 }
             }
         }
-        split.calls.push(call);
-        split.prelude.push(part.enter.len());
+        calls.push(call);
     }
     // Without a part, or returned as they are: attributes that only the output reads.
     for n in graph.nodes().filter(|&n| graph[n].attr_path().is_some()) {
         let returned = graph.users(n).any(|u| graph[u].is_output());
-        if !values.contains_key(&n) && (returned || parts.is_empty()) {
-            read_attribute(module, &mut split.module, n, &mut values);
+        if values.find(n).is_none() && (returned || parts.is_empty()) {
+            read_attribute(module, &mut base, n, &mut values);
         }
     }
     if let Some(output) = graph.nodes().find(|&n| graph[n].is_output()) {
-        let value = graph[output].args()[0].map_nodes(&mut |n| values[&n].into());
-        let copy = split.module.graph.output(value);
-        *split.module.graph.meta_mut(copy) = graph[output].meta().clone();
+        let value = graph[output].args()[0].map_nodes(&mut |n| values[n].into());
+        let copy = base.graph.output(value);
+        *base.graph.meta_mut(copy) = graph[output].meta().clone();
     }
-    Ok(split)
+    (base, calls)
 }
 
 /// Reads an attribute in the base graph too.
-fn read_attribute(from: &GraphModule, base: &mut GraphModule, n: NodeId, values: &mut HashMap<NodeId, NodeId>) {
+fn read_attribute(from: &GraphModule, base: &mut GraphModule, n: NodeId, values: &mut Copies) {
     let node = &from.graph[n];
     let path = node.attr_path().expect("values that no part makes are placeholders or attributes");
     let copy = base.graph.get_attr(path);
@@ -239,57 +365,5 @@ fn read_attribute(from: &GraphModule, base: &mut GraphModule, n: NodeId, values:
     if let Some(attribute) = from.attributes.get(path) {
         base.attributes.set(path, attribute.clone());
     }
-    values.insert(n, copy);
-}
-
-/// Builds the sub-graph of a part; returns it with the values it takes, in order.
-fn build_part(
-    module: &GraphModule,
-    part: &Part,
-    local: &mut HashMap<NodeId, NodeId>,
-) -> Result<(GraphModule, Vec<NodeId>)> {
-    let graph = &module.graph;
-    let mut body = GraphModule::default();
-    let out = &mut body.graph;
-    for &marker in &part.enter {
-        let copy = out.create_node(graph[marker].kind().clone(), graph[marker].args(), [], None);
-        *out.meta_mut(copy) = graph[marker].meta().clone();
-        local.insert(marker, copy);
-    }
-    let is_module = |n: &NodeId| {
-        let path = graph[*n].attr_path();
-        path.is_some_and(|p| matches!(module.attributes.get(p), Some(Attribute::Graph(_) | Attribute::Module(_))))
-    };
-    let (modules, inputs): (Vec<NodeId>, Vec<NodeId>) = part.inputs.iter().partition(|n| is_module(n));
-    for &n in &inputs {
-        let copy = out.placeholder(graph[n].name());
-        *out.meta_mut(copy) = graph[n].meta().clone();
-        local.insert(n, copy);
-    }
-    for &n in &modules {
-        let path = graph[n].attr_path().expect("only attribute reads are modules");
-        let copy = out.get_attr(path);
-        *out.meta_mut(copy) = graph[n].meta().clone();
-        let attribute = module.attributes.get(path).expect("looked up above");
-        body.attributes.set(path, attribute.clone());
-        local.insert(n, copy);
-    }
-    for &n in &part.nodes {
-        let copy = out.node_copy(&graph[n], |n| local[&n].into());
-        if let Kind::CallModule(path) = graph[n].kind()
-            && let Some(attribute) = module.attributes.get(path)
-        {
-            body.attributes.set(path, attribute.clone());
-        }
-        local.insert(n, copy);
-    }
-    for &enter in &part.exit {
-        let target = Kind::CallFunction(Function::ExitAutocast.into());
-        out.create_node(target, [local[&enter].into()], [], None);
-    }
-    match part.outputs.as_slice() {
-        [only] => out.output(local[only]),
-        many => out.output(Argument::tuple(many.iter().map(|n| local[n].into()))),
-    };
-    Ok((body, inputs))
+    values.set(n, copy);
 }

@@ -289,6 +289,66 @@ fn guards_before_custom_ops() {
     assert_eq!(body(&after)[2], format!("%_assert_tensor_metadata_default_1 = {check}"));
 }
 
+/// A node that a pass inserts knows its value, the modules around its argument, and what it calls.
+#[test]
+fn new_nodes_are_completed() {
+    let text = r#"graph {
+  %x = placeholder : float32[2, 3]
+  %s = aten.sin.default(%x) : float32[2, 3] @nn_module_stack=["k", "layer", "Layer"]
+  return (%s,)
+}
+"#;
+    let mut graph = parse(text).unwrap().module.graph.clone();
+    let (x, s) = (graph.find("x").unwrap(), graph.find("s").unwrap());
+    graph.register_create_node_hook(node_metadata_hook);
+    graph.set_insert_point(InsertPoint::After(s));
+    let t = graph.call_function(Target::aten("t.default"), [s.into()]);
+    let expected =
+        TensorMeta { strides: vec![1.into(), 3.into()], ..TensorMeta::contiguous(ScalarType::Float32, &[3, 2]) };
+    assert_eq!(graph[t].meta().val, Some(expected.into()));
+    assert_eq!(graph[t].meta().nn_module_stack, graph[s].meta().nn_module_stack);
+    let torch_fn = graph[t].meta().torch_fn.as_ref().unwrap();
+    assert_eq!((torch_fn.0.as_str(), torch_fn.1.as_str()), ("t.default_0", "OpOverload.t.default"));
+    // Without modules around it, a mark says so; a call without results has the value none.
+    let check = graph.call_function(Target::aten("_assert_async.default"), [x.into()]);
+    assert_eq!(graph[check].meta().val, Some(Val::None));
+    let stack = graph[check].meta().nn_module_stack.as_ref().unwrap();
+    assert_eq!(stack.keys().collect::<Vec<_>>(), ["_empty_nn_module_stack_from_metadata_hook"]);
+}
+
+#[test]
+fn missing_values_are_filled() {
+    let text = "graph {\n  %x = placeholder : float32[4]\n  %y = aten.max.dim(%x, 0)\n  \
+                %v = operator.getitem(%y, 1)\n  %n = aten.mul.Tensor(%v, 2)\n  return (%n,)\n}\n";
+    let after = run(text, node_metadata_pass);
+    let graph = &after.module.graph;
+    let val = |name: &str| graph[graph.find(name).unwrap()].meta().val.clone().unwrap();
+    assert_eq!(val("y").items().unwrap().len(), 2);
+    assert_eq!(val("n"), TensorMeta::contiguous(ScalarType::Int64, &[]).into());
+}
+
+/// P-118: each conversion stands behind a check of what it is given.
+#[test]
+fn conversions_are_guarded() {
+    let after = run(
+        "graph {\n  %x = placeholder : float32[2]\n  %a = aten.to.dtype(%x, float64) : float64[2]\n  \
+         %b = aten.to.dtype(%a, float32) : float32[2]\n  return (%b,)\n}\n",
+        insert_conversion_guards_pass,
+    );
+    let check = |n: &str, dtype: &str| {
+        format!("aten._assert_tensor_metadata.default(%{n}, dtype={dtype}, device=device(cpu), layout=strided)")
+    };
+    assert_eq!(
+        body(&after)[1..5],
+        [
+            format!("%_assert_tensor_metadata_default = {}", check("x", "float32")),
+            "%a = aten.to.dtype(%x, float64)".to_string(),
+            format!("%_assert_tensor_metadata_default_1 = {}", check("a", "float64")),
+            "%b = aten.to.dtype(%a, float32)".to_string(),
+        ]
+    );
+}
+
 const CONSTANTS: &str = "graph {
   %p_w = placeholder
   %x = placeholder

@@ -5,6 +5,8 @@
 
 use super::{INPUTS, Step};
 
+type Real = fn(f64) -> f64;
+
 /// A value: its elements (three, or one), and which values it passes gradients to, with absolute derivatives.
 struct Entry {
     elements: Vec<f64>,
@@ -26,7 +28,7 @@ pub(super) fn magnitudes(steps: &[Step], returned: &[usize]) -> [Vec<f64>; 2] {
             }
             Step::Unary(f, a) => {
                 let x = &values[a % count].elements;
-                let (value, derivative): (fn(f64) -> f64, fn(f64) -> f64) = match f {
+                let (value, derivative): (Real, Real) = match f {
                     0 => (f64::sin, f64::cos),
                     1 => (f64::cos, f64::sin),
                     2 => (f64::tanh, |x| 1.0 - x.tanh() * x.tanh()),

@@ -79,6 +79,9 @@ struct Outcome {
     gradients: Vec<Option<Vec<u64>>>,
 }
 
+/// Whether a run is as it should be; the last argument is how large the terms of its gradients are.
+type Comparison = fn(&Outcome, &Outcome, &[Vec<f64>; 2]) -> bool;
+
 const INPUTS: [[f64; 3]; 2] = [[0.3, -1.2, 2.0], [1.1, 0.4, -0.7]];
 
 fn run(program: &ExportedProgram) -> Outcome {
@@ -124,8 +127,8 @@ proptest! {
         verify_module(&before.module).unwrap();
         let terms = magnitudes(&steps, &returned);
         let context = Context::default();
-        let exact: fn(&Outcome, &Outcome, &[Vec<f64>; 2]) -> bool = |a, b, _| a == b;
-        let keeping: &[(PassFn, fn(&Outcome, &Outcome, &[Vec<f64>; 2]) -> bool)] = &[
+        let exact: Comparison = |a, b, _| a == b;
+        let keeping: &[(PassFn, Comparison)] = &[
             (replace_set_grad_with_hop_pass, exact),
             (replace_autocast_with_hop_pass, exact),
             (eliminate_dead_code, exact),

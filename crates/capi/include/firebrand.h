@@ -1,0 +1,93 @@
+/* firebrand: load, run, differentiate, train and save programs that torch.export wrote (.pt2).
+ *
+ * Objects are opaque; what a function with "new" or "load" in its name, fb_program_run, fb_program_parameter,
+ * fb_program_gradient or fb_loss gives belongs to the caller and is freed with the function of its type. Freeing null is
+ * fine. Every other pointer that a function gives lives as long as the object it was asked of.
+ *
+ * A function that gives an object gives null on failure, one that gives a status gives 0 on success and -1 on failure;
+ * fb_last_error() then says why. No function ends the process on wrong input, and nothing is thrown through C.
+ *
+ * Different objects may be used on different threads at once; one object by one thread at a time. A program, its
+ * optimisers and the results of running it count as one object. */
+#ifndef FIREBRAND_H
+#define FIREBRAND_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct fb_tensor fb_tensor;
+typedef struct fb_program fb_program;
+typedef struct fb_optimizer fb_optimizer;
+
+/* Element types; a truth value is one byte, the two 16-bit floats are their bits. */
+typedef enum {
+    FB_BOOL = 0, FB_U8 = 1, FB_I8 = 2, FB_I16 = 3, FB_I32 = 4, FB_I64 = 5,
+    FB_F16 = 6, FB_BF16 = 7, FB_F32 = 8, FB_F64 = 9
+} fb_dtype;
+
+/* Why the last failing call of this thread failed; "" if none did. Valid until the next one fails. */
+const char *fb_last_error(void);
+
+/* ---- tensors: dense, row by row */
+
+/* A tensor with a copy of these elements. `sizes` may be null if ndim is 0, `data` if there are no elements. */
+fb_tensor *fb_tensor_new(int32_t dtype, const int64_t *sizes, size_t ndim, const void *data);
+void fb_tensor_free(fb_tensor *tensor);
+int32_t fb_tensor_dtype(const fb_tensor *tensor);
+size_t fb_tensor_ndim(const fb_tensor *tensor);
+int64_t fb_tensor_size(const fb_tensor *tensor, size_t dim);
+size_t fb_tensor_numel(const fb_tensor *tensor);
+/* Copies all elements to `out`; `count` must be fb_tensor_numel. */
+int32_t fb_tensor_copy(const fb_tensor *tensor, void *out, size_t count);
+
+/* ---- programs: a file becomes a program with a state of its own */
+
+fb_program *fb_program_load(const char *path);
+void fb_program_free(fb_program *program);
+/* Writes the program with the state it has now; PyTorch loads it. */
+int32_t fb_program_save(const fb_program *program, const char *path);
+
+size_t fb_program_input_count(const fb_program *program);
+const char *fb_program_input_name(const fb_program *program, size_t index);
+int32_t fb_program_input_dtype(const fb_program *program, size_t index);
+/* Number of dimensions; `sizes`, unless null, gets up to `capacity` of them, -1 for one that may vary. */
+int32_t fb_program_input_sizes(const fb_program *program, size_t index, int64_t *sizes, size_t capacity);
+
+/* 1: dropout drops and batch norm learns; 0: evaluation. Until called, the program is as it was exported. */
+int32_t fb_program_train(fb_program *program, int32_t on);
+/* Runs on `count` tensors in the program's order. Its tensor results are new objects in `outputs`, which has room for
+ * `capacity`; `outputs_count`, unless null, gets their number, also if they did not fit (then none is given). */
+int32_t fb_program_run(const fb_program *program, const fb_tensor *const *inputs, size_t count,
+                       fb_tensor **outputs, size_t capacity, size_t *outputs_count);
+
+/* ---- gradients and training */
+
+/* Mean squared error; cross entropy of logits (last dimension: classes) against class numbers. */
+typedef enum { FB_MSE = 0, FB_CROSS_ENTROPY = 1 } fb_loss_kind;
+typedef enum { FB_SGD = 0, FB_ADAM = 1, FB_ADAMW = 2 } fb_optimizer_kind;
+
+fb_tensor *fb_loss(int32_t kind, const fb_tensor *output, const fb_tensor *target);
+/* Adds the gradients of a loss of one element to those of the parameters it was computed from. */
+int32_t fb_backward(const fb_tensor *loss);
+
+size_t fb_program_parameter_count(const fb_program *program);
+const char *fb_program_parameter_name(const fb_program *program, size_t index);
+/* The value of a parameter, as it is now and as it becomes. */
+fb_tensor *fb_program_parameter(const fb_program *program, const char *name);
+fb_tensor *fb_program_gradient(const fb_program *program, const char *name);
+
+/* An optimiser over the parameters that want gradients; it may outlive the program. */
+fb_optimizer *fb_optimizer_new(const fb_program *program, int32_t kind, double lr);
+void fb_optimizer_free(fb_optimizer *optimizer);
+int32_t fb_optimizer_step(fb_optimizer *optimizer);
+int32_t fb_optimizer_zero_grad(fb_optimizer *optimizer);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,144 @@
+//! Where C becomes Rust: pointers are checked, panics are caught, and errors become messages of the calling thread.
+
+use std::cell::RefCell;
+use std::ffi::{CStr, CString, c_char};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// What a function of the interface refuses, as text.
+pub(crate) struct Refusal(String);
+
+impl Refusal {
+    pub(crate) fn because(message: impl std::fmt::Display) -> Refusal {
+        Refusal(message.to_string())
+    }
+}
+
+/// Whatever the crates above say is what the caller reads.
+impl<E: std::error::Error> From<E> for Refusal {
+    fn from(e: E) -> Refusal {
+        Refusal(e.to_string())
+    }
+}
+
+pub(crate) type Answer<T> = Result<T, Refusal>;
+
+thread_local! {
+    static LAST_ERROR: RefCell<CString> = RefCell::default();
+}
+
+/// Runs a function of the interface: its answer, or none and a message for `fb_last_error`.
+pub(crate) fn guard<T>(f: impl FnOnce() -> Answer<T>) -> Option<T> {
+    // Nothing that a panic could leave half-done is looked at again: the caller is told to free its objects.
+    let message = match catch_unwind(AssertUnwindSafe(f)) {
+        Ok(Ok(value)) => return Some(value),
+        Ok(Err(Refusal(message))) => message,
+        Err(panic) => {
+            let text = panic.downcast_ref::<&str>().map(|s| s.to_string());
+            let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
+            format!("internal error: {text}; free the objects of this call, their state is unknown")
+        }
+    };
+    let message = CString::new(message.replace('\0', " ")).unwrap_or_default();
+    LAST_ERROR.with(|last| last.replace(message));
+    None
+}
+
+/// As [`guard`], for functions that answer 0 or -1.
+pub(crate) fn status(f: impl FnOnce() -> Answer<()>) -> i32 {
+    guard(f).map_or(-1, |()| 0)
+}
+
+/// As [`guard`], for functions that answer a new object or null.
+pub(crate) fn object<T>(f: impl FnOnce() -> Answer<T>) -> *mut T {
+    guard(f).map_or(std::ptr::null_mut(), |value| Box::into_raw(Box::new(value)))
+}
+
+/// Drops an object that [`object`] gave; null is nothing.
+///
+/// # Safety
+/// `pointer` is null, or came from [`object`] and was not freed.
+pub(crate) unsafe fn free<T>(pointer: *mut T) {
+    if !pointer.is_null() {
+        guard(|| {
+            // SAFETY: it came from `Box::into_raw` and was not freed, says the caller.
+            drop(unsafe { Box::from_raw(pointer) });
+            Ok(())
+        });
+    }
+}
+
+/// The object behind a pointer.
+///
+/// # Safety
+/// `pointer` is null, or points to a `T` that lives and is not changed elsewhere during the call.
+pub(crate) unsafe fn borrow<'a, T>(pointer: *const T, what: &str) -> Answer<&'a T> {
+    // SAFETY: not null is all that is left to check, says the caller.
+    unsafe { pointer.as_ref() }.ok_or_else(|| Refusal::because(format!("{what} is null")))
+}
+
+/// The object behind a pointer, to change.
+///
+/// # Safety
+/// `pointer` is null, or points to a `T` that lives and nobody else uses during the call.
+pub(crate) unsafe fn borrow_mut<'a, T>(pointer: *mut T, what: &str) -> Answer<&'a mut T> {
+    // SAFETY: not null is all that is left to check, says the caller.
+    unsafe { pointer.as_mut() }.ok_or_else(|| Refusal::because(format!("{what} is null")))
+}
+
+/// The elements of an array; an empty one may be null.
+///
+/// # Safety
+/// `pointer` is null, or points to `count` elements that live and are not changed during the call.
+pub(crate) unsafe fn array<'a, T>(pointer: *const T, count: usize, what: &str) -> Answer<&'a [T]> {
+    if count == 0 {
+        return Ok(&[]);
+    }
+    check_array(pointer, count, what)?;
+    // SAFETY: it is neither null nor misaligned nor too long, and holds `count` elements, says the caller.
+    Ok(unsafe { std::slice::from_raw_parts(pointer, count) })
+}
+
+/// The elements of an array, to write.
+///
+/// # Safety
+/// `pointer` is null, or points to `count` elements that live and nobody else uses during the call.
+pub(crate) unsafe fn array_mut<'a, T>(pointer: *mut T, count: usize, what: &str) -> Answer<&'a mut [T]> {
+    if count == 0 {
+        return Ok(&mut []);
+    }
+    check_array(pointer, count, what)?;
+    // SAFETY: it is neither null nor misaligned nor too long, and holds `count` elements, says the caller.
+    Ok(unsafe { std::slice::from_raw_parts_mut(pointer, count) })
+}
+
+fn check_array<T>(pointer: *const T, count: usize, what: &str) -> Answer<()> {
+    if pointer.is_null() {
+        return Err(Refusal::because(format!("{what} is null")));
+    }
+    if !pointer.is_aligned() {
+        return Err(Refusal::because(format!("{what} is not aligned to {} bytes", align_of::<T>())));
+    }
+    if count.checked_mul(size_of::<T>()).is_none_or(|n| n > isize::MAX as usize) {
+        return Err(Refusal::because(format!("{what} of {count} elements is larger than memory")));
+    }
+    Ok(())
+}
+
+/// Text of the caller's.
+///
+/// # Safety
+/// `pointer` is null, or points to text that ends with a zero byte and is not changed during the call.
+pub(crate) unsafe fn text<'a>(pointer: *const c_char, what: &str) -> Answer<&'a str> {
+    if pointer.is_null() {
+        return Err(Refusal::because(format!("{what} is null")));
+    }
+    // SAFETY: it ends with a zero byte, says the caller.
+    let text = unsafe { CStr::from_ptr(pointer) };
+    text.to_str().map_err(|_| Refusal::because(format!("{what} is not UTF-8")))
+}
+
+/// Why the last call of this thread that failed did so; empty if none did. Valid until the next one fails.
+#[unsafe(no_mangle)]
+pub extern "C" fn fb_last_error() -> *const c_char {
+    LAST_ERROR.with_borrow(|last| last.as_ptr())
+}

@@ -1,0 +1,282 @@
+//! Programs across the boundary: loaded, described, run, differentiated, saved.
+
+use crate::boundary::{Answer, Refusal, array, array_mut, borrow, free, guard, object, status, text};
+use crate::tensor::dtype_code;
+use firebrand::graph::interpret::Value;
+use firebrand::graph::ir::TensorMeta;
+use firebrand::graph::{ExportedProgram, ProgramModule};
+use firebrand::prelude::{BackwardOptions, Module};
+use firebrand::{DType, Tensor, ops};
+use std::ffi::{CString, c_char};
+
+/// A program with a state of its own.
+pub struct Program {
+    pub(crate) module: ProgramModule,
+    /// Names of inputs and of parameters, as C reads them.
+    inputs: Vec<CString>,
+    parameters: Vec<CString>,
+}
+
+fn c_names<'a>(names: impl Iterator<Item = &'a str>) -> Answer<Vec<CString>> {
+    Ok(names.map(CString::new).collect::<Result<_, _>>()?)
+}
+
+impl Program {
+    fn input(&self, index: usize) -> Answer<(&str, &TensorMeta)> {
+        let inputs = self.module.tensor_inputs()?;
+        let missing = || Refusal::because(format!("input {index} of a program with {}", inputs.len()));
+        inputs.get(index).copied().ok_or_else(missing)
+    }
+
+    fn parameter(&self, name: &str) -> Answer<Tensor> {
+        let found = self.module.named_parameters().into_iter().find(|(n, _)| n == name);
+        let (_, p) = found.ok_or_else(|| Refusal::because(format!("the program has no parameter {name}")))?;
+        Ok(p.tensor().clone())
+    }
+}
+
+/// Loads a `.pt2` file; null if it cannot be read or calls ops this build does not have.
+///
+/// # Safety
+/// `path` is null or text that ends with a zero byte.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fb_program_load(path: *const c_char) -> *mut Program {
+    object(|| {
+        // SAFETY: the caller's promise is the same.
+        let path = unsafe { text(path, "path") }?;
+        let module = ExportedProgram::load(path)?.module()?;
+        let inputs = c_names(module.tensor_inputs()?.into_iter().map(|(name, _)| name))?;
+        let parameters = module.named_parameters();
+        let parameters = c_names(parameters.iter().map(|(name, _)| name.as_str()))?;
+        Ok(Program { module, inputs, parameters })
+    })
+}
+
+/// Frees a program; null is nothing.
+///
+/// # Safety
+/// `program` is null, or came from this library and was not freed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fb_program_free(program: *mut Program) {
+    // SAFETY: the caller's promise is the same.
+    unsafe { free(program) }
+}
+
+/// Writes the program with the state it has now, whole or not at all.
+///
+/// # Safety
+/// `program` is null or a program of this library, `path` null or text that ends with a zero byte.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fb_program_save(program: *const Program, path: *const c_char) -> i32 {
+    status(|| {
+        // SAFETY: the caller's promise is the same.
+        let (program, path) = unsafe { (borrow(program, "program")?, text(path, "path")?) };
+        Ok(program.module.program().save(path)?)
+    })
+}
+
+/// How many tensors the program takes.
+///
+/// # Safety
+/// `program` is null or a program of this library.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fb_program_input_count(program: *const Program) -> usize {
+    // SAFETY: the caller's promise is the same.
+    guard(|| Ok(unsafe { borrow(program, "program") }?.inputs.len())).unwrap_or(0)
+}
+
+/// The name of an input; null if there is no such. It lives as long as the program.
+///
+/// # Safety
+/// `program` is null or a program of this library.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fb_program_input_name(program: *const Program, index: usize) -> *const c_char {
+    let name = guard(|| {
+        // SAFETY: the caller's promise is the same.
+        let program = unsafe { borrow(program, "program") }?;
+        program.input(index)?;
+        Ok(program.inputs[index].as_ptr())
+    });
+    name.unwrap_or(std::ptr::null())
+}
+
+/// The dtype of an input, as in `fb_dtype`; -1 if there is no such input, or C has no such type.
+///
+/// # Safety
+/// `program` is null or a program of this library.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fb_program_input_dtype(program: *const Program, index: usize) -> i32 {
+    let code = guard(|| {
+        // SAFETY: the caller's promise is the same.
+        let (_, meta) = unsafe { borrow(program, "program") }?.input(index)?;
+        Ok(meta.dtype.dtype().map_or(-1, dtype_code))
+    });
+    code.unwrap_or(-1)
+}
+
+/// How many dimensions an input has; `sizes`, unless null, gets the first `capacity` of them, -1 for one that may vary.
+/// -1 if there is no such input.
+///
+/// # Safety
+/// `program` is null or a program of this library; `sizes` is null or has room for `capacity` numbers.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fb_program_input_sizes(
+    program: *const Program,
+    index: usize,
+    sizes: *mut i64,
+    capacity: usize,
+) -> i32 {
+    let ndim = guard(|| {
+        // SAFETY: the caller's promise is the same.
+        let (_, meta) = unsafe { borrow(program, "program") }?.input(index)?;
+        if !sizes.is_null() {
+            // SAFETY: `sizes` has room for `capacity` numbers, says the caller.
+            let out = unsafe { array_mut(sizes, capacity, "sizes") }?;
+            out.iter_mut().zip(&meta.sizes).for_each(|(o, s)| *o = s.known().unwrap_or(-1));
+        }
+        Ok(meta.sizes.len() as i32)
+    });
+    ndim.unwrap_or(-1)
+}
+
+/// Turns dropout and batch norm to training (1) or evaluation (0).
+///
+/// # Safety
+/// `program` is null or a program of this library.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fb_program_train(program: *mut Program, on: i32) -> i32 {
+    status(|| {
+        // SAFETY: the caller's promise is the same.
+        let module = &unsafe { borrow(program, "program") }?.module;
+        if on != 0 {
+            module.train()
+        } else {
+            module.eval()
+        }
+        Ok(())
+    })
+}
+
+/// Runs the program on `count` tensors in its order, and puts its tensor results into `outputs`: new objects, of which
+/// `capacity` fit. `outputs_count`, unless null, gets how many there are. If they do not fit, none is given.
+///
+/// # Safety
+/// `program` and every input are null or of this library; `outputs` has room for `capacity` pointers.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fb_program_run(
+    program: *const Program,
+    inputs: *const *const Tensor,
+    count: usize,
+    outputs: *mut *mut Tensor,
+    capacity: usize,
+    outputs_count: *mut usize,
+) -> i32 {
+    status(|| {
+        // SAFETY: `program` is null or a program, and `inputs` holds `count` pointers, says the caller.
+        let (program, inputs) = unsafe { (borrow(program, "program")?, array(inputs, count, "inputs")?) };
+        // SAFETY: each of them is null or a tensor of this library, says the caller.
+        let tensors = inputs.iter().map(|&t| unsafe { borrow(t, "an input") }.cloned());
+        let results = program.module.run(&tensors.collect::<Answer<Vec<Tensor>>>()?)?;
+        let results: Vec<Tensor> =
+            results.into_iter().filter_map(|v| if let Value::Tensor(t) = v { Some(t) } else { None }).collect();
+        if !outputs_count.is_null() {
+            // SAFETY: not null means a number to write, says the caller.
+            unsafe { outputs_count.write(results.len()) };
+        }
+        if results.len() > capacity {
+            return Err(Refusal::because(format!("{} results, room for {capacity}", results.len())));
+        }
+        // SAFETY: `outputs` has room for `capacity` pointers, and no more are written, says the check above.
+        let out = unsafe { array_mut(outputs, results.len(), "outputs") }?;
+        out.iter_mut().zip(results).for_each(|(o, t)| *o = Box::into_raw(Box::new(t)));
+        Ok(())
+    })
+}
+
+/// A loss of a result against labels, averaged; `kind` as in `fb_loss_kind`.
+///
+/// # Safety
+/// `output` and `target` are null or tensors of this library.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fb_loss(kind: i32, output: *const Tensor, target: *const Tensor) -> *mut Tensor {
+    const MEAN: i64 = 1;
+    object(|| {
+        // SAFETY: the caller's promise is the same.
+        let (output, target) = unsafe { (borrow(output, "output")?, borrow(target, "target")?) };
+        Ok(match kind {
+            0 => ops::mse_loss(output, &target.try_to_dtype(output.dtype())?, MEAN)?,
+            1 => {
+                let classes = output.shape().last().copied().unwrap_or(1) as i64;
+                let rows = output.try_reshape([-1, classes])?;
+                let labels = target.try_reshape([-1])?.try_to_dtype(DType::I64)?;
+                ops::cross_entropy_loss(&rows, &labels, None, MEAN, (-100).into(), 0.0)?
+            }
+            _ => return Err(Refusal::because(format!("no loss has number {kind}; fb_loss_kind lists them"))),
+        })
+    })
+}
+
+/// Computes the gradients of a loss of one element, added to those that are there.
+///
+/// # Safety
+/// `loss` is null or a tensor of this library.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fb_backward(loss: *const Tensor) -> i32 {
+    status(|| {
+        // SAFETY: the caller's promise is the same.
+        let loss = unsafe { borrow(loss, "loss") }?;
+        Ok(loss.try_backward(&BackwardOptions::default())?)
+    })
+}
+
+/// How many parameters the program has; names of one tensor are one parameter.
+///
+/// # Safety
+/// `program` is null or a program of this library.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fb_program_parameter_count(program: *const Program) -> usize {
+    // SAFETY: the caller's promise is the same.
+    guard(|| Ok(unsafe { borrow(program, "program") }?.parameters.len())).unwrap_or(0)
+}
+
+/// The name of a parameter; null if there is no such. It lives as long as the program.
+///
+/// # Safety
+/// `program` is null or a program of this library.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fb_program_parameter_name(program: *const Program, index: usize) -> *const c_char {
+    let name = guard(|| {
+        // SAFETY: the caller's promise is the same.
+        let names = &unsafe { borrow(program, "program") }?.parameters;
+        let missing = || Refusal::because(format!("parameter {index} of a program with {}", names.len()));
+        names.get(index).map(|n| n.as_ptr()).ok_or_else(missing)
+    });
+    name.unwrap_or(std::ptr::null())
+}
+
+/// The value of a parameter: a new tensor over the same memory.
+///
+/// # Safety
+/// `program` is null or a program of this library, `name` null or text that ends with a zero byte.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fb_program_parameter(program: *const Program, name: *const c_char) -> *mut Tensor {
+    object(|| {
+        // SAFETY: the caller's promise is the same.
+        let (program, name) = unsafe { (borrow(program, "program")?, text(name, "name")?) };
+        Ok(program.parameter(name)?.try_detach()?)
+    })
+}
+
+/// The gradient of a parameter; null if it has none.
+///
+/// # Safety
+/// `program` is null or a program of this library, `name` null or text that ends with a zero byte.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fb_program_gradient(program: *const Program, name: *const c_char) -> *mut Tensor {
+    object(|| {
+        // SAFETY: the caller's promise is the same.
+        let (program, name) = unsafe { (borrow(program, "program")?, text(name, "name")?) };
+        let gradient = program.parameter(name)?.grad();
+        gradient.ok_or_else(|| Refusal::because(format!("parameter {name} has no gradient; call fb_backward first")))
+    })
+}
