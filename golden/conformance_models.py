@@ -3,8 +3,8 @@
     python golden/conformance_models.py FIREBRAND [NAME ...]       run by `cargo xtask conformance models`
 
 Each model is exported for evaluation in f32 and for training in f64: batch norm over few samples is so badly conditioned
-that two correct programs differ visibly in f32. (Some models compute parts in f32 even then.) Outputs and gradients of all parameters are compared. Where training is
-random (dropout), only evaluation is compared. Packages that are not installed are skipped.
+that two correct programs differ visibly in f32. (Some models compute parts in f32 even then.) Outputs and gradients of all parameters are compared. Layers that draw
+random numbers (dropout, dropped paths) are set to draw nothing in training, so that both sides compute the same. Packages that are not installed are skipped.
 """
 
 import pathlib
@@ -70,7 +70,12 @@ for name, options in {
 SMALL = dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=64, vocab_size=100)
 
 
-def transformers(config, model, **options):
+CALM = dict.fromkeys(
+    """hidden_dropout_prob attention_probs_dropout_prob dropout attention_dropout resid_pdrop embd_pdrop attn_pdrop dropout_rate hidden_dropout""".split(), 0.0
+)
+
+
+def transformers(config, model, decoder=False, **options):
     import transformers as t
 
     class First(torch.nn.Module):
@@ -79,11 +84,12 @@ def transformers(config, model, **options):
         def __init__(self):
             super().__init__()
             made = getattr(t, config)(**options)
+            made.update({k: v for k, v in CALM.items() if hasattr(made, k)})
             made.use_cache = False
             self.model = getattr(t, model)(made)
 
         def forward(self, tokens):
-            return self.model(input_ids=tokens)[0]
+            return self.model(input_ids=tokens, **({"decoder_input_ids": tokens} if decoder else {}))[0]
 
     return First(), (torch.randint(0, 100, (2, 12)),)
 
@@ -95,6 +101,11 @@ for name, (config, cls, options) in {
     "gpt2": ("GPT2Config", "GPT2LMHeadModel", dict(n_embd=32, n_layer=2, n_head=4, vocab_size=100, n_positions=32)),
     "llama": ("LlamaConfig", "LlamaForCausalLM", SMALL),
     "qwen2": ("Qwen2Config", "Qwen2ForCausalLM", SMALL | {"num_key_value_heads": 2}),
+    "t5": (
+        "T5Config",
+        "T5ForConditionalGeneration",
+        dict(decoder=True, d_model=32, d_kv=8, d_ff=64, num_layers=2, num_heads=4, vocab_size=100, decoder_start_token_id=0),
+    ),
     "gpt_neox": ("GPTNeoXConfig", "GPTNeoXForCausalLM", SMALL),
 }.items():
     MODELS[f"transformers_{name}"] = lambda c=config, m=cls, o=options: transformers(c, m, **o)
@@ -113,6 +124,51 @@ def lstm():
             return self.out(self.lstm(self.embed(x))[0])
 
     return Tagger(), (torch.randint(0, 50, (3, 7)),)
+
+
+@model
+def gru():
+    class Tagger(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embed = torch.nn.Embedding(50, 16)
+            self.gru = torch.nn.GRU(16, 20, num_layers=2, batch_first=True, bidirectional=True)
+            self.out = torch.nn.Linear(40, 5)
+
+        def forward(self, x):
+            return self.out(self.gru(self.embed(x))[0])
+
+    return Tagger(), (torch.randint(0, 50, (3, 7)),)
+
+
+@model
+def unet():
+    def block(i, o):
+        layers = []
+        for a, b in ((i, o), (o, o)):
+            layers += [torch.nn.Conv2d(a, b, 3, padding=1, bias=False), torch.nn.BatchNorm2d(b), torch.nn.ReLU(inplace=True)]
+        return torch.nn.Sequential(*layers)
+
+    class UNet(torch.nn.Module):
+        """Three levels down and up again, with what was seen on the way down joined on the way up."""
+
+        def __init__(self, widths=(8, 16, 32)):
+            super().__init__()
+            self.down = torch.nn.ModuleList(block(i, o) for i, o in zip((3, *widths), widths))
+            self.up = torch.nn.ModuleList(torch.nn.ConvTranspose2d(2 * o, o, 2, stride=2) for o in widths[:-1])
+            self.join = torch.nn.ModuleList(block(2 * o, o) for o in widths[:-1])
+            self.head = torch.nn.Conv2d(widths[0], 2, 1)
+
+        def forward(self, x):
+            seen = []
+            for k, down in enumerate(self.down):
+                x = down(torch.nn.functional.max_pool2d(x, 2) if k else x)
+                seen.append(x)
+            for k in reversed(range(len(self.up))):
+                x = self.join[k](torch.cat([seen[k], self.up[k](x)], dim=1))
+            return self.head(torch.nn.functional.interpolate(x, scale_factor=2.0, mode="bilinear", align_corners=False))
+
+    return UNet(), (torch.randn(2, 3, 32, 32),)
 
 
 @model
@@ -135,6 +191,19 @@ def is_random(program):
     return False
 
 
+def calm(module):
+    """Layers that draw random numbers draw none."""
+    for m in module.modules():
+        if isinstance(m, torch.nn.modules.dropout._DropoutNd) or type(m).__name__ == "StochasticDepth":
+            m.p = 0.0
+        elif type(m).__name__ == "DropPath":
+            m.drop_prob = 0.0
+        elif isinstance(m, torch.nn.MultiheadAttention):
+            m.dropout = 0.0
+        elif hasattr(m, "attention_dropout") and isinstance(m.attention_dropout, float):
+            m.attention_dropout = 0.0
+
+
 def compare(name, make, firebrand, folder):
     torch.manual_seed(0)
     module, args = make()
@@ -146,6 +215,7 @@ def compare(name, make, firebrand, folder):
     for mode in ("eval", "train"):
         module.train(mode == "train")
         if mode == "train":
+            calm(module)
             module = module.double()
             args = tuple(a.double() if a.is_floating_point() else a for a in args)
         program = torch.export.export(module, args)

@@ -23,10 +23,10 @@ typedef struct fb_tensor fb_tensor;
 typedef struct fb_program fb_program;
 typedef struct fb_optimizer fb_optimizer;
 
-/* Element types; a truth value is one byte, the two 16-bit floats are their bits. */
+/* Element types; a truth value is one byte, the two 16-bit floats are their bits, a complex number is two floats. */
 typedef enum {
     FB_BOOL = 0, FB_U8 = 1, FB_I8 = 2, FB_I16 = 3, FB_I32 = 4, FB_I64 = 5,
-    FB_F16 = 6, FB_BF16 = 7, FB_F32 = 8, FB_F64 = 9
+    FB_F16 = 6, FB_BF16 = 7, FB_F32 = 8, FB_F64 = 9, FB_C64 = 10, FB_C128 = 11
 } fb_dtype;
 
 /* Why the last failing call of this thread failed; "" if none did. Valid until the next one fails. */

@@ -1,10 +1,10 @@
 //! Tensors across the boundary: copied in, looked at, copied out.
 
 use crate::boundary::{Answer, Refusal, array, array_mut, borrow, free, guard, object, status};
-use firebrand::{DType, Tensor, bf16, f16};
+use firebrand::{Complex, DType, Tensor, bf16, f16};
 
 /// Dtypes in the order of `fb_dtype`.
-const DTYPES: [DType; 10] = [
+const DTYPES: [DType; 12] = [
     DType::Bool,
     DType::U8,
     DType::I8,
@@ -15,6 +15,8 @@ const DTYPES: [DType; 10] = [
     DType::BF16,
     DType::F32,
     DType::F64,
+    DType::C64,
+    DType::C128,
 ];
 
 pub(crate) fn dtype_code(dtype: DType) -> i32 {
@@ -24,7 +26,8 @@ pub(crate) fn dtype_code(dtype: DType) -> i32 {
 /// Runs `$body` with `$t` standing for the C element type of a dtype; truth values travel as bytes.
 macro_rules! with_type {
     ($dtype:expr, $t:ident => $body:expr) => {
-        with_type!(@ $dtype, $t, $body, U8 u8, I8 i8, I16 i16, I32 i32, I64 i64, F16 f16, BF16 bf16, F32 f32, F64 f64, Bool u8)
+        with_type!(@ $dtype, $t, $body, U8 u8, I8 i8, I16 i16, I32 i32, I64 i64, F16 f16, BF16 bf16, F32 f32, F64 f64,
+            C64 Complex<f32>, C128 Complex<f64>, Bool u8)
     };
     (@ $dtype:expr, $t:ident, $body:expr, $($d:ident $r:ty),*) => {
         match $dtype {$( DType::$d => { type $t = $r; $body } )*}

@@ -149,9 +149,16 @@ fn programs_are_fine_tuned() {
             ["train", &model, "--data", &data, "--loss", "cross_entropy", "--epochs", "40", "--lr", "0.01", "-o", out];
         done(&firebrand(&[&arguments[..], more].concat()))
     };
-    let text = train(&out, &["--threads", "1"]);
-    let losses: Vec<f64> = text.lines().filter_map(|l| l.rsplit_once("loss ")?.1.parse().ok()).collect();
+    let folder = at("run");
+    let text = train(&out, &["--threads", "1", "--out", &folder]);
+    assert!(text.contains("after 40 epochs"), "{text}");
+    let read = |name: &str| std::fs::read_to_string(Path::new(&folder).join(name)).unwrap();
+    let loss = |line: &str| serde_json::from_str::<Value>(line).unwrap()["train_loss"].as_f64().unwrap();
+    let losses: Vec<f64> = read("metrics.jsonl").lines().map(loss).collect();
     assert!(losses.len() == 40 && losses[39] < 0.5 * losses[0], "{losses:?}");
+    assert_eq!(read("metrics.csv").lines().count(), 41);
+    assert!(read("config.json").contains("adamw, constant learning rate"));
+    assert!(read("report.html").contains("Autograd graph of the loss"));
     let again = at("again.pt2");
     train(&again, &["--threads", "2"]);
     let contents = |path: &str| -> Vec<Vec<u8>> {
@@ -164,6 +171,12 @@ fn programs_are_fine_tuned() {
     };
     assert!(contents(&out) == contents(&again));
     assert!(contents(&out) != contents(&model));
+    // A rate that falls ends elsewhere, and every schedule ends.
+    let scheduled = at("scheduled.pt2");
+    for schedule in ["cosine", "linear", "one_cycle"] {
+        train(&scheduled, &["--schedule", schedule]);
+        assert!(contents(&scheduled) != contents(&out), "{schedule}");
+    }
     done(&firebrand(&["run", &out, "--inputs", golden().join("mlp/inputs.npz").to_str().unwrap(), "-o", &at("o.npz")]));
 
     for (arguments, reason) in

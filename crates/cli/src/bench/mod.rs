@@ -3,14 +3,17 @@
 mod clock;
 mod compiled;
 mod models;
+mod program;
 mod training;
 mod transforms;
 mod workloads;
 
+use crate::program::loss::TrainLoss;
 use crate::refusal::{Done, say};
 use clap::ValueEnum;
 use clock::Clock;
 use serde::Serialize;
+use std::path::PathBuf;
 
 /// Arguments of `firebrand bench`.
 #[derive(clap::Args)]
@@ -21,6 +24,15 @@ pub(crate) struct Options {
     /// One JSON object per case
     #[arg(long)]
     json: bool,
+    /// Measure this exported program instead
+    #[arg(long, value_name = "MODEL.pt2", requires = "inputs", conflicts_with = "names")]
+    program: Option<PathBuf>,
+    /// What the program is run on: an array per input, and `__target__` with --loss
+    #[arg(long, value_name = "IN.npz", requires = "program")]
+    inputs: Option<PathBuf>,
+    /// Measure training steps with this loss (AdamW) instead of inference
+    #[arg(long, value_enum, requires = "program")]
+    loss: Option<TrainLoss>,
 }
 
 /// The workloads.
@@ -56,6 +68,9 @@ enum Name {
     CompileCold,
     /// The fused back end: forward and backward of a perceptron
     CompileMlp,
+    /// An exported program; named by --program
+    #[value(skip)]
+    Program,
 }
 
 #[derive(Serialize)]
@@ -89,12 +104,18 @@ impl Bench {
 
 /// Runs the named workloads, or all.
 pub(crate) fn run(options: &Options) -> Done {
+    if let (Some(model), Some(inputs)) = (&options.program, &options.inputs) {
+        let threads = firebrand::num_threads();
+        let bench = Bench { name: Name::Program, clock: Clock::for_threads(threads), threads, json: options.json };
+        return program::run(&bench, model, inputs, options.loss);
+    }
     let names = if options.names.is_empty() { Name::value_variants() } else { &options.names };
     let threads = firebrand::num_threads();
     for &name in names {
         firebrand::random::manual_seed(0);
         let bench = Bench { name, clock: Clock::for_threads(threads), threads, json: options.json };
         match name {
+            Name::Program => unreachable!("no argument names it, --program does"),
             Name::Ops => workloads::ops(&bench)?,
             Name::Pointwise => workloads::pointwise(&bench)?,
             Name::SoftmaxLayernorm => workloads::softmax_layernorm(&bench)?,

@@ -2,22 +2,30 @@
 //!
 //! Samples lie along the first dimension. A program that was exported for one batch size is trained with it; one with a
 //! symbolic first dimension takes any that its range allows. What is left over at the end of an epoch is used if the
-//! program takes it. The same seed gives the same weights, whatever the number of threads.
+//! program takes it. The same seed gives the same weights, whatever the number of threads. Progress goes to standard
+//! error; a folder, if one is named, gets metrics and a report as a run of the built-in model does.
 
 use super::loss::TrainLoss;
 use super::{TARGET, float_outputs, load};
 use crate::refusal::{Done, Refusal, say};
+use crate::train::progress::Progress;
+use crate::train::run_folder::{RunFolder, Writer};
+use crate::train::{Config, report};
 use clap::ValueEnum;
+use firebrand::autograd::GraphView;
 use firebrand::graph::ProgramModule;
 use firebrand::io::npz::Tensors;
 use firebrand::io::read_npz;
+use firebrand::optim::schedule::{CosineAnnealingLR, LRScheduler, LinearLR, OneCycleLR};
 use firebrand::optim::{
     Adadelta, AdadeltaOptions, Adagrad, AdagradOptions, Adam, AdamOptions, AdamW, AdamWOptions, Adamax, AdamaxOptions,
     Optimizer, RAdam, RAdamOptions, RMSprop, RMSpropOptions, SGD, SGDOptions,
 };
 use firebrand::prelude::{BackwardOptions, Module, Tensor, manual_seed};
+use firebrand::train::{Callback, Metrics, Step};
 use firebrand::{DType, ops};
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 /// Optimisers by name.
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -60,6 +68,36 @@ impl OptimizerName {
     }
 }
 
+/// How the learning rate moves, step by step.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+#[value(rename_all = "snake_case")]
+pub(crate) enum ScheduleName {
+    /// It stays
+    Constant,
+    /// It falls along half a cosine, to nothing
+    Cosine,
+    /// It falls along a line, to nothing
+    Linear,
+    /// It rises to its height and then falls
+    OneCycle,
+}
+
+impl ScheduleName {
+    fn over(self, steps: u64, lr: f64, optimizer: &mut dyn Optimizer) -> Option<LRScheduler> {
+        match self {
+            ScheduleName::Constant => None,
+            ScheduleName::Cosine => Some(LRScheduler::new(CosineAnnealingLR { t_max: steps, eta_min: 0.0 }, optimizer)),
+            ScheduleName::Linear => {
+                let line = LinearLR { start_factor: 1.0, end_factor: 0.0, total_iters: steps };
+                Some(LRScheduler::new(line, optimizer))
+            }
+            ScheduleName::OneCycle => {
+                Some(LRScheduler::new(OneCycleLR { momentum: None, ..OneCycleLR::new(lr, steps) }, optimizer))
+            }
+        }
+    }
+}
+
 /// What is asked for.
 pub(crate) struct Task<'a> {
     pub(crate) model: &'a Path,
@@ -67,12 +105,37 @@ pub(crate) struct Task<'a> {
     pub(crate) output: &'a PathBuf,
     pub(crate) loss: TrainLoss,
     pub(crate) optimizer: OptimizerName,
+    pub(crate) schedule: ScheduleName,
     pub(crate) lr: f64,
     pub(crate) epochs: u32,
     pub(crate) batch_size: usize,
     pub(crate) seed: u64,
     /// Whether forward and backward go through the compiler.
     pub(crate) compile: bool,
+    /// Where metrics and the report go, if anywhere.
+    pub(crate) folder: Option<&'a Path>,
+}
+
+impl Task<'_> {
+    fn config(&self, samples: usize, parameters: usize, batch_size: usize) -> Config {
+        let name = |v: Option<clap::builder::PossibleValue>| v.map_or(String::new(), |v| v.get_name().to_string());
+        let (optimizer, schedule) = (name(self.optimizer.to_possible_value()), name(self.schedule.to_possible_value()));
+        Config {
+            version: env!("CARGO_PKG_VERSION").into(),
+            data: self.data.display().to_string(),
+            train_samples: samples,
+            test_samples: 0,
+            model: self.model.display().to_string(),
+            parameters,
+            optimizer: format!("{optimizer}, {schedule} learning rate"),
+            epochs: self.epochs,
+            lr: self.lr,
+            batch_size: batch_size as u32,
+            seed: self.seed,
+            bf16: false,
+            threads: firebrand::num_threads(),
+        }
+    }
 }
 
 /// The data as the program takes it: inputs by name, labels, number of samples.
@@ -118,37 +181,6 @@ fn batch_range(module: &ProgramModule) -> Done<(usize, usize)> {
     Ok((least, most))
 }
 
-/// One pass over the samples in random order; the mean loss.
-fn epoch(
-    module: &ProgramModule,
-    data: &Data,
-    loss: TrainLoss,
-    optimizer: &mut dyn Optimizer,
-    (least, batch): (usize, usize),
-) -> Done<f64> {
-    let (mut total, mut seen) = (0.0, 0);
-    let order = ops::randperm((data.samples as i64).into(), Some(DType::I64), None)?;
-    for index in ops::split(&order, (batch as i64).into(), 0)? {
-        let n = index.numel();
-        if n < least {
-            continue;
-        }
-        let mut inputs = Tensors::new();
-        for (name, t) in &data.inputs {
-            inputs.insert(name.clone(), ops::index_select(t, 0, &index)?);
-        }
-        let target = ops::index_select(&data.target, 0, &index)?;
-        let outputs = super::call(module, &inputs)?;
-        let loss = loss.of(&float_outputs(&outputs), &target)?;
-        optimizer.zero_grad();
-        loss.try_backward(&BackwardOptions::default())?;
-        optimizer.step()?;
-        total += loss.try_item::<f64>()? * n as f64;
-        seen += n;
-    }
-    Ok(total / seen as f64)
-}
-
 /// Trains and writes the program.
 pub(crate) fn run(task: &Task<'_>) -> Done {
     manual_seed(task.seed);
@@ -172,15 +204,73 @@ pub(crate) fn run(task: &Task<'_>) -> Done {
         return Err(Refusal::because("the program has no parameter that wants gradients"));
     }
     let mut optimizer = task.optimizer.over(&parameters, task.lr)?;
-    let mut last = f64::NAN;
-    for number in 1..=task.epochs {
-        last = epoch(&module, &data, task.loss, &mut *optimizer, (least, batch))?;
-        if !last.is_finite() {
-            return Err(Refusal::because(format!("the loss is {last} in epoch {number}; nothing was written")));
+    // What is left over in an epoch is a step of its own if the program takes it.
+    let (whole, rest) = (data.samples / batch, data.samples % batch);
+    let steps = (whole + usize::from(rest >= least)) * task.epochs as usize;
+    let mut scheduler = task.schedule.over(steps as u64, task.lr, &mut *optimizer);
+    let folder = task.folder.map(|path| RunFolder::make(Some(path))).transpose()?;
+    let config = task.config(data.samples, parameters.iter().map(Tensor::numel).sum(), batch);
+    let progress = Progress::new(steps, task.epochs as usize, data.samples);
+    let mut watchers: Vec<Box<dyn Callback>> = vec![Box::new(progress.clone())];
+    watchers.extend(folder.as_ref().map(|f| Box::new(Writer::new(f, &config)) as Box<dyn Callback>));
+    let (began, mut step, mut history, mut graph) = (Instant::now(), 0, Vec::<Metrics>::new(), None);
+    for epoch in 1..=task.epochs as usize {
+        let (mut total, mut seen) = (0.0, 0);
+        let order = ops::randperm((data.samples as i64).into(), Some(DType::I64), None)?;
+        for index in ops::split(&order, (batch as i64).into(), 0)? {
+            let n = index.numel();
+            if n < least {
+                continue;
+            }
+            let loss = loss_of(task, &module, &data, &index)?;
+            optimizer.zero_grad();
+            if graph.is_none() && folder.is_some() {
+                let names = module.named_parameters();
+                graph = Some(GraphView::of(&[&loss]).all_named(names.iter().map(|(n, p)| (n.as_str(), p.tensor()))));
+            }
+            loss.try_backward(&BackwardOptions::default())?;
+            let lr = optimizer.lr(0);
+            optimizer.step()?;
+            if let Some(s) = &mut scheduler {
+                s.step(&mut *optimizer);
+            }
+            step += 1;
+            let loss = loss.try_item::<f64>()?;
+            total += loss * n as f64;
+            seen += n;
+            for w in &mut watchers {
+                w.step(&Step { epoch, step, loss, lr })?;
+            }
         }
-        say!("epoch {number}/{}  loss {last:.6}", task.epochs)?;
+        let loss = total / seen as f64;
+        if !loss.is_finite() {
+            progress.finish();
+            return Err(Refusal::because(format!("the loss is {loss} in epoch {epoch}; nothing was written")));
+        }
+        history.push(Metrics::from_iter([("train_loss".to_string(), loss)]));
+        for w in &mut watchers {
+            w.epoch(epoch, &history)?;
+        }
     }
+    progress.finish();
     module.program().save(task.output).map_err(Refusal::because)?;
+    if let (Some(folder), Some(graph)) = (&folder, &graph) {
+        let seconds = began.elapsed().as_secs_f64();
+        folder.write_report(&report::program_page(&config, &history, graph, seconds))?;
+        say!("report {}", folder.path().join("report.html").display())?;
+    }
+    let last = history.last().and_then(|m| m.get("train_loss")).copied().unwrap_or(f64::NAN);
     say!("{}: loss {last:.6} after {} epochs", task.output.display(), task.epochs)?;
     Ok(())
+}
+
+/// The loss of the samples with these numbers.
+fn loss_of(task: &Task<'_>, module: &ProgramModule, data: &Data, index: &Tensor) -> Done<Tensor> {
+    let mut inputs = Tensors::new();
+    for (name, t) in &data.inputs {
+        inputs.insert(name.clone(), ops::index_select(t, 0, index)?);
+    }
+    let target = ops::index_select(&data.target, 0, index)?;
+    let outputs = super::call(module, &inputs)?;
+    task.loss.of(&float_outputs(&outputs), &target)
 }

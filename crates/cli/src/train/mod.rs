@@ -4,11 +4,11 @@
 //! continued with `--resume`.
 
 mod model;
-mod progress;
-mod report;
-mod run_folder;
+pub(crate) mod progress;
+pub(crate) mod report;
+pub(crate) mod run_folder;
 
-use crate::program::fine_tune::{self, OptimizerName};
+use crate::program::fine_tune::{self, OptimizerName, ScheduleName};
 use crate::program::loss::TrainLoss;
 use crate::refusal::{Done, Refusal, say};
 use firebrand::autograd::GraphView;
@@ -50,6 +50,9 @@ pub(crate) struct Options {
     /// How a program is fine-tuned
     #[arg(long, value_enum, requires = "model", default_value = "adamw")]
     optimizer: OptimizerName,
+    /// How the learning rate of a program moves
+    #[arg(long, value_enum, requires = "model", default_value = "constant")]
+    schedule: ScheduleName,
     /// Where the fine-tuned program goes
     #[arg(short, long, value_name = "OUT.pt2", requires = "model")]
     output: Option<PathBuf>,
@@ -71,8 +74,8 @@ pub(crate) struct Options {
     /// Compute products in bfloat16 while training; weights stay f32
     #[arg(long, conflicts_with = "model")]
     bf16: bool,
-    /// Folder for the report [default: the next number under runs/]
-    #[arg(long, value_name = "DIR", conflicts_with = "model")]
+    /// Folder for metrics and the report [default: the next number under runs/; for a program, none]
+    #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Continue the run in --out, or the last one under runs/, with its own settings
     #[arg(long, conflicts_with_all = ["model", "epochs", "lr", "batch_size", "seed", "bf16"])]
@@ -81,21 +84,21 @@ pub(crate) struct Options {
 
 /// What a run was asked to do.
 #[derive(Clone, Serialize, Deserialize)]
-struct Config {
-    version: String,
-    data: String,
-    train_samples: usize,
-    test_samples: usize,
-    model: String,
-    parameters: usize,
-    optimizer: String,
-    epochs: u32,
-    lr: f64,
-    batch_size: u32,
-    seed: u64,
+pub(crate) struct Config {
+    pub(crate) version: String,
+    pub(crate) data: String,
+    pub(crate) train_samples: usize,
+    pub(crate) test_samples: usize,
+    pub(crate) model: String,
+    pub(crate) parameters: usize,
+    pub(crate) optimizer: String,
+    pub(crate) epochs: u32,
+    pub(crate) lr: f64,
+    pub(crate) batch_size: u32,
+    pub(crate) seed: u64,
     #[serde(default)]
-    bf16: bool,
-    threads: usize,
+    pub(crate) bf16: bool,
+    pub(crate) threads: usize,
 }
 
 impl Config {
@@ -119,7 +122,7 @@ impl Config {
 }
 
 /// A model's view of the test samples.
-struct Evaluation {
+pub(crate) struct Evaluation {
     loss: f64,
     predicted: Vec<i64>,
     confusion: ConfusionMatrix,
@@ -163,11 +166,13 @@ pub(crate) fn run(options: &Options) -> Done {
         output,
         loss,
         optimizer: options.optimizer,
+        schedule: options.schedule,
         lr: options.lr,
         epochs: options.epochs,
         batch_size: options.batch_size as usize,
         seed: options.seed,
         compile: options.compile,
+        folder: options.out.as_deref(),
     })
 }
 

@@ -64,12 +64,12 @@ impl Callback for Progress {
         if self.bar.is_some() {
             return Ok(());
         }
-        let of = |name: &str| history.last().and_then(|m| m.get(name)).copied().unwrap_or(f64::NAN);
+        let of = |name: &str| history.last().and_then(|m| m.get(name)).copied();
+        let tested = of("test_accuracy").map_or(String::new(), |a| format!("  test accuracy {:.2}%", 100.0 * a));
         eprintln!(
-            "epoch {epoch:>3}/{}  loss {:.4}  test accuracy {:.2}%  {:.0} samples/s  {:.0} s left",
+            "epoch {epoch:>3}/{}  loss {:.4}{tested}  {:.0} samples/s  {:.0} s left",
             self.epochs,
-            of("train_loss"),
-            100.0 * of("test_accuracy"),
+            of("train_loss").unwrap_or(f64::NAN),
             self.samples as f64 / seconds,
             seconds * (self.epochs - epoch) as f64,
         );

@@ -84,17 +84,26 @@ fn chart(title: &str, series: &[Series<'_>], low: f64, high: f64, label: impl Fn
     svg + "</svg></figure>"
 }
 
+/// The values of a metric, epoch by epoch; none if no epoch has it.
+fn metric(history: &[Metrics], name: &str) -> Option<Vec<f64>> {
+    let values: Vec<f64> = history.iter().map(|m| m.get(name).copied().unwrap_or(f64::NAN)).collect();
+    values.iter().any(|v| !v.is_nan()).then_some(values)
+}
+
+/// Charts of what was measured: the loss, and the accuracy if there are tests.
 fn curves(history: &[Metrics]) -> String {
-    let of = |name: &str| history.iter().map(|m| m.get(name).copied().unwrap_or(f64::NAN)).collect::<Vec<f64>>();
-    let loss = [
-        Series { name: "train", class: "a", values: of("train_loss") },
-        Series { name: "test", class: "b", values: of("loss") },
-    ];
-    let accuracy = [Series { name: "test", class: "b", values: of("test_accuracy") }];
+    let series = |name, class, values: Option<Vec<f64>>| values.map(|values| Series { name, class, values });
+    let train = series("train", "a", metric(history, "train_loss"));
+    let test = series("test", "b", metric(history, "loss"));
+    let loss: Vec<Series<'_>> = train.into_iter().chain(test).collect();
     let high = loss.iter().flat_map(|s| &s.values).copied().fold(0.0, f64::max);
-    let low = accuracy[0].values.iter().copied().fold(1.0, f64::min);
-    chart("Loss", &loss, 0.0, round_up(high), |v| format!("{v:.2}"))
-        + &chart("Accuracy", &accuracy, ((low * 20.0).floor() / 20.0).min(0.95), 1.0, |v| format!("{:.1}%", 100.0 * v))
+    let mut charts = chart("Loss", &loss, 0.0, round_up(high), |v| format!("{v:.2}"));
+    if let Some(accuracy) = series("test", "b", metric(history, "test_accuracy")) {
+        let low = accuracy.values.iter().copied().fold(1.0, f64::min);
+        let low = ((low * 20.0).floor() / 20.0).min(0.95);
+        charts += &chart("Accuracy", &[accuracy], low, 1.0, |v| format!("{:.1}%", 100.0 * v));
+    }
+    charts
 }
 
 /// Rows are true classes, columns predicted ones.
@@ -169,4 +178,26 @@ pub(crate) fn page(p: &Page<'_>) -> Done<String> {
         samples = samples(&images, &truth, &p.tested.predicted),
         graph = graph(p.graph),
     ))
+}
+
+/// The page of a program that was fine-tuned.
+pub(crate) fn program_page(config: &Config, history: &[Metrics], graph_view: &GraphView, seconds: f64) -> String {
+    let escape = |text: &str| text.replace('&', "&amp;").replace('<', "&lt;");
+    let Config { epochs, lr, batch_size, seed, threads, parameters, version, train_samples, .. } = config;
+    let last = metric(history, "train_loss").and_then(|v| v.last().copied()).unwrap_or(f64::NAN);
+    format!(
+        "<!doctype html><html lang='en'><meta charset='utf-8'><meta name='viewport' content='width=device-width'>\
+         <title>firebrand train: loss {last:.4}</title><style>{STYLE}</style>\
+         <main><h1>{last:.4} <small>loss of {model}</small></h1>\
+         <p>{parameters} parameters, {optimizer} from {lr}, batches of {batch_size} of {train_samples} samples of {data}, \
+         {epochs} epochs in {seconds:.1} s on {threads} threads, seed {seed}; firebrand {version}.</p>\
+         <section class='row'>{curves}</section>\
+         <section><h2>Autograd graph of the loss</h2>{graph}</section>\
+         </main></html>\n",
+        model = escape(&config.model),
+        data = escape(&config.data),
+        optimizer = config.optimizer,
+        curves = curves(history),
+        graph = graph(graph_view),
+    )
 }

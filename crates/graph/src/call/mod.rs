@@ -13,6 +13,7 @@ mod runner;
 mod structure;
 
 pub(crate) use mode::with_mode;
+pub(crate) use runner::Runner;
 
 use crate::error::{Error, Result};
 use crate::interpret::{Value, run_module};
@@ -23,7 +24,6 @@ use firebrand_core::autograd::no_grad;
 use firebrand_core::module::{Buffer, Forward, Module, ModuleCore, ModuleVisitor, Parameter};
 use firebrand_core::{Fork, Scalar, Tensor};
 use indexmap::IndexMap;
-use runner::Runner;
 use std::sync::{Arc, OnceLock};
 use structure::Structure;
 

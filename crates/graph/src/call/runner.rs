@@ -4,16 +4,23 @@ use super::autocast;
 use crate::error::Result;
 use crate::interpret::{Call, NodeRunner, Value, run_call, run_module};
 use crate::ir::{Argument, Function, Hop, Kind, Target};
-use firebrand_core::DType;
+use firebrand_core::{DType, Device};
 
 /// Runs nodes for real; keeps the autocast regions that are open.
 #[derive(Default)]
-pub(super) struct Runner {
+pub(crate) struct Runner {
     /// The last one counts; none switches autocast off.
     regions: Vec<Option<DType>>,
+    /// A device that stands for every device the program names.
+    device: Option<Device>,
 }
 
 impl Runner {
+    /// Runs on this device, whatever the program names.
+    pub(crate) fn on(device: Device) -> Runner {
+        Runner { device: Some(device), ..Runner::default() }
+    }
+
     fn autocast(&self) -> Option<DType> {
         self.regions.last().copied().flatten()
     }
@@ -33,6 +40,10 @@ impl Runner {
 }
 
 impl NodeRunner for Runner {
+    fn device(&self) -> Option<Device> {
+        self.device
+    }
+
     fn run_node(&mut self, call: &Call<'_>) -> Result<Value> {
         let Kind::CallFunction(target) = call.module.graph[call.node].kind() else { return run_call(self, call) };
         match (target, &call.args[..]) {

@@ -11,7 +11,6 @@ use crate::error::Result;
 use crate::interpret::{Value, call_function, call_op, materialize};
 use crate::ir::*;
 use crate::program::ExportedProgram;
-use crate::schema::Schema;
 use firebrand_core::autograd::no_grad;
 use firebrand_core::{Device, Scalar, SymInt as Size, Tensor, ops};
 use std::sync::Arc;
@@ -69,7 +68,7 @@ pub fn node_metadata_hook(graph: &mut Graph, node: NodeId) {
 /// Whether an op is called for what it does only; assertions are, also those that this build cannot run.
 fn returns_nothing(op: &OpOverload) -> bool {
     let only_checks = is_assertion(op) && !op.base().starts_with("_functional");
-    only_checks || Schema::of(op).is_some_and(|s| s.returns.is_empty())
+    only_checks || op.schema().is_some_and(|s| s.returns.is_empty())
 }
 
 /// The abstract value of a call by the abstract values of its arguments; none if it cannot be known.
@@ -120,6 +119,7 @@ fn abstracted(value: &Value) -> Option<Val> {
         Value::Scalar(Scalar::Int(v)) => Val::SymInt(Symbolic::Known(*v)),
         Value::Scalar(Scalar::Float(v)) => Val::SymFloat(Symbolic::Known(*v)),
         Value::Scalar(Scalar::Bool(v)) => Val::SymBool(Symbolic::Known(*v)),
+        Value::Scalar(Scalar::Complex(v)) => Val::Constant(Argument::Complex(v.re, v.im)),
         Value::List(items) => Val::Tuple(items.iter().map(abstracted).collect::<Option<Vec<_>>>()?.into()),
         Value::Constant(Argument::None) => Val::None,
         Value::Constant(argument) => Val::Constant(argument.clone()),

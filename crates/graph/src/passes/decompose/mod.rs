@@ -1,16 +1,22 @@
-//! run_decompositions: layers come apart into the ops that have kernels of their own.
+//! run_decompositions: layers come apart into core ATen, the ops that PyTorch's export keeps.
 //!
-//! The program is run once on tensors without memory, and what reaches the kernels is the new graph. Regions without
-//! gradient stay regions, which the reference loses (R4). A program whose path depends on values of tensors (`cond`) is
-//! refused.
+//! The program is run once on tensors without memory, and what reaches the kernels, taken apart by `rules`, is the new
+//! graph. Regions without gradient stay regions, which the reference loses (R4); autocast regions become the casts they
+//! make. A program whose path depends on values of tensors (`cond`) is refused.
+
+mod emit;
+mod rules;
 
 use super::{Context, Report, set_grad};
+use crate::call::Runner;
 use crate::error::{Error, Result};
 use crate::export::{dialect_of, trace_below_autograd};
-use crate::interpret::{Eager, Value, run_module};
+use crate::interpret::{Value, run_module};
 use crate::ir::*;
 use crate::program::ExportedProgram;
+use emit::Decompose;
 use firebrand_core::autograd::set_grad_enabled;
+use firebrand_core::dispatch::push_inner_layer;
 use firebrand_core::{Device, Spec, Tensor};
 use std::sync::Arc;
 
@@ -24,12 +30,14 @@ pub fn run_decompositions(program: &ExportedProgram, context: &Context) -> Resul
         inputs.push((graph[n].name().clone(), outline(&graph[n])?));
     }
     let _mode = set_grad_enabled(context.ambient_grad).scoped();
-    let module = trace_below_autograd(&inputs, |outlines| {
+    let mut module = trace_below_autograd(&inputs, |outlines| {
         let values: Vec<Value> = outlines.iter().map(Value::from).collect();
-        let result = run_module(&mut Eager { device: Some(Device::Meta) }, &program.module, &values)?;
+        let _apart = push_inner_layer(Arc::new(Decompose));
+        let result = run_module(&mut Runner::on(Device::Meta), &program.module, &values)?;
         let tensors = |v: &Value| v.tensor().cloned();
         result.items()?.iter().map(tensors).collect()
     })?;
+    keep_input_names(&mut module.graph, inputs.iter().map(|(name, _)| name.clone()).collect());
     let mut result = ExportedProgram { dialect: dialect_of(&module), ..program.clone() };
     if let Some(signature) = &mut result.signature {
         let signature = Arc::make_mut(signature);
@@ -42,6 +50,20 @@ pub fn run_decompositions(program: &ExportedProgram, context: &Context) -> Resul
     result.module = Arc::new(module);
     let (result, _) = set_grad::replace_set_grad_with_hop_pass(&result, context)?;
     Ok((result, Report::of(count)))
+}
+
+/// Gives inputs the names they had, also those that no new node would get, such as `input`.
+fn keep_input_names(graph: &mut Graph, names: Vec<Name>) {
+    let others: Vec<NodeId> =
+        graph.nodes().filter(|&n| !graph[n].is_placeholder() && names.contains(graph[n].name())).collect();
+    for n in others {
+        let name = graph[n].name().clone();
+        // Its own name is taken, by itself: this gives the next free one. The empty one is nobody's.
+        graph.rename(n, "");
+        graph.rename(n, &name);
+    }
+    let inputs: Vec<NodeId> = graph.placeholders().collect();
+    graph.set_names(inputs.into_iter().zip(names));
 }
 
 /// A tensor without memory like the one this placeholder takes.
