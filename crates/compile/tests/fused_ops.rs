@@ -34,6 +34,7 @@ fn one_op(op: Op, args: &[Boxed]) -> Option<(GraphModule, Vec<Tensor>)> {
         Scalar::Bool(b) => Argument::Bool(b),
         Scalar::Int(i) => Argument::Int(i),
         Scalar::Float(v) => Argument::Float(v),
+        Scalar::Complex(v) => Argument::Complex(v.re, v.im),
     };
     let mut positional = Vec::new();
     let mut named = Vec::new();

@@ -38,6 +38,7 @@ pub fn formula(op: Op, args: &[Value]) -> Option<Formula> {
     let mut stand_ins: Vec<Value> = Vec::with_capacity(args.len());
     for arg in args {
         stand_ins.push(match arg {
+            Value::Tensor(t) if t.dtype().is_complex() => return None, // registers hold real numbers
             Value::Tensor(t) => {
                 let one = stand_in(t).ok()?;
                 numbers.insert(address(&one), numbers.len());
@@ -57,6 +58,9 @@ pub fn formula(op: Op, args: &[Value]) -> Option<Formula> {
     let mut integral = false;
     for output in outputs.ok()? {
         let Value::Tensor(t) = output else { return None };
+        if t.dtype().is_complex() {
+            return None;
+        }
         integral |= !t.is_floating_point();
         results.push(number(tape.at(address(&t))?)?);
     }

@@ -297,6 +297,10 @@ impl Lowering<'_> {
             if !writes && !results.is_empty() && results.iter().all(|r| alias(r).is_some()) {
                 return Ok(self.view(&result, &alias));
             }
+            let complex = |t: &Tensor| t.dtype().is_complex();
+            if results.iter().any(complex) || tensors.iter().any(|p| complex(&p.meta)) {
+                return self.opaque(n, args, kwargs, result, &alias); // registers hold real numbers
+            }
             let (id, boxed) = boxed_arguments(op, &call.args, &call.kwargs, Some(Device::Meta))?;
             let call = OpCall { op, boxed: &boxed, tensors: &tensors, results: &results };
             if op.is("aten::copy_") && self.write_whole(node.name(), &call) {
