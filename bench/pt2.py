@@ -163,6 +163,7 @@ def main():
             for threads in map(int, a.threads.split(",")):
                 print(f"round {number + 1}/{a.rounds} threads={threads} (load {os.getloadavg()[0]:.1f})", file=sys.stderr)
                 for case, unit, mine, theirs in measure(ours, python, folder, threads):
+                    print(f"  {case}: {mine:.4g} {unit}, torch {theirs:.4g}", file=sys.stderr, flush=True)
                     old = best.get((case, threads), (unit, mine, theirs))
                     best[case, threads] = (unit, min(mine, old[1]), min(theirs, old[2]))
     print("| case | threads | unit | firebrand | torch | torch / firebrand |")
