@@ -1,16 +1,32 @@
 //! Reading tensors back: single numbers, vectors, the data without history.
 
+use crate::capture::{self, Caller, Read};
 use crate::layout::Layout;
 use crate::tensor::OWN_VERSION;
 use crate::{DType, Element, Error, Result, Scalar, Spec, Tensor};
 use firebrand_kernels::{bf16, copy, f16, pointwise, read_slice};
+use std::panic::Location;
 use std::sync::atomic::AtomicU32;
 
 impl Tensor {
     /// The elements, row by row, converted to `T`.
+    #[track_caller]
     pub fn try_to_vec<T: Element + Default>(&self) -> Result<Vec<T>> {
+        self.try_read(Read::Data, Location::caller())
+    }
+
+    fn try_read<T: Element + Default>(&self, why: Read, at: Caller) -> Result<Vec<T>> {
+        if let Some(tracer) = capture::tracer()
+            && !self.is_wrapped_number()
+        {
+            return tracer.materialize(self, why, at)?.try_to_vec_here();
+        }
+        self.try_to_vec_here()
+    }
+
+    fn try_to_vec_here<T: Element + Default>(&self) -> Result<Vec<T>> {
         if let Some(w) = self.wrapped().filter(|w| w.bdim.is_none()) {
-            return w.value.try_to_vec();
+            return w.value.try_to_vec_here();
         }
         self.need_data("to_vec")?;
         let mut out = vec![T::default(); self.numel()];
@@ -28,6 +44,7 @@ impl Tensor {
     }
 
     /// The one element, converted to `T`.
+    #[track_caller]
     pub fn try_item<T: Element + Default>(&self) -> Result<T> {
         if self.numel() != 1 {
             let m = format!(
@@ -37,7 +54,7 @@ impl Tensor {
             );
             return Err(Error::argument("item", m));
         }
-        Ok(self.try_to_vec()?[0])
+        Ok(self.try_read(Read::Item, Location::caller())?[0])
     }
 
     /// The one element, converted to `T`.
@@ -50,6 +67,7 @@ impl Tensor {
     }
 
     /// The one element as a number of its own kind.
+    #[track_caller]
     pub fn try_scalar_value(&self) -> Result<Scalar> {
         Ok(match self.dtype() {
             DType::Bool => Scalar::Bool(self.try_item()?),
@@ -64,6 +82,9 @@ impl Tensor {
     /// An alias over the same memory, without history and with a version counter of its own: writes through it are not
     /// seen by any check.
     pub fn data(&self) -> Tensor {
+        if capture::is_capturing() {
+            return self.detach(); // the alias becomes a node; its version is the graph's own business
+        }
         let alias = Tensor::from_parts(
             self.storage().clone(),
             Spec { layout: self.layout().clone(), dtype: self.dtype(), device: self.device() },

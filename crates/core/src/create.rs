@@ -1,9 +1,10 @@
 //! Making tensors: from numbers, filled, ranges. Random ones are in `random`.
 
+use crate::capture;
 use crate::layout::Dims;
 use crate::sym::{IntoSizes, SymInt};
 use crate::tensor::{REQUIRES_GRAD, WRAPPED_NUMBER};
-use crate::{DType, Device, Element, Error, ErrorKind, Result, Scalar, Spec, Tensor, state};
+use crate::{DType, Device, Element, Error, ErrorKind, Result, Scalar, Spec, Tensor, ops, state};
 use firebrand_kernels::{fill, write_slice};
 
 /// Dtype and device of a new tensor, and whether it wants gradients.
@@ -57,14 +58,15 @@ impl Tensor {
     /// A number as an operand: a 0-dim tensor that is weak in type promotion.
     #[inline]
     pub fn wrapped_number(value: Scalar) -> Result<Tensor> {
-        let dtype = match value {
-            Scalar::Bool(_) => DType::Bool,
-            Scalar::Int(_) => DType::I64,
-            Scalar::Float(_) => DType::F64,
-            Scalar::Complex(_) => DType::C128,
-        };
-        let t = Tensor::try_empty(Spec::new(&[], dtype, Device::Cpu))?;
+        let t = Tensor::try_empty(Spec::new(&[], value.dtype_of_kind(), Device::Cpu))?;
         fill(t.access().view_mut(), value.into());
+        t.set_flag(WRAPPED_NUMBER);
+        Ok(t)
+    }
+
+    /// What stands for a number of this kind while a function is captured: no value, weak in type promotion.
+    pub fn wrapped_number_outline(like: Scalar) -> Result<Tensor> {
+        let t = Tensor::try_empty(Spec::new(&[], like.dtype_of_kind(), Device::Meta))?;
         t.set_flag(WRAPPED_NUMBER);
         Ok(t)
     }
@@ -115,6 +117,11 @@ impl Tensor {
         options: impl Into<TensorOptions>,
     ) -> Result<Tensor> {
         let (o, value): (TensorOptions, Scalar) = (options.into(), value.into());
+        if capture::is_capturing() {
+            // Under capture a new tensor is an op, so that every call makes its own.
+            let t = ops::full(&sizes.into_sizes(), value, o.dtype, o.device)?;
+            return if o.requires_grad { t.try_requires_grad_(true) } else { Ok(t) };
+        }
         let sizes = checked_sizes("full", &sizes.into_sizes())?;
         let dtype = o.dtype.unwrap_or_else(|| value.dtype());
         let t = Tensor::try_empty(Spec::new(&sizes, dtype, o.device.unwrap_or_default()))?;

@@ -73,7 +73,7 @@ macro_rules! numbers {
 
 /// `a - b`; a number minus a tensor is recorded as `rsub`, as in PyTorch.
 fn sub(a: &Tensor, b: &Tensor) -> Result<Tensor> {
-    if a.is_wrapped_number() && !b.is_wrapped_number() {
+    if a.is_wrapped_number() && !a.is_meta() && !b.is_wrapped_number() {
         return ops::rsub_scalar(b, a.try_scalar_value()?, Scalar::Int(1));
     }
     ops::sub(a, b, Scalar::Int(1))

@@ -79,6 +79,17 @@ impl Scalar {
         }
     }
 
+    /// The widest dtype of its kind: bool, i64, f64 or complex128.
+    #[inline]
+    pub fn dtype_of_kind(self) -> DType {
+        match self {
+            Scalar::Bool(_) => DType::Bool,
+            Scalar::Int(_) => DType::I64,
+            Scalar::Float(_) => DType::F64,
+            Scalar::Complex(_) => DType::C128,
+        }
+    }
+
     /// Equal to this number, whatever its kind.
     #[inline]
     pub fn equals(self, v: f64) -> bool {

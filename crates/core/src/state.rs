@@ -6,6 +6,7 @@
 use crate::autograd::autocast::Region;
 use crate::autograd::hooks::CreationHook;
 use crate::autograd::saved::SavedHooks;
+use crate::capture::Tracer;
 use crate::dispatch::Interpreter;
 use crate::func::functional_call::Replacements;
 use crate::func::level::Level;
@@ -81,6 +82,8 @@ pub(crate) struct Stacks {
     pub(crate) autocast: Region,
     /// Tensors that ops get instead of others (`func::functional_call`).
     pub(crate) replacements: Option<Replacements>,
+    /// Who captures what this thread does.
+    pub(crate) tracer: Option<Arc<dyn Tracer>>,
     /// The level that wraps tensors here and the state below it; none at the bottom.
     pub(crate) level: Option<Box<Frame>>,
 }
@@ -108,6 +111,7 @@ impl Stacks {
             frozen_below: 0,
             autocast: Region::OFF,
             replacements: None,
+            tracer: None,
             level: None,
         }
     }

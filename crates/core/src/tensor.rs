@@ -39,6 +39,8 @@ pub(crate) const OWN_VERSION: u32 = 1 << 7;
 pub(crate) const RETAINS_GRAD: u32 = 1 << 8;
 /// Stands for a tensor one level down: `extras.wrapped` is set, and its own memory must not be read.
 pub(crate) const WRAPPED: u32 = 1 << 9;
+/// Its sizes vary from call to call of the function that is captured just now.
+pub(crate) const SYMBOLIC: u32 = 1 << 10;
 /// The transforms a tensor was born under, at the bits of the mode word (`state::DEPTH`, `state::LEVEL`).
 const BIRTH: u32 = state::DEPTH | state::LEVEL;
 
@@ -328,13 +330,26 @@ impl Tensor {
     /// The size of every dimension.
     #[inline]
     pub fn shape(&self) -> &[usize] {
+        if self.flags() & SYMBOLIC != 0
+            && let Some(tracer) = crate::capture::tracer()
+        {
+            tracer.observe_sizes(self);
+        }
         self.layout().sizes()
+    }
+
+    /// Makes [`Tensor::size`] ask the tracer; for the tensors of a capture whose sizes vary.
+    pub fn mark_symbolic(&self) {
+        self.set_flag(SYMBOLIC)
     }
 
     /// The sizes as size arguments.
     #[inline]
     pub fn sym_sizes(&self) -> SymInts {
-        self.shape().iter().map(|&n| n.into()).collect()
+        if self.flags() & SYMBOLIC != 0 {
+            return (0..self.ndim()).map(|d| self.sym_size(d)).collect();
+        }
+        self.layout().sizes().iter().map(|&n| n.into()).collect()
     }
 
     /// The size of one dimension (negative dims count from the end), as a size argument.
@@ -344,14 +359,24 @@ impl Tensor {
     #[track_caller]
     pub fn size(&self, dim: i64) -> SymInt {
         match crate::ops::shape::wrap_dim("size", dim, self.ndim()) {
-            Ok(d) => self.shape()[d].into(),
+            Ok(d) => self.sym_size(d),
             Err(e) => panic!("{e}"),
         }
+    }
+
+    fn sym_size(&self, d: usize) -> SymInt {
+        if self.flags() & SYMBOLIC != 0
+            && let Some(tracer) = crate::capture::tracer()
+        {
+            return tracer.size(self, d);
+        }
+        self.layout().sizes()[d].into()
     }
 
     /// Steps between neighbours along each dimension, in elements.
     #[inline]
     pub fn strides(&self) -> &[usize] {
+        self.observe_strides();
         self.layout().strides()
     }
 
@@ -393,7 +418,17 @@ impl Tensor {
     /// Whether the elements lie in row-major order without gaps.
     #[inline]
     pub fn is_contiguous(&self) -> bool {
+        self.observe_strides();
         self.layout().is_contiguous()
+    }
+
+    #[inline]
+    fn observe_strides(&self) {
+        if self.flags() & SYMBOLIC != 0
+            && let Some(tracer) = crate::capture::tracer()
+        {
+            tracer.observe_strides(self);
+        }
     }
 
     /// Whether the elements are floating point numbers.
@@ -427,8 +462,13 @@ impl Tensor {
     }
 
     /// A number that no other living tensor has.
-    pub(crate) fn id(&self) -> usize {
+    pub fn id(&self) -> usize {
         Arc::addr(&self.0)
+    }
+
+    /// How many handles to this tensor there are.
+    pub fn handle_count(&self) -> usize {
+        Arc::strong_count(&self.0)
     }
 
     /// Whether both use the same memory.

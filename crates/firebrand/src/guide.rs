@@ -6,6 +6,12 @@ pub mod hooks {}
 #[doc = include_str!("guide/memory.md")]
 pub mod memory {}
 
+#[doc = include_str!("guide/compile_and_hooks.md")]
+pub mod compile_and_hooks {}
+
+#[doc = include_str!("guide/why_did_it_recompile.md")]
+pub mod why_did_it_recompile {}
+
 #[doc = include_str!("guide/find_the_nan.md")]
 pub mod find_the_nan {}
 

@@ -30,6 +30,7 @@ pub use firebrand_core::{
     set_num_threads, state, sym,
 };
 
+pub use firebrand_compile as compile;
 pub use firebrand_graph as graph;
 pub use firebrand_io as io;
 pub use firebrand_io::save_on_disk;

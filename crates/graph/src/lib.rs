@@ -15,6 +15,7 @@ pub mod pt2;
 pub mod schema;
 mod signature;
 pub mod text;
+pub mod trace;
 pub mod verify;
 
 pub use call::{Evaluator, ProgramModule};

@@ -4,6 +4,7 @@
 //! graph that uses it. The read-modify-write of `.grad` is serialised by the leaf's own lock.
 
 use super::node::{Backward, Edge, Edges, Gradients, InputMetadata, Needs, Node};
+use crate::capture;
 use crate::layout::Layout;
 use crate::tensor::{INFERENCE, REQUIRES_GRAD, RETAINS_GRAD, WeakTensor};
 use crate::warnings::warn;
@@ -54,6 +55,9 @@ impl Tensor {
 
     /// The gradient, if there is one. Reading it on a computed tensor that does not retain it warns.
     pub fn grad(&self) -> Option<Tensor> {
+        if let Some(tracer) = capture::tracer() {
+            return tracer.grad(self);
+        }
         if self.flags() & (REQUIRES_GRAD | RETAINS_GRAD) == 0 && self.requires_grad() && !self.is_leaf() {
             warn(
                 "the .grad of a tensor that is not a leaf is read; it is not filled during backward. \
@@ -65,6 +69,9 @@ impl Tensor {
 
     /// Assigns the gradient; `None` clears it.
     pub fn try_set_grad(&self, grad: Option<&Tensor>) -> Result<()> {
+        if let Some(tracer) = capture::tracer() {
+            return tracer.set_grad(self, grad);
+        }
         if let Some(g) = grad {
             if g.is_same(self) {
                 return Err(ErrorKind::GradAssignSelf.into());
@@ -98,6 +105,10 @@ impl Tensor {
 
     /// Forgets the gradient.
     pub fn zero_grad(&self) {
+        if let Some(tracer) = capture::tracer() {
+            let _ = tracer.set_grad(self, None); // clearing cannot fail
+            return;
+        }
         if let Some(e) = self.extras_if_any() {
             drop(e.grad.replace(None));
         }
@@ -165,10 +176,20 @@ impl Tensor {
         })
     }
 
+    /// Adds to the kept gradient of a computed tensor; for nodes that stand for several ops and know the gradient of a
+    /// value inside them.
+    pub fn keep_grad(&self, grad: &Tensor) -> Result<()> {
+        self.set_flag(RETAINS_GRAD);
+        self.accumulate_retained(grad)
+    }
+
     /// Keeps the gradient of a computed tensor in its `.grad`. Nothing happens on leaves, which keep theirs anyway.
     pub fn try_retain_grad(&self) -> Result<()> {
         if !self.requires_grad() {
             return Err(ErrorKind::RetainGradNoGrad.into());
+        }
+        if let Some(tracer) = capture::tracer() {
+            return tracer.retain_grad(self);
         }
         let Some(edge) = self.grad_fn_edge()? else { return Ok(()) };
         if self.flags() & RETAINS_GRAD == 0 {

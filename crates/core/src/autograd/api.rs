@@ -2,6 +2,7 @@
 
 use super::engine::{self, Run, Wanted};
 use super::node::{Edge, GradientEdge};
+use crate::capture;
 use crate::func::Randomness;
 use crate::func::level::{self, Batch};
 use crate::func::rules::Batched;
@@ -9,6 +10,7 @@ use crate::warnings::warn;
 use crate::{DType, Error, ErrorKind, Result, Tensor, ops};
 use indexmap::IndexMap;
 use std::hash::Hash;
+use std::panic::Location;
 use std::sync::Once;
 
 /// Something to differentiate, or to differentiate with respect to.
@@ -169,7 +171,19 @@ fn roots(outputs: &[Target], grads: &[Option<Tensor>], batched: bool) -> Result<
 }
 
 /// Computes gradients of `outputs` and accumulates them into the leaves.
+#[track_caller]
 pub fn backward(outputs: impl Targets, options: &BackwardOptions) -> Result<()> {
+    if let Some(tracer) = capture::tracer() {
+        let at = Location::caller();
+        let real = |list: &[Target]| capture::real_targets(&*tracer, list, at);
+        let options = BackwardOptions {
+            grad_tensors: capture::real_seeds(&*tracer, &options.grad_tensors, at)?,
+            inputs: options.inputs.as_deref().map(real).transpose()?,
+            ..options.clone()
+        };
+        let outputs = real(&outputs.into_targets())?;
+        return capture::suspended(|| backward(outputs, &options));
+    }
     if crate::state::is(crate::state::DEPTH) {
         return Err(ErrorKind::BackwardInTransform.into());
     }
@@ -211,8 +225,17 @@ pub fn backward(outputs: impl Targets, options: &BackwardOptions) -> Result<()> 
 }
 
 /// Computes gradients of `outputs` with respect to `inputs` and returns them, one per input.
+#[track_caller]
 pub fn grad(outputs: impl Targets, inputs: impl Targets, options: &GradOptions) -> Result<Vec<Option<Tensor>>> {
     let (outputs, inputs) = (outputs.into_targets(), inputs.into_targets());
+    if let Some(tracer) = capture::tracer() {
+        let at = Location::caller();
+        let grad_outputs = capture::real_seeds(&*tracer, &options.grad_outputs, at)?;
+        let options = GradOptions { grad_outputs, ..options.clone() };
+        let real = |list: &[Target]| capture::real_targets(&*tracer, list, at);
+        let (outputs, inputs) = (real(&outputs)?, real(&inputs)?);
+        return capture::suspended(|| grad(outputs, inputs, &options));
+    }
     if inputs.is_empty() {
         return Err(ErrorKind::EmptyInputs.into());
     }
@@ -291,6 +314,7 @@ impl Tensor {
     }
 
     /// [`backward`] of this tensor.
+    #[track_caller]
     pub fn try_backward(&self, options: &BackwardOptions) -> Result<()> {
         backward(self, options)
     }

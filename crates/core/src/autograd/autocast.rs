@@ -260,6 +260,40 @@ pub(crate) fn call(op: Op, args: &[Value]) -> Result<Outputs> {
     (info.call)(&Args::new(info.name, &values))
 }
 
+/// The op in the dtype its policy asks for, for a capture: every cast is an op of its own, and the layers see all of it.
+/// The caller has hidden the upper layers.
+pub fn call_traced(op: Op, args: &[Value]) -> Result<Outputs> {
+    let region = state::stacks(|s| s.autocast.clone());
+    let info = op.info();
+    let to = match policy(op) {
+        Policy::Lower => Some(region.dtype),
+        Policy::Full => Some(DType::F32),
+        Policy::Widest => Some(widest(args, region.dtype)),
+        Policy::AsIs if info.derivative == Derivative::Composite => {
+            let _on = ModeGuard::new(state::LAYERS, 0);
+            return (info.below)(&Args::new(info.name, args));
+        }
+        Policy::AsIs => None,
+    };
+    let _off = AutocastGuard::new(AutocastOptions { enabled: false, ..AutocastOptions::default() });
+    let _on = ModeGuard::new(state::LAYERS, 0);
+    let cast = |t: &Tensor| match to {
+        Some(to) if is_eligible(t) && t.dtype() != to => t.try_to_dtype(to),
+        _ => Ok(t.clone()),
+    };
+    let values: SmallVec<[Value; 8]> = args
+        .iter()
+        .map(|v| {
+            Ok(match v {
+                Value::Tensor(t) => Value::Tensor(cast(t)?),
+                Value::Tensors(list) => Value::Tensors(list.iter().map(cast).collect::<Result<_>>()?),
+                other => other.clone(),
+            })
+        })
+        .collect::<Result<_>>()?;
+    crate::dispatch::call(op, &values)
+}
+
 fn widest(args: &[Value], lower: DType) -> DType {
     let is_f32 = |t: &Tensor| t.dtype() == DType::F32;
     let any = args.iter().any(|v| match v {

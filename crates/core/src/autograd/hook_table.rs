@@ -124,9 +124,15 @@ impl<F: Clone + Send + Sync + 'static> HookTable<F> {
     /// Adds a hook behind all others, or in front of them.
     pub(crate) fn insert(&self, hook: F, first: bool) -> RemovableHandle {
         let id = next_id();
+        let tracer = crate::capture::tracer().map(|t| (t, hook.clone()));
         self.0.change(Change::Insert { id, hook, first });
         let table: Weak<dyn Removable> = Arc::downgrade(&self.0) as _;
-        RemovableHandle { id, table }
+        let handle = RemovableHandle { id, table };
+        if let Some((tracer, hook)) = tracer {
+            let table = HookTable(self.0.clone());
+            tracer.registered(&handle, Arc::new(move || table.insert(hook.clone(), first)));
+        }
+        handle
     }
 
     /// Calls `run` with the hooks that are there now, in order, until one fails.
@@ -148,6 +154,12 @@ impl<F: Clone + Send + Sync + 'static> HookTable<F> {
         self.0.copy().into_iter().map(|(_, hook)| hook).collect()
     }
 
+    /// The numbers of the hooks that are there now.
+    pub(crate) fn ids(&self) -> Vec<u64> {
+        self.0.settle();
+        self.0.copy().into_iter().map(|(id, _)| id).collect()
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.snapshot().is_empty()
     }
@@ -157,6 +169,8 @@ impl<F: Clone + Send + Sync + 'static> HookTable<F> {
 pub trait Removable: Send + Sync {
     /// Removes the hook with this number, if it is there.
     fn remove(&self, id: u64);
+    /// Whether it is there.
+    fn contains(&self, id: u64) -> bool;
 }
 
 /// The number of the next handle.
@@ -166,9 +180,12 @@ fn next_id() -> u64 {
     IDS.fetch_add(1, Relaxed)
 }
 
-impl<F: Send + Sync + 'static> Removable for Entries<F> {
+impl<F: Clone + Send + Sync + 'static> Removable for Entries<F> {
     fn remove(&self, id: u64) {
         self.change(Change::Remove { id })
+    }
+    fn contains(&self, id: u64) -> bool {
+        self.copy().iter().any(|(k, _)| *k == id)
     }
 }
 
@@ -187,7 +204,16 @@ impl RemovableHandle {
     }
 
     /// Unique and increasing over the process.
+    #[track_caller]
     pub fn id(&self) -> u64 {
+        match crate::capture::tracer() {
+            Some(tracer) => tracer.handle_id(self, std::panic::Location::caller()),
+            None => self.id,
+        }
+    }
+
+    /// The number of this handle object; what [`RemovableHandle::id`] is outside a capture.
+    pub fn key(&self) -> u64 {
         self.id
     }
 
@@ -197,6 +223,16 @@ impl RemovableHandle {
         if let Some(t) = self.table.upgrade() {
             t.remove(self.id)
         }
+    }
+
+    /// Whether it was made for this owner.
+    pub fn belongs_to<R: Removable + 'static>(&self, owner: &Arc<R>) -> bool {
+        std::ptr::addr_eq(self.table.as_ptr(), Arc::as_ptr(owner))
+    }
+
+    /// Whether the hook is still there.
+    pub fn is_registered(&self) -> bool {
+        self.table.upgrade().is_some_and(|t| t.contains(self.id))
     }
 
     /// A guard that removes the hook when it goes out of scope.

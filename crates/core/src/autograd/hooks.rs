@@ -4,9 +4,11 @@
 
 use super::hook_table::{HookTable, RemovableHandle};
 use super::node::{Gradients, InputMetadata, Node};
+use crate::capture::{self, PostAccumulateFn, TensorHookFn};
 use crate::state::{self, ModeGuard};
 use crate::{Error, ErrorKind, Result, Tensor};
 use smallvec::SmallVec;
+use std::panic::Location;
 use std::sync::{Arc as StdArc, Mutex, OnceLock};
 
 type Shared<F> = StdArc<F>;
@@ -70,6 +72,7 @@ impl Tensor {
     /// The tensor's history (or the leaf) owns the hook, and the hook owns what it captures: a hook that captures the
     /// tensor itself keeps both alive until the handle's `remove` is called. Capture a
     /// [`WeakTensor`](crate::WeakTensor) to avoid that.
+    #[track_caller]
     pub fn try_register_hook<R: HookResult>(
         &self,
         hook: impl Fn(&Tensor) -> R + Send + Sync + 'static,
@@ -90,6 +93,7 @@ impl Tensor {
     }
 
     /// A hook that is also called when the gradient is undefined.
+    #[track_caller]
     pub fn register_hook_any<R: HookResult>(
         &self,
         hook: impl Fn(Option<&Tensor>) -> R + Send + Sync + 'static,
@@ -97,7 +101,10 @@ impl Tensor {
         if !self.requires_grad() {
             return Err(ErrorKind::HookNoGrad.into());
         }
-        let hook = StdArc::new(move |g: Option<&Tensor>| hook(g).into_result());
+        let hook: TensorHookFn = StdArc::new(move |g: Option<&Tensor>| hook(g).into_result());
+        if let Some(tracer) = capture::tracer() {
+            return tracer.register_hook(self, hook, Location::caller());
+        }
         Ok(match self.grad_fn_edge()? {
             Some(e) => e.node.extras().hooks.tensor.get_or_init(Default::default).add((e.slot, hook)),
             None => self.extras().hooks.get_or_init(Default::default).add((0, hook)),
@@ -115,8 +122,12 @@ impl Tensor {
         if !self.is_leaf() {
             return Err(ErrorKind::PostAccNonLeaf.into());
         }
+        let hook: PostAccumulateFn = StdArc::new(move |t: &Tensor| hook(t).into().0);
+        if let Some(tracer) = capture::tracer() {
+            return tracer.register_post_accumulate_hook(self, hook);
+        }
         let table = self.extras().post_accumulate_hooks.get_or_init(Default::default);
-        Ok(table.add(StdArc::new(move |t: &Tensor| hook(t).into().0)))
+        Ok(table.add(hook))
     }
 }
 

@@ -2,30 +2,49 @@
 //!
 //! Inputs pass through one identity node and outputs through another. When the output node has run, the gradients of the
 //! outputs are known: the pre-hooks see them. When the input node has run, those of the inputs are: the hooks see both.
-//! State belongs to one call, so a module may be called any number of times in one graph.
+//! State belongs to one call, so a module may be called any number of times in one graph. Under capture there is no node to
+//! hook yet: the identity calls the hooks in its own backward, wherever the captured function runs.
 
 use super::call::hooks_of;
 use super::erased::rebuild;
 use super::hooks::{BackwardHook, BackwardPreHook, ModuleInfo};
 use super::{Module, TensorTree};
-use crate::autograd::{Context, Function, Node, is_grad_enabled};
+use crate::autograd::{Context, Function, is_grad_enabled};
+use crate::capture;
 use crate::warnings::warn;
 use crate::{ErrorKind, Result, Tensor};
 use std::sync::{Arc, Mutex, OnceLock};
 
 type Grads = Vec<Option<Tensor>>;
 
-struct BackwardHookFunction;
+/// What runs on the gradients at one side of a call; may replace them.
+type AtSide = Arc<dyn Fn(&[Option<Tensor>]) -> Result<Option<Grads>> + Send + Sync>;
+
+/// Which gradients the hooks see: those of a call's inputs, as they leave the identity, or those of its outputs, as they
+/// come in, where an undefined one stays so.
+#[derive(Clone, Copy, PartialEq)]
+enum Side {
+    Inputs,
+    Outputs,
+}
+
+/// The identity; `at` is set under capture only.
+struct BackwardHookFunction {
+    at: Option<AtSide>,
+    side: Side,
+}
 
 impl Function for BackwardHookFunction {
     fn forward(&self, ctx: &mut Context, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
         let constants: Vec<&Tensor> = inputs.iter().filter(|t| !t.requires_grad()).collect();
         ctx.mark_non_differentiable(&constants);
+        ctx.set_materialize_grads(self.at.is_none() || self.side == Side::Inputs);
         Ok(inputs.to_vec())
     }
 
     fn backward(&self, _: &Context, grads: &[Option<Tensor>]) -> Result<Grads> {
-        Ok(grads.to_vec())
+        let replaced = self.at.as_ref().map(|at| at(grads)).transpose()?.flatten();
+        Ok(replaced.unwrap_or_else(|| grads.to_vec()))
     }
 }
 
@@ -64,15 +83,19 @@ impl Slots {
 }
 
 /// The value with its tensors passed through an identity node, if a gradient will come through it.
-fn through_identity<T: TensorTree>(value: &T) -> Result<Option<(T, Node)>> {
+fn through_identity<T: TensorTree>(value: &T, side: Side, at: AtSide) -> Result<Option<T>> {
     let tensors = value.leaves();
     if !is_grad_enabled() || !tensors.iter().any(Tensor::requires_grad) {
         return Ok(None);
     }
-    let passed = BackwardHookFunction.apply(&tensors.iter().collect::<Vec<_>>())?;
-    let Some(node) = passed.iter().find(|t| t.requires_grad()).and_then(Tensor::grad_fn) else { return Ok(None) };
-    let value = rebuild(value, passed, |_, _| unreachable!("the identity returns what it gets"))?;
-    Ok(Some((value, node)))
+    let captured = capture::is_capturing();
+    let identity = BackwardHookFunction { at: captured.then(|| at.clone()), side };
+    let passed = identity.apply(&tensors.iter().collect::<Vec<_>>())?;
+    if !captured {
+        let Some(node) = passed.iter().find(|t| t.requires_grad()).and_then(Tensor::grad_fn) else { return Ok(None) };
+        node.register_hook(move |outgoing, incoming| at(if side == Side::Inputs { outgoing } else { incoming }));
+    }
+    rebuild(value, passed, |_, _| unreachable!("the identity returns what it gets")).map(Some)
 }
 
 struct Call {
@@ -108,19 +131,20 @@ impl BackwardHooks {
 
     pub(super) fn wrap_input<I: TensorTree>(&self, input: &I) -> Result<I> {
         let slots = self.0.inputs.get_or_init(|| Slots::of(input)).clone();
-        let Some((wrapped, node)) = through_identity(input)? else { return Ok(input.clone()) };
-        let _ = self.0.inputs_watched.set(());
         let call = self.0.clone();
-        node.register_hook(move |grad_inputs, _| call.at_inputs(&slots, grad_inputs));
+        let at: AtSide = Arc::new(move |grad_inputs| call.at_inputs(&slots, grad_inputs));
+        let Some(wrapped) = through_identity(input, Side::Inputs, at)? else {
+            return Ok(input.clone());
+        };
+        let _ = self.0.inputs_watched.set(());
         Ok(wrapped)
     }
 
     pub(super) fn wrap_output<O: TensorTree>(&self, output: &O) -> Result<O> {
         let slots = Slots::of(output);
-        let Some((wrapped, node)) = through_identity(output)? else { return Ok(output.clone()) };
         let call = self.0.clone();
-        node.register_hook(move |_, grad_outputs| call.at_outputs(&slots, grad_outputs));
-        Ok(wrapped)
+        let at: AtSide = Arc::new(move |grad_outputs| call.at_outputs(&slots, grad_outputs));
+        Ok(through_identity(output, Side::Outputs, at)?.unwrap_or_else(|| output.clone()))
     }
 }
 

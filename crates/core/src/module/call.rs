@@ -7,6 +7,7 @@ use super::backward_hooks::BackwardHooks;
 use super::erased::{Erased, Holder};
 use super::hooks::{ForwardHook, Tables, global};
 use super::{Module, TensorTree};
+use crate::capture;
 use crate::warnings::warn;
 use crate::{Result, Tensor};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -22,6 +23,9 @@ pub trait Forward<Input: TensorTree = Tensor>: Module {
 
     /// Runs the hooks around forward.
     fn try_call(&self, input: &Input) -> Result<Self::Output> {
+        if let Some(tracer) = capture::tracer() {
+            tracer.enter_module(self.as_module());
+        }
         if self.core().is_hooked() { call_hooked(self, input) } else { self.forward(input) }
     }
 

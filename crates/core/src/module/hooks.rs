@@ -53,15 +53,64 @@ fn global_for_use() -> &'static Tables {
 /// What every module has: identity, training flag, hooks.
 pub struct ModuleCore {
     id: u64,
+    state: Arc<State>,
+}
+
+/// What of a module can change; shared with those who watch it.
+#[derive(Default)]
+struct State {
     evaluating: AtomicBool,
     tables: OnceLock<Box<Tables>>,
+}
+
+/// What calling a module depends on besides its parameters: training mode and hooks. Does not keep the module alive.
+#[derive(Clone)]
+pub struct ModuleWatch(Arc<State>);
+
+impl ModuleWatch {
+    /// Whether both watch one module.
+    pub fn is_same(&self, other: &ModuleWatch) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    /// Whether the module is in training mode.
+    pub fn is_training(&self) -> bool {
+        !self.0.evaluating.load(Relaxed)
+    }
+
+    /// The numbers of the hooks around its calls, table by table; empty if there are none.
+    pub fn hook_ids(&self) -> Vec<u64> {
+        self.0.tables.get().map_or(Vec::new(), |t| t.ids())
+    }
+
+    /// The numbers of the hooks around every module's calls.
+    pub fn global_hook_ids() -> Vec<u64> {
+        global().map_or(Vec::new(), Tables::ids)
+    }
+}
+
+impl Tables {
+    /// The hooks that act on calls; each table ends with a zero, which no hook has as its number.
+    fn ids(&self) -> Vec<u64> {
+        let tables = [
+            self.forward_pre.ids(),
+            self.forward.ids(),
+            self.backward_pre.ids(),
+            self.backward.ids(),
+            self.legacy_backward.ids(),
+        ];
+        if tables.iter().all(Vec::is_empty) {
+            return Vec::new();
+        }
+        tables.into_iter().flat_map(|t| t.into_iter().chain([0])).collect()
+    }
 }
 
 impl ModuleCore {
     /// Of a new module, in training mode and without hooks.
     pub fn new() -> ModuleCore {
         static IDS: AtomicU64 = AtomicU64::new(1);
-        ModuleCore { id: IDS.fetch_add(1, Relaxed), evaluating: AtomicBool::new(false), tables: OnceLock::new() }
+        ModuleCore { id: IDS.fetch_add(1, Relaxed), state: Arc::default() }
     }
 
     /// Unique over the process.
@@ -72,26 +121,31 @@ impl ModuleCore {
     /// Whether this module is in training mode.
     #[inline]
     pub fn is_training(&self) -> bool {
-        !self.evaluating.load(Relaxed)
+        !self.state.evaluating.load(Relaxed)
+    }
+
+    /// Access to what may change without the module.
+    pub fn watch(&self) -> ModuleWatch {
+        ModuleWatch(self.state.clone())
     }
 
     /// Sets the training mode of this module alone; [`Module::set_training`] includes those below.
     pub fn set_training(&self, on: bool) {
-        self.evaluating.store(!on, Relaxed)
+        self.state.evaluating.store(!on, Relaxed)
     }
 
     /// Whether a call must look at hooks at all.
     #[inline]
     pub(super) fn is_hooked(&self) -> bool {
-        self.tables.get().is_some() || GLOBAL_IN_USE.load(Relaxed)
+        self.state.tables.get().is_some() || GLOBAL_IN_USE.load(Relaxed)
     }
 
     pub(super) fn tables(&self) -> Option<&Tables> {
-        self.tables.get().map(|b| &**b)
+        self.state.tables.get().map(|b| &**b)
     }
 
     fn tables_for_use(&self) -> &Tables {
-        self.tables.get_or_init(Box::default)
+        self.state.tables.get_or_init(Box::default)
     }
 }
 

@@ -17,7 +17,7 @@ pub use call::Forward;
 pub use field::{ModuleField, ModuleVisitor};
 pub use firebrand_derive::Module;
 pub use hooks::{
-    HookOptions, ModuleCore, ModuleHookResult, ModuleHooks, ModuleInfo, register_module_forward_hook,
+    HookOptions, ModuleCore, ModuleHookResult, ModuleHooks, ModuleInfo, ModuleWatch, register_module_forward_hook,
     register_module_forward_pre_hook, register_module_full_backward_hook, register_module_full_backward_pre_hook,
 };
 pub use parameter::{Buffer, Parameter};

@@ -3,8 +3,9 @@
 //! A parameter is a leaf whose object never changes, so optimisers may hold it; its numbers are written in place. A
 //! buffer is a cell: forward may put another tensor in it through `&self`.
 
+use crate::capture::{self, TensorCell};
 use crate::{Result, Tensor};
-use std::sync::RwLock;
+use std::sync::{Arc, RwLock};
 
 /// A tensor that is trained: a leaf that requires grad. Cloning the handle shares the parameter.
 #[derive(Clone, Debug)]
@@ -69,19 +70,34 @@ impl AsRef<Tensor> for Parameter {
 /// A tensor that belongs to a module and is not trained, such as a running mean.
 #[derive(Debug)]
 pub struct Buffer {
-    tensor: RwLock<Tensor>,
+    cell: Arc<Cell>,
     persistent: bool,
+}
+
+/// What a buffer holds; shared with a capture that reads or writes it.
+#[derive(Debug)]
+struct Cell(RwLock<Tensor>);
+
+impl TensorCell for Cell {
+    fn load(&self) -> Tensor {
+        self.0.read().unwrap_or_else(|e| e.into_inner()).clone()
+    }
+
+    fn store(&self, t: Tensor) {
+        let old = std::mem::replace(&mut *self.0.write().unwrap_or_else(|e| e.into_inner()), t);
+        drop(old);
+    }
 }
 
 impl Buffer {
     /// A buffer that is part of the state dictionary.
     pub fn new(t: Tensor) -> Buffer {
-        Buffer { tensor: RwLock::new(t), persistent: true }
+        Buffer { cell: Arc::new(Cell(RwLock::new(t))), persistent: true }
     }
 
     /// A buffer that is not part of the state dictionary.
     pub fn non_persistent(t: Tensor) -> Buffer {
-        Buffer { tensor: RwLock::new(t), persistent: false }
+        Buffer { cell: Arc::new(Cell(RwLock::new(t))), persistent: false }
     }
 
     /// Whether it is part of the state dictionary.
@@ -91,12 +107,17 @@ impl Buffer {
 
     /// The tensor in it.
     pub fn get(&self) -> Tensor {
-        self.tensor.read().unwrap_or_else(|e| e.into_inner()).clone()
+        match capture::tracer() {
+            Some(tracer) => tracer.load(&(self.cell.clone() as Arc<dyn TensorCell>)),
+            None => self.cell.load(),
+        }
     }
 
     /// Puts another tensor in it.
     pub fn set(&self, t: Tensor) {
-        let old = std::mem::replace(&mut *self.tensor.write().unwrap_or_else(|e| e.into_inner()), t);
-        drop(old);
+        match capture::tracer() {
+            Some(tracer) => tracer.store(&(self.cell.clone() as Arc<dyn TensorCell>), t),
+            None => self.cell.store(t),
+        }
     }
 }

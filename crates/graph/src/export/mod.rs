@@ -7,7 +7,7 @@
 mod capture;
 mod tracer;
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::ir::{Argument, GraphModule, OpOverload, Target};
 use crate::passes::{self, Context};
 use crate::program::{Dialect, ExportedProgram, State};
@@ -97,9 +97,4 @@ pub(crate) fn is_functional(module: &GraphModule) -> bool {
 /// The dialect a module is in, by what it holds.
 pub(crate) fn dialect_of(module: &GraphModule) -> Dialect {
     if is_functional(module) { Dialect::Aten } else { Dialect::Training }
-}
-
-/// An input that is not what the export needs.
-pub(crate) fn refuse<T>(message: impl Into<String>) -> Result<T> {
-    Err(Error::Value(message.into()))
 }

@@ -164,8 +164,9 @@ impl TensorMeta {
         let known = |v: &[usize]| v.iter().map(|&s| Symbolic::Known(s as i64)).collect();
         TensorMeta {
             dtype: tensor.dtype().into(),
-            sizes: known(tensor.shape()),
-            strides: known(tensor.strides()),
+            // Not `shape()`: writing a tensor down is no read of its sizes by the function that is captured.
+            sizes: known(tensor.layout().sizes()),
+            strides: known(tensor.layout().strides()),
             storage_offset: Symbolic::Known(tensor.storage_offset() as i64),
             device: DeviceName::cpu(),
             layout: MemoryLayout::Strided,

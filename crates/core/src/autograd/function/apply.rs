@@ -9,6 +9,7 @@ use crate::autograd::node::{Backward, Edge, Edges, Gradients, InputMetadata, Nee
 use crate::autograd::saved::{SavedSlot, SavedTensor, SavedValue};
 use crate::autograd::view::CreationKind;
 use crate::autograd::{forward, record};
+use crate::capture;
 use crate::func::level;
 use crate::state::{self, ModeGuard};
 use crate::warnings::warn;
@@ -111,6 +112,9 @@ impl Backward for FunctionNode {
 
 /// Runs and records a function that is shared: what [`Function::apply`] does with one of its own.
 pub fn run(function: Arc<dyn Function>, inputs: Vec<Tensor>) -> Result<Vec<Tensor>> {
+    if let Some(tracer) = capture::tracer() {
+        return tracer.apply(function, &inputs);
+    }
     let word = state::word();
     if word & state::DEPTH != 0 && !function.has_setup_context() {
         return Err(ErrorKind::NeedsSetupContext { function: function.name() }.into());

@@ -1,0 +1,421 @@
+//! Which sizes and numbers of a function vary, and what a capture does with them.
+//!
+//! The first graph is for the sizes of the first call. A size that a later call brings another value of becomes a symbol of
+//! the graph compiled for that call; sizes 0 and 1 never do, since broadcasting and memory order depend on them. After a
+//! capture the graph is run at other sizes, without memory: a symbol that cannot vary is tied to others of its value, or to
+//! the value, and sizes of values inside the function are expressed by those of its inputs.
+
+use super::{SeenNumber, Session, State};
+use crate::backends::EagerRunner;
+use crate::error::{Error, Result};
+use crate::guard::{Dim, Expr, Leaves, SizeGuard, SymbolSource};
+use crate::marks::{self, Mark};
+use crate::options::Dynamic;
+use crate::source::Source;
+use firebrand_core::sym::{SymNode, SymOp, SymRecord, SymRelation};
+use firebrand_core::{Device, Spec, SymInt, Tensor};
+use firebrand_graph::interpret::{self, NodeRunner, Value, run_module};
+use firebrand_graph::ir::{Argument, GraphModule, NodeId, Target, Val};
+use smallvec::SmallVec;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// What calls have brought so far, place by place.
+#[derive(Default)]
+pub(crate) struct Dynamics {
+    tensors: Vec<Vec<SeenSize>>,
+    numbers: Vec<SeenNumber>,
+    sizes: Vec<SeenSize>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum SeenSize {
+    Is(i64),
+    Varies,
+}
+
+impl SeenSize {
+    fn note(&mut self, size: i64) {
+        if *self != SeenSize::Is(size) {
+            *self = SeenSize::Varies;
+        }
+    }
+}
+
+/// A symbol of a capture.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Symbol {
+    pub(crate) source: SymbolSource,
+    pub(crate) hint: i64,
+    marked: bool,
+}
+
+/// What varies in the call that is captured.
+#[derive(Default)]
+pub(crate) struct Plan {
+    pub(crate) dims: Vec<SmallVec<[Dim; 5]>>,
+    pub(crate) sizes: Vec<Dim>,
+    /// For each number whether it is an input.
+    pub(crate) numbers: Vec<bool>,
+    pub(crate) symbols: Vec<Symbol>,
+}
+
+impl Dynamics {
+    /// Takes note of a call and says what varies in it.
+    pub(crate) fn plan(&mut self, leaves: &Leaves<'_>, dynamic: Dynamic) -> Plan {
+        let sizes_of = |t: &Tensor| t.layout().sizes().iter().map(|&n| SeenSize::Is(n as i64)).collect::<Vec<_>>();
+        if self.tensors.len() != leaves.tensors.len() {
+            self.tensors = leaves.tensors.iter().map(|t| sizes_of(t)).collect();
+        }
+        for (seen, t) in self.tensors.iter_mut().zip(&leaves.tensors) {
+            if seen.len() != t.ndim() {
+                *seen = sizes_of(t);
+            }
+            seen.iter_mut().zip(t.layout().sizes()).for_each(|(s, &n)| s.note(n as i64));
+        }
+        if self.numbers.len() != leaves.numbers.len() {
+            self.numbers = leaves.numbers.iter().map(|n| SeenNumber::Is(n.peek())).collect();
+        }
+        if self.sizes.len() != leaves.sizes.len() {
+            self.sizes = leaves.sizes.iter().map(|n| SeenSize::Is(n.hint())).collect();
+        }
+        self.sizes.iter_mut().zip(&leaves.sizes).for_each(|(s, n)| s.note(n.hint()));
+        let mut plan = Plan {
+            numbers: self.numbers.iter_mut().zip(&leaves.numbers).map(|(s, n)| s.note(n.peek())).collect(),
+            ..Plan::default()
+        };
+        for (argument, (seen, t)) in self.tensors.iter().zip(&leaves.tensors).enumerate() {
+            let marks = marks::of(t);
+            let mark = |d: usize| marks.iter().find(|(m, _)| *m == d).map(|(_, m)| *m);
+            let dims = t.layout().sizes().iter().enumerate().map(|(dim, &n)| {
+                let varies = match mark(dim) {
+                    Some(Mark::Dynamic | Mark::MaybeDynamic) => true,
+                    Some(Mark::Static) => false,
+                    None => match dynamic {
+                        Dynamic::Always => true,
+                        Dynamic::Never => false,
+                        Dynamic::Automatic => seen[dim] == SeenSize::Varies,
+                    },
+                };
+                if !varies || n < 2 {
+                    return Dim::Is(n);
+                }
+                let marked = mark(dim) == Some(Mark::Dynamic);
+                plan.symbol(SymbolSource::Dim { argument, dim }, n as i64, 2, marked)
+            });
+            let dims = dims.collect();
+            plan.dims.push(dims);
+        }
+        for (i, (seen, n)) in self.sizes.iter().zip(&leaves.sizes).enumerate() {
+            let n = n.hint();
+            let dim = match (seen, dynamic) {
+                (SeenSize::Varies, Dynamic::Automatic) | (_, Dynamic::Always) => {
+                    plan.symbol(SymbolSource::Size(i), n, i64::MIN + 1, false)
+                }
+                _ => Dim::Is(n as usize),
+            };
+            plan.sizes.push(dim);
+        }
+        plan
+    }
+}
+
+impl Plan {
+    /// Nothing varies.
+    pub(crate) fn fixed(leaves: &Leaves<'_>) -> Plan {
+        Plan {
+            dims: leaves.tensors.iter().map(|t| t.layout().sizes().iter().map(|&n| Dim::Is(n)).collect()).collect(),
+            sizes: leaves.sizes.iter().map(|n| Dim::Is(n.hint() as usize)).collect(),
+            numbers: vec![false; leaves.numbers.len()],
+            symbols: Vec::new(),
+        }
+    }
+
+    fn symbol(&mut self, source: SymbolSource, hint: i64, least: i64, marked: bool) -> Dim {
+        self.symbols.push(Symbol { source, hint, marked });
+        Dim::Symbol { symbol: self.symbols.len() as u32 - 1, least }
+    }
+
+    /// Whether any size varies.
+    pub(crate) fn varies(&self) -> bool {
+        !self.symbols.is_empty()
+    }
+
+    /// The value of a symbol in the call that is captured.
+    pub(crate) fn hint(&self, symbol: u32) -> Option<i64> {
+        self.symbols.get(symbol as usize).map(|s| s.hint)
+    }
+}
+
+impl Session {
+    /// A size that varies, as an input of the graph.
+    pub(crate) fn input_symbol(&self, state: &mut State, symbol: u32) -> SymInt {
+        let hint = self.plan.hint(symbol).unwrap_or_default();
+        if !state.trace.has_symbol(symbol) {
+            let node = state.trace.number(&format!("s{symbol}"), Val::SymInt(hint.into()));
+            state.trace.bind_symbol(symbol, node);
+            state.inputs.push((node, Source::Symbol(symbol)));
+        }
+        SymInt::symbol(symbol, hint)
+    }
+
+    pub(super) fn symbolic_size(&self, t: &Tensor, dim: usize) -> SymInt {
+        let size = t.layout().sizes()[dim] as i64;
+        let mut state = self.lock();
+        if state.in_pure_hook {
+            return size.into();
+        }
+        let argument = state.sources.iter().find_map(|(o, s)| match s {
+            Source::Arg(i) if o.is_same(t) => Some(*i),
+            _ => None,
+        });
+        if let Some(i) = argument {
+            return match self.plan.dims[i].get(dim) {
+                Some(Dim::Symbol { symbol, .. }) => self.input_symbol(&mut state, *symbol),
+                _ => size.into(),
+            };
+        }
+        let Some(node) = state.trace.known(t) else { return size.into() };
+        let known = state.derived.iter().find(|(_, n, d)| *n == node && *d == dim).map(|(s, ..)| *s);
+        let symbol = known.unwrap_or_else(|| {
+            let symbol = (self.plan.symbols.len() + state.derived.len()) as u32;
+            state.derived.push((symbol, node, dim));
+            let graph = &mut state.trace.module_mut().graph;
+            let read = graph.call_function(Target::aten("sym_size.int"), [node.into(), Argument::Int(dim as i64)]);
+            graph.meta_mut(read).val = Some(Val::SymInt(size.into()));
+            state.trace.bind_symbol(symbol, read);
+            symbol
+        });
+        SymInt::symbol(symbol, size)
+    }
+}
+
+/// Sizes of nodes at one set of values of the symbols.
+type Sizes = HashMap<NodeId, Vec<i64>>;
+
+/// The symbol that varies, the values of all, and the sizes of nodes there.
+type Trial = (usize, Vec<i64>, Sizes);
+
+/// Other sizes that a graph is tried at: multiples, so that what divides a size still does.
+const FACTORS: [i64; 2] = [101, 211];
+
+/// The values with those of a group at a multiple.
+fn varied(base: &[i64], group: &[usize], factor: i64) -> Vec<i64> {
+    let mut values = base.to_vec();
+    for &k in group {
+        values[k] = base[k].saturating_mul(factor).max(2);
+    }
+    values
+}
+
+/// Runs a graph without memory and keeps the sizes of some nodes.
+struct Probe<'a> {
+    inner: EagerRunner<'a>,
+    wanted: &'a [(u32, NodeId, usize)],
+    found: Sizes,
+    top: *const GraphModule,
+}
+
+impl NodeRunner for Probe<'_> {
+    fn run_node(&mut self, call: &interpret::Call<'_>) -> Result<Value, firebrand_graph::Error> {
+        let value = self.inner.run_node(call)?;
+        if std::ptr::eq(call.module, self.top)
+            && self.wanted.iter().any(|(_, n, _)| *n == call.node)
+            && let Value::Tensor(t) = &value
+        {
+            self.found.insert(call.node, t.layout().sizes().iter().map(|&n| n as i64).collect());
+        }
+        Ok(value)
+    }
+
+    fn device(&self) -> Option<Device> {
+        Some(Device::Meta)
+    }
+}
+
+/// A captured graph whose sizes vary, and what is needed to try it at other sizes.
+pub(super) struct Varying<'a> {
+    pub(super) plan: &'a Plan,
+    pub(super) graph: &'a GraphModule,
+    pub(super) inputs: &'a [(Source, Option<Tensor>)],
+    pub(super) derived: &'a [(u32, NodeId, usize)],
+    pub(super) call: &'a crate::backend::Call,
+}
+
+impl Varying<'_> {
+    /// The relations between sizes that the graph depends on.
+    pub(super) fn relations(&self, record: &SymRecord) -> Result<Vec<SizeGuard>> {
+        let base: Vec<i64> = self.plan.symbols.iter().map(|s| s.hint).collect();
+        let mut relations = Vec::new();
+        let mut trials: Vec<Trial> = Vec::new();
+        // Symbols that must be equal vary together, under the first of them.
+        let mut tied: Vec<usize> = (0..base.len()).collect();
+        for k in 0..base.len() {
+            if tied[k] != k {
+                continue;
+            }
+            let alone = self.trial(k, &[k], &base);
+            let same: Vec<usize> = (k..base.len()).filter(|&j| tied[j] == j && base[j] == base[k]).collect();
+            let found = match alone {
+                Err(_) if same.len() > 1 => self.trial(k, &same, &base).inspect(|_| {
+                    for &j in &same[1..] {
+                        tied[j] = k;
+                        relations.push(equal(Expr::Symbol(j as u32), Expr::Symbol(k as u32), None));
+                    }
+                }),
+                found => found,
+            };
+            match found {
+                Ok(found) => trials.extend(found),
+                Err(e) => relations.push(fixed(k as u32, base[k], Some(e.to_string().into()))),
+            }
+        }
+        let here = self.sizes_at(&base).unwrap_or_default();
+        for fact in &record.facts {
+            let sides = [fact.left, fact.right].map(|side| self.expr(side, record, &base, &here, &trials));
+            match sides {
+                [Some(left), Some(right)] => {
+                    relations.push(SizeGuard { left, right, relation: fact.relation, reason: None })
+                }
+                // No expression fits: what it may depend on stays as it is.
+                _ => relations.extend(base.iter().enumerate().map(|(k, &hint)| fixed(k as u32, hint, None))),
+            }
+        }
+        self.check_marks(&relations, &tied)?;
+        Ok(relations)
+    }
+
+    /// Runs the graph at two other values of symbol `k`, with which those of `group` go.
+    fn trial(&self, k: usize, group: &[usize], base: &[i64]) -> Result<Vec<Trial>> {
+        let at = |factor| {
+            let values = varied(base, group, factor);
+            let sizes = self.sizes_at(&values)?;
+            Ok((k, values, sizes))
+        };
+        FACTORS.into_iter().map(at).collect()
+    }
+
+    /// A dimension marked dynamic must not have to have one value.
+    fn check_marks(&self, relations: &[SizeGuard], tied: &[usize]) -> Result<()> {
+        let base: Vec<i64> = self.plan.symbols.iter().map(|s| s.hint).collect();
+        for (k, symbol) in self.plan.symbols.iter().enumerate().filter(|(_, s)| s.marked) {
+            let SymbolSource::Dim { argument, dim } = symbol.source else { continue };
+            let group: Vec<usize> = (0..base.len()).filter(|&j| tied[j] == tied[k]).collect();
+            let holds = |r: &SizeGuard, factor| r.holds(&varied(&base, &group, factor).into_iter().collect());
+            let forces = |r: &&SizeGuard| r.relation == SymRelation::Equal && !FACTORS.iter().any(|f| holds(r, *f));
+            if let Some(relation) = relations.iter().find(forces) {
+                return Err(Error::ConstraintViolation {
+                    argument: format!("argument {argument}"),
+                    dim,
+                    value: symbol.hint,
+                    reason: format!("the function requires {relation}"),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn sizes_at(&self, values: &[i64]) -> Result<Sizes> {
+        let inputs = self.inputs.iter().map(|(source, outline)| self.input_at(source, outline.as_ref(), values));
+        let inputs = inputs.collect::<Result<Vec<Value>>>()?;
+        let inner = EagerRunner { call: self.call, device: Some(Device::Meta) };
+        let mut probe = Probe { inner, wanted: self.derived, found: Sizes::new(), top: self.graph };
+        run_module(&mut probe, self.graph, &inputs)?;
+        Ok(probe.found)
+    }
+
+    fn input_at(&self, source: &Source, outline: Option<&Tensor>, values: &[i64]) -> Result<Value> {
+        match (source, outline) {
+            (Source::Symbol(s), _) => Ok(Value::Scalar(values[*s as usize].into())),
+            (Source::Arg(i), Some(t)) => {
+                let sizes: Vec<usize> = self.plan.dims[*i]
+                    .iter()
+                    .map(|d| match d {
+                        Dim::Is(n) => *n,
+                        Dim::Symbol { symbol, .. } => values[*symbol as usize] as usize,
+                    })
+                    .collect();
+                let layout = firebrand_core::Layout::contiguous(&sizes);
+                let t2 = Tensor::try_empty(Spec { layout, dtype: t.dtype(), device: Device::Meta })?;
+                Ok(Value::Tensor(t2))
+            }
+            (_, Some(t)) if t.is_wrapped_number() => Ok(Value::Scalar(1i64.into())),
+            (_, Some(t)) => Ok(Value::Tensor(firebrand_graph::trace::outline(&t.detach())?)),
+            (_, None) => Ok(Value::Scalar(1i64.into())),
+        }
+    }
+
+    /// An expression of the capture in terms of the inputs.
+    fn expr(&self, value: SymInt, record: &SymRecord, base: &[i64], here: &Sizes, trials: &[Trial]) -> Option<Expr> {
+        let Some(index) = value.expression() else { return Some(Expr::Int(value.hint())) };
+        match record.nodes[index].0 {
+            SymNode::Symbol(s) if (s as usize) < base.len() => Some(Expr::Symbol(s)),
+            SymNode::Symbol(s) => {
+                let (_, node, dim) = self.derived.iter().find(|(symbol, ..)| *symbol == s)?;
+                let at = |sizes: &Sizes| sizes.get(node).and_then(|list| list.get(*dim)).copied();
+                let points: Vec<(usize, &[i64], i64)> = trials
+                    .iter()
+                    .map(|(k, values, sizes)| Some((*k, &values[..], at(sizes)?)))
+                    .collect::<Option<_>>()?;
+                fit(at(here)?, base, &points)
+            }
+            SymNode::Binary(op, a, b) => {
+                let a = self.expr(a, record, base, here, trials)?;
+                let b = self.expr(b, record, base, here, trials)?;
+                Some(Expr::Binary(op, Arc::new((a, b))))
+            }
+        }
+    }
+}
+
+fn fixed(symbol: u32, hint: i64, reason: Option<Arc<str>>) -> SizeGuard {
+    equal(Expr::Symbol(symbol), Expr::Int(hint), reason)
+}
+
+fn equal(left: Expr, right: Expr, reason: Option<Arc<str>>) -> SizeGuard {
+    SizeGuard { left, right, relation: SymRelation::Equal, reason }
+}
+
+fn binary(op: SymOp, a: Expr, b: Expr) -> Expr {
+    Expr::Binary(op, Arc::new((a, b)))
+}
+
+/// A size in terms of symbols, given its value here and where one symbol at a time has another value: a constant, an
+/// affine function or quotient of one symbol, or a multiple of a product. None if nothing fits every point.
+fn fit(here: i64, base: &[i64], points: &[(usize, &[i64], i64)]) -> Option<Expr> {
+    let depends: Vec<usize> =
+        (0..base.len()).filter(|k| points.iter().any(|(at, _, v)| at == k && *v != here)).collect();
+    let candidate = match &depends[..] {
+        [] => Expr::Int(here),
+        [k] => {
+            let (_, values, v) = points.iter().find(|(at, ..)| at == k)?;
+            let (rise, run) = (v - here, values[*k] - base[*k]);
+            let symbol = Expr::Symbol(*k as u32);
+            if rise % run == 0 {
+                let slope = rise / run;
+                let scaled = if slope == 1 { symbol } else { binary(SymOp::Mul, symbol, Expr::Int(slope)) };
+                match here - slope * base[*k] {
+                    0 => scaled,
+                    offset => binary(SymOp::Add, scaled, Expr::Int(offset)),
+                }
+            } else if rise != 0 && run % rise == 0 {
+                binary(SymOp::Div, symbol, Expr::Int(run / rise))
+            } else {
+                return None;
+            }
+        }
+        many => {
+            let product: i64 = many.iter().map(|&k| base[k]).product();
+            let mut expr = many.iter().map(|&k| Expr::Symbol(k as u32)).reduce(|a, b| binary(SymOp::Mul, a, b))?;
+            if here % product != 0 {
+                return None;
+            }
+            if here / product != 1 {
+                expr = binary(SymOp::Mul, expr, Expr::Int(here / product));
+            }
+            expr
+        }
+    };
+    let fits = candidate.value(base) == Some(here) && points.iter().all(|(_, at, v)| candidate.value(at) == Some(*v));
+    fits.then_some(candidate)
+}

@@ -1,0 +1,426 @@
+//! Capture: runs a function once on tensors without memory and writes down what it does.
+//!
+//! A session is the layer and tracer of one such run. As long as nothing asks for numbers, the whole function becomes one
+//! graph. When something does (a break), the graph so far is compiled and run with the real inputs, and a new one begins;
+//! the function then goes on with what it asked for. `effects` holds what must be repeated at every call, `segment`
+//! runs graphs in the middle of a function, `finish` turns a session without breaks into something that can be replayed,
+//! `pure` traces hooks that are part of the graph.
+
+mod dynamic;
+mod effect;
+mod finish;
+mod pure;
+mod segment;
+mod tracer;
+
+pub(crate) use dynamic::{Dynamics, Plan};
+pub(crate) use effect::{Effect, FromBinding, bound_hook};
+pub(crate) use finish::{HookTemplate, Recording, Slot, with_regions};
+pub(crate) use pure::register_pure_hook;
+pub(crate) use segment::SegmentRunner;
+
+use crate::binding::Binding;
+use crate::breaks::{BreakKind, GraphBreak};
+use crate::error::Error;
+use crate::guard::{EnvironmentGuard, ModuleGuard};
+use crate::number::Number;
+use crate::source::Source;
+use crate::tree::{Host, Leaf, Rebuild, Tree};
+use firebrand_core::autograd::{Function, RemovableHandle, is_grad_enabled};
+use firebrand_core::capture::{self as core_capture, Caller, TensorCell, TensorHookFn};
+use firebrand_core::{Result, Scalar, Tensor, WeakTensor};
+use firebrand_graph::ir::{NodeId, Val};
+use firebrand_graph::trace::{Free, Trace, outline};
+use std::any::Any;
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+thread_local! {
+    static SESSIONS: RefCell<Vec<Arc<Session>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// The session of this thread, if a function is captured just now.
+pub(crate) fn session() -> Option<Arc<Session>> {
+    if !core_capture::is_capturing() {
+        return None;
+    }
+    SESSIONS.with_borrow(|s| s.last().cloned())
+}
+
+/// Runs an effect: at every call of the function captured just now, or at once.
+pub(crate) fn effect(f: impl Fn() + Send + Sync + 'static) {
+    match session() {
+        Some(session) => session.push_effect(Effect::Host(Arc::new(f))),
+        None => f(),
+    }
+}
+
+/// A number that is an input of the graph was asked for its value.
+pub(crate) fn read_number(outline: &Tensor) {
+    if let Some(session) = session() {
+        session.lock().numbers_read.push(outline.id());
+    }
+}
+
+/// A hook on a value inside the function.
+pub(crate) struct HookNode {
+    pub(crate) node: NodeId,
+    pub(crate) hook: TensorHookFn,
+    pub(crate) handle: u64,
+}
+
+/// What a session knows.
+pub(crate) struct State {
+    pub(crate) trace: Trace,
+    /// Whether the body of a pure hook is traced.
+    pub(crate) in_pure_hook: bool,
+    /// Placeholders and where their values come from.
+    pub(crate) inputs: Vec<(NodeId, Source)>,
+    /// Tensors without memory that stand for sources, in no graph yet or in any.
+    pub(crate) sources: Vec<(Tensor, Source)>,
+    /// Tensors without memory and the real ones behind them, as far as known.
+    pub(crate) reals: HashMap<usize, (Tensor, Tensor)>,
+    pub(crate) hooks: Vec<HookNode>,
+    pub(crate) functions: Vec<Arc<dyn Function>>,
+    pub(crate) effects: Vec<Effect>,
+    /// Cells that were read or written: what they hold now.
+    cells: HashMap<usize, Box<dyn Any + Send>>,
+    pub(crate) tensor_cells: Vec<(Arc<dyn TensorCell>, Tensor)>,
+    pub(crate) environment: Vec<EnvironmentGuard>,
+    pub(crate) modules: Vec<ModuleGuard>,
+    /// Numbers that are inputs: outline, value, placeholder.
+    pub(crate) numbers: Vec<(Tensor, Scalar, Source)>,
+    pub(crate) numbers_read: Vec<usize>,
+    /// Sizes of intermediates that were asked for: symbol number, node, dimension.
+    pub(crate) derived: Vec<(u32, NodeId, usize)>,
+    /// Hooks whose body is in the graph, by their handles.
+    pub(crate) pure_hooks: Vec<(u64, NodeId)>,
+    /// Values inside the function that keep their gradients.
+    pub(crate) retained: Vec<WeakTensor>,
+    /// What the placeholders of sources are in the call that is captured.
+    pub(crate) placeholder_values: Vec<(NodeId, Tensor)>,
+    pub(crate) handles: Vec<Arc<tracer::HandleProxy>>,
+    pub(crate) breaks: Vec<GraphBreak>,
+    pub(crate) error: Option<Error>,
+}
+
+/// One run of a function under capture.
+pub(crate) struct Session {
+    state: Mutex<State>,
+    pub(crate) plan: Plan,
+    pub(crate) fullgraph: bool,
+    pub(crate) ambient_grad: bool,
+    pub(crate) binding: Arc<Binding>,
+    runner: Arc<dyn SegmentRunner>,
+    /// Which numbers in cells have been seen to vary.
+    environment: Arc<Mutex<HashMap<(usize, usize), SeenNumber>>>,
+}
+
+/// What is known of a number that calls have brought.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum SeenNumber {
+    /// Always this.
+    Is(Scalar),
+    /// More than one value.
+    Varies,
+}
+
+impl SeenNumber {
+    /// Takes note of a value; says whether it varies.
+    pub(crate) fn note(&mut self, value: Scalar) -> bool {
+        match *self {
+            SeenNumber::Is(seen) if crate::guard::same_number(seen, value) => false,
+            _ => {
+                *self = SeenNumber::Varies;
+                true
+            }
+        }
+    }
+}
+
+pub(crate) type EnvironmentNumbers = Arc<Mutex<HashMap<(usize, usize), SeenNumber>>>;
+
+impl Session {
+    pub(crate) fn new(
+        plan: Plan,
+        fullgraph: bool,
+        binding: Arc<Binding>,
+        runner: Arc<dyn SegmentRunner>,
+        environment: EnvironmentNumbers,
+    ) -> Arc<Session> {
+        let ambient_grad = is_grad_enabled();
+        let state = State {
+            trace: Trace::new(ambient_grad, Free::Input),
+            in_pure_hook: false,
+            inputs: Vec::new(),
+            sources: Vec::new(),
+            reals: HashMap::new(),
+            hooks: Vec::new(),
+            functions: Vec::new(),
+            effects: Vec::new(),
+            cells: HashMap::new(),
+            tensor_cells: Vec::new(),
+            environment: Vec::new(),
+            modules: Vec::new(),
+            numbers: Vec::new(),
+            numbers_read: Vec::new(),
+            derived: Vec::new(),
+            pure_hooks: Vec::new(),
+            retained: Vec::new(),
+            placeholder_values: Vec::new(),
+            handles: Vec::new(),
+            breaks: Vec::new(),
+            error: None,
+        };
+        Arc::new(Session { state: Mutex::new(state), plan, fullgraph, ambient_grad, binding, runner, environment })
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    /// Runs `f` under capture.
+    pub(crate) fn run<R>(self: &Arc<Self>, f: impl FnOnce() -> R) -> R {
+        struct Leave;
+        impl Drop for Leave {
+            fn drop(&mut self) {
+                SESSIONS.with_borrow_mut(Vec::pop);
+            }
+        }
+        SESSIONS.with_borrow_mut(|s| s.push(self.clone()));
+        let _leave = Leave;
+        let _scope = core_capture::CaptureScope::new(self.clone());
+        f()
+    }
+
+    /// Notes a break; an error if the function must be one graph.
+    pub(crate) fn note_break(&self, kind: BreakKind, what: impl Into<String>, at: Option<Caller>) -> Result<()> {
+        let found = GraphBreak { kind, what: what.into(), location: at };
+        let mut state = self.lock();
+        if self.fullgraph || kind == BreakKind::ImpureHook || state.in_pure_hook {
+            let found = match state.in_pure_hook {
+                true => GraphBreak {
+                    kind: BreakKind::ImpureHook,
+                    what: format!("{}: {}", kind.name(), found.what),
+                    ..found
+                },
+                false => found,
+            };
+            let error = Error::GraphBreak(found.clone());
+            let told = firebrand_core::Error::user(error.to_string());
+            state.error.get_or_insert(error);
+            return Err(told);
+        }
+        tracing::debug!(target: "firebrand::graph_breaks", "{found}");
+        state.breaks.push(found);
+        Ok(())
+    }
+
+    /// Ends the graph so far: runs it, and the effects up to here.
+    pub(crate) fn break_here(&self, kind: BreakKind, what: impl Into<String>, at: Option<Caller>) -> Result<()> {
+        self.note_break(kind, what, at)?;
+        self.flush().map_err(|e| self.fail(e))
+    }
+
+    /// Remembers an error so that the caller of the function gets it as it is.
+    pub(crate) fn fail(&self, error: Error) -> firebrand_core::Error {
+        let told = firebrand_core::Error::user(error.to_string());
+        self.lock().error.get_or_insert(error);
+        told
+    }
+
+    pub(crate) fn push_effect(&self, effect: Effect) {
+        if self.lock().in_pure_hook {
+            let _ = self.note_break(BreakKind::ImpureHook, "an effect inside a pure hook", None);
+            return;
+        }
+        self.lock().effects.push(effect);
+    }
+
+    /// An effect with values of the function.
+    pub(crate) fn effect_with<T: Tree + Send + Sync>(&self, value: T, f: impl Fn(T) + Send + Sync + 'static) {
+        let value = Arc::new(value);
+        self.push_effect(Effect::With(Arc::new(move |make: &mut dyn Rebuild| f(value.rebuild(make)))));
+    }
+
+    /// Adds a source: its outline is an input of the graph that uses it.
+    pub(crate) fn source(&self, state: &mut State, name: &str, real: &Tensor, source: Source) -> Result<Tensor> {
+        let stand_in = self.outline_of(real)?;
+        let node = state.trace.input(name, &stand_in);
+        state.inputs.push((node, source.clone()));
+        state.placeholder_values.push((node, real.clone()));
+        state.sources.push((stand_in.clone(), source));
+        state.reals.insert(stand_in.id(), (stand_in.clone(), real.clone()));
+        self.binding.bind(stand_in.id(), real.clone());
+        Ok(stand_in)
+    }
+
+    /// An outline that is a leaf exactly if the tensor is one, so that writing it in place is allowed alike.
+    fn outline_of(&self, real: &Tensor) -> Result<Tensor> {
+        let stand_in = outline(real)?;
+        if !real.requires_grad() || real.is_leaf() {
+            return Ok(stand_in);
+        }
+        let _on = firebrand_core::autograd::EnableGrad::new();
+        core_capture::suspended(|| stand_in.try_clone_tensor())
+    }
+
+    /// Adds a number that is an input.
+    pub(crate) fn number(&self, state: &mut State, name: &str, value: Scalar, source: Source) -> Result<Number> {
+        let number = Number::outline(value)?;
+        let val = match value {
+            Scalar::Float(v) => Val::SymFloat(firebrand_graph::ir::Symbolic::Known(v)),
+            other => Val::SymInt(other.to_i64().into()),
+        };
+        let node = state.trace.number(name, val);
+        state.trace.bind(number.tensor(), node);
+        state.inputs.push((node, source.clone()));
+        state.numbers.push((number.tensor().clone(), value, source));
+        Ok(number)
+    }
+
+    /// Reads a cell: its tensors become inputs, its host values guards.
+    pub(crate) fn load_cell<T: Tree + Send>(&self, address: usize, read: Arc<dyn Fn() -> T + Send + Sync>) -> T {
+        let mut state = self.lock();
+        if let Some(held) = state.cells.get(&address).and_then(|c| c.downcast_ref::<T>()) {
+            return held.rebuild(&mut Same);
+        }
+        let value = core_capture::suspended(|| read());
+        let (mut hosts, mut number) = (0, 0);
+        value.visit(&mut |leaf| {
+            if let Leaf::Host(expected) = leaf {
+                let (read, k) = (read.clone(), hosts);
+                hosts += 1;
+                let read = Arc::new(move || nth_host(&read(), k));
+                let what = format!("host value {k} of a cell");
+                state.environment.push(EnvironmentGuard { what, read, expected: expected.to_owned() });
+            }
+        });
+        let mut make = LoadLeaves {
+            session: self,
+            state: &mut state,
+            address,
+            read: read.clone(),
+            tensors: 0,
+            numbers: &mut number,
+        };
+        let held = value.rebuild(&mut make);
+        let result = held.rebuild(&mut Same);
+        state.cells.insert(address, Box::new(held));
+        result
+    }
+
+    /// Writes a cell, at every call.
+    pub(crate) fn store_cell<T: Tree + Send + Sync>(
+        &self,
+        address: usize,
+        value: T,
+        store: impl Fn(T) + Send + Sync + 'static,
+    ) {
+        let copy = value.rebuild(&mut Same);
+        self.lock().cells.insert(address, Box::new(copy));
+        self.effect_with(value, store);
+    }
+
+    /// The real tensor behind one, if it is known.
+    pub(crate) fn real(&self, t: &Tensor) -> Option<Tensor> {
+        if !t.is_meta() {
+            return Some(t.clone());
+        }
+        self.lock().reals.get(&t.id()).map(|(_, real)| real.clone())
+    }
+
+    /// Whether a tensor is one the caller owns, not one the function made.
+    pub(crate) fn is_source(&self, t: &Tensor) -> bool {
+        !t.is_meta() || self.lock().reals.contains_key(&t.id())
+    }
+
+    pub(crate) fn proxy_handle(self: &Arc<Self>) -> RemovableHandle {
+        let proxy = Arc::new(tracer::HandleProxy { session: Arc::downgrade(self) });
+        let handle = RemovableHandle::new(&proxy);
+        self.lock().handles.push(proxy);
+        handle
+    }
+}
+
+/// A copy of a tree.
+pub(crate) struct Same;
+impl Rebuild for Same {
+    fn tensor(&mut self, t: &Tensor) -> Tensor {
+        t.clone()
+    }
+}
+
+/// The host value at one place of a tree.
+fn nth_host<T: Tree>(tree: &T, k: usize) -> Host<'static> {
+    let (mut at, mut found) = (0, Host::None);
+    tree.visit(&mut |leaf| {
+        if let Leaf::Host(h) = leaf {
+            if at == k {
+                found = h.to_owned();
+            }
+            at += 1;
+        }
+    });
+    found
+}
+
+/// Turns what a cell holds into inputs.
+struct LoadLeaves<'a, T> {
+    session: &'a Session,
+    state: &'a mut State,
+    address: usize,
+    read: Arc<dyn Fn() -> T + Send + Sync>,
+    tensors: usize,
+    numbers: &'a mut usize,
+}
+
+impl<T: Tree + Send> Rebuild for LoadLeaves<'_, T> {
+    fn tensor(&mut self, t: &Tensor) -> Tensor {
+        let (k, read) = (self.tensors, self.read.clone());
+        self.tensors += 1;
+        let nth = move || {
+            let (value, mut at, mut found) = (read(), 0, None);
+            value.visit(&mut |leaf| {
+                if let Leaf::Tensor(t) = leaf {
+                    if at == k {
+                        found = Some(t.clone());
+                    }
+                    at += 1;
+                }
+            });
+            found.expect("a cell keeps its structure")
+        };
+        let source = Source::Read(Arc::new(nth));
+        let made = core_capture::suspended(|| self.session.source(self.state, "cell", t, source));
+        made.unwrap_or_else(|_| t.clone())
+    }
+
+    fn number(&mut self, n: &Number) -> Number {
+        let (k, read) = (*self.numbers, self.read.clone());
+        *self.numbers += 1;
+        let nth = move || {
+            let (value, mut at, mut found) = (read(), 0, None);
+            value.visit(&mut |leaf| {
+                if let Leaf::Number(n) = leaf {
+                    if at == k {
+                        found = Some(n.peek());
+                    }
+                    at += 1;
+                }
+            });
+            found.expect("a cell keeps its structure")
+        };
+        let mut seen = self.session.environment.lock().unwrap_or_else(|e| e.into_inner());
+        let varies = seen.entry((self.address, k)).or_insert(SeenNumber::Is(n.peek())).note(n.peek());
+        if varies {
+            let source = Source::ReadNumber(Arc::new(nth));
+            return self.session.number(self.state, "cell_number", n.peek(), source).unwrap_or_else(|_| n.clone());
+        }
+        let read = Arc::new(move || Host::Text(format!("{:?}", nth()).into()));
+        let expected = read();
+        self.state.environment.push(EnvironmentGuard { what: format!("number {k} of a cell"), read, expected });
+        n.clone()
+    }
+}

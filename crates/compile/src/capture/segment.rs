@@ -1,0 +1,151 @@
+//! Running a graph in the middle of a function.
+
+use super::Session;
+use super::effect::bound_hook;
+use crate::backend::{Call, ExampleInput, ExampleValue, Executable, Value};
+use crate::error::{Error, Result};
+use crate::hooks::HookSlot;
+use crate::source::Source;
+use firebrand_core::autograd::{is_grad_enabled, set_grad_enabled};
+use firebrand_core::{Scalar, Tensor, capture as core_capture};
+use firebrand_graph::ir::{Argument, GraphModule, Kind, NodeId, TensorMeta};
+use firebrand_graph::trace::{Free, Trace};
+use std::sync::Arc;
+
+/// Compiles the graphs of a function that is cut into several.
+pub(crate) trait SegmentRunner: Send + Sync {
+    /// The executable of a graph; one that was compiled before is used again.
+    fn executable(
+        &self,
+        graph: GraphModule,
+        ambient_grad: bool,
+        examples: &[ExampleInput],
+    ) -> Result<Arc<dyn Executable>>;
+}
+
+/// Whether a graph computes anything.
+pub(super) fn has_calls(graph: &GraphModule) -> bool {
+    graph.graph.nodes().any(|n| matches!(graph.graph[n].kind(), Kind::CallFunction(_)))
+}
+
+/// Erases placeholders that nobody uses; returns those that are left.
+pub(super) fn used_placeholders(graph: &mut GraphModule) -> Vec<NodeId> {
+    let all: Vec<NodeId> = graph.graph.placeholders().collect();
+    all.into_iter().filter(|&n| graph.graph[n].num_users() > 0 || !matches!(graph.graph.erase(n), Ok(true))).collect()
+}
+
+/// What a back end is told of a value.
+fn example(value: &Value) -> ExampleInput {
+    let value = match value {
+        Value::Tensor(t) => ExampleValue::Tensor(TensorMeta::of(t)),
+        Value::Scalar(Scalar::Float(v)) => ExampleValue::Float(*v),
+        other => ExampleValue::Int(other.scalar().map_or(0, Scalar::to_i64)),
+    };
+    ExampleInput { value, is_static: false }
+}
+
+impl Session {
+    /// Whether nothing is pending.
+    pub(super) fn is_flushed(&self) -> bool {
+        let state = self.lock();
+        !has_calls(state.trace.module()) && state.effects.is_empty()
+    }
+
+    /// Ends the graph so far, runs it, and repeats the effects up to here. Everything alive gets its real tensor.
+    pub(crate) fn flush(&self) -> Result<()> {
+        let mut state = self.lock();
+        let grad_mode = is_grad_enabled();
+        let captured: Vec<(Tensor, NodeId)> = state.trace.captured().to_vec();
+        let mut wanted: Vec<(Tensor, NodeId)> = Vec::new();
+        for (weak, node) in state.trace.release() {
+            let Some(t) = weak.upgrade() else { continue };
+            let input = state.trace.module().graph[node].is_placeholder();
+            if t.is_meta() && !input && !t.is_wrapped_number() && !state.reals.contains_key(&t.id()) {
+                wanted.push((t, node));
+            }
+        }
+        let hooks = std::mem::take(&mut state.hooks);
+        for (slot, hook) in hooks.iter().enumerate() {
+            let graph = &mut state.trace.module_mut().graph;
+            let mut args = graph[hook.node].args().to_vec();
+            args[1] = Argument::Int(slot as i64);
+            graph.set_args(hook.node, args);
+        }
+        let ambient = state.trace.ambient();
+        let results = wanted.iter().map(|(_, n)| (*n).into()).collect();
+        let mut graph = state.trace.finish(results);
+        let placeholders = used_placeholders(&mut graph);
+        let inputs = std::mem::take(&mut state.inputs);
+        let functions = std::mem::take(&mut state.functions);
+        let mut values: Vec<Value> = Vec::with_capacity(placeholders.len());
+        for n in &placeholders {
+            let source = inputs.iter().find(|(node, _)| node == n).map(|(_, s)| s);
+            let given = state.placeholder_values.iter().find(|(node, _)| node == n);
+            let value = match (given, source) {
+                (Some((_, real)), _) => Some(Value::Tensor(real.clone())),
+                (None, Some(source)) => self.number_now(&state, source),
+                (None, None) => {
+                    let t = captured.iter().find(|(_, node)| node == n).map(|(t, _)| t);
+                    let real = t.and_then(|t| match t.is_meta() {
+                        false => Some(t.clone()),
+                        true => state.reals.get(&t.id()).map(|(_, real)| real.clone()),
+                    });
+                    real.map(Value::Tensor)
+                }
+            };
+            let name = || graph.graph[*n].name().to_string();
+            values.push(value.ok_or_else(|| Error::internal(format!("input {} has no value", name())))?);
+        }
+        state.placeholder_values.clear();
+        state.trace = Trace::new(grad_mode, Free::Input);
+        for (t, value, source) in state.numbers.clone() {
+            let node = state.trace.number("number", firebrand_graph::ir::Val::SymInt(value.to_i64().into()));
+            state.trace.bind(&t, node);
+            state.inputs.push((node, source));
+        }
+        let effects = std::mem::take(&mut state.effects);
+        drop(state);
+        let slots: Vec<Arc<HookSlot>> = hooks
+            .iter()
+            .map(|h| {
+                let slot = HookSlot::new(bound_hook(h.hook.clone(), self.binding.clone()));
+                self.binding.bind_handle(h.handle, slot.handle());
+                slot
+            })
+            .collect();
+        let call = Call::new(slots, functions.into());
+        let examples: Vec<ExampleInput> = values.iter().map(example).collect();
+        let executable = match has_calls(&graph) {
+            true => Some(self.runner.executable(graph, ambient, &examples)?),
+            false => None,
+        };
+        let run = || -> Result<()> {
+            if let Some(executable) = executable {
+                let results = {
+                    let _mode = set_grad_enabled(ambient).scoped();
+                    executable.run(&values, &call)?
+                };
+                let mut state = self.lock();
+                for ((stand_in, _), value) in wanted.iter().zip(results) {
+                    let real = value.tensor()?.clone();
+                    self.binding.bind(stand_in.id(), real.clone());
+                    state.reals.insert(stand_in.id(), (stand_in.clone(), real));
+                }
+            }
+            effects.iter().try_for_each(|e| e.run(&self.binding, &self.binding))?;
+            Ok(())
+        };
+        core_capture::suspended(run)
+    }
+
+    /// The number that an input is in the call that is captured.
+    fn number_now(&self, state: &super::State, source: &Source) -> Option<Value> {
+        Some(match source {
+            Source::Number(_) | Source::ReadNumber(_) => {
+                Value::Scalar(state.numbers.iter().find(|(_, _, s)| s.is_same_number(source))?.1)
+            }
+            Source::Symbol(s) => Value::Scalar(self.plan.hint(*s)?.into()),
+            _ => return None,
+        })
+    }
+}

@@ -1,0 +1,304 @@
+//! What a session does with ops, and where the function does something that is no op.
+
+use super::effect::Effect;
+use super::{HookNode, Session};
+use crate::breaks::BreakKind;
+use crate::guard::ModuleGuard;
+use crate::source::Source;
+use firebrand_core::autograd::{Function, Removable, RemovableHandle, autocast, is_autocast_enabled};
+use firebrand_core::capture::{self as core_capture, Caller, PostAccumulateFn, Read, TensorCell, TensorHookFn, Tracer};
+use firebrand_core::dispatch::{self, Interpreter, Next, Op, Outputs, Value};
+use firebrand_core::module::Module;
+use firebrand_core::{DType, ErrorKind, Result, SymInt, Tensor};
+use firebrand_graph::ir::{Argument, Function as GraphFunction, NodeId, TensorMeta, Val};
+use std::sync::{Arc, Weak};
+
+/// What a handle refers to while the function that made it is captured.
+pub(crate) struct HandleProxy {
+    pub(crate) session: Weak<Session>,
+}
+
+impl Removable for HandleProxy {
+    fn remove(&self, id: u64) {
+        if let Some(session) = self.session.upgrade() {
+            session.remove_hook(id);
+        }
+    }
+    fn contains(&self, _: u64) -> bool {
+        true
+    }
+}
+
+impl Interpreter for Session {
+    fn call(&self, op: Op, args: &[Value], next: Next<'_>) -> Result<Outputs> {
+        if is_autocast_enabled() {
+            // Casts become ops of the graph; this comes back with the region off.
+            return autocast::call_traced(op, args);
+        }
+        let (outlined, given) = {
+            let mut state = self.lock();
+            let outlined = state.trace.outlined(op, args)?;
+            (outlined, state.trace.arguments(args).map_err(firebrand_core::Error::user)?)
+        };
+        match next.call(op, &outlined) {
+            Ok(results) => {
+                let mut state = self.lock();
+                state.trace.record(op, given, &results).map_err(firebrand_core::Error::user)?;
+                if self.plan.varies() {
+                    mark_symbolic(&results);
+                }
+                Ok(results)
+            }
+            Err(e) if matches!(e.kind(), ErrorKind::MetaData { .. }) => self.call_for_real(op, args),
+            Err(e) => Err(e),
+        }
+    }
+}
+
+fn mark_symbolic(results: &Outputs) {
+    for value in results {
+        match value {
+            Value::Tensor(t) => t.mark_symbolic(),
+            Value::Tensors(list) => list.iter().for_each(Tensor::mark_symbolic),
+            _ => {}
+        }
+    }
+}
+
+impl Session {
+    /// An op whose result depends on numbers: the graph so far runs, then the op.
+    fn call_for_real(&self, op: Op, args: &[Value]) -> Result<Outputs> {
+        let kind = match op.name() {
+            "aten::is_nonzero" => BreakKind::DataDependentBranch,
+            "aten::item" | "aten::_local_scalar_dense" | "aten::equal" | "aten::allclose" => BreakKind::ScalarRead,
+            _ => BreakKind::DynamicShape,
+        };
+        self.break_here(kind, op.name(), None)?;
+        let missing = || firebrand_core::Error::user(format!("{}: a tensor of the function has no value", op.name()));
+        let real = |t: &Tensor| self.real(t).ok_or_else(missing);
+        let mut values = Vec::with_capacity(args.len());
+        for v in args {
+            values.push(match v {
+                Value::Tensor(t) => Value::Tensor(real(t)?),
+                Value::Tensors(list) => Value::Tensors(list.iter().map(real).collect::<Result<_>>()?),
+                Value::OptTensors(list) => {
+                    Value::OptTensors(list.iter().map(|t| t.as_ref().map(real).transpose()).collect::<Result<_>>()?)
+                }
+                other => other.clone(),
+            });
+        }
+        core_capture::suspended(|| dispatch::call(op, &values))
+    }
+
+    /// Takes back a hook of this capture.
+    fn remove_hook(&self, id: u64) {
+        let mut state = self.lock();
+        for effect in &mut state.effects {
+            if let Effect::Hook { handle, .. } | Effect::PostAccumulate { handle, .. } = effect
+                && *handle == id
+            {
+                *effect = Effect::Removed { handle: id };
+                return;
+            }
+        }
+        let opaque = state.hooks.iter().position(|h| h.handle == id).map(|at| state.hooks.remove(at).node);
+        let pure = state.pure_hooks.iter().position(|(h, _)| *h == id);
+        if let Some(node) = opaque.or_else(|| pure.map(|at| state.pure_hooks.remove(at).1)) {
+            state.effects.push(Effect::Removed { handle: id });
+            let graph = &mut state.trace.module_mut().graph;
+            if let Some(input) = graph[node].args().first().cloned() {
+                graph.replace_all_uses_with(node, input.clone());
+                let before = input.node();
+                let _ = graph.erase(node); // nobody uses it any more
+                if let Some(before) = before {
+                    state.trace.rebind(node, before);
+                }
+            }
+            return;
+        }
+        drop(state);
+        // The hook is in place already (a break came in between).
+        self.binding.handle_by_key(id).inspect(RemovableHandle::remove);
+    }
+
+    /// Puts a hook node behind the value of `t`.
+    pub(super) fn hook_node(&self, t: &Tensor, arguments: Vec<Argument>) -> Result<NodeId> {
+        let mut state = self.lock();
+        let value = state.trace.node(t).map_err(firebrand_core::Error::user)?;
+        let mut all = vec![value.into()];
+        all.extend(arguments);
+        let node = state.trace.module_mut().graph.call_function(GraphFunction::RegisterHook, all);
+        state.trace.module_mut().graph.meta_mut(node).val = Some(Val::from(TensorMeta::of(t)));
+        state.trace.bind(t, node);
+        Ok(node)
+    }
+}
+
+impl Tracer for Session {
+    fn materialize(&self, t: &Tensor, why: Read, at: Caller) -> Result<Tensor> {
+        let (kind, what) = match why {
+            Read::Item if t.dtype() == DType::Bool => (BreakKind::DataDependentBranch, "item of a bool tensor"),
+            Read::Item => (BreakKind::ScalarRead, "item"),
+            Read::Data => (BreakKind::DataRead, "to_vec"),
+            Read::Backward => (BreakKind::Backward, "backward"),
+            Read::Disabled => (BreakKind::Disabled, "a disabled function"),
+        };
+        let last = self.lock().breaks.last().is_some_and(|b| b.location == Some(at) && b.kind == kind);
+        if !(last && self.real(t).is_some() && self.is_flushed()) {
+            self.break_here(kind, what, Some(at))?;
+        }
+        self.real(t).ok_or_else(|| firebrand_core::Error::user(format!("{what}: the tensor has no value here")))
+    }
+
+    fn register_hook(&self, t: &Tensor, hook: TensorHookFn, at: Caller) -> Result<RemovableHandle> {
+        if self.lock().in_pure_hook {
+            self.note_break(BreakKind::ImpureHook, "a hook registered inside a pure hook", Some(at))?;
+        }
+        let session = super::session().ok_or_else(|| firebrand_core::Error::user("no capture runs here"))?;
+        let proxy = session.proxy_handle();
+        let handle = proxy.key();
+        if self.is_source(t) {
+            self.push_effect(Effect::Hook { target: t.clone(), hook, handle });
+        } else {
+            let node = self.hook_node(t, vec![Argument::Int(0)])?;
+            self.lock().hooks.push(HookNode { node, hook, handle });
+        }
+        Ok(proxy)
+    }
+
+    fn register_post_accumulate_hook(&self, t: &Tensor, hook: PostAccumulateFn) -> Result<RemovableHandle> {
+        let session = super::session().ok_or_else(|| firebrand_core::Error::user("no capture runs here"))?;
+        let proxy = session.proxy_handle();
+        self.push_effect(Effect::PostAccumulate { target: t.clone(), hook, handle: proxy.key() });
+        Ok(proxy)
+    }
+
+    fn retain_grad(&self, t: &Tensor) -> Result<()> {
+        if self.is_source(t) {
+            self.push_effect(Effect::RetainGrad { target: t.clone() });
+            return Ok(());
+        }
+        // A hook that keeps what passes: the gradient may flow inside a compiled node, where `t` itself is not.
+        let kept = t.id();
+        let hook: TensorHookFn = Arc::new(move |grad| {
+            if let (Some(grad), Some(t)) = (grad, crate::binding::retained(kept)) {
+                t.keep_grad(grad)?;
+            }
+            Ok(None)
+        });
+        let node = self.hook_node(t, vec![Argument::Int(0)])?;
+        let mut state = self.lock();
+        state.hooks.push(HookNode { node, hook, handle: 0 });
+        state.retained.push(t.downgrade());
+        Ok(())
+    }
+
+    fn grad(&self, t: &Tensor) -> Option<Tensor> {
+        let last = self.lock().effects.iter().rev().find_map(|e| match e {
+            Effect::SetGrad { target, grad } if target.is_same(t) => Some(grad.clone()),
+            _ => None,
+        });
+        if let Some(grad) = last {
+            return grad;
+        }
+        // Whether there is a gradient differs from call to call: the function goes on with what is there now.
+        if self.break_here(BreakKind::DataRead, "grad", None).is_err() {
+            return None;
+        }
+        self.real(t).and_then(|real| core_capture::suspended(|| real.grad()))
+    }
+
+    fn set_grad(&self, t: &Tensor, grad: Option<&Tensor>) -> Result<()> {
+        self.push_effect(Effect::SetGrad { target: t.clone(), grad: grad.cloned() });
+        Ok(())
+    }
+
+    fn load(&self, cell: &Arc<dyn TensorCell>) -> Tensor {
+        let mut state = self.lock();
+        if let Some((_, held)) = state.tensor_cells.iter().find(|(c, _)| Arc::ptr_eq(c, cell)) {
+            return held.clone();
+        }
+        let real = cell.load();
+        let made = core_capture::suspended(|| self.source(&mut state, "buffer", &real, Source::Cell(cell.clone())));
+        let held = made.unwrap_or(real);
+        state.tensor_cells.push((cell.clone(), held.clone()));
+        held
+    }
+
+    fn store(&self, cell: &Arc<dyn TensorCell>, t: Tensor) {
+        {
+            let mut state = self.lock();
+            state.tensor_cells.retain(|(c, _)| !Arc::ptr_eq(c, cell));
+            state.tensor_cells.push((cell.clone(), t.clone()));
+        }
+        self.push_effect(Effect::Store { cell: cell.clone(), value: t });
+    }
+
+    fn enter_module(&self, module: &dyn Module) {
+        let core = module.core();
+        let mut state = self.lock();
+        let watch = core.watch();
+        if state.modules.iter().any(|m| m.watch.is_same(&watch)) {
+            return;
+        }
+        // Hooks that the function itself put in are none of its conditions.
+        let own = |id: &u64| {
+            state.effects.iter().any(|e| matches!(e, Effect::Register { handle, .. } if handle.key() == *id))
+        };
+        let mut hooks: Vec<u64> = watch.hook_ids().into_iter().filter(|id| !own(id)).collect();
+        if hooks.iter().all(|id| *id == 0) {
+            hooks.clear();
+        }
+        let training = watch.is_training();
+        state.modules.push(ModuleGuard { name: module.name(), watch, training, hooks });
+    }
+
+    fn registered(&self, handle: &RemovableHandle, again: Arc<dyn Fn() -> RemovableHandle + Send + Sync>) {
+        self.push_effect(Effect::Register { again, handle: handle.clone() });
+    }
+
+    fn apply(&self, function: Arc<dyn Function>, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
+        let stand_ins = {
+            let mut state = self.lock();
+            inputs.iter().map(|t| state.trace.outline(t)).collect::<Result<Vec<_>>>()?
+        };
+        let results =
+            core_capture::suspended(|| firebrand_core::autograd::apply_function(function.clone(), stand_ins))?;
+        let mut state = self.lock();
+        let slot = state.functions.len();
+        state.functions.push(function);
+        let mut args = vec![Argument::Int(slot as i64)];
+        for t in inputs {
+            args.push(state.trace.node(t).map_err(firebrand_core::Error::user)?.into());
+        }
+        state.trace.record_function(GraphFunction::ApplyFunction, args, &results);
+        Ok(results)
+    }
+
+    fn size(&self, t: &Tensor, dim: usize) -> SymInt {
+        self.symbolic_size(t, dim)
+    }
+
+    fn observe_sizes(&self, t: &Tensor) {
+        for d in 0..t.ndim() {
+            self.symbolic_size(t, d).int(); // the fact is what counts
+        }
+    }
+
+    fn observe_strides(&self, _: &Tensor) {
+        if self.lock().in_pure_hook {
+            let _ = self.note_break(BreakKind::ImpureHook, "a look at the memory order of a gradient", None);
+        }
+    }
+
+    fn handle_id(&self, handle: &RemovableHandle, at: Caller) -> u64 {
+        let ours = self.lock().handles.iter().any(|p| handle.belongs_to(p));
+        if !ours {
+            return handle.key();
+        }
+        match self.break_here(BreakKind::HandleId, "id of a handle", Some(at)) {
+            Ok(()) => self.binding.handle(handle).key(),
+            Err(e) => panic!("{e}"),
+        }
+    }
+}

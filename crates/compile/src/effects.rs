@@ -1,0 +1,20 @@
+//! Effects: what a compiled function does besides computing, at every call.
+//!
+//! A captured function runs once per compilation, so plain host code in it runs once per compilation too. What must
+//! happen at every call is recorded here (or through a [`Shared`](crate::Shared) cell, a hook, a buffer) and repeated in
+//! program order after the graph ran.
+
+use crate::capture;
+
+/// Runs `f` now, and at every call of the compiled function that is captured just now. Outside a capture it just runs.
+pub fn record(f: impl Fn() + Send + Sync + 'static) {
+    capture::effect(f)
+}
+
+/// As [`record`], with tensors and other values of the captured function: `f` gets those of the call.
+pub fn record_with<T: crate::Tree + Send + Sync>(value: T, f: impl Fn(T) + Send + Sync + 'static) {
+    match capture::session() {
+        Some(session) => session.effect_with(value, f),
+        None => f(value),
+    }
+}

@@ -1,0 +1,203 @@
+//! Entry: one compiled graph of a function, with its guards and what a call does around it.
+
+use crate::backend::{Call, Executable, Value};
+use crate::binding::Binding;
+use crate::capture::{Effect, HookTemplate, Recording, Slot, bound_hook};
+use crate::error::{Error, Result};
+use crate::guard::{Guards, Leaves, Symbols};
+use crate::hooks::HookSlot;
+use crate::shared::SharedRef;
+use crate::source::Source;
+use crate::tree::{Rebuild, Tree};
+use firebrand_core::autograd::{AutocastGuard, AutocastOptions, Function, RemovableHandle, set_grad_enabled};
+use firebrand_core::{SymInt, Tensor};
+use smallvec::SmallVec;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// What a function does where its guards hold.
+pub(crate) struct Entry<O> {
+    pub(crate) guards: Guards,
+    pub(crate) hits: AtomicU64,
+    pub(crate) body: Body<O>,
+}
+
+/// How an entry is run.
+pub(crate) enum Body<O> {
+    /// The function itself is run at every call; its graphs are kept apart.
+    Segments,
+    /// One graph, and what is around it.
+    Whole(Box<Whole<O>>),
+}
+
+/// A function that is one graph.
+pub(crate) struct Whole<O> {
+    executable: Option<Arc<dyn Executable>>,
+    inputs: Vec<Source>,
+    results: Vec<Slot>,
+    /// The result as it was captured.
+    template: O,
+    effects: Vec<Effect>,
+    all: Vec<(usize, Slot)>,
+    held: Vec<(usize, Slot)>,
+    retained: Vec<(usize, Slot)>,
+    hooks: Vec<HookTemplate>,
+    functions: Arc<[Arc<dyn Function>]>,
+    cells: Vec<SharedRef>,
+    grad_after: Option<bool>,
+    autocast: bool,
+}
+
+impl<O: Tree> Whole<O> {
+    pub(crate) fn new(
+        recording: Recording,
+        executable: Option<Arc<dyn Executable>>,
+        template: O,
+        cells: Vec<SharedRef>,
+        autocast: bool,
+    ) -> Whole<O> {
+        let Recording { inputs, results, effects, all, held, retained, hooks, functions, grad_after, .. } = recording;
+        Whole {
+            executable,
+            inputs,
+            results,
+            template,
+            effects,
+            all,
+            held,
+            retained,
+            hooks,
+            functions,
+            cells,
+            grad_after,
+            autocast,
+        }
+    }
+
+    /// Runs one call. `first` says that this is the call that was captured, whose module hooks are in place already.
+    pub(crate) fn run(&self, leaves: &Leaves<'_>, symbols: &Symbols, replay: bool, first: bool) -> Result<O> {
+        let bound = !self.hooks.is_empty() || !self.effects.is_empty();
+        let kept = bound.then(|| Arc::new(Binding::new(&self.cells, &leaves.cells)));
+        let outputs = match &self.executable {
+            None => Vec::new(),
+            Some(executable) => {
+                let call = self.call(kept.as_ref());
+                let mut inputs: SmallVec<[Value; 8]> = SmallVec::with_capacity(self.inputs.len());
+                for source in &self.inputs {
+                    inputs.push(value(source, leaves, symbols)?);
+                }
+                // Casts of an autocast region are part of the graph.
+                let _plain = self
+                    .autocast
+                    .then(|| AutocastGuard::new(AutocastOptions { enabled: false, ..AutocastOptions::default() }));
+                executable.run(&inputs, &call)?
+            }
+        };
+        let tensor = |slot: &Slot| -> Result<Tensor> {
+            match slot {
+                Slot::Source(source) => source.tensor(leaves).ok_or_else(|| Error::internal("a source is no tensor")),
+                Slot::Output(k) => match outputs.get(*k) {
+                    Some(value) => Ok(value.tensor()?.clone()),
+                    None => Err(Error::internal(format!("the graph has no result {k}"))),
+                },
+            }
+        };
+        let mut binding = None;
+        if let Some(kept) = kept {
+            for (outline, slot) in &self.held {
+                kept.bind(*outline, tensor(slot)?);
+            }
+            for (outline, slot) in &self.retained {
+                kept.bind_retained(*outline, &tensor(slot)?);
+            }
+            let full = Arc::new(Binding::new(&self.cells, &leaves.cells));
+            for (outline, slot) in &self.all {
+                full.bind(*outline, tensor(slot)?);
+            }
+            full.take_handles(&kept);
+            if replay {
+                for effect in &self.effects {
+                    match effect {
+                        Effect::Register { handle, .. } if first => full.bind_handle(handle.key(), handle.clone()),
+                        effect => effect.run(&full, &kept)?,
+                    }
+                }
+            }
+            binding = Some(full);
+        }
+        let mut make = Results { next: self.results.iter(), tensor: &tensor, binding, failed: None };
+        let result = self.template.rebuild(&mut make);
+        if let Some(e) = make.failed {
+            return Err(e);
+        }
+        if let Some(on) = self.grad_after {
+            let _ = set_grad_enabled(on);
+        }
+        Ok(result)
+    }
+
+    fn call(&self, kept: Option<&Arc<Binding>>) -> Call {
+        let slots: Vec<Arc<HookSlot>> = match kept {
+            None => Vec::new(),
+            Some(kept) => self
+                .hooks
+                .iter()
+                .map(|h| {
+                    let slot = HookSlot::new(bound_hook(h.hook.clone(), kept.clone()));
+                    kept.bind_handle(h.handle, slot.handle());
+                    slot
+                })
+                .collect(),
+        };
+        if slots.is_empty() && self.functions.is_empty() {
+            return Call::default();
+        }
+        Call::new(slots, self.functions.clone())
+    }
+}
+
+fn value(source: &Source, leaves: &Leaves<'_>, symbols: &Symbols) -> Result<Value> {
+    Ok(match source {
+        Source::Number(i) => Value::Scalar(leaves.numbers[*i].peek()),
+        Source::ReadNumber(read) => Value::Scalar(read()),
+        Source::Symbol(s) => Value::Scalar(symbols[*s as usize].into()),
+        Source::Local(t) => Value::Tensor(t.try_clone_tensor()?),
+        other => Value::Tensor(other.tensor(leaves).ok_or_else(|| Error::internal("a source is no tensor"))?),
+    })
+}
+
+/// Puts the tensors and handles of a call in the place of those captured.
+struct Results<'a> {
+    next: std::slice::Iter<'a, Slot>,
+    tensor: &'a dyn Fn(&Slot) -> Result<Tensor>,
+    binding: Option<Arc<Binding>>,
+    failed: Option<Error>,
+}
+
+impl Rebuild for Results<'_> {
+    fn tensor(&mut self, t: &Tensor) -> Tensor {
+        let found = self.next.next().ok_or_else(|| Error::internal("the result has more tensors than were captured"));
+        found.and_then(self.tensor).unwrap_or_else(|e| {
+            self.failed.get_or_insert(e);
+            t.clone()
+        })
+    }
+
+    fn handle(&mut self, h: &RemovableHandle) -> RemovableHandle {
+        self.binding.as_ref().map_or_else(|| h.clone(), |b| b.handle(h))
+    }
+
+    fn size(&mut self, n: SymInt) -> SymInt {
+        n
+    }
+}
+
+impl<O> Entry<O> {
+    pub(crate) fn new(guards: Guards, body: Body<O>) -> Entry<O> {
+        Entry { guards, hits: AtomicU64::new(0), body }
+    }
+
+    pub(crate) fn hit(&self) {
+        self.hits.fetch_add(1, Relaxed);
+    }
+}

@@ -1,0 +1,59 @@
+//! explain: what compiling a function for an input would give, in words.
+
+use crate::backend::ExampleInput;
+use crate::backends::{self, count_ops};
+use crate::breaks::GraphBreak;
+use crate::compiled::compile_with;
+use crate::error::Result;
+use crate::options::Options;
+use crate::tree::{Outcome, Tree};
+use firebrand_graph::ir::GraphModule;
+use std::fmt;
+
+/// What a function becomes for one input.
+pub struct Explanation {
+    /// The graphs and their inputs, in order.
+    pub graphs: Vec<(GraphModule, Vec<ExampleInput>)>,
+    /// Why graphs end in the middle of the function.
+    pub breaks: Vec<GraphBreak>,
+    /// What the compiled function is for, in words.
+    pub guards: Vec<String>,
+}
+
+impl Explanation {
+    /// How many calls the graphs have, in all.
+    pub fn ops(&self) -> usize {
+        self.graphs.iter().map(|(g, _)| count_ops(g)).sum()
+    }
+}
+
+impl fmt::Display for Explanation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "graphs: {}, breaks: {}, ops: {}", self.graphs.len(), self.breaks.len(), self.ops())?;
+        for (i, found) in self.breaks.iter().enumerate() {
+            writeln!(f, "break {i}: {found}")?;
+        }
+        for guard in &self.guards {
+            writeln!(f, "guard: {guard}")?;
+        }
+        Ok(())
+    }
+}
+
+/// Runs a function once on an input and says what it was compiled to. The function's effects happen.
+pub fn explain<I, R, F>(f: F, input: &I) -> Result<Explanation>
+where
+    I: Tree,
+    R: Outcome,
+    R::Tree: Send + Sync,
+    F: Fn(&I) -> R + Send + Sync + 'static,
+{
+    let recorder = backends::record(backends::eager());
+    let compiled = compile_with(f, Options::with_backend(recorder.clone()));
+    compiled.try_call(input)?;
+    Ok(Explanation {
+        graphs: recorder.graphs(),
+        breaks: compiled.graph_breaks(),
+        guards: compiled.guards().into_iter().flatten().collect(),
+    })
+}

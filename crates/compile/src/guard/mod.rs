@@ -1,0 +1,229 @@
+//! Guards: when a compiled graph may be used again.
+//!
+//! Checked in order of cost: the state of the thread, tensors (kind, then sizes and strides), which arguments are one
+//! object, host values, captured tensors and cells, modules, relations between sizes. A check allocates nothing and
+//! stops at the first difference; only then is the difference put in words.
+
+mod ambient;
+mod size;
+mod tensor;
+
+pub(crate) use ambient::Ambient;
+pub(crate) use size::{Expr, SizeGuard, SymbolSource};
+pub(crate) use tensor::{Dim, TensorGuard};
+
+use crate::number::Number;
+use crate::shared::SharedRef;
+use crate::source::Source;
+use crate::tree::{Host, Leaf, Tree};
+use firebrand_core::module::ModuleWatch;
+use firebrand_core::{Scalar, SymInt, Tensor};
+use smallvec::SmallVec;
+use std::sync::Arc;
+
+/// The leaves of an argument tree, by kind.
+#[derive(Default)]
+pub(crate) struct Leaves<'a> {
+    pub(crate) tensors: SmallVec<[&'a Tensor; 8]>,
+    pub(crate) numbers: SmallVec<[&'a Number; 4]>,
+    pub(crate) sizes: SmallVec<[SymInt; 4]>,
+    pub(crate) hosts: SmallVec<[Host<'a>; 4]>,
+    pub(crate) cells: SmallVec<[SharedRef; 2]>,
+}
+
+impl<'a> Leaves<'a> {
+    pub(crate) fn of(tree: &'a impl Tree) -> Leaves<'a> {
+        let mut leaves = Leaves::default();
+        tree.visit(&mut |leaf| match leaf {
+            Leaf::Tensor(t) => leaves.tensors.push(t),
+            Leaf::Number(n) => leaves.numbers.push(n),
+            Leaf::Size(n) => leaves.sizes.push(n),
+            Leaf::Host(h) => leaves.hosts.push(h),
+            Leaf::Shared(c) => leaves.cells.push(c),
+            Leaf::Handle(_) => {}
+        });
+        leaves
+    }
+}
+
+/// A host value of the environment, read at every call.
+pub(crate) struct EnvironmentGuard {
+    pub(crate) what: String,
+    pub(crate) read: Arc<dyn Fn() -> Host<'static> + Send + Sync>,
+    pub(crate) expected: Host<'static>,
+}
+
+/// The state of a module that was called.
+pub(crate) struct ModuleGuard {
+    pub(crate) name: &'static str,
+    pub(crate) watch: ModuleWatch,
+    pub(crate) training: bool,
+    pub(crate) hooks: Vec<u64>,
+}
+
+/// Everything a compiled graph depends on.
+pub(crate) struct Guards {
+    pub(crate) ambient: Ambient,
+    pub(crate) tensors: Vec<TensorGuard>,
+    /// For each tensor argument the first one that is the same object.
+    pub(crate) same: Vec<usize>,
+    /// The value a number must have; none if it is an input.
+    pub(crate) numbers: Vec<Option<Scalar>>,
+    pub(crate) sizes: Vec<Dim>,
+    pub(crate) hosts: Vec<Host<'static>>,
+    pub(crate) environment: Vec<EnvironmentGuard>,
+    pub(crate) captured: Vec<(Source, TensorGuard)>,
+    pub(crate) modules: Vec<ModuleGuard>,
+    pub(crate) global_hooks: Vec<u64>,
+    pub(crate) relations: Vec<SizeGuard>,
+    pub(crate) symbols: usize,
+}
+
+/// The values of the symbols of a graph.
+pub(crate) type Symbols = SmallVec<[i64; 4]>;
+
+/// For each tensor the first one that is the same object.
+pub(crate) fn same_objects<'t>(tensors: &'t [&Tensor]) -> impl Iterator<Item = usize> + 't {
+    let first = |t: &Tensor| tensors.iter().position(|o| o.is_same(t)).unwrap_or_default();
+    tensors.iter().map(move |t| first(t))
+}
+
+/// Which guard did not hold.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Failure {
+    Ambient,
+    Structure,
+    Tensor(usize, tensor::Mismatch),
+    Same(usize),
+    Host(usize),
+    Number(usize),
+    Size(usize),
+    Environment(usize),
+    Captured(usize, tensor::Mismatch),
+    Module(usize),
+    GlobalHooks,
+    Relation(usize),
+}
+
+impl Guards {
+    /// The first guard that does not hold; `symbols` receives the sizes that vary.
+    pub(crate) fn failure(&self, leaves: &Leaves<'_>, ambient: &Ambient, symbols: &mut Symbols) -> Option<Failure> {
+        if self.ambient != *ambient {
+            return Some(Failure::Ambient);
+        }
+        let counts = (leaves.tensors.len(), leaves.numbers.len(), leaves.sizes.len(), leaves.hosts.len());
+        if counts != (self.tensors.len(), self.numbers.len(), self.sizes.len(), self.hosts.len()) {
+            return Some(Failure::Structure);
+        }
+        symbols.clear();
+        symbols.resize(self.symbols, UNSET);
+        for (i, (guard, t)) in self.tensors.iter().zip(&leaves.tensors).enumerate() {
+            if let Some(mismatch) = guard.mismatch(t, symbols) {
+                return Some(Failure::Tensor(i, mismatch));
+            }
+        }
+        for (i, (found, expected)) in same_objects(&leaves.tensors).zip(&self.same).enumerate() {
+            if found != *expected {
+                return Some(Failure::Same(i));
+            }
+        }
+        for (i, (guard, size)) in self.sizes.iter().zip(&leaves.sizes).enumerate() {
+            if !guard.holds(size.hint(), symbols) {
+                return Some(Failure::Size(i));
+            }
+        }
+        if let Some(i) = self.hosts.iter().zip(&leaves.hosts).position(|(expected, found)| expected != found) {
+            return Some(Failure::Host(i));
+        }
+        let differs =
+            |(expected, found): (&Option<Scalar>, &&Number)| expected.is_some_and(|e| !same_number(e, found.peek()));
+        if let Some(i) = self.numbers.iter().zip(&leaves.numbers).position(differs) {
+            return Some(Failure::Number(i));
+        }
+        if let Some(i) = self.environment.iter().position(|g| (g.read)() != g.expected) {
+            return Some(Failure::Environment(i));
+        }
+        for (i, (source, guard)) in self.captured.iter().enumerate() {
+            if let Some(mismatch) = source.with_tensor(leaves, |t| guard.mismatch(t, symbols)) {
+                return Some(Failure::Captured(i, mismatch));
+            }
+        }
+        let changed = |m: &ModuleGuard| m.watch.is_training() != m.training || m.watch.hook_ids() != m.hooks;
+        if let Some(i) = self.modules.iter().position(changed) {
+            return Some(Failure::Module(i));
+        }
+        if !self.modules.is_empty() && ModuleWatch::global_hook_ids() != self.global_hooks {
+            return Some(Failure::GlobalHooks);
+        }
+        self.relations.iter().position(|r| !r.holds(symbols)).map(Failure::Relation)
+    }
+
+    /// A failure in words.
+    pub(crate) fn describe(&self, failure: Failure, leaves: &Leaves<'_>, ambient: &Ambient) -> String {
+        match failure {
+            Failure::Ambient => self.ambient.difference(ambient),
+            Failure::Structure => "the arguments have another structure".to_string(),
+            Failure::Tensor(i, m) => format!("argument {i}: {}", self.tensors[i].describe(m, leaves.tensors[i])),
+            Failure::Same(i) => {
+                let found = same_objects(&leaves.tensors).nth(i).unwrap_or(i);
+                match self.same[i] == i {
+                    true => format!("argument {i} is the same tensor as argument {found}, which it was not"),
+                    false => format!("argument {i} is no longer the same tensor as argument {}", self.same[i]),
+                }
+            }
+            Failure::Host(i) => format!("host value {i}: expected {}, actual {}", self.hosts[i], leaves.hosts[i]),
+            Failure::Number(i) => {
+                format!("number {i}: expected {:?}, actual {:?}", self.numbers[i], leaves.numbers[i].peek())
+            }
+            Failure::Size(i) => format!("size argument {i}: expected {}, actual {}", self.sizes[i], leaves.sizes[i]),
+            Failure::Environment(i) => {
+                let g = &self.environment[i];
+                format!("{}: expected {}, actual {}", g.what, g.expected, (g.read)())
+            }
+            Failure::Captured(i, m) => {
+                let (source, guard) = &self.captured[i];
+                format!("captured tensor {i}: {}", source.with_tensor(leaves, |t| guard.describe(m, t)))
+            }
+            Failure::Module(i) => {
+                let m = &self.modules[i];
+                let mode = |on| if on { "training" } else { "evaluation" };
+                match m.watch.is_training() == m.training {
+                    true => format!("the hooks of module {} have changed", m.name),
+                    false => {
+                        format!("module {} is in {} mode, expected {}", m.name, mode(!m.training), mode(m.training))
+                    }
+                }
+            }
+            Failure::GlobalHooks => "the hooks of all modules have changed".to_string(),
+            Failure::Relation(i) => format!("sizes: {}", self.relations[i]),
+        }
+    }
+
+    /// Every guard in words.
+    pub(crate) fn list(&self) -> Vec<String> {
+        let mut list = vec![self.ambient.to_string()];
+        list.extend(self.tensors.iter().enumerate().map(|(i, g)| format!("argument {i}: {g}")));
+        list.extend(
+            self.same.iter().enumerate().filter(|(i, s)| i != *s).map(|(i, s)| format!("argument {i} is argument {s}")),
+        );
+        list.extend(self.hosts.iter().enumerate().map(|(i, h)| format!("host value {i} is {h}")));
+        list.extend(self.numbers.iter().enumerate().filter_map(|(i, n)| n.map(|n| format!("number {i} is {n:?}"))));
+        list.extend(self.sizes.iter().enumerate().map(|(i, d)| format!("size argument {i}: {d}")));
+        list.extend(self.environment.iter().map(|g| format!("{} is {}", g.what, g.expected)));
+        list.extend(self.captured.iter().enumerate().map(|(i, (_, g))| format!("captured tensor {i}: {g}")));
+        list.extend(self.modules.iter().map(|m| format!("module {}: mode and hooks", m.name)));
+        list.extend(self.relations.iter().map(|r| format!("sizes: {r}")));
+        list
+    }
+}
+
+/// A symbol that has no value yet.
+pub(crate) const UNSET: i64 = i64::MIN;
+
+/// Whether two numbers are the same for a graph: of one kind, and equal bit for bit.
+pub(crate) fn same_number(a: Scalar, b: Scalar) -> bool {
+    match (a, b) {
+        (Scalar::Float(a), Scalar::Float(b)) => a.to_bits() == b.to_bits(),
+        (a, b) => a == b,
+    }
+}

@@ -1,0 +1,89 @@
+//! Number: a host number that a compiled function takes as an input once it has seen two values of it.
+//!
+//! Plain `f64` and `i64` arguments are compiled into the graph, one graph per value. A `Number` is compiled in at first
+//! and becomes an input of the graph when it changes. It is used as a tensor is: `x * &k`. Asking for its [`value`]
+//! (Number::value) ties the graph to that value again.
+
+use crate::capture;
+use firebrand_core::{Scalar, Tensor};
+
+/// A number outside tensors; weak in type promotion, as plain numbers are.
+#[derive(Clone)]
+pub struct Number {
+    value: Scalar,
+    tensor: Tensor,
+}
+
+impl Number {
+    /// This number.
+    pub fn new(value: impl Into<Scalar>) -> Number {
+        let value = value.into();
+        Number { value, tensor: Tensor::wrapped_number(value).expect("one number fits in memory") }
+    }
+
+    /// One whose value is known only at run time.
+    pub(crate) fn outline(value: Scalar) -> firebrand_core::Result<Number> {
+        Ok(Number { value, tensor: Tensor::wrapped_number_outline(value)? })
+    }
+
+    /// The value. Inside a captured function the graph holds for this value only.
+    pub fn value(&self) -> Scalar {
+        if self.tensor.is_meta() {
+            capture::read_number(&self.tensor);
+        }
+        self.value
+    }
+
+    /// The value; nothing is recorded.
+    pub(crate) fn peek(&self) -> Scalar {
+        self.value
+    }
+
+    /// The number as an operand.
+    pub fn tensor(&self) -> &Tensor {
+        &self.tensor
+    }
+}
+
+impl std::ops::Deref for Number {
+    type Target = Tensor;
+    fn deref(&self) -> &Tensor {
+        &self.tensor
+    }
+}
+
+impl std::fmt::Debug for Number {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.value.fmt(f)
+    }
+}
+
+macro_rules! from {
+    ($($t:ty),*) => {$(
+        impl From<$t> for Number {
+            fn from(v: $t) -> Number { Number::new(v) }
+        }
+    )*};
+}
+from!(f64, f32, i64, i32, usize);
+
+macro_rules! operators {
+    ($($trait:ident $f:ident),*) => {$(
+        impl std::ops::$trait<&Number> for &Tensor {
+            type Output = Tensor;
+            #[track_caller]
+            fn $f(self, n: &Number) -> Tensor { std::ops::$trait::$f(self, &n.tensor) }
+        }
+        impl std::ops::$trait<&Number> for Tensor {
+            type Output = Tensor;
+            #[track_caller]
+            fn $f(self, n: &Number) -> Tensor { std::ops::$trait::$f(&self, &n.tensor) }
+        }
+        impl std::ops::$trait<&Tensor> for &Number {
+            type Output = Tensor;
+            #[track_caller]
+            fn $f(self, t: &Tensor) -> Tensor { std::ops::$trait::$f(&self.tensor, t) }
+        }
+    )*};
+}
+operators!(Add add, Sub sub, Mul mul, Div div);

@@ -1,0 +1,121 @@
+//! Shared: a cell that a function and its caller both hold.
+//!
+//! Inside a captured function, reading a cell makes its tensors inputs of the graph (the next call reads them anew) and
+//! its host values guards; writing it is an effect that every call repeats, in program order, after the graph ran. A cell
+//! may also be an argument: then each call uses its own.
+
+use crate::binding;
+use crate::capture;
+use crate::tree::{Leaf, Rebuild, Tree};
+use std::any::Any;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+struct Cell<T> {
+    value: Mutex<T>,
+}
+
+/// A cell. Cloning the handle shares it.
+pub struct Shared<T>(Arc<Cell<T>>);
+
+impl<T> Clone for Shared<T> {
+    fn clone(&self) -> Self {
+        Shared(self.0.clone())
+    }
+}
+
+impl<T: Default> Default for Shared<T> {
+    fn default() -> Self {
+        Shared(Arc::new(Cell { value: Mutex::new(T::default()) }))
+    }
+}
+
+/// A cell of any type: where it is, and the cell.
+#[derive(Clone)]
+pub struct SharedRef {
+    pub(crate) address: usize,
+    pub(crate) cell: Arc<dyn Any + Send + Sync>,
+}
+
+impl<T: Send + 'static> Shared<T> {
+    /// A cell with this content.
+    pub fn new(value: T) -> Shared<T> {
+        Shared(Arc::new(Cell { value: Mutex::new(value) }))
+    }
+
+    fn address(&self) -> usize {
+        Arc::as_ptr(&self.0).addr()
+    }
+
+    /// The cell that this one stands for in the call that runs now.
+    fn cell(&self) -> Arc<Cell<T>> {
+        let bound = binding::shared(self.address());
+        bound.and_then(|cell| cell.downcast().ok()).unwrap_or_else(|| self.0.clone())
+    }
+
+    fn lock(cell: &Cell<T>) -> MutexGuard<'_, T> {
+        cell.value.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    /// Reads or changes the content now, as plain host code: inside a captured function that is once per compilation.
+    /// Hooks and recorded effects use this; they run at every call.
+    pub fn with<R>(&self, f: impl FnOnce(&mut T) -> R) -> R {
+        f(&mut Self::lock(&self.cell()))
+    }
+
+    /// Changes the content at every call.
+    pub fn update(&self, f: impl Fn(&mut T) + Send + Sync + 'static) {
+        let cell = self.clone();
+        capture::effect(move || cell.with(|v| f(v)));
+    }
+}
+
+impl<T: Tree + Send> Shared<T> {
+    /// The content. Inside a captured function its tensors and numbers are read at every call.
+    pub fn get(&self) -> T {
+        if let Some(session) = capture::session() {
+            let here = self.clone();
+            return session.load_cell(self.address(), Arc::new(move || Self::copy(&here.cell())));
+        }
+        Self::copy(&self.cell())
+    }
+
+    fn copy(cell: &Cell<T>) -> T {
+        Self::lock(cell).rebuild(&mut capture::Same)
+    }
+
+    /// Puts something else in it, at every call.
+    pub fn set(&self, value: T)
+    where
+        T: Sync,
+    {
+        match capture::session() {
+            Some(session) => {
+                let here = self.clone();
+                session.store_cell(self.address(), value, move |value| here.with(|v| *v = value));
+            }
+            None => self.with(|v| *v = value),
+        }
+    }
+}
+
+impl<T: Tree + Send + Sync> Shared<Vec<T>> {
+    /// Appends a value, at every call.
+    pub fn push(&self, value: T) {
+        match capture::session() {
+            Some(session) => {
+                let here = self.clone();
+                session.effect_with(value, move |value| here.with(|v| v.push(value)));
+            }
+            None => self.with(|v| v.push(value)),
+        }
+    }
+}
+
+impl<T: Send + 'static> Tree for Shared<T> {
+    fn visit<'a>(&'a self, see: &mut dyn FnMut(Leaf<'a>)) {
+        see(Leaf::Shared(SharedRef { address: self.address(), cell: self.0.clone() }))
+    }
+    fn rebuild(&self, _: &mut dyn Rebuild) -> Self {
+        self.clone()
+    }
+}

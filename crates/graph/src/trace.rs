@@ -1,0 +1,485 @@
+//! Trace: a graph in the making, from ops with boxed arguments.
+//!
+//! A trace knows which node stands for which tensor. Tensors with memory are replaced by outlines before an op runs, so
+//! nothing is computed. Where a tensor comes in that no node stands for, the caller's choice ([`Free`]) decides what it
+//! becomes. Changes of grad mode become markers. Who calls the trace, and when, is not its business: export does it above
+//! autograd, decompositions below, compilers in segments.
+
+use crate::error::{Error, Result};
+use crate::ir::*;
+use crate::schema::{Schema, SchemaArg};
+use firebrand_core::autograd::is_grad_enabled;
+use firebrand_core::dispatch::{self, Op, Outputs, Value};
+use firebrand_core::sym::{SymNode, SymOp};
+use firebrand_core::{Device, Scalar, Spec, SymInt, Tensor, WeakTensor};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// What a tensor becomes that comes from outside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Free {
+    /// A constant that the module holds.
+    Constant,
+    /// A further input, listed in [`Trace::captured`].
+    Input,
+}
+
+/// A graph in the making.
+pub struct Trace {
+    module: GraphModule,
+    /// Tensors that have a node, by their number. Holding them keeps the numbers theirs.
+    nodes: HashMap<usize, (Tensor, NodeId)>,
+    /// Tensors with memory, and what stands for them while tracing.
+    outlines: Vec<(Tensor, Tensor)>,
+    free: Free,
+    captured: Vec<(Tensor, NodeId)>,
+    /// The last placeholder of a tensor; further ones go behind it.
+    last_input: Option<NodeId>,
+    /// The last placeholder of a number.
+    last_number: Option<NodeId>,
+    symbols: HashMap<u32, Argument>,
+    expressions: HashMap<usize, NodeId>,
+    ambient: bool,
+    mode: bool,
+    /// For a graph that nobody differentiates: nodes by memory. Grad mode is then a note on the node.
+    below: Option<HashMap<usize, Vec<(Tensor, NodeId)>>>,
+}
+
+/// The key of a node's note that its value was computed where nothing was recorded.
+pub(crate) const UNRECORDED: &str = "unrecorded";
+/// The key of a node's note that a derivative reads its value as the result of the op that made it.
+pub(crate) const SAVED_RESULT: &str = "saved_result";
+
+impl Trace {
+    /// An empty graph; `ambient` is the grad mode around it.
+    pub fn new(ambient: bool, free: Free) -> Trace {
+        Trace {
+            module: GraphModule::default(),
+            nodes: HashMap::new(),
+            outlines: Vec::new(),
+            free,
+            captured: Vec::new(),
+            last_input: None,
+            last_number: None,
+            symbols: HashMap::new(),
+            expressions: HashMap::new(),
+            ambient,
+            mode: ambient,
+            below: None,
+        }
+    }
+
+    /// An empty graph of what derivatives are made of: they hold results by aliases of their own, which are known by
+    /// their memory. No op that is written down may write.
+    pub(crate) fn below() -> Trace {
+        Trace { below: Some(HashMap::new()), ..Trace::new(true, Free::Constant) }
+    }
+
+    /// What was written so far.
+    pub fn module(&self) -> &GraphModule {
+        &self.module
+    }
+
+    /// What was written so far, to change it.
+    pub fn module_mut(&mut self) -> &mut GraphModule {
+        &mut self.module
+    }
+
+    /// The inputs that came from outside, in order.
+    pub fn captured(&self) -> &[(Tensor, NodeId)] {
+        &self.captured
+    }
+
+    /// Lets go of the list of those inputs.
+    pub fn forget_captured(&mut self) {
+        self.captured.clear();
+    }
+
+    /// Adds an input that `tensor` stands for.
+    pub fn input(&mut self, name: &str, tensor: &Tensor) -> NodeId {
+        let at = self.last_input.map_or(InsertPoint::Front, InsertPoint::After);
+        let node = self.module.graph.inserting(at, |g| g.placeholder(name));
+        self.last_input = Some(node);
+        self.module.graph.meta_mut(node).val = Some(TensorMeta::of(tensor).into());
+        self.bind(tensor, node);
+        node
+    }
+
+    /// Adds an input that is a number, behind those that are tensors.
+    pub fn number(&mut self, name: &str, val: impl Into<Val>) -> NodeId {
+        let at = self.last_number.or(self.last_input).map_or(InsertPoint::Front, InsertPoint::After);
+        let node = self.module.graph.inserting(at, |g| g.placeholder(name));
+        self.last_number = Some(node);
+        self.module.graph.meta_mut(node).val = Some(val.into());
+        node
+    }
+
+    /// Says what a symbol of a size is in this graph.
+    pub fn bind_symbol(&mut self, symbol: u32, argument: impl Into<Argument>) {
+        self.symbols.insert(symbol, argument.into());
+    }
+
+    /// Whether the graph knows a symbol.
+    pub fn has_symbol(&self, symbol: u32) -> bool {
+        self.symbols.contains_key(&symbol)
+    }
+
+    /// The grad mode around the graph.
+    pub fn ambient(&self) -> bool {
+        self.ambient
+    }
+
+    /// Lets what `old` stands for be `new` from now on.
+    pub fn rebind(&mut self, old: NodeId, new: NodeId) {
+        for (_, node) in self.nodes.values_mut().filter(|(_, node)| *node == old) {
+            *node = new;
+        }
+    }
+
+    /// Makes a node stand for a tensor from now on.
+    pub fn bind(&mut self, tensor: &Tensor, node: NodeId) {
+        self.nodes.insert(tensor.id(), (tensor.clone(), node));
+        if let Some(below) = &mut self.below {
+            below.entry(tensor.untyped_storage().addr()).or_default().push((tensor.clone(), node));
+        }
+    }
+
+    /// The node of the value that a tensor nobody made here shows, if it is an alias of one.
+    fn alias(&mut self, tensor: &Tensor) -> Option<NodeId> {
+        let same = |t: &Tensor| {
+            t.dtype() == tensor.dtype()
+                && t.storage_offset() == tensor.storage_offset()
+                && t.layout().same_geometry(tensor.layout())
+        };
+        let bucket = self.below.as_ref()?.get(&tensor.untyped_storage().addr())?;
+        // Not by an alias without history: derivatives mean the value that the op gave.
+        let detached = |n: NodeId| self.module.graph[n].target().is_some_and(|t| t.is_aten("detach"));
+        let alike = || bucket.iter().rev().filter(|(t, _)| same(t)).map(|(_, n)| *n);
+        let node = alike().find(|n| !detached(*n)).or_else(|| alike().next())?;
+        note(&mut self.module.graph, node, SAVED_RESULT);
+        self.bind(tensor, node);
+        Some(node)
+    }
+
+    /// The node of a tensor, if it has one.
+    pub fn known(&self, tensor: &Tensor) -> Option<NodeId> {
+        if let Some((_, node)) = self.nodes.get(&tensor.id()) {
+            return Some(*node);
+        }
+        let real = self.outlines.iter().find(|(_, outline)| outline.is_same(tensor)).map(|(real, _)| real)?;
+        self.nodes.get(&real.id()).map(|(_, node)| *node)
+    }
+
+    /// The node of a tensor; one that comes from outside gets one.
+    pub fn node(&mut self, tensor: &Tensor) -> Result<NodeId> {
+        if let Some(node) = self.known(tensor).or_else(|| self.alias(tensor)) {
+            return Ok(node);
+        }
+        let real = self.outlines.iter().find(|(_, outline)| outline.is_same(tensor)).map(|(real, _)| real.clone());
+        if self.below.is_some() && tensor.is_meta() && real.is_none() {
+            let shape = tensor.shape();
+            let message = format!("a tensor of shape {shape:?} without memory was made by no op of the program");
+            return Err(Error::Value(message));
+        }
+        let tensor = &real.unwrap_or_else(|| tensor.clone());
+        if self.free == Free::Input {
+            let node = self.input(&format!("captured_{}", self.captured.len()), tensor);
+            self.captured.push((tensor.clone(), node));
+            return Ok(node);
+        }
+        let name = format!("_tensor_constant{}", self.module.attributes.len());
+        self.module.attributes.set(&name, Attribute::Tensor(tensor.clone()));
+        let node = self.module.graph.get_attr(&name);
+        self.module.graph.meta_mut(node).val = Some(TensorMeta::of(tensor).into());
+        self.bind(tensor, node);
+        Ok(node)
+    }
+
+    /// What stands for a tensor while tracing: itself, or an outline of the same kind without memory.
+    pub fn outline(&mut self, t: &Tensor) -> firebrand_core::Result<Tensor> {
+        if t.is_meta() || t.is_wrapped_number() {
+            return Ok(t.clone());
+        }
+        if let Some((_, outline)) = self.outlines.iter().find(|(real, _)| real.is_same(t)) {
+            return Ok(outline.clone());
+        }
+        let outline = outline(t)?;
+        self.outlines.push((t.clone(), outline.clone()));
+        Ok(outline)
+    }
+
+    /// The arguments with tensors that have memory replaced by outlines of them, and expressions by their values.
+    pub fn outlined(&mut self, op: Op, args: &[Value]) -> firebrand_core::Result<Vec<Value>> {
+        let mut one = |v: &Value| -> firebrand_core::Result<Value> {
+            Ok(match v {
+                Value::Tensor(t) => Value::Tensor(self.outline(t)?),
+                Value::Tensors(list) => Value::Tensors(list.iter().map(|t| self.outline(t)).collect::<Result<_, _>>()?),
+                Value::OptTensors(list) => {
+                    let list = list.iter().map(|t| t.as_ref().map(|t| self.outline(t)).transpose());
+                    Value::OptTensors(list.collect::<Result<_, _>>()?)
+                }
+                Value::Int(i) => Value::Int(i.hint().into()),
+                Value::Ints(list) => Value::Ints(list.iter().map(|i| i.hint().into()).collect()),
+                Value::Device(_) => Value::Device(Device::Meta),
+                other => other.clone(),
+            })
+        };
+        let mut values: Vec<Value> = args.iter().map(&mut one).collect::<firebrand_core::Result<_>>()?;
+        // What makes a tensor from nothing makes one without memory.
+        let schema = Schema::of_op(op);
+        let from_tensors = args.iter().any(|v| matches!(v, Value::Tensor(_) | Value::Tensors(_)));
+        if let (Some(k), false) = (schema.position("device"), from_tensors) {
+            values.resize(values.len().max(k + 1), Value::None);
+            values[k] = Value::Device(Device::Meta);
+        }
+        Ok(values)
+    }
+
+    /// Marks a change of grad mode, if it is one.
+    pub fn set_mode(&mut self, on: bool) {
+        if self.mode != on && self.below.is_none() {
+            self.mode = on;
+            let marker = self.module.graph.call_function(Function::SetGradEnabled, [on.into()]);
+            self.module.graph.meta_mut(marker).val = Some(Val::None);
+        }
+    }
+
+    /// The arguments of an op as they are written down. Looked up before the op runs: one that changes a layout in place
+    /// changes what its argument is known by.
+    pub fn arguments(&mut self, args: &[Value]) -> Result<Vec<Argument>> {
+        args.iter().map(|v| self.argument(v)).collect()
+    }
+
+    /// Writes down an op that was called with `args` and gave `results`.
+    pub fn record(&mut self, op: Op, args: Vec<Argument>, results: &Outputs) -> Result<NodeId> {
+        self.set_mode(is_grad_enabled());
+        let schema = Schema::of_op(op);
+        let (mut positional, mut named): (Vec<Argument>, Vec<(Name, Argument)>) = (Vec::new(), Vec::new());
+        let mut skipped: Vec<(&SchemaArg, Argument)> = Vec::new();
+        for (arg, value) in schema.args.iter().zip(args) {
+            if is_default(arg, &value) {
+                skipped.push((arg, value));
+            } else if arg.kwarg_only {
+                named.push((arg.name.into(), value));
+            } else {
+                // Defaults before a given argument are written out.
+                positional.extend(skipped.drain(..).filter(|(a, _)| !a.kwarg_only).map(|(_, v)| v));
+                positional.push(value);
+            }
+        }
+        let target = OpOverload::from(op);
+        let name = target.base().to_string();
+        let graph = &mut self.module.graph;
+        let node = graph.create_node(Kind::CallFunction(target.into()), positional, named, Some(&name));
+        let vals: Vec<Val> = results.iter().map(val_of).collect();
+        graph.meta_mut(node).val = Some(match &vals[..] {
+            [] => Val::None,
+            [one] => one.clone(),
+            _ => Val::Tuple(vals.into()),
+        });
+        if self.below.is_some() && !is_grad_enabled() {
+            note(graph, node, UNRECORDED);
+        }
+        match &results[..] {
+            [] => {}
+            [Value::Tensor(t)] => self.bind(t, node),
+            [Value::Tensors(list)] => list.iter().enumerate().for_each(|(i, t)| self.bind_item(node, i, t)),
+            many => {
+                for (i, value) in many.iter().enumerate() {
+                    if let Value::Tensor(t) = value {
+                        self.bind_item(node, i, t);
+                    }
+                }
+            }
+        }
+        Ok(node)
+    }
+
+    /// Writes a call down that is no op; `result` is what it gives.
+    pub(crate) fn record_call(
+        &mut self,
+        target: Target,
+        args: &[crate::interpret::Value],
+        result: Option<&Tensor>,
+    ) -> Result<()> {
+        let args: Vec<Argument> = args.iter().map(|v| self.plain_argument(v)).collect::<Result<_>>()?;
+        let node = self.module.graph.call_function(target, args);
+        self.module.graph.meta_mut(node).val = Some(result.map_or(Val::None, |t| TensorMeta::of(t).into()));
+        if let Some(t) = result {
+            self.bind(t, node);
+        }
+        Ok(())
+    }
+
+    fn plain_argument(&mut self, value: &crate::interpret::Value) -> Result<Argument> {
+        use crate::interpret::Value as Plain;
+        Ok(match value {
+            Plain::Tensor(t) => self.node(t)?.into(),
+            Plain::Scalar(Scalar::Bool(b)) => Argument::Bool(*b),
+            Plain::Scalar(Scalar::Int(i)) => Argument::Int(*i),
+            Plain::Scalar(Scalar::Float(v)) => Argument::Float(*v),
+            Plain::Scalar(Scalar::Complex(v)) => Argument::Complex(v.re, v.im),
+            Plain::List(items) => Argument::List(items.iter().map(|v| self.plain_argument(v)).collect::<Result<_>>()?),
+            Plain::Constant(a) => a.clone(),
+            Plain::Graph(g) => {
+                let name = format!("body_{}", self.module.attributes.len());
+                self.module.attributes.set(&name, Attribute::Graph(Arc::clone(g)));
+                self.module.graph.get_attr(&name).into()
+            }
+            other => return Err(Error::Value(format!("{} cannot be written down", other.kind()))),
+        })
+    }
+
+    /// Writes down a function that is no op, with a tuple of tensors as its result.
+    pub fn record_function(
+        &mut self,
+        function: Function,
+        args: impl Into<Box<[Argument]>>,
+        results: &[Tensor],
+    ) -> NodeId {
+        self.set_mode(is_grad_enabled());
+        let node = self.module.graph.call_function(function, args);
+        let vals = results.iter().map(|t| TensorMeta::of(t).into());
+        self.module.graph.meta_mut(node).val = Some(Val::Tuple(vals.collect()));
+        results.iter().enumerate().for_each(|(i, t)| self.bind_item(node, i, t));
+        node
+    }
+
+    fn bind_item(&mut self, node: NodeId, i: usize, tensor: &Tensor) {
+        let item = self.module.graph.call_function(Function::GetItem, [node.into(), (i as i64).into()]);
+        self.module.graph.meta_mut(item).val = Some(TensorMeta::of(tensor).into());
+        self.bind(tensor, item);
+    }
+
+    /// Lets go of all tensors; what is still alive afterwards somebody else holds.
+    pub fn release(&mut self) -> Vec<(WeakTensor, NodeId)> {
+        let mut list: Vec<(WeakTensor, NodeId)> = self.nodes.drain().map(|(_, (t, n))| (t.downgrade(), n)).collect();
+        for (real, outline) in self.outlines.drain(..) {
+            if let Some((_, n)) = list.iter().find(|(w, _)| w.upgrade().is_some_and(|t| t.is_same(&real))) {
+                let n = *n;
+                list.push((outline.downgrade(), n));
+            }
+        }
+        list.sort_by_key(|(_, n)| n.index());
+        list
+    }
+
+    /// Ends the graph with these results.
+    pub fn finish(&mut self, results: Vec<Argument>) -> GraphModule {
+        let ambient = self.ambient;
+        self.set_mode(ambient);
+        self.module.graph.output(Argument::Tuple(results.into()));
+        std::mem::take(&mut self.module)
+    }
+
+    /// An integer argument: a number, or the node that computes an expression.
+    pub fn size(&mut self, value: SymInt) -> Argument {
+        let Some((index, node)) = value.expression().zip(value.parts()) else { return Argument::Int(value.hint()) };
+        if let Some(node) = self.expressions.get(&index) {
+            return (*node).into();
+        }
+        match node {
+            SymNode::Symbol(symbol) => self.symbols.get(&symbol).cloned().unwrap_or(Argument::Int(value.hint())),
+            SymNode::Binary(op, a, b) => {
+                let arguments = [self.size(a), self.size(b)];
+                let function = match op {
+                    SymOp::Add => Function::Add,
+                    SymOp::Sub => Function::Sub,
+                    SymOp::Mul => Function::Mul,
+                    SymOp::Div => Function::FloorDiv,
+                    SymOp::Rem => Function::Mod,
+                };
+                let node = self.module.graph.call_function(function, arguments);
+                self.module.graph.meta_mut(node).val = Some(Val::SymInt(Symbolic::Known(value.hint())));
+                self.expressions.insert(index, node);
+                node.into()
+            }
+        }
+    }
+
+    fn argument(&mut self, value: &Value) -> Result<Argument> {
+        let scalar = |s: Scalar| match s {
+            Scalar::Bool(b) => Argument::Bool(b),
+            Scalar::Int(i) => Argument::Int(i),
+            Scalar::Float(v) => Argument::Float(v),
+            Scalar::Complex(v) => Argument::Complex(v.re, v.im),
+        };
+        Ok(match value {
+            Value::None => Argument::None,
+            Value::Tensor(t) if t.is_wrapped_number() && self.known(t).is_none() => scalar(t.try_scalar_value()?),
+            Value::Tensor(t) => self.node(t)?.into(),
+            Value::Tensors(list) => {
+                let items = list.iter().map(|t| Ok(self.node(t)?.into()));
+                Argument::list(items.collect::<Result<Vec<Argument>>>()?)
+            }
+            Value::OptTensors(list) => {
+                let items = list.iter().map(|t| t.as_ref().map_or(Ok(Argument::None), |t| Ok(self.node(t)?.into())));
+                Argument::list(items.collect::<Result<Vec<Argument>>>()?)
+            }
+            Value::Scalar(s) => scalar(*s),
+            Value::Scalars(list) => Argument::list(list.iter().map(|s| scalar(*s))),
+            Value::Int(i) => self.size(*i),
+            Value::Ints(list) => Argument::list(list.iter().map(|i| self.size(*i)).collect::<Vec<_>>()),
+            Value::Float(v) => Argument::Float(*v),
+            Value::Floats(list) => Argument::list(list.iter().map(|v| Argument::Float(*v))),
+            Value::Bool(b) => Argument::Bool(*b),
+            Value::Bools(list) => Argument::list(list.iter().map(|b| Argument::Bool(*b))),
+            Value::Str(s) => s.as_str().into(),
+            Value::DType(d) => ScalarType::from(*d).into(),
+            Value::Device(_) => DeviceName::cpu().into(),
+            Value::MemoryFormat(m) => Argument::MemoryFormat(match m {
+                dispatch::MemoryFormat::Contiguous => MemoryFormat::Contiguous,
+                dispatch::MemoryFormat::ChannelsLast => MemoryFormat::ChannelsLast,
+                dispatch::MemoryFormat::Preserve => MemoryFormat::Preserve,
+            }),
+            other => return Err(Error::Value(format!("{} cannot be written down", other.kind()))),
+        })
+    }
+}
+
+/// A tensor like `t`, without memory and history; it wants gradients if `t` does.
+pub fn outline(t: &Tensor) -> firebrand_core::Result<Tensor> {
+    let spec = Spec { layout: t.layout().clone(), dtype: t.dtype(), device: Device::Meta };
+    Tensor::try_empty(spec)?.try_requires_grad_(t.requires_grad())
+}
+
+fn note(graph: &mut Graph, node: NodeId, key: &str) {
+    let other = graph.meta_mut(node).other.get_or_insert_default();
+    Arc::make_mut(other).insert(key.to_string(), String::new());
+}
+
+fn val_of(value: &Value) -> Val {
+    match value {
+        Value::Tensor(t) => TensorMeta::of(t).into(),
+        Value::Tensors(list) => Val::List(list.iter().map(|t| TensorMeta::of(t).into()).collect()),
+        Value::Int(i) => Val::SymInt(Symbolic::Known(i.hint())),
+        Value::Bool(b) => Val::Constant((*b).into()),
+        Value::Float(v) => Val::Constant((*v).into()),
+        _ => Val::None,
+    }
+}
+
+/// Whether leaving the argument out means the same.
+fn is_default(arg: &SchemaArg, value: &Argument) -> bool {
+    let Some(default) = arg.default else { return false };
+    match value {
+        Argument::None => true, // boxed calls take none for "as declared"
+        Argument::Bool(b) => default == if *b { "True" } else { "False" },
+        Argument::Int(i) => default.parse() == Ok(*i),
+        Argument::Float(v) => default.parse() == Ok(*v),
+        Argument::List(items) => {
+            let inner = default.strip_prefix('[').and_then(|d| d.strip_suffix(']')).unwrap_or(default);
+            let parts: Vec<&str> = inner.split(',').map(str::trim).filter(|p| !p.is_empty()).collect();
+            // `padding=0` stands for as many zeros as there are dimensions.
+            let same = |(i, item): (usize, &Argument)| match item {
+                Argument::Int(v) => {
+                    parts.get(if parts.len() == 1 { 0 } else { i }).is_some_and(|p| p.parse() == Ok(*v))
+                }
+                Argument::Bool(b) => parts.get(i) == Some(&if *b { "True" } else { "False" }),
+                _ => false,
+            };
+            (items.is_empty() && parts.is_empty()) || (!items.is_empty() && items.iter().enumerate().all(same))
+        }
+        _ => false,
+    }
+}
