@@ -406,7 +406,7 @@ impl Trace {
         };
         Ok(match value {
             Value::None => Argument::None,
-            Value::Tensor(t) if t.is_wrapped_number() && self.known(t).is_none() => scalar(t.try_scalar_value()?),
+            Value::Tensor(t) if t.is_wrapped_number() && !t.is_meta() => scalar(t.try_scalar_value()?),
             Value::Tensor(t) => self.node(t)?.into(),
             Value::Tensors(list) => {
                 let items = list.iter().map(|t| Ok(self.node(t)?.into()));
