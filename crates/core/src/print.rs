@@ -246,9 +246,9 @@ mod tests {
         assert_eq!(show(Tensor::new(&[1.0f32, f32::NAN, f32::INFINITY])), "tensor([1., nan, inf])");
         assert_eq!(show(Tensor::scalar(2.0f32).requires_grad_()), "tensor(2., requires_grad=True)");
         assert_eq!(show(Tensor::zeros([2], (DType::F32, Device::Meta))), "tensor(..., device='meta', size=(2,))");
-        let z = |re, im| Complex::new(re, im);
-        assert_eq!(show(Tensor::new(&[z(1.0f32, 2.0), z(-3.0, -4.0)])), "tensor([ 1.+2.j, -3.-4.j])");
-        assert_eq!(show(Tensor::new(&[z(1.5f64, 2.0)])), "tensor([1.5000+2.j], dtype=complex128)");
+        let z = |re: f32, im: f32| Complex::new(re, im);
+        assert_eq!(show(Tensor::new(&[z(1.0, 2.0), z(-3.0, -4.0)])), "tensor([ 1.+2.j, -3.-4.j])");
+        assert_eq!(show(Tensor::new(&[Complex::new(1.5f64, 2.0)])), "tensor([1.5000+2.j], dtype=complex128)");
         let long: Vec<f32> = (0..2000).map(|v| v as f32).collect();
         assert_eq!(
             show(Tensor::new(&long)),

@@ -90,7 +90,7 @@ fn comes_through_vmap() {
         })
         .register()
         .unwrap();
-    let x = Tensor::new(&[1.0f64, 2.0, 3.0, 4.0]).reshape(&[2, 2]);
+    let x = Tensor::new(&[1.0f64, 2.0, 3.0, 4.0]).reshape([2, 2]);
     for op in [looped, ruled] {
         let f = |x: &Tensor| apply(op, x).sum();
         assert_eq!(func::vmap(f).call(&x).unwrap().to_vec::<f64>(), [4.5, 45.5]);
@@ -172,7 +172,7 @@ fn calls_say_what_is_wrong() {
     );
     let liar = define("test::liar(Tensor x) -> Tensor")
         .shape(like)
-        .kernel(|a| Ok(vec![a.tensor(0, "x")?.reshape(&[1])]))
+        .kernel(|a| Ok(vec![a.tensor(0, "x")?.reshape([1])]))
         .register()
         .unwrap();
     let error = liar.call(&[(&x).into()]).unwrap_err().to_string();

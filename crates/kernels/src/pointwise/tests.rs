@@ -110,6 +110,8 @@ fn reference(op: Op, dtype: DType, a: f64, b: f64, c: f64) -> f64 {
         Copy => a,
         Neg => -a,
         Abs => a.abs(),
+        Angle => bit(a < 0.0) * std::f64::consts::PI,
+        Conj => a,
         Sign => bit(a > 0.0) - bit(a < 0.0),
         Square => a * a,
         Relu => a.max(0.0),
