@@ -290,6 +290,11 @@ impl Lowering<'_> {
         {
             return Err(Error::internal(format!("%{}: sizes of results depend on numbers", node.name())));
         }
+        // Buffers have one dtype: strides and offsets of the real numbers in a complex one count other elements.
+        let retyped = |r: &Tensor| tensors.iter().any(|p| p.meta.shares_storage(r) && p.meta.dtype() != r.dtype());
+        if results.iter().any(retyped) {
+            return Err(Error::internal(format!("%{}: a view of another dtype", node.name())));
+        }
         if let (Some((op, _)), false) = (schema, late) {
             if let Value::Scalar(_) = result {
                 return Ok(Known::Plain(result)); // a question about sizes: what depends on numbers has no answer here

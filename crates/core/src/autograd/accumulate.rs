@@ -218,7 +218,8 @@ impl Tensor {
 ///
 /// The gradient of a linear layer's weight is such a view: it was transposed twice. Taking it over spares a copy.
 fn without_base(g: Tensor) -> Tensor {
-    let Some(base) = g.base().filter(|b| b.numel() == g.numel()).cloned() else { return g };
+    let whole = |b: &&Tensor| b.numel() == g.numel() && b.dtype() == g.dtype();
+    let Some(base) = g.base().filter(whole).cloned() else { return g };
     if state::word() & (state::LAYERS | state::LEVEL) != 0 {
         return g;
     }
