@@ -11,6 +11,7 @@
 
 use crate::error::{Error, Result};
 use crate::hooks::HookSlot;
+use firebrand_core::ErrorKind;
 use firebrand_core::autograd::Function;
 use firebrand_graph::ir::{GraphModule, TensorMeta};
 use std::sync::Arc;
@@ -97,6 +98,20 @@ impl Call {
     pub fn hook(&self, slot: usize) -> Result<&Arc<HookSlot>> {
         let missing = || Error::internal(format!("the graph names hook {slot}, the call has {}", self.hooks.len()));
         self.hooks.get(slot).ok_or_else(missing)
+    }
+
+    /// What a node `call_hook(slot, grad)` does: the gradient, or what the hook puts in its place, which must be like it.
+    pub fn call_hook(&self, slot: &Value, grad: &Value) -> Result<Value> {
+        let slot = usize::try_from(slot.scalar()?.to_i64()).map_err(|_| Error::internal("a slot is no number"))?;
+        let grad = if grad.is_none() { None } else { Some(grad.tensor()?) };
+        let new = self.hook(slot)?.run(grad)?;
+        if let (Some(new), Some(old)) = (&new, grad)
+            && new.shape() != old.shape()
+        {
+            let (expected, found) = (old.shape().to_vec(), new.shape().to_vec());
+            return Err(firebrand_core::Error::from(ErrorKind::HookShape { hook: None, expected, found }).into());
+        }
+        Ok(new.as_ref().or(grad).map_or(Value::NONE, Value::from))
     }
 
     /// The custom function in a slot.

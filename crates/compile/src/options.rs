@@ -20,7 +20,7 @@ pub enum Dynamic {
 /// How to compile a function.
 #[derive(Clone)]
 pub struct Options {
-    /// What graphs are compiled by.
+    /// What graphs are compiled by; `firebrand`, the optimising one, if not given.
     pub backend: Arc<dyn Backend>,
     /// One graph, or an error that says why not.
     pub fullgraph: bool,
@@ -43,7 +43,7 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Options {
         Options {
-            backend: backends::eager(),
+            backend: backends::firebrand(),
             fullgraph: false,
             dynamic: Dynamic::Automatic,
             cache_limit: 8,

@@ -1,4 +1,4 @@
-//! The back ends that need no compiler of their own, and the list of those known by name.
+//! The list of back ends by name, and those that need no compiler of their own.
 
 mod counter;
 mod eager;
@@ -11,12 +11,24 @@ pub use record::{Recorded, Recorder, record};
 
 use crate::backend::Backend;
 use crate::error::{Error, Result};
+use crate::fused::FusedOptions;
+use crate::joint;
 use std::sync::Arc;
 
 type Make = fn() -> Arc<dyn Backend>;
 
 /// Every back end with a name.
-const BACKENDS: &[(&str, Make)] = &[("eager", eager)];
+const BACKENDS: &[(&str, Make)] = &[
+    ("eager", eager),
+    ("aot_eager", || Arc::new(joint::aot_eager())),
+    ("aot_eager_decomp", || Arc::new(joint::aot_eager_decomp())),
+    ("firebrand", firebrand),
+];
+
+/// The optimising back end with its usual options.
+pub fn firebrand() -> Arc<dyn Backend> {
+    Arc::new(joint::firebrand(FusedOptions::default()))
+}
 
 /// The names of the back ends.
 pub fn list_backends() -> Vec<&'static str> {

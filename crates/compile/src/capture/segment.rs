@@ -115,12 +115,10 @@ impl Session {
             .collect();
         let call = Call::new(slots, functions.into());
         let examples: Vec<ExampleInput> = values.iter().map(example).collect();
-        let executable = match has_calls(&graph) {
-            true => Some(self.runner.executable(graph, ambient, &examples)?),
-            false => None,
-        };
+        // Compiling calls ops too, and they belong to no graph.
         let run = || -> Result<()> {
-            if let Some(executable) = executable {
+            if has_calls(&graph) {
+                let executable = self.runner.executable(graph, ambient, &examples)?;
                 let results = {
                     let _mode = set_grad_enabled(ambient).scoped();
                     executable.run(&values, &call)?

@@ -108,22 +108,16 @@ impl Frame<'_> {
                 let (id, boxed) = boxed_arguments(op, &args, &kwargs, None)?;
                 interpret::results(id, dispatch::call(id, &boxed)?)?
             }
-            (None, Some(Target::Function(Function::CallHook))) => self.hook(&args)?,
+            (None, Some(Target::Function(Function::CallHook))) => match &args[..] {
+                [slot, grad] => self.call.call_hook(slot, grad)?,
+                _ => return Err(Error::internal("call_hook takes a slot and a gradient")),
+            },
             _ => interpret::run_call(
                 &mut Eager::default(),
                 &interpret::Call { module: self.module, node: o.node, args, kwargs },
             )?,
         };
         self.take(&o.taken, result)
-    }
-
-    /// `call_hook(slot, grad)`: the gradient, or what the hook puts in its place.
-    fn hook(&self, args: &[Value]) -> Result<Value> {
-        let [slot, grad] = args else { return Err(Error::internal("call_hook takes a slot and a gradient")) };
-        let grad = grad.tensor()?;
-        let slot = usize::try_from(slot.scalar()?.to_i64()).map_err(|_| Error::internal("a negative hook slot"))?;
-        let replaced = self.call.hook(slot)?.run(Some(grad))?;
-        Ok(Value::Tensor(replaced.unwrap_or_else(|| grad.clone())))
     }
 
     fn take(&mut self, taken: &Taken, value: Value) -> Result<()> {

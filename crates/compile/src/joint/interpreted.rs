@@ -3,7 +3,7 @@
 
 use crate::backend::{Backend, Call, ExampleInput, Executable, Value};
 use crate::error::{Error, Result};
-use firebrand_core::{ErrorKind, Tensor};
+use firebrand_core::Tensor;
 use firebrand_graph::interpret::{self, NodeRunner, run_call, run_module};
 use firebrand_graph::ir::{Function, GraphModule, Kind, Target};
 use std::sync::Arc;
@@ -41,20 +41,6 @@ struct Runner<'a> {
     call: &'a Call,
 }
 
-/// Calls the hook of a slot on a gradient; what it returns must be like the gradient.
-fn call_hook(call: &Call, slot: &Value, grad: &Value) -> Result<Value> {
-    let slot = usize::try_from(slot.scalar()?.to_i64()).map_err(|_| Error::internal("a slot is no number"))?;
-    let grad = if grad.is_none() { None } else { Some(grad.tensor()?) };
-    let new = call.hook(slot)?.run(grad)?;
-    if let (Some(new), Some(old)) = (&new, grad)
-        && new.shape() != old.shape()
-    {
-        let (expected, found) = (old.shape().to_vec(), new.shape().to_vec());
-        return Err(firebrand_core::Error::from(ErrorKind::HookShape { hook: None, expected, found }).into());
-    }
-    Ok(new.as_ref().or(grad).map_or(Value::NONE, Value::from))
-}
-
 /// Puts a hook on a tensor as a plain run does.
 pub(crate) fn register_hook(call: &Call, tensor: &Tensor, body: &Value, free: &[Value]) -> Result<()> {
     match body {
@@ -82,7 +68,7 @@ pub(crate) fn register_hook(call: &Call, tensor: &Tensor, body: &Value, free: &[
 impl Runner<'_> {
     fn special(&mut self, call: &interpret::Call<'_>, target: &Target) -> Result<Option<Value>> {
         match (target, &call.args[..]) {
-            (Target::Function(Function::CallHook), [slot, grad]) => call_hook(self.call, slot, grad).map(Some),
+            (Target::Function(Function::CallHook), [slot, grad]) => self.call.call_hook(slot, grad).map(Some),
             (Target::Function(Function::RegisterHook), [Value::Tensor(t), body, free @ ..]) => {
                 register_hook(self.call, t, body, free)?;
                 Ok(Some(t.into()))

@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 /// Every back end that must behave as a plain run does, by name.
 pub(crate) fn all_backends() -> Vec<(&'static str, Arc<dyn Backend>)> {
-    vec![("eager", backends::eager())]
+    let make = |name| (name, backends::backend(name).expect("a known back end"));
+    vec![make("eager"), make("aot_eager"), make("firebrand")]
 }
 
 /// A counter around each of them.
