@@ -1,6 +1,6 @@
 //! Capture of functions: what happens where a function under capture does something that is no op.
 //!
-//! A compiler runs a function once on tensors without memory. Ops reach it through [`dispatch`](crate::dispatch); reads of
+//! A compiler runs a function once on tensors without memory. Ops reach it through [`dispatch`]; reads of
 //! numbers, hooks, gradients, cells and custom functions reach it here. Without a tracer nothing is asked: the test is the
 //! mode word that ops test anyway. Inside an op the tracer is hidden, as layers are.
 

@@ -2,7 +2,7 @@
 //!
 //! The default rule keeps every value of the forward that the backward reads. The minimum cut keeps as few bytes as it
 //! can by computing cheap values again. Both are deterministic: values are kept in the order of the joint graph, and
-//! equal costs are settled by it. What may be computed twice is decided in [`ops`]; nothing here runs anything.
+//! equal costs are settled by it. What may be computed twice is decided in `ops`; nothing here runs anything.
 
 mod budget;
 mod extract;
