@@ -1,7 +1,6 @@
 //! Hooks that share state with the caller or capture values of the call (J-16 to J-28, J-30).
 
 use crate::common::*;
-use crate::two;
 use firebrand_compile::hooks::register_pure_hook;
 use firebrand_compile::{BreakKind, Error, Number, Shared, compile_with};
 use firebrand_core::Tensor;

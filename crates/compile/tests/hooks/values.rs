@@ -1,7 +1,6 @@
 //! Hooks on values inside the function (J-35 to J-45, L-1 to L-3), and effects that are switched off.
 
 use crate::common::*;
-use crate::two;
 use firebrand_compile::hooks::register_pure_hook;
 use firebrand_compile::{BreakKind, Error, Options, Shared, compile_with};
 use firebrand_core::Tensor;
