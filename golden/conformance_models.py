@@ -263,7 +263,7 @@ def compare(name, make, firebrand, folder):
 
 
 def main(firebrand, wanted):
-    failed = []
+    failed, skipped = [], []
     done = 0
     with tempfile.TemporaryDirectory() as folder:
         for name, make in MODELS.items():
@@ -273,6 +273,7 @@ def main(firebrand, wanted):
                 print(f"{name:32} {compare(name, make, firebrand, pathlib.Path(folder))}", flush=True)
                 done += 1
             except ImportError as e:
+                skipped.append(name)
                 print(f"{name:32} skipped: {e}", flush=True)
             except subprocess.CalledProcessError as e:
                 failed.append(name)
@@ -280,8 +281,8 @@ def main(firebrand, wanted):
             except Exception as e:
                 failed.append(name)
                 print(f"{name:32} FAILED: {type(e).__name__}: {str(e)[:400]}", flush=True)
-    print(f"{done} models agree, {len(failed)} do not: {', '.join(failed)}")
-    return 1 if failed else 0
+    print(f"{done} models agree, {len(failed)} do not: {', '.join(failed)}; {len(skipped)} were not compared")
+    return 1 if failed or not done else 0
 
 
 if __name__ == "__main__":

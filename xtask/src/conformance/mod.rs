@@ -2,6 +2,7 @@
 //! second build. Each is one module and says what it compared.
 
 mod add_op;
+mod environment;
 mod models;
 mod pt2;
 mod torchgen;

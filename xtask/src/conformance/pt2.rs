@@ -1,7 +1,7 @@
 //! What we write, PyTorch reads: every program of `golden/programs` is read and written by us, loaded by PyTorch, and
 //! gives the outputs it gave before. Needs an environment with PyTorch.
 
-use super::torchgen::{environment, must};
+use super::environment::{environment, must};
 use crate::Outcome;
 use std::process::Command;
 
@@ -23,7 +23,7 @@ pub(super) fn run(venv: Option<&str>) -> Outcome {
         }
     }
     must(&mut command)?;
-    let python = environment(venv)?.join("bin/python");
+    let python = environment(venv, &[])?.join("bin/python");
     must(Command::new(python).arg(root.join("golden/conformance_pt2.py")).arg(&scratch))?;
     Ok("equal".to_string())
 }

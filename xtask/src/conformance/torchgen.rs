@@ -4,19 +4,18 @@
 //! The files are those that a PyTorch wheel carries, so nothing of PyTorch is kept here. Needs Python once to make an
 //! environment outside the workspace, unless one is given.
 
+use super::environment::{environment, must, site_packages};
 use crate::Outcome;
 use firebrand_codegen::{Dialect, Sources, Stage, yaml};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
 
-/// The release that the generator follows.
-const TORCH: &str = "2.15.0";
 const ORACLE: &str = "golden/oracle_codegen.py";
 
 /// Compares; `venv` is an environment that has PyTorch, else one is made under `~/.cache/firebrand`.
 pub(super) fn run(venv: Option<&str>) -> Outcome {
-    let venv = environment(venv)?;
+    let venv = environment(venv, &[])?;
     let python = venv.join("bin/python");
     let packaged = site_packages(&venv)?.join("torchgen/packaged");
     let native = read(&packaged.join("ATen/native/native_functions.yaml"))?;
@@ -67,41 +66,4 @@ fn difference(ours: &str, theirs: &str) -> Option<String> {
 
 fn read(path: &Path) -> Result<String, String> {
     std::fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))
-}
-
-pub(super) fn must(command: &mut Command) -> Result<(), String> {
-    match command.status() {
-        Ok(status) if status.success() => Ok(()),
-        Ok(status) => Err(format!("{command:?}: {status}")),
-        Err(e) => Err(format!("{:?}: {e}", command.get_program())),
-    }
-}
-
-/// The folder of packages of an environment.
-fn site_packages(venv: &Path) -> Result<PathBuf, String> {
-    let lib = venv.join("lib");
-    let entries = std::fs::read_dir(&lib).map_err(|e| format!("{}: {e}; is it an environment?", lib.display()))?;
-    let found = entries.flatten().map(|e| e.path().join("site-packages")).find(|p| p.join("torchgen").is_dir());
-    found.ok_or_else(|| format!("{}: no torchgen in it; install torch=={TORCH} there", venv.display()))
-}
-
-/// The environment that was given, else one in the user's cache.
-pub(super) fn environment(given: Option<&str>) -> Result<PathBuf, String> {
-    given.map_or_else(made_environment, |folder| Ok(PathBuf::from(folder)))
-}
-
-/// The environment in the user's cache, made on first use.
-fn made_environment() -> Result<PathBuf, String> {
-    let home = std::env::var_os("HOME").ok_or("HOME is not set; give an environment with --venv")?;
-    let cache = std::env::var_os("XDG_CACHE_HOME").map_or_else(|| Path::new(&home).join(".cache"), PathBuf::from);
-    let venv = cache.join("firebrand").join(format!("torch-{TORCH}"));
-    if site_packages(&venv).is_ok() {
-        return Ok(venv);
-    }
-    let program = std::env::var("PYTHON").unwrap_or_else(|_| "python3".to_string());
-    println!("making {} with {program} (once)", venv.display());
-    must(Command::new(&program).args(["-m", "venv"]).arg(&venv))?;
-    let pip = ["-m", "pip", "install", "--quiet", "pyyaml", "numpy"];
-    must(Command::new(venv.join("bin/python")).args(pip).arg(format!("torch=={TORCH}")))?;
-    Ok(venv)
 }

@@ -1,7 +1,7 @@
 //! Pages of `firebrand viz` in a real browser: each is opened in a headless Chromium, driven by `viewer_driver.js` with the
 //! events that people cause (typing, keys, clicks, the wheel), and photographed. The pictures are for people to look at.
 
-use super::torchgen::must;
+use super::environment::must;
 use crate::Outcome;
 use std::fs;
 use std::path::Path;
