@@ -14,6 +14,7 @@ use crate::number::Number;
 use crate::options::{Options, Stance, stance};
 use crate::source::Source;
 use crate::stats;
+use crate::times::{Stage, timed};
 use crate::tree::{Leaf, Outcome, Rebuild, Tree};
 use firebrand_core::autograd::is_grad_enabled;
 use firebrand_core::capture as core_capture;
@@ -232,7 +233,7 @@ impl<I: Tree, O: Tree + Send + Sync> Compiled<I, O> {
         let session = Session::new(plan, shop.options.fullgraph, binding, shop.clone(), environment);
         let global_hooks = ModuleWatch::global_hook_ids();
         let before = is_grad_enabled();
-        let (outcome, record) = sym::record(|| {
+        let captured = || {
             let stand_in = session.arguments(input, leaves)?;
             let run = || session.run(|| (self.f)(&stand_in));
             let outcome = catch_unwind(AssertUnwindSafe(run));
@@ -241,7 +242,8 @@ impl<I: Tree, O: Tree + Send + Sync> Compiled<I, O> {
                 return Err(error);
             }
             Ok(outcome.unwrap_or_else(|panic| resume_unwind(panic))?)
-        });
+        };
+        let (outcome, record) = timed(Stage::Capture, || sym::record(captured));
         let after = is_grad_enabled();
         if after != before {
             let _ = firebrand_core::autograd::set_grad_enabled(before);
@@ -456,7 +458,7 @@ impl Shop {
             function: self.name.clone(),
             source: Box::new(e),
         };
-        let executable = backend.compile(&graph, examples).map_err(failed)?;
+        let executable = timed(Stage::Backend, || backend.compile(&graph, examples)).map_err(failed)?;
         stats::share_graph(key, self.id, &executable);
         Ok(executable)
     }

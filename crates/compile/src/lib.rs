@@ -31,6 +31,7 @@ pub mod partition;
 mod shared;
 mod source;
 mod stats;
+mod times;
 pub mod tools;
 mod tree;
 
@@ -47,4 +48,5 @@ pub use number::Number;
 pub use options::{Dynamic, Options, Stance, set_stance, stance};
 pub use shared::Shared;
 pub use stats::{CacheStats, cache_stats};
+pub use times::{CompileTimes, Stage, StageTime, compile_times};
 pub use tree::{Host, Leaf, Outcome, Rebuild, Tree};

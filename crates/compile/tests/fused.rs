@@ -177,7 +177,7 @@ fn an_update_in_place() {
     assert!(numbers(&p) == numbers(&copy));
 }
 
-/// U-150: the body of a hook in the backward graph is part of its kernel: `cos(2x)` with the hook `sin(g) + 1`.
+/// The body of a hook in the backward graph is part of its kernel: `cos(2x)` with the hook `sin(g) + 1`.
 #[test]
 fn a_hook_is_part_of_the_kernel() {
     let forward = "  %x = placeholder\n  %y = aten.mul.Tensor(%x, 2.0)\n  %z = aten.cos.default(%y)\n  return (%z, %x)";

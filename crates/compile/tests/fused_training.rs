@@ -4,8 +4,9 @@
 #![allow(clippy::unwrap_used)] // a test that cannot go on should stop
 
 use firebrand_compile::fused::{FusedOptions, counters, reset_counters};
+use firebrand_compile::hooks::register_pure_hook;
 use firebrand_compile::joint::firebrand;
-use firebrand_compile::{Call, ExampleInput, ExampleValue, Executable, Value};
+use firebrand_compile::{Call, ExampleInput, ExampleValue, Executable, Value, compile};
 use firebrand_core::{DType, Tensor, ops};
 use firebrand_graph::interpret::{Eager, run_module};
 use firebrand_graph::ir::{GraphModule, TensorMeta};
@@ -82,7 +83,7 @@ fn gradients_are_those_of_the_plain_run() {
     );
 }
 
-/// U-146, U-150: gelu, and `cos(2x)`, are one kernel forward and one backward.
+/// U-146: gelu, and `cos(2x)`, are one kernel forward and one backward.
 #[test]
 fn one_kernel_each_way() {
     let _turn = TURN.lock();
@@ -92,4 +93,27 @@ fn one_kernel_each_way() {
         let made = counters();
         assert_eq!(made.kernels, made.plans, "{op}: {made:?}");
     }
+}
+
+/// U-150: a hook on `2x` in `cos(2x)` costs no kernel of its own: its body `sin(g) + 1` is in the backward's.
+#[test]
+fn a_hook_is_fused() {
+    let _turn = TURN.lock();
+    let hooked = |x: &Tensor| {
+        let y = x * 2.0;
+        register_pure_hook(&y, |g| g.sin() + 1.0).unwrap();
+        y.cos()
+    };
+    let grad = |f: &dyn Fn(&Tensor) -> Tensor, x: &Tensor| {
+        let x = x.clone_tensor().requires_grad_();
+        f(&x).sum().backward();
+        numbers(&x.grad().unwrap())
+    };
+    let x = randn(&[100]);
+    let f = compile(hooked);
+    reset_counters();
+    let fused = grad(&|x| f.call(x), &x);
+    assert_eq!(counters().kernels, 2);
+    let apart = grad(&hooked, &x).iter().zip(&fused).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
+    assert!(apart <= 2.4e-7, "{apart:e} apart: more than one rounding of a number near 3");
 }

@@ -1,4 +1,4 @@
-//! Dynamic sizes, graph breaks, effects, mutation, aliases and modes (U-31 to U-60, U-139 to U-142, L-7, L-8).
+//! Dynamic sizes, graph breaks, effects, mutation, aliases and modes (U-31 to U-60, U-75, U-139 to U-142, L-7, L-8).
 
 mod common;
 
@@ -7,7 +7,7 @@ use firebrand_compile::{
     BreakKind, Dynamic, Error, Number, Options, Shared, compile_module, compile_with, disable, explain, graph_break,
     mark_dynamic, mark_static, maybe_mark_dynamic,
 };
-use firebrand_core::autograd::{is_grad_enabled, no_grad, set_grad_enabled};
+use firebrand_core::autograd::{CheckpointOptions, checkpoint, is_grad_enabled, no_grad, set_grad_enabled};
 use firebrand_core::module::{Buffer, Forward, Module, ModuleCore};
 use firebrand_core::random::manual_seed;
 use firebrand_core::{DType, Result, Tensor, ops};
@@ -521,6 +521,27 @@ fn random_numbers() {
             manual_seed(3);
             assert_eq!(values(f.call(&ones(16))), plain, "{name}");
             assert_eq!(ones(4).rand_like().to_vec::<f32>(), next, "{name}: the generator is where it would be");
+        }
+    }
+}
+
+/// U-75, second half: a checkpointed `sin cos sin` is one graph.
+#[test]
+fn checkpointed_region() {
+    for reentrant in [false, true] {
+        for (name, c) in counted() {
+            let f = compile_with(
+                move |x: &Tensor| {
+                    let body = |inputs: &[Tensor]| Ok(vec![inputs[0].sin().cos().sin()]);
+                    let options = CheckpointOptions { use_reentrant: Some(reentrant), ..CheckpointOptions::default() };
+                    checkpoint(body, &[x], &options).map(|mut y| y.remove(0))
+                },
+                full(&c),
+            );
+            let x = leaf(&[1.0]);
+            f.call(&x).sum().backward();
+            assert!((grad(&x)[0] + 0.3166792).abs() < 1e-6, "{name}, reentrant {reentrant}: {:?}", grad(&x));
+            assert_eq!(c.frames(), 1, "{name}, reentrant {reentrant}");
         }
     }
 }

@@ -18,6 +18,7 @@ mod run;
 
 use crate::backend::{Backend, Call, ExampleInput, ExampleValue, Executable, Value};
 use crate::error::{Error, Result};
+use crate::times::{Stage, timed};
 use firebrand_core::Scalar;
 use firebrand_core::autograd::no_grad;
 use firebrand_core::layout::Dims;
@@ -28,7 +29,7 @@ use plan::Plan;
 use std::sync::{Arc, Mutex, RwLock};
 use tracing::info;
 
-pub use report::{CompileTimes, PlanStats, counters, reset_counters};
+pub use report::{FusionCounters, PlanStats, counters, reset_counters};
 
 /// Plans an executable keeps; the oldest goes first.
 const PLANS: usize = 16;
@@ -129,10 +130,9 @@ impl FusedGraph {
     }
 
     fn make(&self, given: &[Given]) -> Arc<Planned> {
-        let started = std::time::Instant::now();
-        let planned = match plan::plan(&self.module, given, &self.options) {
+        let planned = match timed(Stage::Fuse, || plan::plan(&self.module, given, &self.options)) {
             Ok(plan) => {
-                report::count(&plan.stats, started.elapsed());
+                report::count(&plan.stats);
                 Planned::Plan(plan)
             }
             Err(why) => {

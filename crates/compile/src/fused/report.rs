@@ -1,10 +1,9 @@
-//! What the fused back end did, for people: counters, times, plans as text.
+//! What the fused back end did, for people: counters, plans as text.
 
 use super::plan::{Plan, Step};
 use firebrand_graph::ir::GraphModule;
 use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::time::Duration;
 
 /// What one plan came to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -23,42 +22,33 @@ pub struct PlanStats {
 
 /// What all plans of the process came to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct CompileTimes {
+pub struct FusionCounters {
     /// Plans made.
     pub plans: u64,
     /// Kernels generated.
     pub kernels: u64,
     /// Call nodes before fusion.
     pub nodes: u64,
-    /// Time spent on it.
-    pub time: Duration,
 }
 
 static PLANS: AtomicU64 = AtomicU64::new(0);
 static KERNELS: AtomicU64 = AtomicU64::new(0);
 static NODES: AtomicU64 = AtomicU64::new(0);
-static NANOS: AtomicU64 = AtomicU64::new(0);
 
-pub(super) fn count(stats: &PlanStats, time: Duration) {
+pub(super) fn count(stats: &PlanStats) {
     PLANS.fetch_add(1, Relaxed);
     KERNELS.fetch_add(stats.kernels as u64, Relaxed);
     NODES.fetch_add(stats.nodes as u64, Relaxed);
-    NANOS.fetch_add(time.as_nanos() as u64, Relaxed);
 }
 
 /// Counters of the process.
-pub fn counters() -> CompileTimes {
-    CompileTimes {
-        plans: PLANS.load(Relaxed),
-        kernels: KERNELS.load(Relaxed),
-        nodes: NODES.load(Relaxed),
-        time: Duration::from_nanos(NANOS.load(Relaxed)),
-    }
+pub fn counters() -> FusionCounters {
+    FusionCounters { plans: PLANS.load(Relaxed), kernels: KERNELS.load(Relaxed), nodes: NODES.load(Relaxed) }
 }
 
 /// Sets the counters to zero.
 pub fn reset_counters() {
-    [&PLANS, &KERNELS, &NODES, &NANOS].into_iter().for_each(|c| c.store(0, Relaxed));
+    [&PLANS, &KERNELS, &NODES].into_iter().for_each(|c| c.store(0, Relaxed));
 }
 
 pub(super) fn describe(plan: &Plan, module: &GraphModule) -> String {

@@ -9,6 +9,7 @@ use super::trace::{Input, Request, Traced, trace};
 use crate::backend::{Backend, ExampleInput, ExampleValue, Executable, Value};
 use crate::error::{Error, Result};
 use crate::partition::{self, Joint, extract};
+use crate::times::{Stage, timed};
 use firebrand_core::Layout;
 use firebrand_graph::ir::{Argument, Function, GraphModule, Hop, NodeId, TensorMeta, Val};
 use firebrand_graph::passes::{Functional, Memory, View, functionalize_module};
@@ -200,7 +201,7 @@ impl Plan {
         recording: bool,
         options: &AotOptions,
     ) -> Result<Plan> {
-        let functional = functionalize_module(&typed(graph, &inputs), true)?;
+        let functional = timed(Stage::Joint, || functionalize_module(&typed(graph, &inputs), true))?;
         if functional.mutations.iter().any(|m| !m.relayout.is_empty()) {
             return Err(Error::internal("an input changes its shape in place"));
         }
@@ -235,11 +236,11 @@ impl Plan {
             create_graph: false,
             recording,
         };
-        let traced = trace(&request)?;
+        let traced = timed(Stage::Joint, || trace(&request))?;
         let Traced { joint, needs, result_needs, numbers, layouts } = traced;
         let differentiable = recording && joint.grads.iter().any(|g| *g != Argument::None);
         let saved = match differentiable {
-            true => partition::saved_values(&joint, &options.partition)?,
+            true => timed(Stage::Partition, || partition::saved_values(&joint, &options.partition))?,
             false => Vec::new(),
         };
         tracing::debug!(target: "firebrand::compile::joint", saved = saved.len(), "partitioned");
@@ -340,7 +341,7 @@ impl Plan {
             return Ok(found.clone());
         }
         let request = Request { defined: Some(defined.to_vec()), ..self.request.clone() };
-        let plan = Arc::new(self.build_backward(&trace(&request)?.joint)?);
+        let plan = Arc::new(self.build_backward(&timed(Stage::Joint, || trace(&request))?.joint)?);
         self.backwards.lock().unwrap_or_else(|e| e.into_inner()).insert(defined.to_vec(), plan.clone());
         Ok(plan)
     }
@@ -351,7 +352,7 @@ impl Plan {
             return Ok(found.clone());
         }
         let request = Request { defined: Some(defined.to_vec()), create_graph: true, ..self.request.clone() };
-        let joint = trace(&request)?.joint;
+        let joint = timed(Stage::Joint, || trace(&request))?.joint;
         let inputs: Vec<NodeId> = joint.primals.iter().chain(&joint.tangents).copied().collect();
         let mut results = Vec::new();
         let mut grads = Vec::new();

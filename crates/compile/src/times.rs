@@ -1,0 +1,145 @@
+//! Where compile time goes: one clock per stage, over the process.
+//!
+//! Stages nest (a joint-graph back end traces, cuts and has its parts fused); each counts only the time in which no inner
+//! stage ran, so that the stages add up to the whole. Calls of compiled functions that compile nothing are not counted.
+
+use std::cell::Cell;
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+/// A part of compiling.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// Running the function on tensors without memory, and its guards.
+    Capture,
+    /// Tracing forward and backward as one pure graph.
+    Joint,
+    /// Deciding what the backward keeps, and cutting the graph in two.
+    Partition,
+    /// Fusing, planning memory and making programs.
+    Fuse,
+    /// What else a back end does.
+    Backend,
+}
+
+impl Stage {
+    /// All of them, in order.
+    pub const ALL: [Stage; 5] = [Stage::Capture, Stage::Joint, Stage::Partition, Stage::Fuse, Stage::Backend];
+
+    fn name(self) -> &'static str {
+        match self {
+            Stage::Capture => "capture",
+            Stage::Joint => "joint graph",
+            Stage::Partition => "partition",
+            Stage::Fuse => "fusion",
+            Stage::Backend => "back end",
+        }
+    }
+}
+
+struct Clock {
+    runs: AtomicU64,
+    nanos: AtomicU64,
+}
+
+static CLOCKS: [Clock; 5] = [const { Clock { runs: AtomicU64::new(0), nanos: AtomicU64::new(0) } }; 5];
+
+thread_local! {
+    /// Time that stages inside the current one took so far.
+    static INNER: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Runs a part of compiling and counts its time.
+pub(crate) fn timed<T>(stage: Stage, run: impl FnOnce() -> T) -> T {
+    let outer = INNER.replace(0);
+    let start = Instant::now();
+    let result = run();
+    let all = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
+    let clock = &CLOCKS[stage as usize];
+    clock.runs.fetch_add(1, Relaxed);
+    clock.nanos.fetch_add(all.saturating_sub(INNER.get()), Relaxed);
+    INNER.set(outer + all);
+    result
+}
+
+/// How often a stage ran, and how long in all.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StageTime {
+    /// How often.
+    pub runs: u64,
+    /// How long, without the stages inside it.
+    pub time: Duration,
+}
+
+/// Compile time by stage; prints as a table.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CompileTimes([StageTime; 5]);
+
+impl CompileTimes {
+    /// The time of one stage.
+    pub fn stage(&self, stage: Stage) -> StageTime {
+        self.0[stage as usize]
+    }
+
+    /// The time of all.
+    pub fn total(&self) -> Duration {
+        self.0.iter().map(|s| s.time).sum()
+    }
+
+    /// What came after an earlier reading.
+    pub fn since(&self, earlier: &CompileTimes) -> CompileTimes {
+        CompileTimes(std::array::from_fn(|i| StageTime {
+            runs: self.0[i].runs.saturating_sub(earlier.0[i].runs),
+            time: self.0[i].time.saturating_sub(earlier.0[i].time),
+        }))
+    }
+}
+
+impl fmt::Display for CompileTimes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for stage in Stage::ALL {
+            let StageTime { runs, time } = self.stage(stage);
+            writeln!(f, "{:12} {runs:6} runs {:10.3} ms", stage.name(), time.as_secs_f64() * 1e3)?;
+        }
+        write!(f, "{:12} {:11} {:10.3} ms", "all", "", self.total().as_secs_f64() * 1e3)
+    }
+}
+
+/// Where compile time has gone so far, over the process.
+///
+/// ```
+/// use firebrand_compile::{Stage, compile, compile_times};
+/// use firebrand_core::Tensor;
+///
+/// let before = compile_times();
+/// compile(|x: &Tensor| x.sin()).call(&Tensor::new(&[1.0f32]));
+/// let spent = compile_times().since(&before);
+/// assert!(spent.stage(Stage::Capture).runs >= 1);
+/// println!("{spent}");
+/// ```
+pub fn compile_times() -> CompileTimes {
+    let read = |c: &Clock| StageTime { runs: c.runs.load(Relaxed), time: Duration::from_nanos(c.nanos.load(Relaxed)) };
+    CompileTimes(std::array::from_fn(|i| read(&CLOCKS[i])))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The time of an inner stage is not counted twice.
+    #[test]
+    fn stages_add_up() {
+        let before = compile_times();
+        let pause = || std::thread::sleep(Duration::from_millis(20));
+        let start = Instant::now();
+        timed(Stage::Backend, || {
+            timed(Stage::Joint, pause);
+            timed(Stage::Partition, pause);
+        });
+        let spent = compile_times().since(&before);
+        assert!(spent.total() <= start.elapsed());
+        assert!(spent.stage(Stage::Joint).time >= Duration::from_millis(20));
+        assert!(spent.stage(Stage::Backend).time < spent.stage(Stage::Joint).time);
+    }
+}
