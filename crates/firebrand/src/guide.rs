@@ -23,3 +23,6 @@ pub mod write_an_op {}
 
 #[doc = include_str!("guide/write_a_pass.md")]
 pub mod write_a_pass {}
+
+#[doc = include_str!("guide/export.md")]
+pub mod export {}

@@ -10,6 +10,8 @@ mod custom_function;
 mod custom_op;
 #[path = "../examples/digits_cnn.rs"]
 mod digits_cnn;
+#[path = "../examples/export.rs"]
+mod export;
 #[path = "../examples/fine_tune.rs"]
 mod fine_tune;
 #[path = "../examples/higher_order.rs"]
@@ -122,4 +124,9 @@ fn an_autoencoder() {
 #[test]
 fn q_learning_finds_the_way_out() {
     q_learning::main().expect("no error");
+}
+
+#[test]
+fn programs_are_exported() {
+    export::in_scratch().expect("no error");
 }

@@ -38,6 +38,8 @@ pub enum Error {
     Pt2Node { entry: String, node: String, message: String },
     #[error("this build cannot run: {}", list_unsupported(.targets))]
     Unsupported { targets: Vec<(String, Vec<String>)> },
+    #[error("Dim {dim} ({place}) cannot vary: {op} forces the value {value}: {message}")]
+    Specialized { dim: String, place: String, value: i64, op: String, message: String },
     #[error("input {name}: {message}")]
     Input { name: String, message: String },
     #[error(transparent)]

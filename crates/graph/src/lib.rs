@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod call;
+pub mod dynamic;
 mod error;
 mod export;
 pub mod interpret;
@@ -19,8 +20,9 @@ pub mod trace;
 pub mod verify;
 
 pub use call::{Evaluator, ProgramModule};
+pub use dynamic::Dim;
 pub use error::{Error, Result};
-pub use export::{NamedTensor, Tracer, export};
+pub use export::{Export, NamedTensor, Tracer, export};
 pub use program::{Constant, Dialect, ExportedProgram, ModuleCallEntry, ModuleCallSignature, State, ValueRange};
 pub use pt2::{Extras, LoadOptions, SaveOptions};
 pub use signature::{GraphSignature, InputKind, InputSpec, OutputKind, OutputSpec, SpecArg};

@@ -5,13 +5,14 @@
 //! becomes. Changes of grad mode become markers. Who calls the trace, and when, is not its business: export does it above
 //! autograd, decompositions below, compilers in segments.
 
+use crate::dynamic::size_function;
 use crate::error::{Error, Result};
 use crate::ir::*;
 use crate::schema::{Schema, SchemaArg};
 use firebrand_core::autograd::is_grad_enabled;
 use firebrand_core::dispatch::{self, Op, Outputs, Value};
-use firebrand_core::sym::{SymNode, SymOp};
-use firebrand_core::{Device, Scalar, Spec, SymInt, Tensor, WeakTensor};
+use firebrand_core::sym::SymNode;
+use firebrand_core::{DType, Device, Scalar, Spec, SymInt, Tensor, WeakTensor};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -41,6 +42,8 @@ pub struct Trace {
     expressions: HashMap<usize, NodeId>,
     ambient: bool,
     mode: bool,
+    /// The autocast region that is open: its marker and its dtype.
+    autocast: Option<(NodeId, DType)>,
     /// For a graph that nobody differentiates: nodes by memory. Grad mode is then a note on the node.
     below: Option<HashMap<usize, Vec<(Tensor, NodeId)>>>,
 }
@@ -65,6 +68,7 @@ impl Trace {
             expressions: HashMap::new(),
             ambient,
             mode: ambient,
+            autocast: None,
             below: None,
         }
     }
@@ -244,6 +248,23 @@ impl Trace {
         }
     }
 
+    /// Marks changes of grad mode and where autocast regions begin and end; `dtype` is that of the region we are in. Between
+    /// the end of one and the beginning of another comes the mode, so that no region is cut for nothing.
+    pub(crate) fn set_regions(&mut self, grad: bool, dtype: Option<DType>) {
+        let changes = self.autocast.map(|(_, d)| d) != dtype && self.below.is_none();
+        if let Some((enter, _)) = self.autocast.take_if(|_| changes) {
+            let exit = self.module.graph.call_function(Function::ExitAutocast, [enter.into()]);
+            self.module.graph.meta_mut(exit).val = Some(Val::None);
+        }
+        self.set_mode(grad);
+        if let (Some(dtype), true) = (dtype, changes) {
+            let args = ["cpu".into(), ScalarType::from(dtype).into(), true.into(), false.into()];
+            let enter = self.module.graph.call_function(Function::EnterAutocast, args);
+            self.module.graph.meta_mut(enter).val = Some(Val::None);
+            self.autocast = Some((enter, dtype));
+        }
+    }
+
     /// The arguments of an op as they are written down. Looked up before the op runs: one that changes a layout in place
     /// changes what its argument is known by.
     pub fn arguments(&mut self, args: &[Value]) -> Result<Vec<Argument>> {
@@ -367,7 +388,7 @@ impl Trace {
     /// Ends the graph with these results.
     pub fn finish(&mut self, results: Vec<Argument>) -> GraphModule {
         let ambient = self.ambient;
-        self.set_mode(ambient);
+        self.set_regions(ambient, None);
         self.module.graph.output(Argument::Tuple(results.into()));
         std::mem::take(&mut self.module)
     }
@@ -382,14 +403,7 @@ impl Trace {
             SymNode::Symbol(symbol) => self.symbols.get(&symbol).cloned().unwrap_or(Argument::Int(value.hint())),
             SymNode::Binary(op, a, b) => {
                 let arguments = [self.size(a), self.size(b)];
-                let function = match op {
-                    SymOp::Add => Function::Add,
-                    SymOp::Sub => Function::Sub,
-                    SymOp::Mul => Function::Mul,
-                    SymOp::Div => Function::FloorDiv,
-                    SymOp::Rem => Function::Mod,
-                };
-                let node = self.module.graph.call_function(function, arguments);
+                let node = self.module.graph.call_function(size_function(op), arguments);
                 self.module.graph.meta_mut(node).val = Some(Val::SymInt(Symbolic::Known(value.hint())));
                 self.expressions.insert(index, node);
                 node.into()

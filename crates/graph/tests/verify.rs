@@ -65,3 +65,14 @@ fn every_rule_is_checked() {
     assert!(verify_program(&program(&read)).unwrap_err().to_string().contains("constants are inputs"));
     assert!(verify_program(&parse("graph {\n  return ()\n}\n").unwrap()).is_err());
 }
+
+/// A spec of an output has no name only if the output is a constant.
+#[test]
+fn nameless_outputs_are_constants() {
+    let text = |specs: &str| {
+        format!("graph {{\n  %x = placeholder\n  return (None, %x)\n}}\n# inputs\nx: USER_INPUT\n\n# outputs\n{specs}")
+    };
+    firebrand_graph::text::parse(&text(": USER_OUTPUT\nx: USER_OUTPUT\n")).unwrap();
+    let error = firebrand_graph::text::parse(&text(": USER_OUTPUT\n: USER_OUTPUT\n")).unwrap_err().to_string();
+    assert!(error.starts_with("line 10") && error.contains("a value of the graph is returned here"), "{error}");
+}

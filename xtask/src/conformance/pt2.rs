@@ -1,5 +1,6 @@
 //! What we write, PyTorch reads: every program of `golden/programs` is read and written by us, loaded by PyTorch, and
-//! gives the outputs it gave before. Needs an environment with PyTorch.
+//! gives the outputs it gave before; programs we export with sizes that vary run there at other sizes. Needs an
+//! environment with PyTorch.
 
 use super::environment::{environment, must};
 use crate::Outcome;
@@ -9,7 +10,8 @@ use std::process::Command;
 pub(super) fn run(venv: Option<&str>) -> Outcome {
     let root = crate::root();
     let scratch = root.join("target/conformance/pt2");
-    std::fs::create_dir_all(&scratch).map_err(|e| format!("{}: {e}", scratch.display()))?;
+    let dynamic = scratch.join("dynamic");
+    std::fs::create_dir_all(&dynamic).map_err(|e| format!("{}: {e}", dynamic.display()))?;
     let mut command = Command::new(env!("CARGO"));
     command.current_dir(&root).args(["run", "--quiet", "-p", "firebrand-graph", "--example", "rewrite", "--"]);
     let folders = std::fs::read_dir(root.join("golden/programs")).map_err(|e| format!("golden/programs: {e}"))?;
@@ -22,6 +24,9 @@ pub(super) fn run(venv: Option<&str>) -> Outcome {
             }
         }
     }
+    must(&mut command)?;
+    let mut command = Command::new(env!("CARGO"));
+    command.current_dir(&root).args(["run", "--quiet", "-p", "firebrand", "--example", "export", "--"]).arg(&dynamic);
     must(&mut command)?;
     let python = environment(venv, &[])?.join("bin/python");
     must(Command::new(python).arg(root.join("golden/conformance_pt2.py")).arg(&scratch))?;

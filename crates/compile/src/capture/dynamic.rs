@@ -8,16 +8,16 @@
 use super::{SeenNumber, Session, State};
 use crate::backends::EagerRunner;
 use crate::error::{Error, Result};
-use crate::guard::{Dim, Expr, Leaves, SizeGuard, SymbolSource};
+use crate::guard::{Dim, Leaves, SizeGuard, SymbolSource};
 use crate::marks::{self, Mark};
 use crate::options::Dynamic;
 use crate::source::Source;
-use firebrand_core::sym::{SymNode, SymOp, SymRecord, SymRelation};
+use firebrand_core::sym::{SymNode, SymRecord, SymRelation};
 use firebrand_core::{Device, Spec, SymInt, Tensor};
-use firebrand_graph::interpret::{self, NodeRunner, Value, run_module};
+use firebrand_graph::dynamic::{self, Point, SizeExpr, Sizes};
+use firebrand_graph::interpret::Value;
 use firebrand_graph::ir::{Argument, GraphModule, NodeId, Target, Val};
 use smallvec::SmallVec;
-use std::collections::HashMap;
 use std::sync::Arc;
 
 /// What calls have brought so far, place by place.
@@ -190,9 +190,6 @@ impl Session {
     }
 }
 
-/// Sizes of nodes at one set of values of the symbols.
-type Sizes = HashMap<NodeId, Vec<i64>>;
-
 /// The symbol that varies, the values of all, and the sizes of nodes there.
 type Trial = (usize, Vec<i64>, Sizes);
 
@@ -206,31 +203,6 @@ fn varied(base: &[i64], group: &[usize], factor: i64) -> Vec<i64> {
         values[k] = base[k].saturating_mul(factor).max(2);
     }
     values
-}
-
-/// Runs a graph without memory and keeps the sizes of some nodes.
-struct Probe<'a> {
-    inner: EagerRunner<'a>,
-    wanted: &'a [(u32, NodeId, usize)],
-    found: Sizes,
-    top: *const GraphModule,
-}
-
-impl NodeRunner for Probe<'_> {
-    fn run_node(&mut self, call: &interpret::Call<'_>) -> Result<Value, firebrand_graph::Error> {
-        let value = self.inner.run_node(call)?;
-        if std::ptr::eq(call.module, self.top)
-            && self.wanted.iter().any(|(_, n, _)| *n == call.node)
-            && let Value::Tensor(t) = &value
-        {
-            self.found.insert(call.node, t.layout().sizes().iter().map(|&n| n as i64).collect());
-        }
-        Ok(value)
-    }
-
-    fn device(&self) -> Option<Device> {
-        Some(Device::Meta)
-    }
 }
 
 /// A captured graph whose sizes vary, and what is needed to try it at other sizes.
@@ -260,7 +232,7 @@ impl Varying<'_> {
                 Err(_) if same.len() > 1 => self.trial(k, &same, &base).inspect(|_| {
                     for &j in &same[1..] {
                         tied[j] = k;
-                        relations.push(equal(Expr::Symbol(j as u32), Expr::Symbol(k as u32), None));
+                        relations.push(equal(SizeExpr::Symbol(j as u32), SizeExpr::Symbol(k as u32), None));
                     }
                 }),
                 found => found,
@@ -318,10 +290,9 @@ impl Varying<'_> {
     fn sizes_at(&self, values: &[i64]) -> Result<Sizes> {
         let inputs = self.inputs.iter().map(|(source, outline)| self.input_at(source, outline.as_ref(), values));
         let inputs = inputs.collect::<Result<Vec<Value>>>()?;
-        let inner = EagerRunner { call: self.call, device: Some(Device::Meta) };
-        let mut probe = Probe { inner, wanted: self.derived, found: Sizes::new(), top: self.graph };
-        run_module(&mut probe, self.graph, &inputs)?;
-        Ok(probe.found)
+        let mut runner = EagerRunner { call: self.call, device: Some(Device::Meta) };
+        let wanted = |node| self.derived.iter().any(|(_, n, _)| *n == node);
+        Ok(dynamic::sizes_at(&mut runner, self.graph, &inputs, &wanted)?)
     }
 
     fn input_at(&self, source: &Source, outline: Option<&Tensor>, values: &[i64]) -> Result<Value> {
@@ -346,76 +317,38 @@ impl Varying<'_> {
     }
 
     /// An expression of the capture in terms of the inputs.
-    fn expr(&self, value: SymInt, record: &SymRecord, base: &[i64], here: &Sizes, trials: &[Trial]) -> Option<Expr> {
-        let Some(index) = value.expression() else { return Some(Expr::Int(value.hint())) };
+    fn expr<'a>(
+        &self,
+        value: SymInt,
+        record: &SymRecord,
+        base: &[i64],
+        here: &Sizes,
+        trials: &'a [Trial],
+    ) -> Option<SizeExpr> {
+        let Some(index) = value.expression() else { return Some(SizeExpr::Int(value.hint())) };
         match record.nodes[index].0 {
-            SymNode::Symbol(s) if (s as usize) < base.len() => Some(Expr::Symbol(s)),
+            SymNode::Symbol(s) if (s as usize) < base.len() => Some(SizeExpr::Symbol(s)),
             SymNode::Symbol(s) => {
                 let (_, node, dim) = self.derived.iter().find(|(symbol, ..)| *symbol == s)?;
                 let at = |sizes: &Sizes| sizes.get(node).and_then(|list| list.get(*dim)).copied();
-                let points: Vec<(usize, &[i64], i64)> = trials
-                    .iter()
-                    .map(|(k, values, sizes)| Some((*k, &values[..], at(sizes)?)))
-                    .collect::<Option<_>>()?;
-                fit(at(here)?, base, &points)
+                let point =
+                    |(k, symbols, sizes): &'a Trial| Some(Point { varies: Some(*k), symbols, size: at(sizes)? });
+                let points: Vec<Point<'_>> = trials.iter().map(point).collect::<Option<_>>()?;
+                dynamic::fit(at(here)?, base, &points)
             }
             SymNode::Binary(op, a, b) => {
                 let a = self.expr(a, record, base, here, trials)?;
                 let b = self.expr(b, record, base, here, trials)?;
-                Some(Expr::Binary(op, Arc::new((a, b))))
+                Some(SizeExpr::binary(op, a, b))
             }
         }
     }
 }
 
 fn fixed(symbol: u32, hint: i64, reason: Option<Arc<str>>) -> SizeGuard {
-    equal(Expr::Symbol(symbol), Expr::Int(hint), reason)
+    equal(SizeExpr::Symbol(symbol), SizeExpr::Int(hint), reason)
 }
 
-fn equal(left: Expr, right: Expr, reason: Option<Arc<str>>) -> SizeGuard {
+fn equal(left: SizeExpr, right: SizeExpr, reason: Option<Arc<str>>) -> SizeGuard {
     SizeGuard { left, right, relation: SymRelation::Equal, reason }
-}
-
-fn binary(op: SymOp, a: Expr, b: Expr) -> Expr {
-    Expr::Binary(op, Arc::new((a, b)))
-}
-
-/// A size in terms of symbols, given its value here and where one symbol at a time has another value: a constant, an
-/// affine function or quotient of one symbol, or a multiple of a product. None if nothing fits every point.
-fn fit(here: i64, base: &[i64], points: &[(usize, &[i64], i64)]) -> Option<Expr> {
-    let depends: Vec<usize> =
-        (0..base.len()).filter(|k| points.iter().any(|(at, _, v)| at == k && *v != here)).collect();
-    let candidate = match &depends[..] {
-        [] => Expr::Int(here),
-        [k] => {
-            let (_, values, v) = points.iter().find(|(at, ..)| at == k)?;
-            let (rise, run) = (v - here, values[*k] - base[*k]);
-            let symbol = Expr::Symbol(*k as u32);
-            if rise % run == 0 {
-                let slope = rise / run;
-                let scaled = if slope == 1 { symbol } else { binary(SymOp::Mul, symbol, Expr::Int(slope)) };
-                match here - slope * base[*k] {
-                    0 => scaled,
-                    offset => binary(SymOp::Add, scaled, Expr::Int(offset)),
-                }
-            } else if rise != 0 && run % rise == 0 {
-                binary(SymOp::Div, symbol, Expr::Int(run / rise))
-            } else {
-                return None;
-            }
-        }
-        many => {
-            let product: i64 = many.iter().map(|&k| base[k]).product();
-            let mut expr = many.iter().map(|&k| Expr::Symbol(k as u32)).reduce(|a, b| binary(SymOp::Mul, a, b))?;
-            if here % product != 0 {
-                return None;
-            }
-            if here / product != 1 {
-                expr = binary(SymOp::Mul, expr, Expr::Int(here / product));
-            }
-            expr
-        }
-    };
-    let fits = candidate.value(base) == Some(here) && points.iter().all(|(_, at, v)| candidate.value(at) == Some(*v));
-    fits.then_some(candidate)
 }

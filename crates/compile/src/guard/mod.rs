@@ -9,7 +9,7 @@ mod size;
 mod tensor;
 
 pub(crate) use ambient::Ambient;
-pub(crate) use size::{Expr, SizeGuard, SymbolSource};
+pub(crate) use size::{SizeGuard, SymbolSource};
 pub(crate) use tensor::{Dim, TensorGuard};
 
 use crate::number::Number;

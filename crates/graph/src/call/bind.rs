@@ -28,7 +28,8 @@ fn refuse<T>(name: &str, message: String) -> Result<T> {
 }
 
 impl Bindings {
-    fn get(&self, symbol: &str) -> Option<i64> {
+    /// The value of a symbol.
+    pub(crate) fn get(&self, symbol: &str) -> Option<i64> {
         self.0.get(symbol).map(|(v, _)| *v)
     }
 

@@ -12,6 +12,8 @@ mod mode;
 mod runner;
 mod structure;
 
+pub(crate) use bind::bind;
+pub(crate) use evaluate::evaluate;
 pub(crate) use mode::with_mode;
 pub(crate) use runner::Runner;
 
@@ -374,7 +376,7 @@ impl ProgramModule {
                 _ => {}
             }
         }
-        bind::bind(tensors.into_iter(), numbers.into_iter(), &self.program.range_constraints)?;
+        bind(tensors.into_iter(), numbers.into_iter(), &self.program.range_constraints)?;
         Ok(values)
     }
 }

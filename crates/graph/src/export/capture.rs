@@ -4,30 +4,44 @@ use crate::error::Result;
 use crate::ir::*;
 use crate::trace::{Free, Trace, outline};
 use firebrand_core::Tensor;
-use firebrand_core::autograd::is_grad_enabled;
+use firebrand_core::autograd::{autocast_dtype, is_autocast_enabled, is_grad_enabled};
 use firebrand_core::dispatch::{self, Interpreter, Next, Op, Outputs, Value};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 pub(crate) use crate::trace::{SAVED_RESULT, UNRECORDED};
 
 /// A graph in the making that sees every op.
 pub(crate) struct Capture {
     trace: Mutex<Trace>,
+    /// Whether an op is written down just now: what it is made of is not.
+    busy: AtomicBool,
+    /// For a trial: the first op that failed. The function is left there.
+    failed: Option<Mutex<Option<firebrand_core::Error>>>,
 }
+
+/// How a function is left whose trial has failed; unwinding so tells nobody.
+struct Failed;
 
 impl Capture {
     /// An empty graph; `ambient` is the grad mode around it.
     pub(crate) fn new(ambient: bool) -> Capture {
-        Capture { trace: Mutex::new(Trace::new(ambient, Free::Constant)) }
+        Capture { trace: Mutex::new(Trace::new(ambient, Free::Constant)), busy: AtomicBool::new(false), failed: None }
+    }
+
+    /// An empty graph for a function that may not work at the sizes it is tried at; see [`Capture::attempt`].
+    pub(crate) fn trial(ambient: bool) -> Capture {
+        Capture { failed: Some(Mutex::new(None)), ..Capture::new(ambient) }
     }
 
     /// An empty graph of what derivatives are made of; see [`Trace::below`].
     pub(crate) fn below() -> Capture {
-        Capture { trace: Mutex::new(Trace::below()) }
+        Capture { trace: Mutex::new(Trace::below()), ..Capture::new(true) }
     }
 
     fn trace(&self) -> MutexGuard<'_, Trace> {
-        self.trace.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.trace.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Writes a call down that is no op; `result` is what it gives.
@@ -45,6 +59,23 @@ impl Capture {
         let mut trace = self.trace();
         let node = trace.input(name, tensor);
         trace.module().graph[node].name().clone()
+    }
+
+    /// Runs `f` above autograd. An op that fails ends it, whatever `f` would do with the error: the message says why, and
+    /// the number how many nodes there were.
+    pub(crate) fn attempt<R>(
+        self: &Arc<Capture>,
+        f: impl FnOnce() -> firebrand_core::Result<R>,
+    ) -> Result<R, (usize, String)> {
+        let result = catch_unwind(AssertUnwindSafe(|| above_autograd(self, f)));
+        let failed = self.failed.as_ref().and_then(|f| f.lock().unwrap_or_else(PoisonError::into_inner).take());
+        let message = match (failed, result) {
+            (Some(e), _) => e.to_string(),
+            (None, Ok(Ok(result))) => return Ok(result),
+            (None, Ok(Err(e))) => e.to_string(),
+            (None, Err(_)) => "the function panics".to_string(),
+        };
+        Err((self.trace().module().graph.len(), message))
     }
 
     /// Ends the graph with these results.
@@ -97,12 +128,45 @@ pub(crate) fn trace_below_autograd(
 
 impl Interpreter for Capture {
     fn call(&self, op: Op, args: &[Value], next: Next<'_>) -> firebrand_core::Result<Outputs> {
+        if self.busy.load(Ordering::Relaxed) {
+            // An autocast region opens layers; the layer is what is written down.
+            return next.call(op, args);
+        }
         let (outlined, given) = {
             let mut trace = self.trace();
             (trace.outlined(op, args)?, trace.arguments(args).map_err(firebrand_core::Error::user)?)
         };
-        let results = next.call(op, &outlined)?;
-        self.trace().record(op, given, &results).map_err(firebrand_core::Error::user)?;
+        let results = {
+            let _busy = Busy::new(&self.busy);
+            next.call(op, &outlined)
+        };
+        let results = match (results, &self.failed) {
+            (Ok(results), _) => results,
+            (Err(e), None) => return Err(e),
+            (Err(e), Some(failed)) => {
+                *failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(e);
+                resume_unwind(Box::new(Failed))
+            }
+        };
+        let mut trace = self.trace();
+        trace.set_regions(is_grad_enabled(), is_autocast_enabled().then(autocast_dtype));
+        trace.record(op, given, &results).map_err(firebrand_core::Error::user)?;
         Ok(results)
+    }
+}
+
+/// Sets a flag while it lives.
+struct Busy<'a>(&'a AtomicBool);
+
+impl<'a> Busy<'a> {
+    fn new(flag: &'a AtomicBool) -> Busy<'a> {
+        flag.store(true, Ordering::Relaxed);
+        Busy(flag)
+    }
+}
+
+impl Drop for Busy<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Relaxed);
     }
 }

@@ -1,20 +1,24 @@
-//! Export: runs a Rust function once on tensors without memory and keeps what it did as a program.
+//! Export: runs a Rust function on tensors without memory and keeps what it did as a program.
 //!
-//! Every op the function calls passes through the dispatcher, where a layer writes it down; grad-mode changes become
-//! regions. The function must not read values of its inputs: such a read has no answer here and is refused by the op.
-//! Sizes are those of the example inputs.
+//! Every op the function calls passes through the dispatcher, where a layer writes it down; grad-mode changes and
+//! autocast blocks become regions. The function must not read values of its inputs: such a read has no answer here and is
+//! refused by the op. Sizes are those of the example inputs, but for those declared to vary ([`Dim`]): for these the
+//! function is run at other sizes too, and must do the same there (`vary`).
 
 mod capture;
 mod tracer;
+mod vary;
 
+use crate::dynamic::{Dim, Places, Symbol};
 use crate::error::Result;
-use crate::ir::{Argument, GraphModule, OpOverload, Target};
+use crate::ir::{Argument, CallSpec, GraphModule, Name, OpOverload, Target};
 use crate::passes::{self, Context};
-use crate::program::{Dialect, ExportedProgram, State};
+use crate::program::*;
 use crate::signature::*;
 use capture::Capture;
+use firebrand_core::Tensor;
 use firebrand_core::autograd::is_grad_enabled;
-use firebrand_core::{Device, Tensor};
+use firebrand_core::module::{Buffer, Module, ModuleVisitor, Parameter};
 use std::sync::Arc;
 
 pub(crate) use capture::trace_below_autograd;
@@ -30,10 +34,10 @@ pub struct NamedTensor {
     pub is_parameter: bool,
 }
 
-/// Exports a function of tensors.
+/// Exports a function of tensors; [`Export`] has more to choose.
 ///
 /// `state` names the function's parameters and buffers; any other tensor it uses becomes a constant. The result is a
-/// program in the training dialect, with `no_grad` blocks as regions.
+/// program in the training dialect, with `no_grad` and `autocast` blocks as regions.
 ///
 /// ```
 /// use firebrand_core::{Tensor, autograd::no_grad};
@@ -50,41 +54,213 @@ pub fn export(
     inputs: &[Tensor],
     state: &[NamedTensor],
 ) -> Result<ExportedProgram> {
-    let capture = Arc::new(Capture::new(is_grad_enabled()));
-    let mut signature = GraphSignature::default();
-    let mut program = ExportedProgram::default();
-    // Parameters come before buffers, and both before the caller's inputs.
-    let ordered = state.iter().filter(|s| s.is_parameter).chain(state.iter().filter(|s| !s.is_parameter));
-    for NamedTensor { name, tensor, is_parameter } in ordered {
-        let target = name.as_str().into();
-        let (prefix, kind) = match is_parameter {
-            true => ("p_", InputKind::Parameter(target)),
-            false => ("b_", InputKind::Buffer { target, persistent: true }),
+    Export::new(inputs).state(state).once(f)
+}
+
+/// An export in the making: example inputs, the function's own tensors, and which sizes vary.
+///
+/// ```
+/// use firebrand_core::{DType, Tensor};
+/// use firebrand_graph::{Dim, Export};
+/// let batch = Dim::new("batch").min(2).max(64);
+/// let x = Tensor::zeros([4, 3], DType::F32);
+/// let program = Export::new(&[x])
+///     .names(["x"])
+///     .dynamic(0, 0, &batch)
+///     .run(|x| { let n = x[0].size(0); Ok(vec![x[0].reshape([n * 3])]) })?;
+/// let out = program.run(&[Tensor::ones([10, 3], DType::F32)])?;
+/// assert_eq!(out[0].tensor()?.shape(), [30]);
+/// assert!(program.run(&[Tensor::ones([65, 3], DType::F32)]).is_err());
+/// # Ok::<(), firebrand_graph::Error>(())
+/// ```
+#[must_use = "nothing is exported before `run`"]
+pub struct Export<'a> {
+    inputs: &'a [Tensor],
+    names: Vec<String>,
+    state: Vec<Own>,
+    dims: Vec<(usize, usize, Dim)>,
+}
+
+/// A tensor of the function's own.
+struct Own {
+    name: String,
+    tensor: Tensor,
+    is_parameter: bool,
+    persistent: bool,
+}
+
+impl<'a> Export<'a> {
+    /// An export for inputs like these.
+    pub fn new(inputs: &'a [Tensor]) -> Export<'a> {
+        Export { inputs, names: Vec::new(), state: Vec::new(), dims: Vec::new() }
+    }
+
+    /// Names of the inputs, in order; those without one are called `arg_0`, `arg_1`, ….
+    pub fn names<S: Into<String>>(mut self, names: impl IntoIterator<Item = S>) -> Self {
+        self.names = names.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Further tensors of the function's own.
+    pub fn state(mut self, state: &[NamedTensor]) -> Self {
+        self.state.extend(state.iter().map(|s| Own {
+            name: s.name.clone(),
+            tensor: s.tensor.clone(),
+            is_parameter: s.is_parameter,
+            persistent: true,
+        }));
+        self
+    }
+
+    /// The parameters and buffers of a module that the function calls.
+    pub fn module(mut self, module: &dyn Module) -> Self {
+        for (path, inner) in module.named_modules() {
+            inner.visit(&mut Collect { path: &path, state: &mut self.state });
+        }
+        self
+    }
+
+    /// Lets the size `dim` of an input vary.
+    pub fn dynamic(mut self, input: usize, dim: usize, size: &Dim) -> Self {
+        self.dims.push((input, dim, size.clone()));
+        self
+    }
+
+    /// Runs the function and keeps what it did. If sizes vary it is run several times, always on tensors without memory.
+    ///
+    /// # Errors
+    /// What the function answers at the sizes of the example; [`crate::Error::Specialized`] where it does not do the same at
+    /// others.
+    pub fn run(self, f: impl Fn(&[Tensor]) -> firebrand_core::Result<Vec<Tensor>>) -> Result<ExportedProgram> {
+        if self.dims.is_empty() {
+            return self.once(f);
+        }
+        let (places, symbols) = Places::new(self.inputs, &self.dims, |i| self.name(i))?;
+        let (module, symbols) = vary::trace(&self, &places, symbols, &f)?;
+        let mut program = self.program(module)?;
+        let ranges = symbols.iter().enumerate().map(|(k, s)| (Symbol::name(k), s.range));
+        program.range_constraints = ranges.collect();
+        Ok(program)
+    }
+
+    /// As [`Export::run`], where nothing varies.
+    fn once(self, f: impl FnOnce(&[Tensor]) -> firebrand_core::Result<Vec<Tensor>>) -> Result<ExportedProgram> {
+        let (places, _) = Places::new(self.inputs, &[], |i| self.name(i))?;
+        let capture = Arc::new(Capture::new(is_grad_enabled()));
+        let outlines = self.begin(&capture, &places, &[])?;
+        let results = capture::above_autograd(&capture, || f(&outlines))?;
+        let module = capture.finish(&results)?;
+        self.program(module)
+    }
+
+    fn name(&self, input: usize) -> String {
+        self.names.get(input).cloned().unwrap_or_else(|| format!("arg_{input}"))
+    }
+
+    /// Parameters come before buffers, and both before the caller's inputs.
+    fn own(&self) -> impl Iterator<Item = &Own> {
+        self.state.iter().filter(|s| s.is_parameter).chain(self.state.iter().filter(|s| !s.is_parameter))
+    }
+
+    /// Adds the inputs to a graph; gives the tensors without memory that the function is called with.
+    fn begin(&self, capture: &Capture, places: &Places, symbols: &[i64]) -> Result<Vec<Tensor>> {
+        for own in self.own() {
+            let prefix = if own.is_parameter { "p_" } else { "b_" };
+            capture.input(&format!("{prefix}{}", own.name.replace('.', "_").to_lowercase()), &own.tensor);
+        }
+        let outline = |(i, input): (usize, &Tensor)| {
+            let name = self.name(i);
+            let outline = places.outline(i, input, symbols, &name)?;
+            capture.input(&name, &outline);
+            Ok(outline)
         };
-        let node = capture.input(&format!("{prefix}{}", name.replace('.', "_").to_lowercase()), tensor);
-        signature.inputs.push(InputSpec { kind, arg: SpecArg::Tensor(node) });
-        program.state_dict.insert(name.clone(), State { tensor: tensor.clone(), is_parameter: *is_parameter });
+        self.inputs.iter().enumerate().map(outline).collect()
     }
-    let mut outlines = Vec::new();
-    for (i, input) in inputs.iter().enumerate() {
-        let outline = input.try_to_device(Device::Meta)?.try_requires_grad_(input.requires_grad())?;
-        let node = capture.input(&format!("arg_{i}"), &outline);
-        signature.inputs.push(InputSpec { kind: InputKind::UserInput, arg: SpecArg::Tensor(node) });
-        outlines.push(outline);
+
+    /// What was captured, with its signature and state, as a program.
+    fn program(&self, module: GraphModule) -> Result<ExportedProgram> {
+        let mut program = ExportedProgram::default();
+        let mut signature = GraphSignature::default();
+        let graph = &module.graph;
+        let mut inputs = graph.placeholders().map(|n| SpecArg::Tensor(graph[n].name().clone()));
+        for (own, arg) in self.own().zip(&mut inputs) {
+            let target: Name = own.name.as_str().into();
+            let kind = match own.is_parameter {
+                true => InputKind::Parameter(target),
+                false => InputKind::Buffer { target, persistent: own.persistent },
+            };
+            signature.inputs.push(InputSpec { kind, arg });
+            let tensor = own.tensor.clone();
+            if own.is_parameter || own.persistent {
+                program.state_dict.insert(own.name.clone(), State { tensor, is_parameter: own.is_parameter });
+            } else {
+                program.constants.insert(own.name.clone(), Constant::Tensor(tensor));
+            }
+        }
+        signature.inputs.extend(inputs.map(|arg| InputSpec { kind: InputKind::UserInput, arg }));
+        let returned = graph.result().and_then(Argument::items).unwrap_or(&[]);
+        let names = returned.iter().filter_map(Argument::node).map(|n| graph[n].name().clone());
+        signature.outputs =
+            names.map(|name| OutputSpec { kind: OutputKind::UserOutput, arg: SpecArg::Tensor(name) }).collect();
+        program.module_call_graph = vec![self.call(returned.len())];
+        program.module = Arc::new(module);
+        program.signature = Some(Arc::new(signature));
+        let context = Context { ambient_grad: is_grad_enabled(), compat: false };
+        const PASSES: [&str; 5] = [
+            "insert_conversion_guards_pass",
+            "lift_constants_pass",
+            "set_grad",
+            "replace_autocast_with_hop_pass",
+            "placeholder_naming_pass",
+        ];
+        let list = PASSES.map(passes::find).into_iter().collect::<Result<Vec<_>>>()?;
+        Ok(passes::run(&program, &list, &context)?.0)
     }
-    let results = capture::above_autograd(&capture, || f(&outlines))?;
-    let module = capture.finish(&results)?;
-    let returned = module.graph.result().and_then(Argument::items).unwrap_or(&[]);
-    let names = returned.iter().filter_map(Argument::node).map(|n| module.graph[n].name().clone());
-    signature.outputs =
-        names.map(|name| OutputSpec { kind: OutputKind::UserOutput, arg: SpecArg::Tensor(name) }).collect();
-    program.module = Arc::new(module);
-    program.signature = Some(Arc::new(signature));
-    let context = Context { ambient_grad: is_grad_enabled(), compat: false };
-    let list = ["insert_conversion_guards_pass", "lift_constants_pass", "set_grad", "placeholder_naming_pass"]
-        .map(passes::find);
-    let list = list.into_iter().collect::<Result<Vec<_>>>()?;
-    Ok(passes::run(&program, &list, &context)?.0)
+
+    /// How the program is called: a tuple of tensors in, a tuple of tensors out.
+    fn call(&self, results: usize) -> ModuleCallEntry {
+        let leaf = r#"{"type": null, "context": null, "children_spec": []}"#;
+        let tuple = |children: Vec<&str>| {
+            let children = children.join(", ");
+            format!(r#"{{"type": "builtins.tuple", "context": "null", "children_spec": [{children}]}}"#)
+        };
+        let kwargs = r#"{"type": "builtins.dict", "context": "[]", "children_spec": []}"#;
+        let args = tuple(vec![leaf; self.inputs.len()]);
+        let call_spec = CallSpec {
+            in_spec: format!("[1, {}]", tuple(vec![&args, kwargs])),
+            out_spec: format!("[1, {}]", tuple(vec![leaf; results])),
+            forward_arg_names: (0..self.inputs.len()).map(|i| self.name(i)).collect(),
+        };
+        let signature = ModuleCallSignature { inputs: Vec::new(), outputs: Vec::new(), call_spec };
+        ModuleCallEntry { fqn: String::new(), signature: Some(signature) }
+    }
+}
+
+/// Collects what a module holds itself.
+struct Collect<'s> {
+    path: &'s str,
+    state: &'s mut Vec<Own>,
+}
+
+impl Collect<'_> {
+    fn add(&mut self, name: &str, tensor: Tensor, is_parameter: bool, persistent: bool) {
+        if !self.state.iter().any(|s| s.tensor.is_same(&tensor)) {
+            let name = if self.path.is_empty() { name.to_string() } else { format!("{}.{name}", self.path) };
+            self.state.push(Own { name, tensor, is_parameter, persistent });
+        }
+    }
+}
+
+impl<'a> ModuleVisitor<'a> for Collect<'_> {
+    fn parameter(&mut self, name: &str, parameter: &'a Parameter) {
+        self.add(name, parameter.tensor().clone(), true, true);
+    }
+
+    fn buffer(&mut self, name: &str, buffer: &'a Buffer) {
+        self.add(name, buffer.get(), false, buffer.is_persistent());
+    }
+
+    fn module(&mut self, _: &str, _: &'a dyn Module) {}
 }
 
 /// Whether a graph writes no memory, here and below.

@@ -313,7 +313,10 @@ fn build_base(module: &GraphModule, parts: &[Part]) -> (GraphModule, Vec<NodeId>
     base.graph.call_spec = graph.call_spec.clone();
     let mut values = Copies::of(graph);
     for n in graph.placeholders() {
-        let copy = base.graph.create_like(graph[n].kind().clone(), graph[n].args(), [], graph[n].name());
+        // By its very name: an input may be called `input`, as no node made here would be.
+        let (kind, args, name) = (graph[n].kind(), graph[n].args(), graph[n].name());
+        let copy = base.graph.create_named(kind.clone(), args, [], name);
+        let copy = copy.unwrap_or_else(|| base.graph.create_like(kind.clone(), args, [], name));
         *base.graph.meta_mut(copy) = graph[n].meta().clone();
         values.set(n, copy);
     }

@@ -108,7 +108,7 @@ impl<'a> Writer<'a> {
         }
         let hop = matches!(target, Target::Hop(_));
         let val = node.meta().val.as_ref().ok_or("nothing is known of its value")?;
-        if hop && *val == Val::None {
+        if hop && (*val == Val::None || val.items().is_some_and(<[_]>::is_empty)) {
             return if self.has_effect(node) {
                 Err("a higher-order op without results cannot be written".into())
             } else {

@@ -141,6 +141,13 @@ pub(super) fn read_output(s: &mut Scanner<'_>, value: Option<&Argument>) -> Resu
         _ => return Err(s.expected("an output kind such as USER_OUTPUT or BUFFER_MUTATION before this")),
     };
     let arg = read_arg(s, name, arg)?;
+    if let SpecArg::Constant { value, .. } = &arg {
+        let mut nodes = 0;
+        value.for_each_node(&mut |_| nodes += 1);
+        if nodes > 0 {
+            return Err(s.expected("a name at the beginning, since a value of the graph is returned here"));
+        }
+    }
     s.end()?;
     Ok(OutputSpec { kind, arg })
 }

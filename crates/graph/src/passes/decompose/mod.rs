@@ -7,8 +7,10 @@
 mod emit;
 mod rules;
 
+use super::functionalize::{functionalize_at_hints, writes};
 use super::{Context, Report, set_grad};
 use crate::call::Runner;
+use crate::dynamic::at_all_sizes;
 use crate::error::{Error, Result};
 use crate::export::{dialect_of, trace_below_autograd};
 use crate::interpret::{Value, run_module};
@@ -18,12 +20,27 @@ use emit::Decompose;
 use firebrand_core::autograd::set_grad_enabled;
 use firebrand_core::dispatch::push_inner_layer;
 use firebrand_core::{Device, Spec, Tensor};
+use std::cell::Cell;
 use std::sync::Arc;
 
 const PASS: &str = "run_decompositions";
 
-/// Runs the pass.
+/// Runs the pass. A program that writes is made pure first: new values of buffers and inputs become leading results.
 pub fn run_decompositions(program: &ExportedProgram, context: &Context) -> Result<(ExportedProgram, Report)> {
+    let count = Cell::new(0);
+    let result = at_all_sizes(program, PASS, |program| {
+        let result = match writes(program) {
+            true => decomposed(&functionalize_at_hints(program, context)?.0, context)?,
+            false => decomposed(program, context)?,
+        };
+        count.set(result.module.graph.len());
+        Ok(result)
+    })?;
+    Ok((result, Report::of(count.get())))
+}
+
+/// Takes a program that does not write apart, for the sizes that it was exported with.
+fn decomposed(program: &ExportedProgram, context: &Context) -> Result<ExportedProgram> {
     let graph = &program.module.graph;
     let mut inputs = Vec::new();
     for n in graph.placeholders() {
@@ -46,10 +63,9 @@ pub fn run_decompositions(program: &ExportedProgram, context: &Context) -> Resul
             spec.arg.set_name(module.graph[node].name().clone());
         }
     }
-    let count = module.graph.len();
     result.module = Arc::new(module);
     let (result, _) = set_grad::replace_set_grad_with_hop_pass(&result, context)?;
-    Ok((result, Report::of(count)))
+    Ok(result)
 }
 
 /// Gives inputs the names they had, also those that no new node would get, such as `input`.
@@ -73,10 +89,9 @@ fn outline(node: &Node) -> Result<Tensor> {
     let Some(Val::Tensor(meta)) = &node.meta().val else {
         return Err(fail("only programs whose inputs are tensors of known type can be decomposed"));
     };
-    let sizes: Option<Vec<usize>> =
-        meta.sizes.iter().map(|s| s.known().and_then(|v| usize::try_from(v).ok())).collect();
+    let sizes: Option<Vec<usize>> = meta.sizes.iter().map(|s| s.hint().and_then(|v| usize::try_from(v).ok())).collect();
     let (Some(sizes), Some(dtype)) = (sizes, meta.dtype.dtype()) else {
-        return Err(fail("has symbolic sizes or a dtype that cannot be computed with"));
+        return Err(fail("its sizes have no value at export, or its dtype cannot be computed with"));
     };
     let tensor = Tensor::try_empty(Spec::new(&sizes, dtype, Device::Meta))?;
     Ok(tensor.try_requires_grad_(meta.requires_grad)?)

@@ -14,6 +14,7 @@ mod walk;
 mod writes;
 
 use super::{Context, Report, set_grad};
+use crate::dynamic::at_all_sizes;
 use crate::error::{Error, Result};
 use crate::export::dialect_of;
 use crate::interpret::{Value, materialize};
@@ -22,6 +23,7 @@ use crate::program::{Dialect, ExportedProgram};
 use crate::signature::*;
 use firebrand_core::autograd::{is_grad_enabled, set_grad_enabled};
 use firebrand_core::{Device, Layout, Spec, Tensor};
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::sync::Arc;
 use views::Step;
@@ -100,11 +102,25 @@ pub struct Functional {
 
 /// Runs the pass: writes become pure ops, and new values of parameters, buffers and inputs become leading results.
 pub fn functionalize(program: &ExportedProgram, context: &Context) -> Result<(ExportedProgram, Report)> {
-    let module = &program.module;
-    if dialect_of(module) == Dialect::Aten && !hides_writes(module) {
+    if !writes(program) {
         let dialect = Dialect::Aten;
         return Ok((ExportedProgram { dialect, ..program.clone() }, Report::default()));
     }
+    let rewrites = Cell::new(0);
+    let pure = at_all_sizes(program, PASS, |program| {
+        let (pure, report) = functionalize_at_hints(program, context)?;
+        rewrites.set(report.rewrites);
+        Ok(pure)
+    })?;
+    Ok((pure, Report::of(rewrites.get())))
+}
+
+/// As [`functionalize`], for the sizes that the program was exported with.
+pub(super) fn functionalize_at_hints(
+    program: &ExportedProgram,
+    context: &Context,
+) -> Result<(ExportedProgram, Report)> {
+    let module = &program.module;
     let _mode = set_grad_enabled(context.ambient_grad).scoped();
     let mut result = functionalize_module(module, false)?;
     let mut signature = program.signature()?.clone();
@@ -170,7 +186,14 @@ pub fn functionalize_module(module: &GraphModule, bases: bool) -> Result<Functio
     let mut inputs = Vec::new();
     for n in module.graph.placeholders() {
         let node = &module.graph[n];
-        let copy = walk.graph.node_copy(node, |_| Argument::None);
+        // By its very name, also one that no new node would get, such as `input`.
+        let copy = walk.graph.create_named(node.kind().clone(), [], [], node.name());
+        let copy = copy.ok_or_else(|| Error::PassNode {
+            pass: PASS,
+            node: node.name().to_string(),
+            message: "two inputs have this name".into(),
+        })?;
+        *walk.graph.meta_mut(copy) = node.meta().clone();
         let slot = match outline(node)? {
             Value::Tensor(t) => {
                 let alias = walk.fresh(t, copy, node.meta().val.clone(), Some(inputs.len()));
@@ -213,6 +236,11 @@ fn outline(node: &Node) -> Result<Value> {
         Some(Val::None) => Ok(Value::NONE),
         _ => Err(fail("it has no abstract value; export it, or give the types of inputs in the text")),
     }
+}
+
+/// Whether any op of the program writes memory, said or not.
+pub(super) fn writes(program: &ExportedProgram) -> bool {
+    dialect_of(&program.module) != Dialect::Aten || hides_writes(&program.module)
 }
 
 /// Ops that write running statistics without saying so in their schema, when they train.

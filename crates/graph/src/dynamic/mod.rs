@@ -1,0 +1,21 @@
+//! Sizes that vary: expressions over symbols, and how they are found by looking at a program at several sizes.
+//!
+//! Nothing here is symbolic execution. What a program does with a size is learnt by running it, without memory, at other
+//! sizes: [`fit`] turns the integers that come out into an expression ([`SizeExpr`]), `merge` several traces of one
+//! function into one graph over symbols, and [`sizes_at`] runs a finished graph and reads sizes inside it.
+
+mod dim;
+mod fit;
+mod merge;
+mod probe;
+mod program;
+mod size;
+
+pub use dim::Dim;
+pub(crate) use dim::{Places, Symbol};
+pub use fit::{Point, fit};
+pub(crate) use merge::{Difference, Traced, merge};
+pub use probe::{Sizes, sizes_at};
+pub(crate) use program::at_all_sizes;
+pub use size::SizeExpr;
+pub(crate) use size::size_function;
