@@ -2,13 +2,18 @@
 
 A row's name is the Python expression. Initial values are kept as an FNV-1a hash of their bits. Training is in f64 with SGD
 at rate 0.05 on the mean square of the (first) output minus random targets; input and target come from seed 1. Parameters
-and buffers after training are kept as sum of value * cos(position).
+and buffers after training are kept as sum of value * cos(position). Lazy layers see zeros first. `packed` rows run over
+sequences of LENGTHS, packed and padded again, with the last state behind the output.
 Run: python golden/nn/layers.py > golden/nn/layers.json
 """
 
 import json
 import torch
 from torch.nn import *  # noqa: F403 - rows are expressions over it
+from torch.nn.utils.parametrizations import spectral_norm, weight_norm  # noqa: F401 - as above
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+LENGTHS = [3, 5, 2]
 
 # expression: shapes of the inputs ("int N" for class numbers below N)
 ROWS = {
@@ -70,6 +75,20 @@ ROWS = {
     "CosineSimilarity()": [[4, 5], [4, 5]],
     "PairwiseDistance(p=1.0, keepdim=True)": [[4, 5], [4, 5]],
     "MultiLabelSoftMarginLoss()": [[4, 5], [4, 5]],
+    "LPPool3d(2, 2)": [[2, 2, 4, 4, 2]],
+    "AdaptiveLogSoftmaxWithLoss(8, 10, [3, 7], div_value=2.0)": [[8, 8], "int 10 [8]"],
+    "weight_norm(Linear(5, 3))": [[4, 5]],
+    "weight_norm(Conv1d(1, 1, 2), dim=None)": [[2, 1, 5]],
+    "spectral_norm(Linear(5, 3), n_power_iterations=2)": [[4, 5]],
+    "spectral_norm(ConvTranspose2d(3, 2, 2), n_power_iterations=50)": [[2, 3, 4, 4]],
+    "LazyLinear(3)": [[4, 5]],
+    "LazyConv2d(3, 3)": [[2, 2, 5, 5]],
+    "LazyConvTranspose1d(2, 3)": [[2, 3, 4]],
+    "LazyBatchNorm2d()": [[4, 3, 2, 2]],
+    "LazyInstanceNorm1d()": [[2, 3, 5]],
+    "packed RNN(3, 4, nonlinearity='relu')": [[5, 3, 3]],
+    "packed LSTM(3, 4, num_layers=2, bidirectional=True, batch_first=True)": [[3, 5, 3]],
+    "packed GRU(3, 4, num_layers=2, bias=False)": [[5, 3, 3]],
     "Sequential(Conv2d(1, 2, 3), BatchNorm2d(2), ReLU(), MaxPool2d(2), Flatten(), Dropout(0.3), Linear(8, 3))": [[4, 1, 6, 6]],
 }
 
@@ -77,7 +96,7 @@ ROWS = {
 def fnv(tensors):
     h = 0xCBF29CE484222325
     for t in tensors:
-        for b in t.detach().contiguous().view(torch.uint8).flatten().tolist():
+        for b in t.detach().flatten().contiguous().view(torch.uint8).tolist():
             h = ((h ^ b) * 0x100000001B3) % 2**64
     return f"{h:016x}"
 
@@ -94,9 +113,22 @@ def draw(shape):
     return torch.randn(shape, dtype=torch.float64)
 
 
+def over_packed(layer):
+    def run(x):
+        packed = pack_padded_sequence(x, LENGTHS, batch_first=layer.batch_first, enforce_sorted=False)
+        out, state = layer(packed)
+        padded, _ = pad_packed_sequence(out, batch_first=layer.batch_first, padding_value=0.5, total_length=6)
+        return torch.cat([t.flatten() for t in [padded, *(state if isinstance(state, tuple) else [state])]])
+
+    return run
+
+
 def row(text, shapes):
     torch.manual_seed(0)
-    layer = eval(text)
+    layer = eval(text.removeprefix("packed "))
+    call = over_packed(layer) if text.startswith("packed ") else layer
+    if text.startswith("Lazy"):
+        layer(*(torch.zeros(s) for s in shapes))
     names = list(layer.state_dict())
     init = fnv(layer.parameters())
     layer.double()
@@ -105,7 +137,7 @@ def row(text, shapes):
     optimizer = torch.optim.SGD(list(layer.parameters()) or [torch.zeros(1, requires_grad=True)], lr=0.05)
     target, losses = None, []
     for _ in range(20):
-        out = layer(*inputs)
+        out = call(*inputs)
         while isinstance(out, tuple):
             out = out[0]
         target = torch.randn(out.shape, dtype=torch.float64) if target is None else target

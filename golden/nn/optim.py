@@ -25,6 +25,9 @@ OPTIMIZERS = {
     "Adadelta": [{"lr": 0.5}, {"rho": 0.8, "eps": 1e-3, "weight_decay": 0.1, "maximize": True}],
     "Adamax": [{"lr": 0.05}, {"lr": 0.05, "betas": [0.8, 0.99], "weight_decay": 0.1}],
     "RAdam": [{"lr": 0.05}, {"lr": 0.05, "betas": [0.8, 0.9], "weight_decay": 0.1, "decoupled_weight_decay": True}],
+    "NAdam": [{"lr": 0.05}, {"lr": 0.05, "betas": [0.8, 0.9], "weight_decay": 0.1, "momentum_decay": 0.1, "decoupled_weight_decay": True}],
+    "Rprop": [{}, {"lr": 0.1, "etas": [0.4, 1.5], "step_sizes": [0.01, 0.2], "maximize": True}],
+    "ASGD": [{"lr": 0.1}, {"lr": 0.3, "lambd": 0.01, "alpha": 0.6, "t0": 5, "weight_decay": 0.1}],
     "LBFGS": [{"lr": 0.3, "max_iter": 3, "history_size": 5}, {"lr": 1.0, "max_iter": 3, "history_size": 4, "line_search_fn": "strong_wolfe"}],
 }
 
@@ -78,6 +81,7 @@ SCHEDULES = {
     "CosineAnnealingWarmRestarts": lambda o: sched.CosineAnnealingWarmRestarts(o, 3, T_mult=2, eta_min=0.01),
     "OneCycleLR": lambda o: sched.OneCycleLR(o, 1.0, total_steps=25),
     "OneCycleLR three_phase linear": lambda o: sched.OneCycleLR(o, 1.0, total_steps=25, three_phase=True, anneal_strategy="linear"),
+    "SWALR": lambda o: optim.swa_utils.SWALR(o, 0.05, anneal_epochs=7),
     "SequentialLR": sequential,
 }
 

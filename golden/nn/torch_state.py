@@ -14,7 +14,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 with contextlib.redirect_stdout(io.StringIO()):  # importing it prints its table
     import optim as golden
 
-WANTED = {("SGD", 2), ("Adam", 0), ("Adam", 1), ("AdamW", 1), ("RMSprop", 1), ("Adagrad", 1), ("Adadelta", 0), ("Adamax", 1), ("RAdam", 1), ("LBFGS", 0), ("LBFGS", 1)}
+WANTED = {("SGD", 2), ("Adam", 0), ("Adam", 1), ("AdamW", 1), ("RMSprop", 1), ("Adagrad", 1), ("Adadelta", 0), ("Adamax", 1), ("RAdam", 1), ("NAdam", 1), ("Rprop", 1), ("ASGD", 1), ("LBFGS", 0), ("LBFGS", 1)}
 runs, row = [], 0
 for name, all_options in golden.OPTIMIZERS.items():
     for k, options in enumerate(all_options):

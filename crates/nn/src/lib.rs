@@ -9,4 +9,6 @@ pub mod init;
 pub mod layers;
 pub mod losses;
 pub mod optim;
+pub mod parametrizations;
 pub mod train;
+pub mod utils;

@@ -8,9 +8,13 @@
 //! # Ok::<(), firebrand_core::Error>(())
 //! ```
 
+mod adaptive;
 mod ctc;
+mod triplet;
 
+pub use adaptive::AdaptiveLogSoftmaxWithLoss;
 pub use ctc::CTCLoss;
+pub use triplet::TripletMarginWithDistanceLoss;
 
 use firebrand_core::autograd::no_grad;
 use firebrand_core::module::{Buffer, Forward, Module, ModuleCore};

@@ -4,7 +4,9 @@
 use firebrand_core::random::{Generator, with_generator};
 use firebrand_core::{DType, Result, Tensor};
 use firebrand_nn::layers::*;
+use firebrand_nn::losses::AdaptiveLogSoftmaxWithLoss;
 use firebrand_nn::optim::{Optimizer, SGD, SGDOptions};
+use firebrand_nn::parametrizations::{SpectralNormOptions, spectral_norm, weight_norm};
 use firebrand_nn::sequential;
 use serde_json::Value;
 
@@ -35,6 +37,34 @@ fn two<M: Forward<(Tensor, Tensor), Output = Tensor>>(module: M) -> Case {
 fn three<M: Forward<(Tensor, Tensor, Tensor), Output = Tensor>>(module: M) -> Case {
     let run: fn(&dyn Module, &[Tensor]) -> Result<Tensor> =
         |m, x| typed::<M>(m.as_module()).try_call(&(x[0].clone(), x[1].clone(), x[2].clone()));
+    Case { module: Box::new(module), run }
+}
+
+/// A lazy layer, which has seen zeros of this shape.
+fn lazy<L: LazyLayer>(module: Lazy<L>, sizes: &[usize]) -> Result<Case> {
+    module.try_call(&Tensor::zeros(sizes, DType::F32))?;
+    let run: fn(&dyn Module, &[Tensor]) -> Result<Tensor> = |m, x| typed::<L>(m.as_module()).try_call(&x[0]);
+    Ok(Case { module: Box::new(module), run })
+}
+
+/// Lengths of the sequences of `packed` rows.
+const LENGTHS: [usize; 3] = [3, 5, 2];
+
+/// The padded output and the last state, flat, one after the other.
+fn unpacked(out: &PackedSequence, state: &[Tensor], batch_first: bool) -> Result<Tensor> {
+    let (padded, lengths) = pad_packed_sequence(out, batch_first, 0.5, Some(6))?;
+    assert_eq!(lengths, LENGTHS);
+    let parts: Vec<Tensor> = [padded].iter().chain(state).map(|t| t.flatten(0, -1)).collect();
+    firebrand_core::ops::cat(&parts, 0)
+}
+
+/// A layer with one state over packed sequences, length first.
+fn packed<M: Forward<PackedSequence, Output = (PackedSequence, Tensor)>>(module: M) -> Case {
+    let run: fn(&dyn Module, &[Tensor]) -> Result<Tensor> = |m, x| {
+        let x = pack_padded_sequence(&x[0], &LENGTHS, false, false)?;
+        let (out, state) = typed::<M>(m.as_module()).try_call(&x)?;
+        unpacked(&out, &[state], false)
+    };
     Case { module: Box::new(module), run }
 }
 
@@ -174,6 +204,44 @@ fn make(name: &str) -> Result<Case> {
             two(distance)
         }
         "MultiLabelSoftMarginLoss()" => two(firebrand_nn::losses::MultiLabelSoftMarginLoss::new()),
+        "LPPool3d(2, 2)" => one(LPPool3d::new(2.0, 2)),
+        "AdaptiveLogSoftmaxWithLoss(8, 10, [3, 7], div_value=2.0)" => {
+            let module = AdaptiveLogSoftmaxWithLoss::with(8, 10, &[3, 7], 2.0, false)?;
+            let run: fn(&dyn Module, &[Tensor]) -> Result<Tensor> =
+                |m, x| Ok(typed::<AdaptiveLogSoftmaxWithLoss>(m).try_call(&(x[0].clone(), x[1].clone()))?.0);
+            Case { module: Box::new(module), run }
+        }
+        "weight_norm(Linear(5, 3))" => one(weight_norm(Linear::new(5, 3), "weight", Some(0))?),
+        "weight_norm(Conv1d(1, 1, 2), dim=None)" => one(weight_norm(Conv1d::new(1, 1, 2), "weight", None)?),
+        "spectral_norm(Linear(5, 3), n_power_iterations=2)" => {
+            let options = SpectralNormOptions { n_power_iterations: 2, ..Default::default() };
+            one(spectral_norm(Linear::new(5, 3), "weight", options)?)
+        }
+        "spectral_norm(ConvTranspose2d(3, 2, 2), n_power_iterations=50)" => {
+            let options = SpectralNormOptions { dim: 1, n_power_iterations: 50, ..Default::default() };
+            one(spectral_norm(ConvTranspose2d::new(3, 2, 2), "weight", options)?)
+        }
+        "LazyLinear(3)" => lazy(LazyLinear::new(3), &[4, 5])?,
+        "LazyConv2d(3, 3)" => lazy(LazyConv2d::new(3, 3), &[2, 2, 5, 5])?,
+        "LazyConvTranspose1d(2, 3)" => lazy(LazyConvTranspose1d::new(2, 3), &[2, 3, 4])?,
+        "LazyBatchNorm2d()" => lazy(LazyBatchNorm2d::new(), &[4, 3, 2, 2])?,
+        "LazyInstanceNorm1d()" => lazy(LazyInstanceNorm1d::new(), &[2, 3, 5])?,
+        "packed RNN(3, 4, nonlinearity='relu')" => {
+            packed(RNN::with(RecurrentOptions { relu: true, ..RecurrentOptions::new(3, 4) })?)
+        }
+        "packed LSTM(3, 4, num_layers=2, bidirectional=True, batch_first=True)" => {
+            let base = RecurrentOptions::new(3, 4);
+            let options = RecurrentOptions { num_layers: 2, bidirectional: true, batch_first: true, ..base };
+            let run: fn(&dyn Module, &[Tensor]) -> Result<Tensor> = |m, x| {
+                let x = pack_padded_sequence(&x[0], &LENGTHS, true, false)?;
+                let (out, (h, c)) = typed::<LSTM>(m).try_call(&x)?;
+                unpacked(&out, &[h, c], true)
+            };
+            Case { module: Box::new(LSTM::with(options)?), run }
+        }
+        "packed GRU(3, 4, num_layers=2, bias=False)" => {
+            packed(GRU::with(RecurrentOptions { num_layers: 2, bias: false, ..RecurrentOptions::new(3, 4) })?)
+        }
         "Sequential(Conv2d(1, 2, 3), BatchNorm2d(2), ReLU(), MaxPool2d(2), Flatten(), Dropout(0.3), Linear(8, 3))" => {
             one(sequential![
                 Conv2d::new(1, 2, 3),
@@ -366,6 +434,89 @@ fn temporal_classification() -> Result<()> {
     assert_eq!(impossible.item::<f64>(), f64::INFINITY);
     assert!(CTCLoss::new().loss(&impossible, &impossible, &[], &[]).is_err());
     Ok(())
+}
+
+/// A packed sequence holds what its parts do, and gives them back in their order; a state goes to its own sequence.
+#[test]
+fn packed_sequences() -> Result<()> {
+    let parts = [2usize, 4, 1].map(|n| Tensor::arange(0, n as i64, 1, DType::F64).unsqueeze(1) + n as f64 * 10.0);
+    let packed = pack_sequence(&parts, false)?;
+    assert_eq!(packed.data.flatten(0, -1).to_vec::<f64>(), [40.0, 20.0, 10.0, 41.0, 21.0, 42.0, 43.0]);
+    assert_eq!(packed.batch_sizes, [3, 2, 1, 1]);
+    for (found, expected) in unpack_sequence(&packed)?.iter().zip(&parts) {
+        assert_eq!(found.to_vec::<f64>(), expected.to_vec::<f64>());
+    }
+    with_generator(Generator::new(0), || {
+        let gru = GRU::new(1, 2);
+        gru.to_dtype(DType::F64)?;
+        let start = Tensor::randn([1, 3, 2], DType::F64);
+        let (_, last) = gru.try_call(&(packed, start.clone()))?;
+        for (k, part) in parts.iter().enumerate() {
+            let alone = gru.try_call(&(part.clone(), start.i((.., k))))?.1.to_vec::<f64>();
+            last.i((.., k))
+                .contiguous()
+                .to_vec::<f64>()
+                .iter()
+                .zip(alone)
+                .for_each(|(f, e)| close(*f, e, "last state"));
+        }
+        let refused = pack_padded_sequence(&Tensor::ones([4, 2, 1], DType::F32), &[2, 4], false, true);
+        assert!(refused.expect_err("not sorted").to_string().contains("enforce_sorted"));
+        Ok(())
+    })
+}
+
+/// A layer that is no longer parametrized computes what it did; parameters are found by name.
+#[test]
+fn parametrizations_end() -> Result<()> {
+    with_generator(Generator::new(0), || {
+        let x = Tensor::randn([2, 4], DType::F32);
+        let layer = spectral_norm(Linear::new(4, 3), "weight", Default::default())?;
+        layer.eval();
+        let before = layer.call(&x).to_vec::<f32>();
+        assert_eq!(layer.into_layer()?.call(&x).to_vec::<f32>(), before);
+        let refused = weight_norm(Linear::new(4, 3), "wait", Some(0)).err().expect("no such parameter").to_string();
+        assert!(refused.contains(r#"["weight", "bias"], found "wait""#), "{refused}");
+        Ok(())
+    })
+}
+
+#[test]
+fn parameter_containers_have_names() {
+    let t = |v: f32| Tensor::new(&[v]);
+    let list = ParameterList::new([t(1.0), t(2.0)]);
+    let dict = ParameterDict::new([("left", t(3.0)), ("right", t(4.0))]);
+    let names = |m: &dyn Module| m.named_parameters().into_iter().map(|(name, _)| name).collect::<Vec<_>>();
+    assert_eq!((names(&list), names(&dict)), (vec!["0".into(), "1".into()], vec!["left".into(), "right".into()]));
+    assert_eq!((list[1].to_vec::<f32>(), dict["left"].to_vec::<f32>()), (vec![2.0], vec![3.0]));
+}
+
+#[test]
+fn parameters_as_a_vector() -> Result<()> {
+    use firebrand_nn::utils::{parameters_to_vector, vector_to_parameters};
+    let layer = Linear::new(2, 2);
+    vector_to_parameters(&Tensor::new(&[1.0f32, 2.0, 3.0, 4.0, 5.0, 6.0]), layer.parameters())?;
+    assert_eq!(layer.bias.as_ref().expect("has one").to_vec::<f32>(), [5.0, 6.0]);
+    assert_eq!(parameters_to_vector(layer.parameters())?.to_vec::<f32>(), [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
+    assert!(vector_to_parameters(&Tensor::new(&[1.0f32]), layer.parameters()).is_err());
+    Ok(())
+}
+
+#[test]
+fn triplets_by_any_distance() -> Result<()> {
+    use firebrand_nn::losses::{TripletMarginLoss, TripletMarginWithDistanceLoss};
+    with_generator(Generator::new(0), || {
+        let triple = [(); 3].map(|()| Tensor::randn([5, 4], DType::F64));
+        let triple = (triple[0].clone(), triple[1].clone(), triple[2].clone());
+        let found = TripletMarginWithDistanceLoss::default().try_call(&triple)?.item::<f64>();
+        close(found, TripletMarginLoss::new().try_call(&triple)?.item(), "Euclidean");
+        let mut taxi = TripletMarginWithDistanceLoss::new(|a, b| (a - b).abs().try_sum_dim(Some(&[-1]), false));
+        (taxi.margin, taxi.swap) = (0.5, true);
+        let mut expected = TripletMarginLoss::new();
+        (expected.p, expected.margin, expected.swap, expected.eps) = (1.0, 0.5, true, 0.0);
+        close(taxi.try_call(&triple)?.item(), expected.try_call(&triple)?.item(), "the sum of differences");
+        Ok(())
+    })
 }
 
 #[test]

@@ -31,7 +31,8 @@ fn number(options: &Value, name: &str, default: f64) -> f64 {
 fn make(name: &str, o: &Value, params: &[Tensor], implementation: Implementation) -> Box<dyn Optimizer> {
     let get = |name, default| number(o, name, default);
     let flag = |name: &str| o[name].as_bool().unwrap_or(false);
-    let betas = o["betas"].as_array().map_or((0.9, 0.999), |_| (floats(&o["betas"])[0], floats(&o["betas"])[1]));
+    let pair = |name: &str, default| o[name].as_array().map_or(default, |_| (floats(&o[name])[0], floats(&o[name])[1]));
+    let betas = pair("betas", (0.9, 0.999));
     let result: Result<Box<dyn Optimizer>> = match name {
         "SGD" => SGD::new(
             params,
@@ -127,6 +128,43 @@ fn make(name: &str, o: &Value, params: &[Tensor], implementation: Implementation
                 betas,
                 weight_decay: get("weight_decay", 0.0),
                 decoupled_weight_decay: flag("decoupled_weight_decay"),
+                implementation,
+                ..Default::default()
+            },
+        )
+        .map(|o| Box::new(o) as _),
+        "NAdam" => NAdam::new(
+            params,
+            NAdamOptions {
+                lr: get("lr", 2e-3),
+                betas,
+                weight_decay: get("weight_decay", 0.0),
+                momentum_decay: get("momentum_decay", 4e-3),
+                decoupled_weight_decay: flag("decoupled_weight_decay"),
+                implementation,
+                ..Default::default()
+            },
+        )
+        .map(|o| Box::new(o) as _),
+        "Rprop" => Rprop::new(
+            params,
+            RpropOptions {
+                lr: get("lr", 1e-2),
+                etas: pair("etas", (0.5, 1.2)),
+                step_sizes: pair("step_sizes", (1e-6, 50.0)),
+                maximize: flag("maximize"),
+                implementation,
+            },
+        )
+        .map(|o| Box::new(o) as _),
+        "ASGD" => ASGD::new(
+            params,
+            ASGDOptions {
+                lr: get("lr", 1e-2),
+                lambd: get("lambd", 1e-4),
+                alpha: get("alpha", 0.75),
+                t0: get("t0", 1e6),
+                weight_decay: get("weight_decay", 0.0),
                 implementation,
                 ..Default::default()
             },
@@ -242,7 +280,7 @@ fn a_run_of_pytorch_continues_here() {
         descend(&mut *optimizer, &loss, 9);
         close(&values(&params), &floats(&row["params"]), 1e-8, &format!("{} {}", row["name"], row["options"]));
     }
-    assert_eq!(runs.len(), 11);
+    assert_eq!(runs.len(), 14);
     let error = StateDict::from_torch(&Object::List(runs)).expect_err("no state").to_string();
     assert!(error.contains("expected an optimiser's `state_dict`"), "{error}");
 }
@@ -329,6 +367,7 @@ fn schedule(name: &str) -> Box<dyn Schedule> {
         "OneCycleLR three_phase linear" => {
             Box::new(OneCycleLR { three_phase: true, anneal: Anneal::Linear, ..OneCycleLR::new(1.0, 25) })
         }
+        "SWALR" => Box::new(SWALR { anneal_epochs: 7, ..SWALR::new(0.05) }),
         "SequentialLR" => {
             let warm_up = LinearLR { start_factor: 0.1, ..Default::default() };
             Box::new(SequentialLR::new(warm_up, 5, CosineAnnealingLR { t_max: 10, eta_min: 0.01 }))

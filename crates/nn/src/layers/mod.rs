@@ -26,11 +26,15 @@ mod dropout;
 mod embedding;
 mod embedding_bag;
 mod fold;
+mod lazy;
 mod linear;
 mod local_response;
 mod norm;
 pub(crate) mod options;
+mod packed;
+mod packed_rnn;
 mod padding;
+mod parameter_containers;
 mod pool;
 mod rnn;
 mod rnn_cell;
@@ -50,14 +54,21 @@ pub use dropout::{AlphaDropout, Dropout, Dropout1d, Dropout2d, Dropout3d, Featur
 pub use embedding::{Embedding, EmbeddingOptions};
 pub use embedding_bag::{BagMode, EmbeddingBag, EmbeddingBagOptions};
 pub use firebrand_core::module::{
-    Buffer, Forward, Module, ModuleCore, ModuleField, ModuleHooks, ModuleVisitor, Parameter, StateDict, TensorTree,
+    AsModule, Buffer, Forward, Module, ModuleCore, ModuleField, ModuleHooks, ModuleVisitor, Parameter, StateDict,
+    TensorTree,
 };
 pub use fold::{Fold, FoldOptions, Unfold};
+pub use lazy::*;
 pub use linear::{Bilinear, BilinearOptions, Identity, Linear, LinearOptions};
 pub use local_response::{LocalResponseNorm, LocalResponseNormOptions};
 pub use norm::*;
 pub use options::PerDim;
+pub use packed::{
+    PackedSequence, pack_padded_sequence, pack_sequence, pad_packed_sequence, pad_sequence, unpack_sequence,
+    unpad_sequence,
+};
 pub use padding::*;
+pub use parameter_containers::{ParameterDict, ParameterList};
 pub use pool::*;
 pub use rnn::{GRU, LSTM, RNN, RecurrentOptions};
 pub use rnn_cell::{GRUCell, LSTMCell, RNNCell};

@@ -207,7 +207,8 @@ macro_rules! lp_pool {
 }
 lp_pool!(
     LPPool1d LPPool1dOptions 1 avg_pool1d (),
-    LPPool2d LPPool2dOptions 2 avg_pool2d (None)
+    LPPool2d LPPool2dOptions 2 avg_pool2d (None),
+    LPPool3d LPPool3dOptions 3 avg_pool3d (None)
 );
 
 macro_rules! adaptive {

@@ -2,7 +2,7 @@
 //!
 //! Input is `[length, batch, size]`, or `[batch, length, size]` with `batch_first`; the batch may be missing. A call
 //! without a state starts from zeros. Parameters are called `weight_ih_l0`, `weight_hh_l0`, `bias_ih_l0`, `bias_hh_l0`,
-//! with `_reverse` behind those of the second direction.
+//! with `_reverse` behind those of the second direction. `packed_rnn` runs the same layers over packed sequences.
 
 use super::options::{built, options, parameter};
 use crate::init;
@@ -141,6 +141,14 @@ macro_rules! recurrent {
             /// With all options; initial values are drawn from the default generator.
             pub fn with(options: RecurrentOptions) -> Result<$name> {
                 Ok($name { weights: Weights::new(&options, $gates)?, options, core: ModuleCore::new() })
+            }
+
+            pub(super) fn options(&self) -> &RecurrentOptions {
+                &self.options
+            }
+
+            pub(super) fn weights(&self) -> Vec<Tensor> {
+                self.weights.tensors()
             }
         }
 

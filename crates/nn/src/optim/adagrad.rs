@@ -70,7 +70,7 @@ impl Algorithm for AdagradOptions {
     }
 
     fn slots(&self) -> Vec<Slot> {
-        vec![Slot { name: "sum", initial: self.initial_accumulator_value }]
+        vec![Slot::filled("sum", self.initial_accumulator_value)]
     }
 
     fn update(&self, batch: &Batch) -> Result<()> {

@@ -4,7 +4,7 @@
 //! form, where there is one, is a kernel that passes over memory once.
 
 use super::Settings;
-use firebrand_core::{Error, Result, Tensor};
+use firebrand_core::{Error, Result, Tensor, ops};
 
 /// How steps are computed. All give the same numbers up to rounding.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -27,13 +27,47 @@ pub struct Slot {
     pub name: &'static str,
     /// What it holds before the first step.
     pub initial: f64,
+    /// Its shape.
+    pub extent: Extent,
+}
+
+/// The shape of a state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extent {
+    /// That of the parameter, and its dtype.
+    Parameter,
+    /// One number in f32, as the number of steps.
+    Number,
 }
 
 impl Slot {
-    /// Starts from zeros.
+    /// As large as the parameter, with zeros.
     pub(super) fn zeros(name: &'static str) -> Slot {
-        Slot { name, initial: 0.0 }
+        Slot::filled(name, 0.0)
     }
+
+    /// As large as the parameter.
+    pub(super) fn filled(name: &'static str, initial: f64) -> Slot {
+        Slot { name, initial, extent: Extent::Parameter }
+    }
+
+    /// One number.
+    pub(super) fn number(name: &'static str, initial: f64) -> Slot {
+        Slot { name, initial, extent: Extent::Number }
+    }
+
+    /// The state of a parameter before its first step.
+    pub(super) fn start(&self, parameter: &Tensor) -> Result<Tensor> {
+        match self.extent {
+            Extent::Parameter => ops::full_like(parameter, self.initial.into(), None, None, None),
+            Extent::Number => Ok(Tensor::scalar(self.initial as f32)),
+        }
+    }
+}
+
+/// States of one number each, as numbers.
+pub(super) fn numbers(states: &[Tensor]) -> Result<Vec<f64>> {
+    states.iter().map(|s| s.try_item::<f32>().map(f64::from)).collect()
 }
 
 /// Parameters that step together. Everything is by position.
@@ -125,7 +159,6 @@ pub(super) fn need(
 
 /// `-grads` if the rule climbs, plus `weight_decay * params` if there is any; the gradients themselves are not written.
 pub(super) fn effective_grads(batch: &Batch, maximize: bool, weight_decay: f64) -> Result<Vec<Tensor>> {
-    use firebrand_core::ops;
     let grads = if maximize { ops::foreach_neg(&batch.grads)? } else { batch.grads.clone() };
     if weight_decay == 0.0 { Ok(grads) } else { ops::foreach_add(&grads, &batch.params, weight_decay.into()) }
 }

@@ -99,8 +99,7 @@ impl<A: Algorithm> Group<A> {
                 Some(s) if s.slots.len() == slots.len() => s,
                 other => {
                     let step = other.take().map_or_else(|| Tensor::scalar(0f32), |s| s.step);
-                    let make = |s: &super::Slot| ops::full_like(p, s.initial.into(), None, None, None);
-                    other.insert(State { step, slots: slots.iter().map(make).collect::<Result<_>>()? })
+                    other.insert(State { step, slots: slots.iter().map(|s| s.start(p)).collect::<Result<_>>()? })
                 }
             };
             ops::add_scalar_(&state.step, 1.into(), 1.into())?;
@@ -216,15 +215,14 @@ impl<A: Algorithm> Optimizer for Grouped<A> {
 
 fn load_state<A: Algorithm>(options: &A, p: &Tensor, at: usize, from: &IndexMap<String, Tensor>) -> Result<State> {
     let slots = options.slots().into_iter().map(|slot| {
-        let Some(t) = from.get(slot.name) else {
-            return ops::full_like(p, slot.initial.into(), None, None, None);
-        };
-        if t.shape() != p.shape() {
-            let message =
-                format!("`{}` of parameter {at} has shape {:?}, the parameter {:?}", slot.name, t.shape(), p.shape());
+        let start = slot.start(p)?;
+        let Some(t) = from.get(slot.name) else { return Ok(start) };
+        if t.shape() != start.shape() {
+            let (expected, found) = (start.shape(), t.shape());
+            let message = format!("expected `{}` of parameter {at} of shape {expected:?}, found {found:?}", slot.name);
             return Err(refused::<A>(message));
         }
-        t.try_to_dtype(p.dtype())?.detach().try_deep_copy()
+        t.try_to_dtype(start.dtype())?.detach().try_deep_copy()
     });
     let slots = slots.collect::<Result<Vec<_>>>()?;
     let count = match from.get("step") {

@@ -23,6 +23,30 @@ impl Schedule for CosineAnnealingLR {
     }
 }
 
+/// From the rate of the run before to the constant rate under which weights are averaged.
+#[derive(Clone, Copy, Debug)]
+pub struct SWALR {
+    /// The constant rate.
+    pub swa_lr: f64,
+    /// Epochs of the way there.
+    pub anneal_epochs: u64,
+    /// Along which curve.
+    pub anneal: Anneal,
+}
+
+impl SWALR {
+    /// With PyTorch's defaults: ten epochs along half a cosine.
+    pub fn new(swa_lr: f64) -> SWALR {
+        SWALR { swa_lr, anneal_epochs: 10, anneal: Anneal::Cosine }
+    }
+}
+
+impl Schedule for SWALR {
+    fn lr(&self, epoch: u64, base: f64, _: usize) -> f64 {
+        self.anneal.between(base, self.swa_lr, (epoch as f64 / self.anneal_epochs.max(1) as f64).min(1.0))
+    }
+}
+
 /// Down to `eta_min`, then from the top again, each way down `t_mult` times as long as the one before.
 #[derive(Clone, Copy, Debug)]
 pub struct CosineAnnealingWarmRestarts {
@@ -127,6 +151,16 @@ pub enum Anneal {
     Linear,
 }
 
+impl Anneal {
+    /// From one number to another as the share goes from 0 to 1.
+    fn between(self, from: f64, to: f64, share: f64) -> f64 {
+        match self {
+            Anneal::Cosine => cosine(from, to, share),
+            Anneal::Linear => from + (to - from) * share,
+        }
+    }
+}
+
 /// Up to a high rate, then far down; momentum goes the other way. Stepped once per batch.
 #[derive(Clone, Copy, Debug)]
 pub struct OneCycleLR {
@@ -175,10 +209,7 @@ impl OneCycleLR {
         for (k, &(end, from, to)) in phases.iter().enumerate() {
             if step <= end || k + 1 == phases.len() {
                 let share = (step - start) / (end - start);
-                return match self.anneal {
-                    Anneal::Cosine => cosine(from, to, share),
-                    Anneal::Linear => from + (to - from) * share,
-                };
+                return self.anneal.between(from, to, share);
             }
             start = end;
         }

@@ -24,7 +24,7 @@ mod cycles;
 mod plateau;
 mod steps;
 
-pub use cycles::{Anneal, CosineAnnealingLR, CosineAnnealingWarmRestarts, CyclicLR, CyclicMode, OneCycleLR};
+pub use cycles::{Anneal, CosineAnnealingLR, CosineAnnealingWarmRestarts, CyclicLR, CyclicMode, OneCycleLR, SWALR};
 pub use plateau::{Goal, PlateauOptions, PlateauState, ReduceLROnPlateau, ThresholdMode};
 pub use steps::{
     ChainedScheduler, ConstantLR, ExponentialLR, LambdaLR, LinearLR, MultiStepLR, MultiplicativeLR, PolynomialLR,
