@@ -39,6 +39,7 @@ OUT_OF_RANGE = {
     "network": [(65, 1, 8, 8)],
     "encoder": [(4, 129, 8)],
     "function": [(65, 6), (65, 6)],
+    "branch": [(65, 6)],
 }
 
 

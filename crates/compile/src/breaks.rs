@@ -60,6 +60,10 @@ kinds! {
     Unsupported = "unsupported call",
         "this call cannot be written down",
         "move it out of the function, or drop fullgraph";
+    /// A side of a conditional that does more than compute.
+    ImpureBranch = "a side of cond with effects",
+        "the sides of a cond op are part of the graph and may only compute with tensors",
+        "move the effect out of the side, or return what it needs from it";
     /// A hook that was declared pure and is not.
     ImpureHook = "unsafe side effect in a pure hook",
         "a hook that was declared pure did something that is no computation on tensors",

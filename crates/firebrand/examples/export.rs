@@ -4,7 +4,7 @@
 //! `cargo run --example export -- FOLDER` keeps the archives, with inputs and outputs to compare, in FOLDER.
 
 use firebrand::autograd::autocast;
-use firebrand::graph::{Dim, Export, ExportedProgram};
+use firebrand::graph::{Dim, Export, ExportedProgram, cond};
 use firebrand::io::write_npz;
 use firebrand::nn::layers::{AdaptiveAvgPool2d, BatchNorm2d, Conv2d, Flatten, Linear, ReLU, TransformerEncoderLayer};
 use firebrand::nn::sequential;
@@ -54,6 +54,17 @@ fn function() -> Outcome<ExportedProgram> {
     })?)
 }
 
+/// Both sides of a branch on values; rows of any number.
+fn branch() -> Outcome<ExportedProgram> {
+    let example = [Tensor::zeros([4, 6], DType::F32)];
+    let export = Export::new(&example).names(["x"]).dynamic(0, 0, &Dim::new("n").min(2).max(64));
+    Ok(export.run(|x| {
+        let rows = |x: &[Tensor]| Ok(vec![x[0].try_reshape([x[0].size(0) * 2, 3.into()])?.sin()]);
+        let halves = |x: &[Tensor]| Ok(vec![x[0].try_reshape([x[0].size(0) * 2, 3.into()])? * 0.5]);
+        cond(&x[0].sum().gt_scalar(0.0), rows, halves, &[&x[0]])
+    })?)
+}
+
 /// Saves a program, loads it, runs it at two sizes; keeps what went in and came out.
 fn try_out(folder: &Path, name: &str, program: &ExportedProgram, shapes: [&[&[i64]]; 2]) -> Outcome<()> {
     let path = folder.join(format!("{name}.pt2"));
@@ -79,6 +90,7 @@ pub(crate) fn run(folder: &Path) -> Outcome<()> {
     try_out(folder, "network", &network, [&[&[2, 1, 12, 10]], &[&[5, 1, 8, 21]]])?;
     try_out(folder, "encoder", &encoder()?, [&[&[4, 6, 8]], &[&[3, 11, 8]]])?;
     try_out(folder, "function", &function()?, [&[&[2, 6], &[2, 6]], &[&[9, 6], &[9, 6]]])?;
+    try_out(folder, "branch", &branch()?, [&[&[3, 6]], &[&[7, 6]]])?;
     // A size out of range is refused by name.
     let refused = network.run(&[Tensor::zeros([65, 1, 8, 8], DType::F32)]).map(drop);
     println!("{}", refused.expect_err("65 is more than 64"));

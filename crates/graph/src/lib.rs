@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod call;
+mod cond;
 pub mod dynamic;
 mod error;
 mod export;
@@ -20,6 +21,7 @@ pub mod trace;
 pub mod verify;
 
 pub use call::{Evaluator, ProgramModule};
+pub use cond::{BranchRecorder, RecorderScope, cond};
 pub use dynamic::Dim;
 pub use error::{Error, Result};
 pub use export::{Export, NamedTensor, Tracer, export};

@@ -351,10 +351,10 @@ impl Trace {
         })
     }
 
-    /// Writes down a function that is no op, with a tuple of tensors as its result.
+    /// Writes down a function or higher-order op, with a tuple of tensors as its result.
     pub fn record_function(
         &mut self,
-        function: Function,
+        function: impl Into<Target>,
         args: impl Into<Box<[Argument]>>,
         results: &[Tensor],
     ) -> NodeId {

@@ -5,7 +5,7 @@
 //! capture the graph is run at other sizes, without memory: a symbol that cannot vary is tied to others of its value, or to
 //! the value, and sizes of values inside the function are expressed by those of its inputs.
 
-use super::{SeenNumber, Session, State};
+use super::{Body, SeenNumber, Session, State};
 use crate::backends::EagerRunner;
 use crate::error::{Error, Result};
 use crate::guard::{Dim, Leaves, SizeGuard, SymbolSource};
@@ -162,8 +162,16 @@ impl Session {
     pub(super) fn symbolic_size(&self, t: &Tensor, dim: usize) -> SymInt {
         let size = t.layout().sizes()[dim] as i64;
         let mut state = self.lock();
-        if state.in_pure_hook {
-            return size.into();
+        match state.body {
+            Body::Function => {}
+            Body::PureHook => return size.into(),
+            Body::Branch => {
+                // A side has no inputs for sizes: it holds for those of this call.
+                for (k, symbol) in self.plan.symbols.iter().enumerate() {
+                    SymInt::symbol(k as u32, symbol.hint).int();
+                }
+                return size.into();
+            }
         }
         let argument = state.sources.iter().find_map(|(o, s)| match s {
             Source::Arg(i) if o.is_same(t) => Some(*i),

@@ -4,8 +4,9 @@
 //! graph. When something does (a break), the graph so far is compiled and run with the real inputs, and a new one begins;
 //! the function then goes on with what it asked for. `effects` holds what must be repeated at every call, `segment`
 //! runs graphs in the middle of a function, `finish` turns a session without breaks into something that can be replayed,
-//! `pure` traces hooks that are part of the graph.
+//! `pure` traces hooks that are part of the graph, `branch` the sides of conditionals.
 
+mod branch;
 mod dynamic;
 mod effect;
 mod finish;
@@ -29,6 +30,7 @@ use crate::tree::{Host, Leaf, Rebuild, Tree};
 use firebrand_core::autograd::{Function, RemovableHandle, is_grad_enabled};
 use firebrand_core::capture::{self as core_capture, Caller, TensorCell, TensorHookFn};
 use firebrand_core::{Result, Scalar, Tensor, WeakTensor};
+use firebrand_graph::RecorderScope;
 use firebrand_graph::ir::{NodeId, Val};
 use firebrand_graph::trace::{Free, Trace, outline};
 use std::any::Any;
@@ -70,11 +72,42 @@ pub(crate) struct HookNode {
     pub(crate) handle: u64,
 }
 
+/// What is traced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Body {
+    /// The function itself.
+    Function,
+    /// A hook that must only compute.
+    PureHook,
+    /// A side of a conditional, which must only compute.
+    Branch,
+}
+
+impl Body {
+    /// What a body that must only compute is called, and the break that anything else in it is.
+    fn pure(self) -> Option<(&'static str, BreakKind)> {
+        match self {
+            Body::Function => None,
+            Body::PureHook => Some(("a pure hook", BreakKind::ImpureHook)),
+            Body::Branch => Some(("a side of cond", BreakKind::ImpureBranch)),
+        }
+    }
+}
+
+impl State {
+    /// The trace of the function: inputs are inputs of it, wherever they are met.
+    pub(crate) fn function_trace(&mut self) -> &mut Trace {
+        self.outer.first_mut().unwrap_or(&mut self.trace)
+    }
+}
+
 /// What a session knows.
 pub(crate) struct State {
     pub(crate) trace: Trace,
-    /// Whether the body of a pure hook is traced.
-    pub(crate) in_pure_hook: bool,
+    /// What the trace is of.
+    pub(crate) body: Body,
+    /// What waits while the sides of a conditional are traced; the first is that of the function.
+    pub(crate) outer: Vec<Trace>,
     /// Placeholders and where their values come from.
     pub(crate) inputs: Vec<(NodeId, Source)>,
     /// Tensors without memory that stand for sources, in no graph yet or in any.
@@ -152,7 +185,8 @@ impl Session {
         let ambient_grad = is_grad_enabled();
         let state = State {
             trace: Trace::new(ambient_grad, Free::Input),
-            in_pure_hook: false,
+            body: Body::Function,
+            outer: Vec::new(),
             inputs: Vec::new(),
             sources: Vec::new(),
             reals: HashMap::new(),
@@ -190,6 +224,7 @@ impl Session {
         }
         SESSIONS.with_borrow_mut(|s| s.push(self.clone()));
         let _leave = Leave;
+        let _conditionals = RecorderScope::new(self.clone());
         let _scope = core_capture::CaptureScope::new(self.clone());
         f()
     }
@@ -198,14 +233,11 @@ impl Session {
     pub(crate) fn note_break(&self, kind: BreakKind, what: impl Into<String>, at: Option<Caller>) -> Result<()> {
         let found = GraphBreak { kind, what: what.into(), location: at };
         let mut state = self.lock();
-        if self.fullgraph || kind == BreakKind::ImpureHook || state.in_pure_hook {
-            let found = match state.in_pure_hook {
-                true => GraphBreak {
-                    kind: BreakKind::ImpureHook,
-                    what: format!("{}: {}", kind.name(), found.what),
-                    ..found
-                },
-                false => found,
+        let pure = state.body.pure();
+        if self.fullgraph || kind == BreakKind::ImpureHook || pure.is_some() {
+            let found = match pure {
+                Some((_, pure)) => GraphBreak { kind: pure, what: format!("{}: {}", kind.name(), found.what), ..found },
+                None => found,
             };
             let error = Error::GraphBreak(found.clone());
             let told = firebrand_core::Error::user(error.to_string());
@@ -231,8 +263,9 @@ impl Session {
     }
 
     pub(crate) fn push_effect(&self, effect: Effect) {
-        if self.lock().in_pure_hook {
-            let _ = self.note_break(BreakKind::ImpureHook, "an effect inside a pure hook", None);
+        let pure = self.lock().body.pure();
+        if let Some((body, kind)) = pure {
+            let _ = self.note_break(kind, format!("an effect inside {body}"), None);
             return;
         }
         self.lock().effects.push(effect);
@@ -247,7 +280,7 @@ impl Session {
     /// Adds a source: its outline is an input of the graph that uses it.
     pub(crate) fn source(&self, state: &mut State, name: &str, real: &Tensor, source: Source) -> Result<Tensor> {
         let stand_in = self.outline_of(real)?;
-        let node = state.trace.input(name, &stand_in);
+        let node = state.function_trace().input(name, &stand_in);
         state.inputs.push((node, source.clone()));
         state.placeholder_values.push((node, real.clone()));
         state.sources.push((stand_in.clone(), source));
@@ -273,8 +306,8 @@ impl Session {
             Scalar::Float(v) => Val::SymFloat(firebrand_graph::ir::Symbolic::Known(v)),
             other => Val::SymInt(other.to_i64().into()),
         };
-        let node = state.trace.number(name, val);
-        state.trace.bind(number.tensor(), node);
+        let node = state.function_trace().number(name, val);
+        state.function_trace().bind(number.tensor(), node);
         state.inputs.push((node, source.clone()));
         state.numbers.push((number.tensor().clone(), value, source));
         Ok(number)

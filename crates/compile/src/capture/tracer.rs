@@ -1,7 +1,7 @@
 //! What a session does with ops, and where the function does something that is no op.
 
 use super::effect::Effect;
-use super::{HookNode, Session};
+use super::{Body, HookNode, Session};
 use crate::breaks::BreakKind;
 use crate::guard::ModuleGuard;
 use crate::source::Source;
@@ -151,8 +151,9 @@ impl Tracer for Session {
     }
 
     fn register_hook(&self, t: &Tensor, hook: TensorHookFn, at: Caller) -> Result<RemovableHandle> {
-        if self.lock().in_pure_hook {
-            self.note_break(BreakKind::ImpureHook, "a hook registered inside a pure hook", Some(at))?;
+        let pure = self.lock().body.pure();
+        if let Some((body, kind)) = pure {
+            self.note_break(kind, format!("a hook registered inside {body}"), Some(at))?;
         }
         let session = super::session().ok_or_else(|| firebrand_core::Error::user("no capture runs here"))?;
         let proxy = session.proxy_handle();
@@ -286,7 +287,7 @@ impl Tracer for Session {
     }
 
     fn observe_strides(&self, _: &Tensor) {
-        if self.lock().in_pure_hook {
+        if self.lock().body == Body::PureHook {
             let _ = self.note_break(BreakKind::ImpureHook, "a look at the memory order of a gradient", None);
         }
     }

@@ -4,6 +4,7 @@ use crate::common::*;
 use firebrand_compile::hooks::register_pure_hook;
 use firebrand_compile::{BreakKind, Error, Options, Shared, compile_with};
 use firebrand_core::Tensor;
+use firebrand_graph::cond;
 
 /// J-35, J-39: a hook on a value inside; one that returns nothing.
 #[test]
@@ -84,6 +85,35 @@ fn test_hook_on_intermediate_used_before_and_after() {
             let x = ones_leaf(2);
             f.call(&x).backward();
             assert_eq!(grad(&x), [16.0; 2], "{name}, pure: {pure}");
+        }
+    }
+}
+
+/// J-38: a hooked value that a conditional takes. Both sides are in the one graph; each call takes the side its numbers say.
+#[test]
+fn test_hook_on_intermediate_with_higher_order_op() {
+    for (name, c) in counted() {
+        for pure in [false, true] {
+            let f = compile_with(
+                move |x: &Tensor| {
+                    let y = x * 2.0;
+                    match pure {
+                        true => register_pure_hook(&y, |g| g * 2.0).unwrap(),
+                        false => y.register_hook(|g: &Tensor| g * 2.0),
+                    };
+                    let positive = y.sum().gt_scalar(0.0);
+                    let side = |sign: f64| move |y: &[Tensor]| Ok(vec![&y[0] * sign]);
+                    cond(&positive, side(1.0), side(-3.0), &[&y]).unwrap().remove(0).sum()
+                },
+                full(&c),
+            );
+            let x = ones_leaf(2);
+            f.call(&x).backward();
+            assert_eq!(grad(&x), [4.0; 2], "{name}, pure: {pure}");
+            let x = leaf(&[-1.0, -1.0]);
+            f.call(&x).backward();
+            assert_eq!(grad(&x), [-12.0; 2], "{name}, pure: {pure}: the other side");
+            assert_eq!(c.frames(), 1 + usize::from(pure), "{name}: one graph each");
         }
     }
 }

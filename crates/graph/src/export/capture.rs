@@ -1,5 +1,6 @@
 //! The layer that writes ops down: above autograd for export, below it for decompositions and derivatives.
 
+use crate::cond::{BranchRecorder, RecorderScope};
 use crate::error::Result;
 use crate::ir::*;
 use crate::trace::{Free, Trace, outline};
@@ -15,6 +16,8 @@ pub(crate) use crate::trace::{SAVED_RESULT, UNRECORDED};
 /// A graph in the making that sees every op.
 pub(crate) struct Capture {
     trace: Mutex<Trace>,
+    /// What waits while the sides of a conditional are written down.
+    outer: Mutex<Vec<Trace>>,
     /// Whether an op is written down just now: what it is made of is not.
     busy: AtomicBool,
     /// For a trial: the first op that failed. The function is left there.
@@ -27,7 +30,12 @@ struct Failed;
 impl Capture {
     /// An empty graph; `ambient` is the grad mode around it.
     pub(crate) fn new(ambient: bool) -> Capture {
-        Capture { trace: Mutex::new(Trace::new(ambient, Free::Constant)), busy: AtomicBool::new(false), failed: None }
+        Capture {
+            trace: Mutex::new(Trace::new(ambient, Free::Constant)),
+            outer: Mutex::default(),
+            busy: AtomicBool::new(false),
+            failed: None,
+        }
     }
 
     /// An empty graph for a function that may not work at the sizes it is tried at; see [`Capture::attempt`].
@@ -103,6 +111,7 @@ pub(crate) fn above_autograd<R>(
     f: impl FnOnce() -> firebrand_core::Result<R>,
 ) -> firebrand_core::Result<R> {
     let _layer = dispatch::push_layer(Arc::clone(capture) as Arc<dyn Interpreter>);
+    let _conditionals = RecorderScope::new(Arc::clone(capture) as Arc<dyn BranchRecorder>);
     f()
 }
 
@@ -124,6 +133,22 @@ pub(crate) fn trace_below_autograd(
         f(&outlines)?
     };
     capture.finish(&results)
+}
+
+impl BranchRecorder for Capture {
+    fn begin(&self, branch: Trace) {
+        let waiting = std::mem::replace(&mut *self.trace(), branch);
+        self.outer.lock().unwrap_or_else(PoisonError::into_inner).push(waiting);
+    }
+
+    fn end(&self) -> Trace {
+        let waiting = self.outer.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        std::mem::replace(&mut *self.trace(), waiting.expect("what ends has begun"))
+    }
+
+    fn edit(&self, f: &mut dyn FnMut(&mut Trace)) {
+        f(&mut self.trace());
+    }
 }
 
 impl Interpreter for Capture {

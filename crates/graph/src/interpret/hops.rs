@@ -89,7 +89,7 @@ fn with_data(history: &Tensor, value: &Tensor) -> Result<Tensor> {
 
 /// Makes a result depend on every operand that wants gradients: those that the branch did not use get zeros, as if the
 /// other branch had been added with weight zero. Costs nothing but the nodes: what is added is the sum of no elements.
-fn attach(result: Value, operands: &Value) -> Result<Value> {
+pub(crate) fn attach(result: Value, operands: &Value) -> Result<Value> {
     if !is_grad_enabled() {
         return Ok(result);
     }

@@ -1,0 +1,200 @@
+//! cond: a branch on the value of a tensor that programs can keep.
+//!
+//! Run eagerly it takes one side. While a function is exported or compiled, both sides are written down as sub-graphs of
+//! a `cond` node ([`BranchRecorder`] is how it reaches whoever records on this thread); tensors that a side uses from
+//! outside become operands of both, in one order. What the sides return must be alike.
+
+use crate::interpret::{Value, attach};
+use crate::ir::{Argument, Attribute, GraphModule, Hop, TensorMeta};
+use crate::trace::{Free, Trace, outline};
+use firebrand_core::autograd::is_grad_enabled;
+use firebrand_core::{Error, Result, Tensor, capture};
+use std::cell::RefCell;
+use std::sync::Arc;
+
+/// One side of a conditional.
+type Branch<'a> = &'a dyn Fn(&[Tensor]) -> Result<Vec<Tensor>>;
+
+/// `true_fn(operands)` if `pred` holds, else `false_fn(operands)`.
+///
+/// `pred` has one element. Gradients flow through the side that ran; operands that only the other side uses get zeros.
+/// The sides must only compute: while they are recorded they may not read values, write cells or register hooks.
+///
+/// ```
+/// use firebrand_core::Tensor;
+/// use firebrand_graph::{cond, export};
+/// let f = |x: &[Tensor]| cond(&x[0].sum().gt_scalar(0.0), |x| Ok(vec![x[0].sin()]), |x| Ok(vec![x[0].cos()]), &[&x[0]]);
+/// let program = export(f, &[Tensor::new(&[1.0f64])], &[])?;
+/// let run = |v: f64| Ok::<_, firebrand_graph::Error>(program.run(&[Tensor::new(&[v])])?[0].tensor()?.to_vec::<f64>()[0]);
+/// assert_eq!((run(2.0)?, run(-2.0)?), (2.0f64.sin(), 2.0f64.cos()));
+/// # Ok::<(), firebrand_graph::Error>(())
+/// ```
+///
+/// # Errors
+/// If `pred` has more than one element, or the sides differ in what they return.
+pub fn cond(
+    pred: &Tensor,
+    true_fn: impl Fn(&[Tensor]) -> Result<Vec<Tensor>>,
+    false_fn: impl Fn(&[Tensor]) -> Result<Vec<Tensor>>,
+    operands: &[&Tensor],
+) -> Result<Vec<Tensor>> {
+    if pred.layout().numel() != 1 {
+        let sizes = pred.layout().sizes();
+        return Err(Error::argument("cond", format!("the predicate has sizes {sizes:?}; it must have one element")));
+    }
+    if let Some(recorder) = recorder() {
+        return record(&*recorder, pred, [&true_fn, &false_fn], operands);
+    }
+    let operands: Vec<Tensor> = operands.iter().map(|t| (*t).clone()).collect();
+    let results = if pred.try_scalar_value()?.to_bool() { true_fn(&operands)? } else { false_fn(&operands)? };
+    let values = Value::List(results.iter().map(Value::from).collect());
+    let operands = Value::List(operands.iter().map(Value::from).collect());
+    let attached = attach(values, &operands).map_err(Error::user)?;
+    Ok(attached.tensors().into_iter().cloned().collect())
+}
+
+/// Whoever writes ops of this thread down, as far as conditionals need it.
+pub trait BranchRecorder {
+    /// Ops go to this trace from now on; what is written so far waits.
+    fn begin(&self, branch: Trace);
+    /// Ends what [`BranchRecorder::begin`] began and gives it back.
+    fn end(&self) -> Trace;
+    /// Lends the trace that ops go to.
+    fn edit(&self, f: &mut dyn FnMut(&mut Trace));
+    /// Whether ops are written down just now.
+    fn is_active(&self) -> bool {
+        true
+    }
+    /// Sees a tensor without memory before the function does.
+    fn prepare(&self, _: &Tensor) {}
+}
+
+thread_local! {
+    static RECORDERS: RefCell<Vec<Arc<dyn BranchRecorder>>> = const { RefCell::new(Vec::new()) };
+}
+
+fn recorder() -> Option<Arc<dyn BranchRecorder>> {
+    RECORDERS.with_borrow(|r| r.last().cloned()).filter(|r| r.is_active())
+}
+
+/// While it lives, conditionals of this thread go to a recorder.
+#[must_use = "the recorder is asked while the scope lives"]
+pub struct RecorderScope(());
+
+impl RecorderScope {
+    /// Begins it.
+    pub fn new(recorder: Arc<dyn BranchRecorder>) -> RecorderScope {
+        RECORDERS.with_borrow_mut(|r| r.push(recorder));
+        RecorderScope(())
+    }
+}
+
+impl Drop for RecorderScope {
+    fn drop(&mut self) {
+        RECORDERS.with_borrow_mut(Vec::pop);
+    }
+}
+
+/// A side that was written down.
+struct Side {
+    graph: GraphModule,
+    results: Vec<Tensor>,
+    /// What it uses from outside that was not known yet.
+    captured: Vec<Tensor>,
+}
+
+fn record(
+    recorder: &dyn BranchRecorder,
+    pred: &Tensor,
+    [yes, no]: [Branch<'_>; 2],
+    operands: &[&Tensor],
+) -> Result<Vec<Tensor>> {
+    let mut captured = Vec::new();
+    let mut first = side(recorder, yes, operands, &captured)?;
+    captured.append(&mut first.captured);
+    let mut second = side(recorder, no, operands, &captured)?;
+    if !second.captured.is_empty() {
+        // Both take what either uses.
+        captured.append(&mut second.captured);
+        first = side(recorder, yes, operands, &captured)?;
+    }
+    let results = alike(recorder, &first.results, &second.results)?;
+    let mut done = Ok(());
+    recorder.edit(&mut |trace| done = write(trace, pred, operands, &captured, [&first, &second], &results));
+    done.map_err(Error::user)?;
+    Ok(results)
+}
+
+/// Runs one side on tensors without memory and writes it down; its inputs are the operands and `captured`.
+fn side(recorder: &dyn BranchRecorder, f: Branch<'_>, operands: &[&Tensor], captured: &[Tensor]) -> Result<Side> {
+    struct End<'a>(Option<&'a dyn BranchRecorder>);
+    impl Drop for End<'_> {
+        fn drop(&mut self) {
+            self.0.map(BranchRecorder::end); // the side failed: what it wrote is of no use
+        }
+    }
+    let mut trace = Trace::new(is_grad_enabled(), Free::Input);
+    let mut stand_ins = Vec::with_capacity(operands.len());
+    for (i, t) in operands.iter().enumerate() {
+        let stand_in = outline(t)?;
+        recorder.prepare(&stand_in);
+        trace.input(&format!("operand_{i}"), &stand_in);
+        stand_ins.push(stand_in);
+    }
+    for (i, t) in captured.iter().enumerate() {
+        trace.input(&format!("captured_{i}"), t);
+    }
+    recorder.begin(trace);
+    let mut end = End(Some(recorder));
+    let results = f(&stand_ins)?;
+    end.0 = None;
+    let mut trace = recorder.end();
+    let nodes = results.iter().map(|t| Ok(trace.node(t)?.into())).collect::<crate::Result<Vec<Argument>>>();
+    let nodes = nodes.map_err(Error::user)?;
+    let captured = trace.captured().iter().map(|(t, _)| t.clone()).collect();
+    Ok(Side { graph: trace.finish(nodes), results, captured })
+}
+
+/// What stands for the results outside: like those of both sides, with a history if either has one.
+fn alike(recorder: &dyn BranchRecorder, yes: &[Tensor], no: &[Tensor]) -> Result<Vec<Tensor>> {
+    let kind = |t: &Tensor| TensorMeta { requires_grad: false, ..TensorMeta::of(t) };
+    let shown = |list: &[Tensor]| list.iter().map(|t| kind(t).to_string()).collect::<Vec<_>>().join(", ");
+    let same = |(a, b): (&Tensor, &Tensor)| a.dtype() == b.dtype() && a.layout().sizes() == b.layout().sizes();
+    if yes.len() != no.len() || !yes.iter().zip(no).all(same) {
+        let message = format!("the sides return ({}) and ({}); they must be alike", shown(yes), shown(no));
+        return Err(Error::argument("cond", message));
+    }
+    let one = |(a, b): (&Tensor, &Tensor)| {
+        // A copy, made unseen: a side may return its operand.
+        let result = capture::suspended(|| if a.requires_grad() { a } else { b }.try_clone_tensor())?;
+        recorder.prepare(&result);
+        Ok(result)
+    };
+    yes.iter().zip(no).map(one).collect()
+}
+
+/// The node of the conditional.
+fn write(
+    trace: &mut Trace,
+    pred: &Tensor,
+    operands: &[&Tensor],
+    captured: &[Tensor],
+    sides: [&Side; 2],
+    results: &[Tensor],
+) -> crate::Result<()> {
+    let mut args: Vec<Argument> = vec![trace.node(pred)?.into()];
+    let number = trace.module().attributes.len() / 2;
+    for (side, name) in sides.into_iter().zip(["true_graph", "false_graph"]) {
+        let module = trace.module_mut();
+        let mut path = format!("{name}_{number}");
+        while module.attributes.get(&path).is_some() {
+            path.push('_');
+        }
+        module.attributes.set(&path, Attribute::Graph(Arc::new(side.graph.clone())));
+        args.push(module.graph.get_attr(&path).into());
+    }
+    let all = operands.iter().copied().chain(captured).map(|t| Ok(trace.node(t)?.into()));
+    args.push(Argument::tuple(all.collect::<crate::Result<Vec<Argument>>>()?));
+    trace.record_function(Hop::Cond, args, results);
+    Ok(())
+}
