@@ -11,9 +11,9 @@
 
 use crate::error::{Error, Result};
 use crate::hooks::HookSlot;
-use firebrand_core::ErrorKind;
 use firebrand_core::autograd::Function;
-use firebrand_graph::ir::{GraphModule, TensorMeta};
+use firebrand_core::{Device, ErrorKind, Layout, Spec, Tensor};
+use firebrand_graph::ir::{self, Argument, GraphModule, TensorMeta};
 use std::sync::Arc;
 
 pub use firebrand_graph::interpret::Value;
@@ -81,17 +81,38 @@ impl ExampleInput {
     }
 }
 
+/// What the `call_host` nodes of a compiled backward pass call: hooks, accumulation and everything else that is not in the
+/// graph. It comes with each run.
+pub trait HostCalls: Send + Sync {
+    /// Does what a slot stands for.
+    fn call(&self, slot: usize, values: Vec<Option<Tensor>>, results: &[Option<Spec>]) -> Result<Vec<Option<Tensor>>>;
+}
+
 /// What belongs to one call and not to the graph: the hooks that the call brings along, and the custom functions.
 #[derive(Clone, Default)]
 pub struct Call {
     hooks: Arc<[Arc<HookSlot>]>,
     functions: Arc<[Arc<dyn Function>]>,
+    host: Option<Arc<dyn HostCalls>>,
 }
 
 impl Call {
     /// A call with these hooks and functions.
     pub fn new(hooks: impl Into<Arc<[Arc<HookSlot>]>>, functions: Arc<[Arc<dyn Function>]>) -> Call {
-        Call { hooks: hooks.into(), functions }
+        Call { hooks: hooks.into(), functions, host: None }
+    }
+
+    /// A run of a compiled backward pass.
+    pub fn with_host(host: Arc<dyn HostCalls>) -> Call {
+        Call { host: Some(host), ..Call::default() }
+    }
+
+    /// What a node `call_host(kind, slot, values, sizes, dtypes)` does.
+    pub fn call_host(&self, args: &[Value]) -> Result<Value> {
+        let host = self.host.as_ref().ok_or_else(|| Error::internal("the graph calls a host, the call has none"))?;
+        let (HostCall { slot, values }, results) = (HostCall::new(args)?, host_results(args, Device::Cpu)?);
+        let results = host.call(slot, values, &results)?;
+        Ok(Value::List(results.into_iter().map(|t| t.map_or(Value::NONE, Value::Tensor)).collect()))
     }
 
     /// The hook in a slot.
@@ -120,4 +141,50 @@ impl Call {
         let missing = || Error::internal(format!("the graph names custom function {slot}, the call has {count}"));
         self.functions.get(slot).ok_or_else(missing)
     }
+}
+
+/// The kind of a `call_host` node that adds to the gradient of a leaf and calls no hook.
+pub(crate) const ACCUMULATE: &str = "accumulate_grad";
+
+/// Whether a graph is a backward pass with calls of a host in it. Such a graph is pure but for these calls, and nobody
+/// differentiates it.
+pub fn calls_host(graph: &GraphModule) -> bool {
+    let g = &graph.graph;
+    g.nodes().any(|n| g[n].target().is_some_and(|t| t.is_function(&ir::Function::CallHost)))
+}
+
+struct HostCall {
+    slot: usize,
+    values: Vec<Option<Tensor>>,
+}
+
+impl HostCall {
+    fn new(args: &[Value]) -> Result<HostCall> {
+        let [_, slot, values, ..] = args else { return Err(not_a_host_call()) };
+        let slot = usize::try_from(slot.scalar()?.to_i64()).map_err(|_| not_a_host_call())?;
+        let values = values.items()?.iter().map(optional_tensor).collect::<Result<_>>()?;
+        Ok(HostCall { slot, values })
+    }
+}
+
+fn optional_tensor(v: &Value) -> Result<Option<Tensor>> {
+    Ok(if v.is_none() { None } else { Some(v.tensor()?.clone()) })
+}
+
+fn not_a_host_call() -> Error {
+    Error::internal("call_host takes a kind, a slot, values, sizes and dtypes")
+}
+
+/// What the results of a `call_host` node look like.
+pub(crate) fn host_results(args: &[Value], device: Device) -> Result<Vec<Option<Spec>>> {
+    let [_, _, _, sizes, dtypes] = args else { return Err(not_a_host_call()) };
+    let one = |(sizes, dtype): (&Value, &Value)| match dtype {
+        Value::Constant(Argument::DType(dtype)) => {
+            let sizes = sizes.items()?.iter().map(|n| Ok(n.scalar()?.to_i64() as usize)).collect::<Result<Vec<_>>>()?;
+            let dtype = dtype.dtype().ok_or_else(not_a_host_call)?;
+            Ok(Some(Spec { layout: Layout::contiguous(&sizes), dtype, device }))
+        }
+        _ => Ok(None),
+    };
+    sizes.items()?.iter().zip(dtypes.items()?).map(one).collect()
 }

@@ -10,6 +10,7 @@
 
 pub mod backend;
 pub mod backends;
+pub mod backward;
 mod binding;
 mod breaks;
 mod capture;
@@ -35,7 +36,7 @@ mod times;
 pub mod tools;
 mod tree;
 
-pub use backend::{Backend, Call, ExampleInput, ExampleValue, Executable, Value};
+pub use backend::{Backend, Call, ExampleInput, ExampleValue, Executable, HostCalls, Value, calls_host};
 pub use backends::{backend, counter, list_backends};
 pub use breaks::{BreakKind, GraphBreak};
 pub use compiled::{Compiled, compile, compile_with, graph_break, is_compiling};

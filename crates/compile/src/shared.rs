@@ -10,6 +10,20 @@ use crate::tree::{Leaf, Rebuild, Tree};
 use std::any::Any;
 use std::sync::{Arc, Mutex, MutexGuard};
 
+thread_local! {
+    /// Whether a cell was used since somebody began to watch.
+    static USED: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
+}
+
+/// Runs `f` and says whether it used a cell.
+pub(crate) fn watching<R>(f: impl FnOnce() -> R) -> (R, bool) {
+    let before = USED.replace(false);
+    let result = f();
+    let used = USED.get();
+    USED.set(before || used);
+    (result, used)
+}
+
 struct Cell<T> {
     value: Mutex<T>,
 }
@@ -48,6 +62,7 @@ impl<T: Send + 'static> Shared<T> {
 
     /// The cell that this one stands for in the call that runs now.
     fn cell(&self) -> Arc<Cell<T>> {
+        USED.set(true);
         let bound = binding::shared(self.address());
         bound.and_then(|cell| cell.downcast().ok()).unwrap_or_else(|| self.0.clone())
     }

@@ -1,16 +1,18 @@
-//! Random programs of views, writes, hooks and grad-mode changes: every joint-graph back end does what a plain run does.
+//! Random programs of views, writes, hooks and grad-mode changes: every joint-graph back end does what a plain run does,
+//! and so does compiled backward, with graphs that all programs share.
 //!
 //! A plain run interprets the graph with ordinary recording. Compared are results, written inputs, gradients when only some
 //! results are differentiated, the sequence of hook calls with what they saw, and gradients of gradients. One seed is
 //! fixed, one is new at every run; `FIREBRAND_DIFFERENTIAL` says how many programs each of them makes.
 #![allow(clippy::unwrap_used)] // a test that cannot go on should stop
 
+use firebrand_compile::backward::{CompiledBackward, Options};
 use firebrand_compile::fused::FusedOptions;
 use firebrand_compile::hooks::{HookFn, HookSlot};
 use firebrand_compile::joint::{Aot, AotOptions, Interpret, aot_eager, aot_eager_decomp, firebrand};
 use firebrand_compile::partition::{PartitionOptions, Partitioner};
-use firebrand_compile::{Backend, Call, ExampleInput, ExampleValue, Value};
-use firebrand_core::autograd::{GradOptions, grad};
+use firebrand_compile::{Backend, Call, ExampleInput, ExampleValue, Value, backend};
+use firebrand_core::autograd::{BackwardOptions, GradOptions, grad};
 use firebrand_core::{DType, Tensor};
 use firebrand_graph::ExportedProgram;
 use firebrand_graph::ir::*;
@@ -120,6 +122,7 @@ struct Seen {
     values: Vec<Vec<f64>>,
     needs: Vec<bool>,
     grads: Vec<Option<Vec<f64>>>,
+    accumulated: Vec<Option<Vec<f64>>>,
     log: Vec<HookCall>,
     second: Option<Vec<Option<Vec<f64>>>>,
 }
@@ -134,7 +137,7 @@ fn leaf(start: f64) -> Tensor {
 }
 
 /// Runs a program; none if a plain run refuses it (a saved value was written, a view may not be).
-fn observe(program: &Program, backend: &dyn Backend) -> Option<Seen> {
+fn observe(program: &Program, backend: &dyn Backend, backward: Option<&CompiledBackward>) -> Option<Seen> {
     let leaves = [leaf(0.3).requires_grad_(), leaf(1.7).requires_grad_()];
     let inputs = [&leaves[0] * 1.0, &leaves[1] * 1.0, leaf(2.9)];
     let example = |t: &Tensor| ExampleInput { value: ExampleValue::Tensor(TensorMeta::of(t)), is_static: false };
@@ -162,11 +165,16 @@ fn observe(program: &Program, backend: &dyn Backend) -> Option<Seen> {
         let part = out.try_mul_scalar(1.0 + i as f64).and_then(|t| t.try_sum()).ok()?;
         total = Some(total.map_or(part.clone(), |t| &t + &part));
     }
-    let (mut grads, mut second) = (vec![None; 2], None);
+    let (mut grads, mut accumulated, mut second) = (vec![None; 2], vec![None; 2], None);
     if let Some(total) = total {
+        let _scope = backward.map(CompiledBackward::enable);
         let unused = GradOptions { allow_unused: Some(true), ..GradOptions::default() };
         let keep = GradOptions { retain_graph: Some(true), ..unused.clone() };
         grads = grad(&total, leaves.to_vec(), &keep).ok()?.iter().map(|g| g.as_ref().map(numbers)).collect();
+        for _ in 0..2 {
+            total.try_backward(&BackwardOptions { retain_graph: Some(true), ..BackwardOptions::default() }).ok()?;
+        }
+        accumulated = leaves.iter().map(|t| t.grad().as_ref().map(numbers)).collect();
         let first = grad(&total, leaves.to_vec(), &GradOptions { create_graph: true, ..unused.clone() }).ok()?;
         let squares = first.iter().flatten().filter(|g| g.requires_grad()).map(|g| (g * g).sum());
         second = match squares.reduce(|a, b| &a + &b) {
@@ -177,7 +185,7 @@ fn observe(program: &Program, backend: &dyn Backend) -> Option<Seen> {
         };
     }
     let log = std::mem::take(&mut *log.lock().unwrap());
-    Some(Seen { values: seen, needs, grads, log, second })
+    Some(Seen { values: seen, needs, grads, accumulated, log, second })
 }
 
 fn close(a: &[f64], b: &[f64], tolerance: f64) -> bool {
@@ -209,6 +217,9 @@ fn compare(found: &Seen, plain: &Seen, tolerance: f64) -> Result<(), &'static st
     if !grads(&found.grads, &plain.grads, tolerance.max(1e-12)) {
         return Err("gradients");
     }
+    if !grads(&found.accumulated, &plain.accumulated, tolerance.max(1e-12)) {
+        return Err("accumulated gradients");
+    }
     let same = |(a, b): (&HookCall, &HookCall)| a.0 == b.0 && close_opt(&a.1, &b.1, tolerance.max(1e-9));
     // A compiled function is one node, so the node behind an input may run with an undefined gradient where a plain run
     // does not get there. Ordinary hooks are not called then.
@@ -237,29 +248,43 @@ fn backends() -> Vec<(Box<dyn Backend>, f64)> {
     ]
 }
 
+/// Compiled backward: the name, what runs the forward, and how close results must be.
+fn compiled() -> Vec<(&'static str, Box<dyn Backend>, CompiledBackward, f64)> {
+    let with = |name: &str| CompiledBackward::new(Options::with_backend(backend(name).unwrap()));
+    vec![
+        ("plain, backward eager", Box::new(Interpret), with("eager"), 0.0),
+        ("plain, backward aot_eager", Box::new(Interpret), with("aot_eager"), 0.0),
+        ("plain, backward firebrand", Box::new(Interpret), with("firebrand"), 1e-12),
+        ("aot_eager, backward firebrand", Box::new(aot_eager()), with("firebrand"), 1e-12),
+    ]
+}
+
 fn check(seed: u64, count: usize) {
     let mut r = Random(seed.max(1));
     let mut ran = 0;
+    let compiled = compiled();
     for i in 0..count {
         let program = generate(&mut r);
-        let Some(plain) = observe(&program, &Interpret) else { continue };
+        let Some(plain) = observe(&program, &Interpret, None) else { continue };
         ran += 1;
-        for (backend, tolerance) in backends() {
+        let run = |name: &str, backend: &dyn Backend, backward: Option<&CompiledBackward>, tolerance: f64| {
             let text = || print(&ExportedProgram::new(program.graph.clone(), None), Form::Short);
-            let Some(found) = observe(&program, &*backend) else {
-                panic!("seed {seed}, program {i} on {}: it does not run\n{}", backend.name(), text())
+            let Some(found) = observe(&program, backend, backward) else {
+                panic!("seed {seed}, program {i} on {name}: it does not run\n{}", text())
             };
             if let Err(what) = compare(&found, &plain, tolerance) {
                 panic!(
-                    "seed {seed}, program {i} on {}: {what}\n{}chosen {:?}\nplain {plain:?}\nfound {found:?}",
-                    backend.name(),
+                    "seed {seed}, program {i} on {name}: {what}\n{}chosen {:?}\nplain {plain:?}\nfound {found:?}",
                     text(),
                     program.chosen
                 );
             }
-        }
+        };
+        backends().iter().for_each(|(backend, tolerance)| run(backend.name(), &**backend, None, *tolerance));
+        compiled.iter().for_each(|(name, forward, c, tolerance)| run(name, &**forward, Some(c), *tolerance));
     }
     assert!(ran * 3 >= count, "most programs run: {ran} of {count}");
+    assert!(compiled.iter().all(|(_, _, c, _)| c.captures() > 0));
 }
 
 fn count() -> usize {

@@ -5,6 +5,7 @@
 
 use crate::autograd::autocast::Region;
 use crate::autograd::hooks::CreationHook;
+use crate::autograd::runner::BackwardRunner;
 use crate::autograd::saved::SavedHooks;
 use crate::capture::Tracer;
 use crate::dispatch::Interpreter;
@@ -46,6 +47,9 @@ pub(crate) const MUTATION_WATCH: u32 = 1 << 12;
 /// it, not the levels below, unlike `no_grad`.
 pub(crate) const ENGINE_OFF: u32 = 1 << 13;
 
+/// Somebody else may make the engine's runs (`autograd::runner`).
+pub(crate) const RUNNER: u32 = 1 << 14;
+
 /// How many function transforms (`func`) are active. A tensor's flags keep the number it was born under, at the same bits.
 pub(crate) const DEPTH: u32 = 0xff << 16;
 pub(crate) const DEPTH_ONE: u32 = 1 << 16;
@@ -84,6 +88,8 @@ pub(crate) struct Stacks {
     pub(crate) replacements: Option<Replacements>,
     /// Who captures what this thread does.
     pub(crate) tracer: Option<Arc<dyn Tracer>>,
+    /// Who makes the engine's runs in its place.
+    pub(crate) runner: Option<Arc<dyn BackwardRunner>>,
     /// The level that wraps tensors here and the state below it; none at the bottom.
     pub(crate) level: Option<Box<Frame>>,
 }
@@ -112,6 +118,7 @@ impl Stacks {
             autocast: Region::OFF,
             replacements: None,
             tracer: None,
+            runner: None,
             level: None,
         }
     }

@@ -332,6 +332,23 @@ impl Trace {
         Ok(())
     }
 
+    /// As `record_call`, for a call that gives a tuple, parts of which may be absent.
+    pub(crate) fn record_tuple(
+        &mut self,
+        target: Target,
+        args: &[crate::interpret::Value],
+        results: &[Option<Tensor>],
+    ) -> Result<()> {
+        let args: Vec<Argument> = args.iter().map(|v| self.plain_argument(v)).collect::<Result<_>>()?;
+        let node = self.module.graph.call_function(target, args);
+        let vals = results.iter().map(|t| t.as_ref().map_or(Val::None, |t| TensorMeta::of(t).into()));
+        self.module.graph.meta_mut(node).val = Some(Val::Tuple(vals.collect()));
+        for (i, t) in results.iter().enumerate().filter_map(|(i, t)| Some((i, t.as_ref()?))) {
+            self.bind_item(node, i, t);
+        }
+        Ok(())
+    }
+
     fn plain_argument(&mut self, value: &crate::interpret::Value) -> Result<Argument> {
         use crate::interpret::Value as Plain;
         Ok(match value {

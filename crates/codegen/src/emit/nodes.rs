@@ -20,6 +20,7 @@ pub(super) fn nodes(plans: &[Plan<'_>]) -> String {
 use super::functions as ops;
 use crate::autograd::node::{Backward, Gradients, Needs, Node};
 use crate::autograd::saved::{PlainSlot, SavedHooks, SavedSlot, SavedTensor, SavedValue};
+use crate::autograd::saved_visit::{SavedVisitor, Visit};
 use crate::dispatch::MemoryFormat;
 use crate::ops::formulas::{self, IntoGrad, IntoGrads};
 use crate::ops::arith;
@@ -36,7 +37,11 @@ fn node(d: &Derivative) -> String {
     if d.saved.is_empty() {
         return format!(
             "pub(crate) struct {name};
-             impl Backward for {name} {{ fn name(&self) -> &str {{ {name:?} }} {} }}",
+             impl Backward for {name} {{
+                fn name(&self) -> &str {{ {name:?} }}
+                {}
+                fn visit_saved(&self, _: &Node, _: &mut dyn SavedVisitor) -> Result<bool> {{ Ok(true) }}
+             }}",
             apply(d)
         );
     }
@@ -57,6 +62,8 @@ fn node(d: &Derivative) -> String {
             }}"
         )
     };
+    let visited: String = d.saved.iter().map(|s| format!("s.{}.visit(visitor)?;", s.field())).collect();
+    let outlined = outlined(d);
     let slot = slot(d);
     let release = if slot == "SavedSlot" {
         "fn release(&self) { self.0.release() }
@@ -76,17 +83,52 @@ fn node(d: &Derivative) -> String {
                 let saved = self.0.read(node, Clone::clone)?;
                 Ok(Vec::from([{shown}]))
             }}
+            fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {{
+                self.0.read(node, |s| -> Result<()> {{ {visited} Ok(()) }})??;
+                Ok(true)
+            }}
+            {outlined}
             {hook}
          }}",
         apply(d)
     )
 }
 
+/// Whether a kept value is a tensor, or several.
+fn is_tensor(s: &Saved) -> bool {
+    s.read.is_none() && matches!(s.ty, Ty::Tensor | Ty::OptTensor | Ty::Tensors | Ty::OptTensors)
+}
+
+/// The node with other tensors in place of those kept; nothing for one that keeps none.
+fn outlined(d: &Derivative) -> String {
+    let name = &d.node;
+    let mut fields = d.saved.iter().filter(|s| is_tensor(s)).peekable();
+    if fields.peek().is_none() {
+        return String::new();
+    }
+    let replaced: String = fields
+        .map(|s| match s.ty {
+            Ty::Tensor | Ty::OptTensor => format!("s.{0} = outline(&s.{0})?;", s.field()),
+            _ => format!("for t in &mut s.{} {{ *t = outline(t)?; }}", s.field()),
+        })
+        .collect();
+    format!(
+        "fn outlined(
+            &self,
+            node: &Node,
+            outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+        ) -> Result<Option<Box<dyn Backward>>> {{
+            let mut s = self.0.read(node, Clone::clone)?;
+            {replaced}
+            Ok(Some(Box::new({name}({}::new(s)))))
+        }}",
+        slot(d)
+    )
+}
+
 /// Which slot holds the saved values: plain values are never released, so a node without tensors can run again.
 pub(super) fn slot(d: &Derivative) -> &'static str {
-    let tensors =
-        |s: &Saved| s.read.is_none() && matches!(s.ty, Ty::Tensor | Ty::OptTensor | Ty::Tensors | Ty::OptTensors);
-    if d.saved.iter().any(tensors) { "SavedSlot" } else { "PlainSlot" }
+    if d.saved.iter().any(is_tensor) { "SavedSlot" } else { "PlainSlot" }
 }
 
 fn shown(s: &Saved) -> Option<String> {

@@ -105,8 +105,14 @@ fn dependencies(lowered: &Lowered) -> Vec<Vec<Edge>> {
     let mut readers: Vec<Vec<(usize, bool)>> = vec![Vec::new(); lowered.buffers.len()];
     let mut late: HashMap<usize, usize> = HashMap::new();
     let mut effect: Option<usize> = None;
+    let mut barrier: Option<usize> = None;
     for (i, item) in lowered.items.iter().enumerate() {
         let needs = &mut edges[i];
+        needs.extend(barrier.map(|from| Edge { from, local: false }));
+        if matches!(&item.work, Work::Opaque(o) if o.barrier) {
+            needs.extend((barrier.map_or(0, |b| b + 1)..i).map(|from| Edge { from, local: false }));
+            barrier = Some(i);
+        }
         let is_loop = matches!(item.work, Work::Loop(_));
         item.each_read(&mut |l| {
             let buffer = &lowered.buffers[l.buffer];

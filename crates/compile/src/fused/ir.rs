@@ -125,6 +125,8 @@ pub(crate) struct Opaque {
     pub(crate) writes: Vec<BufferId>,
     /// Whether order among such calls matters: random numbers, hooks, writes.
     pub(crate) effect: bool,
+    /// Whether it may write memory that the graph does not know it sees: nothing moves from one side to the other.
+    pub(crate) barrier: bool,
 }
 
 /// One piece of work.

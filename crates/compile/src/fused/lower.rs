@@ -6,6 +6,7 @@
 
 use super::ir::*;
 use super::{FusedOptions, rules};
+use crate::backend::{ACCUMULATE, host_results};
 use crate::error::{Error, Result};
 use firebrand_core::dispatch::Value as Boxed;
 use firebrand_core::layout::Dims;
@@ -276,6 +277,11 @@ impl Lowering<'_> {
                     Spec { layout: grad.load.layout.dense_like(), dtype: grad.meta.dtype(), device: Device::Meta };
                 Value::Tensor(Tensor::try_empty(spec)?)
             }
+            (Some(Target::Function(Function::CallHost)), _) => {
+                let make = |spec: Option<Spec>| spec.map_or(Ok(Value::NONE), |s| Ok(Tensor::try_empty(s)?.into()));
+                let results = host_results(&call.args, Device::Meta)?;
+                Value::List(results.into_iter().map(make).collect::<Result<_>>()?)
+            }
             _ => run_call(&mut runner, &call)?,
         };
         let results: Vec<Tensor> = result.tensors().into_iter().cloned().collect();
@@ -392,6 +398,8 @@ impl Lowering<'_> {
             taken,
             writes,
             effect,
+            barrier: node.target().is_some_and(|t| t.is_function(&Function::CallHost))
+                && node.args().first() != Some(&Argument::from(ACCUMULATE)),
         };
         self.out.items.push(Item { name: node.name().clone(), work: Work::Opaque(opaque) });
         Ok(known)
@@ -516,7 +524,8 @@ impl Lowering<'_> {
         let product = self.made(&call.results[0]).load;
         let taken = Taken::Buffer(product.buffer);
         let op = Some(OpOverload::new("aten::mm"));
-        let mm = Opaque { node: n, op, args, kwargs: Vec::new(), taken, writes: Vec::new(), effect: false };
+        let mm =
+            Opaque { node: n, op, args, kwargs: Vec::new(), taken, writes: Vec::new(), effect: false, barrier: false };
         self.out.items.push(Item { name: self.module.graph[n].name().clone(), work: Work::Opaque(mm) });
         let code = vec![instr(Action::Op(Op::Add), dtype, &[Source::Memory(0), Source::Memory(1)])];
         let stores = vec![result_store(0, Source::Step(0), Sink::Elements)];

@@ -17,13 +17,13 @@ mod rules;
 mod run;
 
 use crate::backend::{Backend, Call, ExampleInput, ExampleValue, Executable, Value};
-use crate::error::{Error, Result};
+use crate::error::Result;
+use crate::joint::Interpreted;
 use crate::times::{Stage, timed};
 use firebrand_core::Scalar;
 use firebrand_core::autograd::no_grad;
 use firebrand_core::layout::Dims;
-use firebrand_graph::interpret::{Eager, run_module};
-use firebrand_graph::ir::{Function, GraphModule, Target};
+use firebrand_graph::ir::GraphModule;
 use lower::Given;
 use plan::Plan;
 use std::sync::{Arc, Mutex, RwLock};
@@ -57,7 +57,7 @@ impl Fused {
     /// at the first call.
     pub fn compile_graph(&self, graph: &GraphModule, examples: &[ExampleInput]) -> Result<FusedGraph> {
         let compiled = FusedGraph {
-            module: graph.clone(),
+            module: Arc::new(graph.clone()),
             options: self.options,
             plans: RwLock::default(),
             making: Mutex::new(()),
@@ -96,7 +96,7 @@ fn given(example: &ExampleInput) -> Option<Given> {
 
 /// A compiled graph: its plans by the geometry of the inputs.
 pub struct FusedGraph {
-    module: GraphModule,
+    module: Arc<GraphModule>,
     options: FusedOptions,
     plans: RwLock<Vec<Arc<Planned>>>,
     /// One plan is made at a time.
@@ -163,19 +163,8 @@ impl FusedGraph {
         }
     }
 
-    fn interpret(&self, inputs: &[Value]) -> Result<Vec<Value>> {
-        let hooked = self
-            .module
-            .graph
-            .nodes()
-            .any(|n| matches!(self.module.graph[n].target(), Some(Target::Function(Function::CallHook))));
-        if hooked {
-            return Err(Error::internal("a graph with hooks could not be planned"));
-        }
-        match no_grad(|| run_module(&mut Eager::default(), &self.module, inputs))? {
-            Value::List(items) => Ok(items),
-            other => Ok(vec![other]),
-        }
+    fn interpret(&self, inputs: &[Value], call: &Call) -> Result<Vec<Value>> {
+        no_grad(|| Interpreted { graph: Arc::clone(&self.module) }.run(inputs, call))
     }
 }
 
@@ -191,7 +180,7 @@ impl Executable for FusedGraph {
         };
         match &*planned {
             Planned::Plan(plan) => run::run(plan, &self.module, inputs, call),
-            Planned::Interpret(_) => self.interpret(inputs),
+            Planned::Interpret(_) => self.interpret(inputs, call),
         }
     }
 }

@@ -112,6 +112,7 @@ impl Frame<'_> {
                 [slot, grad] => self.call.call_hook(slot, grad)?,
                 _ => return Err(Error::internal("call_hook takes a slot and a gradient")),
             },
+            (None, Some(Target::Function(Function::CallHost))) => self.call.call_host(&args)?,
             _ => interpret::run_call(
                 &mut Eager::default(),
                 &interpret::Call { module: self.module, node: o.node, args, kwargs },

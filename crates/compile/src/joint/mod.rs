@@ -12,17 +12,18 @@ mod trace;
 
 pub use interpreted::Interpret;
 
-use crate::backend::{Backend, Call, ExampleInput, ExampleValue, Executable, Value};
+use crate::backend::{Backend, Call, ExampleInput, ExampleValue, Executable, Value, calls_host};
 use crate::error::Result;
 use crate::partition::PartitionOptions;
 use firebrand_core::autograd::is_grad_enabled;
 use firebrand_core::{DType, Tensor};
 use firebrand_graph::ir::{Function, GraphModule, Target, TensorMeta};
-use interpreted::Interpreted;
+pub(crate) use interpreted::Interpreted;
 use plan::Plan;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use trace::Input;
+pub(crate) use trace::without_writes;
 
 /// How a joint-graph back end works.
 #[derive(Clone)]
@@ -89,6 +90,9 @@ impl Backend for Aot {
     }
 
     fn compile(&self, graph: &GraphModule, examples: &[ExampleInput]) -> Result<Arc<dyn Executable>> {
+        if calls_host(graph) {
+            return self.options.inner.compile(graph, examples); // there is nothing to make pure or to differentiate
+        }
         Ok(Arc::new(self.compile_graph(graph, examples)?))
     }
 }

@@ -14,6 +14,7 @@ use firebrand_core::Layout;
 use firebrand_graph::ir::{Argument, Function, GraphModule, Hop, NodeId, TensorMeta, Val};
 use firebrand_graph::passes::{Functional, Memory, View, functionalize_module};
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
 /// Where a value that the backward reads is found.
@@ -78,6 +79,8 @@ pub(crate) struct SecondPlan {
 }
 
 pub(crate) struct Plan {
+    /// No other plan has it.
+    pub(crate) id: u64,
     pub(crate) options: AotOptions,
     request: Request,
     pub(crate) forward: Arc<dyn Executable>,
@@ -277,7 +280,9 @@ impl Plan {
         for w in &mut written {
             w.recorded &= needs[w.output];
         }
+        static IDS: AtomicU64 = AtomicU64::new(1);
         let plan = Plan {
+            id: IDS.fetch_add(1, Relaxed),
             options: options.clone(),
             forward,
             outputs: joint.outputs.len(),

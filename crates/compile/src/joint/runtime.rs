@@ -180,6 +180,10 @@ impl Function for CompiledFunction {
         "CompiledFunction".to_string()
     }
 
+    fn compiled_id(&self) -> u64 {
+        self.plan.id
+    }
+
     fn forward(&self, ctx: &mut Context, inputs: &[Tensor]) -> firebrand_core::Result<Vec<Tensor>> {
         let plan = &self.plan;
         ctx.set_materialize_grads(false);

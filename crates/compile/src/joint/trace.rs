@@ -157,7 +157,7 @@ fn here(request: &Request) -> Result<Traced> {
 }
 
 /// Derivatives and layers made of ops may write what they made; here they do not.
-fn without_writes(mut module: GraphModule) -> Result<GraphModule> {
+pub(crate) fn without_writes(mut module: GraphModule) -> Result<GraphModule> {
     let graph = &module.graph;
     let writes = |n: NodeId| graph[n].target().and_then(Target::overload).and_then(OpOverload::schema);
     if !graph.nodes().any(|n| writes(n).is_some_and(|s| s.mutates())) {

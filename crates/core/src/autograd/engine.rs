@@ -8,6 +8,7 @@
 use super::function::BufferScope;
 use super::hooks;
 use super::node::{Edge, Gradients, Needs, Node};
+use super::runner::{self, Defined, GraphTask, Outcome, Place};
 use super::stamp::Claims;
 use super::{anomaly, logging, mode};
 use crate::layout::same_sizes;
@@ -333,9 +334,23 @@ fn run_here(run: Run) -> Result<Vec<Option<Tensor>>> {
     CURRENT.with_borrow_mut(|c| c.push(info.clone()));
     let _leave = Leave;
 
-    {
+    'made: {
         let graph = run.roots.iter().map(|(e, _)| e.node.level()).max().unwrap_or(0);
         let _mode = state::EngineMode::new(run.create_graph, graph);
+        let mut observer = None;
+        if state::is(state::RUNNER)
+            && let Some(runner) = runner::active(run.create_graph)
+        {
+            let laid = Laid::new(&table, &run, &info.state, &captures, answer.len());
+            match runner.run(&GraphTask { laid })? {
+                Outcome::Done(made) => {
+                    answer = made;
+                    break 'made;
+                }
+                Outcome::Plain => {}
+                Outcome::Observe(tell) => observer = Some((tell, Vec::new())),
+            }
+        }
         let mut ready: BinaryHeap<(u64, Reverse<u32>)> = BinaryHeap::with_capacity(16);
         for (e, seed) in &run.roots {
             let i = table.find(&e.node).expect("roots are in the table");
@@ -347,20 +362,111 @@ fn run_here(run: Run) -> Result<Vec<Option<Tensor>>> {
             if mark == Some(0) {
                 continue;
             }
-            evaluate(&mut table, i, mark, &info, &run, &captures, &mut answer, &mut ready)?;
+            let observed = observer.as_mut().map(|(_, seen)| seen);
+            evaluate(&mut table, i, mark, &info, &run, &captures, &mut answer, &mut ready, observed)?;
+        }
+        if let Some((tell, seen)) = observer {
+            tell(&seen)?;
         }
     }
-    // Callbacks see finished gradients and the caller's modes; one may queue more.
+    finish(&info)?;
+    Ok(answer)
+}
+
+/// Callbacks see finished gradients and the caller's modes; one may queue more.
+fn finish(info: &TaskInfo) -> Result<()> {
     loop {
         let batch = std::mem::take(&mut *info.callbacks.lock().unwrap_or_else(|e| e.into_inner()));
         if batch.is_empty() {
-            break;
+            return Ok(());
         }
         for f in batch {
             f()?;
         }
     }
-    Ok(answer)
+}
+
+/// A run laid out: its nodes in the order of execution, which depends on the graph alone.
+pub(super) struct Laid<'a> {
+    table: &'a Table<'a>,
+    run: &'a Run,
+    marks: &'a [u8],
+    captured: &'a [(u32, u32, usize)],
+    /// Indices of the table.
+    pub(super) order: Vec<u32>,
+    /// For each index of the table, its place in the order.
+    position: Vec<u32>,
+    pub(super) answers: usize,
+    pub(super) keep_graph: bool,
+}
+
+impl<'a> Laid<'a> {
+    fn new(
+        table: &'a Table<'a>,
+        run: &'a Run,
+        marks: &'a [u8],
+        captured: &'a [(u32, u32, usize)],
+        answers: usize,
+    ) -> Laid<'a> {
+        let mut waiting: Vec<u32> = table.entries.iter().map(|e| e.waiting).collect();
+        let mut ready: BinaryHeap<(u64, Reverse<u32>)> = BinaryHeap::with_capacity(16);
+        let mut arrive = |i: u32, ready: &mut BinaryHeap<(u64, Reverse<u32>)>| {
+            waiting[i as usize] -= 1;
+            if waiting[i as usize] == 0 {
+                ready.push((table.entries[i as usize].node.sequence_nr(), Reverse(i)))
+            }
+        };
+        let takes_part = |i: u32| marks.is_empty() || marks[i as usize] != 0;
+        let runs = |i: u32| marks.is_empty() || marks[i as usize] & EXECUTE != 0;
+        let (mut order, mut position) = (Vec::with_capacity(table.entries.len()), vec![u32::MAX; table.entries.len()]);
+        for (e, _) in &run.roots {
+            arrive(table.find(&e.node).expect("roots are in the table"), &mut ready);
+        }
+        while let Some((_, Reverse(i))) = ready.pop() {
+            if !takes_part(i) {
+                continue;
+            }
+            position[i as usize] = order.len() as u32;
+            order.push(i);
+            if !runs(i) {
+                continue;
+            }
+            for e in table.entries[i as usize].node.edges().iter().flatten() {
+                let c = table.find(&e.node).expect("the counting pass saw every edge");
+                if takes_part(c) {
+                    arrive(c, &mut ready);
+                }
+            }
+        }
+        Laid { table, run, marks, captured, order, position, answers, keep_graph: run.keep_graph }
+    }
+
+    pub(super) fn node(&self, step: usize) -> &'a Node {
+        self.table.entries[self.order[step] as usize].node
+    }
+
+    pub(super) fn executes(&self, step: usize) -> bool {
+        self.marks.is_empty() || self.marks[self.order[step] as usize] & EXECUTE != 0
+    }
+
+    pub(super) fn target(&self, step: usize, k: usize) -> Option<Place> {
+        let edge = self.node(step).edges()[k].as_ref()?;
+        self.place(edge)
+    }
+
+    fn place(&self, edge: &Edge) -> Option<Place> {
+        let at = self.position[self.table.find(&edge.node)? as usize];
+        (at != u32::MAX).then_some((at as usize, edge.slot as usize))
+    }
+
+    pub(super) fn seeds(&self) -> impl Iterator<Item = (Place, &'a Tensor)> + '_ {
+        self.run.roots.iter().filter_map(|(e, seed)| Some((self.place(e)?, seed)))
+    }
+
+    pub(super) fn captures(&self, step: usize) -> impl Iterator<Item = (usize, usize)> + '_ {
+        let i = self.order[step];
+        self.captured.iter().filter(move |c| c.0 == i).map(|(_, slot, k)| (*slot as usize, *k))
+    }
 }
 
 #[inline]
@@ -411,6 +517,7 @@ fn evaluate(
     captures: &[(u32, u32, usize)],
     answer: &mut [Option<Tensor>],
     ready: &mut BinaryHeap<(u64, Reverse<u32>)>,
+    mut observed: Option<&mut Vec<Defined>>,
 ) -> Result<()> {
     let entry = &mut table.entries[i as usize];
     let node = entry.node;
@@ -426,6 +533,7 @@ fn evaluate(
             }
         }
         if m & EXECUTE == 0 {
+            observed.into_iter().for_each(|o| o.push(Defined::new()));
             return Ok(());
         }
     }
@@ -460,6 +568,7 @@ fn evaluate(
     };
     let result = outs.and_then(|mut outs| {
         validate(node, &mut outs)?;
+        observed.iter_mut().for_each(|o| o.push(outs.iter().map(Option::is_some).collect()));
         if let Some(incoming) = &keep_incoming {
             hooks::run_post_hooks(node, &mut outs, incoming)?;
         }
@@ -499,7 +608,7 @@ fn evaluate(
 
 /// Results must look like what the next nodes expect: summed down to its shape, cast to its dtype.
 #[inline]
-fn validate(node: &Node, outs: &mut Gradients) -> Result<()> {
+pub(super) fn validate(node: &Node, outs: &mut Gradients) -> Result<()> {
     let edges = node.edges();
     if outs.len() != edges.len() {
         if node.variable().is_some() {

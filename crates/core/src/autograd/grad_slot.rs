@@ -20,6 +20,11 @@ impl<T> GradSlot<T> {
         self.0.lock().unwrap_or_else(|e| e.into_inner()).clone()
     }
 
+    /// Whether there is one.
+    pub(crate) fn is_some(&self) -> bool {
+        self.0.lock().unwrap_or_else(|e| e.into_inner()).is_some()
+    }
+
     /// Puts another in its place; the old one is returned, to be dropped outside the lock.
     pub(crate) fn replace(&self, new: Option<T>) -> Option<T> {
         std::mem::replace(&mut *self.0.lock().unwrap_or_else(|e| e.into_inner()), new)

@@ -160,6 +160,12 @@ impl<F: Clone + Send + Sync + 'static> HookTable<F> {
         self.0.copy().into_iter().map(|(id, _)| id).collect()
     }
 
+    /// How many hooks are there now.
+    pub(crate) fn len(&self) -> usize {
+        self.0.settle();
+        self.0.list.read().unwrap_or_else(|e| e.into_inner()).len()
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.snapshot().is_empty()
     }

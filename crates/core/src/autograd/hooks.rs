@@ -3,7 +3,7 @@
 //! A hook may register or remove hooks, also in its own table: that counts from the next time (see `hook_table`).
 
 use super::hook_table::{HookTable, RemovableHandle};
-use super::node::{Gradients, InputMetadata, Node};
+use super::node::{Edge, Gradients, InputMetadata, Node};
 use crate::capture::{self, PostAccumulateFn, TensorHookFn};
 use crate::state::{self, ModeGuard};
 use crate::{Error, ErrorKind, Result, Tensor};
@@ -13,8 +13,14 @@ use std::sync::{Arc as StdArc, Mutex, OnceLock};
 
 type Shared<F> = StdArc<F>;
 
-/// Gets a gradient (none if undefined), may replace it.
-pub(crate) type TensorHook = (u32, Shared<dyn Fn(Option<&Tensor>) -> Result<Option<Tensor>> + Send + Sync>);
+/// Gets the gradient in a slot (none if undefined), may replace it.
+#[derive(Clone)]
+pub(crate) struct TensorHook {
+    pub(crate) slot: u32,
+    pub(crate) run: TensorHookFn,
+    /// Declared to be nothing but computation on tensors: a compiler may trace it.
+    pub(crate) pure: bool,
+}
 /// Gets the leaf after its gradient was accumulated.
 pub(crate) type PostAccumulateHook = Shared<dyn Fn(&Tensor) -> Result<()> + Send + Sync>;
 /// Gets all incoming gradients, may replace them.
@@ -105,9 +111,28 @@ impl Tensor {
         if let Some(tracer) = capture::tracer() {
             return tracer.register_hook(self, hook, Location::caller());
         }
+        self.add_hook(hook, false)
+    }
+
+    /// As [`Tensor::try_register_hook`], for a hook that is nothing but computation on tensors, also on tensors it
+    /// captured: whoever compiles a backward pass may run it once, on tensors without memory, and write down what it does.
+    #[track_caller]
+    pub fn register_pure_hook<R: HookResult>(
+        &self,
+        hook: impl Fn(&Tensor) -> R + Send + Sync + 'static,
+    ) -> Result<RemovableHandle> {
+        if !self.requires_grad() || capture::is_capturing() {
+            return self.try_register_hook(hook);
+        }
+        self.add_hook(StdArc::new(move |g| g.map_or(Ok(None), |g| hook(g).into_result())), true)
+    }
+
+    fn add_hook(&self, run: TensorHookFn, pure: bool) -> Result<RemovableHandle> {
         Ok(match self.grad_fn_edge()? {
-            Some(e) => e.node.extras().hooks.tensor.get_or_init(Default::default).add((e.slot, hook)),
-            None => self.extras().hooks.get_or_init(Default::default).add((0, hook)),
+            Some(Edge { node, slot }) => {
+                node.extras().hooks.tensor.get_or_init(Default::default).add(TensorHook { slot, run, pure })
+            }
+            None => self.extras().hooks.get_or_init(Default::default).add(TensorHook { slot: 0, run, pure }),
         })
     }
 
@@ -179,12 +204,12 @@ fn check_like(new: &Tensor, old: Option<&Tensor>, meta: Option<&InputMetadata>) 
 }
 
 fn run_tensor_hooks(table: &HookTable<TensorHook>, grads: &mut Gradients, meta: &[InputMetadata]) -> Result<()> {
-    table.try_for_each(|(slot, hook)| {
-        let slot = *slot as usize;
+    table.try_for_each(|hook| {
+        let slot = hook.slot as usize;
         if grads.len() <= slot {
             grads.resize(slot + 1, None)
         }
-        if let Some(new) = hook(grads[slot].as_ref())? {
+        if let Some(new) = (hook.run)(grads[slot].as_ref())? {
             check_like(&new, grads[slot].as_ref(), meta.get(slot))?;
             grads[slot] = Some(new);
         }

@@ -22,8 +22,10 @@ pub mod mutation;
 pub mod node;
 pub mod offload;
 pub(crate) mod record;
+pub mod runner;
 pub mod saved;
 pub mod saved_scopes;
+pub mod saved_visit;
 #[cfg(all(test, feature = "shuttle"))]
 mod schedules;
 pub(crate) mod stamp;
@@ -55,8 +57,9 @@ pub use multi_grad::{MultiHandle, MultiHookGuard, register_multi_grad_hook, regi
 pub use mutation::{MutationCounts, MutationGuard, allow_mutation_on_saved_tensors};
 pub use node::{Backward, Edge, Edges, GradientEdge, Gradients, InputMetadata, Needs, Node, get_gradient_edge};
 pub use offload::{SpillStore, Spilled, save_compressed, save_in_store};
-pub use saved::{SavedHooks, SavedTensor, SavedValue};
+pub use saved::{Look, SavedHooks, SavedTensor, SavedValue};
 pub use saved_scopes::{
     DisabledGuard, PreserveVersions, SavedHooksGuard, disable_saved_tensors_hooks, increment_version, save_on_cpu,
     saved_tensors_hooks, saved_tensors_hooks_disabled, unsafe_preserve_version_counter,
 };
+pub use saved_visit::SavedVisitor;

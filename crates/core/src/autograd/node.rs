@@ -5,14 +5,15 @@
 //! back, so there are no cycles; dropping is iterative (`defer`), so a chain of a million nodes drops on a small stack.
 
 use super::hooks::NodeHooks;
-use super::saved::SavedValue;
+use super::saved::{SavedTensor, SavedValue};
+use super::saved_visit::SavedVisitor;
 use super::stamp::Stamp;
 use crate::layout::Dims;
 use crate::state;
 use crate::{DType, Device, Error, ErrorKind, Result, Tensor};
 use firebrand_kernels::shared::{Arc, Weak};
 use smallvec::SmallVec;
-use std::any::Any;
+use std::any::{Any, TypeId};
 use std::cell::{Cell, RefCell};
 use std::mem::ManuallyDrop;
 use std::sync::{Mutex, MutexGuard, OnceLock};
@@ -117,6 +118,25 @@ pub trait Backward: Send + Sync + 'static {
     /// Saved values by name, unpacked.
     fn saved(&self, _node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         Ok(Vec::new())
+    }
+
+    /// Shows all that it keeps, in a fixed order; `Ok(false)` if its formula is no function of gradients and these values.
+    fn visit_saved(&self, _node: &Node, _visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        Ok(false)
+    }
+
+    /// The same formula with other tensors in place of those it keeps; none if it keeps none.
+    fn outlined(
+        &self,
+        _node: &Node,
+        _outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        Ok(None)
+    }
+
+    /// Which formula it is.
+    fn kind(&self) -> TypeId {
+        TypeId::of::<Self>()
     }
 
     /// Sets hooks on the saved tensor `name`. `Ok(false)` if there is none of that name.
@@ -287,8 +307,13 @@ impl Node {
 
     /// The derivative itself.
     #[inline]
-    pub(crate) fn formula(&self) -> &dyn Backward {
+    pub fn formula(&self) -> &dyn Backward {
         &*self.0.formula
+    }
+
+    /// A node at the same place with another formula.
+    pub(crate) fn with_formula(&self, formula: Box<dyn Backward>) -> Result<Node> {
+        Node::with_sequence(self.sequence_nr(), self.0.edges.clone(), self.0.inputs.clone(), formula)
     }
 
     #[inline]

@@ -9,7 +9,7 @@ use super::node::{Edge, Node};
 use crate::state;
 use crate::sym::SymInts;
 use crate::tensor::{INFERENCE, REQUIRES_GRAD, TANGENT};
-use crate::{DType, ErrorKind, Result, Scalar, Tensor};
+use crate::{DType, ErrorKind, Result, Scalar, Spec, Tensor};
 use firebrand_kernels::shared::Arc;
 use std::any::Any;
 use std::sync::{Mutex, MutexGuard};
@@ -45,6 +45,8 @@ struct PackedTensor {
     edge: Option<Edge>,
     leaf: bool,
     output_nr: Option<u32>,
+    /// What the tensor was like when it was packed.
+    spec: Spec,
 }
 
 impl PackedTensor {
@@ -71,6 +73,16 @@ enum Kept {
     Packed(Arc<PackedTensor>),
 }
 
+/// What a [`SavedTensor`] holds.
+pub enum Look<'a> {
+    /// Nothing.
+    None,
+    /// A tensor; that of an output is an alias.
+    Tensor(&'a Tensor),
+    /// What a pack hook made of a tensor like this.
+    Packed(&'a Spec),
+}
+
 /// A tensor (or none) kept by a node.
 #[derive(Clone)]
 pub struct SavedTensor(Kept);
@@ -91,6 +103,11 @@ impl SavedTensor {
             return pack(t, h, None);
         }
         Ok(SavedTensor(Kept::Input { tensor: t.clone(), version: t.version_counter() }))
+    }
+
+    /// Keeps a tensor as it is, whatever hooks are active.
+    pub fn unpacked(t: &Tensor) -> SavedTensor {
+        SavedTensor(Kept::Input { tensor: t.clone(), version: t.version_counter() })
     }
 
     /// Keeps an input if there is one.
@@ -117,6 +134,23 @@ impl SavedTensor {
             *t.extras().saved_alias.lock().unwrap_or_else(|e| e.into_inner()) = Some(alias.clone());
         }
         Ok(SavedTensor(Kept::Output { version: t.version_counter(), alias, output_nr }))
+    }
+
+    /// What is kept (by this node), without running any hook; version-checked.
+    #[inline]
+    pub fn look(&self, node: &Node) -> Result<Look<'_>> {
+        Ok(match &self.0 {
+            Kept::None => Look::None,
+            Kept::Input { tensor, version } => {
+                check_version(tensor, *version, || producer_of(tensor))?;
+                Look::Tensor(tensor)
+            }
+            Kept::Output { alias, version, output_nr } => {
+                check_version(alias, *version, || Some((node.name().to_string(), *output_nr as usize)))?;
+                Look::Tensor(alias)
+            }
+            Kept::Packed(p) => Look::Packed(&p.spec),
+        })
     }
 
     /// Whether something was kept.
@@ -230,7 +264,14 @@ fn pack(t: &Tensor, hooks: std::sync::Arc<SavedHooks>, output_nr: Option<u32>) -
     if t.version_counter() != before {
         return Err(ErrorKind::PackMutatesInput.into());
     }
-    Ok(SavedTensor(Kept::Packed(Arc::new(PackedTensor { value, hooks, edge, leaf, output_nr }))))
+    Ok(SavedTensor(Kept::Packed(Arc::new(PackedTensor {
+        value,
+        hooks,
+        edge,
+        leaf,
+        output_nr,
+        spec: t.spec().clone(),
+    }))))
 }
 
 /// An alias of `t` with the given history.

@@ -5,6 +5,8 @@
 //! `CopySlices` node that holds the op's own node for the region.
 
 use super::node::{Backward, Edge, Edges, Gradients, InputMetadata, Needs, Node};
+use super::saved::SavedTensor;
+use super::saved_visit::{SavedVisitor, Visit};
 use crate::layout::Layout;
 use crate::tensor::{INFERENCE, REBASED, REQUIRES_GRAD, RETAINS_GRAD, VIEW};
 use crate::{DType, Error, ErrorKind, Result, Tensor, ops, state};
@@ -329,6 +331,11 @@ impl Backward for ViewCut {
         let base = &self.base.layout;
         Ok(smallvec![Some(ops::formulas::as_strided_scatter_zeros(&g, base, &self.region)?)])
     }
+    fn visit_saved(&self, _: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.base.visit(visitor)?;
+        self.region.visit(visitor)?;
+        Ok(true)
+    }
 }
 
 /// The history of a base after one of its views was written.
@@ -373,5 +380,20 @@ impl Backward for CopySlices {
     }
     fn release(&self) {
         self.inner.formula().release()
+    }
+    fn visit_saved(&self, _: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.base.visit(visitor)?;
+        self.region.visit(visitor)?;
+        visitor.fixed(super::runner::kind_of(self.inner.formula()));
+        self.inner.formula().visit_saved(&self.inner, visitor)
+    }
+    fn outlined(
+        &self,
+        _: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let Some(formula) = self.inner.formula().outlined(&self.inner, outline)? else { return Ok(None) };
+        let inner = self.inner.with_formula(formula)?;
+        Ok(Some(Box::new(CopySlices { base: self.base.clone(), region: self.region.clone(), inner })))
     }
 }

@@ -1,7 +1,7 @@
 //! Ops whose autograd part is written by hand: `copy_`, `detach`, `detach_`.
 
 use crate::autograd::node::{Backward, Edges, Gradients, Needs, Node};
-use crate::autograd::{forward, record};
+use crate::autograd::{SavedVisitor, forward, record};
 use crate::dispatch::Op;
 use crate::func::level;
 use crate::tensor::{REQUIRES_GRAD, RETAINS_GRAD};
@@ -24,6 +24,9 @@ impl Backward for CopyBackwards {
         // The old value was overwritten: a zero gradient keeps its history alive, as the reference does.
         let old = if needs.get(0) { Some(ops::formulas::zeros_like_primal(&g)?) } else { None };
         Ok(smallvec![old, needs.get(1).then_some(g)])
+    }
+    fn visit_saved(&self, _: &Node, _: &mut dyn SavedVisitor) -> Result<bool> {
+        Ok(true)
     }
 }
 

@@ -3,7 +3,7 @@
 //! They record a node whose gradient is zero, so that what the tensor was before gets none.
 
 use crate::autograd::node::{Backward, Edges, Gradients, Needs, Node};
-use crate::autograd::{forward, record};
+use crate::autograd::{SavedVisitor, forward, record};
 use crate::ops::cpu::random::{need_probabilities, need_probability, need_range, need_std};
 use crate::ops::shape::{is_expandable_to, need_float};
 use crate::random::draw;
@@ -22,6 +22,9 @@ impl Backward for Overwritten {
     fn apply(&self, _: &Node, grads: Gradients, _: &Needs<'_>) -> Result<Gradients> {
         let Some(g) = grads.into_iter().next().flatten() else { return Ok(smallvec![None]) };
         Ok(smallvec![Some(ops::formulas::zeros_like_primal(&g)?)])
+    }
+    fn visit_saved(&self, _: &Node, _: &mut dyn SavedVisitor) -> Result<bool> {
+        Ok(true)
     }
 }
 

@@ -62,6 +62,16 @@ impl Capture {
         self.trace().record_call(target, args, result)
     }
 
+    /// As `call_node`, for a call that gives a tuple.
+    pub(crate) fn call_tuple(
+        &self,
+        target: Target,
+        args: &[crate::interpret::Value],
+        results: &[Option<Tensor>],
+    ) -> Result<()> {
+        self.trace().record_tuple(target, args, results)
+    }
+
     /// Adds an input; returns its name.
     pub(crate) fn input(&self, name: &str, tensor: &Tensor) -> Name {
         let mut trace = self.trace();

@@ -42,6 +42,11 @@ impl Tracer {
         self.0.call_node(target.into(), args, result)
     }
 
+    /// As [`Tracer::call`], for a call that gives a tuple, parts of which may be absent.
+    pub fn call_tuple(&self, target: impl Into<Target>, args: &[Value], results: &[Option<Tensor>]) -> Result<()> {
+        self.0.call_tuple(target.into(), args, results)
+    }
+
     /// Ends the graph, which returns these as a tuple; absent ones are none.
     pub fn finish(&self, results: &[Option<Tensor>]) -> Result<GraphModule> {
         self.0.finish_some(results)

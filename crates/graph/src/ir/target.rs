@@ -174,6 +174,10 @@ named! {
         CallHook = "torch.call_hook",
         /// Applies a custom function that comes with the call: `autograd_function_apply(slot, *inputs)`.
         ApplyFunction = "torch.autograd_function_apply",
+        /// Calls what comes with the run of a compiled backward pass, and may do anything:
+        /// `call_host(kind, slot, values, sizes, dtypes)`. Its result is a tuple, with a tensor of each of these sizes and
+        /// dtypes, or none where they are none.
+        CallHost = "torch.call_host",
         /// `a == b`
         Eq = "operator.eq",
         /// `a != b`

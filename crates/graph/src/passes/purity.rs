@@ -45,7 +45,11 @@ pub(super) fn is_impure(module: &GraphModule, node: &Node) -> bool {
         Kind::CallFunction(Target::Function(f)) => {
             matches!(
                 f,
-                Function::SetGradEnabled | Function::EnterAutocast | Function::ExitAutocast | Function::Other(_)
+                Function::SetGradEnabled
+                    | Function::EnterAutocast
+                    | Function::ExitAutocast
+                    | Function::CallHost
+                    | Function::Other(_)
             )
         }
         Kind::CallFunction(Target::Hop(Hop::ExportTracepoint | Hop::WithEffects | Hop::Other(_))) => true,

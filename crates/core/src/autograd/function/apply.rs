@@ -8,7 +8,7 @@ use super::{BatchedOutputs, Context, Function, VmapInfo};
 use crate::autograd::node::{Backward, Edge, Edges, Gradients, InputMetadata, Needs, Node};
 use crate::autograd::saved::{SavedSlot, SavedTensor, SavedValue};
 use crate::autograd::view::CreationKind;
-use crate::autograd::{forward, record};
+use crate::autograd::{SavedVisitor, forward, record};
 use crate::capture;
 use crate::func::level;
 use crate::state::{self, ModeGuard};
@@ -103,6 +103,11 @@ impl Backward for FunctionNode {
 
     fn as_any(&self) -> Option<&dyn Any> {
         Some(&*self.function)
+    }
+
+    fn visit_saved(&self, _: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        visitor.fixed(self.function.compiled_id());
+        Ok(false)
     }
 
     fn wants_input_buffers(&self) -> bool {

@@ -146,6 +146,12 @@ pub trait Function: Any + Send + Sync {
         false
     }
 
+    /// What tells two compiled functions apart; zero for what is none. A backward pass that was compiled with one of them does
+    /// not fit another.
+    fn compiled_id(&self) -> u64 {
+        0
+    }
+
     /// Runs the function and records it.
     fn apply(self, inputs: &[&Tensor]) -> Result<Vec<Tensor>>
     where

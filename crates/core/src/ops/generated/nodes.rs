@@ -5,6 +5,7 @@
 use super::functions as ops;
 use crate::autograd::node::{Backward, Gradients, Needs, Node};
 use crate::autograd::saved::{PlainSlot, SavedHooks, SavedSlot, SavedTensor, SavedValue};
+use crate::autograd::saved_visit::{SavedVisitor, Visit};
 use crate::dispatch::MemoryFormat;
 use crate::ops::formulas::{self, IntoGrad, IntoGrads};
 use crate::ops::arith;
@@ -45,6 +46,17 @@ impl Backward for AddBackward0 {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(Vec::from([("alpha", saved.alpha.into())]))
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.alpha.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
 }
 
 pub(crate) struct AddBackward1;
@@ -61,6 +73,9 @@ impl Backward for AddBackward1 {
             gradients[0] = grad.into_grad();
         }
         Ok(gradients)
+    }
+    fn visit_saved(&self, _: &Node, _: &mut dyn SavedVisitor) -> Result<bool> {
+        Ok(true)
     }
 }
 
@@ -98,6 +113,17 @@ impl Backward for SubBackward0 {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(Vec::from([("alpha", saved.alpha.into())]))
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.alpha.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
 }
 
 pub(crate) struct SubBackward1;
@@ -114,6 +140,9 @@ impl Backward for SubBackward1 {
             gradients[0] = grad.into_grad();
         }
         Ok(gradients)
+    }
+    fn visit_saved(&self, _: &Node, _: &mut dyn SavedVisitor) -> Result<bool> {
+        Ok(true)
     }
 }
 
@@ -151,6 +180,17 @@ impl Backward for RsubBackward0 {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(Vec::from([("alpha", saved.alpha.into())]))
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.alpha.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
 }
 
 #[derive(Clone)]
@@ -183,6 +223,17 @@ impl Backward for RsubBackward1 {
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(Vec::from([("alpha", saved.alpha.into())]))
+    }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.alpha.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
     }
 }
 
@@ -232,6 +283,28 @@ impl Backward for MulBackward0 {
             ]),
         )
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.other.visit(visitor)?;
+                    s.self_.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.other = outline(&s.other)?;
+        s.self_ = outline(&s.self_)?;
+        Ok(Some(Box::new(MulBackward0(SavedSlot::new(s)))))
+    }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
             .change(|s| match name {
@@ -271,6 +344,17 @@ impl Backward for MulBackward1 {
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(Vec::from([("other", saved.other.into())]))
+    }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.other.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
     }
 }
 
@@ -324,6 +408,28 @@ impl Backward for DivBackward0 {
             ]),
         )
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.other.visit(visitor)?;
+                    s.self_.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.other = outline(&s.other)?;
+        s.self_ = outline(&s.self_)?;
+        Ok(Some(Box::new(DivBackward0(SavedSlot::new(s)))))
+    }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
             .change(|s| match name {
@@ -363,6 +469,17 @@ impl Backward for DivBackward1 {
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(Vec::from([("other", saved.other.into())]))
+    }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.other.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
     }
 }
 
@@ -422,6 +539,29 @@ impl Backward for DivBackward2 {
             ]),
         )
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.other.visit(visitor)?;
+                    s.rounding_mode.visit(visitor)?;
+                    s.self_.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.other = outline(&s.other)?;
+        s.self_ = outline(&s.self_)?;
+        Ok(Some(Box::new(DivBackward2(SavedSlot::new(s)))))
+    }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
             .change(|s| match name {
@@ -474,6 +614,18 @@ impl Backward for DivBackward3 {
             ]),
         )
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.other.visit(visitor)?;
+                    s.rounding_mode.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
 }
 
 pub(crate) struct FloorDivideBackward0;
@@ -494,6 +646,9 @@ impl Backward for FloorDivideBackward0 {
         }
         Ok(gradients)
     }
+    fn visit_saved(&self, _: &Node, _: &mut dyn SavedVisitor) -> Result<bool> {
+        Ok(true)
+    }
 }
 
 pub(crate) struct FloorDivideBackward1;
@@ -510,6 +665,9 @@ impl Backward for FloorDivideBackward1 {
             gradients[0] = ops::zeros_like(grad, None, None, None)?.into_grad();
         }
         Ok(gradients)
+    }
+    fn visit_saved(&self, _: &Node, _: &mut dyn SavedVisitor) -> Result<bool> {
+        Ok(true)
     }
 }
 
@@ -563,6 +721,28 @@ impl Backward for RemainderBackward1 {
             ]),
         )
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.other.visit(visitor)?;
+                    s.self_.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.other = outline(&s.other)?;
+        s.self_ = outline(&s.self_)?;
+        Ok(Some(Box::new(RemainderBackward1(SavedSlot::new(s)))))
+    }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
             .change(|s| match name {
@@ -587,6 +767,9 @@ impl Backward for RemainderBackward0 {
             gradients[0] = grad.into_grad();
         }
         Ok(gradients)
+    }
+    fn visit_saved(&self, _: &Node, _: &mut dyn SavedVisitor) -> Result<bool> {
+        Ok(true)
     }
 }
 
@@ -633,6 +816,27 @@ impl Backward for RemainderBackward2 {
                 ("self", saved.self_.into()),
             ]),
         )
+    }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.other.visit(visitor)?;
+                    s.self_.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.other = outline(&s.other)?;
+        Ok(Some(Box::new(RemainderBackward2(SavedSlot::new(s)))))
     }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
@@ -693,6 +897,28 @@ impl Backward for FmodBackward1 {
             ]),
         )
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.other.visit(visitor)?;
+                    s.self_.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.other = outline(&s.other)?;
+        s.self_ = outline(&s.self_)?;
+        Ok(Some(Box::new(FmodBackward1(SavedSlot::new(s)))))
+    }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
             .change(|s| match name {
@@ -717,6 +943,9 @@ impl Backward for FmodBackward0 {
             gradients[0] = grad.into_grad();
         }
         Ok(gradients)
+    }
+    fn visit_saved(&self, _: &Node, _: &mut dyn SavedVisitor) -> Result<bool> {
+        Ok(true)
     }
 }
 
@@ -776,6 +1005,30 @@ impl Backward for PowBackward1 {
             ]),
         )
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.exponent.visit(visitor)?;
+                    s.self_.visit(visitor)?;
+                    s.result.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.exponent = outline(&s.exponent)?;
+        s.self_ = outline(&s.self_)?;
+        s.result = outline(&s.result)?;
+        Ok(Some(Box::new(PowBackward1(SavedSlot::new(s)))))
+    }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
             .change(|s| match name {
@@ -829,6 +1082,27 @@ impl Backward for PowBackward0 {
                 ("self", saved.self_.unpack(node)?.into()),
             ]),
         )
+    }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.exponent.visit(visitor)?;
+                    s.self_.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.self_ = outline(&s.self_)?;
+        Ok(Some(Box::new(PowBackward0(SavedSlot::new(s)))))
     }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
@@ -885,6 +1159,29 @@ impl Backward for PowBackward2 {
                 ("result", saved.result.unpack(node)?.into()),
             ]),
         )
+    }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.exponent.visit(visitor)?;
+                    s.self_.visit(visitor)?;
+                    s.result.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.exponent = outline(&s.exponent)?;
+        s.result = outline(&s.result)?;
+        Ok(Some(Box::new(PowBackward2(SavedSlot::new(s)))))
     }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
@@ -956,6 +1253,29 @@ impl Backward for AddcmulBackward0 {
             ]),
         )
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.tensor1.visit(visitor)?;
+                    s.tensor2.visit(visitor)?;
+                    s.value.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.tensor1 = outline(&s.tensor1)?;
+        s.tensor2 = outline(&s.tensor2)?;
+        Ok(Some(Box::new(AddcmulBackward0(SavedSlot::new(s)))))
+    }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
             .change(|s| match name {
@@ -1026,6 +1346,29 @@ impl Backward for AddcdivBackward0 {
             ]),
         )
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.tensor1.visit(visitor)?;
+                    s.tensor2.visit(visitor)?;
+                    s.value.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.tensor1 = outline(&s.tensor1)?;
+        s.tensor2 = outline(&s.tensor2)?;
+        Ok(Some(Box::new(AddcdivBackward0(SavedSlot::new(s)))))
+    }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
             .change(|s| match name {
@@ -1068,6 +1411,17 @@ impl Backward for LerpBackward0 {
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(Vec::from([("weight", saved.weight.into())]))
+    }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.weight.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
     }
 }
 
@@ -1122,6 +1476,30 @@ impl Backward for LerpBackward1 {
                 ("weight", saved.weight.unpack(node)?.into()),
             ]),
         )
+    }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.end.visit(visitor)?;
+                    s.self_.visit(visitor)?;
+                    s.weight.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.end = outline(&s.end)?;
+        s.self_ = outline(&s.self_)?;
+        s.weight = outline(&s.weight)?;
+        Ok(Some(Box::new(LerpBackward1(SavedSlot::new(s)))))
     }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
@@ -1184,6 +1562,28 @@ impl Backward for LdexpBackward0 {
             ]),
         )
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.other.visit(visitor)?;
+                    s.result.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.other = outline(&s.other)?;
+        s.result = outline(&s.result)?;
+        Ok(Some(Box::new(LdexpBackward0(SavedSlot::new(s)))))
+    }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
             .change(|s| match name {
@@ -1240,6 +1640,28 @@ impl Backward for MaximumBackward0 {
             ]),
         )
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.other.visit(visitor)?;
+                    s.self_.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.other = outline(&s.other)?;
+        s.self_ = outline(&s.self_)?;
+        Ok(Some(Box::new(MaximumBackward0(SavedSlot::new(s)))))
+    }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
             .change(|s| match name {
@@ -1295,6 +1717,28 @@ impl Backward for MinimumBackward0 {
                 ("self", saved.self_.unpack(node)?.into()),
             ]),
         )
+    }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.other.visit(visitor)?;
+                    s.self_.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.other = outline(&s.other)?;
+        s.self_ = outline(&s.self_)?;
+        Ok(Some(Box::new(MinimumBackward0(SavedSlot::new(s)))))
     }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
@@ -1354,6 +1798,28 @@ impl Backward for FmaxBackward0 {
             ]),
         )
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.other.visit(visitor)?;
+                    s.self_.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.other = outline(&s.other)?;
+        s.self_ = outline(&s.self_)?;
+        Ok(Some(Box::new(FmaxBackward0(SavedSlot::new(s)))))
+    }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
             .change(|s| match name {
@@ -1411,6 +1877,28 @@ impl Backward for FminBackward0 {
                 ("self", saved.self_.unpack(node)?.into()),
             ]),
         )
+    }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.other.visit(visitor)?;
+                    s.self_.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.other = outline(&s.other)?;
+        s.self_ = outline(&s.self_)?;
+        Ok(Some(Box::new(FminBackward0(SavedSlot::new(s)))))
     }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
@@ -1470,6 +1958,30 @@ impl Backward for HypotBackward0 {
                 ("result", saved.result.unpack(node)?.into()),
             ]),
         )
+    }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.other.visit(visitor)?;
+                    s.self_.visit(visitor)?;
+                    s.result.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.other = outline(&s.other)?;
+        s.self_ = outline(&s.self_)?;
+        s.result = outline(&s.result)?;
+        Ok(Some(Box::new(HypotBackward0(SavedSlot::new(s)))))
     }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
@@ -1536,6 +2048,28 @@ impl Backward for LogaddexpBackward0 {
             ]),
         )
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.other.visit(visitor)?;
+                    s.self_.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.other = outline(&s.other)?;
+        s.self_ = outline(&s.self_)?;
+        Ok(Some(Box::new(LogaddexpBackward0(SavedSlot::new(s)))))
+    }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
             .change(|s| match name {
@@ -1599,6 +2133,28 @@ impl Backward for Logaddexp2Backward0 {
                 ("self", saved.self_.unpack(node)?.into()),
             ]),
         )
+    }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.other.visit(visitor)?;
+                    s.self_.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.other = outline(&s.other)?;
+        s.self_ = outline(&s.self_)?;
+        Ok(Some(Box::new(Logaddexp2Backward0(SavedSlot::new(s)))))
     }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
@@ -1665,6 +2221,28 @@ impl Backward for Atan2Backward0 {
             ]),
         )
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.other.visit(visitor)?;
+                    s.self_.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.other = outline(&s.other)?;
+        s.self_ = outline(&s.self_)?;
+        Ok(Some(Box::new(Atan2Backward0(SavedSlot::new(s)))))
+    }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
             .change(|s| match name {
@@ -1723,6 +2301,29 @@ impl Backward for CopysignBackward0 {
             ]),
         )
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.other_info.visit(visitor)?;
+                    s.self_.visit(visitor)?;
+                    s.result.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.self_ = outline(&s.self_)?;
+        s.result = outline(&s.result)?;
+        Ok(Some(Box::new(CopysignBackward0(SavedSlot::new(s)))))
+    }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
             .change(|s| match name {
@@ -1775,6 +2376,28 @@ impl Backward for CopysignBackward1 {
                 ("result", saved.result.unpack(node)?.into()),
             ]),
         )
+    }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.self_.visit(visitor)?;
+                    s.result.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.self_ = outline(&s.self_)?;
+        s.result = outline(&s.result)?;
+        Ok(Some(Box::new(CopysignBackward1(SavedSlot::new(s)))))
     }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
@@ -1832,6 +2455,28 @@ impl Backward for XlogyBackward0 {
             ]),
         )
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.other.visit(visitor)?;
+                    s.self_.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.other = outline(&s.other)?;
+        s.self_ = outline(&s.self_)?;
+        Ok(Some(Box::new(XlogyBackward0(SavedSlot::new(s)))))
+    }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
             .change(|s| match name {
@@ -1886,6 +2531,27 @@ impl Backward for XlogyBackward2 {
             ]),
         )
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.other.visit(visitor)?;
+                    s.self_.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.self_ = outline(&s.self_)?;
+        Ok(Some(Box::new(XlogyBackward2(SavedSlot::new(s)))))
+    }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
             .change(|s| match name {
@@ -1938,6 +2604,27 @@ impl Backward for XlogyBackward1 {
             ]),
         )
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.other.visit(visitor)?;
+                    s.self_.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.other = outline(&s.other)?;
+        Ok(Some(Box::new(XlogyBackward1(SavedSlot::new(s)))))
+    }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
             .change(|s| match name {
@@ -1980,6 +2667,17 @@ impl Backward for HeavisideBackward0 {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(Vec::from([]))
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.values_info.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
 }
 
 pub(crate) struct NegBackward0;
@@ -1996,6 +2694,9 @@ impl Backward for NegBackward0 {
             gradients[0] = arith::neg(grad)?.into_grad();
         }
         Ok(gradients)
+    }
+    fn visit_saved(&self, _: &Node, _: &mut dyn SavedVisitor) -> Result<bool> {
+        Ok(true)
     }
 }
 
@@ -2035,6 +2736,26 @@ impl Backward for AbsBackward0 {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(Vec::from([("self", saved.self_.unpack(node)?.into())]))
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.self_.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.self_ = outline(&s.self_)?;
+        Ok(Some(Box::new(AbsBackward0(SavedSlot::new(s)))))
+    }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
             .change(|s| match name {
@@ -2059,6 +2780,9 @@ impl Backward for FloorBackward0 {
         }
         Ok(gradients)
     }
+    fn visit_saved(&self, _: &Node, _: &mut dyn SavedVisitor) -> Result<bool> {
+        Ok(true)
+    }
 }
 
 pub(crate) struct CeilBackward0;
@@ -2075,6 +2799,9 @@ impl Backward for CeilBackward0 {
             gradients[0] = ops::zeros_like(grad, None, None, None)?.into_grad();
         }
         Ok(gradients)
+    }
+    fn visit_saved(&self, _: &Node, _: &mut dyn SavedVisitor) -> Result<bool> {
+        Ok(true)
     }
 }
 
@@ -2093,6 +2820,9 @@ impl Backward for RoundBackward0 {
         }
         Ok(gradients)
     }
+    fn visit_saved(&self, _: &Node, _: &mut dyn SavedVisitor) -> Result<bool> {
+        Ok(true)
+    }
 }
 
 pub(crate) struct TruncBackward0;
@@ -2110,6 +2840,9 @@ impl Backward for TruncBackward0 {
         }
         Ok(gradients)
     }
+    fn visit_saved(&self, _: &Node, _: &mut dyn SavedVisitor) -> Result<bool> {
+        Ok(true)
+    }
 }
 
 pub(crate) struct RoundBackward1;
@@ -2126,6 +2859,9 @@ impl Backward for RoundBackward1 {
             gradients[0] = ops::zeros_like(grad, None, None, None)?.into_grad();
         }
         Ok(gradients)
+    }
+    fn visit_saved(&self, _: &Node, _: &mut dyn SavedVisitor) -> Result<bool> {
+        Ok(true)
     }
 }
 
@@ -2172,6 +2908,28 @@ impl Backward for SgnBackward0 {
             ]),
         )
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.self_.visit(visitor)?;
+                    s.result.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.self_ = outline(&s.self_)?;
+        s.result = outline(&s.result)?;
+        Ok(Some(Box::new(SgnBackward0(SavedSlot::new(s)))))
+    }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
             .change(|s| match name {
@@ -2197,6 +2955,9 @@ impl Backward for SignBackward0 {
         }
         Ok(gradients)
     }
+    fn visit_saved(&self, _: &Node, _: &mut dyn SavedVisitor) -> Result<bool> {
+        Ok(true)
+    }
 }
 
 pub(crate) struct FracBackward0;
@@ -2214,6 +2975,9 @@ impl Backward for FracBackward0 {
         }
         Ok(gradients)
     }
+    fn visit_saved(&self, _: &Node, _: &mut dyn SavedVisitor) -> Result<bool> {
+        Ok(true)
+    }
 }
 
 pub(crate) struct ConjPhysicalBackward0;
@@ -2230,6 +2994,9 @@ impl Backward for ConjPhysicalBackward0 {
             gradients[0] = formulas::conj(grad)?.into_grad();
         }
         Ok(gradients)
+    }
+    fn visit_saved(&self, _: &Node, _: &mut dyn SavedVisitor) -> Result<bool> {
+        Ok(true)
     }
 }
 
@@ -2269,6 +3036,26 @@ impl Backward for AngleBackward0 {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(Vec::from([("self", saved.self_.unpack(node)?.into())]))
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.self_.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.self_ = outline(&s.self_)?;
+        Ok(Some(Box::new(AngleBackward0(SavedSlot::new(s)))))
+    }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
             .change(|s| match name {
@@ -2296,6 +3083,9 @@ impl Backward for ComplexBackward0 {
         }
         Ok(gradients)
     }
+    fn visit_saved(&self, _: &Node, _: &mut dyn SavedVisitor) -> Result<bool> {
+        Ok(true)
+    }
 }
 
 pub(crate) struct ViewAsRealBackward0;
@@ -2313,6 +3103,9 @@ impl Backward for ViewAsRealBackward0 {
         }
         Ok(gradients)
     }
+    fn visit_saved(&self, _: &Node, _: &mut dyn SavedVisitor) -> Result<bool> {
+        Ok(true)
+    }
 }
 
 pub(crate) struct ViewAsComplexBackward0;
@@ -2329,6 +3122,9 @@ impl Backward for ViewAsComplexBackward0 {
             gradients[0] = ops::view_as_real(grad)?.into_grad();
         }
         Ok(gradients)
+    }
+    fn visit_saved(&self, _: &Node, _: &mut dyn SavedVisitor) -> Result<bool> {
+        Ok(true)
     }
 }
 
@@ -2371,6 +3167,26 @@ impl Backward for ReciprocalBackward0 {
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(Vec::from([("result", saved.result.unpack(node)?.into())]))
+    }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.result.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.result = outline(&s.result)?;
+        Ok(Some(Box::new(ReciprocalBackward0(SavedSlot::new(s)))))
     }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
@@ -2417,6 +3233,26 @@ impl Backward for SqrtBackward0 {
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(Vec::from([("result", saved.result.unpack(node)?.into())]))
+    }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.result.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.result = outline(&s.result)?;
+        Ok(Some(Box::new(SqrtBackward0(SavedSlot::new(s)))))
     }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
@@ -2467,6 +3303,26 @@ impl Backward for RsqrtBackward0 {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(Vec::from([("result", saved.result.unpack(node)?.into())]))
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.result.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.result = outline(&s.result)?;
+        Ok(Some(Box::new(RsqrtBackward0(SavedSlot::new(s)))))
+    }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
             .change(|s| match name {
@@ -2511,6 +3367,26 @@ impl Backward for ExpBackward0 {
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(Vec::from([("result", saved.result.unpack(node)?.into())]))
+    }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.result.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.result = outline(&s.result)?;
+        Ok(Some(Box::new(ExpBackward0(SavedSlot::new(s)))))
     }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
@@ -2561,6 +3437,26 @@ impl Backward for Exp2Backward0 {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(Vec::from([("result", saved.result.unpack(node)?.into())]))
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.result.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.result = outline(&s.result)?;
+        Ok(Some(Box::new(Exp2Backward0(SavedSlot::new(s)))))
+    }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
             .change(|s| match name {
@@ -2607,6 +3503,26 @@ impl Backward for Expm1Backward0 {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(Vec::from([("result", saved.result.unpack(node)?.into())]))
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.result.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.result = outline(&s.result)?;
+        Ok(Some(Box::new(Expm1Backward0(SavedSlot::new(s)))))
+    }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
             .change(|s| match name {
@@ -2651,6 +3567,26 @@ impl Backward for LogBackward0 {
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(Vec::from([("self", saved.self_.unpack(node)?.into())]))
+    }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.self_.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.self_ = outline(&s.self_)?;
+        Ok(Some(Box::new(LogBackward0(SavedSlot::new(s)))))
     }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
@@ -2701,6 +3637,26 @@ impl Backward for Log2Backward0 {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(Vec::from([("self", saved.self_.unpack(node)?.into())]))
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.self_.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.self_ = outline(&s.self_)?;
+        Ok(Some(Box::new(Log2Backward0(SavedSlot::new(s)))))
+    }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
             .change(|s| match name {
@@ -2750,6 +3706,26 @@ impl Backward for Log10Backward0 {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(Vec::from([("self", saved.self_.unpack(node)?.into())]))
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.self_.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.self_ = outline(&s.self_)?;
+        Ok(Some(Box::new(Log10Backward0(SavedSlot::new(s)))))
+    }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
             .change(|s| match name {
@@ -2796,6 +3772,26 @@ impl Backward for Log1PBackward0 {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(Vec::from([("self", saved.self_.unpack(node)?.into())]))
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.self_.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.self_ = outline(&s.self_)?;
+        Ok(Some(Box::new(Log1PBackward0(SavedSlot::new(s)))))
+    }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
             .change(|s| match name {
@@ -2840,6 +3836,26 @@ impl Backward for SinBackward0 {
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(Vec::from([("self", saved.self_.unpack(node)?.into())]))
+    }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.self_.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.self_ = outline(&s.self_)?;
+        Ok(Some(Box::new(SinBackward0(SavedSlot::new(s)))))
     }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
@@ -2886,6 +3902,26 @@ impl Backward for CosBackward0 {
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(Vec::from([("self", saved.self_.unpack(node)?.into())]))
+    }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.self_.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.self_ = outline(&s.self_)?;
+        Ok(Some(Box::new(CosBackward0(SavedSlot::new(s)))))
     }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
@@ -2936,6 +3972,26 @@ impl Backward for TanBackward0 {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(Vec::from([("result", saved.result.unpack(node)?.into())]))
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.result.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.result = outline(&s.result)?;
+        Ok(Some(Box::new(TanBackward0(SavedSlot::new(s)))))
+    }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
             .change(|s| match name {
@@ -2984,6 +4040,26 @@ impl Backward for AsinBackward0 {
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(Vec::from([("self", saved.self_.unpack(node)?.into())]))
+    }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.self_.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.self_ = outline(&s.self_)?;
+        Ok(Some(Box::new(AsinBackward0(SavedSlot::new(s)))))
     }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
@@ -3034,6 +4110,26 @@ impl Backward for AcosBackward0 {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(Vec::from([("self", saved.self_.unpack(node)?.into())]))
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.self_.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.self_ = outline(&s.self_)?;
+        Ok(Some(Box::new(AcosBackward0(SavedSlot::new(s)))))
+    }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
             .change(|s| match name {
@@ -3083,6 +4179,26 @@ impl Backward for AtanBackward0 {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(Vec::from([("self", saved.self_.unpack(node)?.into())]))
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.self_.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.self_ = outline(&s.self_)?;
+        Ok(Some(Box::new(AtanBackward0(SavedSlot::new(s)))))
+    }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
             .change(|s| match name {
@@ -3127,6 +4243,26 @@ impl Backward for SinhBackward0 {
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(Vec::from([("self", saved.self_.unpack(node)?.into())]))
+    }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.self_.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.self_ = outline(&s.self_)?;
+        Ok(Some(Box::new(SinhBackward0(SavedSlot::new(s)))))
     }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
@@ -3173,6 +4309,26 @@ impl Backward for CoshBackward0 {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(Vec::from([("self", saved.self_.unpack(node)?.into())]))
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.self_.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.self_ = outline(&s.self_)?;
+        Ok(Some(Box::new(CoshBackward0(SavedSlot::new(s)))))
+    }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
             .change(|s| match name {
@@ -3217,6 +4373,26 @@ impl Backward for TanhBackward0 {
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(Vec::from([("result", saved.result.unpack(node)?.into())]))
+    }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.result.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.result = outline(&s.result)?;
+        Ok(Some(Box::new(TanhBackward0(SavedSlot::new(s)))))
     }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
@@ -3266,6 +4442,26 @@ impl Backward for AsinhBackward0 {
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(Vec::from([("self", saved.self_.unpack(node)?.into())]))
+    }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.self_.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.self_ = outline(&s.self_)?;
+        Ok(Some(Box::new(AsinhBackward0(SavedSlot::new(s)))))
     }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
@@ -3319,6 +4515,26 @@ impl Backward for AcoshBackward0 {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(Vec::from([("self", saved.self_.unpack(node)?.into())]))
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.self_.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.self_ = outline(&s.self_)?;
+        Ok(Some(Box::new(AcoshBackward0(SavedSlot::new(s)))))
+    }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
             .change(|s| match name {
@@ -3368,6 +4584,26 @@ impl Backward for AtanhBackward0 {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(Vec::from([("self", saved.self_.unpack(node)?.into())]))
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.self_.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.self_ = outline(&s.self_)?;
+        Ok(Some(Box::new(AtanhBackward0(SavedSlot::new(s)))))
+    }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
             .change(|s| match name {
@@ -3412,6 +4648,26 @@ impl Backward for SigmoidBackward0 {
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(Vec::from([("result", saved.result.unpack(node)?.into())]))
+    }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.result.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.result = outline(&s.result)?;
+        Ok(Some(Box::new(SigmoidBackward0(SavedSlot::new(s)))))
     }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
@@ -3465,6 +4721,26 @@ impl Backward for ErfBackward0 {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(Vec::from([("self", saved.self_.unpack(node)?.into())]))
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.self_.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.self_ = outline(&s.self_)?;
+        Ok(Some(Box::new(ErfBackward0(SavedSlot::new(s)))))
+    }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
             .change(|s| match name {
@@ -3517,6 +4793,26 @@ impl Backward for ErfcBackward0 {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(Vec::from([("self", saved.self_.unpack(node)?.into())]))
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.self_.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.self_ = outline(&s.self_)?;
+        Ok(Some(Box::new(ErfcBackward0(SavedSlot::new(s)))))
+    }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
             .change(|s| match name {
@@ -3566,6 +4862,26 @@ impl Backward for ErfinvBackward0 {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(Vec::from([("result", saved.result.unpack(node)?.into())]))
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.result.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.result = outline(&s.result)?;
+        Ok(Some(Box::new(ErfinvBackward0(SavedSlot::new(s)))))
+    }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
             .change(|s| match name {
@@ -3610,6 +4926,26 @@ impl Backward for LgammaBackward0 {
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(Vec::from([("self", saved.self_.unpack(node)?.into())]))
+    }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.self_.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.self_ = outline(&s.self_)?;
+        Ok(Some(Box::new(LgammaBackward0(SavedSlot::new(s)))))
     }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
@@ -3656,6 +4992,26 @@ impl Backward for DigammaBackward0 {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(Vec::from([("self", saved.self_.unpack(node)?.into())]))
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.self_.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.self_ = outline(&s.self_)?;
+        Ok(Some(Box::new(DigammaBackward0(SavedSlot::new(s)))))
+    }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
             .change(|s| match name {
@@ -3701,6 +5057,26 @@ impl Backward for SincBackward0 {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(Vec::from([("self", saved.self_.unpack(node)?.into())]))
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.self_.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.self_ = outline(&s.self_)?;
+        Ok(Some(Box::new(SincBackward0(SavedSlot::new(s)))))
+    }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
             .change(|s| match name {
@@ -3725,6 +5101,9 @@ impl Backward for Deg2RadBackward0 {
         }
         Ok(gradients)
     }
+    fn visit_saved(&self, _: &Node, _: &mut dyn SavedVisitor) -> Result<bool> {
+        Ok(true)
+    }
 }
 
 pub(crate) struct Rad2DegBackward0;
@@ -3741,6 +5120,9 @@ impl Backward for Rad2DegBackward0 {
             gradients[0] = ops::rad2deg(grad)?.into_grad();
         }
         Ok(gradients)
+    }
+    fn visit_saved(&self, _: &Node, _: &mut dyn SavedVisitor) -> Result<bool> {
+        Ok(true)
     }
 }
 
@@ -3786,6 +5168,27 @@ impl Backward for PolygammaBackward0 {
                 ("self", saved.self_.unpack(node)?.into()),
             ]),
         )
+    }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.n.visit(visitor)?;
+                    s.self_.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.self_ = outline(&s.self_)?;
+        Ok(Some(Box::new(PolygammaBackward0(SavedSlot::new(s)))))
     }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
@@ -3839,6 +5242,27 @@ impl Backward for LogitBackward0 {
             ]),
         )
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.eps.visit(visitor)?;
+                    s.self_.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.self_ = outline(&s.self_)?;
+        Ok(Some(Box::new(LogitBackward0(SavedSlot::new(s)))))
+    }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
             .change(|s| match name {
@@ -3884,6 +5308,26 @@ impl Backward for NanToNumBackward0 {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(Vec::from([("self", saved.self_.unpack(node)?.into())]))
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.self_.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.self_ = outline(&s.self_)?;
+        Ok(Some(Box::new(NanToNumBackward0(SavedSlot::new(s)))))
+    }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
             .change(|s| match name {
@@ -3907,6 +5351,9 @@ impl Backward for LogicalNotBackward0 {
             gradients[0] = ops::zeros_like(grad, None, None, None)?.into_grad();
         }
         Ok(gradients)
+    }
+    fn visit_saved(&self, _: &Node, _: &mut dyn SavedVisitor) -> Result<bool> {
+        Ok(true)
     }
 }
 
@@ -3943,6 +5390,17 @@ impl Backward for EqBackward0 {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(Vec::from([]))
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.other_info.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
 }
 
 pub(crate) struct EqBackward1;
@@ -3959,6 +5417,9 @@ impl Backward for EqBackward1 {
             gradients[0] = ops::zeros_like(grad, None, None, None)?.into_grad();
         }
         Ok(gradients)
+    }
+    fn visit_saved(&self, _: &Node, _: &mut dyn SavedVisitor) -> Result<bool> {
+        Ok(true)
     }
 }
 
@@ -3995,6 +5456,17 @@ impl Backward for NeBackward0 {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(Vec::from([]))
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.other_info.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
 }
 
 pub(crate) struct NeBackward1;
@@ -4011,6 +5483,9 @@ impl Backward for NeBackward1 {
             gradients[0] = ops::zeros_like(grad, None, None, None)?.into_grad();
         }
         Ok(gradients)
+    }
+    fn visit_saved(&self, _: &Node, _: &mut dyn SavedVisitor) -> Result<bool> {
+        Ok(true)
     }
 }
 
@@ -4047,6 +5522,17 @@ impl Backward for LtBackward0 {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(Vec::from([]))
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.other_info.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
 }
 
 pub(crate) struct LtBackward1;
@@ -4063,6 +5549,9 @@ impl Backward for LtBackward1 {
             gradients[0] = ops::zeros_like(grad, None, None, None)?.into_grad();
         }
         Ok(gradients)
+    }
+    fn visit_saved(&self, _: &Node, _: &mut dyn SavedVisitor) -> Result<bool> {
+        Ok(true)
     }
 }
 
@@ -4099,6 +5588,17 @@ impl Backward for LeBackward0 {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(Vec::from([]))
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.other_info.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
 }
 
 pub(crate) struct LeBackward1;
@@ -4115,6 +5615,9 @@ impl Backward for LeBackward1 {
             gradients[0] = ops::zeros_like(grad, None, None, None)?.into_grad();
         }
         Ok(gradients)
+    }
+    fn visit_saved(&self, _: &Node, _: &mut dyn SavedVisitor) -> Result<bool> {
+        Ok(true)
     }
 }
 
@@ -4151,6 +5654,17 @@ impl Backward for GtBackward0 {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(Vec::from([]))
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.other_info.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
 }
 
 pub(crate) struct GtBackward1;
@@ -4167,6 +5681,9 @@ impl Backward for GtBackward1 {
             gradients[0] = ops::zeros_like(grad, None, None, None)?.into_grad();
         }
         Ok(gradients)
+    }
+    fn visit_saved(&self, _: &Node, _: &mut dyn SavedVisitor) -> Result<bool> {
+        Ok(true)
     }
 }
 
@@ -4203,6 +5720,17 @@ impl Backward for GeBackward0 {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(Vec::from([]))
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.other_info.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
 }
 
 pub(crate) struct GeBackward1;
@@ -4219,6 +5747,9 @@ impl Backward for GeBackward1 {
             gradients[0] = ops::zeros_like(grad, None, None, None)?.into_grad();
         }
         Ok(gradients)
+    }
+    fn visit_saved(&self, _: &Node, _: &mut dyn SavedVisitor) -> Result<bool> {
+        Ok(true)
     }
 }
 
@@ -4255,6 +5786,17 @@ impl Backward for LogicalAndBackward0 {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(Vec::from([]))
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.other_info.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
 }
 
 #[derive(Clone)]
@@ -4289,6 +5831,17 @@ impl Backward for LogicalOrBackward0 {
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(Vec::from([]))
+    }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.other_info.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
     }
 }
 
@@ -4325,6 +5878,17 @@ impl Backward for LogicalXorBackward0 {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(Vec::from([]))
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.other_info.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
 }
 
 pub(crate) struct BitwiseNotBackward0;
@@ -4341,6 +5905,9 @@ impl Backward for BitwiseNotBackward0 {
             gradients[0] = ops::zeros_like(grad, None, None, None)?.into_grad();
         }
         Ok(gradients)
+    }
+    fn visit_saved(&self, _: &Node, _: &mut dyn SavedVisitor) -> Result<bool> {
+        Ok(true)
     }
 }
 
@@ -4377,6 +5944,17 @@ impl Backward for BitwiseAndBackward0 {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(Vec::from([]))
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.other_info.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
 }
 
 pub(crate) struct BitwiseAndBackward1;
@@ -4393,6 +5971,9 @@ impl Backward for BitwiseAndBackward1 {
             gradients[0] = ops::zeros_like(grad, None, None, None)?.into_grad();
         }
         Ok(gradients)
+    }
+    fn visit_saved(&self, _: &Node, _: &mut dyn SavedVisitor) -> Result<bool> {
+        Ok(true)
     }
 }
 
@@ -4429,6 +6010,17 @@ impl Backward for BitwiseOrBackward0 {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(Vec::from([]))
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.other_info.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
 }
 
 pub(crate) struct BitwiseOrBackward1;
@@ -4445,6 +6037,9 @@ impl Backward for BitwiseOrBackward1 {
             gradients[0] = ops::zeros_like(grad, None, None, None)?.into_grad();
         }
         Ok(gradients)
+    }
+    fn visit_saved(&self, _: &Node, _: &mut dyn SavedVisitor) -> Result<bool> {
+        Ok(true)
     }
 }
 
@@ -4481,6 +6076,17 @@ impl Backward for BitwiseXorBackward0 {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(Vec::from([]))
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.other_info.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
 }
 
 pub(crate) struct BitwiseXorBackward1;
@@ -4497,6 +6103,9 @@ impl Backward for BitwiseXorBackward1 {
             gradients[0] = ops::zeros_like(grad, None, None, None)?.into_grad();
         }
         Ok(gradients)
+    }
+    fn visit_saved(&self, _: &Node, _: &mut dyn SavedVisitor) -> Result<bool> {
+        Ok(true)
     }
 }
 
@@ -4535,6 +6144,17 @@ impl Backward for BitwiseLeftShiftBackward0 {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(Vec::from([]))
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.other_info.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
 }
 
 pub(crate) struct BitwiseLeftShiftBackward1;
@@ -4551,6 +6171,9 @@ impl Backward for BitwiseLeftShiftBackward1 {
             gradients[0] = ops::zeros_like(grad, None, None, None)?.into_grad();
         }
         Ok(gradients)
+    }
+    fn visit_saved(&self, _: &Node, _: &mut dyn SavedVisitor) -> Result<bool> {
+        Ok(true)
     }
 }
 
@@ -4589,6 +6212,17 @@ impl Backward for BitwiseRightShiftBackward0 {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(Vec::from([]))
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.other_info.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
 }
 
 pub(crate) struct BitwiseRightShiftBackward1;
@@ -4605,6 +6239,9 @@ impl Backward for BitwiseRightShiftBackward1 {
             gradients[0] = ops::zeros_like(grad, None, None, None)?.into_grad();
         }
         Ok(gradients)
+    }
+    fn visit_saved(&self, _: &Node, _: &mut dyn SavedVisitor) -> Result<bool> {
+        Ok(true)
     }
 }
 
@@ -4648,6 +6285,26 @@ impl Backward for WhereBackward0 {
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(Vec::from([("condition", saved.condition.unpack(node)?.into())]))
+    }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.condition.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.condition = outline(&s.condition)?;
+        Ok(Some(Box::new(WhereBackward0(SavedSlot::new(s)))))
     }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
@@ -4703,6 +6360,28 @@ impl Backward for ClampBackward1 {
                 ("self", saved.self_.unpack(node)?.into()),
             ]),
         )
+    }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.max.visit(visitor)?;
+                    s.min.visit(visitor)?;
+                    s.self_.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.self_ = outline(&s.self_)?;
+        Ok(Some(Box::new(ClampBackward1(SavedSlot::new(s)))))
     }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
@@ -4778,6 +6457,30 @@ impl Backward for ClampBackward0 {
             ]),
         )
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.max.visit(visitor)?;
+                    s.min.visit(visitor)?;
+                    s.self_.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.max = outline(&s.max)?;
+        s.min = outline(&s.min)?;
+        s.self_ = outline(&s.self_)?;
+        Ok(Some(Box::new(ClampBackward0(SavedSlot::new(s)))))
+    }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
             .change(|s| match name {
@@ -4837,6 +6540,27 @@ impl Backward for ClampMinBackward0 {
             ]),
         )
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.min.visit(visitor)?;
+                    s.self_.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.self_ = outline(&s.self_)?;
+        Ok(Some(Box::new(ClampMinBackward0(SavedSlot::new(s)))))
+    }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
             .change(|s| match name {
@@ -4894,6 +6618,27 @@ impl Backward for ClampMaxBackward0 {
             ]),
         )
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.max.visit(visitor)?;
+                    s.self_.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.self_ = outline(&s.self_)?;
+        Ok(Some(Box::new(ClampMaxBackward0(SavedSlot::new(s)))))
+    }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
             .change(|s| match name {
@@ -4948,6 +6693,28 @@ impl Backward for ClampMinBackward1 {
                 ("self", saved.self_.unpack(node)?.into()),
             ]),
         )
+    }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.min.visit(visitor)?;
+                    s.self_.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.min = outline(&s.min)?;
+        s.self_ = outline(&s.self_)?;
+        Ok(Some(Box::new(ClampMinBackward1(SavedSlot::new(s)))))
     }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
@@ -5005,6 +6772,28 @@ impl Backward for ClampMaxBackward1 {
             ]),
         )
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.max.visit(visitor)?;
+                    s.self_.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.max = outline(&s.max)?;
+        s.self_ = outline(&s.self_)?;
+        Ok(Some(Box::new(ClampMaxBackward1(SavedSlot::new(s)))))
+    }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
             .change(|s| match name {
@@ -5052,6 +6841,26 @@ impl Backward for ReluBackward0 {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(Vec::from([("result", saved.result.unpack(node)?.into())]))
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.result.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.result = outline(&s.result)?;
+        Ok(Some(Box::new(ReluBackward0(SavedSlot::new(s)))))
+    }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
             .change(|s| match name {
@@ -5096,6 +6905,26 @@ impl Backward for SiluBackward0 {
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(Vec::from([("self", saved.self_.unpack(node)?.into())]))
+    }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.self_.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.self_ = outline(&s.self_)?;
+        Ok(Some(Box::new(SiluBackward0(SavedSlot::new(s)))))
     }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
@@ -5142,6 +6971,26 @@ impl Backward for MishBackward0 {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(Vec::from([("self", saved.self_.unpack(node)?.into())]))
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.self_.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.self_ = outline(&s.self_)?;
+        Ok(Some(Box::new(MishBackward0(SavedSlot::new(s)))))
+    }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
             .change(|s| match name {
@@ -5187,6 +7036,26 @@ impl Backward for HardsigmoidBackward0 {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(Vec::from([("self", saved.self_.unpack(node)?.into())]))
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.self_.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.self_ = outline(&s.self_)?;
+        Ok(Some(Box::new(HardsigmoidBackward0(SavedSlot::new(s)))))
+    }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
             .change(|s| match name {
@@ -5231,6 +7100,26 @@ impl Backward for HardswishBackward0 {
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(Vec::from([("self", saved.self_.unpack(node)?.into())]))
+    }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.self_.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.self_ = outline(&s.self_)?;
+        Ok(Some(Box::new(HardswishBackward0(SavedSlot::new(s)))))
     }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
@@ -5284,6 +7173,27 @@ impl Backward for GeluBackward0 {
             ]),
         )
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.approximate.visit(visitor)?;
+                    s.self_.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.self_ = outline(&s.self_)?;
+        Ok(Some(Box::new(GeluBackward0(SavedSlot::new(s)))))
+    }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
             .change(|s| match name {
@@ -5335,6 +7245,28 @@ impl Backward for LogSigmoidBackward0 {
                 ("buffer", saved.buffer.unpack(node)?.into()),
             ]),
         )
+    }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.self_.visit(visitor)?;
+                    s.buffer.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.self_ = outline(&s.self_)?;
+        s.buffer = outline(&s.buffer)?;
+        Ok(Some(Box::new(LogSigmoidBackward0(SavedSlot::new(s)))))
     }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
@@ -5392,6 +7324,28 @@ impl Backward for SoftplusBackward0 {
                 ("threshold", saved.threshold.into()),
             ]),
         )
+    }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.beta.visit(visitor)?;
+                    s.self_.visit(visitor)?;
+                    s.threshold.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.self_ = outline(&s.self_)?;
+        Ok(Some(Box::new(SoftplusBackward0(SavedSlot::new(s)))))
     }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
@@ -5459,6 +7413,29 @@ impl Backward for EluBackward0 {
             ]),
         )
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.alpha.visit(visitor)?;
+                    s.input_scale.visit(visitor)?;
+                    s.scale.visit(visitor)?;
+                    s.self_.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.self_ = outline(&s.self_)?;
+        Ok(Some(Box::new(EluBackward0(SavedSlot::new(s)))))
+    }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
             .change(|s| match name {
@@ -5510,6 +7487,27 @@ impl Backward for CeluBackward0 {
                 ("self", saved.self_.unpack(node)?.into()),
             ]),
         )
+    }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.alpha.visit(visitor)?;
+                    s.self_.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.self_ = outline(&s.self_)?;
+        Ok(Some(Box::new(CeluBackward0(SavedSlot::new(s)))))
     }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
@@ -5563,6 +7561,27 @@ impl Backward for LeakyReluBackward0 {
                 ("self", saved.self_.unpack(node)?.into()),
             ]),
         )
+    }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.negative_slope.visit(visitor)?;
+                    s.self_.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.self_ = outline(&s.self_)?;
+        Ok(Some(Box::new(LeakyReluBackward0(SavedSlot::new(s)))))
     }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
@@ -5620,6 +7639,28 @@ impl Backward for HardtanhBackward0 {
             ]),
         )
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.max_val.visit(visitor)?;
+                    s.min_val.visit(visitor)?;
+                    s.self_.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.self_ = outline(&s.self_)?;
+        Ok(Some(Box::new(HardtanhBackward0(SavedSlot::new(s)))))
+    }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
             .change(|s| match name {
@@ -5671,6 +7712,27 @@ impl Backward for HardshrinkBackward0 {
                 ("self", saved.self_.unpack(node)?.into()),
             ]),
         )
+    }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.lambd.visit(visitor)?;
+                    s.self_.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.self_ = outline(&s.self_)?;
+        Ok(Some(Box::new(HardshrinkBackward0(SavedSlot::new(s)))))
     }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
@@ -5724,6 +7786,27 @@ impl Backward for SoftshrinkBackward0 {
             ]),
         )
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.lambd.visit(visitor)?;
+                    s.self_.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.self_ = outline(&s.self_)?;
+        Ok(Some(Box::new(SoftshrinkBackward0(SavedSlot::new(s)))))
+    }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
             .change(|s| match name {
@@ -5775,6 +7858,27 @@ impl Backward for ThresholdBackward0 {
                 ("threshold", saved.threshold.into()),
             ]),
         )
+    }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.self_.visit(visitor)?;
+                    s.threshold.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.self_ = outline(&s.self_)?;
+        Ok(Some(Box::new(ThresholdBackward0(SavedSlot::new(s)))))
     }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
@@ -5841,6 +7945,28 @@ impl Backward for PreluKernelBackward0 {
             ]),
         )
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.self_.visit(visitor)?;
+                    s.weight.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.self_ = outline(&s.self_)?;
+        s.weight = outline(&s.weight)?;
+        Ok(Some(Box::new(PreluKernelBackward0(SavedSlot::new(s)))))
+    }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
             .change(|s| match name {
@@ -5893,6 +8019,27 @@ impl Backward for GluBackward0 {
                 ("self", saved.self_.unpack(node)?.into()),
             ]),
         )
+    }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.dim.visit(visitor)?;
+                    s.self_.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.self_ = outline(&s.self_)?;
+        Ok(Some(Box::new(GluBackward0(SavedSlot::new(s)))))
     }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
@@ -5950,6 +8097,27 @@ impl Backward for ThresholdBackwardBackward0 {
                 ("threshold", saved.threshold.into()),
             ]),
         )
+    }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.self_.visit(visitor)?;
+                    s.threshold.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.self_ = outline(&s.self_)?;
+        Ok(Some(Box::new(ThresholdBackwardBackward0(SavedSlot::new(s)))))
     }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
@@ -6012,6 +8180,28 @@ impl Backward for TanhBackwardBackward0 {
                 ("output", saved.output.unpack(node)?.into()),
             ]),
         )
+    }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.grad_output.visit(visitor)?;
+                    s.output.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.grad_output = outline(&s.grad_output)?;
+        s.output = outline(&s.output)?;
+        Ok(Some(Box::new(TanhBackwardBackward0(SavedSlot::new(s)))))
     }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
@@ -6076,6 +8266,28 @@ impl Backward for SigmoidBackwardBackward0 {
             ]),
         )
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.grad_output.visit(visitor)?;
+                    s.output.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.grad_output = outline(&s.grad_output)?;
+        s.output = outline(&s.output)?;
+        Ok(Some(Box::new(SigmoidBackwardBackward0(SavedSlot::new(s)))))
+    }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
             .change(|s| match name {
@@ -6137,6 +8349,28 @@ impl Backward for SiluBackwardBackward0 {
                 ("self", saved.self_.unpack(node)?.into()),
             ]),
         )
+    }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.grad_output.visit(visitor)?;
+                    s.self_.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.grad_output = outline(&s.grad_output)?;
+        s.self_ = outline(&s.self_)?;
+        Ok(Some(Box::new(SiluBackwardBackward0(SavedSlot::new(s)))))
     }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
@@ -6200,6 +8434,28 @@ impl Backward for MishBackwardBackward0 {
             ]),
         )
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.grad_output.visit(visitor)?;
+                    s.self_.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.grad_output = outline(&s.grad_output)?;
+        s.self_ = outline(&s.self_)?;
+        Ok(Some(Box::new(MishBackwardBackward0(SavedSlot::new(s)))))
+    }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
             .change(|s| match name {
@@ -6262,6 +8518,28 @@ impl Backward for HardswishBackwardBackward0 {
             ]),
         )
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.grad_output.visit(visitor)?;
+                    s.self_.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.grad_output = outline(&s.grad_output)?;
+        s.self_ = outline(&s.self_)?;
+        Ok(Some(Box::new(HardswishBackwardBackward0(SavedSlot::new(s)))))
+    }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
             .change(|s| match name {
@@ -6312,6 +8590,26 @@ impl Backward for HardsigmoidBackwardBackward0 {
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(Vec::from([("self", saved.self_.unpack(node)?.into())]))
+    }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.self_.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.self_ = outline(&s.self_)?;
+        Ok(Some(Box::new(HardsigmoidBackwardBackward0(SavedSlot::new(s)))))
     }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
@@ -6378,6 +8676,29 @@ impl Backward for GeluBackwardBackward0 {
                 ("self", saved.self_.unpack(node)?.into()),
             ]),
         )
+    }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.approximate.visit(visitor)?;
+                    s.grad_output.visit(visitor)?;
+                    s.self_.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.grad_output = outline(&s.grad_output)?;
+        s.self_ = outline(&s.self_)?;
+        Ok(Some(Box::new(GeluBackwardBackward0(SavedSlot::new(s)))))
     }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
@@ -6464,6 +8785,32 @@ impl Backward for EluBackwardBackward0 {
             ]),
         )
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.alpha.visit(visitor)?;
+                    s.grad_output.visit(visitor)?;
+                    s.input_scale.visit(visitor)?;
+                    s.is_result.visit(visitor)?;
+                    s.scale.visit(visitor)?;
+                    s.self_or_result.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.grad_output = outline(&s.grad_output)?;
+        s.self_or_result = outline(&s.self_or_result)?;
+        Ok(Some(Box::new(EluBackwardBackward0(SavedSlot::new(s)))))
+    }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
             .change(|s| match name {
@@ -6531,6 +8878,28 @@ impl Backward for LeakyReluBackwardBackward0 {
             ]),
         )
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.negative_slope.visit(visitor)?;
+                    s.self_.visit(visitor)?;
+                    s.self_is_result.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.self_ = outline(&s.self_)?;
+        Ok(Some(Box::new(LeakyReluBackwardBackward0(SavedSlot::new(s)))))
+    }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
             .change(|s| match name {
@@ -6591,6 +8960,28 @@ impl Backward for HardtanhBackwardBackward0 {
                 ("self", saved.self_.unpack(node)?.into()),
             ]),
         )
+    }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.max_val.visit(visitor)?;
+                    s.min_val.visit(visitor)?;
+                    s.self_.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.self_ = outline(&s.self_)?;
+        Ok(Some(Box::new(HardtanhBackwardBackward0(SavedSlot::new(s)))))
     }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
@@ -6662,6 +9053,30 @@ impl Backward for SoftplusBackwardBackward0 {
             ]),
         )
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.beta.visit(visitor)?;
+                    s.grad_output.visit(visitor)?;
+                    s.self_.visit(visitor)?;
+                    s.threshold.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.grad_output = outline(&s.grad_output)?;
+        s.self_ = outline(&s.self_)?;
+        Ok(Some(Box::new(SoftplusBackwardBackward0(SavedSlot::new(s)))))
+    }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
             .change(|s| match name {
@@ -6720,6 +9135,27 @@ impl Backward for HardshrinkBackwardBackward0 {
             ]),
         )
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.lambd.visit(visitor)?;
+                    s.self_.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.self_ = outline(&s.self_)?;
+        Ok(Some(Box::new(HardshrinkBackwardBackward0(SavedSlot::new(s)))))
+    }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
             .change(|s| match name {
@@ -6776,6 +9212,27 @@ impl Backward for SoftshrinkBackwardBackward0 {
                 ("self", saved.self_.unpack(node)?.into()),
             ]),
         )
+    }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.lambd.visit(visitor)?;
+                    s.self_.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.self_ = outline(&s.self_)?;
+        Ok(Some(Box::new(SoftshrinkBackwardBackward0(SavedSlot::new(s)))))
     }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
@@ -6841,6 +9298,30 @@ impl Backward for LogSigmoidBackwardBackward0 {
             ]),
         )
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.buffer.visit(visitor)?;
+                    s.grad_output.visit(visitor)?;
+                    s.self_.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.buffer = outline(&s.buffer)?;
+        s.grad_output = outline(&s.grad_output)?;
+        s.self_ = outline(&s.self_)?;
+        Ok(Some(Box::new(LogSigmoidBackwardBackward0(SavedSlot::new(s)))))
+    }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
             .change(|s| match name {
@@ -6902,6 +9383,29 @@ impl Backward for GluBackwardBackward0 {
             ]),
         )
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.dim.visit(visitor)?;
+                    s.grad_output.visit(visitor)?;
+                    s.self_.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.grad_output = outline(&s.grad_output)?;
+        s.self_ = outline(&s.self_)?;
+        Ok(Some(Box::new(GluBackwardBackward0(SavedSlot::new(s)))))
+    }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
             .change(|s| match name {
@@ -6941,6 +9445,17 @@ impl Backward for SumBackward0 {
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(Vec::from([("self_sym_sizes", saved.self_sym_sizes.into())]))
+    }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.self_sym_sizes.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
     }
 }
 
@@ -6985,6 +9500,19 @@ impl Backward for SumBackward1 {
             ]),
         )
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.dim.visit(visitor)?;
+                    s.keepdim.visit(visitor)?;
+                    s.self_sym_sizes.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
 }
 
 #[derive(Clone)]
@@ -7028,6 +9556,18 @@ impl Backward for MeanBackward0 {
             ]),
         )
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.self_numel.visit(visitor)?;
+                    s.self_sym_sizes.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
 }
 
 #[derive(Clone)]
@@ -7070,6 +9610,19 @@ impl Backward for MeanBackward1 {
                 ("self_sym_sizes", saved.self_sym_sizes.into()),
             ]),
         )
+    }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.dim.visit(visitor)?;
+                    s.keepdim.visit(visitor)?;
+                    s.self_sym_sizes.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
     }
 }
 
@@ -7115,6 +9668,28 @@ impl Backward for ProdBackward0 {
                 ("result", saved.result.unpack(node)?.into()),
             ]),
         )
+    }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.self_.visit(visitor)?;
+                    s.result.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.self_ = outline(&s.self_)?;
+        s.result = outline(&s.result)?;
+        Ok(Some(Box::new(ProdBackward0(SavedSlot::new(s)))))
     }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
@@ -7182,6 +9757,30 @@ impl Backward for ProdBackward1 {
             ]),
         )
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.dim.visit(visitor)?;
+                    s.keepdim.visit(visitor)?;
+                    s.self_.visit(visitor)?;
+                    s.result.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.self_ = outline(&s.self_)?;
+        s.result = outline(&s.result)?;
+        Ok(Some(Box::new(ProdBackward1(SavedSlot::new(s)))))
+    }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
             .change(|s| match name {
@@ -7239,6 +9838,28 @@ impl Backward for NansumBackward0 {
             ]),
         )
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.dim.visit(visitor)?;
+                    s.keepdim.visit(visitor)?;
+                    s.self_.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.self_ = outline(&s.self_)?;
+        Ok(Some(Box::new(NansumBackward0(SavedSlot::new(s)))))
+    }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
             .change(|s| match name {
@@ -7291,6 +9912,28 @@ impl Backward for MaxBackward1 {
                 ("result", saved.result.unpack(node)?.into()),
             ]),
         )
+    }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.self_.visit(visitor)?;
+                    s.result.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.self_ = outline(&s.self_)?;
+        s.result = outline(&s.result)?;
+        Ok(Some(Box::new(MaxBackward1(SavedSlot::new(s)))))
     }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
@@ -7345,6 +9988,28 @@ impl Backward for MinBackward1 {
                 ("result", saved.result.unpack(node)?.into()),
             ]),
         )
+    }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.self_.visit(visitor)?;
+                    s.result.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.self_ = outline(&s.self_)?;
+        s.result = outline(&s.result)?;
+        Ok(Some(Box::new(MinBackward1(SavedSlot::new(s)))))
     }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
@@ -7412,6 +10077,29 @@ impl Backward for MaxBackward0 {
             ]),
         )
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.dim.visit(visitor)?;
+                    s.keepdim.visit(visitor)?;
+                    s.self_sym_sizes.visit(visitor)?;
+                    s.indices.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.indices = outline(&s.indices)?;
+        Ok(Some(Box::new(MaxBackward0(SavedSlot::new(s)))))
+    }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
             .change(|s| match name {
@@ -7476,6 +10164,29 @@ impl Backward for MinBackward0 {
                 ("indices", saved.indices.unpack(node)?.into()),
             ]),
         )
+    }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.dim.visit(visitor)?;
+                    s.keepdim.visit(visitor)?;
+                    s.self_sym_sizes.visit(visitor)?;
+                    s.indices.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.indices = outline(&s.indices)?;
+        Ok(Some(Box::new(MinBackward0(SavedSlot::new(s)))))
     }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
@@ -7542,6 +10253,30 @@ impl Backward for AmaxBackward0 {
             ]),
         )
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.dim.visit(visitor)?;
+                    s.keepdim.visit(visitor)?;
+                    s.self_.visit(visitor)?;
+                    s.result.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.self_ = outline(&s.self_)?;
+        s.result = outline(&s.result)?;
+        Ok(Some(Box::new(AmaxBackward0(SavedSlot::new(s)))))
+    }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
             .change(|s| match name {
@@ -7607,6 +10342,30 @@ impl Backward for AminBackward0 {
                 ("result", saved.result.unpack(node)?.into()),
             ]),
         )
+    }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.dim.visit(visitor)?;
+                    s.keepdim.visit(visitor)?;
+                    s.self_.visit(visitor)?;
+                    s.result.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.self_ = outline(&s.self_)?;
+        s.result = outline(&s.result)?;
+        Ok(Some(Box::new(AminBackward0(SavedSlot::new(s)))))
     }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
@@ -7682,6 +10441,32 @@ impl Backward for AminmaxBackward0 {
             ]),
         )
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.dim.visit(visitor)?;
+                    s.keepdim.visit(visitor)?;
+                    s.self_.visit(visitor)?;
+                    s.max.visit(visitor)?;
+                    s.min.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.self_ = outline(&s.self_)?;
+        s.max = outline(&s.max)?;
+        s.min = outline(&s.min)?;
+        Ok(Some(Box::new(AminmaxBackward0(SavedSlot::new(s)))))
+    }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
             .change(|s| match name {
@@ -7742,6 +10527,29 @@ impl Backward for VarBackward0 {
                 ("self", saved.self_.unpack(node)?.into()),
             ]),
         )
+    }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.correction.visit(visitor)?;
+                    s.dim.visit(visitor)?;
+                    s.keepdim.visit(visitor)?;
+                    s.self_.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.self_ = outline(&s.self_)?;
+        Ok(Some(Box::new(VarBackward0(SavedSlot::new(s)))))
     }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
@@ -7812,6 +10620,31 @@ impl Backward for StdBackward0 {
             ]),
         )
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.correction.visit(visitor)?;
+                    s.dim.visit(visitor)?;
+                    s.keepdim.visit(visitor)?;
+                    s.self_.visit(visitor)?;
+                    s.result.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.self_ = outline(&s.self_)?;
+        s.result = outline(&s.result)?;
+        Ok(Some(Box::new(StdBackward0(SavedSlot::new(s)))))
+    }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
             .change(|s| match name {
@@ -7881,6 +10714,29 @@ impl Backward for VarMeanBackward0 {
                 ("self", saved.self_.unpack(node)?.into()),
             ]),
         )
+    }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.correction.visit(visitor)?;
+                    s.dim.visit(visitor)?;
+                    s.keepdim.visit(visitor)?;
+                    s.self_.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.self_ = outline(&s.self_)?;
+        Ok(Some(Box::new(VarMeanBackward0(SavedSlot::new(s)))))
     }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
@@ -7955,6 +10811,31 @@ impl Backward for StdMeanBackward0 {
             ]),
         )
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.correction.visit(visitor)?;
+                    s.dim.visit(visitor)?;
+                    s.keepdim.visit(visitor)?;
+                    s.self_.visit(visitor)?;
+                    s.result0.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.self_ = outline(&s.self_)?;
+        s.result0 = outline(&s.result0)?;
+        Ok(Some(Box::new(StdMeanBackward0(SavedSlot::new(s)))))
+    }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
             .change(|s| match name {
@@ -8011,6 +10892,29 @@ impl Backward for NormBackward0 {
                 ("result", saved.result.unpack(node)?.into()),
             ]),
         )
+    }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.p.visit(visitor)?;
+                    s.self_.visit(visitor)?;
+                    s.result.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.self_ = outline(&s.self_)?;
+        s.result = outline(&s.result)?;
+        Ok(Some(Box::new(NormBackward0(SavedSlot::new(s)))))
     }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
@@ -8081,6 +10985,31 @@ impl Backward for NormBackward1 {
                 ("result", saved.result.unpack(node)?.into()),
             ]),
         )
+    }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.dim.visit(visitor)?;
+                    s.keepdim.visit(visitor)?;
+                    s.p.visit(visitor)?;
+                    s.self_.visit(visitor)?;
+                    s.result.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.self_ = outline(&s.self_)?;
+        s.result = outline(&s.result)?;
+        Ok(Some(Box::new(NormBackward1(SavedSlot::new(s)))))
     }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
@@ -8154,6 +11083,31 @@ impl Backward for LinalgVectorNormBackward0 {
             ]),
         )
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.dim.visit(visitor)?;
+                    s.keepdim.visit(visitor)?;
+                    s.ord.visit(visitor)?;
+                    s.self_.visit(visitor)?;
+                    s.result.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.self_ = outline(&s.self_)?;
+        s.result = outline(&s.result)?;
+        Ok(Some(Box::new(LinalgVectorNormBackward0(SavedSlot::new(s)))))
+    }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
             .change(|s| match name {
@@ -8220,6 +11174,30 @@ impl Backward for LogsumexpBackward0 {
             ]),
         )
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.dim.visit(visitor)?;
+                    s.keepdim.visit(visitor)?;
+                    s.self_.visit(visitor)?;
+                    s.result.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.self_ = outline(&s.self_)?;
+        s.result = outline(&s.result)?;
+        Ok(Some(Box::new(LogsumexpBackward0(SavedSlot::new(s)))))
+    }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
             .change(|s| match name {
@@ -8259,6 +11237,17 @@ impl Backward for CumsumBackward0 {
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(Vec::from([("dim", saved.dim.into())]))
+    }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.dim.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
     }
 }
 
@@ -8308,6 +11297,29 @@ impl Backward for CumprodBackward0 {
                 ("result", saved.result.unpack(node)?.into()),
             ]),
         )
+    }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.dim.visit(visitor)?;
+                    s.self_.visit(visitor)?;
+                    s.result.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.self_ = outline(&s.self_)?;
+        s.result = outline(&s.result)?;
+        Ok(Some(Box::new(CumprodBackward0(SavedSlot::new(s)))))
     }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
@@ -8366,6 +11378,28 @@ impl Backward for CummaxBackward0 {
             ]),
         )
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.dim.visit(visitor)?;
+                    s.self_sym_sizes.visit(visitor)?;
+                    s.indices.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.indices = outline(&s.indices)?;
+        Ok(Some(Box::new(CummaxBackward0(SavedSlot::new(s)))))
+    }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
             .change(|s| match name {
@@ -8421,6 +11455,28 @@ impl Backward for CumminBackward0 {
                 ("indices", saved.indices.unpack(node)?.into()),
             ]),
         )
+    }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.dim.visit(visitor)?;
+                    s.self_sym_sizes.visit(visitor)?;
+                    s.indices.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.indices = outline(&s.indices)?;
+        Ok(Some(Box::new(CumminBackward0(SavedSlot::new(s)))))
     }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
@@ -8480,6 +11536,29 @@ impl Backward for LogcumsumexpBackward0 {
             ]),
         )
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.dim.visit(visitor)?;
+                    s.self_.visit(visitor)?;
+                    s.result.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.self_ = outline(&s.self_)?;
+        s.result = outline(&s.result)?;
+        Ok(Some(Box::new(LogcumsumexpBackward0(SavedSlot::new(s)))))
+    }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
             .change(|s| match name {
@@ -8519,6 +11598,17 @@ impl Backward for TraceBackward0 {
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(Vec::from([("self_sym_sizes", saved.self_sym_sizes.into())]))
+    }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.self_sym_sizes.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
     }
 }
 
@@ -8573,6 +11663,28 @@ impl Backward for SoftmaxBackward0 {
                 ("result", saved.result.unpack(node)?.into()),
             ]),
         )
+    }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.dim.visit(visitor)?;
+                    s.self_scalar_type.visit(visitor)?;
+                    s.result.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.result = outline(&s.result)?;
+        Ok(Some(Box::new(SoftmaxBackward0(SavedSlot::new(s)))))
     }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
@@ -8634,6 +11746,28 @@ impl Backward for LogSoftmaxBackward0 {
                 ("result", saved.result.unpack(node)?.into()),
             ]),
         )
+    }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.dim.visit(visitor)?;
+                    s.self_scalar_type.visit(visitor)?;
+                    s.result.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.result = outline(&s.result)?;
+        Ok(Some(Box::new(LogSoftmaxBackward0(SavedSlot::new(s)))))
     }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
@@ -8705,6 +11839,30 @@ impl Backward for SoftmaxBackwardDataBackward0 {
             ]),
         )
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.dim.visit(visitor)?;
+                    s.grad_output.visit(visitor)?;
+                    s.input_dtype.visit(visitor)?;
+                    s.output.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.grad_output = outline(&s.grad_output)?;
+        s.output = outline(&s.output)?;
+        Ok(Some(Box::new(SoftmaxBackwardDataBackward0(SavedSlot::new(s)))))
+    }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
             .change(|s| match name {
@@ -8773,6 +11931,29 @@ impl Backward for LogSoftmaxBackwardDataBackward0 {
             ]),
         )
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.dim.visit(visitor)?;
+                    s.grad_output.visit(visitor)?;
+                    s.output.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.grad_output = outline(&s.grad_output)?;
+        s.output = outline(&s.output)?;
+        Ok(Some(Box::new(LogSoftmaxBackwardDataBackward0(SavedSlot::new(s)))))
+    }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
             .change(|s| match name {
@@ -8834,6 +12015,28 @@ impl Backward for SafeSoftmaxBackward0 {
                 ("result", saved.result.unpack(node)?.into()),
             ]),
         )
+    }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.dim.visit(visitor)?;
+                    s.self_scalar_type.visit(visitor)?;
+                    s.result.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.result = outline(&s.result)?;
+        Ok(Some(Box::new(SafeSoftmaxBackward0(SavedSlot::new(s)))))
     }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
@@ -8921,6 +12124,35 @@ impl Backward for NativeLayerNormBackward0 {
                 ("result2", saved.result2.unpack(node)?.into()),
             ]),
         )
+    }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.bias.visit(visitor)?;
+                    s.input.visit(visitor)?;
+                    s.normalized_shape.visit(visitor)?;
+                    s.weight.visit(visitor)?;
+                    s.result1.visit(visitor)?;
+                    s.result2.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.bias = outline(&s.bias)?;
+        s.input = outline(&s.input)?;
+        s.weight = outline(&s.weight)?;
+        s.result1 = outline(&s.result1)?;
+        s.result2 = outline(&s.result2)?;
+        Ok(Some(Box::new(NativeLayerNormBackward0(SavedSlot::new(s)))))
     }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
@@ -9012,6 +12244,35 @@ impl Backward for NativeLayerNormBackwardBackward0 {
                 ("weight", saved.weight.unpack(node)?.into()),
             ]),
         )
+    }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.grad_out.visit(visitor)?;
+                    s.input.visit(visitor)?;
+                    s.mean.visit(visitor)?;
+                    s.normalized_shape.visit(visitor)?;
+                    s.rstd.visit(visitor)?;
+                    s.weight.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.grad_out = outline(&s.grad_out)?;
+        s.input = outline(&s.input)?;
+        s.mean = outline(&s.mean)?;
+        s.rstd = outline(&s.rstd)?;
+        s.weight = outline(&s.weight)?;
+        Ok(Some(Box::new(NativeLayerNormBackwardBackward0(SavedSlot::new(s)))))
     }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
@@ -9112,6 +12373,36 @@ impl Backward for NativeGroupNormBackward0 {
             ]),
         )
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.C.visit(visitor)?;
+                    s.HxW.visit(visitor)?;
+                    s.N.visit(visitor)?;
+                    s.group.visit(visitor)?;
+                    s.input.visit(visitor)?;
+                    s.weight.visit(visitor)?;
+                    s.result1.visit(visitor)?;
+                    s.result2.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.input = outline(&s.input)?;
+        s.weight = outline(&s.weight)?;
+        s.result1 = outline(&s.result1)?;
+        s.result2 = outline(&s.result2)?;
+        Ok(Some(Box::new(NativeGroupNormBackward0(SavedSlot::new(s)))))
+    }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
             .change(|s| match name {
@@ -9210,6 +12501,38 @@ impl Backward for NativeGroupNormBackwardBackward0 {
                 ("weight", saved.weight.unpack(node)?.into()),
             ]),
         )
+    }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.C.visit(visitor)?;
+                    s.HxW.visit(visitor)?;
+                    s.N.visit(visitor)?;
+                    s.grad_out.visit(visitor)?;
+                    s.group.visit(visitor)?;
+                    s.input.visit(visitor)?;
+                    s.mean.visit(visitor)?;
+                    s.rstd.visit(visitor)?;
+                    s.weight.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.grad_out = outline(&s.grad_out)?;
+        s.input = outline(&s.input)?;
+        s.mean = outline(&s.mean)?;
+        s.rstd = outline(&s.rstd)?;
+        s.weight = outline(&s.weight)?;
+        Ok(Some(Box::new(NativeGroupNormBackwardBackward0(SavedSlot::new(s)))))
     }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
@@ -9310,6 +12633,38 @@ impl Backward for NativeBatchNormBackward0 {
                 ("result2", saved.result2.unpack(node)?.into()),
             ]),
         )
+    }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.eps.visit(visitor)?;
+                    s.input.visit(visitor)?;
+                    s.running_mean.visit(visitor)?;
+                    s.running_var.visit(visitor)?;
+                    s.training.visit(visitor)?;
+                    s.weight.visit(visitor)?;
+                    s.result1.visit(visitor)?;
+                    s.result2.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.input = outline(&s.input)?;
+        s.running_mean = outline(&s.running_mean)?;
+        s.running_var = outline(&s.running_var)?;
+        s.weight = outline(&s.weight)?;
+        s.result1 = outline(&s.result1)?;
+        s.result2 = outline(&s.result2)?;
+        Ok(Some(Box::new(NativeBatchNormBackward0(SavedSlot::new(s)))))
     }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
@@ -9419,6 +12774,40 @@ impl Backward for NativeBatchNormBackwardBackward0 {
             ]),
         )
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.eps.visit(visitor)?;
+                    s.grad_out.visit(visitor)?;
+                    s.input.visit(visitor)?;
+                    s.running_mean.visit(visitor)?;
+                    s.running_var.visit(visitor)?;
+                    s.save_invstd.visit(visitor)?;
+                    s.save_mean.visit(visitor)?;
+                    s.train.visit(visitor)?;
+                    s.weight.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.grad_out = outline(&s.grad_out)?;
+        s.input = outline(&s.input)?;
+        s.running_mean = outline(&s.running_mean)?;
+        s.running_var = outline(&s.running_var)?;
+        s.save_invstd = outline(&s.save_invstd)?;
+        s.save_mean = outline(&s.save_mean)?;
+        s.weight = outline(&s.weight)?;
+        Ok(Some(Box::new(NativeBatchNormBackwardBackward0(SavedSlot::new(s)))))
+    }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
             .change(|s| match name {
@@ -9484,6 +12873,29 @@ impl Backward for MseLossBackward0 {
                 ("target", saved.target.unpack(node)?.into()),
             ]),
         )
+    }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.reduction.visit(visitor)?;
+                    s.self_.visit(visitor)?;
+                    s.target.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.self_ = outline(&s.self_)?;
+        s.target = outline(&s.target)?;
+        Ok(Some(Box::new(MseLossBackward0(SavedSlot::new(s)))))
     }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
@@ -9577,6 +12989,31 @@ impl Backward for MseLossBackwardBackward0 {
             ]),
         )
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.grad_output.visit(visitor)?;
+                    s.reduction.visit(visitor)?;
+                    s.self_.visit(visitor)?;
+                    s.target.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.grad_output = outline(&s.grad_output)?;
+        s.self_ = outline(&s.self_)?;
+        s.target = outline(&s.target)?;
+        Ok(Some(Box::new(MseLossBackwardBackward0(SavedSlot::new(s)))))
+    }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
             .change(|s| match name {
@@ -9655,6 +13092,30 @@ impl Backward for SmoothL1LossBackward0 {
                 ("target", saved.target.unpack(node)?.into()),
             ]),
         )
+    }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.beta.visit(visitor)?;
+                    s.reduction.visit(visitor)?;
+                    s.self_.visit(visitor)?;
+                    s.target.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.self_ = outline(&s.self_)?;
+        s.target = outline(&s.target)?;
+        Ok(Some(Box::new(SmoothL1LossBackward0(SavedSlot::new(s)))))
     }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
@@ -9751,6 +13212,32 @@ impl Backward for SmoothL1LossBackwardBackward0 {
             ]),
         )
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.beta.visit(visitor)?;
+                    s.grad_output.visit(visitor)?;
+                    s.reduction.visit(visitor)?;
+                    s.self_.visit(visitor)?;
+                    s.target.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.grad_output = outline(&s.grad_output)?;
+        s.self_ = outline(&s.self_)?;
+        s.target = outline(&s.target)?;
+        Ok(Some(Box::new(SmoothL1LossBackwardBackward0(SavedSlot::new(s)))))
+    }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
             .change(|s| match name {
@@ -9827,6 +13314,30 @@ impl Backward for HuberLossBackward0 {
                 ("target", saved.target.unpack(node)?.into()),
             ]),
         )
+    }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.delta.visit(visitor)?;
+                    s.reduction.visit(visitor)?;
+                    s.self_.visit(visitor)?;
+                    s.target.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.self_ = outline(&s.self_)?;
+        s.target = outline(&s.target)?;
+        Ok(Some(Box::new(HuberLossBackward0(SavedSlot::new(s)))))
     }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
@@ -9923,6 +13434,32 @@ impl Backward for HuberLossBackwardBackward0 {
             ]),
         )
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.delta.visit(visitor)?;
+                    s.grad_output.visit(visitor)?;
+                    s.reduction.visit(visitor)?;
+                    s.self_.visit(visitor)?;
+                    s.target.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.grad_output = outline(&s.grad_output)?;
+        s.self_ = outline(&s.self_)?;
+        s.target = outline(&s.target)?;
+        Ok(Some(Box::new(HuberLossBackwardBackward0(SavedSlot::new(s)))))
+    }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
             .change(|s| match name {
@@ -10002,6 +13539,31 @@ impl Backward for BinaryCrossEntropyBackward0 {
                 ("weight", saved.weight.unpack(node)?.into()),
             ]),
         )
+    }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.reduction.visit(visitor)?;
+                    s.self_.visit(visitor)?;
+                    s.target.visit(visitor)?;
+                    s.weight.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.self_ = outline(&s.self_)?;
+        s.target = outline(&s.target)?;
+        s.weight = outline(&s.weight)?;
+        Ok(Some(Box::new(BinaryCrossEntropyBackward0(SavedSlot::new(s)))))
     }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
@@ -10098,6 +13660,33 @@ impl Backward for BinaryCrossEntropyBackwardBackward0 {
             ]),
         )
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.grad_output.visit(visitor)?;
+                    s.reduction.visit(visitor)?;
+                    s.self_.visit(visitor)?;
+                    s.target.visit(visitor)?;
+                    s.weight.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.grad_output = outline(&s.grad_output)?;
+        s.self_ = outline(&s.self_)?;
+        s.target = outline(&s.target)?;
+        s.weight = outline(&s.weight)?;
+        Ok(Some(Box::new(BinaryCrossEntropyBackwardBackward0(SavedSlot::new(s)))))
+    }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
             .change(|s| match name {
@@ -10185,6 +13774,33 @@ impl Backward for BinaryCrossEntropyWithLogitsBackward0 {
             ]),
         )
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.pos_weight.visit(visitor)?;
+                    s.reduction.visit(visitor)?;
+                    s.self_.visit(visitor)?;
+                    s.target.visit(visitor)?;
+                    s.weight.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.pos_weight = outline(&s.pos_weight)?;
+        s.self_ = outline(&s.self_)?;
+        s.target = outline(&s.target)?;
+        s.weight = outline(&s.weight)?;
+        Ok(Some(Box::new(BinaryCrossEntropyWithLogitsBackward0(SavedSlot::new(s)))))
+    }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
             .change(|s| match name {
@@ -10261,6 +13877,34 @@ impl Backward for NllLossBackward0 {
                 ("total_weight", saved.total_weight.unpack(node)?.into()),
             ]),
         )
+    }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.ignore_index.visit(visitor)?;
+                    s.reduction.visit(visitor)?;
+                    s.self_.visit(visitor)?;
+                    s.target.visit(visitor)?;
+                    s.weight.visit(visitor)?;
+                    s.total_weight.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.self_ = outline(&s.self_)?;
+        s.target = outline(&s.target)?;
+        s.weight = outline(&s.weight)?;
+        s.total_weight = outline(&s.total_weight)?;
+        Ok(Some(Box::new(NllLossBackward0(SavedSlot::new(s)))))
     }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
@@ -10340,6 +13984,32 @@ impl Backward for NllLossBackwardBackward0 {
             ]),
         )
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.grad_output.visit(visitor)?;
+                    s.ignore_index.visit(visitor)?;
+                    s.reduction.visit(visitor)?;
+                    s.target.visit(visitor)?;
+                    s.weight.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.grad_output = outline(&s.grad_output)?;
+        s.target = outline(&s.target)?;
+        s.weight = outline(&s.weight)?;
+        Ok(Some(Box::new(NllLossBackwardBackward0(SavedSlot::new(s)))))
+    }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
             .change(|s| match name {
@@ -10415,6 +14085,34 @@ impl Backward for NllLoss2DBackward0 {
                 ("total_weight", saved.total_weight.unpack(node)?.into()),
             ]),
         )
+    }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.ignore_index.visit(visitor)?;
+                    s.reduction.visit(visitor)?;
+                    s.self_.visit(visitor)?;
+                    s.target.visit(visitor)?;
+                    s.weight.visit(visitor)?;
+                    s.total_weight.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.self_ = outline(&s.self_)?;
+        s.target = outline(&s.target)?;
+        s.weight = outline(&s.weight)?;
+        s.total_weight = outline(&s.total_weight)?;
+        Ok(Some(Box::new(NllLoss2DBackward0(SavedSlot::new(s)))))
     }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
@@ -10494,6 +14192,32 @@ impl Backward for NllLoss2DBackwardBackward0 {
             ]),
         )
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.grad_output.visit(visitor)?;
+                    s.ignore_index.visit(visitor)?;
+                    s.reduction.visit(visitor)?;
+                    s.target.visit(visitor)?;
+                    s.weight.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.grad_output = outline(&s.grad_output)?;
+        s.target = outline(&s.target)?;
+        s.weight = outline(&s.weight)?;
+        Ok(Some(Box::new(NllLoss2DBackwardBackward0(SavedSlot::new(s)))))
+    }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
             .change(|s| match name {
@@ -10567,6 +14291,30 @@ impl Backward for MmBackward0 {
             ]),
         )
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.mat2.visit(visitor)?;
+                    s.mat2_layout.visit(visitor)?;
+                    s.self_.visit(visitor)?;
+                    s.self_layout.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.mat2 = outline(&s.mat2)?;
+        s.self_ = outline(&s.self_)?;
+        Ok(Some(Box::new(MmBackward0(SavedSlot::new(s)))))
+    }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
             .change(|s| match name {
@@ -10624,6 +14372,28 @@ impl Backward for BmmBackward0 {
                 ("self", saved.self_.unpack(node)?.into()),
             ]),
         )
+    }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.mat2.visit(visitor)?;
+                    s.self_.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.mat2 = outline(&s.mat2)?;
+        s.self_ = outline(&s.self_)?;
+        Ok(Some(Box::new(BmmBackward0(SavedSlot::new(s)))))
     }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
@@ -10685,6 +14455,28 @@ impl Backward for MvBackward0 {
             ]),
         )
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.self_.visit(visitor)?;
+                    s.vec.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.self_ = outline(&s.self_)?;
+        s.vec = outline(&s.vec)?;
+        Ok(Some(Box::new(MvBackward0(SavedSlot::new(s)))))
+    }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
             .change(|s| match name {
@@ -10740,6 +14532,28 @@ impl Backward for DotBackward0 {
                 ("tensor", saved.tensor.unpack(node)?.into()),
             ]),
         )
+    }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.self_.visit(visitor)?;
+                    s.tensor.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.self_ = outline(&s.self_)?;
+        s.tensor = outline(&s.tensor)?;
+        Ok(Some(Box::new(DotBackward0(SavedSlot::new(s)))))
     }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
@@ -10811,6 +14625,32 @@ impl Backward for AddmmBackward0 {
                 ("mat2", saved.mat2.unpack(node)?.into()),
             ]),
         )
+    }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.alpha.visit(visitor)?;
+                    s.beta.visit(visitor)?;
+                    s.mat1.visit(visitor)?;
+                    s.mat1_layout.visit(visitor)?;
+                    s.mat2.visit(visitor)?;
+                    s.mat2_layout.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.mat1 = outline(&s.mat1)?;
+        s.mat2 = outline(&s.mat2)?;
+        Ok(Some(Box::new(AddmmBackward0(SavedSlot::new(s)))))
     }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
@@ -10888,6 +14728,30 @@ impl Backward for AddmvBackward0 {
             ]),
         )
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.alpha.visit(visitor)?;
+                    s.beta.visit(visitor)?;
+                    s.mat.visit(visitor)?;
+                    s.vec.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.mat = outline(&s.mat)?;
+        s.vec = outline(&s.vec)?;
+        Ok(Some(Box::new(AddmvBackward0(SavedSlot::new(s)))))
+    }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
             .change(|s| match name {
@@ -10953,6 +14817,30 @@ impl Backward for BaddbmmBackward0 {
             ]),
         )
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.alpha.visit(visitor)?;
+                    s.batch1.visit(visitor)?;
+                    s.batch2.visit(visitor)?;
+                    s.beta.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.batch1 = outline(&s.batch1)?;
+        s.batch2 = outline(&s.batch2)?;
+        Ok(Some(Box::new(BaddbmmBackward0(SavedSlot::new(s)))))
+    }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
             .change(|s| match name {
@@ -11002,6 +14890,19 @@ impl Backward for FftC2CBackward0 {
                 ("normalization", saved.normalization.into()),
             ]),
         )
+    }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.dim.visit(visitor)?;
+                    s.forward.visit(visitor)?;
+                    s.normalization.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
     }
 }
 
@@ -11055,6 +14956,20 @@ impl Backward for FftR2CBackward0 {
             ]),
         )
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.dim.visit(visitor)?;
+                    s.normalization.visit(visitor)?;
+                    s.onesided.visit(visitor)?;
+                    s.self_sym_sizes.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
 }
 
 #[derive(Clone)]
@@ -11095,6 +15010,18 @@ impl Backward for FftC2RBackward0 {
             ]),
         )
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.dim.visit(visitor)?;
+                    s.normalization.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
 }
 
 #[derive(Clone)]
@@ -11132,6 +15059,26 @@ impl Backward for LinalgInvExBackward0 {
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(Vec::from([("inverse", saved.inverse.unpack(node)?.into())]))
+    }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.inverse.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.inverse = outline(&s.inverse)?;
+        Ok(Some(Box::new(LinalgInvExBackward0(SavedSlot::new(s)))))
     }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
@@ -11207,6 +15154,30 @@ impl Backward for LinalgSolveExBackward0 {
             ]),
         )
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.A.visit(visitor)?;
+                    s.B_sym_sizes.visit(visitor)?;
+                    s.left.visit(visitor)?;
+                    s.result.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.A = outline(&s.A)?;
+        s.result = outline(&s.result)?;
+        Ok(Some(Box::new(LinalgSolveExBackward0(SavedSlot::new(s)))))
+    }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
             .change(|s| match name {
@@ -11260,6 +15231,28 @@ impl Backward for LinalgDetBackward0 {
             ]),
         )
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.A.visit(visitor)?;
+                    s.result.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.A = outline(&s.A)?;
+        s.result = outline(&s.result)?;
+        Ok(Some(Box::new(LinalgDetBackward0(SavedSlot::new(s)))))
+    }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
             .change(|s| match name {
@@ -11310,6 +15303,26 @@ impl Backward for LinalgSlogdetBackward0 {
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(Vec::from([("A", saved.A.unpack(node)?.into())]))
+    }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.A.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.A = outline(&s.A)?;
+        Ok(Some(Box::new(LinalgSlogdetBackward0(SavedSlot::new(s)))))
     }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
@@ -11365,6 +15378,27 @@ impl Backward for LinalgCholeskyExBackward0 {
                 ("L", saved.L.unpack(node)?.into()),
             ]),
         )
+    }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.upper.visit(visitor)?;
+                    s.L.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.L = outline(&s.L)?;
+        Ok(Some(Box::new(LinalgCholeskyExBackward0(SavedSlot::new(s)))))
     }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
@@ -11424,6 +15458,29 @@ impl Backward for LinalgQrBackward0 {
                 ("R", saved.R.unpack(node)?.into()),
             ]),
         )
+    }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.mode.visit(visitor)?;
+                    s.Q.visit(visitor)?;
+                    s.R.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.Q = outline(&s.Q)?;
+        s.R = outline(&s.R)?;
+        Ok(Some(Box::new(LinalgQrBackward0(SavedSlot::new(s)))))
     }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
@@ -11490,6 +15547,29 @@ impl Backward for LinalgEighBackward0 {
                 ("eigenvectors", saved.eigenvectors.unpack(node)?.into()),
             ]),
         )
+    }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.compute_v.visit(visitor)?;
+                    s.eigenvalues.visit(visitor)?;
+                    s.eigenvectors.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.eigenvalues = outline(&s.eigenvalues)?;
+        s.eigenvectors = outline(&s.eigenvectors)?;
+        Ok(Some(Box::new(LinalgEighBackward0(SavedSlot::new(s)))))
     }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
@@ -11562,6 +15642,31 @@ impl Backward for LinalgSvdBackward0 {
                 ("Vh", saved.Vh.unpack(node)?.into()),
             ]),
         )
+    }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.compute_uv.visit(visitor)?;
+                    s.S.visit(visitor)?;
+                    s.U.visit(visitor)?;
+                    s.Vh.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.S = outline(&s.S)?;
+        s.U = outline(&s.U)?;
+        s.Vh = outline(&s.Vh)?;
+        Ok(Some(Box::new(LinalgSvdBackward0(SavedSlot::new(s)))))
     }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
@@ -11642,6 +15747,31 @@ impl Backward for LinalgSolveTriangularBackward0 {
                 ("result", saved.result.unpack(node)?.into()),
             ]),
         )
+    }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.left.visit(visitor)?;
+                    s.self_.visit(visitor)?;
+                    s.unitriangular.visit(visitor)?;
+                    s.upper.visit(visitor)?;
+                    s.result.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.self_ = outline(&s.self_)?;
+        s.result = outline(&s.result)?;
+        Ok(Some(Box::new(LinalgSolveTriangularBackward0(SavedSlot::new(s)))))
     }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
@@ -11734,6 +15864,34 @@ impl Backward for ConvolutionBackward0 {
                 ("weight", saved.weight.unpack(node)?.into()),
             ]),
         )
+    }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.dilation.visit(visitor)?;
+                    s.groups.visit(visitor)?;
+                    s.input.visit(visitor)?;
+                    s.output_padding.visit(visitor)?;
+                    s.padding.visit(visitor)?;
+                    s.stride.visit(visitor)?;
+                    s.transposed.visit(visitor)?;
+                    s.weight.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.input = outline(&s.input)?;
+        s.weight = outline(&s.weight)?;
+        Ok(Some(Box::new(ConvolutionBackward0(SavedSlot::new(s)))))
     }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
@@ -11838,6 +15996,37 @@ impl Backward for ConvolutionBackwardBackward0 {
             ]),
         )
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.dilation.visit(visitor)?;
+                    s.grad_output.visit(visitor)?;
+                    s.groups.visit(visitor)?;
+                    s.input.visit(visitor)?;
+                    s.output_mask.visit(visitor)?;
+                    s.output_padding.visit(visitor)?;
+                    s.padding.visit(visitor)?;
+                    s.stride.visit(visitor)?;
+                    s.transposed.visit(visitor)?;
+                    s.weight.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.grad_output = outline(&s.grad_output)?;
+        s.input = outline(&s.input)?;
+        s.weight = outline(&s.weight)?;
+        Ok(Some(Box::new(ConvolutionBackwardBackward0(SavedSlot::new(s)))))
+    }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
             .change(|s| match name {
@@ -11903,6 +16092,21 @@ impl Backward for Im2ColBackward0 {
             ]),
         )
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.dilation.visit(visitor)?;
+                    s.kernel_size.visit(visitor)?;
+                    s.padding.visit(visitor)?;
+                    s.self_sym_sizes.visit(visitor)?;
+                    s.stride.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
 }
 
 #[derive(Clone)]
@@ -11948,6 +16152,20 @@ impl Backward for Col2ImBackward0 {
                 ("stride", saved.stride.into()),
             ]),
         )
+    }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.dilation.visit(visitor)?;
+                    s.kernel_size.visit(visitor)?;
+                    s.padding.visit(visitor)?;
+                    s.stride.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
     }
 }
 
@@ -12021,6 +16239,33 @@ impl Backward for MaxPool2DWithIndicesBackward0 {
             ]),
         )
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.ceil_mode.visit(visitor)?;
+                    s.dilation.visit(visitor)?;
+                    s.kernel_size.visit(visitor)?;
+                    s.padding.visit(visitor)?;
+                    s.self_.visit(visitor)?;
+                    s.stride.visit(visitor)?;
+                    s.result1.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.self_ = outline(&s.self_)?;
+        s.result1 = outline(&s.result1)?;
+        Ok(Some(Box::new(MaxPool2DWithIndicesBackward0(SavedSlot::new(s)))))
+    }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
             .change(|s| match name {
@@ -12068,6 +16313,26 @@ impl Backward for MaxPool2DWithIndicesBackwardBackward0 {
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(Vec::from([("indices", saved.indices.unpack(node)?.into())]))
+    }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.indices.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.indices = outline(&s.indices)?;
+        Ok(Some(Box::new(MaxPool2DWithIndicesBackwardBackward0(SavedSlot::new(s)))))
     }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
@@ -12148,6 +16413,33 @@ impl Backward for MaxPool3DWithIndicesBackward0 {
             ]),
         )
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.ceil_mode.visit(visitor)?;
+                    s.dilation.visit(visitor)?;
+                    s.kernel_size.visit(visitor)?;
+                    s.padding.visit(visitor)?;
+                    s.self_.visit(visitor)?;
+                    s.stride.visit(visitor)?;
+                    s.result1.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.self_ = outline(&s.self_)?;
+        s.result1 = outline(&s.result1)?;
+        Ok(Some(Box::new(MaxPool3DWithIndicesBackward0(SavedSlot::new(s)))))
+    }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
             .change(|s| match name {
@@ -12196,6 +16488,26 @@ impl Backward for MaxPool3DWithIndicesBackwardBackward0 {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(Vec::from([("indices", saved.indices.unpack(node)?.into())]))
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.indices.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.indices = outline(&s.indices)?;
+        Ok(Some(Box::new(MaxPool3DWithIndicesBackwardBackward0(SavedSlot::new(s)))))
+    }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
             .change(|s| match name {
@@ -12240,6 +16552,26 @@ impl Backward for MaxUnpool2DBackward0 {
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(Vec::from([("indices", saved.indices.unpack(node)?.into())]))
+    }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.indices.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.indices = outline(&s.indices)?;
+        Ok(Some(Box::new(MaxUnpool2DBackward0(SavedSlot::new(s)))))
     }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
@@ -12318,6 +16650,32 @@ impl Backward for AvgPool2DBackward0 {
             ]),
         )
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.ceil_mode.visit(visitor)?;
+                    s.count_include_pad.visit(visitor)?;
+                    s.divisor_override.visit(visitor)?;
+                    s.kernel_size.visit(visitor)?;
+                    s.padding.visit(visitor)?;
+                    s.self_.visit(visitor)?;
+                    s.stride.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.self_ = outline(&s.self_)?;
+        Ok(Some(Box::new(AvgPool2DBackward0(SavedSlot::new(s)))))
+    }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
             .change(|s| match name {
@@ -12386,6 +16744,22 @@ impl Backward for AvgPool2DBackwardBackward0 {
                 ("stride", saved.stride.into()),
             ]),
         )
+    }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.ceil_mode.visit(visitor)?;
+                    s.count_include_pad.visit(visitor)?;
+                    s.divisor_override.visit(visitor)?;
+                    s.kernel_size.visit(visitor)?;
+                    s.padding.visit(visitor)?;
+                    s.stride.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
     }
 }
 
@@ -12457,6 +16831,32 @@ impl Backward for AvgPool3DBackward0 {
             ]),
         )
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.ceil_mode.visit(visitor)?;
+                    s.count_include_pad.visit(visitor)?;
+                    s.divisor_override.visit(visitor)?;
+                    s.kernel_size.visit(visitor)?;
+                    s.padding.visit(visitor)?;
+                    s.self_.visit(visitor)?;
+                    s.stride.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.self_ = outline(&s.self_)?;
+        Ok(Some(Box::new(AvgPool3DBackward0(SavedSlot::new(s)))))
+    }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
             .change(|s| match name {
@@ -12526,6 +16926,22 @@ impl Backward for AvgPool3DBackwardBackward0 {
             ]),
         )
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.ceil_mode.visit(visitor)?;
+                    s.count_include_pad.visit(visitor)?;
+                    s.divisor_override.visit(visitor)?;
+                    s.kernel_size.visit(visitor)?;
+                    s.padding.visit(visitor)?;
+                    s.stride.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
 }
 
 #[derive(Clone)]
@@ -12565,6 +16981,26 @@ impl Backward for AdaptiveAvgPool2DBackward0 {
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(Vec::from([("self", saved.self_.unpack(node)?.into())]))
+    }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.self_.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.self_ = outline(&s.self_)?;
+        Ok(Some(Box::new(AdaptiveAvgPool2DBackward0(SavedSlot::new(s)))))
     }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
@@ -12610,6 +17046,17 @@ impl Backward for AdaptiveAvgPool2DBackwardBackward0 {
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(Vec::from([("grad_output_sym_sizes", saved.grad_output_sym_sizes.into())]))
+    }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.grad_output_sym_sizes.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
     }
 }
 
@@ -12659,6 +17106,28 @@ impl Backward for AdaptiveMaxPool2DBackward0 {
             ]),
         )
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.self_.visit(visitor)?;
+                    s.result1.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.self_ = outline(&s.self_)?;
+        s.result1 = outline(&s.result1)?;
+        Ok(Some(Box::new(AdaptiveMaxPool2DBackward0(SavedSlot::new(s)))))
+    }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
             .change(|s| match name {
@@ -12707,6 +17176,26 @@ impl Backward for AdaptiveMaxPool2DBackwardBackward0 {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(Vec::from([("indices", saved.indices.unpack(node)?.into())]))
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.indices.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.indices = outline(&s.indices)?;
+        Ok(Some(Box::new(AdaptiveMaxPool2DBackwardBackward0(SavedSlot::new(s)))))
+    }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
             .change(|s| match name {
@@ -12754,6 +17243,26 @@ impl Backward for AdaptiveAvgPool3DBackward0 {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(Vec::from([("self", saved.self_.unpack(node)?.into())]))
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.self_.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.self_ = outline(&s.self_)?;
+        Ok(Some(Box::new(AdaptiveAvgPool3DBackward0(SavedSlot::new(s)))))
+    }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
             .change(|s| match name {
@@ -12798,6 +17307,17 @@ impl Backward for AdaptiveAvgPool3DBackwardBackward0 {
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(Vec::from([("grad_output_sym_sizes", saved.grad_output_sym_sizes.into())]))
+    }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.grad_output_sym_sizes.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
     }
 }
 
@@ -12847,6 +17367,28 @@ impl Backward for AdaptiveMaxPool3DBackward0 {
             ]),
         )
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.self_.visit(visitor)?;
+                    s.result1.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.self_ = outline(&s.self_)?;
+        s.result1 = outline(&s.result1)?;
+        Ok(Some(Box::new(AdaptiveMaxPool3DBackward0(SavedSlot::new(s)))))
+    }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
             .change(|s| match name {
@@ -12894,6 +17436,26 @@ impl Backward for AdaptiveMaxPool3DBackwardBackward0 {
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(Vec::from([("indices", saved.indices.unpack(node)?.into())]))
+    }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.indices.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.indices = outline(&s.indices)?;
+        Ok(Some(Box::new(AdaptiveMaxPool3DBackwardBackward0(SavedSlot::new(s)))))
     }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
@@ -12952,6 +17514,19 @@ impl Backward for UpsampleNearest1DBackward0 {
             ]),
         )
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.output_size.visit(visitor)?;
+                    s.scales.visit(visitor)?;
+                    s.self_sym_sizes.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
 }
 
 #[derive(Clone)]
@@ -12993,6 +17568,18 @@ impl Backward for UpsampleNearest1DBackwardBackward0 {
                 ("scales", saved.scales.into()),
             ]),
         )
+    }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.output_size.visit(visitor)?;
+                    s.scales.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
     }
 }
 
@@ -13048,6 +17635,20 @@ impl Backward for UpsampleNearest2DBackward0 {
             ]),
         )
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.output_size.visit(visitor)?;
+                    s.scales_h.visit(visitor)?;
+                    s.scales_w.visit(visitor)?;
+                    s.self_sym_sizes.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
 }
 
 #[derive(Clone)]
@@ -13097,6 +17698,19 @@ impl Backward for UpsampleNearest2DBackwardBackward0 {
                 ("scales_w", saved.scales_w.into()),
             ]),
         )
+    }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.output_size.visit(visitor)?;
+                    s.scales_h.visit(visitor)?;
+                    s.scales_w.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
     }
 }
 
@@ -13156,6 +17770,21 @@ impl Backward for UpsampleNearest3DBackward0 {
             ]),
         )
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.output_size.visit(visitor)?;
+                    s.scales_d.visit(visitor)?;
+                    s.scales_h.visit(visitor)?;
+                    s.scales_w.visit(visitor)?;
+                    s.self_sym_sizes.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
 }
 
 #[derive(Clone)]
@@ -13210,6 +17839,20 @@ impl Backward for UpsampleNearest3DBackwardBackward0 {
             ]),
         )
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.output_size.visit(visitor)?;
+                    s.scales_d.visit(visitor)?;
+                    s.scales_h.visit(visitor)?;
+                    s.scales_w.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
 }
 
 #[derive(Clone)]
@@ -13260,6 +17903,19 @@ impl Backward for UpsampleNearestExact1DBackward0 {
             ]),
         )
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.output_size.visit(visitor)?;
+                    s.scales.visit(visitor)?;
+                    s.self_sym_sizes.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
 }
 
 #[derive(Clone)]
@@ -13301,6 +17957,18 @@ impl Backward for UpsampleNearestExact1DBackwardBackward0 {
                 ("scales", saved.scales.into()),
             ]),
         )
+    }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.output_size.visit(visitor)?;
+                    s.scales.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
     }
 }
 
@@ -13356,6 +18024,20 @@ impl Backward for UpsampleNearestExact2DBackward0 {
             ]),
         )
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.output_size.visit(visitor)?;
+                    s.scales_h.visit(visitor)?;
+                    s.scales_w.visit(visitor)?;
+                    s.self_sym_sizes.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
 }
 
 #[derive(Clone)]
@@ -13405,6 +18087,19 @@ impl Backward for UpsampleNearestExact2DBackwardBackward0 {
                 ("scales_w", saved.scales_w.into()),
             ]),
         )
+    }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.output_size.visit(visitor)?;
+                    s.scales_h.visit(visitor)?;
+                    s.scales_w.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
     }
 }
 
@@ -13464,6 +18159,21 @@ impl Backward for UpsampleNearestExact3DBackward0 {
             ]),
         )
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.output_size.visit(visitor)?;
+                    s.scales_d.visit(visitor)?;
+                    s.scales_h.visit(visitor)?;
+                    s.scales_w.visit(visitor)?;
+                    s.self_sym_sizes.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
 }
 
 #[derive(Clone)]
@@ -13517,6 +18227,20 @@ impl Backward for UpsampleNearestExact3DBackwardBackward0 {
                 ("scales_w", saved.scales_w.into()),
             ]),
         )
+    }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.output_size.visit(visitor)?;
+                    s.scales_d.visit(visitor)?;
+                    s.scales_h.visit(visitor)?;
+                    s.scales_w.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
     }
 }
 
@@ -13572,6 +18296,20 @@ impl Backward for UpsampleLinear1DBackward0 {
             ]),
         )
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.align_corners.visit(visitor)?;
+                    s.output_size.visit(visitor)?;
+                    s.scales.visit(visitor)?;
+                    s.self_sym_sizes.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
 }
 
 #[derive(Clone)]
@@ -13621,6 +18359,19 @@ impl Backward for UpsampleLinear1DBackwardBackward0 {
                 ("scales", saved.scales.into()),
             ]),
         )
+    }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.align_corners.visit(visitor)?;
+                    s.output_size.visit(visitor)?;
+                    s.scales.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
     }
 }
 
@@ -13680,6 +18431,21 @@ impl Backward for UpsampleBilinear2DBackward0 {
             ]),
         )
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.align_corners.visit(visitor)?;
+                    s.output_size.visit(visitor)?;
+                    s.scales_h.visit(visitor)?;
+                    s.scales_w.visit(visitor)?;
+                    s.self_sym_sizes.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
 }
 
 #[derive(Clone)]
@@ -13733,6 +18499,20 @@ impl Backward for UpsampleBilinear2DBackwardBackward0 {
                 ("scales_w", saved.scales_w.into()),
             ]),
         )
+    }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.align_corners.visit(visitor)?;
+                    s.output_size.visit(visitor)?;
+                    s.scales_h.visit(visitor)?;
+                    s.scales_w.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
     }
 }
 
@@ -13792,6 +18572,21 @@ impl Backward for UpsampleBicubic2DBackward0 {
             ]),
         )
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.align_corners.visit(visitor)?;
+                    s.output_size.visit(visitor)?;
+                    s.scales_h.visit(visitor)?;
+                    s.scales_w.visit(visitor)?;
+                    s.self_sym_sizes.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
 }
 
 #[derive(Clone)]
@@ -13845,6 +18640,20 @@ impl Backward for UpsampleBicubic2DBackwardBackward0 {
                 ("scales_w", saved.scales_w.into()),
             ]),
         )
+    }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.align_corners.visit(visitor)?;
+                    s.output_size.visit(visitor)?;
+                    s.scales_h.visit(visitor)?;
+                    s.scales_w.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
     }
 }
 
@@ -13908,6 +18717,22 @@ impl Backward for UpsampleTrilinear3DBackward0 {
             ]),
         )
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.align_corners.visit(visitor)?;
+                    s.output_size.visit(visitor)?;
+                    s.scales_d.visit(visitor)?;
+                    s.scales_h.visit(visitor)?;
+                    s.scales_w.visit(visitor)?;
+                    s.self_sym_sizes.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
 }
 
 #[derive(Clone)]
@@ -13965,6 +18790,21 @@ impl Backward for UpsampleTrilinear3DBackwardBackward0 {
                 ("scales_w", saved.scales_w.into()),
             ]),
         )
+    }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.align_corners.visit(visitor)?;
+                    s.output_size.visit(visitor)?;
+                    s.scales_d.visit(visitor)?;
+                    s.scales_h.visit(visitor)?;
+                    s.scales_w.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
     }
 }
 
@@ -14036,6 +18876,31 @@ impl Backward for GridSampler2DBackward0 {
                 ("padding_mode", saved.padding_mode.into()),
             ]),
         )
+    }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.align_corners.visit(visitor)?;
+                    s.grid.visit(visitor)?;
+                    s.input.visit(visitor)?;
+                    s.interpolation_mode.visit(visitor)?;
+                    s.padding_mode.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.grid = outline(&s.grid)?;
+        s.input = outline(&s.input)?;
+        Ok(Some(Box::new(GridSampler2DBackward0(SavedSlot::new(s)))))
     }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
@@ -14128,6 +18993,34 @@ impl Backward for GridSampler2DBackwardBackward0 {
             ]),
         )
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.align_corners.visit(visitor)?;
+                    s.grad_output.visit(visitor)?;
+                    s.grid.visit(visitor)?;
+                    s.input.visit(visitor)?;
+                    s.interpolation_mode.visit(visitor)?;
+                    s.output_mask.visit(visitor)?;
+                    s.padding_mode.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.grad_output = outline(&s.grad_output)?;
+        s.grid = outline(&s.grid)?;
+        s.input = outline(&s.input)?;
+        Ok(Some(Box::new(GridSampler2DBackwardBackward0(SavedSlot::new(s)))))
+    }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
             .change(|s| match name {
@@ -14207,6 +19100,31 @@ impl Backward for GridSampler3DBackward0 {
                 ("padding_mode", saved.padding_mode.into()),
             ]),
         )
+    }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.align_corners.visit(visitor)?;
+                    s.grid.visit(visitor)?;
+                    s.input.visit(visitor)?;
+                    s.interpolation_mode.visit(visitor)?;
+                    s.padding_mode.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.grid = outline(&s.grid)?;
+        s.input = outline(&s.input)?;
+        Ok(Some(Box::new(GridSampler3DBackward0(SavedSlot::new(s)))))
     }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
@@ -14298,6 +19216,34 @@ impl Backward for GridSampler3DBackwardBackward0 {
                 ("padding_mode", saved.padding_mode.into()),
             ]),
         )
+    }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.align_corners.visit(visitor)?;
+                    s.grad_output.visit(visitor)?;
+                    s.grid.visit(visitor)?;
+                    s.input.visit(visitor)?;
+                    s.interpolation_mode.visit(visitor)?;
+                    s.output_mask.visit(visitor)?;
+                    s.padding_mode.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.grad_output = outline(&s.grad_output)?;
+        s.grid = outline(&s.grid)?;
+        s.input = outline(&s.input)?;
+        Ok(Some(Box::new(GridSampler3DBackwardBackward0(SavedSlot::new(s)))))
     }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
@@ -14391,6 +19337,33 @@ impl Backward for GridSamplerDerivativeBackward0 {
             ]),
         )
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.align_corners.visit(visitor)?;
+                    s.grid.visit(visitor)?;
+                    s.input.visit(visitor)?;
+                    s.input_sym_sizes.visit(visitor)?;
+                    s.interpolation_mode.visit(visitor)?;
+                    s.order.visit(visitor)?;
+                    s.padding_mode.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.grid = outline(&s.grid)?;
+        s.input = outline(&s.input)?;
+        Ok(Some(Box::new(GridSamplerDerivativeBackward0(SavedSlot::new(s)))))
+    }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
             .change(|s| match name {
@@ -14478,6 +19451,32 @@ impl Backward for GridSamplerDerivativeBackwardBackward0 {
             ]),
         )
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.align_corners.visit(visitor)?;
+                    s.grad_output.visit(visitor)?;
+                    s.grid.visit(visitor)?;
+                    s.interpolation_mode.visit(visitor)?;
+                    s.order.visit(visitor)?;
+                    s.padding_mode.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.grad_output = outline(&s.grad_output)?;
+        s.grid = outline(&s.grid)?;
+        Ok(Some(Box::new(GridSamplerDerivativeBackwardBackward0(SavedSlot::new(s)))))
+    }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
             .change(|s| match name {
@@ -14502,6 +19501,9 @@ impl Backward for AliasBackward0 {
             gradients[0] = grad.into_grad();
         }
         Ok(gradients)
+    }
+    fn visit_saved(&self, _: &Node, _: &mut dyn SavedVisitor) -> Result<bool> {
+        Ok(true)
     }
 }
 
@@ -14535,6 +19537,17 @@ impl Backward for ViewBackward0 {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(Vec::from([("self_sym_sizes", saved.self_sym_sizes.into())]))
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.self_sym_sizes.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
 }
 
 pub(crate) struct TBackward0;
@@ -14551,6 +19564,9 @@ impl Backward for TBackward0 {
             gradients[0] = ops::t(grad)?.into_grad();
         }
         Ok(gradients)
+    }
+    fn visit_saved(&self, _: &Node, _: &mut dyn SavedVisitor) -> Result<bool> {
+        Ok(true)
     }
 }
 
@@ -14586,6 +19602,18 @@ impl Backward for TransposeBackward0 {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(Vec::from([("dim0", saved.dim0.into()), ("dim1", saved.dim1.into())]))
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.dim0.visit(visitor)?;
+                    s.dim1.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
 }
 
 #[derive(Clone)]
@@ -14617,6 +19645,17 @@ impl Backward for PermuteBackward0 {
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(Vec::from([("dims", saved.dims.into())]))
+    }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.dims.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
     }
 }
 
@@ -14650,6 +19689,17 @@ impl Backward for ExpandBackward0 {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(Vec::from([("self_sym_sizes", saved.self_sym_sizes.into())]))
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.self_sym_sizes.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
 }
 
 #[derive(Clone)]
@@ -14681,6 +19731,17 @@ impl Backward for UnsqueezeBackward0 {
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(Vec::from([("dim", saved.dim.into())]))
+    }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.dim.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
     }
 }
 
@@ -14714,6 +19775,17 @@ impl Backward for SqueezeBackward0 {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(Vec::from([("self_sym_sizes", saved.self_sym_sizes.into())]))
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.self_sym_sizes.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
 }
 
 #[derive(Clone)]
@@ -14746,6 +19818,17 @@ impl Backward for SqueezeBackward1 {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(Vec::from([("self_sym_sizes", saved.self_sym_sizes.into())]))
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.self_sym_sizes.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
 }
 
 #[derive(Clone)]
@@ -14777,6 +19860,17 @@ impl Backward for SqueezeBackward2 {
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(Vec::from([("self_sym_sizes", saved.self_sym_sizes.into())]))
+    }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.self_sym_sizes.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
     }
 }
 
@@ -14825,6 +19919,19 @@ impl Backward for SelectBackward0 {
                 ("self_sym_sizes", saved.self_sym_sizes.into()),
             ]),
         )
+    }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.dim.visit(visitor)?;
+                    s.index.visit(visitor)?;
+                    s.self_sym_sizes.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
     }
 }
 
@@ -14882,6 +19989,21 @@ impl Backward for SliceBackward0 {
             ]),
         )
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.dim.visit(visitor)?;
+                    s.end.visit(visitor)?;
+                    s.self_sym_sizes.visit(visitor)?;
+                    s.start.visit(visitor)?;
+                    s.step.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
 }
 
 #[derive(Clone)]
@@ -14916,6 +20038,18 @@ impl Backward for UnbindBackward0 {
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(Vec::from([("dim", saved.dim.into())]))
+    }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.dim.visit(visitor)?;
+                    s.self_spec.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
     }
 }
 
@@ -14959,6 +20093,19 @@ impl Backward for SplitBackward0 {
                 ("split_size", saved.split_size.into()),
             ]),
         )
+    }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.dim.visit(visitor)?;
+                    s.self_spec.visit(visitor)?;
+                    s.split_size.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
     }
 }
 
@@ -15010,6 +20157,19 @@ impl Backward for SplitWithSizesBackward0 {
             ]),
         )
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.dim.visit(visitor)?;
+                    s.self_spec.visit(visitor)?;
+                    s.split_sizes.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
 }
 
 #[derive(Clone)]
@@ -15060,6 +20220,20 @@ impl Backward for AsStridedBackward0 {
                 ("stride", saved.stride.into()),
             ]),
         )
+    }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.self_layout.visit(visitor)?;
+                    s.size.visit(visitor)?;
+                    s.storage_offset.visit(visitor)?;
+                    s.stride.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
     }
 }
 
@@ -15113,6 +20287,20 @@ impl Backward for DiagonalBackward0 {
             ]),
         )
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.dim1.visit(visitor)?;
+                    s.dim2.visit(visitor)?;
+                    s.offset.visit(visitor)?;
+                    s.self_sym_sizes.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
 }
 
 #[derive(Clone)]
@@ -15165,6 +20353,20 @@ impl Backward for UnfoldBackward0 {
             ]),
         )
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.dimension.visit(visitor)?;
+                    s.self_sym_sizes.visit(visitor)?;
+                    s.size.visit(visitor)?;
+                    s.step.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
 }
 
 pub(crate) struct LiftFreshBackward0;
@@ -15181,6 +20383,9 @@ impl Backward for LiftFreshBackward0 {
             gradients[0] = grad.into_grad();
         }
         Ok(gradients)
+    }
+    fn visit_saved(&self, _: &Node, _: &mut dyn SavedVisitor) -> Result<bool> {
+        Ok(true)
     }
 }
 
@@ -15213,6 +20418,17 @@ impl Backward for UnsafeViewBackward0 {
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(Vec::from([("self_sym_sizes", saved.self_sym_sizes.into())]))
+    }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.self_sym_sizes.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
     }
 }
 
@@ -15256,6 +20472,19 @@ impl Backward for UnsafeSplitBackward0 {
                 ("split_size", saved.split_size.into()),
             ]),
         )
+    }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.dim.visit(visitor)?;
+                    s.self_spec.visit(visitor)?;
+                    s.split_size.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
     }
 }
 
@@ -15318,6 +20547,21 @@ impl Backward for SliceScatterBackward0 {
             ]),
         )
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.dim.visit(visitor)?;
+                    s.end.visit(visitor)?;
+                    s.src_info.visit(visitor)?;
+                    s.start.visit(visitor)?;
+                    s.step.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
 }
 
 #[derive(Clone)]
@@ -15364,6 +20608,19 @@ impl Backward for SelectScatterBackward0 {
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(Vec::from([("dim", saved.dim.into()), ("index", saved.index.into())]))
+    }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.dim.visit(visitor)?;
+                    s.index.visit(visitor)?;
+                    s.src_info.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
     }
 }
 
@@ -15420,6 +20677,20 @@ impl Backward for DiagonalScatterBackward0 {
                 ("offset", saved.offset.into()),
             ]),
         )
+    }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.dim1.visit(visitor)?;
+                    s.dim2.visit(visitor)?;
+                    s.offset.visit(visitor)?;
+                    s.src_info.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
     }
 }
 
@@ -15487,6 +20758,21 @@ impl Backward for AsStridedScatterBackward0 {
             ]),
         )
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.self_layout.visit(visitor)?;
+                    s.size.visit(visitor)?;
+                    s.src_spec.visit(visitor)?;
+                    s.storage_offset.visit(visitor)?;
+                    s.stride.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
 }
 
 #[derive(Clone)]
@@ -15541,6 +20827,20 @@ impl Backward for SliceBackwardBackward0 {
             ]),
         )
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.dim.visit(visitor)?;
+                    s.end.visit(visitor)?;
+                    s.start.visit(visitor)?;
+                    s.step.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
 }
 
 #[derive(Clone)]
@@ -15576,6 +20876,18 @@ impl Backward for SelectBackwardBackward0 {
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(Vec::from([("dim", saved.dim.into()), ("index", saved.index.into())]))
+    }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.dim.visit(visitor)?;
+                    s.index.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
     }
 }
 
@@ -15621,6 +20933,19 @@ impl Backward for DiagonalBackwardBackward0 {
             ]),
         )
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.dim1.visit(visitor)?;
+                    s.dim2.visit(visitor)?;
+                    s.offset.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
 }
 
 #[derive(Clone)]
@@ -15665,6 +20990,19 @@ impl Backward for UnfoldBackwardBackward0 {
             ]),
         )
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.dim.visit(visitor)?;
+                    s.size.visit(visitor)?;
+                    s.step.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
 }
 
 pub(crate) struct CloneBackward0;
@@ -15682,6 +21020,9 @@ impl Backward for CloneBackward0 {
         }
         Ok(gradients)
     }
+    fn visit_saved(&self, _: &Node, _: &mut dyn SavedVisitor) -> Result<bool> {
+        Ok(true)
+    }
 }
 
 pub(crate) struct LiftFreshCopyBackward0;
@@ -15698,6 +21039,9 @@ impl Backward for LiftFreshCopyBackward0 {
             gradients[0] = grad.into_grad();
         }
         Ok(gradients)
+    }
+    fn visit_saved(&self, _: &Node, _: &mut dyn SavedVisitor) -> Result<bool> {
+        Ok(true)
     }
 }
 
@@ -15730,6 +21074,17 @@ impl Backward for ToCopyBackward0 {
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(Vec::from([]))
+    }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.self_spec.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
     }
 }
 
@@ -15766,6 +21121,17 @@ impl Backward for CopyBackward0 {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(Vec::from([]))
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.src_spec.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
 }
 
 pub(crate) struct FillBackward0;
@@ -15782,6 +21148,9 @@ impl Backward for FillBackward0 {
             gradients[0] = ops::zeros_like(grad, None, None, None)?.into_grad();
         }
         Ok(gradients)
+    }
+    fn visit_saved(&self, _: &Node, _: &mut dyn SavedVisitor) -> Result<bool> {
+        Ok(true)
     }
 }
 
@@ -15803,6 +21172,9 @@ impl Backward for FillBackward1 {
         }
         Ok(gradients)
     }
+    fn visit_saved(&self, _: &Node, _: &mut dyn SavedVisitor) -> Result<bool> {
+        Ok(true)
+    }
 }
 
 pub(crate) struct ZeroBackward0;
@@ -15819,6 +21191,9 @@ impl Backward for ZeroBackward0 {
             gradients[0] = ops::zeros_like(grad, None, None, None)?.into_grad();
         }
         Ok(gradients)
+    }
+    fn visit_saved(&self, _: &Node, _: &mut dyn SavedVisitor) -> Result<bool> {
+        Ok(true)
     }
 }
 
@@ -15868,6 +21243,28 @@ impl Backward for GatherBackward0 {
                 ("self_sym_sizes", saved.self_sym_sizes.into()),
             ]),
         )
+    }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.dim.visit(visitor)?;
+                    s.index.visit(visitor)?;
+                    s.self_sym_sizes.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.index = outline(&s.index)?;
+        Ok(Some(Box::new(GatherBackward0(SavedSlot::new(s)))))
     }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
@@ -15934,6 +21331,28 @@ impl Backward for ScatterBackward0 {
             ]),
         )
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.dim.visit(visitor)?;
+                    s.index.visit(visitor)?;
+                    s.src_sym_sizes.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.index = outline(&s.index)?;
+        Ok(Some(Box::new(ScatterBackward0(SavedSlot::new(s)))))
+    }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
             .change(|s| match name {
@@ -15986,6 +21405,27 @@ impl Backward for ScatterBackward1 {
                 ("index", saved.index.unpack(node)?.into()),
             ]),
         )
+    }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.dim.visit(visitor)?;
+                    s.index.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.index = outline(&s.index)?;
+        Ok(Some(Box::new(ScatterBackward1(SavedSlot::new(s)))))
     }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
@@ -16050,6 +21490,28 @@ impl Backward for ScatterAddBackward0 {
                 ("src_sym_sizes", saved.src_sym_sizes.into()),
             ]),
         )
+    }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.dim.visit(visitor)?;
+                    s.index.visit(visitor)?;
+                    s.src_sym_sizes.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.index = outline(&s.index)?;
+        Ok(Some(Box::new(ScatterAddBackward0(SavedSlot::new(s)))))
     }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
@@ -16134,6 +21596,35 @@ impl Backward for ScatterReduceBackward0 {
                 ("result", saved.result.unpack(node)?.into()),
             ]),
         )
+    }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.dim.visit(visitor)?;
+                    s.include_self.visit(visitor)?;
+                    s.index.visit(visitor)?;
+                    s.reduce.visit(visitor)?;
+                    s.self_.visit(visitor)?;
+                    s.src.visit(visitor)?;
+                    s.result.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.index = outline(&s.index)?;
+        s.self_ = outline(&s.self_)?;
+        s.src = outline(&s.src)?;
+        s.result = outline(&s.result)?;
+        Ok(Some(Box::new(ScatterReduceBackward0(SavedSlot::new(s)))))
     }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
@@ -16220,6 +21711,35 @@ impl Backward for IndexReduceBackward0 {
             ]),
         )
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.dim.visit(visitor)?;
+                    s.include_self.visit(visitor)?;
+                    s.index.visit(visitor)?;
+                    s.reduce.visit(visitor)?;
+                    s.self_.visit(visitor)?;
+                    s.source.visit(visitor)?;
+                    s.result.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.index = outline(&s.index)?;
+        s.self_ = outline(&s.self_)?;
+        s.source = outline(&s.source)?;
+        s.result = outline(&s.result)?;
+        Ok(Some(Box::new(IndexReduceBackward0(SavedSlot::new(s)))))
+    }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
             .change(|s| match name {
@@ -16288,6 +21808,29 @@ impl Backward for IndexBackward0 {
             ]),
         )
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.indices.visit(visitor)?;
+                    s.self_spec.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        for t in &mut s.indices {
+            *t = outline(t)?;
+        }
+        Ok(Some(Box::new(IndexBackward0(SavedSlot::new(s)))))
+    }
 }
 
 #[derive(Clone)]
@@ -16345,6 +21888,29 @@ impl Backward for UnsafeIndexBackward0 {
                 ),
             ]),
         )
+    }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.indices.visit(visitor)?;
+                    s.self_spec.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        for t in &mut s.indices {
+            *t = outline(t)?;
+        }
+        Ok(Some(Box::new(UnsafeIndexBackward0(SavedSlot::new(s)))))
     }
 }
 
@@ -16414,6 +21980,30 @@ impl Backward for IndexPutBackward0 {
                 ),
             ]),
         )
+    }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.accumulate.visit(visitor)?;
+                    s.indices.visit(visitor)?;
+                    s.values_spec.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        for t in &mut s.indices {
+            *t = outline(t)?;
+        }
+        Ok(Some(Box::new(IndexPutBackward0(SavedSlot::new(s)))))
     }
 }
 
@@ -16486,6 +22076,30 @@ impl Backward for UnsafeIndexPutBackward0 {
             ]),
         )
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.accumulate.visit(visitor)?;
+                    s.indices.visit(visitor)?;
+                    s.values_spec.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        for t in &mut s.indices {
+            *t = outline(t)?;
+        }
+        Ok(Some(Box::new(UnsafeIndexPutBackward0(SavedSlot::new(s)))))
+    }
 }
 
 #[derive(Clone)]
@@ -16534,6 +22148,28 @@ impl Backward for IndexSelectBackward0 {
                 ("self_sym_sizes", saved.self_sym_sizes.into()),
             ]),
         )
+    }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.dim.visit(visitor)?;
+                    s.index.visit(visitor)?;
+                    s.self_sym_sizes.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.index = outline(&s.index)?;
+        Ok(Some(Box::new(IndexSelectBackward0(SavedSlot::new(s)))))
     }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
@@ -16603,6 +22239,29 @@ impl Backward for IndexAddBackward0 {
             ]),
         )
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.alpha.visit(visitor)?;
+                    s.dim.visit(visitor)?;
+                    s.index.visit(visitor)?;
+                    s.source_sym_sizes.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.index = outline(&s.index)?;
+        Ok(Some(Box::new(IndexAddBackward0(SavedSlot::new(s)))))
+    }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
             .change(|s| match name {
@@ -16666,6 +22325,28 @@ impl Backward for IndexCopyBackward0 {
             ]),
         )
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.dim.visit(visitor)?;
+                    s.index.visit(visitor)?;
+                    s.source_sym_sizes.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.index = outline(&s.index)?;
+        Ok(Some(Box::new(IndexCopyBackward0(SavedSlot::new(s)))))
+    }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
             .change(|s| match name {
@@ -16718,6 +22399,27 @@ impl Backward for IndexFillBackward0 {
                 ("index", saved.index.unpack(node)?.into()),
             ]),
         )
+    }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.dim.visit(visitor)?;
+                    s.index.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.index = outline(&s.index)?;
+        Ok(Some(Box::new(IndexFillBackward0(SavedSlot::new(s)))))
     }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
@@ -16776,6 +22478,27 @@ impl Backward for IndexFillBackward1 {
             ]),
         )
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.dim.visit(visitor)?;
+                    s.index.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.index = outline(&s.index)?;
+        Ok(Some(Box::new(IndexFillBackward1(SavedSlot::new(s)))))
+    }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
             .change(|s| match name {
@@ -16820,6 +22543,26 @@ impl Backward for MaskedFillBackward0 {
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(Vec::from([("mask", saved.mask.unpack(node)?.into())]))
+    }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.mask.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.mask = outline(&s.mask)?;
+        Ok(Some(Box::new(MaskedFillBackward0(SavedSlot::new(s)))))
     }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
@@ -16868,6 +22611,26 @@ impl Backward for MaskedFillBackward1 {
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(Vec::from([("mask", saved.mask.unpack(node)?.into())]))
+    }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.mask.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.mask = outline(&s.mask)?;
+        Ok(Some(Box::new(MaskedFillBackward1(SavedSlot::new(s)))))
     }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
@@ -16923,6 +22686,27 @@ impl Backward for MaskedSelectBackward0 {
                 ("self_sym_sizes", saved.self_sym_sizes.into()),
             ]),
         )
+    }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.mask.visit(visitor)?;
+                    s.self_sym_sizes.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.mask = outline(&s.mask)?;
+        Ok(Some(Box::new(MaskedSelectBackward0(SavedSlot::new(s)))))
     }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
@@ -16986,6 +22770,27 @@ impl Backward for MaskedScatterBackward0 {
             ]),
         )
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.mask.visit(visitor)?;
+                    s.source_sym_sizes.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.mask = outline(&s.mask)?;
+        Ok(Some(Box::new(MaskedScatterBackward0(SavedSlot::new(s)))))
+    }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
             .change(|s| match name {
@@ -17032,6 +22837,27 @@ impl Backward for TakeBackward0 {
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(Vec::from([("index", saved.index.unpack(node)?.into())]))
+    }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.index.visit(visitor)?;
+                    s.self_spec.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.index = outline(&s.index)?;
+        Ok(Some(Box::new(TakeBackward0(SavedSlot::new(s)))))
     }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
@@ -17100,6 +22926,29 @@ impl Backward for PutBackward0 {
             ]),
         )
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.accumulate.visit(visitor)?;
+                    s.index.visit(visitor)?;
+                    s.source_spec.visit(visitor)?;
+                    s.source_sym_sizes.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.index = outline(&s.index)?;
+        Ok(Some(Box::new(PutBackward0(SavedSlot::new(s)))))
+    }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
             .change(|s| match name {
@@ -17165,6 +23014,29 @@ impl Backward for EmbeddingBackward0 {
             ]),
         )
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.indices.visit(visitor)?;
+                    s.padding_idx.visit(visitor)?;
+                    s.scale_grad_by_freq.visit(visitor)?;
+                    s.weight_sym_argsize_0.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.indices = outline(&s.indices)?;
+        Ok(Some(Box::new(EmbeddingBackward0(SavedSlot::new(s)))))
+    }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
             .change(|s| match name {
@@ -17228,6 +23100,28 @@ impl Backward for EmbeddingDenseBackwardBackward0 {
             ]),
         )
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.indices.visit(visitor)?;
+                    s.padding_idx.visit(visitor)?;
+                    s.scale_grad_by_freq.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.indices = outline(&s.indices)?;
+        Ok(Some(Box::new(EmbeddingDenseBackwardBackward0(SavedSlot::new(s)))))
+    }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
             .change(|s| match name {
@@ -17290,6 +23184,19 @@ impl Backward for CatBackward0 {
             ]),
         )
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.dim.visit(visitor)?;
+                    s.tensors_args_scalartypes.visit(visitor)?;
+                    s.tensors_args_sizes.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
 }
 
 #[derive(Clone)]
@@ -17337,6 +23244,18 @@ impl Backward for StackBackward0 {
             ]),
         )
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.dim.visit(visitor)?;
+                    s.tensors_args_scalartypes.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
 }
 
 #[derive(Clone)]
@@ -17377,6 +23296,18 @@ impl Backward for RepeatBackward0 {
             ]),
         )
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.repeats.visit(visitor)?;
+                    s.self_sym_sizes.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
 }
 
 #[derive(Clone)]
@@ -17408,6 +23339,17 @@ impl Backward for FlipBackward0 {
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(Vec::from([("dims", saved.dims.into())]))
+    }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.dims.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
     }
 }
 
@@ -17443,6 +23385,18 @@ impl Backward for RollBackward0 {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(Vec::from([("dims", saved.dims.into()), ("shifts", saved.shifts.into())]))
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.dims.visit(visitor)?;
+                    s.shifts.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
 }
 
 #[derive(Clone)]
@@ -17475,6 +23429,17 @@ impl Backward for TrilBackward0 {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(Vec::from([("diagonal", saved.diagonal.into())]))
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.diagonal.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
 }
 
 #[derive(Clone)]
@@ -17506,6 +23471,17 @@ impl Backward for TriuBackward0 {
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(Vec::from([("diagonal", saved.diagonal.into())]))
+    }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.diagonal.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
     }
 }
 
@@ -17540,6 +23516,17 @@ impl Backward for ConstantPadNdBackward0 {
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(Vec::from([("pad", saved.pad.into())]))
+    }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.pad.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
     }
 }
 
@@ -17589,6 +23576,27 @@ impl Backward for ReflectionPad1DBackward0 {
             ]),
         )
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.padding.visit(visitor)?;
+                    s.self_.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.self_ = outline(&s.self_)?;
+        Ok(Some(Box::new(ReflectionPad1DBackward0(SavedSlot::new(s)))))
+    }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
             .change(|s| match name {
@@ -17629,6 +23637,17 @@ impl Backward for ReflectionPad1DBackwardBackward0 {
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(Vec::from([("padding", saved.padding.into())]))
+    }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.padding.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
     }
 }
 
@@ -17678,6 +23697,27 @@ impl Backward for ReflectionPad2DBackward0 {
             ]),
         )
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.padding.visit(visitor)?;
+                    s.self_.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.self_ = outline(&s.self_)?;
+        Ok(Some(Box::new(ReflectionPad2DBackward0(SavedSlot::new(s)))))
+    }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
             .change(|s| match name {
@@ -17718,6 +23758,17 @@ impl Backward for ReflectionPad2DBackwardBackward0 {
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(Vec::from([("padding", saved.padding.into())]))
+    }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.padding.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
     }
 }
 
@@ -17767,6 +23818,27 @@ impl Backward for ReflectionPad3DBackward0 {
             ]),
         )
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.padding.visit(visitor)?;
+                    s.self_.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.self_ = outline(&s.self_)?;
+        Ok(Some(Box::new(ReflectionPad3DBackward0(SavedSlot::new(s)))))
+    }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
             .change(|s| match name {
@@ -17807,6 +23879,17 @@ impl Backward for ReflectionPad3DBackwardBackward0 {
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(Vec::from([("padding", saved.padding.into())]))
+    }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.padding.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
     }
 }
 
@@ -17856,6 +23939,27 @@ impl Backward for ReplicationPad1DBackward0 {
             ]),
         )
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.padding.visit(visitor)?;
+                    s.self_.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.self_ = outline(&s.self_)?;
+        Ok(Some(Box::new(ReplicationPad1DBackward0(SavedSlot::new(s)))))
+    }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
             .change(|s| match name {
@@ -17896,6 +24000,17 @@ impl Backward for ReplicationPad1DBackwardBackward0 {
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(Vec::from([("padding", saved.padding.into())]))
+    }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.padding.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
     }
 }
 
@@ -17945,6 +24060,27 @@ impl Backward for ReplicationPad2DBackward0 {
             ]),
         )
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.padding.visit(visitor)?;
+                    s.self_.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.self_ = outline(&s.self_)?;
+        Ok(Some(Box::new(ReplicationPad2DBackward0(SavedSlot::new(s)))))
+    }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
             .change(|s| match name {
@@ -17985,6 +24121,17 @@ impl Backward for ReplicationPad2DBackwardBackward0 {
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(Vec::from([("padding", saved.padding.into())]))
+    }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.padding.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
     }
 }
 
@@ -18034,6 +24181,27 @@ impl Backward for ReplicationPad3DBackward0 {
             ]),
         )
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.padding.visit(visitor)?;
+                    s.self_.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.self_ = outline(&s.self_)?;
+        Ok(Some(Box::new(ReplicationPad3DBackward0(SavedSlot::new(s)))))
+    }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
             .change(|s| match name {
@@ -18074,6 +24242,17 @@ impl Backward for ReplicationPad3DBackwardBackward0 {
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
         let saved = self.0.read(node, Clone::clone)?;
         Ok(Vec::from([("padding", saved.padding.into())]))
+    }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.padding.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
     }
 }
 
@@ -18129,6 +24308,28 @@ impl Backward for SortBackward0 {
                 ("indices", saved.indices.unpack(node)?.into()),
             ]),
         )
+    }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.dim.visit(visitor)?;
+                    s.self_sym_sizes.visit(visitor)?;
+                    s.indices.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.indices = outline(&s.indices)?;
+        Ok(Some(Box::new(SortBackward0(SavedSlot::new(s)))))
     }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
@@ -18192,6 +24393,28 @@ impl Backward for SortBackward1 {
             ]),
         )
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.dim.visit(visitor)?;
+                    s.self_sym_sizes.visit(visitor)?;
+                    s.indices.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.indices = outline(&s.indices)?;
+        Ok(Some(Box::new(SortBackward1(SavedSlot::new(s)))))
+    }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
             .change(|s| match name {
@@ -18253,6 +24476,28 @@ impl Backward for TopkBackward0 {
                 ("indices", saved.indices.unpack(node)?.into()),
             ]),
         )
+    }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.dim.visit(visitor)?;
+                    s.self_sym_sizes.visit(visitor)?;
+                    s.indices.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.indices = outline(&s.indices)?;
+        Ok(Some(Box::new(TopkBackward0(SavedSlot::new(s)))))
     }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
@@ -18319,6 +24564,29 @@ impl Backward for KthvalueBackward0 {
             ]),
         )
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.dim.visit(visitor)?;
+                    s.keepdim.visit(visitor)?;
+                    s.self_sym_sizes.visit(visitor)?;
+                    s.indices.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.indices = outline(&s.indices)?;
+        Ok(Some(Box::new(KthvalueBackward0(SavedSlot::new(s)))))
+    }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
             .change(|s| match name {
@@ -18371,6 +24639,28 @@ impl Backward for MedianBackward0 {
                 ("result", saved.result.unpack(node)?.into()),
             ]),
         )
+    }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.self_.visit(visitor)?;
+                    s.result.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.self_ = outline(&s.self_)?;
+        s.result = outline(&s.result)?;
+        Ok(Some(Box::new(MedianBackward0(SavedSlot::new(s)))))
     }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
@@ -18438,6 +24728,29 @@ impl Backward for MedianBackward1 {
             ]),
         )
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.dim.visit(visitor)?;
+                    s.keepdim.visit(visitor)?;
+                    s.self_sym_sizes.visit(visitor)?;
+                    s.indices.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.indices = outline(&s.indices)?;
+        Ok(Some(Box::new(MedianBackward1(SavedSlot::new(s)))))
+    }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
             .change(|s| match name {
@@ -18490,6 +24803,28 @@ impl Backward for NanmedianBackward0 {
                 ("result", saved.result.unpack(node)?.into()),
             ]),
         )
+    }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.self_.visit(visitor)?;
+                    s.result.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.self_ = outline(&s.self_)?;
+        s.result = outline(&s.result)?;
+        Ok(Some(Box::new(NanmedianBackward0(SavedSlot::new(s)))))
     }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
@@ -18557,6 +24892,29 @@ impl Backward for NanmedianBackward1 {
             ]),
         )
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.dim.visit(visitor)?;
+                    s.keepdim.visit(visitor)?;
+                    s.self_sym_sizes.visit(visitor)?;
+                    s.indices.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.indices = outline(&s.indices)?;
+        Ok(Some(Box::new(NanmedianBackward1(SavedSlot::new(s)))))
+    }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
             .change(|s| match name {
@@ -18622,6 +24980,29 @@ impl Backward for ModeBackward0 {
             ]),
         )
     }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.dim.visit(visitor)?;
+                    s.keepdim.visit(visitor)?;
+                    s.self_sym_sizes.visit(visitor)?;
+                    s.indices.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.indices = outline(&s.indices)?;
+        Ok(Some(Box::new(ModeBackward0(SavedSlot::new(s)))))
+    }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
             .change(|s| match name {
@@ -18647,6 +25028,9 @@ impl Backward for Unique2Backward0 {
         }
         Ok(gradients)
     }
+    fn visit_saved(&self, _: &Node, _: &mut dyn SavedVisitor) -> Result<bool> {
+        Ok(true)
+    }
 }
 
 pub(crate) struct UniqueConsecutiveBackward0;
@@ -18666,6 +25050,9 @@ impl Backward for UniqueConsecutiveBackward0 {
         }
         Ok(gradients)
     }
+    fn visit_saved(&self, _: &Node, _: &mut dyn SavedVisitor) -> Result<bool> {
+        Ok(true)
+    }
 }
 
 pub(crate) struct UniqueDimBackward0;
@@ -18684,6 +25071,9 @@ impl Backward for UniqueDimBackward0 {
         }
         Ok(gradients)
     }
+    fn visit_saved(&self, _: &Node, _: &mut dyn SavedVisitor) -> Result<bool> {
+        Ok(true)
+    }
 }
 
 pub(crate) struct BernoulliBackward0;
@@ -18700,6 +25090,9 @@ impl Backward for BernoulliBackward0 {
             gradients[0] = ops::zeros_like(grad, None, None, None)?.into_grad();
         }
         Ok(gradients)
+    }
+    fn visit_saved(&self, _: &Node, _: &mut dyn SavedVisitor) -> Result<bool> {
+        Ok(true)
     }
 }
 
@@ -18751,6 +25144,28 @@ impl Backward for NativeDropoutBackward0 {
                 ("result1", saved.result1.unpack(node)?.into()),
             ]),
         )
+    }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.p.visit(visitor)?;
+                    s.train.visit(visitor)?;
+                    s.result1.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.result1 = outline(&s.result1)?;
+        Ok(Some(Box::new(NativeDropoutBackward0(SavedSlot::new(s)))))
     }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0
@@ -18805,6 +25220,27 @@ impl Backward for NativeDropoutBackwardBackward0 {
                 ("scale", saved.scale.into()),
             ]),
         )
+    }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.mask.visit(visitor)?;
+                    s.scale.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.mask = outline(&s.mask)?;
+        Ok(Some(Box::new(NativeDropoutBackwardBackward0(SavedSlot::new(s)))))
     }
     fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
         self.0

@@ -1,0 +1,192 @@
+//! What a compiled backward pass does outside its graph: hooks, formulas that are not traced, unpacking, accumulation.
+//!
+//! A frame knows what each slot stands for; a run brings the nodes. Everything is done by the engine's own functions, so it
+//! happens as in a plain run. The first error is kept as it is: back ends may wrap what passes through them.
+
+use crate::backend::{ACCUMULATE, HostCalls};
+use crate::error::{Error, Result};
+use firebrand_core::autograd::runner::{self, GraphTask};
+use firebrand_core::autograd::{Gradients, Look, Node, SavedTensor, SavedVisitor};
+use firebrand_core::{ErrorKind, Scalar, Spec, Tensor};
+use std::sync::{Arc, Mutex};
+
+/// What a slot stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct HostOp {
+    pub(crate) step: usize,
+    pub(crate) kind: HostKind,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum HostKind {
+    /// Hooks on gradients, and tensors that keep theirs.
+    TensorHooks,
+    /// Hooks before a node.
+    PreHooks,
+    /// Hooks after it: outgoing gradients, then as many incoming ones as there are.
+    PostHooks { outgoing: usize },
+    /// A formula; the bits say which gradients nobody wants.
+    Formula { unwanted: u64 },
+    /// Reads a packed tensor: the one at this place among those the node keeps.
+    Unpack { place: usize },
+    /// Adds to the gradient of a leaf.
+    Accumulate,
+    /// Likewise, and then runs hooks.
+    AccumulateHooked,
+}
+
+impl HostKind {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            HostKind::TensorHooks => "tensor_hooks",
+            HostKind::PreHooks => "pre_hooks",
+            HostKind::PostHooks { .. } => "post_hooks",
+            HostKind::Formula { .. } => "call_backward",
+            HostKind::Unpack { .. } => "unpack",
+            HostKind::Accumulate => ACCUMULATE,
+            HostKind::AccumulateHooked => "accumulate_grad_with_hooks",
+        }
+    }
+}
+
+/// A tensor that a step reads, and the version it had when the run began.
+struct Watched {
+    tensor: Tensor,
+    version: u32,
+    step: usize,
+}
+
+/// The nodes of one run.
+pub(crate) struct RunHost {
+    nodes: Vec<Node>,
+    ops: Arc<[HostOp]>,
+    watched: Vec<Watched>,
+    failed: Mutex<Option<firebrand_core::Error>>,
+}
+
+impl RunHost {
+    /// For a run with these tensors; they are watched if user code runs in its middle.
+    pub(crate) fn new(
+        task: &GraphTask<'_>,
+        ops: &Arc<[HostOp]>,
+        tensors: &[Tensor],
+        read_by: &[usize],
+        watch: bool,
+    ) -> Arc<RunHost> {
+        let one = |(tensor, step): (&Tensor, &usize)| {
+            Some(Watched { version: tensor.try_version().ok()?, tensor: tensor.clone(), step: *step })
+        };
+        let watched = if watch { tensors.iter().zip(read_by).filter_map(one).collect() } else { Vec::new() };
+        let nodes = (0..task.len()).map(|i| task.node(i).clone()).collect();
+        Arc::new(RunHost { nodes, ops: ops.clone(), watched, failed: Mutex::default() })
+    }
+
+    /// What went wrong in a call, if something did.
+    pub(crate) fn failure(&self) -> Option<firebrand_core::Error> {
+        self.failed.lock().unwrap_or_else(|e| e.into_inner()).take()
+    }
+
+    fn perform(&self, op: HostOp, mut values: Vec<Option<Tensor>>) -> firebrand_core::Result<Vec<Option<Tensor>>> {
+        let node = &self.nodes[op.step];
+        Ok(match op.kind {
+            HostKind::TensorHooks => {
+                let mut grads: Gradients = values.into();
+                runner::run_tensor_hooks(node, &mut grads)?;
+                grads.into_vec()
+            }
+            HostKind::PreHooks => {
+                let mut grads: Gradients = values.into();
+                runner::run_pre_hooks(node, &mut grads)?;
+                grads.into_vec()
+            }
+            HostKind::PostHooks { outgoing } => {
+                let incoming: Gradients = values.split_off(outgoing).into();
+                let mut outs: Gradients = values.into();
+                runner::run_post_hooks(node, &mut outs, &incoming)?;
+                outs.into_vec()
+            }
+            HostKind::Formula { unwanted } => runner::apply(node, node.formula(), values.into(), unwanted)?.into_vec(),
+            HostKind::Accumulate | HostKind::AccumulateHooked => {
+                runner::apply(node, node.formula(), values.into(), 0)?;
+                Vec::new()
+            }
+            HostKind::Unpack { place } => {
+                let mut find = Find { node, place, found: None };
+                node.formula().visit_saved(node, &mut find)?;
+                let saved = find.found.ok_or_else(|| firebrand_core::Error::user("a packed tensor is gone"))?;
+                vec![saved.unpack(node)?.as_ref().map(runner::without_history)]
+            }
+        })
+    }
+
+    /// What user code has written since the run began must not be read any more, as in a plain run.
+    fn check_versions(&self, after: usize) -> firebrand_core::Result<()> {
+        for w in self.watched.iter().filter(|w| w.step > after) {
+            let found = w.tensor.try_version().unwrap_or(w.version);
+            if found != w.version {
+                let (dtype, shape, expected) = (w.tensor.dtype(), w.tensor.shape().to_vec(), w.version);
+                return Err(ErrorKind::SavedVersionMismatch { dtype, shape, producer: None, expected, found }.into());
+            }
+        }
+        Ok(())
+    }
+}
+
+impl HostCalls for RunHost {
+    fn call(&self, slot: usize, values: Vec<Option<Tensor>>, results: &[Option<Spec>]) -> Result<Vec<Option<Tensor>>> {
+        let op = *self.ops.get(slot).ok_or_else(|| Error::internal(format!("a backward graph names slot {slot}")))?;
+        let done = self.perform(op, values).and_then(|found| {
+            if op.kind != HostKind::Accumulate {
+                self.check_versions(op.step)?;
+            }
+            fitted(found, results, &self.nodes[op.step])
+        });
+        done.map_err(|e| {
+            let told = Error::internal(format!("{} failed: {e}", op.kind.name()));
+            self.failed.lock().unwrap_or_else(|e| e.into_inner()).get_or_insert(e);
+            told
+        })
+    }
+}
+
+/// The gradients as the graph expects them. One that is absent now is zero; one that is new has no place.
+fn fitted(
+    found: Vec<Option<Tensor>>,
+    expected: &[Option<Spec>],
+    node: &Node,
+) -> firebrand_core::Result<Vec<Option<Tensor>>> {
+    let mut found = found.into_iter();
+    let one = |spec: &Option<Spec>| match (found.next().flatten(), spec) {
+        (Some(t), Some(_)) => Ok(Some(t)),
+        (None, None) => Ok(None),
+        (None, Some(s)) => Ok(Some(Tensor::zeros(s.layout.sizes(), s.dtype))),
+        (Some(_), None) => Err(firebrand_core::Error::user(format!(
+            "{} or one of its hooks gave a gradient that was undefined when the backward pass was captured; run this \
+             backward outside the scope of compiled backward",
+            node.name()
+        ))),
+    };
+    expected.iter().map(one).collect()
+}
+
+/// Finds one of the tensors that a node keeps.
+struct Find<'a> {
+    node: &'a Node,
+    place: usize,
+    found: Option<SavedTensor>,
+}
+
+impl SavedVisitor for Find<'_> {
+    fn tensor(&mut self, saved: &SavedTensor) -> firebrand_core::Result<()> {
+        if matches!(saved.look(self.node)?, Look::Packed(_)) {
+            if self.place == 0 {
+                self.found = Some(saved.clone());
+            }
+            self.place = self.place.wrapping_sub(1);
+        }
+        Ok(())
+    }
+    fn size(&mut self, _: i64) {}
+    fn number(&mut self, _: Scalar) {}
+    fn fixed(&mut self, _: u64) {}
+}

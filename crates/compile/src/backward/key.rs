@@ -1,0 +1,198 @@
+//! What a backward pass is: its structure, what varies within one structure, and its tensors.
+//!
+//! The structure is a flat list of words: kinds of nodes, edges, dtypes, numbers of hooks, everything that a node keeps and
+//! that is no tensor, size or number. Two runs with the same structure show the same things at the same places. Reading all
+//! of it runs no hook and computes nothing.
+
+use super::fit::Numbers;
+use firebrand_core::autograd::runner::{self, GraphTask, HookCounts, hook_counts};
+use firebrand_core::autograd::{Look, Node, SavedTensor, SavedVisitor};
+use firebrand_core::{DType, Layout, Result, Scalar, Tensor};
+
+/// What a number that varies stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Class {
+    /// A size; 0 and 1 are never like others.
+    Size,
+    /// A stride or offset.
+    Stride,
+    /// A number that a formula computes with.
+    Int,
+    /// Likewise; the word holds its bits.
+    Float,
+    /// Which pure hook is called.
+    Identity,
+}
+
+/// One run, read.
+#[derive(Default)]
+pub(crate) struct Key {
+    pub(crate) structure: Vec<u64>,
+    pub(crate) numbers: Vec<u64>,
+    pub(crate) classes: Vec<Class>,
+    /// Seeds, then what nodes keep, without history.
+    pub(crate) tensors: Vec<Tensor>,
+    /// For each of them, the step that reads it.
+    pub(crate) read_by: Vec<usize>,
+    /// Steps whose formula is called and not traced.
+    pub(crate) opaque: Vec<usize>,
+    /// Whether user code runs in the middle of the pass.
+    pub(crate) calls_user: bool,
+}
+
+impl Key {
+    pub(crate) fn of(task: &GraphTask<'_>) -> Result<Key> {
+        let steps = task.len();
+        let mut key = Key {
+            structure: Vec::with_capacity(steps * 16),
+            numbers: Vec::with_capacity(steps * 8),
+            classes: Vec::with_capacity(steps * 8),
+            tensors: Vec::with_capacity(steps * 2),
+            ..Key::default()
+        };
+        key.word(steps as u64);
+        key.word(task.answers() as u64);
+        for ((step, slot), seed) in task.seeds() {
+            key.word((step as u64) << 16 | slot as u64);
+            key.add_tensor(seed, step);
+        }
+        for step in 0..steps {
+            key.step(task, step)?;
+        }
+        Ok(key)
+    }
+
+    fn step(&mut self, task: &GraphTask<'_>, step: usize) -> Result<()> {
+        let node = task.node(step);
+        self.word(runner::kind_of(node.formula()));
+        for meta in node.input_metadata() {
+            self.word((meta.dtype as u64) << 16 | (meta.shape.len() as u64) << 1 | u64::from(meta.any_dtype));
+            meta.shape.iter().for_each(|n| self.number(*n as u64, Class::Size));
+        }
+        let counts = hook_counts(node, |id| {
+            self.numbers.push(id as u64);
+            self.classes.push(Class::Identity);
+        });
+        let HookCounts { tensor, pure, retained, pre, post, post_accumulate } = counts;
+        if counts != HookCounts::default() {
+            [tensor, pure, retained, pre, post, post_accumulate].iter().for_each(|n| self.word(*n as u64));
+            self.calls_user |= tensor > pure || pre + post + post_accumulate > 0;
+        }
+        self.word(u64::from(task.executes(step)) | 2 * u64::from(counts != HookCounts::default()));
+        for (slot, k) in task.captures(step) {
+            self.word((slot as u64) << 32 | k as u64);
+        }
+        if !task.executes(step) {
+            return Ok(());
+        }
+        if node.variable().is_some() {
+            self.word(u64::from(runner::has_grad(node)));
+            return Ok(());
+        }
+        for k in 0..node.next_functions().len() {
+            self.word(task.target(step, k).map_or(0, |(to, slot)| 1 + ((to as u64) << 16 | slot as u64)));
+        }
+        let traceable = node.formula().visit_saved(node, &mut Visitor { key: self, node, step })?;
+        if !traceable {
+            self.opaque.push(step);
+            self.calls_user = true;
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn word(&mut self, word: u64) {
+        self.structure.push(word)
+    }
+
+    #[inline]
+    fn number(&mut self, value: u64, class: Class) {
+        self.numbers.push(value);
+        self.classes.push(class);
+    }
+
+    fn add_tensor(&mut self, t: &Tensor, step: usize) {
+        self.add_layout(t.layout(), t.dtype());
+        self.tensors.push(runner::without_history(t));
+        self.read_by.push(step);
+    }
+
+    fn add_layout(&mut self, layout: &Layout, dtype: DType) {
+        self.word((dtype as u64) << 16 | layout.sizes().len() as u64);
+        layout.sizes().iter().for_each(|n| self.number(*n as u64, Class::Size));
+        layout.strides().iter().for_each(|n| self.number(*n as u64, Class::Stride));
+    }
+
+    /// The numbers.
+    pub(crate) fn view(&self) -> Numbers<'_> {
+        Numbers { words: &self.numbers, classes: &self.classes }
+    }
+
+    /// Words that decide whether two runs have the same sizes.
+    pub(crate) fn sizes(&self) -> Vec<u64> {
+        let sizes = self.numbers.iter().zip(&self.classes).filter(|(_, c)| **c == Class::Size);
+        sizes.map(|(n, _)| *n).collect()
+    }
+}
+
+struct Visitor<'a> {
+    key: &'a mut Key,
+    node: &'a Node,
+    step: usize,
+}
+
+/// Distinguishes what may be at the place of a saved tensor.
+const ABSENT: u64 = 0;
+const NUMBER: u64 = 1;
+const TENSOR: u64 = 2;
+const PACKED: u64 = 3;
+
+impl SavedVisitor for Visitor<'_> {
+    fn tensor(&mut self, saved: &SavedTensor) -> Result<()> {
+        match saved.look(self.node)? {
+            Look::None => self.key.word(ABSENT),
+            Look::Tensor(t) if is_number(t) => {
+                self.key.word(NUMBER);
+                self.number(t.try_scalar_value()?);
+            }
+            Look::Tensor(t) => {
+                self.key.word(TENSOR);
+                self.key.add_tensor(t, self.step);
+            }
+            Look::Packed(spec) => {
+                self.key.word(PACKED);
+                self.key.calls_user = true;
+                self.key.add_layout(&spec.layout, spec.dtype);
+            }
+        }
+        Ok(())
+    }
+
+    fn size(&mut self, value: i64) {
+        self.key.number(value as u64, Class::Size)
+    }
+
+    fn number(&mut self, value: Scalar) {
+        match value {
+            Scalar::Float(v) => self.key.number(v.to_bits(), Class::Float),
+            Scalar::Int(v) => self.key.number(v as u64, Class::Int),
+            Scalar::Bool(b) => self.key.word(b.into()),
+            Scalar::Complex(v) => [v.re, v.im].iter().for_each(|v| self.key.word(v.to_bits())),
+        }
+        self.key.word(match value {
+            Scalar::Bool(_) => 0,
+            Scalar::Int(_) => 1,
+            Scalar::Float(_) => 2,
+            Scalar::Complex(_) => 3,
+        });
+    }
+
+    fn fixed(&mut self, value: u64) {
+        self.key.word(value)
+    }
+}
+
+/// Whether a kept tensor is a plain number in the clothes of one: it is written down as a number.
+pub(crate) fn is_number(t: &Tensor) -> bool {
+    t.is_wrapped_number() && !t.is_meta()
+}

@@ -1,0 +1,236 @@
+//! Compiled backward: the engine's walk as a graph.
+//!
+//! Inside the scope that [`enable`] opens, every backward pass of this thread that records nothing is captured once per
+//! structure, compiled with a back end and used again. It does what a plain run does, in the same order: hooks of every
+//! kind, accumulation as soon as a gradient is ready, callbacks at the end. Kept tensors, seeds, sizes and numbers are
+//! inputs; pure hooks ([`crate::hooks::register_pure_hook`]) are part of the graph; everything else that is user code is
+//! called from it (`call_host` nodes). Runs that create a graph, and runs under transforms, autocast, anomaly or inference
+//! mode, are plain.
+//!
+//! `key` says what a run is, `walk` writes it down, `fit` makes one graph of two, `frame` finds the graph of a run, `host`
+//! does what is not in the graph.
+
+mod fit;
+mod frame;
+mod host;
+mod key;
+mod walk;
+
+use crate::backend::Backend;
+use crate::backends;
+use firebrand_core::Result;
+use firebrand_core::autograd::runner::{self, BackwardRunner, Defined, GraphTask, Outcome, RunnerScope};
+use fit::Flat;
+use frame::{Capture, Frame};
+use key::Key;
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard};
+use walk::Walk;
+
+/// How backward passes are compiled.
+#[derive(Clone)]
+pub struct Options {
+    /// What graphs are compiled by; `firebrand`, the optimising one, if not given.
+    pub backend: Arc<dyn Backend>,
+    /// Whether sizes are inputs from the first capture on. Without, the first capture is for its sizes only; a second one
+    /// with others is for all.
+    pub dynamic: bool,
+    /// Whether a pure hook that cannot be traced is an error; without, it is called as other hooks are.
+    pub fullgraph: bool,
+    /// How many graphs a structure may have; what fits none of them then runs plainly.
+    pub cache_limit: usize,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options { backend: backends::firebrand(), dynamic: true, fullgraph: false, cache_limit: 16 }
+    }
+}
+
+impl Options {
+    /// The usual options with this back end.
+    pub fn with_backend(backend: Arc<dyn Backend>) -> Options {
+        Options { backend, ..Options::default() }
+    }
+}
+
+/// Compiles backward passes of this thread while the guard lives. Scopes nest, the inner one counts.
+pub fn enable(options: Options) -> Guard {
+    CompiledBackward::new(options).enable()
+}
+
+/// Runs backward passes of this thread plainly while the guard lives, whatever scope is around it.
+pub fn disable() -> Guard {
+    Guard { compiler: None, _scope: RunnerScope::new(None) }
+}
+
+/// Ends its scope when dropped. What was captured is dropped with the last [`CompiledBackward`] that holds it.
+#[must_use = "the scope lasts while the guard lives"]
+pub struct Guard {
+    compiler: Option<CompiledBackward>,
+    _scope: RunnerScope,
+}
+
+impl Guard {
+    /// How many structures were captured so far.
+    pub fn captures(&self) -> usize {
+        self.compiler.as_ref().map_or(0, CompiledBackward::captures)
+    }
+}
+
+/// Compiled backward passes: what was captured lasts as long as this, over any number of scopes. Cloning shares it.
+#[derive(Clone)]
+pub struct CompiledBackward(Arc<Compiler>);
+
+impl CompiledBackward {
+    /// Nothing captured yet.
+    pub fn new(options: Options) -> CompiledBackward {
+        CompiledBackward(Arc::new(Compiler { options, captured: AtomicUsize::new(0), cache: Mutex::default() }))
+    }
+
+    /// Opens a scope for this thread.
+    pub fn enable(&self) -> Guard {
+        Guard { compiler: Some(self.clone()), _scope: RunnerScope::new(Some(Arc::new(self.clone()))) }
+    }
+
+    /// How many structures were captured so far.
+    pub fn captures(&self) -> usize {
+        self.0.captured.load(Relaxed)
+    }
+}
+
+/// Entries that are found by one comparison, over all structures.
+const SEEN: usize = 1024;
+
+/// What is known so far.
+#[derive(Default)]
+struct Cache {
+    captures: Vec<Capture>,
+    /// By a hash of structure and numbers.
+    seen: HashMap<u64, Vec<Seen>>,
+    count: usize,
+}
+
+struct Seen {
+    structure: Vec<u64>,
+    numbers: Vec<u64>,
+    frame: Arc<Frame>,
+}
+
+struct Compiler {
+    options: Options,
+    captured: AtomicUsize,
+    cache: Mutex<Cache>,
+}
+
+impl Key {
+    fn hash(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        (&self.structure, &self.numbers).hash(&mut hasher);
+        hasher.finish()
+    }
+}
+
+impl Compiler {
+    fn cache(&self) -> MutexGuard<'_, Cache> {
+        self.cache.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    fn seen(&self, key: &Key, hash: u64) -> Option<Arc<Frame>> {
+        let cache = self.cache();
+        let here = cache.seen.get(&hash)?.iter();
+        here.into_iter().find(|s| s.structure == key.structure && s.numbers == key.numbers).map(|s| s.frame.clone())
+    }
+
+    /// What was seen of the gradients of runs like this, if formulas are called in them.
+    fn defined(&self, key: &Key) -> Option<Vec<Defined>> {
+        self.cache().captures.iter().find(|c| c.is_for(key)).and_then(|c| c.defined.clone())
+    }
+
+    /// The frame of a run that was traced; none if there are too many. User code runs in here, so nothing is locked.
+    fn frame(&self, key: &Key, traced: walk::Traced, defined: Option<&[Defined]>) -> Result<Option<Arc<Frame>>> {
+        let flat = Flat::new(&traced.graph);
+        let known = self.cache().captures.iter().find(|c| c.is_for(key)).map(|c| c.frames.clone());
+        if known.is_none() {
+            self.add_capture(key, defined);
+        }
+        let frames = known.unwrap_or_default();
+        let frame = match frame::find(&frames, &traced, &flat, key) {
+            Some(frame) => frame,
+            None if frames.len() >= self.options.cache_limit => {
+                tracing::warn!(
+                    target: "firebrand::compile::backward",
+                    limit = self.options.cache_limit,
+                    "a backward pass has as many graphs as it may have, and runs plainly"
+                );
+                return Ok(None);
+            }
+            None => {
+                let frame = Arc::new(frame::compile(&frames, traced, flat, key, &*self.options.backend)?);
+                if let Some(c) = self.cache().captures.iter_mut().find(|c| c.is_for(key)) {
+                    c.frames.push(frame.clone());
+                }
+                frame
+            }
+        };
+        let mut cache = self.cache();
+        if cache.count >= SEEN {
+            cache.seen.clear();
+            cache.count = 0;
+        }
+        cache.count += 1;
+        let seen = Seen { structure: key.structure.clone(), numbers: key.numbers.clone(), frame: frame.clone() };
+        cache.seen.entry(key.hash()).or_default().push(seen);
+        Ok(Some(frame))
+    }
+
+    fn add_capture(&self, key: &Key, defined: Option<&[Defined]>) {
+        self.captured.fetch_add(1, Relaxed);
+        let mut cache = self.cache();
+        let again = cache.captures.iter().any(|c| c.structure == key.structure);
+        let fixed = !self.options.dynamic && !again;
+        tracing::debug!(target: "firebrand::compile::backward", captures = self.captured.load(Relaxed), "captured");
+        cache.captures.push(Capture {
+            structure: key.structure.clone(),
+            sizes: fixed.then(|| key.sizes()),
+            defined: defined.map(<[Defined]>::to_vec),
+            frames: Vec::new(),
+        });
+    }
+}
+
+/// Runs a frame; afterwards nodes let go of what they kept, unless another run follows.
+fn execute(frame: &Frame, task: &GraphTask<'_>, key: &Key) -> Result<Outcome> {
+    let answer = frame.run(task, key)?;
+    if !task.keeps_graph() {
+        (0..task.len()).filter(|i| task.executes(*i)).for_each(|i| runner::release(task.node(i)));
+    }
+    Ok(Outcome::Done(answer))
+}
+
+impl BackwardRunner for CompiledBackward {
+    fn run(&self, task: &GraphTask<'_>) -> Result<Outcome> {
+        let compiler = &self.0;
+        let key = Key::of(task)?;
+        if let Some(frame) = compiler.seen(&key, key.hash()) {
+            return execute(&frame, task, &key);
+        }
+        let mut walk = Walk::new(task, &key, compiler.options.fullgraph)?;
+        let defined = compiler.defined(&key);
+        let traced = walk.trace(defined.as_deref())?;
+        if walk.calls_formulas() && defined.is_none() {
+            // Which gradients a formula gives that is called shows only when it is called: the first run is the engine's.
+            let this = self.clone();
+            return Ok(Outcome::Observe(Box::new(move |seen| {
+                let traced = walk.trace(Some(seen))?;
+                this.0.frame(&key, traced, Some(seen)).map(drop)
+            })));
+        }
+        match compiler.frame(&key, traced, None)? {
+            Some(frame) => execute(&frame, task, &key),
+            None => Ok(Outcome::Plain),
+        }
+    }
+}

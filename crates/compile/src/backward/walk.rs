@@ -1,0 +1,338 @@
+//! The walk of the engine, written down: a backward pass on tensors without memory becomes a graph.
+//!
+//! A walk owns what the trace needs, so it may be made before a run and traced after it, when nodes have let go of what they
+//! kept. Formulas run with outlines in place of kept tensors and with the numbers of this run; pure hooks run too. Everything
+//! else becomes a `call_host` node at its place. Nothing of the run itself changes.
+
+use super::host::{HostKind, HostOp};
+use super::key::{Key, is_number};
+use crate::breaks::{BreakKind, GraphBreak};
+use crate::error::{Error, Result};
+use crate::joint::without_writes;
+use crate::shared;
+use firebrand_core::autograd::runner::{self, Defined, GraphTask, HookCounts, Place, hook_counts};
+use firebrand_core::autograd::{Backward, Gradients, Look, Node, SavedTensor};
+use firebrand_core::capture::TensorHookFn;
+use firebrand_core::{Device, ErrorKind, Layout, Scalar, Spec, Tensor, ops};
+use firebrand_graph::Tracer;
+use firebrand_graph::interpret::Value;
+use firebrand_graph::ir::{Argument, Function, GraphModule, NodeId, ScalarType, Target};
+use smallvec::SmallVec;
+use std::cell::RefCell;
+
+/// A node of the pass.
+struct Step {
+    node: Node,
+    executes: bool,
+    targets: Vec<Option<Place>>,
+    unwanted: u64,
+    captures: Vec<(usize, usize)>,
+    hooks: HookCounts,
+    formula: Formula,
+    /// Outlines of what unpack hooks will give, with their places among the packed tensors of the node.
+    packed: Vec<Tensor>,
+}
+
+enum Formula {
+    /// Nothing to do beyond hooks and accumulation.
+    Leaf,
+    /// The node's own, which keeps no tensor.
+    Own,
+    /// One with outlines in place of tensors.
+    Outlined(Box<dyn Backward>),
+    /// One that is called.
+    Opaque,
+}
+
+/// A backward pass that can be traced.
+pub(crate) struct Walk {
+    steps: Vec<Step>,
+    seeds: Vec<Place>,
+    /// Outlines of seeds and kept tensors, in the order of the key.
+    inputs: Vec<Tensor>,
+    answers: usize,
+    /// Whether a pure hook that cannot be traced is an error.
+    fullgraph: bool,
+}
+
+/// A graph, what its slots stand for, and the pure hooks that are in it.
+pub(crate) struct Traced {
+    pub(crate) graph: GraphModule,
+    pub(crate) ops: Vec<HostOp>,
+    pub(crate) hooks: Vec<TensorHookFn>,
+}
+
+fn outline(t: &Tensor) -> firebrand_core::Result<Tensor> {
+    Tensor::try_empty(Spec { layout: t.layout().with_offset(0), dtype: t.dtype(), device: Device::Meta })
+}
+
+impl Walk {
+    /// The walk of a run; an error if the graph has been freed.
+    pub(crate) fn new(task: &GraphTask<'_>, key: &Key, fullgraph: bool) -> Result<Walk> {
+        let inputs = key.tensors.iter().map(outline).collect::<firebrand_core::Result<Vec<_>>>()?;
+        let seeds: Vec<Place> = task.seeds().map(|(place, _)| place).collect();
+        let mut kept = inputs[seeds.len()..].iter();
+        let mut steps = Vec::with_capacity(task.len());
+        for i in 0..task.len() {
+            let node = task.node(i).clone();
+            let (executes, edges) = (task.executes(i), node.next_functions().len());
+            let targets: Vec<Option<Place>> = (0..edges).map(|k| task.target(i, k)).collect();
+            let unwanted = (0..edges.min(64)).filter(|k| targets[*k].is_none()).fold(0, |bits, k| bits | 1 << k);
+            let mut packed = Vec::new();
+            let formula = match () {
+                () if !executes || node.variable().is_some() => Formula::Leaf,
+                () if key.opaque.contains(&i) => Formula::Opaque,
+                () => {
+                    let mut stand_in = |saved: &SavedTensor| {
+                        Ok(match saved.look(&node)? {
+                            Look::Tensor(t) if !is_number(t) => {
+                                SavedTensor::unpacked(kept.next().expect("the key lists every kept tensor"))
+                            }
+                            Look::Packed(spec) => {
+                                let layout = Layout::contiguous(spec.layout.sizes());
+                                packed.push(Tensor::try_empty(Spec {
+                                    layout,
+                                    dtype: spec.dtype,
+                                    device: Device::Meta,
+                                })?);
+                                SavedTensor::unpacked(packed.last().expect("just pushed"))
+                            }
+                            Look::None | Look::Tensor(_) => saved.clone(),
+                        })
+                    };
+                    match node.formula().outlined(&node, &mut stand_in)? {
+                        Some(formula) => Formula::Outlined(formula),
+                        None => Formula::Own,
+                    }
+                }
+            };
+            let (hooks, captures) = (hook_counts(&node, |_| ()), task.captures(i).collect());
+            steps.push(Step { node, executes, targets, unwanted, captures, hooks, formula, packed });
+        }
+        Ok(Walk { steps, seeds, inputs, answers: task.answers(), fullgraph })
+    }
+
+    /// Whether formulas are called and not traced.
+    pub(crate) fn calls_formulas(&self) -> bool {
+        self.steps.iter().any(|s| matches!(s.formula, Formula::Opaque))
+    }
+
+    /// Writes the pass down. `defined` says which gradients each step gave, where formulas are called; without, they are
+    /// taken to give all. A formula that looks at numbers is called from then on.
+    pub(crate) fn trace(&mut self, defined: Option<&[Defined]>) -> Result<Traced> {
+        loop {
+            match self.try_trace(defined) {
+                Ok(traced) => return Ok(traced),
+                Err(Failure::Formula(i, e)) => {
+                    let name = self.steps[i].node.name();
+                    tracing::debug!(target: "firebrand::compile::backward", "{name} is called: {e}");
+                    self.steps[i].formula = Formula::Opaque;
+                }
+                Err(Failure::Other(e)) => return Err(e),
+            }
+        }
+    }
+
+    fn try_trace(&self, defined: Option<&[Defined]>) -> Result<Traced, Failure> {
+        let tracer = Tracer::new();
+        for (i, t) in self.inputs.iter().enumerate() {
+            let seeds = self.seeds.len();
+            tracer.input(&if i < seeds { format!("seed_{i}") } else { format!("saved_{}", i - seeds) }, t);
+        }
+        let tracing = Tracing { walk: self, defined, tracer: tracer.clone(), ops: RefCell::default() };
+        let answers = tracer.trace(|| tracing.run())?;
+        let mut graph = without_writes(tracer.finish(&answers).map_err(Error::from)?)?;
+        sweep(&mut graph)?;
+        let pure = self.steps.iter().filter(|s| s.hooks.pure > 0).flat_map(|s| runner::pure_hooks(&s.node));
+        Ok(Traced { graph, ops: tracing.ops.into_inner(), hooks: pure.collect() })
+    }
+}
+
+/// Why a trace ended.
+enum Failure {
+    /// The formula of a step cannot be traced.
+    Formula(usize, firebrand_core::Error),
+    Other(Error),
+}
+
+impl<E: Into<Error>> From<E> for Failure {
+    fn from(e: E) -> Failure {
+        Failure::Other(e.into())
+    }
+}
+
+struct Tracing<'a> {
+    walk: &'a Walk,
+    defined: Option<&'a [Defined]>,
+    tracer: Tracer,
+    ops: RefCell<Vec<HostOp>>,
+}
+
+impl Tracing<'_> {
+    fn run(&self) -> Result<Vec<Option<Tensor>>, Failure> {
+        let steps = &self.walk.steps;
+        let mut arriving: Vec<Gradients> =
+            steps.iter().map(|s| SmallVec::from_elem(None, s.node.input_metadata().len())).collect();
+        let mut answers = vec![None; self.walk.answers];
+        for (&place, seed) in self.walk.seeds.iter().zip(&self.walk.inputs) {
+            deliver(&mut arriving, place, seed.clone())?;
+        }
+        for (i, step) in steps.iter().enumerate() {
+            let mut grads = std::mem::take(&mut arriving[i]);
+            if step.hooks.tensor + step.hooks.retained > 0 {
+                grads = self.tensor_hooks(i, step, grads)?;
+            }
+            for &(slot, k) in &step.captures {
+                answers[k] = grads[slot].clone();
+            }
+            if !step.executes {
+                continue;
+            }
+            if step.hooks.pre > 0 {
+                grads = self.host(i, HostKind::PreHooks, &grads, &alike(&grads))?;
+            }
+            let incoming = (step.hooks.post > 0).then(|| grads.clone());
+            let mut outs = self.formula(i, step, grads)?;
+            if let Some(incoming) = incoming {
+                let values: Gradients = outs.iter().chain(&incoming).cloned().collect();
+                let outgoing = outs.len();
+                outs = self.host(i, HostKind::PostHooks { outgoing }, &values, &alike(&outs))?;
+            }
+            for (target, g) in step.targets.iter().zip(outs) {
+                if let (Some(place), Some(g)) = (target, g) {
+                    deliver(&mut arriving, *place, g)?;
+                }
+            }
+        }
+        Ok(answers)
+    }
+
+    /// Pure hooks become part of the graph if nothing else is on the value.
+    fn tensor_hooks(&self, i: usize, step: &Step, grads: Gradients) -> Result<Gradients> {
+        let pure = step.hooks.pure == step.hooks.tensor && step.hooks.retained == 0;
+        if pure {
+            let mut traced = grads.clone();
+            let (done, touched) = shared::watching(|| runner::run_tensor_hooks(&step.node, &mut traced));
+            match done {
+                Ok(()) if !touched => return Ok(traced),
+                // A hook that changes the size is wrong in any case.
+                Err(e) if matches!(e.kind(), ErrorKind::HookShape { .. } | ErrorKind::HookDtype { .. }) => {
+                    return Err(e.into());
+                }
+                Ok(()) => {}
+                Err(e) if self.walk.fullgraph => {
+                    let what = format!("a hook on the gradient of {}: {e}", step.node.name());
+                    return Err(Error::GraphBreak(GraphBreak { kind: BreakKind::ImpureHook, what, location: None }));
+                }
+                Err(e) => tracing::debug!(target: "firebrand::compile::backward", "a pure hook is called: {e}"),
+            }
+        }
+        self.host(i, HostKind::TensorHooks, &grads, &alike(&grads))
+    }
+
+    fn formula(&self, i: usize, step: &Step, grads: Gradients) -> Result<Gradients, Failure> {
+        let formula = match &step.formula {
+            Formula::Leaf => {
+                let hooked = step.hooks.post_accumulate > 0;
+                let kind = if hooked { HostKind::AccumulateHooked } else { HostKind::Accumulate };
+                return Ok(self.host(i, kind, &grads, &[])?);
+            }
+            Formula::Opaque => return Ok(self.called(i, step, &grads)?),
+            Formula::Own => step.node.formula(),
+            Formula::Outlined(formula) => &**formula,
+        };
+        if grads.iter().any(Option::is_some) {
+            for (place, t) in step.packed.iter().enumerate() {
+                self.host_result(i, HostKind::Unpack { place }, &[], &[Some(t.clone())])?;
+            }
+        }
+        runner::apply(&step.node, formula, grads, step.unwanted).map_err(|e| Failure::Formula(i, e))
+    }
+
+    /// A formula that is called: its results look as the next nodes expect.
+    fn called(&self, i: usize, step: &Step, grads: &[Option<Tensor>]) -> Result<Gradients> {
+        let seen = self.defined.and_then(|d| d.get(i));
+        let one = |(k, target): (usize, &Option<Place>)| {
+            let (to, slot) = (*target)?;
+            let defined = seen.is_none_or(|d| d.get(k).copied().unwrap_or(false));
+            let meta = self.walk.steps[to].node.input_metadata().get(slot)?;
+            defined.then(|| Spec { layout: Layout::contiguous(&meta.shape), dtype: meta.dtype, device: Device::Meta })
+        };
+        let results: Vec<Option<Spec>> = step.targets.iter().enumerate().map(one).collect();
+        self.host(i, HostKind::Formula { unwanted: step.unwanted }, grads, &results)
+    }
+
+    fn host(
+        &self,
+        step: usize,
+        kind: HostKind,
+        values: &[Option<Tensor>],
+        results: &[Option<Spec>],
+    ) -> Result<Gradients> {
+        let make = |s: &Option<Spec>| s.clone().map(Tensor::try_empty).transpose();
+        let results = results.iter().map(make).collect::<firebrand_core::Result<Vec<_>>>()?;
+        self.host_result(step, kind, values, &results)?;
+        Ok(results.into())
+    }
+
+    fn host_result(
+        &self,
+        step: usize,
+        kind: HostKind,
+        values: &[Option<Tensor>],
+        results: &[Option<Tensor>],
+    ) -> Result<()> {
+        let slot = self.ops.borrow().len();
+        self.ops.borrow_mut().push(HostOp { step, kind });
+        let none_or = |t: &Option<Tensor>, f: &dyn Fn(&Tensor) -> Value| t.as_ref().map_or(Value::NONE, f);
+        let list = |f: &dyn Fn(&Tensor) -> Value| Value::List(results.iter().map(|t| none_or(t, f)).collect());
+        let sizes = |t: &Tensor| Value::List(t.shape().iter().map(|n| (*n as i64).into()).collect());
+        let dtype = |t: &Tensor| Value::Constant(Argument::DType(ScalarType::from(t.dtype())));
+        let args = [
+            Value::Constant(kind.name().into()),
+            (slot as i64).into(),
+            Value::List(values.iter().map(|t| none_or(t, &|t| t.into())).collect()),
+            list(&sizes),
+            list(&dtype),
+        ];
+        Ok(self.tracer.call_tuple(Function::CallHost, &args, results)?)
+    }
+}
+
+/// What gradients like these look like.
+fn alike(grads: &[Option<Tensor>]) -> Vec<Option<Spec>> {
+    let like = |t: &Tensor| Spec { layout: Layout::contiguous(t.shape()), dtype: t.dtype(), device: Device::Meta };
+    grads.iter().map(|g| g.as_ref().map(like)).collect()
+}
+
+fn deliver(arriving: &mut [Gradients], (step, slot): Place, g: Tensor) -> Result<()> {
+    let grads = &mut arriving[step];
+    if grads.len() <= slot {
+        grads.resize(slot + 1, None);
+    }
+    grads[slot] = Some(match grads[slot].take() {
+        None => g,
+        Some(old) => ops::add(&old, &g, Scalar::Int(1))?,
+    });
+    Ok(())
+}
+
+/// Erases what nobody reads: parts of formulas, and unpacking of tensors that no formula reads.
+fn sweep(module: &mut GraphModule) -> Result<()> {
+    let graph = &mut module.graph;
+    let unpack = Argument::from(HostKind::Unpack { place: 0 }.name());
+    let order: Vec<NodeId> = graph.nodes().rev().collect();
+    for n in order {
+        let node = &graph[n];
+        let unread = match node.target() {
+            Some(Target::Function(Function::CallHost)) => node.args().first() == Some(&unpack),
+            Some(Target::Op(op)) => op.schema().is_some_and(|s| !s.mutates()),
+            Some(Target::Function(_)) => true,
+            _ => false,
+        };
+        if unread && node.num_users() == 0 {
+            graph.erase(n)?;
+        }
+    }
+    Ok(())
+}

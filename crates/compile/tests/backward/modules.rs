@@ -1,0 +1,131 @@
+//! Layers: an optimiser that steps inside backward (U-93, L-5), hooks of modules (U-97), a custom function, views in place.
+
+use crate::common::*;
+use crate::compilers;
+use firebrand_compile::{Options, backend, compile_module};
+use firebrand_core::autograd::{Context, Function, no_grad};
+use firebrand_core::module::{Forward, Module, ModuleHooks};
+use firebrand_core::{DType, Result, Tensor};
+use firebrand_nn::layers::{Linear, LinearOptions, ReLU, Sequential};
+use std::sync::Arc;
+
+fn ramp(from: f32, to: f32, n: usize) -> Vec<f32> {
+    (0..n).map(|i| if n == 1 { from } else { from + (to - from) * i as f32 / (n - 1) as f32 }).collect()
+}
+
+/// U-93, L-5: in every pair of back ends; the sums are PyTorch's.
+#[test]
+fn optimiser_in_backward() {
+    let input = Tensor::from_slice(&ramp(-1.0, 1.0, 12), [3, 4]);
+    for forward in [None, Some("eager"), Some("aot_eager"), Some("firebrand")] {
+        for (name, counter, compiler) in compilers() {
+            let net = Arc::new(Sequential::new().then(Linear::new(4, 4)).then(ReLU::new()).then(Linear::new(4, 1)));
+            let parameters: Vec<Tensor> = net.parameters().into_iter().map(|p| p.tensor().clone()).collect();
+            for (i, p) in parameters.iter().enumerate() {
+                let values: Vec<f32> = ramp(-0.5, 0.5, p.numel()).iter().map(|v| v + 0.1 * i as f32).collect();
+                no_grad(|| p.copy_(&Tensor::from_slice(&values, p.shape()), false).clone());
+                p.register_post_accumulate_grad_hook(|p: &Tensor| {
+                    let step = &p.grad().expect("just accumulated") * 0.1;
+                    no_grad(|| p.sub_(&step).clone());
+                    p.zero_grad();
+                })
+                .expect("a leaf");
+            }
+            let compiled = forward.map(|f| {
+                let options = Options::with_backend(backend(f).expect("a known back end"));
+                compile_module::<_, Tensor>(net.clone(), options)
+            });
+            let _scope = compiler.enable();
+            for _ in 0..3 {
+                let out = compiled.as_ref().map_or_else(|| net.call(&input), |f| f.call(&input));
+                out.sum().backward();
+            }
+            for (p, expected) in parameters.iter().zip([-0.98463, 0.07424, -0.45725, -1.1]) {
+                let sum: f32 = p.to_vec::<f32>().iter().sum();
+                assert!((sum - expected).abs() < 2e-5, "{forward:?} and {name}: {sum} for {expected}");
+                assert!(p.grad().is_none(), "{forward:?} and {name}");
+            }
+            assert_eq!((compiler.captures(), counter.frames()), (1, 1), "{forward:?} and {name}");
+        }
+    }
+}
+
+/// U-97.
+#[test]
+fn hooks_of_modules() {
+    for forward in [None, Some("eager"), Some("aot_eager")] {
+        for (name, _, compiler) in compilers() {
+            let layer =
+                Arc::new(LinearOptions { bias: false, ..LinearOptions::new(2, 2) }.build().expect("a small layer"));
+            no_grad(|| layer.weight.fill_(1.0).clone());
+            let times = |g: &[Option<Tensor>], k: f64| g.iter().map(|g| g.as_ref().map(|g| g * k)).collect::<Vec<_>>();
+            layer.register_full_backward_hook(move |_, gi, _| times(gi, 5.0)).expect("no other kind is there");
+            layer.register_full_backward_pre_hook(move |_, go| times(go, 2.0));
+            let compiled = forward.map(|f| {
+                let options = Options::with_backend(backend(f).expect("a known back end"));
+                compile_module::<_, Tensor>(layer.clone(), options)
+            });
+            let _scope = compiler.enable();
+            for _ in 0..2 {
+                let x = Tensor::ones([1, 2], DType::F32).requires_grad_();
+                layer.weight.zero_grad();
+                let out = compiled.as_ref().map_or_else(|| layer.call(&x), |f| f.call(&x));
+                out.sum().backward();
+                assert_eq!((grad(&x), grad(&layer.weight)), (vec![20.0; 2], vec![2.0; 4]), "{forward:?} and {name}");
+            }
+        }
+    }
+}
+
+/// Gives the first input twice the gradient, the second none.
+struct FirstOnly;
+
+impl Function for FirstOnly {
+    fn name(&self) -> String {
+        "FirstOnly".to_string()
+    }
+    fn forward(&self, _: &mut Context, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
+        Ok(vec![&inputs[0] + &inputs[1]])
+    }
+    fn backward(&self, _: &Context, grads: &[Option<Tensor>]) -> Result<Vec<Option<Tensor>>> {
+        Ok(vec![grads[0].as_ref().map(|g| g * 2.0), None])
+    }
+}
+
+/// A custom function is called; a gradient it does not give stays undefined.
+#[test]
+fn custom_functions() {
+    for (name, counter, compiler) in compilers() {
+        let _scope = compiler.enable();
+        for _ in 0..3 {
+            let (x, w) = (leaf(&[1.0, 2.0]), leaf(&[3.0, 4.0]));
+            let y = FirstOnly.apply(&[&x, &(&w * 2.0)]).expect("applies").remove(0);
+            y.sin().sum().backward();
+            let expected: Vec<f32> = y.to_vec::<f32>().iter().map(|v| v.cos() * 2.0).collect();
+            assert_eq!(grad(&x), expected, "{name}");
+            assert!(w.grad().is_none(), "{name}");
+        }
+        assert_eq!((compiler.captures(), counter.frames()), (1, 1), "{name}");
+    }
+}
+
+/// Views written in place: what the base's history became is traced.
+#[test]
+fn views_in_place() {
+    let step = || {
+        let x = leaf(&[1.0, 2.0, 3.0, 4.0]);
+        let y = &x * 1.0;
+        y.narrow(0, 1, 2).mul_(&v(&[5.0, 7.0]));
+        y.narrow(0, 0, 2).exp_();
+        (&y * &y).sum().backward();
+        grad(&x)
+    };
+    let plain = step();
+    for (name, counter, compiler) in compilers() {
+        let _scope = compiler.enable();
+        for _ in 0..2 {
+            assert_eq!(step(), plain, "{name}");
+        }
+        assert_eq!((compiler.captures(), counter.frames()), (1, 1), "{name}");
+    }
+}
