@@ -73,12 +73,13 @@ impl Key {
             self.numbers.push(id as u64);
             self.classes.push(Class::Identity);
         });
-        let HookCounts { tensor, pure, retained, pre, post, post_accumulate } = counts;
-        if counts != HookCounts::default() {
+        let hooked = counts != HookCounts::default();
+        self.word(u64::from(task.executes(step)) << 1 | u64::from(hooked));
+        if hooked {
+            let HookCounts { tensor, pure, retained, pre, post, post_accumulate } = counts;
             [tensor, pure, retained, pre, post, post_accumulate].iter().for_each(|n| self.word(*n as u64));
             self.calls_user |= tensor > pure || pre + post + post_accumulate > 0;
         }
-        self.word(u64::from(task.executes(step)) | 2 * u64::from(counts != HookCounts::default()));
         for (slot, k) in task.captures(step) {
             self.word((slot as u64) << 32 | k as u64);
         }

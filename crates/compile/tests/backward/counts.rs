@@ -9,15 +9,17 @@ use firebrand_core::autograd::{BackwardOptions, GradOptions, grad as gradients};
 use firebrand_core::{DType, Scalar, Tensor};
 use std::sync::Arc;
 
+type F = fn(&Tensor) -> Tensor;
+
 /// One step: what is differentiated, the gradient it must give, captures and frames afterwards.
 struct Step {
-    f: fn(&Tensor) -> Tensor,
+    f: F,
     x: Vec<f32>,
     grad: Vec<f32>,
     counts: (usize, Option<usize>),
 }
 
-fn step(f: fn(&Tensor) -> Tensor, x: &[f32], grad: &[f32], captures: usize, frames: usize) -> Step {
+fn step(f: F, x: &[f32], grad: &[f32], captures: usize, frames: usize) -> Step {
     Step { f, x: x.to_vec(), grad: grad.to_vec(), counts: (captures, (frames > 0).then_some(frames)) }
 }
 
@@ -68,15 +70,15 @@ fn captures_and_frames() {
     }
     for on in &compilers() {
         let twice = s.cos() * c;
-        let steps = [(sin as fn(&Tensor) -> Tensor, c, 1), (cos, -s, 2), (sin, c, 2), (sin_sin, twice, 3)];
+        let steps = [(sin as F, c, 1), (cos, -s, 2), (sin, c, 2), (sin_sin, twice, 3)];
         run("U-79", on, &steps.map(|(f, g, captures)| step(f, &[1.0], &[g], captures, 0)));
     }
     for on in &compilers() {
-        let steps: [(fn(&Tensor) -> Tensor, f32); 3] = [(|x| x * 2.0, 2.0), (|x| x * 3.0, 3.0), (|x| x * 4.5, 4.5)];
+        let steps: [(F, f32); 3] = [(|x| x * 2.0, 2.0), (|x| x * 3.0, 3.0), (|x| x * 4.5, 4.5)];
         run("U-84", on, &steps.map(|(f, g)| step(f, &[1.0, 1.0], &[g, g], 1, 0)));
     }
     for on in &compilers() {
-        let steps: [(fn(&Tensor) -> Tensor, f32); 4] = [
+        let steps: [(F, f32); 4] = [
             (|x| x.pow_scalar(2.0), 2.0),
             (|x| x.pow_scalar(3.0), 3.0),
             (|x| x.pow_scalar(4.0), 4.0),
@@ -85,7 +87,7 @@ fn captures_and_frames() {
         run("U-85, L-9", on, &steps.map(|(f, g)| step(f, &[1.0, 1.0], &[g, g], 1, 0)));
     }
     for on in &compilers() {
-        let steps: [(fn(&Tensor) -> Tensor, [f32; 2]); 3] =
+        let steps: [(F, [f32; 2]); 3] =
             [(|x| clamped(x, 1.0), [0.0, 1.0]), (|x| clamped(x, 1.5), [0.0, 1.0]), (|x| clamped(x, 2.0), [0.0, 0.0])];
         run("U-86, L-9", on, &steps.map(|(f, g)| step(f, &[1.0, 1.75], &g, 1, 0)));
     }
