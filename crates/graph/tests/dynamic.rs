@@ -4,6 +4,7 @@
 use firebrand_core::autograd::{AutocastOptions, autocast, no_grad};
 use firebrand_core::module::{Buffer, Forward, Module, ModuleCore, Parameter};
 use firebrand_core::{DType, Result, Tensor, ops};
+use firebrand_graph::passes::{Context, run_decompositions};
 use firebrand_graph::text::{Form, print};
 use firebrand_graph::{Dim, Error, Export, ExportedProgram, ValueRange, verify};
 
@@ -54,6 +55,11 @@ fn functions_run_at_other_sizes() {
             let s = no_grad(|| x[0].try_reshape([x[0].size(0) * 6]))?;
             Ok(vec![s.try_reshape([x[0].size(0) * 3, 2.into()])?, s])
         }),
+        ("written in place", |x| {
+            let y = &x[0] * 2.0;
+            y.try_narrow(0, 1, x[0].size(0) - 2)?.try_add_scalar_(1.0, 1.0)?;
+            Ok(vec![y])
+        }),
         ("narrow", |x| Ok(vec![x[0].try_narrow(0, 1, x[0].size(0) - 3)?])),
         ("mean over rows", |x| Ok(vec![x[0].try_mean_dim(Some(&[0]), false)?])),
     ];
@@ -66,10 +72,13 @@ fn functions_run_at_other_sizes() {
         let loaded = reloaded(&program);
         assert_eq!(loaded.module.graph.len(), program.module.graph.len(), "{what}");
         assert_eq!(loaded.range_constraints, program.range_constraints, "{what}");
+        let decomposed = run_decompositions(&loaded, &Context::default());
+        let (core, _) = decomposed.unwrap_or_else(|e| panic!("{what}, decomposed: {e}"));
         for n in [3, 4, 7, 64] {
             let inputs = [data(&[n, 6]), data(&[n, 6])];
             same(what, &program, f, &inputs);
             same(what, &loaded, f, &inputs);
+            same(&format!("{what}, decomposed"), &core, f, &inputs);
         }
     }
 }

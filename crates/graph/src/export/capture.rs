@@ -126,9 +126,10 @@ pub(crate) fn above_autograd<R>(
 }
 
 /// Runs `f` on outlines of `inputs` and writes down what reaches the kernels: layers come apart into the ops they are
-/// made of. The placeholders keep these names.
+/// made of, but for those that stay `whole`. The placeholders keep these names.
 pub(crate) fn trace_below_autograd(
     inputs: &[(Name, Tensor)],
+    whole: fn(Op) -> bool,
     f: impl FnOnce(&[Tensor]) -> Result<Vec<Tensor>>,
 ) -> Result<GraphModule> {
     let capture = Arc::new(Capture::new(is_grad_enabled()));
@@ -139,10 +140,23 @@ pub(crate) fn trace_below_autograd(
         outlines.push(outline);
     }
     let results = {
+        let _whole = dispatch::push_layer(Arc::new(Whole { capture: Arc::clone(&capture), stays: whole }));
         let _layer = dispatch::push_inner_layer(Arc::clone(&capture) as Arc<dyn Interpreter>);
         f(&outlines)?
     };
     capture.finish(&results)
+}
+
+/// The layer above autograd that writes some ops down before they come apart.
+struct Whole {
+    capture: Arc<Capture>,
+    stays: fn(Op) -> bool,
+}
+
+impl Interpreter for Whole {
+    fn call(&self, op: Op, args: &[Value], next: Next<'_>) -> firebrand_core::Result<Outputs> {
+        if (self.stays)(op) { self.capture.call(op, args, next) } else { next.call(op, args) }
+    }
 }
 
 impl BranchRecorder for Capture {

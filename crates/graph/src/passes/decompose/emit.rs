@@ -2,8 +2,8 @@
 //! go on to the layer that writes them down.
 
 use super::rules;
-use firebrand_core::dispatch::{Args, Interpreter, Next, Op, Outputs, Value};
-use firebrand_core::{DType, Error, Result, Scalar, Tensor};
+use firebrand_core::dispatch::{Args, Interpreter, MemoryFormat, Next, Op, Outputs, Value};
+use firebrand_core::{DType, Device, Error, Result, Scalar, Tensor};
 
 /// Takes ops apart.
 pub(super) struct Decompose;
@@ -96,5 +96,95 @@ impl Emit<'_> {
     /// Another shape over the same memory.
     pub(super) fn permute(&self, x: &Tensor, order: &[i64]) -> Result<Tensor> {
         self.op("permute", &[x.into(), order.into()])
+    }
+
+    /// `a` times a number.
+    pub(super) fn scale(&self, a: &Tensor, factor: impl Into<Scalar>) -> Result<Tensor> {
+        let factor = factor.into();
+        if factor.to_f64() == 1.0 { Ok(a.clone()) } else { self.mul(a, &self.number(factor)?) }
+    }
+
+    /// `a` plus a number.
+    pub(super) fn plus(&self, a: &Tensor, n: impl Into<Scalar>) -> Result<Tensor> {
+        self.add(a, &self.number(n)?)
+    }
+
+    /// A number minus `a`.
+    pub(super) fn rsub(&self, n: impl Into<Scalar>, a: &Tensor) -> Result<Tensor> {
+        self.sub(&self.number(n)?, a)
+    }
+
+    /// `a` where the condition holds, else a number.
+    pub(super) fn choose_or(&self, condition: &Tensor, a: &Tensor, other: impl Into<Scalar>) -> Result<Tensor> {
+        self.choose(condition, a, &self.scalar_tensor(other, a)?)
+    }
+
+    /// Both hold.
+    pub(super) fn both(&self, a: &Tensor, b: &Tensor) -> Result<Tensor> {
+        self.op("logical_and", &[a.into(), b.into()])
+    }
+
+    /// With another element type, if it is one.
+    pub(super) fn cast(&self, x: &Tensor, dtype: DType) -> Result<Tensor> {
+        if x.dtype() == dtype { Ok(x.clone()) } else { self.op("_to_copy", &[x.into(), dtype.into()]) }
+    }
+
+    /// Integers from `from` to before `to`.
+    pub(super) fn range(&self, from: i64, to: i64, step: i64, device: Device) -> Result<Tensor> {
+        let [from, to, step] = [from, to, step].map(|n| Value::from(Scalar::Int(n)));
+        self.op("arange.start_step", &[from, to, step, DType::I64.into(), Value::None, device.into()])
+    }
+
+    /// A tensor of one number, of the type of another tensor.
+    pub(super) fn full(&self, sizes: &[i64], value: impl Into<Scalar>, like: &Tensor) -> Result<Tensor> {
+        let value: Scalar = value.into();
+        self.op("full", &[sizes.into(), value.into(), like.dtype().into(), Value::None, like.device().into()])
+    }
+
+    /// Another shape over the same memory.
+    pub(super) fn view(&self, x: &Tensor, sizes: &[i64]) -> Result<Tensor> {
+        self.op("view", &[x.into(), sizes.into()])
+    }
+
+    /// Another shape, over a copy if the memory order asks for one.
+    pub(super) fn reshape(&self, x: &Tensor, sizes: &[i64]) -> Result<Tensor> {
+        match x.is_contiguous() {
+            true => self.view(x, sizes),
+            false => {
+                let copy = self.op("clone", &[x.into(), Value::MemoryFormat(MemoryFormat::Contiguous)])?;
+                self.view(&copy, sizes)
+            }
+        }
+    }
+
+    /// A dimension of one element more.
+    pub(super) fn unsqueeze(&self, x: &Tensor, dim: i64) -> Result<Tensor> {
+        self.op("unsqueeze", &[x.into(), dim.into()])
+    }
+
+    /// Elements `from` to before `to` of a dimension.
+    pub(super) fn slice(&self, x: &Tensor, dim: i64, from: i64, to: i64) -> Result<Tensor> {
+        self.op("slice.Tensor", &[x.into(), dim.into(), from.into(), to.into()])
+    }
+
+    /// Tensors one behind the other.
+    pub(super) fn cat(&self, parts: Vec<Tensor>, dim: i64) -> Result<Tensor> {
+        self.op("cat", &[parts.into(), dim.into()])
+    }
+
+    /// Elements by index, one list a dimension; none takes all.
+    pub(super) fn index(&self, x: &Tensor, indices: Vec<Option<Tensor>>) -> Result<Tensor> {
+        self.op("index.Tensor", &[x.into(), Value::OptTensors(indices)])
+    }
+
+    /// With other elements at these indices, added to or replaced.
+    pub(super) fn put(
+        &self,
+        x: &Tensor,
+        indices: Vec<Option<Tensor>>,
+        values: &Tensor,
+        accumulate: bool,
+    ) -> Result<Tensor> {
+        self.op("index_put", &[x.into(), Value::OptTensors(indices), values.into(), accumulate.into()])
     }
 }

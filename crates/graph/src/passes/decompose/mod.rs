@@ -1,7 +1,7 @@
 //! run_decompositions: layers come apart into core ATen, the ops that PyTorch's export keeps.
 //!
-//! The program is run once on tensors without memory, and what reaches the kernels, taken apart by `rules`, is the new
-//! graph. Regions without gradient stay regions, which the reference loses (R4); autocast regions become the casts they
+//! The program is made pure, then run on tensors without memory, and what reaches the kernels, taken apart by `rules`, is
+//! the new graph; with sizes that vary this is done at several sizes. Regions without gradient stay regions, which the reference loses (R4); autocast regions become the casts they
 //! make. A program whose path depends on values of tensors (`cond`) is refused.
 
 mod emit;
@@ -18,8 +18,8 @@ use crate::ir::*;
 use crate::program::ExportedProgram;
 use emit::Decompose;
 use firebrand_core::autograd::set_grad_enabled;
-use firebrand_core::dispatch::push_inner_layer;
-use firebrand_core::{Device, Spec, Tensor};
+use firebrand_core::dispatch::{Op, push_inner_layer};
+use firebrand_core::{Device, Layout, Spec, Tensor};
 use std::cell::Cell;
 use std::sync::Arc;
 
@@ -39,15 +39,67 @@ pub fn run_decompositions(program: &ExportedProgram, context: &Context) -> Resul
     Ok((result, Report::of(count.get())))
 }
 
+/// Ops whose parts depend on numbers, which a trace does not have.
+const UNKNOWN: [&str; 5] =
+    ["embedding_bag", "_embedding_bag", "_embedding_bag_forward_only", "embedding_renorm_", "combinations"];
+
+/// Ops that this build makes of others and PyTorch keeps.
+const WHOLE: [&str; 25] = [
+    "_batch_norm_with_update_functional",
+    "_cdist_forward",
+    "_convolution",
+    "_native_batch_norm_legit.no_stats",
+    "_native_batch_norm_legit_functional",
+    "_native_batch_norm_legit_no_training",
+    "_upsample_bilinear2d_aa",
+    "addbmm",
+    "as_strided_copy",
+    "cholesky_solve",
+    "detach_copy",
+    "dist",
+    "lift",
+    "normal.Tensor_Tensor",
+    "normal.Tensor_float",
+    "normal.float_Tensor",
+    "permute_copy",
+    "polar",
+    "scatter.reduce",
+    "scatter.value_reduce",
+    "select_copy.int",
+    "slice_copy.Tensor",
+    "split_copy.Tensor",
+    "unbind_copy.int",
+    "view_copy",
+];
+
+fn stays_whole(op: Op) -> bool {
+    op.name().strip_prefix("aten::").is_some_and(|name| WHOLE.contains(&name))
+}
+
+/// Refuses what would come apart into something else than it is.
+fn check(module: &GraphModule) -> Result<()> {
+    let graph = &module.graph;
+    for n in graph.nodes() {
+        let base = graph[n].target().and_then(Target::overload).filter(|o| o.qualified().starts_with("aten::"));
+        let draws = |o: &OpOverload| o.base() == "rrelu" && graph[n].args().get(3) == Some(&Argument::Bool(true));
+        if base.is_some_and(|o| UNKNOWN.contains(&o.base()) || draws(o)) {
+            let message = "which ops it is made of depends on the numbers it is given".to_string();
+            return Err(Error::PassNode { pass: PASS, node: graph[n].name().to_string(), message });
+        }
+    }
+    module.subgraphs().try_for_each(|(_, g)| check(g))
+}
+
 /// Takes a program that does not write apart, for the sizes that it was exported with.
 fn decomposed(program: &ExportedProgram, context: &Context) -> Result<ExportedProgram> {
     let graph = &program.module.graph;
+    check(&program.module)?;
     let mut inputs = Vec::new();
     for n in graph.placeholders() {
         inputs.push((graph[n].name().clone(), outline(&graph[n])?));
     }
     let _mode = set_grad_enabled(context.ambient_grad).scoped();
-    let mut module = trace_below_autograd(&inputs, |outlines| {
+    let mut module = trace_below_autograd(&inputs, stays_whole, |outlines| {
         let values: Vec<Value> = outlines.iter().map(Value::from).collect();
         let _apart = push_inner_layer(Arc::new(Decompose));
         let result = run_module(&mut Runner::on(Device::Meta), &program.module, &values)?;
@@ -89,10 +141,13 @@ fn outline(node: &Node) -> Result<Tensor> {
     let Some(Val::Tensor(meta)) = &node.meta().val else {
         return Err(fail("only programs whose inputs are tensors of known type can be decomposed"));
     };
-    let sizes: Option<Vec<usize>> = meta.sizes.iter().map(|s| s.hint().and_then(|v| usize::try_from(v).ok())).collect();
-    let (Some(sizes), Some(dtype)) = (sizes, meta.dtype.dtype()) else {
+    let hint = |s: &SymInt| s.hint().and_then(|v| usize::try_from(v).ok());
+    let sizes: Option<Vec<usize>> = meta.sizes.iter().map(hint).collect();
+    let strides: Option<Vec<usize>> = meta.strides.iter().map(hint).collect();
+    let (Some(sizes), Some(strides), Some(dtype)) = (sizes, strides, meta.dtype.dtype()) else {
         return Err(fail("its sizes have no value at export, or its dtype cannot be computed with"));
     };
-    let tensor = Tensor::try_empty(Spec::new(&sizes, dtype, Device::Meta))?;
+    let layout = Layout::strided(&sizes, &strides, hint(&meta.storage_offset).unwrap_or(0));
+    let tensor = Tensor::try_empty(Spec { layout, dtype, device: Device::Meta })?;
     Ok(tensor.try_requires_grad_(meta.requires_grad)?)
 }

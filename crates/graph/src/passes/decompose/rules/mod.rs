@@ -2,6 +2,11 @@
 //!
 //! A rule gives the same numbers up to rounding. An op without a rule stays as it is.
 
+mod backward;
+mod elementwise;
+mod indexing;
+mod resize;
+
 use super::emit::Emit;
 use firebrand_core::dispatch::{Args, Outputs, Value};
 use firebrand_core::{DType, Error, Result, Scalar, Tensor};
@@ -10,7 +15,17 @@ use std::f64::consts::{LN_2, PI};
 
 /// Ops of one result.
 type Family = fn(&Emit<'_>, &str, &Args<'_>) -> Result<Option<Tensor>>;
-const FAMILIES: [Family; 5] = [views, creation, pointwise, reductions, losses];
+const FAMILIES: [Family; 9] = [
+    views,
+    creation,
+    pointwise,
+    reductions,
+    losses,
+    elementwise::apply,
+    indexing::apply,
+    resize::apply,
+    backward::apply,
+];
 
 /// The results of an op by its rule; none if it has none.
 pub(super) fn apply(e: &Emit<'_>, op: &str, a: &Args<'_>) -> Result<Option<Outputs>> {
@@ -20,7 +35,10 @@ pub(super) fn apply(e: &Emit<'_>, op: &str, a: &Args<'_>) -> Result<Option<Outpu
             return Ok(Some(smallvec![Value::Tensor(t)]));
         }
     }
-    several(e, name, a)
+    match several(e, name, a)? {
+        Some(outputs) => Ok(Some(outputs)),
+        None => backward::several(e, name, a),
+    }
 }
 
 /// A dimension counted from the front.
@@ -186,6 +204,11 @@ fn pointwise(e: &Emit<'_>, name: &str, a: &Args<'_>) -> Result<Option<Tensor>> {
                 e.sub(end, &e.mul(&way, &e.number(1.0 - w)?)?)?
             }
         }
+        "sgn" if x()?.is_complex() => {
+            let size = e.unary("abs", x()?)?;
+            let zero = e.compare("eq.Scalar", &size, 0)?;
+            e.choose(&zero, &e.scalar_tensor(0, x()?)?, &e.div(x()?, &size)?)?
+        }
         "sgn" => e.unary("sign", x()?)?,
         "frac" => e.sub(x()?, &e.unary("trunc", x()?)?)?,
         "deg2rad" => e.mul(x()?, &e.number(PI / 180.0)?)?,
@@ -248,7 +271,9 @@ fn pointwise(e: &Emit<'_>, name: &str, a: &Args<'_>) -> Result<Option<Tensor>> {
 /// `log(1 + e^(βx)) / β`, linear where that overflows.
 fn softplus(e: &Emit<'_>, x: &Tensor, beta: f64, threshold: f64) -> Result<Tensor> {
     let scaled = e.mul(x, &e.number(beta)?)?;
-    let curved = e.div(&e.unary("log1p", &e.unary("exp", &scaled)?)?, &e.number(beta)?)?;
+    // What is not taken must not overflow: its gradient would be nothing times infinity.
+    let bounded = e.op("clamp", &[(&scaled).into(), Value::None, Scalar::Float(threshold).into()])?;
+    let curved = e.div(&e.unary("log1p", &e.unary("exp", &bounded)?)?, &e.number(beta)?)?;
     e.choose(&e.compare("gt.Scalar", &scaled, threshold)?, x, &curved)
 }
 
@@ -257,6 +282,12 @@ fn hard_sigmoid(e: &Emit<'_>, x: &Tensor) -> Result<Tensor> {
     let shifted = e.add(x, &e.number(3)?)?;
     let clamped = e.op("clamp", &[shifted.into(), Scalar::Int(0).into(), Scalar::Int(6).into()])?;
     e.div(&clamped, &e.number(6)?)
+}
+
+/// That not any is, in the type that `x` asks for: bytes stay bytes.
+fn as_truth(e: &Emit<'_>, any: &Tensor, x: &Tensor) -> Result<Tensor> {
+    let all = e.unary("logical_not", any)?;
+    if x.dtype() == DType::U8 { e.cast(&all, DType::U8) } else { Ok(all) }
 }
 
 fn reductions(e: &Emit<'_>, name: &str, a: &Args<'_>) -> Result<Option<Tensor>> {
@@ -272,15 +303,18 @@ fn reductions(e: &Emit<'_>, name: &str, a: &Args<'_>) -> Result<Option<Tensor>> 
             let numbers = e.choose(&e.unary("isnan", x)?, &e.scalar_tensor(0, x)?, x)?;
             e.sum(&numbers, &dims_of(a, 1)?, a.opt_bool(2, "keepdim")?.unwrap_or(false), dtype(3))?
         }
-        "all" => e.unary("logical_not", &e.unary("any", &e.unary("logical_not", x()?)?)?)?,
+        "all" => as_truth(e, &e.unary("any", &e.unary("logical_not", x()?)?)?, x()?)?,
         "all.dim" | "all.dims" => {
             let any = name.replacen("all", "any", 1);
             let mut args = a.values().to_vec();
             args[0] = e.unary("logical_not", x()?)?.into();
-            e.unary("logical_not", &e.op(&any, &args)?)?
+            as_truth(e, &e.op(&any, &args)?, x()?)?
         }
         "count_nonzero" | "count_nonzero.dim_IntList" => {
-            let dims = if name == "count_nonzero" { Vec::new() } else { dims_of(a, 1)? };
+            let dims = match name {
+                "count_nonzero" => a.opt_int(1, "dim")?.into_iter().collect(),
+                _ => dims_of(a, 1)?,
+            };
             e.sum(&e.compare("ne.Scalar", x()?, 0)?, &dims, false, None)?
         }
         "std.correction" => e.unary("sqrt", &e.op("var.correction", a.values())?)?,
@@ -300,6 +334,9 @@ fn reductions(e: &Emit<'_>, name: &str, a: &Args<'_>) -> Result<Option<Tensor>> 
                 let infinite = e.compare("eq.Scalar", &e.unary("abs", &t)?, f64::INFINITY)?;
                 e.choose(&infinite, &e.scalar_tensor(0, &t)?, &t)
             };
+            if x.numel() == 0 {
+                return Ok(Some(e.unary("log", &e.sum(&e.unary("exp", x)?, &dims, keep, None)?)?));
+            }
             let powers = e.unary("exp", &e.sub(x, &finite(largest(true)?)?)?)?;
             e.add(&e.unary("log", &e.sum(&powers, &dims, keep, None)?)?, &finite(largest(keep)?)?)?
         }
@@ -342,7 +379,7 @@ fn vector_norm(
     if order == 1.0 {
         return e.sum(&e.unary("abs", x)?, dims, keep, None);
     }
-    let base = if order % 2.0 == 0.0 { x.clone() } else { e.unary("abs", x)? };
+    let base = if order % 2.0 == 0.0 && !x.is_complex() { x.clone() } else { e.unary("abs", x)? };
     power(&e.sum(&power(&base, order)?, dims, keep, None)?, 1.0 / order)
 }
 
@@ -373,13 +410,6 @@ fn losses(e: &Emit<'_>, name: &str, a: &Args<'_>) -> Result<Option<Tensor>> {
             let line = e.sub(&apart, &e.number(0.5 * width)?)?;
             let far = if smooth { line } else { e.mul(&line, &e.number(width)?)? };
             reduced(&e.choose(&e.compare("lt.Scalar", &apart, width)?, &near, &far)?, 2)?
-        }
-        "binary_cross_entropy_with_logits" if a.is_none(2) && a.is_none(3) => {
-            // max(x, 0) - x·y + log(1 + e^-|x|)
-            let (x, y) = pair()?;
-            let above = e.op("clamp", &[x.into(), Scalar::Int(0).into()])?;
-            let rest = e.unary("log1p", &e.unary("exp", &e.unary("neg", &e.unary("abs", x)?)?)?)?;
-            reduced(&e.add(&e.sub(&above, &e.mul(x, y)?)?, &rest)?, 4)?
         }
         _ => return Ok(None),
     }))
