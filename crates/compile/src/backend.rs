@@ -108,9 +108,13 @@ impl Call {
     }
 
     /// What a node `call_host(kind, slot, values, sizes, dtypes)` does.
-    pub fn call_host(&self, args: &[Value]) -> Result<Value> {
+    pub fn call_host(&self, mut args: Vec<Value>) -> Result<Value> {
         let host = self.host.as_ref().ok_or_else(|| Error::internal("the graph calls a host, the call has none"))?;
-        let (HostCall { slot, values }, results) = (HostCall::new(args)?, host_results(args, Device::Cpu)?);
+        let results = host_results(&args, Device::Cpu)?;
+        let slot = usize::try_from(args[1].scalar()?.to_i64()).map_err(|_| not_a_host_call())?;
+        // Moved, not copied: a gradient that nobody else holds may become that of a leaf.
+        let Value::List(values) = std::mem::replace(&mut args[2], Value::NONE) else { return Err(not_a_host_call()) };
+        let values = values.into_iter().map(optional_tensor).collect::<Result<_>>()?;
         let results = host.call(slot, values, &results)?;
         Ok(Value::List(results.into_iter().map(|t| t.map_or(Value::NONE, Value::Tensor)).collect()))
     }
@@ -153,22 +157,12 @@ pub fn calls_host(graph: &GraphModule) -> bool {
     g.nodes().any(|n| g[n].target().is_some_and(|t| t.is_function(&ir::Function::CallHost)))
 }
 
-struct HostCall {
-    slot: usize,
-    values: Vec<Option<Tensor>>,
-}
-
-impl HostCall {
-    fn new(args: &[Value]) -> Result<HostCall> {
-        let [_, slot, values, ..] = args else { return Err(not_a_host_call()) };
-        let slot = usize::try_from(slot.scalar()?.to_i64()).map_err(|_| not_a_host_call())?;
-        let values = values.items()?.iter().map(optional_tensor).collect::<Result<_>>()?;
-        Ok(HostCall { slot, values })
+fn optional_tensor(v: Value) -> Result<Option<Tensor>> {
+    match v {
+        Value::Tensor(t) => Ok(Some(t)),
+        v if v.is_none() => Ok(None),
+        _ => Err(not_a_host_call()),
     }
-}
-
-fn optional_tensor(v: &Value) -> Result<Option<Tensor>> {
-    Ok(if v.is_none() { None } else { Some(v.tensor()?.clone()) })
 }
 
 fn not_a_host_call() -> Error {

@@ -68,6 +68,10 @@ kinds! {
     ImpureHook = "unsafe side effect in a pure hook",
         "a hook that was declared pure did something that is no computation on tensors",
         "register it with register_hook: it is then called with real gradients at every backward";
+    /// Saved-tensor hooks that the function switches on itself.
+    SavedHooks = "saved-tensor hooks inside the region",
+        "hooks that pack what derivatives keep are host code; ops inside their scope run one by one, with the hooks",
+        "switch the hooks on around the call of the compiled function, or drop fullgraph";
     /// The number of a handle that exists only when the graph runs.
     HandleId = "id of a handle born in this capture",
         "the number of a handle was read that every call makes anew",

@@ -545,3 +545,35 @@ fn checkpointed_region() {
         }
     }
 }
+
+/// U-72: saved-tensor hooks that the function switches on itself see real tensors, and decide what the gradient is; what
+/// comes behind their scope is a graph.
+#[test]
+fn saved_tensor_hooks_inside_the_region() {
+    use firebrand_core::autograd::saved_tensors_hooks;
+    for (factor, expected) in [(0.5, 1f32.cos()), (1.0, 2f32.cos())] {
+        let body = move |x: &Tensor| {
+            let y = {
+                let _hooks = saved_tensors_hooks(|t: &Tensor| Ok(t * 2.0), move |t: &Tensor| Ok(t * factor))
+                    .expect("hooks are allowed here");
+                x.sin()
+            };
+            y.sum()
+        };
+        let plain = ones_leaf(1);
+        body(&plain).backward();
+        assert_eq!(grad(&plain), [expected]);
+        for (name, c) in counted() {
+            let f = compile_with(body, with(&c));
+            for _ in 0..2 {
+                let x = ones_leaf(1);
+                f.call(&x).backward();
+                assert_eq!(grad(&x), [expected], "{name}");
+                assert_eq!(c.frames(), 1, "{name}");
+            }
+            let refused =
+                compile_with(body, full(&c)).try_call(&ones_leaf(1)).map(drop).expect_err("it is not one graph");
+            assert!(matches!(&refused, Error::GraphBreak(b) if b.kind == BreakKind::SavedHooks), "{refused}");
+        }
+    }
+}

@@ -126,6 +126,21 @@ impl Drop for CaptureScope {
 
 /// Runs `f` outside the capture of this thread: plainly, unseen by the tracer.
 pub fn suspended<R>(f: impl FnOnce() -> R) -> R {
+    outside(Vec::new(), f)
+}
+
+/// As [`suspended`], with the saved-tensor hooks that the captured function itself has switched on.
+pub fn suspended_with_own_hooks<R>(f: impl FnOnce() -> R) -> R {
+    outside(state::stacks(|s| s.saved_hooks.iter().skip(1).cloned().collect()), f)
+}
+
+/// Whether the function that is captured just now has switched saved-tensor hooks on that may change what they keep.
+pub fn has_own_saved_hooks() -> bool {
+    // The first pair is the capture's.
+    state::stacks(|s| s.tracer.is_some() && s.saved_hooks.iter().skip(1).last().is_some_and(|h| !h.faithful))
+}
+
+fn outside<R>(hooks: Vec<Arc<SavedHooks>>, f: impl FnOnce() -> R) -> R {
     struct Resume(Vec<Arc<SavedHooks>>);
     impl Drop for Resume {
         fn drop(&mut self) {
@@ -133,8 +148,9 @@ pub fn suspended<R>(f: impl FnOnce() -> R) -> R {
             drop(state::stacks(|s| std::mem::replace(&mut s.saved_hooks, hooks)));
         }
     }
-    let _off = ModeGuard::new(0, state::LAYERS | state::SAVED_HOOKS);
-    let _resume = Resume(state::stacks(|s| std::mem::take(&mut s.saved_hooks)));
+    let (on, off) = if hooks.is_empty() { (0, state::SAVED_HOOKS) } else { (state::SAVED_HOOKS, 0) };
+    let _off = ModeGuard::new(on, off | state::LAYERS);
+    let _resume = Resume(state::stacks(|s| std::mem::replace(&mut s.saved_hooks, hooks)));
     f()
 }
 

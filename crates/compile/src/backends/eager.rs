@@ -65,7 +65,7 @@ impl NodeRunner for EagerRunner<'_> {
                 let results = apply_function(function.clone(), inputs)?;
                 Ok(Value::List(results.into_iter().map(Value::Tensor).collect()))
             }
-            (Function::CallHost, args) => self.call.call_host(args).map_err(wrapped),
+            (Function::CallHost, args) => self.call.call_host(args.to_vec()).map_err(wrapped),
             _ => run_call(self, call),
         }
     }

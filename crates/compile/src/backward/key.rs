@@ -129,6 +129,13 @@ impl Key {
         Numbers { words: &self.numbers, classes: &self.classes }
     }
 
+    /// A number that is the same for equal keys. It is computed at every run, so it is a cheap one.
+    pub(crate) fn hash(&self) -> u64 {
+        const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
+        let words = self.structure.iter().chain(&self.numbers);
+        words.fold(0, |hash: u64, word| (hash.rotate_left(5) ^ word).wrapping_mul(ODD))
+    }
+
     /// Words that decide whether two runs have the same sizes.
     pub(crate) fn sizes(&self) -> Vec<u64> {
         let sizes = self.numbers.iter().zip(&self.classes).filter(|(_, c)| **c == Class::Size);

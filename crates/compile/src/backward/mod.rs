@@ -24,7 +24,6 @@ use fit::Flat;
 use frame::{Capture, Frame};
 use key::Key;
 use std::collections::HashMap;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard};
 use walk::Walk;
@@ -103,6 +102,8 @@ impl CompiledBackward {
 
 /// Entries that are found by one comparison, over all structures.
 const SEEN: usize = 1024;
+/// Structures whose graphs are kept; the oldest goes first.
+const CAPTURES: usize = 256;
 
 /// What is known so far.
 #[derive(Default)]
@@ -123,14 +124,6 @@ struct Compiler {
     options: Options,
     captured: AtomicUsize,
     cache: Mutex<Cache>,
-}
-
-impl Key {
-    fn hash(&self) -> u64 {
-        let mut hasher = DefaultHasher::new();
-        (&self.structure, &self.numbers).hash(&mut hasher);
-        hasher.finish()
-    }
 }
 
 impl Compiler {
@@ -192,6 +185,9 @@ impl Compiler {
         let again = cache.captures.iter().any(|c| c.structure == key.structure);
         let fixed = !self.options.dynamic && !again;
         tracing::debug!(target: "firebrand::compile::backward", captures = self.captured.load(Relaxed), "captured");
+        if cache.captures.len() >= CAPTURES {
+            cache.captures.remove(0);
+        }
         cache.captures.push(Capture {
             structure: key.structure.clone(),
             sizes: fixed.then(|| key.sizes()),
@@ -224,8 +220,12 @@ impl BackwardRunner for CompiledBackward {
             // Which gradients a formula gives that is called shows only when it is called: the first run is the engine's.
             let this = self.clone();
             return Ok(Outcome::Observe(Box::new(move |seen| {
-                let traced = walk.trace(Some(seen))?;
-                this.0.frame(&key, traced, Some(seen)).map(drop)
+                let made = walk.trace(Some(seen)).map_err(Into::into);
+                if let Err(e) = made.and_then(|traced| this.0.frame(&key, traced, Some(seen))) {
+                    // The run itself is made; the next one tries again.
+                    tracing::warn!(target: "firebrand::compile::backward", "a backward pass is not compiled: {e}");
+                }
+                Ok(())
             })));
         }
         match compiler.frame(&key, traced, None)? {

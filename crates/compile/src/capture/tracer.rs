@@ -35,6 +35,9 @@ impl Interpreter for Session {
             // Casts become ops of the graph; this comes back with the region off.
             return autocast::call_traced(op, args);
         }
+        if core_capture::has_own_saved_hooks() {
+            return self.call_with_hooks(op, args);
+        }
         let (outlined, given) = {
             let mut state = self.lock();
             let outlined = state.trace.outlined(op, args)?;
@@ -74,6 +77,23 @@ impl Session {
             _ => BreakKind::DynamicShape,
         };
         self.break_here(kind, op.name(), None)?;
+        let values = self.real_values(op, args)?;
+        core_capture::suspended(|| dispatch::call(op, &values))
+    }
+
+    /// An op inside the scope of saved-tensor hooks that the function switched on: the graph so far runs, then the op with
+    /// these hooks.
+    fn call_with_hooks(&self, op: Op, args: &[Value]) -> Result<Outputs> {
+        let last = self.lock().breaks.last().is_some_and(|b| b.kind == BreakKind::SavedHooks);
+        if !(last && self.is_flushed()) {
+            self.break_here(BreakKind::SavedHooks, op.name(), None)?;
+        }
+        let values = self.real_values(op, args)?;
+        core_capture::suspended_with_own_hooks(|| dispatch::call(op, &values))
+    }
+
+    /// The arguments with memory: the graph so far has run.
+    fn real_values(&self, op: Op, args: &[Value]) -> Result<Vec<Value>> {
         let missing = || firebrand_core::Error::user(format!("{}: a tensor of the function has no value", op.name()));
         let real = |t: &Tensor| self.real(t).ok_or_else(missing);
         let mut values = Vec::with_capacity(args.len());
@@ -87,7 +107,7 @@ impl Session {
                 other => other.clone(),
             });
         }
-        core_capture::suspended(|| dispatch::call(op, &values))
+        Ok(values)
     }
 
     /// Takes back a hook of this capture.

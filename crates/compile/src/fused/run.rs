@@ -48,7 +48,7 @@ pub(super) fn run(plan: &Plan, module: &GraphModule, inputs: &[Value], call: &Ca
                     emitted.outputs.iter().map(|l| f.part(l)).collect::<Result<_>>()?;
                 fusion::run(&emitted.program, &inputs, &outputs);
             }
-            Step::Call(opaque) => f.run_call(opaque)?,
+            Step::Call(opaque) => f.run_call(opaque, dead)?,
         }
         for &b in dead {
             f.tensors[b] = None;
@@ -99,7 +99,8 @@ impl Frame<'_> {
         })
     }
 
-    fn run_call(&mut self, o: &Opaque) -> Result<()> {
+    /// Runs a call; `dead` is what nobody reads after it.
+    fn run_call(&mut self, o: &Opaque, dead: &[BufferId]) -> Result<()> {
         let args: Vec<Value> = o.args.iter().map(|a| self.value(a)).collect::<Result<_>>()?;
         let kwargs: Vec<(Name, Value)> =
             o.kwargs.iter().map(|(k, a)| Ok((k.clone(), self.value(a)?))).collect::<Result<_>>()?;
@@ -112,7 +113,10 @@ impl Frame<'_> {
                 [slot, grad] => self.call.call_hook(slot, grad)?,
                 _ => return Err(Error::internal("call_hook takes a slot and a gradient")),
             },
-            (None, Some(Target::Function(Function::CallHost))) => self.call.call_host(&args)?,
+            (None, Some(Target::Function(Function::CallHost))) => {
+                dead.iter().for_each(|&b| self.tensors[b] = None);
+                self.call.call_host(args)?
+            }
             _ => interpret::run_call(
                 &mut Eager::default(),
                 &interpret::Call { module: self.module, node: o.node, args, kwargs },

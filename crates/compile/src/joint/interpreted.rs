@@ -69,7 +69,7 @@ impl Runner<'_> {
     fn special(&mut self, call: &interpret::Call<'_>, target: &Target) -> Result<Option<Value>> {
         match (target, &call.args[..]) {
             (Target::Function(Function::CallHook), [slot, grad]) => self.call.call_hook(slot, grad).map(Some),
-            (Target::Function(Function::CallHost), args) => self.call.call_host(args).map(Some),
+            (Target::Function(Function::CallHost), args) => self.call.call_host(args.to_vec()).map(Some),
             (Target::Function(Function::RegisterHook), [Value::Tensor(t), body, free @ ..]) => {
                 register_hook(self.call, t, body, free)?;
                 Ok(Some(t.into()))

@@ -10,7 +10,7 @@ use super::function::{Context, Function};
 use super::mode::{EnableGrad, NoGrad, is_grad_enabled};
 use super::node::InputMetadata;
 use super::saved::SavedTensor;
-use super::saved_scopes::saved_tensors_hooks;
+use super::saved_scopes::faithful_hooks;
 use super::{BackwardOptions, api};
 use crate::random::{Generator, get_rng_state, with_generator};
 use crate::warnings::warn;
@@ -98,7 +98,7 @@ pub fn checkpoint(f: impl Recompute, inputs: &[&Tensor], options: &CheckpointOpt
         recomputed: Mutex::default(),
     });
     let packing = frame.clone();
-    let _scope = saved_tensors_hooks(
+    let _scope = faithful_hooks(
         move |t| {
             let mut saves = packing.saves.lock().unwrap_or_else(|e| e.into_inner());
             saves.push(InputMetadata::of(t));
@@ -165,7 +165,7 @@ impl Frame {
         let found: Arc<Mutex<Vec<(InputMetadata, Tensor)>>> = Arc::default();
         let (list, needed) = (found.clone(), expected.len());
         let stop = self.early_stop && cfg!(panic = "unwind");
-        let scope = saved_tensors_hooks(
+        let scope = faithful_hooks(
             move |t| {
                 let full = {
                     let mut list = list.lock().unwrap_or_else(|e| e.into_inner());

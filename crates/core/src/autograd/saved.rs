@@ -23,6 +23,8 @@ type UnpackFn = dyn Fn(&(dyn Any + Send + Sync)) -> Result<Tensor> + Send + Sync
 pub struct SavedHooks {
     pack: Box<PackFn>,
     unpack: Box<UnpackFn>,
+    /// Whether `unpack` gives the very numbers that `pack` got, so that a compiler may leave both out.
+    pub(crate) faithful: bool,
 }
 
 impl SavedHooks {
@@ -34,6 +36,7 @@ impl SavedHooks {
         SavedHooks {
             pack: Box::new(move |t| Ok(Box::new(pack(t)?))),
             unpack: Box::new(move |p| unpack(p.downcast_ref::<P>().expect("unpack gets what pack returned"))),
+            faithful: false,
         }
     }
 }

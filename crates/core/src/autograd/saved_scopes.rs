@@ -28,6 +28,16 @@ pub fn saved_tensors_hooks<P: Any + Send + Sync>(
     push(SavedHooks::new(pack, unpack))
 }
 
+/// As [`saved_tensors_hooks`], for hooks that give back the numbers they got: a captured function is compiled without them.
+pub(crate) fn faithful_hooks<P: Any + Send + Sync>(
+    pack: impl Fn(&Tensor) -> Result<P> + Send + Sync + 'static,
+    unpack: impl Fn(&P) -> Result<Tensor> + Send + Sync + 'static,
+) -> Result<SavedHooksGuard> {
+    let mut hooks = SavedHooks::new(pack, unpack);
+    hooks.faithful = true;
+    push(hooks)
+}
+
 fn push(hooks: SavedHooks) -> Result<SavedHooksGuard> {
     if let Some(message) = state::stacks(|s| s.saved_hooks_disabled.clone()) {
         return Err(ErrorKind::SavedHooksDisabled { message }.into());
