@@ -286,3 +286,16 @@ fn threads_and_plans() {
     fused(&compiled, &[x]);
     assert_eq!(compiled.stats().len(), 3);
 }
+
+/// A sum of numbers that are known has as many terms as there are places, also if nobody sees these.
+#[test]
+fn sums_of_known_numbers() {
+    let f = firebrand_compile::compile_with(
+        |x: &Tensor| (x.zeros_like().sum(), x.ones_like().sum_dim(Some(&[0]), false)),
+        firebrand_compile::Options::default(),
+    );
+    for _ in 0..2 {
+        let (zero, rows) = f.call(&Tensor::ones([3, 4], DType::F64));
+        assert_eq!((zero.item::<f64>(), rows.to_vec::<f64>()), (0.0, vec![3.0; 4]));
+    }
+}

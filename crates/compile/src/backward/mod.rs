@@ -18,12 +18,13 @@ mod walk;
 
 use crate::backend::Backend;
 use crate::backends;
+use crate::error::Error;
 use firebrand_core::Result;
 use firebrand_core::autograd::runner::{self, BackwardRunner, Defined, GraphTask, Outcome, RunnerScope};
 use fit::Flat;
 use frame::{Capture, Frame};
 use key::Key;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard};
 use walk::Walk;
@@ -112,6 +113,8 @@ struct Cache {
     /// By a hash of structure and numbers.
     seen: HashMap<u64, Vec<Seen>>,
     count: usize,
+    /// Hashes of what cannot be written down. Taking something else for it costs time only.
+    plain: HashSet<u64>,
 }
 
 struct Seen {
@@ -171,6 +174,7 @@ impl Compiler {
         let mut cache = self.cache();
         if cache.count >= SEEN {
             cache.seen.clear();
+            cache.plain.clear();
             cache.count = 0;
         }
         cache.count += 1;
@@ -210,12 +214,24 @@ impl BackwardRunner for CompiledBackward {
     fn run(&self, task: &GraphTask<'_>) -> Result<Outcome> {
         let compiler = &self.0;
         let key = Key::of(task)?;
-        if let Some(frame) = compiler.seen(&key, key.hash()) {
+        let hash = key.hash();
+        if let Some(frame) = compiler.seen(&key, hash) {
             return execute(&frame, task, &key);
+        }
+        if compiler.cache().plain.contains(&hash) {
+            return Ok(Outcome::Plain);
         }
         let mut walk = Walk::new(task, &key, compiler.options.fullgraph)?;
         let defined = compiler.defined(&key);
-        let traced = walk.trace(defined.as_deref())?;
+        let traced = match walk.trace(defined.as_deref()) {
+            Ok(traced) => traced,
+            Err(e @ (Error::GraphBreak(_) | Error::Core(_))) => return Err(e.into()),
+            Err(e) => {
+                tracing::info!(target: "firebrand::compile::backward", "a backward pass runs plainly: {e}");
+                compiler.cache().plain.insert(hash);
+                return Ok(Outcome::Plain);
+            }
+        };
         if walk.calls_formulas() && defined.is_none() {
             // Which gradients a formula gives that is called shows only when it is called: the first run is the engine's.
             let this = self.clone();

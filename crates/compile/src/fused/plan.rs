@@ -146,7 +146,11 @@ impl<'a> Planner<'a> {
 
     fn kernel(&self, k: usize, kernel: &Kernel, options: &FusedOptions, stats: &mut PlanStats) -> Step {
         let buffers = &self.lowered.buffers;
-        let emitted = emit(self.lowered, kernel, &|b| self.visible[b], options.bitwise);
+        let mut emitted = emit(self.lowered, kernel, &|b| self.visible[b], options.bitwise);
+        if emitted.inputs.is_empty() && !self.writes_elements(kernel) {
+            // A sum of known numbers: the executor learns only from memory how many there are.
+            emitted = emit(self.lowered, kernel, &|_| true, options.bitwise);
+        }
         let mut taken: Vec<BufferId> = Vec::new();
         let mut made = Vec::new();
         for out in &emitted.outputs {
@@ -162,6 +166,14 @@ impl<'a> Planner<'a> {
         }
         let names: Vec<&str> = kernel.items.iter().map(|&i| &*self.lowered.items[i].name).collect();
         Step::Kernel { emitted, made, names: names.join(", ") }
+    }
+
+    /// Whether some result of a kernel that others see has an element for each place of its domain.
+    fn writes_elements(&self, kernel: &Kernel) -> bool {
+        kernel.items.iter().any(|&i| match &self.lowered.items[i].work {
+            Work::Loop(l) => l.stores.iter().any(|s| s.sink == Sink::Elements && self.visible[s.load.buffer]),
+            Work::Opaque(_) => false,
+        })
     }
 
     /// Whether an earlier kernel made the buffer, so that this one writes into it.

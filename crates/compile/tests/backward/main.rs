@@ -5,6 +5,7 @@ mod common;
 mod counts;
 mod hooks;
 mod modules;
+mod ops;
 mod suite;
 
 use common::counted;
