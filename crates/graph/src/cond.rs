@@ -120,7 +120,8 @@ fn record(
     }
     let results = alike(recorder, &first.results, &second.results)?;
     let mut done = Ok(());
-    recorder.edit(&mut |trace| done = write(trace, pred, operands, &captured, [&first, &second], &results));
+    let all: Vec<&Tensor> = operands.iter().copied().chain(&captured).collect();
+    recorder.edit(&mut |trace| done = write(trace, pred, &all, [&first.graph, &second.graph], &results));
     done.map_err(Error::user)?;
     Ok(results)
 }
@@ -173,13 +174,12 @@ fn alike(recorder: &dyn BranchRecorder, yes: &[Tensor], no: &[Tensor]) -> Result
     yes.iter().zip(no).map(one).collect()
 }
 
-/// The node of the conditional.
-fn write(
+/// Writes down the node of a conditional with these sides.
+pub(crate) fn write(
     trace: &mut Trace,
     pred: &Tensor,
     operands: &[&Tensor],
-    captured: &[Tensor],
-    sides: [&Side; 2],
+    sides: [&GraphModule; 2],
     results: &[Tensor],
 ) -> crate::Result<()> {
     let mut args: Vec<Argument> = vec![trace.node(pred)?.into()];
@@ -190,11 +190,11 @@ fn write(
         while module.attributes.get(&path).is_some() {
             path.push('_');
         }
-        module.attributes.set(&path, Attribute::Graph(Arc::new(side.graph.clone())));
+        module.attributes.set(&path, Attribute::Graph(Arc::new(side.clone())));
         args.push(module.graph.get_attr(&path).into());
     }
-    let all = operands.iter().copied().chain(captured).map(|t| Ok(trace.node(t)?.into()));
-    args.push(Argument::tuple(all.collect::<crate::Result<Vec<Argument>>>()?));
+    let operands = operands.iter().map(|t| Ok(trace.node(t)?.into())).collect::<crate::Result<Vec<Argument>>>()?;
+    args.push(Argument::tuple(operands));
     trace.record_function(Hop::Cond, args, results);
     Ok(())
 }

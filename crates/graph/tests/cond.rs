@@ -3,6 +3,7 @@
 
 use firebrand_core::autograd::{GradOptions, grad, no_grad};
 use firebrand_core::{Result, Tensor};
+use firebrand_graph::passes::{Context, run_decompositions};
 use firebrand_graph::text::{Form, print};
 use firebrand_graph::{Dim, Export, ExportedProgram, NamedTensor, cond, verify};
 
@@ -158,11 +159,12 @@ fn nests_and_varies() {
     let example = [data(3, 1.0)];
     let program = Export::new(&example).dynamic(0, 0, &Dim::new("n").min(2)).run(f).unwrap();
     let loaded = ExportedProgram::from_bytes(program.to_bytes().unwrap()).unwrap();
+    let (core, _) = run_decompositions(&loaded, &Context::default()).unwrap();
     for n in [2, 3, 5] {
         for scale in [0.1, -0.1, 100.0] {
             let x = [data(n, scale)];
             let expected = values(&f(&x).unwrap()[0]);
-            for program in [&program, &loaded] {
+            for program in [&program, &loaded, &core] {
                 assert_eq!(values(program.run(&x).unwrap()[0].tensor().unwrap()), expected, "{n}, {scale}");
             }
         }

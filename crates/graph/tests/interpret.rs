@@ -123,7 +123,10 @@ fn modes_are_restored() {
 
 fn gradient(value: &Value, x: &Tensor) -> Vec<f64> {
     let y = value.tensor().unwrap().sum();
-    grad(&y, x, &GradOptions::default()).unwrap()[0].as_ref().unwrap().to_vec()
+    grad(&y, x, &GradOptions { retain_graph: Some(true), ..GradOptions::default() }).unwrap()[0]
+        .as_ref()
+        .unwrap()
+        .to_vec()
 }
 
 #[test]
@@ -203,6 +206,45 @@ fn while_loop_map_and_scan() {
     assert_eq!(numbers(&out.items().unwrap()[0]), [2.0]);
     assert_eq!(numbers(&out.items().unwrap()[1]), [1.0, 2.0]);
     assert_eq!(gradient(&out.items().unwrap()[1], &xs), [3.0, 1.0]);
+}
+
+/// Gradients of the loops, and zeros for what a body does not use, are PyTorch's.
+#[test]
+fn gradients_through_loops() {
+    let leaf = |v: f64| Tensor::scalar(v).requires_grad_();
+    let (xs, w, unused) = (Tensor::new(&[1.0f64, 2.0, 3.0]).requires_grad_(), leaf(0.5), leaf(2.0));
+    let close = |found: Vec<f64>, expected: &[f64]| {
+        assert_eq!(found.len(), expected.len());
+        assert!(found.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-4), "{found:?} instead of {expected:?}");
+    };
+    let map = "graph {\n  %x = placeholder\n  %w = placeholder\n  %u = placeholder\n  %b = get_attr b\n  \
+               %h = hop.map_impl(%b, [%x], [%w, %u])\n  return %h\n}\n  \
+               b {\n    %x = placeholder\n    %w = placeholder\n    %u = placeholder\n    %s = aten.sin.default(%x)\n    \
+               %y = aten.mul.Tensor(%s, %w)\n    return (%y,)\n  }\n";
+    let out = run(map, &[(&xs).into(), (&w).into(), (&unused).into()]).unwrap();
+    close(gradient(first(&out), &xs), &[0.2702, -0.2081, -0.4950]);
+    close(gradient(first(&out), &w), &[1.8919]);
+    close(gradient(first(&out), &unused), &[0.0]);
+
+    let scan = "graph {\n  %c = placeholder\n  %x = placeholder\n  %b = get_attr b\n  \
+                %h = hop.scan(%b, [%c], [%x], ())\n  %e = operator.getitem(%h, 0)\n  %y = operator.getitem(%h, 1)\n  \
+                %s = aten.sum.default(%y)\n  %t = aten.add.Tensor(%e, %s)\n  return %t\n}\n  \
+                b {\n    %c = placeholder\n    %x = placeholder\n    %n = aten.mul.Tensor(%c, %x)\n    \
+                %s = aten.sin.default(%x)\n    %y = aten.add.Tensor(%c, %s)\n    return (%n, %y)\n  }\n";
+    let out = run(scan, &[leaf(1.5).into(), (&xs).into()]).unwrap();
+    close(gradient(&out, &xs), &[14.0403, 5.5839, 2.0100]);
+
+    let repeat = "graph {\n  %i = placeholder\n  %x = placeholder\n  %w = placeholder\n  %u = placeholder\n  \
+                  %c = get_attr c\n  %b = get_attr b\n  %h = hop.while_loop(%c, %b, (%i, %x), (%w, %u))\n  \
+                  %y = operator.getitem(%h, 1)\n  return %y\n}\n  \
+                  c {\n    %i = placeholder\n    %x = placeholder\n    %w = placeholder\n    %u = placeholder\n    \
+                  %lt = aten.lt.Scalar(%i, 3)\n    return %lt\n  }\n  \
+                  b {\n    %i = placeholder\n    %x = placeholder\n    %w = placeholder\n    %u = placeholder\n    \
+                  %j = aten.add.Tensor(%i, 1)\n    %y = aten.mul.Tensor(%x, %w)\n    return (%j, %y)\n  }\n";
+    let out = run(repeat, &[Tensor::scalar(0i64).into(), (&xs).into(), (&w).into(), (&unused).into()]).unwrap();
+    close(gradient(&out, &xs), &[0.125, 0.125, 0.125]);
+    close(gradient(&out, &w), &[4.5]);
+    close(gradient(&out, &unused), &[0.0]);
 }
 
 #[test]

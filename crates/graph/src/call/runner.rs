@@ -13,12 +13,22 @@ pub(crate) struct Runner {
     regions: Vec<Option<DType>>,
     /// A device that stands for every device the program names.
     device: Option<Device>,
+    /// Takes conditionals whose predicate has no memory.
+    conditional: Option<Conditional>,
 }
+
+/// What is done with a conditional.
+type Conditional = Box<dyn Fn(&Call<'_>) -> Result<Value>>;
 
 impl Runner {
     /// Runs on this device, whatever the program names.
     pub(crate) fn on(device: Device) -> Runner {
         Runner { device: Some(device), ..Runner::default() }
+    }
+
+    /// Leaves conditionals whose predicate has no memory to `f`.
+    pub(crate) fn with_conditional(self, f: impl Fn(&Call<'_>) -> Result<Value> + 'static) -> Runner {
+        Runner { conditional: Some(Box::new(f)), ..self }
     }
 
     fn autocast(&self) -> Option<DType> {
@@ -63,6 +73,10 @@ impl NodeRunner for Runner {
                 self.regions.truncate(depth);
                 result
             }
+            (Target::Hop(Hop::Cond), [Value::Tensor(pred), ..]) if pred.is_meta() => match &self.conditional {
+                Some(f) => f(call),
+                None => run_call(self, call),
+            },
             (Target::Function(Function::EnterAutocast), [device, dtype, enabled, ..]) => {
                 self.regions.push(self.region(device, dtype, enabled)?);
                 Ok(Value::NONE)

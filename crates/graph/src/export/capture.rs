@@ -72,6 +72,17 @@ impl Capture {
         self.trace().record_tuple(target, args, results)
     }
 
+    /// Writes down a conditional with these sides.
+    pub(crate) fn conditional(
+        &self,
+        pred: &Tensor,
+        operands: &[&Tensor],
+        sides: [&GraphModule; 2],
+        results: &[Tensor],
+    ) -> Result<()> {
+        crate::cond::write(&mut self.trace(), pred, operands, sides, results)
+    }
+
     /// Adds an input; returns its name.
     pub(crate) fn input(&self, name: &str, tensor: &Tensor) -> Name {
         let mut trace = self.trace();
@@ -130,7 +141,7 @@ pub(crate) fn above_autograd<R>(
 pub(crate) fn trace_below_autograd(
     inputs: &[(Name, Tensor)],
     whole: fn(Op) -> bool,
-    f: impl FnOnce(&[Tensor]) -> Result<Vec<Tensor>>,
+    f: impl FnOnce(&Arc<Capture>, &[Tensor]) -> Result<Vec<Tensor>>,
 ) -> Result<GraphModule> {
     let capture = Arc::new(Capture::new(is_grad_enabled()));
     let mut outlines = Vec::new();
@@ -142,7 +153,7 @@ pub(crate) fn trace_below_autograd(
     let results = {
         let _whole = dispatch::push_layer(Arc::new(Whole { capture: Arc::clone(&capture), stays: whole }));
         let _layer = dispatch::push_inner_layer(Arc::clone(&capture) as Arc<dyn Interpreter>);
-        f(&outlines)?
+        f(&capture, &outlines)?
     };
     capture.finish(&results)
 }

@@ -15,13 +15,12 @@ use crate::ir::{Argument, CallSpec, GraphModule, Name, OpOverload, Target};
 use crate::passes::{self, Context};
 use crate::program::*;
 use crate::signature::*;
-use capture::Capture;
 use firebrand_core::Tensor;
 use firebrand_core::autograd::is_grad_enabled;
 use firebrand_core::module::{Buffer, Module, ModuleVisitor, Parameter};
 use std::sync::Arc;
 
-pub(crate) use capture::trace_below_autograd;
+pub(crate) use capture::{Capture, trace_below_autograd};
 pub use tracer::Tracer;
 
 /// A tensor of the function's own that the program should know by name.

@@ -37,7 +37,10 @@ pub(super) fn call_hop(runner: &mut dyn NodeRunner, hop: &Hop, args: &[Value]) -
             let result = run_module(runner, branch.graph()?, operands.items()?)?;
             attach(result, operands)
         }
-        (Hop::WhileLoop, [condition, body, carried, extra]) => while_loop(runner, condition, body, carried, extra),
+        (Hop::WhileLoop, [condition, body, carried, extra]) => {
+            let result = while_loop(runner, condition, body, carried, extra)?;
+            attach(result, &Value::List(vec![carried.clone(), extra.clone()]))
+        }
         (Hop::MapImpl, [body, xs, extra]) => {
             let steps = slices(hop, xs.items()?)?;
             let mut results = Vec::with_capacity(steps.len());
@@ -45,7 +48,8 @@ pub(super) fn call_hop(runner: &mut dyn NodeRunner, hop: &Hop, args: &[Value]) -
                 let inputs: Vec<Value> = step.into_iter().chain(extra.items()?.iter().cloned()).collect();
                 results.push(run_module(runner, body.graph()?, &inputs)?);
             }
-            stacked(hop, &results, 0).map(Value::List)
+            let result = stacked(hop, &results, 0).map(Value::List)?;
+            attach(result, &Value::List(vec![xs.clone(), extra.clone()]))
         }
         (Hop::Scan, [body, init, xs, extra]) => {
             let mut carry = init.items()?.to_vec();
@@ -63,7 +67,7 @@ pub(super) fn call_hop(runner: &mut dyn NodeRunner, hop: &Hop, args: &[Value]) -
             }
             let skip = carry.len();
             carry.extend(stacked(hop, &results, skip)?);
-            Ok(Value::List(carry))
+            attach(Value::List(carry), &Value::List(vec![init.clone(), xs.clone(), extra.clone()]))
         }
         (Hop::InvokeSubgraph, [body, Value::Constant(Argument::Str(_)), operands @ ..]) => {
             run_module(runner, body.graph()?, operands)
@@ -87,8 +91,8 @@ fn with_data(history: &Tensor, value: &Tensor) -> Result<Tensor> {
     Ok(WithData.apply(&[history, &value.detach()])?.remove(0))
 }
 
-/// Makes a result depend on every operand that wants gradients: those that the branch did not use get zeros, as if the
-/// other branch had been added with weight zero. Costs nothing but the nodes: what is added is the sum of no elements.
+/// Makes a result depend on every operand that wants gradients: those that the body did not use get zeros, as if the other
+/// side of a conditional had been added with weight zero. Costs nothing but the nodes: what is added is the sum of no elements.
 pub(crate) fn attach(result: Value, operands: &Value) -> Result<Value> {
     if !is_grad_enabled() {
         return Ok(result);

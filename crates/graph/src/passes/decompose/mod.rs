@@ -2,7 +2,7 @@
 //!
 //! The program is made pure, then run on tensors without memory, and what reaches the kernels, taken apart by `rules`, is
 //! the new graph; with sizes that vary this is done at several sizes. Regions without gradient stay regions, which the reference loses (R4); autocast regions become the casts they
-//! make. A program whose path depends on values of tensors (`cond`) is refused.
+//! make; both sides of a conditional come apart. Loops whose length depends on values of tensors are refused.
 
 mod emit;
 mod rules;
@@ -12,12 +12,12 @@ use super::{Context, Report, set_grad};
 use crate::call::Runner;
 use crate::dynamic::at_all_sizes;
 use crate::error::{Error, Result};
-use crate::export::{dialect_of, trace_below_autograd};
-use crate::interpret::{Value, run_module};
+use crate::export::{Capture, dialect_of, trace_below_autograd};
+use crate::interpret::{Call, Value, run_module};
 use crate::ir::*;
 use crate::program::ExportedProgram;
 use emit::Decompose;
-use firebrand_core::autograd::set_grad_enabled;
+use firebrand_core::autograd::{is_grad_enabled, set_grad_enabled};
 use firebrand_core::dispatch::{Op, push_inner_layer};
 use firebrand_core::{Device, Layout, Spec, Tensor};
 use std::cell::Cell;
@@ -99,13 +99,7 @@ fn decomposed(program: &ExportedProgram, context: &Context) -> Result<ExportedPr
         inputs.push((graph[n].name().clone(), outline(&graph[n])?));
     }
     let _mode = set_grad_enabled(context.ambient_grad).scoped();
-    let mut module = trace_below_autograd(&inputs, stays_whole, |outlines| {
-        let values: Vec<Value> = outlines.iter().map(Value::from).collect();
-        let _apart = push_inner_layer(Arc::new(Decompose));
-        let result = run_module(&mut Runner::on(Device::Meta), &program.module, &values)?;
-        let tensors = |v: &Value| v.tensor().cloned();
-        result.items()?.iter().map(tensors).collect()
-    })?;
+    let mut module = trace(&program.module, &inputs)?;
     keep_input_names(&mut module.graph, inputs.iter().map(|(name, _)| name.clone()).collect());
     let mut result = ExportedProgram { dialect: dialect_of(&module), ..program.clone() };
     if let Some(signature) = &mut result.signature {
@@ -118,6 +112,49 @@ fn decomposed(program: &ExportedProgram, context: &Context) -> Result<ExportedPr
     result.module = Arc::new(module);
     let (result, _) = set_grad::replace_set_grad_with_hop_pass(&result, context)?;
     Ok(result)
+}
+
+/// What a graph is made of, for inputs like these.
+fn trace(module: &GraphModule, inputs: &[(Name, Tensor)]) -> Result<GraphModule> {
+    trace_below_autograd(inputs, stays_whole, |capture, outlines| {
+        let values: Vec<Value> = outlines.iter().map(Value::from).collect();
+        let capture = Arc::clone(capture);
+        let mut runner = Runner::on(Device::Meta).with_conditional(move |call| conditional(&capture, call));
+        let _apart = push_inner_layer(Arc::new(Decompose));
+        let result = run_module(&mut runner, module, &values)?;
+        result.items()?.iter().map(|v| v.tensor().cloned()).collect()
+    })
+}
+
+/// A conditional: each side is traced on a thread of its own, where nothing of this trace is switched on.
+fn conditional(capture: &Arc<Capture>, call: &Call<'_>) -> Result<Value> {
+    let [Value::Tensor(pred), yes, no, operands] = &call.args[..] else {
+        return Err(Error::Value("cond takes a predicate, two sides and operands".into()));
+    };
+    let operands: Vec<&Tensor> = operands.items()?.iter().map(Value::tensor).collect::<Result<_>>()?;
+    let grad = is_grad_enabled();
+    let side = |body: &Value| -> Result<GraphModule> {
+        let graph = &body.graph()?.graph;
+        let names = graph.placeholders().map(|n| graph[n].name().clone());
+        let inputs: Vec<(Name, Tensor)> = names.zip(operands.iter().map(|t| (*t).clone())).collect();
+        let body = body.graph()?;
+        let traced = std::thread::scope(|scope| {
+            let here = || {
+                let _mode = set_grad_enabled(grad).scoped();
+                let mut module = trace(body, &inputs)?;
+                keep_input_names(&mut module.graph, inputs.iter().map(|(name, _)| name.clone()).collect());
+                Ok(module)
+            };
+            scope.spawn(here).join()
+        });
+        traced.unwrap_or_else(|_| Err(Error::Pass { pass: PASS, message: "tracing a side of cond panicked".into() }))
+    };
+    let sides = [side(yes)?, side(no)?];
+    let graph = &sides[0].graph;
+    let returned = graph.result().and_then(Argument::items).unwrap_or(&[]);
+    let results = returned.iter().filter_map(Argument::node).map(|n| outline(&graph[n])).collect::<Result<Vec<_>>>()?;
+    capture.conditional(pred, &operands, [&sides[0], &sides[1]], &results)?;
+    Ok(Value::List(results.into_iter().map(Value::Tensor).collect()))
 }
 
 /// Gives inputs the names they had, also those that no new node would get, such as `input`.
@@ -134,12 +171,12 @@ fn keep_input_names(graph: &mut Graph, names: Vec<Name>) {
     graph.set_names(inputs.into_iter().zip(names));
 }
 
-/// A tensor without memory like the one this placeholder takes.
+/// A tensor without memory like the value of a node.
 fn outline(node: &Node) -> Result<Tensor> {
     let fail =
         |message: &str| Error::PassNode { pass: PASS, node: node.name().to_string(), message: message.to_string() };
     let Some(Val::Tensor(meta)) = &node.meta().val else {
-        return Err(fail("only programs whose inputs are tensors of known type can be decomposed"));
+        return Err(fail("only programs of tensors whose types are known can be decomposed"));
     };
     let hint = |s: &SymInt| s.hint().and_then(|v| usize::try_from(v).ok());
     let sizes: Option<Vec<usize>> = meta.sizes.iter().map(hint).collect();
