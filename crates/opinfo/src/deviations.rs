@@ -83,7 +83,7 @@ pub const DEVIATIONS: &[Deviation] = &[
         reason: "PyTorch's trigamma is good to nine digits only; finite differences check this one",
     },
     Deviation {
-        ops: &["aten::polygamma"],
+        ops: &["aten::polygamma", "aten::special_polygamma."],
         checks: &[Check::Forward, Check::Layouts],
         rows: |row| row.grads.is_some() && matches!(row.args.first(), Some(Argument::Int(1))),
         reason: "PyTorch's trigamma is good to nine digits only; it is the slope of digamma, which finite differences check",
@@ -95,7 +95,7 @@ pub const DEVIATIONS: &[Deviation] = &[
         reason: "the result is f32 and so is the arithmetic of its gradient: the last bit differs",
     },
     Deviation {
-        ops: &["aten::bincount."],
+        ops: &["aten::bincount.", "aten::nonzero_numpy."],
         checks: &[Check::Meta],
         rows: every,
         reason: "the shape of the result depends on the numbers",
@@ -139,6 +139,7 @@ pub const DEVIATIONS: &[Deviation] = &[
             "aten::_embedding_bag",
             "aten::allclose.",
             "aten::equal.",
+            "aten::nonzero_numpy.",
             "aten::masked_select.",
             "aten::repeat_interleave.self_Tensor",
             "aten::repeat_interleave.Tensor",
@@ -146,6 +147,12 @@ pub const DEVIATIONS: &[Deviation] = &[
         checks: &[Check::Vmap, Check::Transforms],
         rows: every,
         reason: "looks at the numbers of each sample, which vmap refuses",
+    },
+    Deviation {
+        ops: &["aten::istft."],
+        checks: &[Check::Vmap, Check::Transforms],
+        rows: |row| row.args.get(4).is_some(),
+        reason: "looks whether the window covers the signal, which vmap refuses if each sample has a window of its own",
     },
     Deviation {
         ops: &[

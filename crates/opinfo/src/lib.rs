@@ -41,6 +41,7 @@ macro_rules! families {
     };
 }
 families!(
+    "beyond",
     "complex",
     "conv_pool",
     "creation",

@@ -109,7 +109,7 @@ macro_rules! families {
         })*
     };
 }
-families!(complex, conv_pool, creation, fft, index, linalg, matmul, norm_loss, pointwise, reduce, view);
+families!(beyond, complex, conv_pool, creation, fft, index, linalg, matmul, norm_loss, pointwise, reduce, view);
 
 #[test]
 fn deviations_are_not_stale() {

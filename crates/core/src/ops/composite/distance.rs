@@ -45,3 +45,27 @@ pub(crate) fn cdist_forward(x1: &Tensor, x2: &Tensor, p: f64, _compute_mode: Opt
     let apart = ops::sub(&ops::unsqueeze(x1, -2)?, &ops::unsqueeze(x2, -3)?, Scalar::Int(1))?;
     ops::linalg_vector_norm(&apart, Scalar::Float(p), Some(&[-1]), false, None)
 }
+
+/// As PyTorch's training graphs call it: the way of computing is left to the op.
+pub(crate) fn cdist(x1: &Tensor, x2: &Tensor, p: f64, compute_mode: Option<i64>) -> Result<Tensor> {
+    ops::_cdist_forward(x1, x2, p, compute_mode)
+}
+
+/// The distance of every row to every later one.
+pub(crate) fn pdist(t: &Tensor, p: f64) -> Result<Tensor> {
+    const OP: &str = "pdist";
+    if t.ndim() != 2 || p < 0.0 {
+        let m = format!("expected a matrix and an order that is not negative, found shape {:?} and {p}", t.shape());
+        return Err(Error::argument(OP, m));
+    }
+    let rows = t.shape()[0] as i64;
+    let pairs = ops::triu_indices(rows, rows, 1, None, Some(t.device()))?;
+    let side = |k: i64| ops::index_select(t, 0, &ops::select(&pairs, 0, k.into())?);
+    ops::linalg_vector_norm(
+        &ops::sub(&side(0)?, &side(1)?, Scalar::Int(1))?,
+        Scalar::Float(p),
+        Some(&[-1]),
+        false,
+        None,
+    )
+}

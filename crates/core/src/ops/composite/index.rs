@@ -56,7 +56,50 @@ pub(crate) fn take_along_dim(self_: &Tensor, indices: &Tensor, dim: Option<i64>)
     sizes[d] = self_.shape()[d];
     let input = ops::expand(self_, &sym(&sizes), false)?;
     sizes[d] = indices.shape()[d];
-    ops::gather(&input, dim, &ops::expand(indices, &sym(&sizes), false)?, false)
+    let indices = from_front(indices, self_.shape()[d])?;
+    ops::gather(&input, dim, &ops::expand(&indices, &sym(&sizes), false)?, false)
+}
+
+/// Indices with those below zero counted from the end.
+fn from_front(indices: &Tensor, size: usize) -> Result<Tensor> {
+    let shifted = ops::add_scalar(indices, Scalar::Int(size as i64), Scalar::Int(1))?;
+    ops::where_self(&ops::lt_scalar(indices, Scalar::Int(0))?, &shifted, indices)
+}
+
+/// The positions of elements that are not zero, one vector a dimension.
+pub(crate) fn nonzero_numpy(self_: &Tensor) -> Result<Vec<Tensor>> {
+    let lifted = if self_.ndim() == 0 { ops::unsqueeze(self_, 0)? } else { self_.clone() };
+    ops::unbind(&ops::nonzero(&lifted)?, 1)
+}
+
+/// Elements by indices, and `fill` where the mask says no; indices are not looked at there.
+pub(crate) fn unsafe_masked_index(
+    self_: &Tensor,
+    mask: &Tensor,
+    indices: &[Option<Tensor>],
+    fill: Scalar,
+) -> Result<Tensor> {
+    let (safe, _) = masked_indices(mask, indices)?;
+    let found = ops::index(self_, &safe)?;
+    ops::masked_fill(&found, &ops::logical_not(mask)?, fill)
+}
+
+/// Adds values at indices, where the mask says so.
+pub(crate) fn unsafe_masked_index_put_accumulate(
+    self_: &Tensor,
+    mask: &Tensor,
+    indices: &[Option<Tensor>],
+    values: &Tensor,
+) -> Result<Tensor> {
+    let (safe, no) = masked_indices(mask, indices)?;
+    ops::index_put(self_, &safe, &ops::masked_fill(values, &no, Scalar::Int(0))?, true)
+}
+
+/// Indices that are zero where the mask says no, and where it does.
+fn masked_indices(mask: &Tensor, indices: &[Option<Tensor>]) -> Result<(Vec<Option<Tensor>>, Tensor)> {
+    let no = ops::logical_not(mask)?;
+    let safe = |i: &Option<Tensor>| i.as_ref().map(|i| ops::masked_fill(i, &no, Scalar::Int(0))).transpose();
+    Ok((indices.iter().map(safe).collect::<Result<_>>()?, no))
 }
 
 pub(crate) fn argwhere(self_: &Tensor) -> Result<Tensor> {

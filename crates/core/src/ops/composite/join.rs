@@ -129,7 +129,7 @@ pub(crate) fn rot90(self_: &Tensor, k: i64, dims: &[i64]) -> Result<Tensor> {
     }
 }
 
-/// Pads by positions: what lies outside comes from the other end.
+/// Pads by positions: negative amounts cut off first, then what lies outside comes from the other end of what is left.
 pub(crate) fn pad_circular(self_: &Tensor, pad: &[SymInt]) -> Result<Tensor> {
     const OP: &str = "pad";
     let mut out = self_.clone();
@@ -137,14 +137,15 @@ pub(crate) fn pad_circular(self_: &Tensor, pad: &[SymInt]) -> Result<Tensor> {
     for (k, (before, after)) in shape::join::pads(pad).into_iter().enumerate() {
         let d = first + k;
         let n = self_.shape()[d] as i64;
-        if before > n || after > n || before + after + n < 0 || n == 0 {
+        let (cut, left) = (before.min(0), n + before.min(0) + after.min(0));
+        if before > n || after > n || left < 0 || (left == 0 && (before > 0 || after > 0)) {
             let m = format!("padding {before} and {after} wraps more than once around dimension {d} with size {n}");
             return Err(Error::argument(OP, m));
         }
         if before == 0 && after == 0 {
             continue;
         }
-        let wrapped = (-before..n + after).map(|p| p.rem_euclid(n)).collect();
+        let wrapped = (-before.max(0)..left + after.max(0)).map(|p| p.rem_euclid(left) - cut).collect();
         out = ops::index_select(&out, d as i64, &positions(wrapped, self_)?)?;
     }
     Ok(out)

@@ -2,7 +2,7 @@
 
 use crate::ops::formulas::sym;
 use crate::ops::shape::wrap_dims;
-use crate::{DType, Error, Result, Scalar, Tensor, ops, state};
+use crate::{DType, Error, Result, Scalar, SymInt, Tensor, ops, state};
 
 /// `linalg_inv`, `inverse`.
 pub(crate) fn inv(a: &Tensor) -> Result<Tensor> {
@@ -197,4 +197,114 @@ pub(crate) fn matrix_power(a: &Tensor, n: i64) -> Result<Tensor> {
             ops::clone(&ops::expand(&one, &sym(a.shape()), false)?, None)
         }
     }
+}
+
+/// The inverse of `A`, given its Cholesky factor.
+pub(crate) fn cholesky_inverse(factor: &Tensor, upper: bool) -> Result<Tensor> {
+    let n = factor.shape().last().copied().unwrap_or(0) as i64;
+    let one = ops::eye(n.into(), Some(factor.dtype()), Some(factor.device()))?;
+    let batch: Vec<SymInt> = factor.shape().iter().map(|&s| s.into()).collect();
+    ops::cholesky_solve(&ops::expand(&one, &batch, false)?, factor, upper)
+}
+
+/// Solves `A X = B` with triangular `A`; the second result is `A` as it was read.
+pub(crate) fn triangular_solve(
+    b: &Tensor,
+    a: &Tensor,
+    upper: bool,
+    transpose: bool,
+    unitriangular: bool,
+) -> Result<(Tensor, Tensor)> {
+    let turned = if transpose { ops::transpose(a, -2, -1)? } else { a.clone() };
+    let x = ops::linalg_solve_triangular(&turned, b, upper != transpose, true, unitriangular)?;
+    Ok((x, ops::clone(a, None)?))
+}
+
+/// The decomposition with `V` itself, not its transpose.
+pub(crate) fn svd_with_v(a: &Tensor, some: bool, compute_uv: bool) -> Result<(Tensor, Tensor, Tensor)> {
+    let (u, s, vh) = ops::_linalg_svd(a, !some, compute_uv, None)?;
+    if compute_uv {
+        return Ok((u, s, ops::transpose(&vh, -2, -1)?));
+    }
+    // Without vectors PyTorch answers with zeros in their place.
+    let &[.., m, n] = a.shape() else { unreachable!("the shape function has seen matrices") };
+    let zeros = |n: usize| {
+        let mut sizes: Vec<SymInt> = a.shape()[..a.ndim() - 2].iter().map(|&s| s.into()).collect();
+        sizes.extend([SymInt::from(n), SymInt::from(n)]);
+        ops::new_zeros(a, &sizes, None, None)
+    };
+    Ok((zeros(m)?, s, zeros(n)?))
+}
+
+/// The sum of products along a dimension, the first factor conjugated.
+pub(crate) fn vecdot(x: &Tensor, y: &Tensor, dim: i64) -> Result<Tensor> {
+    let x = if x.is_complex() { ops::conj_physical(x)? } else { x.clone() };
+    ops::sum_dim(&ops::mul(&x, y)?, Some(&[dim]), false, None)
+}
+
+/// The conjugate transpose of a matrix.
+pub(crate) fn matrix_h(a: &Tensor) -> Result<Tensor> {
+    if a.ndim() != 2 && a.ndim() != 0 {
+        return Err(Error::argument("matrix_H", format!("expected a matrix, found shape {:?}", a.shape())));
+    }
+    if a.ndim() == 0 { Ok(a.clone()) } else { ops::adjoint(a) }
+}
+
+/// The product of several matrices, in the order that needs the fewest multiplications; a vector may be at either end.
+pub(crate) fn multi_dot(tensors: &[Tensor]) -> Result<Tensor> {
+    const OP: &str = "linalg_multi_dot";
+    let (Some(first), Some(last), true) = (tensors.first(), tensors.last(), tensors.len() > 1) else {
+        return Err(Error::argument(OP, format!("expected at least two tensors, found {}", tensors.len())));
+    };
+    let (row, column) = (first.ndim() == 1, last.ndim() == 1);
+    let mut factors = tensors.to_vec();
+    if row {
+        factors[0] = ops::unsqueeze(first, 0)?;
+    }
+    if column {
+        factors[tensors.len() - 1] = ops::unsqueeze(last, -1)?;
+    }
+    if let Some(t) = factors.iter().find(|t| t.ndim() != 2) {
+        return Err(Error::argument(OP, format!("expected matrices, found shape {:?}", t.shape())));
+    }
+    let n = factors.len();
+    let size = |i: usize| if i == 0 { factors[0].shape()[0] } else { factors[i - 1].shape()[1] };
+    // cost[i][j]: of the product of factors i to j; cut[i][j]: where it is best divided.
+    let (mut cost, mut cut) = (vec![vec![0usize; n]; n], vec![vec![0usize; n]; n]);
+    for length in 1..n {
+        for i in 0..n - length {
+            let j = i + length;
+            let price = |k: usize| cost[i][k] + cost[k + 1][j] + size(i) * size(k + 1) * size(j + 1);
+            let best = (i..j).min_by_key(|&k| price(k)).unwrap_or(i);
+            (cost[i][j], cut[i][j]) = (price(best), best);
+        }
+    }
+    fn product(factors: &[Tensor], cut: &[Vec<usize>], i: usize, j: usize) -> Result<Tensor> {
+        if i == j {
+            return Ok(factors[i].clone());
+        }
+        let k = cut[i][j];
+        ops::mm(&product(factors, cut, i, k)?, &product(factors, cut, k + 1, j)?)
+    }
+    let mut out = product(&factors, &cut, 0, n - 1)?;
+    if column {
+        out = ops::squeeze_dim(&out, -1)?;
+    }
+    if row { ops::squeeze_dim(&out, 0) } else { Ok(out) }
+}
+
+/// `sum over dims of i1 i2 i3`, each expanded first: what a bilinear layer decomposes to.
+pub(crate) fn trilinear(
+    i1: &Tensor,
+    i2: &Tensor,
+    i3: &Tensor,
+    expand1: &[i64],
+    expand2: &[i64],
+    expand3: &[i64],
+    sumdim: &[i64],
+    _unroll_dim: i64,
+) -> Result<Tensor> {
+    let grown = |t: &Tensor, dims: &[i64]| dims.iter().try_fold(t.clone(), |t, &d| ops::unsqueeze(&t, d));
+    let product = ops::mul(&ops::mul(&grown(i1, expand1)?, &grown(i2, expand2)?)?, &grown(i3, expand3)?)?;
+    if sumdim.is_empty() { Ok(product) } else { ops::sum_dim(&product, Some(sumdim), false, None) }
 }

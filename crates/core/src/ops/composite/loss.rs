@@ -324,6 +324,9 @@ pub(crate) fn multi_margin_loss(
 ) -> Result<Tensor> {
     const OP: &str = "multi_margin_loss";
     check_reduction(OP, reduction)?;
+    if input.ndim() == 0 {
+        return multi_margin_loss(&ops::unsqueeze(input, 0)?, target, p, margin, weight, reduction);
+    }
     let classes = *input.shape().last().unwrap_or(&0);
     let fits = matches!(input.ndim(), 1 | 2) && target.shape() == &input.shape()[..input.ndim() - 1] && classes > 0;
     if !fits || !(p.equals(1.0) || p.equals(2.0)) || weight.is_some_and(|w| w.shape() != [classes]) {
@@ -351,6 +354,9 @@ pub(crate) fn multi_margin_loss(
 pub(crate) fn multilabel_margin_loss(input: &Tensor, target: &Tensor, reduction: i64) -> Result<Tensor> {
     const OP: &str = "multilabel_margin_loss";
     check_reduction(OP, reduction)?;
+    if input.ndim() == 0 && target.ndim() == 0 {
+        return multilabel_margin_loss(&ops::unsqueeze(input, 0)?, &ops::unsqueeze(target, 0)?, reduction);
+    }
     let classes = *input.shape().last().unwrap_or(&0);
     if !matches!(input.ndim(), 1 | 2) || target.shape() != input.shape() || classes == 0 {
         let m = format!("expected scores and targets of one shape, found {:?} and {:?}", input.shape(), target.shape());

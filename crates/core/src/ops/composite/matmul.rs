@@ -4,7 +4,7 @@
 
 use crate::ops::formulas::{maybe_multiply, sym};
 use crate::ops::shape::{self, broadcast, is_expandable_to, wrap_dim};
-use crate::{Error, Result, Scalar, SymInt, Tensor, ops};
+use crate::{DType, Error, Result, Scalar, SymInt, Tensor, ops};
 
 const ONE: Scalar = Scalar::Int(1);
 
@@ -176,14 +176,18 @@ pub(crate) fn outer(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     ops::mul(&ops::unsqueeze(a, 1)?, b)
 }
 
-/// `beta * term + alpha * outer`; with `beta == 0` the term is not read.
+/// `beta * term + alpha * outer`; with `beta == 0` no number of the term is read, and its gradient is zero.
 pub(crate) fn addr(term: &Tensor, a: &Tensor, b: &Tensor, beta: Scalar, alpha: Scalar) -> Result<Tensor> {
     let product = maybe_multiply(&outer(a, b)?, alpha)?;
     if !is_expandable_to(term.shape(), product.shape()) {
         let message = format!("expected a term that broadcasts to {:?}, found {:?}", product.shape(), term.shape());
         return Err(Error::argument("addr", message));
     }
-    if beta.equals(0.0) { Ok(product) } else { ops::add(&maybe_multiply(term, beta)?, &product, ONE) }
+    let term = match beta.equals(0.0) {
+        true => ops::masked_fill(term, &ops::ones_like(term, Some(DType::Bool), None, None)?, Scalar::Int(0))?,
+        false => maybe_multiply(term, beta)?,
+    };
+    ops::add(&term, &product, ONE)
 }
 
 /// `beta * term + alpha * (sum of products over the batch)`: one product of matrices laid side by side.

@@ -1,6 +1,7 @@
 //! Ops that are built of other ops: differentiable through them, so they need no formula. One file per family.
 
 mod activations;
+pub(crate) mod aliases;
 mod attention;
 mod complex;
 mod conv;
@@ -9,6 +10,7 @@ mod distance;
 mod einsum;
 pub(crate) mod embedding;
 pub(crate) mod fft;
+pub(crate) mod fractional_pool;
 pub(crate) mod index;
 pub(crate) mod join;
 pub(crate) mod linalg;
@@ -17,12 +19,14 @@ mod matmul;
 mod norm;
 mod pointwise;
 mod pool;
+pub(crate) mod quantile;
 pub(crate) mod random;
 mod reduce;
 mod resample;
 mod rnn;
 mod softmax;
 pub(crate) mod sort;
+pub(crate) mod spectrum;
 pub(crate) mod view;
 
 pub(crate) use activations::*;

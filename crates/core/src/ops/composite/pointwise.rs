@@ -1,7 +1,7 @@
 //! Pointwise ops that are others by another name, or a short combination of them.
 
 use crate::ops;
-use crate::{Error, ErrorKind, Result, Scalar, Tensor};
+use crate::{DType, Error, ErrorKind, Result, Scalar, SymInt, Tensor};
 
 /// `div.Tensor`.
 pub(crate) fn true_divide(a: &Tensor, b: &Tensor) -> Result<Tensor> {
@@ -116,4 +116,76 @@ pub(crate) fn where_scalar_self(condition: &Tensor, a: Scalar, other: &Tensor) -
 /// `where` between two numbers, of the dtype they have together.
 pub(crate) fn where_scalar(condition: &Tensor, a: Scalar, other: Scalar) -> Result<Tensor> {
     ops::where_self(condition, &Tensor::try_scalar(a)?, &Tensor::try_scalar(other)?)
+}
+
+/// Powers of at least double precision.
+fn precise(t: &Tensor) -> Result<Tensor> {
+    let wide = if t.is_complex() { DType::C128 } else { DType::F64 };
+    ops::to_dtype(t, wide, false, false, None)
+}
+
+pub(crate) fn float_power(a: &Tensor, exponent: &Tensor) -> Result<Tensor> {
+    if a.is_complex() != exponent.is_complex() {
+        let wide = |t: &Tensor| ops::to_dtype(t, DType::C128, false, false, None);
+        return ops::pow(&wide(a)?, &wide(exponent)?);
+    }
+    ops::pow(&precise(a)?, &precise(exponent)?)
+}
+
+pub(crate) fn float_power_scalar(a: &Tensor, exponent: Scalar) -> Result<Tensor> {
+    ops::pow_scalar(&precise(a)?, exponent)
+}
+
+pub(crate) fn float_power_of_scalar(a: Scalar, exponent: &Tensor) -> Result<Tensor> {
+    let exponent = precise(exponent)?;
+    ops::pow(&ops::scalar_tensor(a, Some(exponent.dtype()), Some(exponent.device()))?, &exponent)
+}
+
+/// Whether each number has no imaginary part.
+pub(crate) fn isreal(a: &Tensor) -> Result<Tensor> {
+    match a.is_complex() {
+        true => ops::eq_scalar(&ops::imag(a)?, Scalar::Int(0)),
+        false => ops::ones_like(a, Some(DType::Bool), None, None),
+    }
+}
+
+/// Negation is never put off here, so there is nothing to do.
+pub(crate) fn resolve_neg(a: &Tensor) -> Result<Tensor> {
+    Ok(a.clone())
+}
+
+/// The logarithm of the multivariate gamma function of dimension `p`.
+pub(crate) fn mvlgamma(a: &Tensor, p: i64) -> Result<Tensor> {
+    if p < 1 {
+        return Err(Error::argument("mvlgamma", format!("the dimension must be positive, found {p}")));
+    }
+    let constant = (p * (p - 1)) as f64 / 4.0 * std::f64::consts::PI.ln();
+    let shifts: Vec<f64> = (0..p).map(|j| -0.5 * j as f64).collect();
+    let float = if a.is_floating_point() { a.dtype() } else { DType::F32 };
+    let shifts = ops::to_copy(&Tensor::try_from_vec(shifts, [p])?, Some(float), Some(a.device()), false, None)?;
+    let terms = ops::lgamma(&ops::add(&ops::unsqueeze(a, -1)?, &shifts, Scalar::Int(1))?)?;
+    ops::add_scalar(&ops::sum_dim(&terms, Some(&[-1]), false, None)?, Scalar::Float(constant), Scalar::Int(1))
+}
+
+/// The area under the normal curve left of each number.
+pub(crate) fn special_ndtr(a: &Tensor) -> Result<Tensor> {
+    let root = Scalar::Float(-std::f64::consts::FRAC_1_SQRT_2);
+    ops::mul_scalar(&ops::erfc(&ops::mul_scalar(a, root)?)?, Scalar::Float(0.5))
+}
+
+/// `-x ln x`: zero at zero, and minus infinity below.
+pub(crate) fn special_entr(a: &Tensor) -> Result<Tensor> {
+    let inside = ops::neg(&ops::xlogy(a, a)?)?;
+    let below = ops::lt_scalar(a, Scalar::Int(0))?;
+    ops::where_self(&below, &Tensor::wrapped_number(Scalar::Float(f64::NEG_INFINITY))?, &inside)
+}
+
+/// The sum to these sizes of what they were broadcast to.
+pub(crate) fn sum_to_size(a: &Tensor, size: &[SymInt]) -> Result<Tensor> {
+    let sizes: Vec<usize> = size.iter().map(|s| s.int().max(0) as usize).collect();
+    if !crate::ops::shape::is_expandable_to(&sizes, a.shape()) {
+        let m = format!("sizes {sizes:?} do not broadcast to the tensor's, {:?}", a.shape());
+        return Err(Error::argument("sum_to_size", m));
+    }
+    crate::ops::formulas::sum_to_size(a, &sizes)
 }

@@ -1,5 +1,6 @@
 //! Poolings in one dimension (images of one row), and those that drop their indices.
 
+use crate::ops::formulas::sym;
 use crate::ops::shape::spatial;
 use crate::{Error, Result, SymInt, Tensor, ops};
 
@@ -124,4 +125,30 @@ pub(crate) fn adaptive_avg_pool3d(self_: &Tensor, output_size: &[SymInt]) -> Res
         return ops::mean_dim(self_, Some(&[-1, -2, -3]), true, None);
     }
     ops::_adaptive_avg_pool3d(self_, output_size)
+}
+
+/// Puts values back where the maxima were, with zeros around them.
+pub(crate) fn max_unpool3d(
+    t: &Tensor,
+    indices: &Tensor,
+    output_size: &[SymInt],
+    stride: &[i64],
+    _padding: &[i64],
+) -> Result<Tensor> {
+    let space: Option<Vec<usize>> = output_size.iter().map(|s| s.to_usize()).collect();
+    let fits = matches!(t.ndim(), 4 | 5) && indices.shape() == t.shape() && stride.iter().all(|&s| s > 0);
+    let Some(space) = space.filter(|s| s.len() == 3 && fits) else {
+        let m = format!(
+            "expected maxima of volumes and as many indices, and an output size; found {:?}, {:?} and {output_size:?}",
+            t.shape(),
+            indices.shape()
+        );
+        return Err(Error::argument("max_unpool3d", m));
+    };
+    let lead = t.shape()[..t.ndim() - 3].to_vec();
+    let flat =
+        |t: &Tensor| ops::reshape(t, &sym(&[lead.as_slice(), &[t.shape()[lead.len()..].iter().product()]].concat()));
+    let empty = ops::new_zeros(t, &sym(&[lead.as_slice(), &[space.iter().product()]].concat()), None, None)?;
+    let filled = ops::scatter(&empty, -1, &flat(indices)?, &flat(t)?)?;
+    ops::reshape(&filled, &sym(&[lead, space].concat()))
 }

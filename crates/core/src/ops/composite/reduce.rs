@@ -119,3 +119,62 @@ pub(crate) fn cov(t: &Tensor, correction: i64, fweights: Option<&Tensor>, aweigh
     let out = ops::div(&products, &freedom)?;
     if t.ndim() < 2 { ops::squeeze(&out) } else { Ok(out) }
 }
+
+/// The mean of each two neighbours along a dimension, times their distance.
+fn trapezoids(op: &'static str, y: &Tensor, x: Option<&Tensor>, dx: Scalar, dim: i64) -> Result<Tensor> {
+    if y.ndim() == 0 {
+        return Err(Error::argument(op, "expected a tensor with at least one dimension"));
+    }
+    let d = wrap_dim(op, dim, y.ndim())?;
+    let n = y.shape()[d];
+    let part =
+        |t: &Tensor, dim: i64, from: usize, to: usize| ops::slice(t, dim, Some(from.into()), Some(to.into()), 1.into());
+    let low = part(y, d as i64, 0, n.saturating_sub(1))?;
+    let sums = ops::add(&low, &part(y, d as i64, n.min(1), n)?, Scalar::Int(1))?;
+    let Some(x) = x else { return ops::mul_scalar(&sums, Scalar::Float(dx.to_f64() / 2.0)) };
+    // A vector of places belongs to the dimension; anything else broadcasts with y.
+    let (places, along) =
+        if x.ndim() == 1 { (x.clone(), 0) } else { (x.clone(), x.ndim() as i64 - (y.ndim() - d) as i64) };
+    if along < 0 || places.shape()[along as usize] != n {
+        let m = format!("places of shape {:?} do not fit values of shape {:?}", x.shape(), y.shape());
+        return Err(Error::argument(op, m));
+    }
+    let mut steps =
+        ops::sub(&part(&places, along, n.min(1), n)?, &part(&places, along, 0, n.saturating_sub(1))?, Scalar::Int(1))?;
+    if x.ndim() == 1 {
+        for _ in d + 1..y.ndim() {
+            steps = ops::unsqueeze(&steps, -1)?;
+        }
+    }
+    ops::div_scalar(&ops::mul(&sums, &steps)?, Scalar::Int(2))
+}
+
+pub(crate) fn trapezoid_x(y: &Tensor, x: &Tensor, dim: i64) -> Result<Tensor> {
+    ops::sum_dim(&trapezoids("trapezoid", y, Some(x), Scalar::Int(1), dim)?, Some(&[dim]), false, None)
+}
+
+pub(crate) fn trapezoid_dx(y: &Tensor, dx: Scalar, dim: i64) -> Result<Tensor> {
+    ops::sum_dim(&trapezoids("trapezoid", y, None, dx, dim)?, Some(&[dim]), false, None)
+}
+
+pub(crate) fn trapz_dx(y: &Tensor, dx: f64, dim: i64) -> Result<Tensor> {
+    trapezoid_dx(y, Scalar::Float(dx), dim)
+}
+
+pub(crate) fn cumulative_trapezoid_x(y: &Tensor, x: &Tensor, dim: i64) -> Result<Tensor> {
+    ops::cumsum(&trapezoids("cumulative_trapezoid", y, Some(x), Scalar::Int(1), dim)?, dim, None)
+}
+
+pub(crate) fn cumulative_trapezoid_dx(y: &Tensor, dx: Scalar, dim: i64) -> Result<Tensor> {
+    ops::cumsum(&trapezoids("cumulative_trapezoid", y, None, dx, dim)?, dim, None)
+}
+
+/// Correlations of rows.
+pub(crate) fn corrcoef(t: &Tensor) -> Result<Tensor> {
+    let c = ops::cov(t, 1, None, None)?;
+    if c.ndim() == 0 {
+        return ops::div(&c, &c);
+    }
+    let d = ops::sqrt(&ops::diagonal(&c, 0, 0, 1)?)?;
+    ops::div(&ops::div(&c, &ops::unsqueeze(&d, 1)?)?, &ops::unsqueeze(&d, 0)?)
+}

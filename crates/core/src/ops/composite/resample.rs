@@ -50,6 +50,8 @@ by_factors! {
     2: upsample_bilinear2d_vec upsample_bilinear2d (align_corners) (0 1);
     2: upsample_bicubic2d_vec upsample_bicubic2d (align_corners) (0 1);
     3: upsample_trilinear3d_vec upsample_trilinear3d (align_corners) (0 1 2);
+    2: upsample_bilinear2d_aa_vec _upsample_bilinear2d_aa (align_corners) (0 1);
+    2: upsample_bicubic2d_aa_vec _upsample_bicubic2d_aa (align_corners) (0 1);
 }
 
 pub(crate) fn grid_sampler(
@@ -105,22 +107,47 @@ pub(crate) fn affine_grid_generator(theta: &Tensor, size: &[SymInt], align_corne
     ops::view(&grid, &sym(&out))
 }
 
-/// Weights `[output, input]` of linear resizing with a window as wide as an output pixel.
-fn smooth_weights(input: usize, output: usize, align_corners: bool, factor: Option<f64>) -> Vec<f64> {
+/// A filter of anti-aliased resizing: how far it reaches, and its weight at a distance.
+#[derive(Clone, Copy)]
+struct Filter {
+    reach: f64,
+    weight: fn(f64) -> f64,
+}
+
+const LINEAR: Filter = Filter { reach: 1.0, weight: |x| (1.0 - x.abs()).max(0.0) };
+
+/// Keys' cubic with a = -1/2, as Pillow has it.
+const CUBIC: Filter = Filter {
+    reach: 2.0,
+    weight: |x| {
+        let (a, x) = (-0.5, x.abs());
+        if x < 1.0 {
+            ((a + 2.0) * x - (a + 3.0)) * x * x + 1.0
+        } else if x < 2.0 {
+            (((x - 5.0) * x + 8.0) * x - 4.0) * a
+        } else {
+            0.0
+        }
+    },
+};
+
+/// Weights `[output, input]` of resizing with a filter at least as wide as an output pixel.
+fn smooth_weights(filter: Filter, input: usize, output: usize, align_corners: bool, factor: Option<f64>) -> Vec<f64> {
     let scale = match (align_corners, factor) {
         (true, _) if output > 1 => (input as f64 - 1.0) / (output as f64 - 1.0),
         (true, _) => 0.0,
         (false, Some(f)) if f > 0.0 => 1.0 / f,
         _ => input as f64 / output as f64,
     };
-    let width = scale.max(1.0);
+    let stretch = scale.max(1.0);
+    let width = filter.reach * stretch;
     let mut weights = vec![0.0; output * input];
     for (o, row) in weights.chunks_exact_mut(input).enumerate() {
         let centre = scale * (o as f64 + 0.5);
         let first = (centre - width + 0.5).max(0.0) as usize;
         let last = ((centre + width + 0.5) as usize).min(input);
         for (i, w) in row.iter_mut().enumerate().take(last).skip(first) {
-            *w = (1.0 - ((i as f64 - centre + 0.5) / width).abs()).max(0.0);
+            *w = (filter.weight)((i as f64 - centre + 0.5) / stretch);
         }
         let sum: f64 = row.iter().sum();
         if sum != 0.0 {
@@ -130,19 +157,24 @@ fn smooth_weights(input: usize, output: usize, align_corners: bool, factor: Opti
     weights
 }
 
-pub(crate) fn _upsample_bilinear2d_aa(
-    self_: &Tensor,
-    output_size: &[SymInt],
-    align_corners: bool,
-    scale_h: Option<f64>,
-    scale_w: Option<f64>,
-) -> Result<Tensor> {
-    const OP: &str = "_upsample_bilinear2d_aa";
-    let spec = crate::ops::shape::upsample_linear2d(OP, self_, output_size, align_corners, scale_h, scale_w)?;
-    let (&[_, _, h, w], &[_, _, oh, ow]) = (self_.shape(), spec.layout.sizes()) else {
-        unreachable!("the shape function has seen four dimensions")
-    };
-    let rows = constant(smooth_weights(h, oh, align_corners, scale_h), &[oh, h], self_)?;
-    let columns = constant(smooth_weights(w, ow, align_corners, scale_w), &[ow, w], self_)?;
-    ops::matmul(&rows, &ops::matmul(self_, &ops::t(&columns)?)?)
+macro_rules! smooth {
+    ($($name:ident $filter:ident)*) => {$(
+        pub(crate) fn $name(
+            self_: &Tensor,
+            output_size: &[SymInt],
+            align_corners: bool,
+            scale_h: Option<f64>,
+            scale_w: Option<f64>,
+        ) -> Result<Tensor> {
+            let op = stringify!($name);
+            let spec = crate::ops::shape::upsample_linear2d(op, self_, output_size, align_corners, scale_h, scale_w)?;
+            let (&[_, _, h, w], &[_, _, oh, ow]) = (self_.shape(), spec.layout.sizes()) else {
+                unreachable!("the shape function has seen four dimensions")
+            };
+            let rows = constant(smooth_weights($filter, h, oh, align_corners, scale_h), &[oh, h], self_)?;
+            let columns = constant(smooth_weights($filter, w, ow, align_corners, scale_w), &[ow, w], self_)?;
+            ops::matmul(&rows, &ops::matmul(self_, &ops::t(&columns)?)?)
+        }
+    )*};
 }
+smooth! { _upsample_bilinear2d_aa LINEAR _upsample_bicubic2d_aa CUBIC }

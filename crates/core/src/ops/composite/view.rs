@@ -453,3 +453,81 @@ pub(crate) fn diagonal_copy(self_: &Tensor, offset: i64, dim1: i64, dim2: i64) -
 pub(crate) fn unfold_copy(self_: &Tensor, dimension: i64, size: i64, step: i64) -> Result<Tensor> {
     copied(ops::unfold(self_, dimension, size, step))
 }
+
+pub(crate) fn narrow_copy(self_: &Tensor, dim: i64, start: SymInt, length: SymInt) -> Result<Tensor> {
+    ops::clone(&narrow(self_, dim, start, length)?, Some(MemoryFormat::Contiguous))
+}
+
+/// Splits along a dimension that depends on how many there are.
+fn split_along(
+    op: &'static str,
+    t: &Tensor,
+    least: usize,
+    dim: i64,
+    parts: &[i64],
+    equal: bool,
+) -> Result<Vec<Tensor>> {
+    if t.ndim() < least {
+        let m = format!("expected at least {least} dimensions, found shape {:?}", t.shape());
+        return Err(Error::argument(op, m));
+    }
+    if !equal {
+        let indices: SymInts = parts.iter().map(|&i| SymInt::from(i)).collect();
+        return tensor_split_indices(t, &indices, dim);
+    }
+    let (n, sections) = (t.shape()[dim as usize] as i64, parts[0]);
+    if sections <= 0 || n % sections != 0 {
+        return Err(Error::argument(op, format!("size {n} is not {sections} equal sections")));
+    }
+    tensor_split(t, sections.into(), dim)
+}
+
+fn hsplit_dim(t: &Tensor) -> i64 {
+    (t.ndim() > 1).into()
+}
+
+pub(crate) fn hsplit_int(self_: &Tensor, sections: i64) -> Result<Vec<Tensor>> {
+    split_along("hsplit", self_, 1, hsplit_dim(self_), &[sections], true)
+}
+
+pub(crate) fn hsplit_array(self_: &Tensor, indices: &[i64]) -> Result<Vec<Tensor>> {
+    split_along("hsplit", self_, 1, hsplit_dim(self_), indices, false)
+}
+
+pub(crate) fn vsplit_int(self_: &Tensor, sections: i64) -> Result<Vec<Tensor>> {
+    split_along("vsplit", self_, 2, 0, &[sections], true)
+}
+
+pub(crate) fn vsplit_array(self_: &Tensor, indices: &[i64]) -> Result<Vec<Tensor>> {
+    split_along("vsplit", self_, 2, 0, indices, false)
+}
+
+pub(crate) fn dsplit_int(self_: &Tensor, sections: i64) -> Result<Vec<Tensor>> {
+    split_along("dsplit", self_, 3, 2, &[sections], true)
+}
+
+pub(crate) fn dsplit_array(self_: &Tensor, indices: &[i64]) -> Result<Vec<Tensor>> {
+    split_along("dsplit", self_, 3, 2, indices, false)
+}
+
+pub(crate) fn atleast_1d_sequence(tensors: &[Tensor]) -> Result<Vec<Tensor>> {
+    tensors.iter().map(ops::atleast_1d).collect()
+}
+
+pub(crate) fn atleast_2d_sequence(tensors: &[Tensor]) -> Result<Vec<Tensor>> {
+    tensors.iter().map(ops::atleast_2d).collect()
+}
+
+pub(crate) fn atleast_3d_sequence(tensors: &[Tensor]) -> Result<Vec<Tensor>> {
+    tensors.iter().map(ops::atleast_3d).collect()
+}
+
+/// The diagonal of each matrix, in the order of arguments that linear algebra has.
+pub(crate) fn linalg_diagonal(self_: &Tensor, offset: i64, dim1: i64, dim2: i64) -> Result<Tensor> {
+    ops::diagonal(self_, offset, dim1, dim2)
+}
+
+/// A square matrix with all elements on a diagonal.
+pub(crate) fn diagflat(self_: &Tensor, offset: i64) -> Result<Tensor> {
+    ops::diag(&ops::reshape(self_, &[(-1).into()])?, offset)
+}

@@ -455,3 +455,39 @@ pub(crate) fn assert_tensor_metadata(
     }
     Ok(())
 }
+
+/// Fails with the message of the program unless the number is true.
+pub(crate) fn assert_scalar(value: Scalar, message: &str) -> Result<()> {
+    if value.to_bool() { Ok(()) } else { Err(Error::argument("_assert_scalar", message.to_string())) }
+}
+
+/// Fails with the message of the program unless the only element is true. Tensors without memory pass.
+pub(crate) fn assert_async_msg(t: &Tensor, message: &str) -> Result<()> {
+    const OP: &str = "_assert_async";
+    if t.numel() != 1 {
+        return Err(Error::argument(OP, format!("expected one element, found shape {:?}", t.shape())));
+    }
+    let holds = t.is_meta() || crate::ops::item(&t.detach())?.to_bool();
+    if holds { Ok(()) } else { Err(Error::argument(OP, message.to_string())) }
+}
+
+pub(crate) fn assert_async(t: &Tensor) -> Result<()> {
+    assert_async_msg(t, "expected an element that is not zero")
+}
+
+fn in_range(op: &'static str, size: Scalar, min: Option<i64>, max: Option<i64>) -> Result<()> {
+    let n = size.to_i64();
+    if min.is_some_and(|m| n < m) || max.is_some_and(|m| n > m) {
+        let end = |bound: Option<i64>| bound.map_or_else(|| "any".to_string(), |b| b.to_string());
+        return Err(Error::argument(op, format!("expected a number from {} to {}, found {n}", end(min), end(max))));
+    }
+    Ok(())
+}
+
+pub(crate) fn sym_constrain_range(size: Scalar, min: Option<i64>, max: Option<i64>) -> Result<()> {
+    in_range("sym_constrain_range", size, min, max)
+}
+
+pub(crate) fn sym_constrain_range_for_size(size: Scalar, min: Option<i64>, max: Option<i64>) -> Result<()> {
+    in_range("sym_constrain_range_for_size", size, Some(min.unwrap_or(0)), max)
+}

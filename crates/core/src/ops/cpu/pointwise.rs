@@ -81,11 +81,16 @@ macro_rules! functions {
     )*};
 }
 functions! {
-    neg Neg, conj_physical Conj, sgn Sign, sign Sign, floor Floor, ceil Ceil, round Round, trunc Trunc, frac Frac,
+    neg Neg, sgn Sign, sign Sign, floor Floor, ceil Ceil, round Round, trunc Trunc, frac Frac,
     reciprocal Reciprocal, sqrt Sqrt, rsqrt Rsqrt, exp Exp, exp2 Exp2, expm1 Expm1, log Log, log2 Log2, log10 Log10,
     log1p Log1p, sin Sin, cos Cos, tan Tan, asin Asin, acos Acos, atan Atan, sinh Sinh, cosh Cosh, tanh Tanh,
     asinh Asinh, acosh Acosh, atanh Atanh, sigmoid Sigmoid, erf Erf, erfc Erfc, erfinv Erfinv, lgamma Lgamma,
     digamma Digamma, bitwise_not BitwiseNot,
+}
+
+/// The conjugate; a real operand is its own.
+pub(crate) fn conj_physical(a: &Tensor, out: &Tensor) -> Result<()> {
+    if a.is_complex() { unary_op(Op::Conj, out.dtype(), a, out) } else { super::copy_into(a, out) }
 }
 
 /// Functions with a real result, also of a complex operand.

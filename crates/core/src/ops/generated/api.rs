@@ -85,6 +85,35 @@ pub fn try_polygamma(n: i64, self_: &Tensor) -> Result<Tensor> {
     ops::polygamma(n, self_)
 }
 
+/// `aten::float_power.Scalar(Scalar self, Tensor exponent) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_float_power_of_scalar`].
+#[track_caller]
+pub fn float_power_of_scalar(self_: impl Into<Scalar>, exponent: &Tensor) -> Tensor {
+    expect_ok(try_float_power_of_scalar(self_, exponent))
+}
+/// `aten::float_power.Scalar(Scalar self, Tensor exponent) -> Tensor`
+pub fn try_float_power_of_scalar(
+    self_: impl Into<Scalar>,
+    exponent: &Tensor,
+) -> Result<Tensor> {
+    ops::float_power_of_scalar(self_.into(), exponent)
+}
+
+/// `aten::special_polygamma(int n, Tensor self) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_special_polygamma`].
+#[track_caller]
+pub fn special_polygamma(n: i64, self_: &Tensor) -> Tensor {
+    expect_ok(try_special_polygamma(n, self_))
+}
+/// `aten::special_polygamma(int n, Tensor self) -> Tensor`
+pub fn try_special_polygamma(n: i64, self_: &Tensor) -> Result<Tensor> {
+    ops::special_polygamma(n, self_)
+}
+
 /// `aten::where.self(Tensor condition, Tensor self, Tensor other) -> Tensor`
 ///
 /// # Panics
@@ -492,6 +521,115 @@ pub fn try_linalg_vector_norm(
     keepdim: bool,
 ) -> Result<Tensor> {
     ops::linalg_vector_norm(self_, ord.into(), dim, keepdim, None)
+}
+
+/// `aten::cdist(Tensor x1, Tensor x2, float p=2, int? compute_mode=None) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_cdist`].
+#[track_caller]
+pub fn cdist(x1: &Tensor, x2: &Tensor, p: f64, compute_mode: Option<i64>) -> Tensor {
+    expect_ok(try_cdist(x1, x2, p, compute_mode))
+}
+/// `aten::cdist(Tensor x1, Tensor x2, float p=2, int? compute_mode=None) -> Tensor`
+pub fn try_cdist(
+    x1: &Tensor,
+    x2: &Tensor,
+    p: f64,
+    compute_mode: Option<i64>,
+) -> Result<Tensor> {
+    ops::cdist(x1, x2, p, compute_mode)
+}
+
+/// `aten::pdist(Tensor self, float p=2) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_pdist`].
+#[track_caller]
+pub fn pdist(self_: &Tensor, p: f64) -> Tensor {
+    expect_ok(try_pdist(self_, p))
+}
+/// `aten::pdist(Tensor self, float p=2) -> Tensor`
+pub fn try_pdist(self_: &Tensor, p: f64) -> Result<Tensor> {
+    ops::pdist(self_, p)
+}
+
+/// `aten::trapezoid.x(Tensor y, Tensor x, *, int dim=-1) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_trapezoid_x`].
+#[track_caller]
+pub fn trapezoid_x(y: &Tensor, x: &Tensor) -> Tensor {
+    expect_ok(try_trapezoid_x(y, x))
+}
+/// `aten::trapezoid.x(Tensor y, Tensor x, *, int dim=-1) -> Tensor`
+pub fn try_trapezoid_x(y: &Tensor, x: &Tensor) -> Result<Tensor> {
+    ops::trapezoid_x(y, x, -1)
+}
+
+/// `aten::trapezoid.dx(Tensor y, *, Scalar dx=1, int dim=-1) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_trapezoid_dx`].
+#[track_caller]
+pub fn trapezoid_dx(y: &Tensor) -> Tensor {
+    expect_ok(try_trapezoid_dx(y))
+}
+/// `aten::trapezoid.dx(Tensor y, *, Scalar dx=1, int dim=-1) -> Tensor`
+pub fn try_trapezoid_dx(y: &Tensor) -> Result<Tensor> {
+    ops::trapezoid_dx(y, Scalar::Int(1), -1)
+}
+
+/// `aten::trapz.x(Tensor y, Tensor x, *, int dim=-1) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_trapz_x`].
+#[track_caller]
+pub fn trapz_x(y: &Tensor, x: &Tensor) -> Tensor {
+    expect_ok(try_trapz_x(y, x))
+}
+/// `aten::trapz.x(Tensor y, Tensor x, *, int dim=-1) -> Tensor`
+pub fn try_trapz_x(y: &Tensor, x: &Tensor) -> Result<Tensor> {
+    ops::trapz_x(y, x, -1)
+}
+
+/// `aten::trapz.dx(Tensor y, *, float dx=1, int dim=-1) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_trapz_dx`].
+#[track_caller]
+pub fn trapz_dx(y: &Tensor) -> Tensor {
+    expect_ok(try_trapz_dx(y))
+}
+/// `aten::trapz.dx(Tensor y, *, float dx=1, int dim=-1) -> Tensor`
+pub fn try_trapz_dx(y: &Tensor) -> Result<Tensor> {
+    ops::trapz_dx(y, 1.0, -1)
+}
+
+/// `aten::cumulative_trapezoid.x(Tensor y, Tensor x, *, int dim=-1) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_cumulative_trapezoid_x`].
+#[track_caller]
+pub fn cumulative_trapezoid_x(y: &Tensor, x: &Tensor) -> Tensor {
+    expect_ok(try_cumulative_trapezoid_x(y, x))
+}
+/// `aten::cumulative_trapezoid.x(Tensor y, Tensor x, *, int dim=-1) -> Tensor`
+pub fn try_cumulative_trapezoid_x(y: &Tensor, x: &Tensor) -> Result<Tensor> {
+    ops::cumulative_trapezoid_x(y, x, -1)
+}
+
+/// `aten::cumulative_trapezoid.dx(Tensor y, *, Scalar dx=1, int dim=-1) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_cumulative_trapezoid_dx`].
+#[track_caller]
+pub fn cumulative_trapezoid_dx(y: &Tensor) -> Tensor {
+    expect_ok(try_cumulative_trapezoid_dx(y))
+}
+/// `aten::cumulative_trapezoid.dx(Tensor y, *, Scalar dx=1, int dim=-1) -> Tensor`
+pub fn try_cumulative_trapezoid_dx(y: &Tensor) -> Result<Tensor> {
+    ops::cumulative_trapezoid_dx(y, Scalar::Int(1), -1)
 }
 
 /// `aten::layer_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight=None, Tensor? bias=None, float eps=1e-05, bool cudnn_enable=True) -> Tensor`
@@ -2572,6 +2710,45 @@ pub fn try_linalg_slogdet(A: &Tensor) -> Result<(Tensor, Tensor)> {
     ops::linalg_slogdet(A)
 }
 
+/// `aten::linalg_vecdot(Tensor x, Tensor y, *, int dim=-1) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_linalg_vecdot`].
+#[track_caller]
+pub fn linalg_vecdot(x: &Tensor, y: &Tensor) -> Tensor {
+    expect_ok(try_linalg_vecdot(x, y))
+}
+/// `aten::linalg_vecdot(Tensor x, Tensor y, *, int dim=-1) -> Tensor`
+pub fn try_linalg_vecdot(x: &Tensor, y: &Tensor) -> Result<Tensor> {
+    ops::linalg_vecdot(x, y, -1)
+}
+
+/// `aten::linalg_multi_dot(Tensor[] tensors) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_linalg_multi_dot`].
+#[track_caller]
+pub fn linalg_multi_dot(tensors: &[Tensor]) -> Tensor {
+    expect_ok(try_linalg_multi_dot(tensors))
+}
+/// `aten::linalg_multi_dot(Tensor[] tensors) -> Tensor`
+pub fn try_linalg_multi_dot(tensors: &[Tensor]) -> Result<Tensor> {
+    ops::linalg_multi_dot(tensors)
+}
+
+/// `aten::linalg_matmul(Tensor self, Tensor other) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_linalg_matmul`].
+#[track_caller]
+pub fn linalg_matmul(self_: &Tensor, other: &Tensor) -> Tensor {
+    expect_ok(try_linalg_matmul(self_, other))
+}
+/// `aten::linalg_matmul(Tensor self, Tensor other) -> Tensor`
+pub fn try_linalg_matmul(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
+    ops::linalg_matmul(self_, other)
+}
+
 /// `aten::linalg_qr(Tensor A, str mode='reduced') -> (Tensor Q, Tensor R)`
 ///
 /// # Panics
@@ -4067,6 +4244,58 @@ pub fn try_broadcast_tensors(tensors: &[Tensor]) -> Result<Vec<Tensor>> {
     ops::broadcast_tensors(tensors)
 }
 
+/// `aten::atleast_1d.Sequence(Tensor[] tensors) -> Tensor[]`
+///
+/// # Panics
+/// With the error of [`try_atleast_1d_sequence`].
+#[track_caller]
+pub fn atleast_1d_sequence(tensors: &[Tensor]) -> Vec<Tensor> {
+    expect_ok(try_atleast_1d_sequence(tensors))
+}
+/// `aten::atleast_1d.Sequence(Tensor[] tensors) -> Tensor[]`
+pub fn try_atleast_1d_sequence(tensors: &[Tensor]) -> Result<Vec<Tensor>> {
+    ops::atleast_1d_sequence(tensors)
+}
+
+/// `aten::atleast_2d.Sequence(Tensor[] tensors) -> Tensor[]`
+///
+/// # Panics
+/// With the error of [`try_atleast_2d_sequence`].
+#[track_caller]
+pub fn atleast_2d_sequence(tensors: &[Tensor]) -> Vec<Tensor> {
+    expect_ok(try_atleast_2d_sequence(tensors))
+}
+/// `aten::atleast_2d.Sequence(Tensor[] tensors) -> Tensor[]`
+pub fn try_atleast_2d_sequence(tensors: &[Tensor]) -> Result<Vec<Tensor>> {
+    ops::atleast_2d_sequence(tensors)
+}
+
+/// `aten::atleast_3d.Sequence(Tensor[] tensors) -> Tensor[]`
+///
+/// # Panics
+/// With the error of [`try_atleast_3d_sequence`].
+#[track_caller]
+pub fn atleast_3d_sequence(tensors: &[Tensor]) -> Vec<Tensor> {
+    expect_ok(try_atleast_3d_sequence(tensors))
+}
+/// `aten::atleast_3d.Sequence(Tensor[] tensors) -> Tensor[]`
+pub fn try_atleast_3d_sequence(tensors: &[Tensor]) -> Result<Vec<Tensor>> {
+    ops::atleast_3d_sequence(tensors)
+}
+
+/// `aten::linalg_diagonal(Tensor(a) A, *, int offset=0, int dim1=-2, int dim2=-1) -> Tensor(a)`
+///
+/// # Panics
+/// With the error of [`try_linalg_diagonal`].
+#[track_caller]
+pub fn linalg_diagonal(A: &Tensor) -> Tensor {
+    expect_ok(try_linalg_diagonal(A))
+}
+/// `aten::linalg_diagonal(Tensor(a) A, *, int offset=0, int dim1=-2, int dim2=-1) -> Tensor(a)`
+pub fn try_linalg_diagonal(A: &Tensor) -> Result<Tensor> {
+    ops::linalg_diagonal(A, 0, -2, -1)
+}
+
 /// `aten::lift(Tensor self) -> Tensor`
 ///
 /// # Panics
@@ -4695,6 +4924,32 @@ pub fn try_assert_tensor_metadata(
     ops::assert_tensor_metadata(a_, size, stride, None, None)
 }
 
+/// `aten::sym_constrain_range(Scalar size, *, int? min=None, int? max=None) -> ()`
+///
+/// # Panics
+/// With the error of [`try_sym_constrain_range`].
+#[track_caller]
+pub fn sym_constrain_range(size: impl Into<Scalar>) -> () {
+    expect_ok(try_sym_constrain_range(size))
+}
+/// `aten::sym_constrain_range(Scalar size, *, int? min=None, int? max=None) -> ()`
+pub fn try_sym_constrain_range(size: impl Into<Scalar>) -> Result<()> {
+    ops::sym_constrain_range(size.into(), None, None)
+}
+
+/// `aten::sym_constrain_range_for_size(Scalar size, *, int? min=None, int? max=None) -> ()`
+///
+/// # Panics
+/// With the error of [`try_sym_constrain_range_for_size`].
+#[track_caller]
+pub fn sym_constrain_range_for_size(size: impl Into<Scalar>) -> () {
+    expect_ok(try_sym_constrain_range_for_size(size))
+}
+/// `aten::sym_constrain_range_for_size(Scalar size, *, int? min=None, int? max=None) -> ()`
+pub fn try_sym_constrain_range_for_size(size: impl Into<Scalar>) -> Result<()> {
+    ops::sym_constrain_range_for_size(size.into(), None, None)
+}
+
 /// `aten::index_select_backward(Tensor grad, SymInt[] self_sizes, int dim, Tensor index) -> Tensor`
 ///
 /// # Panics
@@ -4912,6 +5167,32 @@ pub fn concat(tensors: &[Tensor], dim: i64) -> Tensor {
 /// `aten::concat(Tensor[] tensors, int dim=0) -> Tensor`
 pub fn try_concat(tensors: &[Tensor], dim: i64) -> Result<Tensor> {
     ops::concat(tensors, dim)
+}
+
+/// `aten::concatenate(Tensor[] tensors, int dim=0) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_concatenate`].
+#[track_caller]
+pub fn concatenate(tensors: &[Tensor], dim: i64) -> Tensor {
+    expect_ok(try_concatenate(tensors, dim))
+}
+/// `aten::concatenate(Tensor[] tensors, int dim=0) -> Tensor`
+pub fn try_concatenate(tensors: &[Tensor], dim: i64) -> Result<Tensor> {
+    ops::concatenate(tensors, dim)
+}
+
+/// `aten::row_stack(Tensor[] tensors) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_row_stack`].
+#[track_caller]
+pub fn row_stack(tensors: &[Tensor]) -> Tensor {
+    expect_ok(try_row_stack(tensors))
+}
+/// `aten::row_stack(Tensor[] tensors) -> Tensor`
+pub fn try_row_stack(tensors: &[Tensor]) -> Result<Tensor> {
+    ops::row_stack(tensors)
 }
 
 /// `aten::stack(Tensor[] tensors, int dim=0) -> Tensor`
@@ -5142,6 +5423,25 @@ pub fn searchsorted(sorted_sequence: &Tensor, self_: &Tensor) -> Tensor {
 /// `aten::searchsorted.Tensor(Tensor sorted_sequence, Tensor self, *, bool out_int32=False, bool right=False, str? side=None, Tensor? sorter=None) -> Tensor`
 pub fn try_searchsorted(sorted_sequence: &Tensor, self_: &Tensor) -> Result<Tensor> {
     ops::searchsorted(sorted_sequence, self_, false, false, None, None)
+}
+
+/// `aten::searchsorted.Scalar(Tensor sorted_sequence, Scalar self, *, bool out_int32=False, bool right=False, str? side=None, Tensor? sorter=None) -> Tensor`
+///
+/// # Panics
+/// With the error of [`try_searchsorted_scalar`].
+#[track_caller]
+pub fn searchsorted_scalar(
+    sorted_sequence: &Tensor,
+    self_: impl Into<Scalar>,
+) -> Tensor {
+    expect_ok(try_searchsorted_scalar(sorted_sequence, self_))
+}
+/// `aten::searchsorted.Scalar(Tensor sorted_sequence, Scalar self, *, bool out_int32=False, bool right=False, str? side=None, Tensor? sorter=None) -> Tensor`
+pub fn try_searchsorted_scalar(
+    sorted_sequence: &Tensor,
+    self_: impl Into<Scalar>,
+) -> Result<Tensor> {
+    ops::searchsorted_scalar(sorted_sequence, self_.into(), false, false, None, None)
 }
 
 /// `aten::isin.Tensor_Tensor(Tensor elements, Tensor test_elements, *, bool assume_unique=False, bool invert=False) -> Tensor`

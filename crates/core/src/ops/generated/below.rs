@@ -11510,6 +11510,73 @@ pub(crate) fn assert_tensor_metadata(
     cpu::creation::assert_tensor_metadata(a_, size, stride, dtype, device)
 }
 
+pub(crate) fn _assert_scalar(word: u32, self_: Scalar, assert_msg: &str) -> Result<()> {
+    if word & state::INNER != 0 {
+        return dispatch::call_inner(
+                Op::_ASSERT_SCALAR,
+                &[self_.into(), assert_msg.into()],
+            )
+            .map(drop);
+    }
+    cpu::creation::assert_scalar(self_, assert_msg)
+}
+
+pub(crate) fn _assert_async(word: u32, self_: &Tensor) -> Result<()> {
+    if word & state::INNER != 0 {
+        return dispatch::call_inner(Op::_ASSERT_ASYNC, &[self_.into()]).map(drop);
+    }
+    shape::need_real("_assert_async", &[self_])?;
+    cpu::creation::assert_async(self_)
+}
+
+pub(crate) fn _assert_async_msg(
+    word: u32,
+    self_: &Tensor,
+    assert_msg: &str,
+) -> Result<()> {
+    if word & state::INNER != 0 {
+        return dispatch::call_inner(
+                Op::_ASSERT_ASYNC_MSG,
+                &[self_.into(), assert_msg.into()],
+            )
+            .map(drop);
+    }
+    shape::need_real("_assert_async", &[self_])?;
+    cpu::creation::assert_async_msg(self_, assert_msg)
+}
+
+pub(crate) fn sym_constrain_range(
+    word: u32,
+    size: Scalar,
+    min: Option<i64>,
+    max: Option<i64>,
+) -> Result<()> {
+    if word & state::INNER != 0 {
+        return dispatch::call_inner(
+                Op::SYM_CONSTRAIN_RANGE,
+                &[size.into(), min.into(), max.into()],
+            )
+            .map(drop);
+    }
+    cpu::creation::sym_constrain_range(size, min, max)
+}
+
+pub(crate) fn sym_constrain_range_for_size(
+    word: u32,
+    size: Scalar,
+    min: Option<i64>,
+    max: Option<i64>,
+) -> Result<()> {
+    if word & state::INNER != 0 {
+        return dispatch::call_inner(
+                Op::SYM_CONSTRAIN_RANGE_FOR_SIZE,
+                &[size.into(), min.into(), max.into()],
+            )
+            .map(drop);
+    }
+    cpu::creation::sym_constrain_range_for_size(size, min, max)
+}
+
 pub(crate) fn gather(
     word: u32,
     self_: &Tensor,

@@ -1956,6 +1956,285 @@ pub(super) fn fix_(a: &Args<'_>, below: bool) -> Result<Outputs> {
     Ok(smallvec![self_.into()])
 }
 
+pub(super) fn negative(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let result = if below {
+        composite::aliases::negative(self_)?
+    } else {
+        functions::negative(self_)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn arccos(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let result = if below {
+        composite::aliases::arccos(self_)?
+    } else {
+        functions::arccos(self_)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn arccosh(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let result = if below {
+        composite::aliases::arccosh(self_)?
+    } else {
+        functions::arccosh(self_)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn arcsin(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let result = if below {
+        composite::aliases::arcsin(self_)?
+    } else {
+        functions::arcsin(self_)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn arcsinh(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let result = if below {
+        composite::aliases::arcsinh(self_)?
+    } else {
+        functions::arcsinh(self_)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn arctan(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let result = if below {
+        composite::aliases::arctan(self_)?
+    } else {
+        functions::arctan(self_)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn arctanh(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let result = if below {
+        composite::aliases::arctanh(self_)?
+    } else {
+        functions::arctanh(self_)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn arctan2(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let other = a.tensor(1, "other")?;
+    let result = if below {
+        composite::aliases::arctan2(self_, other)?
+    } else {
+        functions::arctan2(self_, other)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn multiply(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let other = a.tensor(1, "other")?;
+    let result = if below {
+        composite::aliases::multiply(self_, other)?
+    } else {
+        functions::multiply(self_, other)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn multiply_scalar(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let other = a.scalar(1, "other")?;
+    let result = if below {
+        composite::aliases::multiply_scalar(self_, other)?
+    } else {
+        functions::multiply_scalar(self_, other)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn divide(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let other = a.tensor(1, "other")?;
+    let result = if below {
+        composite::aliases::divide(self_, other)?
+    } else {
+        functions::divide(self_, other)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn divide_scalar(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let other = a.scalar(1, "other")?;
+    let result = if below {
+        composite::aliases::divide_scalar(self_, other)?
+    } else {
+        functions::divide_scalar(self_, other)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn divide_mode(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let other = a.tensor(1, "other")?;
+    let rounding_mode = a.opt_str(2, "rounding_mode")?;
+    let result = if below {
+        composite::aliases::divide_mode(self_, other, rounding_mode)?
+    } else {
+        functions::divide_mode(self_, other, rounding_mode)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn divide_scalar_mode(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let other = a.scalar(1, "other")?;
+    let rounding_mode = a.opt_str(2, "rounding_mode")?;
+    let result = if below {
+        composite::aliases::divide_scalar_mode(self_, other, rounding_mode)?
+    } else {
+        functions::divide_scalar_mode(self_, other, rounding_mode)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn true_divide_scalar(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let other = a.scalar(1, "other")?;
+    let result = if below {
+        composite::aliases::true_divide_scalar(self_, other)?
+    } else {
+        functions::true_divide_scalar(self_, other)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn subtract(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let other = a.tensor(1, "other")?;
+    let alpha = if a.is_none(2) { Scalar::Int(1) } else { a.scalar(2, "alpha")? };
+    let result = if below {
+        composite::aliases::subtract(self_, other, alpha)?
+    } else {
+        functions::subtract(self_, other, alpha)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn subtract_scalar(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let other = a.scalar(1, "other")?;
+    let alpha = if a.is_none(2) { Scalar::Int(1) } else { a.scalar(2, "alpha")? };
+    let result = if below {
+        composite::aliases::subtract_scalar(self_, other, alpha)?
+    } else {
+        functions::subtract_scalar(self_, other, alpha)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn float_power(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let exponent = a.tensor(1, "exponent")?;
+    let result = if below {
+        composite::float_power(self_, exponent)?
+    } else {
+        functions::float_power(self_, exponent)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn float_power_scalar(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let exponent = a.scalar(1, "exponent")?;
+    let result = if below {
+        composite::float_power_scalar(self_, exponent)?
+    } else {
+        functions::float_power_scalar(self_, exponent)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn float_power_of_scalar(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.scalar(0, "self")?;
+    let exponent = a.tensor(1, "exponent")?;
+    let result = if below {
+        composite::float_power_of_scalar(self_, exponent)?
+    } else {
+        functions::float_power_of_scalar(self_, exponent)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn isreal(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let result = if below {
+        composite::isreal(self_)?
+    } else {
+        functions::isreal(self_)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn resolve_neg(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let result = if below {
+        composite::resolve_neg(self_)?
+    } else {
+        functions::resolve_neg(self_)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn mvlgamma(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let p = a.int(1, "p")?;
+    let result = if below {
+        composite::mvlgamma(self_, p)?
+    } else {
+        functions::mvlgamma(self_, p)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn special_ndtr(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let result = if below {
+        composite::special_ndtr(self_)?
+    } else {
+        functions::special_ndtr(self_)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn special_entr(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let result = if below {
+        composite::special_entr(self_)?
+    } else {
+        functions::special_entr(self_)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn special_polygamma(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let n = a.int(0, "n")?;
+    let self_ = a.tensor(1, "self")?;
+    let result = if below {
+        composite::aliases::special_polygamma(n, self_)?
+    } else {
+        functions::special_polygamma(n, self_)?
+    };
+    Ok(smallvec![result.into()])
+}
+
 pub(super) fn absolute(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let result = if below {
@@ -2931,6 +3210,128 @@ pub(super) fn clip_(a: &Args<'_>, below: bool) -> Result<Outputs> {
         functions::clip_(self_, min, max)?;
     }
     Ok(smallvec![self_.into()])
+}
+
+pub(super) fn clip_tensor(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let min = a.opt_tensor(1, "min")?;
+    let max = a.opt_tensor(2, "max")?;
+    let result = if below {
+        composite::aliases::clip_tensor(self_, min, max)?
+    } else {
+        functions::clip_tensor(self_, min, max)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn greater(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let other = a.tensor(1, "other")?;
+    let result = if below {
+        composite::aliases::greater(self_, other)?
+    } else {
+        functions::greater(self_, other)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn greater_scalar(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let other = a.scalar(1, "other")?;
+    let result = if below {
+        composite::aliases::greater_scalar(self_, other)?
+    } else {
+        functions::greater_scalar(self_, other)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn greater_equal(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let other = a.tensor(1, "other")?;
+    let result = if below {
+        composite::aliases::greater_equal(self_, other)?
+    } else {
+        functions::greater_equal(self_, other)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn greater_equal_scalar(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let other = a.scalar(1, "other")?;
+    let result = if below {
+        composite::aliases::greater_equal_scalar(self_, other)?
+    } else {
+        functions::greater_equal_scalar(self_, other)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn less(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let other = a.tensor(1, "other")?;
+    let result = if below {
+        composite::aliases::less(self_, other)?
+    } else {
+        functions::less(self_, other)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn less_scalar(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let other = a.scalar(1, "other")?;
+    let result = if below {
+        composite::aliases::less_scalar(self_, other)?
+    } else {
+        functions::less_scalar(self_, other)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn less_equal(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let other = a.tensor(1, "other")?;
+    let result = if below {
+        composite::aliases::less_equal(self_, other)?
+    } else {
+        functions::less_equal(self_, other)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn less_equal_scalar(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let other = a.scalar(1, "other")?;
+    let result = if below {
+        composite::aliases::less_equal_scalar(self_, other)?
+    } else {
+        functions::less_equal_scalar(self_, other)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn not_equal(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let other = a.tensor(1, "other")?;
+    let result = if below {
+        composite::aliases::not_equal(self_, other)?
+    } else {
+        functions::not_equal(self_, other)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn not_equal_scalar(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let other = a.scalar(1, "other")?;
+    let result = if below {
+        composite::aliases::not_equal_scalar(self_, other)?
+    } else {
+        functions::not_equal_scalar(self_, other)?
+    };
+    Ok(smallvec![result.into()])
 }
 
 pub(super) fn relu(a: &Args<'_>, below: bool) -> Result<Outputs> {
@@ -4307,6 +4708,179 @@ pub(super) fn _cdist_forward(a: &Args<'_>, below: bool) -> Result<Outputs> {
         composite::cdist_forward(x1, x2, p, compute_mode)?
     } else {
         functions::_cdist_forward(x1, x2, p, compute_mode)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn cdist(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let x1 = a.tensor(0, "x1")?;
+    let x2 = a.tensor(1, "x2")?;
+    let p = if a.is_none(2) { 2.0 } else { a.float(2, "p")? };
+    let compute_mode = a.opt_int(3, "compute_mode")?;
+    let result = if below {
+        composite::cdist(x1, x2, p, compute_mode)?
+    } else {
+        functions::cdist(x1, x2, p, compute_mode)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn pdist(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let p = if a.is_none(1) { 2.0 } else { a.float(1, "p")? };
+    let result = if below {
+        composite::pdist(self_, p)?
+    } else {
+        functions::pdist(self_, p)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn quantile(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let q = a.tensor(1, "q")?;
+    let dim = a.opt_int(2, "dim")?;
+    let keepdim = if a.is_none(3) { false } else { a.bool(3, "keepdim")? };
+    let interpolation = if a.is_none(4) { "linear" } else { a.str(4, "interpolation")? };
+    let result = if below {
+        composite::quantile::quantile(self_, q, dim, keepdim, interpolation)?
+    } else {
+        functions::quantile(self_, q, dim, keepdim, interpolation)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn quantile_scalar(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let q = a.float(1, "q")?;
+    let dim = a.opt_int(2, "dim")?;
+    let keepdim = if a.is_none(3) { false } else { a.bool(3, "keepdim")? };
+    let interpolation = if a.is_none(4) { "linear" } else { a.str(4, "interpolation")? };
+    let result = if below {
+        composite::quantile::quantile_scalar(self_, q, dim, keepdim, interpolation)?
+    } else {
+        functions::quantile_scalar(self_, q, dim, keepdim, interpolation)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn nanquantile(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let q = a.tensor(1, "q")?;
+    let dim = a.opt_int(2, "dim")?;
+    let keepdim = if a.is_none(3) { false } else { a.bool(3, "keepdim")? };
+    let interpolation = if a.is_none(4) { "linear" } else { a.str(4, "interpolation")? };
+    let result = if below {
+        composite::quantile::nanquantile(self_, q, dim, keepdim, interpolation)?
+    } else {
+        functions::nanquantile(self_, q, dim, keepdim, interpolation)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn nanquantile_scalar(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let q = a.float(1, "q")?;
+    let dim = a.opt_int(2, "dim")?;
+    let keepdim = if a.is_none(3) { false } else { a.bool(3, "keepdim")? };
+    let interpolation = if a.is_none(4) { "linear" } else { a.str(4, "interpolation")? };
+    let result = if below {
+        composite::quantile::nanquantile_scalar(self_, q, dim, keepdim, interpolation)?
+    } else {
+        functions::nanquantile_scalar(self_, q, dim, keepdim, interpolation)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn trapezoid_x(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let y = a.tensor(0, "y")?;
+    let x = a.tensor(1, "x")?;
+    let dim = if a.is_none(2) { -1 } else { a.int(2, "dim")? };
+    let result = if below {
+        composite::trapezoid_x(y, x, dim)?
+    } else {
+        functions::trapezoid_x(y, x, dim)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn trapezoid_dx(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let y = a.tensor(0, "y")?;
+    let dx = if a.is_none(1) { Scalar::Int(1) } else { a.scalar(1, "dx")? };
+    let dim = if a.is_none(2) { -1 } else { a.int(2, "dim")? };
+    let result = if below {
+        composite::trapezoid_dx(y, dx, dim)?
+    } else {
+        functions::trapezoid_dx(y, dx, dim)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn trapz_x(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let y = a.tensor(0, "y")?;
+    let x = a.tensor(1, "x")?;
+    let dim = if a.is_none(2) { -1 } else { a.int(2, "dim")? };
+    let result = if below {
+        composite::trapezoid_x(y, x, dim)?
+    } else {
+        functions::trapz_x(y, x, dim)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn trapz_dx(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let y = a.tensor(0, "y")?;
+    let dx = if a.is_none(1) { 1.0 } else { a.float(1, "dx")? };
+    let dim = if a.is_none(2) { -1 } else { a.int(2, "dim")? };
+    let result = if below {
+        composite::trapz_dx(y, dx, dim)?
+    } else {
+        functions::trapz_dx(y, dx, dim)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn cumulative_trapezoid_x(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let y = a.tensor(0, "y")?;
+    let x = a.tensor(1, "x")?;
+    let dim = if a.is_none(2) { -1 } else { a.int(2, "dim")? };
+    let result = if below {
+        composite::cumulative_trapezoid_x(y, x, dim)?
+    } else {
+        functions::cumulative_trapezoid_x(y, x, dim)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn cumulative_trapezoid_dx(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let y = a.tensor(0, "y")?;
+    let dx = if a.is_none(1) { Scalar::Int(1) } else { a.scalar(1, "dx")? };
+    let dim = if a.is_none(2) { -1 } else { a.int(2, "dim")? };
+    let result = if below {
+        composite::cumulative_trapezoid_dx(y, dx, dim)?
+    } else {
+        functions::cumulative_trapezoid_dx(y, dx, dim)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn corrcoef(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let result = if below {
+        composite::corrcoef(self_)?
+    } else {
+        functions::corrcoef(self_)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn sum_to_size(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let size = a.sym_ints(1, "size")?;
+    let result = if below {
+        composite::sum_to_size(self_, &size)?
+    } else {
+        functions::sum_to_size(self_, &size)?
     };
     Ok(smallvec![result.into()])
 }
@@ -6204,6 +6778,129 @@ pub(super) fn fft_irfft(a: &Args<'_>, below: bool) -> Result<Outputs> {
     Ok(smallvec![result.into()])
 }
 
+pub(super) fn stft(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let n_fft = a.int(1, "n_fft")?;
+    let hop_length = a.opt_int(2, "hop_length")?;
+    let win_length = a.opt_int(3, "win_length")?;
+    let window = a.opt_tensor(4, "window")?;
+    let normalized = if a.is_none(5) { false } else { a.bool(5, "normalized")? };
+    let onesided = a.opt_bool(6, "onesided")?;
+    let return_complex = a.opt_bool(7, "return_complex")?;
+    let align_to_window = a.opt_bool(8, "align_to_window")?;
+    let result = if below {
+        composite::spectrum::stft(
+            self_,
+            n_fft,
+            hop_length,
+            win_length,
+            window,
+            normalized,
+            onesided,
+            return_complex,
+            align_to_window,
+        )?
+    } else {
+        functions::stft(
+            self_,
+            n_fft,
+            hop_length,
+            win_length,
+            window,
+            normalized,
+            onesided,
+            return_complex,
+            align_to_window,
+        )?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn stft_center(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let n_fft = a.int(1, "n_fft")?;
+    let hop_length = a.opt_int(2, "hop_length")?;
+    let win_length = a.opt_int(3, "win_length")?;
+    let window = a.opt_tensor(4, "window")?;
+    let center = if a.is_none(5) { true } else { a.bool(5, "center")? };
+    let pad_mode = if a.is_none(6) { "reflect" } else { a.str(6, "pad_mode")? };
+    let normalized = if a.is_none(7) { false } else { a.bool(7, "normalized")? };
+    let onesided = a.opt_bool(8, "onesided")?;
+    let return_complex = a.opt_bool(9, "return_complex")?;
+    let align_to_window = a.opt_bool(10, "align_to_window")?;
+    let result = if below {
+        composite::spectrum::stft_center(
+            self_,
+            n_fft,
+            hop_length,
+            win_length,
+            window,
+            center,
+            pad_mode,
+            normalized,
+            onesided,
+            return_complex,
+            align_to_window,
+        )?
+    } else {
+        functions::stft_center(
+            self_,
+            n_fft,
+            hop_length,
+            win_length,
+            window,
+            center,
+            pad_mode,
+            normalized,
+            onesided,
+            return_complex,
+            align_to_window,
+        )?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn istft(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let n_fft = a.int(1, "n_fft")?;
+    let hop_length = a.opt_int(2, "hop_length")?;
+    let win_length = a.opt_int(3, "win_length")?;
+    let window = a.opt_tensor(4, "window")?;
+    let center = if a.is_none(5) { true } else { a.bool(5, "center")? };
+    let normalized = if a.is_none(6) { false } else { a.bool(6, "normalized")? };
+    let onesided = a.opt_bool(7, "onesided")?;
+    let length = a.opt_int(8, "length")?;
+    let return_complex = if a.is_none(9) { false } else { a.bool(9, "return_complex")? };
+    let result = if below {
+        composite::spectrum::istft(
+            self_,
+            n_fft,
+            hop_length,
+            win_length,
+            window,
+            center,
+            normalized,
+            onesided,
+            length,
+            return_complex,
+        )?
+    } else {
+        functions::istft(
+            self_,
+            n_fft,
+            hop_length,
+            win_length,
+            window,
+            center,
+            normalized,
+            onesided,
+            length,
+            return_complex,
+        )?
+    };
+    Ok(smallvec![result.into()])
+}
+
 pub(super) fn fft_hfft(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let n = a.opt_sym_int(1, "n")?;
@@ -6552,6 +7249,127 @@ pub(super) fn cholesky_solve(a: &Args<'_>, below: bool) -> Result<Outputs> {
         composite::linalg::cholesky_solve(self_, input2, upper)?
     } else {
         functions::cholesky_solve(self_, input2, upper)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn cholesky_inverse(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let upper = if a.is_none(1) { false } else { a.bool(1, "upper")? };
+    let result = if below {
+        composite::linalg::cholesky_inverse(self_, upper)?
+    } else {
+        functions::cholesky_inverse(self_, upper)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn triangular_solve(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let A = a.tensor(1, "A")?;
+    let upper = if a.is_none(2) { true } else { a.bool(2, "upper")? };
+    let transpose = if a.is_none(3) { false } else { a.bool(3, "transpose")? };
+    let unitriangular = if a.is_none(4) { false } else { a.bool(4, "unitriangular")? };
+    let (solution, cloned_coefficient) = if below {
+        composite::linalg::triangular_solve(self_, A, upper, transpose, unitriangular)?
+    } else {
+        functions::triangular_solve(self_, A, upper, transpose, unitriangular)?
+    };
+    Ok(smallvec![solution.into(), cloned_coefficient.into()])
+}
+
+pub(super) fn svd(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let some = if a.is_none(1) { true } else { a.bool(1, "some")? };
+    let compute_uv = if a.is_none(2) { true } else { a.bool(2, "compute_uv")? };
+    let (U, S, V) = if below {
+        composite::linalg::svd_with_v(self_, some, compute_uv)?
+    } else {
+        functions::svd(self_, some, compute_uv)?
+    };
+    Ok(smallvec![U.into(), S.into(), V.into()])
+}
+
+pub(super) fn linalg_vecdot(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let x = a.tensor(0, "x")?;
+    let y = a.tensor(1, "y")?;
+    let dim = if a.is_none(2) { -1 } else { a.int(2, "dim")? };
+    let result = if below {
+        composite::linalg::vecdot(x, y, dim)?
+    } else {
+        functions::linalg_vecdot(x, y, dim)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn linalg_multi_dot(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let tensors = a.tensors(0, "tensors")?;
+    let result = if below {
+        composite::linalg::multi_dot(&tensors)?
+    } else {
+        functions::linalg_multi_dot(&tensors)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn linalg_matmul(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let other = a.tensor(1, "other")?;
+    let result = if below {
+        composite::aliases::linalg_matmul(self_, other)?
+    } else {
+        functions::linalg_matmul(self_, other)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn matrix_h(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let result = if below {
+        composite::linalg::matrix_h(self_)?
+    } else {
+        functions::matrix_h(self_)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn mh(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let result = if below { composite::adjoint(self_)? } else { functions::mh(self_)? };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn _trilinear(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let i1 = a.tensor(0, "i1")?;
+    let i2 = a.tensor(1, "i2")?;
+    let i3 = a.tensor(2, "i3")?;
+    let expand1 = a.ints(3, "expand1")?;
+    let expand2 = a.ints(4, "expand2")?;
+    let expand3 = a.ints(5, "expand3")?;
+    let sumdim = a.ints(6, "sumdim")?;
+    let unroll_dim = if a.is_none(7) { 1 } else { a.int(7, "unroll_dim")? };
+    let result = if below {
+        composite::linalg::trilinear(
+            i1,
+            i2,
+            i3,
+            &expand1,
+            &expand2,
+            &expand3,
+            &sumdim,
+            unroll_dim,
+        )?
+    } else {
+        functions::_trilinear(
+            i1,
+            i2,
+            i3,
+            &expand1,
+            &expand2,
+            &expand3,
+            &sumdim,
+            unroll_dim,
+        )?
     };
     Ok(smallvec![result.into()])
 }
@@ -7608,6 +8426,66 @@ pub(super) fn max_unpool2d(a: &Args<'_>, below: bool) -> Result<Outputs> {
         functions::max_unpool2d(self_, indices, &output_size)?
     };
     Ok(smallvec![result.into()])
+}
+
+pub(super) fn max_unpool3d(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let indices = a.tensor(1, "indices")?;
+    let output_size = a.sym_ints(2, "output_size")?;
+    let stride = a.ints(3, "stride")?;
+    let padding = a.ints(4, "padding")?;
+    let result = if below {
+        composite::max_unpool3d(self_, indices, &output_size, &stride, &padding)?
+    } else {
+        functions::max_unpool3d(self_, indices, &output_size, &stride, &padding)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn fractional_max_pool2d(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let kernel_size = a.ints(1, "kernel_size")?;
+    let output_size = a.ints(2, "output_size")?;
+    let random_samples = a.tensor(3, "random_samples")?;
+    let (result0, result1) = if below {
+        composite::fractional_pool::fractional_max_pool2d(
+            self_,
+            &kernel_size,
+            &output_size,
+            random_samples,
+        )?
+    } else {
+        functions::fractional_max_pool2d(
+            self_,
+            &kernel_size,
+            &output_size,
+            random_samples,
+        )?
+    };
+    Ok(smallvec![result0.into(), result1.into()])
+}
+
+pub(super) fn fractional_max_pool3d(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let kernel_size = a.ints(1, "kernel_size")?;
+    let output_size = a.ints(2, "output_size")?;
+    let random_samples = a.tensor(3, "random_samples")?;
+    let (result0, result1) = if below {
+        composite::fractional_pool::fractional_max_pool3d(
+            self_,
+            &kernel_size,
+            &output_size,
+            random_samples,
+        )?
+    } else {
+        functions::fractional_max_pool3d(
+            self_,
+            &kernel_size,
+            &output_size,
+            random_samples,
+        )?
+    };
+    Ok(smallvec![result0.into(), result1.into()])
 }
 
 pub(super) fn avg_pool1d(a: &Args<'_>, below: bool) -> Result<Outputs> {
@@ -8667,6 +9545,78 @@ pub(super) fn _upsample_bilinear2d_aa(a: &Args<'_>, below: bool) -> Result<Outpu
     Ok(smallvec![result.into()])
 }
 
+pub(super) fn _upsample_bilinear2d_aa_vec(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let input = a.tensor(0, "input")?;
+    let output_size = a.opt_sym_ints(1, "output_size")?;
+    let align_corners = a.bool(2, "align_corners")?;
+    let scale_factors = a.opt_floats(3, "scale_factors")?;
+    let result = if below {
+        composite::upsample_bilinear2d_aa_vec(
+            input,
+            output_size.as_deref(),
+            align_corners,
+            scale_factors.as_deref(),
+        )?
+    } else {
+        functions::_upsample_bilinear2d_aa_vec(
+            input,
+            output_size.as_deref(),
+            align_corners,
+            scale_factors.as_deref(),
+        )?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn _upsample_bicubic2d_aa(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let output_size = a.sym_ints(1, "output_size")?;
+    let align_corners = a.bool(2, "align_corners")?;
+    let scales_h = a.opt_float(3, "scales_h")?;
+    let scales_w = a.opt_float(4, "scales_w")?;
+    let result = if below {
+        composite::_upsample_bicubic2d_aa(
+            self_,
+            &output_size,
+            align_corners,
+            scales_h,
+            scales_w,
+        )?
+    } else {
+        functions::_upsample_bicubic2d_aa(
+            self_,
+            &output_size,
+            align_corners,
+            scales_h,
+            scales_w,
+        )?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn _upsample_bicubic2d_aa_vec(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let input = a.tensor(0, "input")?;
+    let output_size = a.opt_sym_ints(1, "output_size")?;
+    let align_corners = a.bool(2, "align_corners")?;
+    let scale_factors = a.opt_floats(3, "scale_factors")?;
+    let result = if below {
+        composite::upsample_bicubic2d_aa_vec(
+            input,
+            output_size.as_deref(),
+            align_corners,
+            scale_factors.as_deref(),
+        )?
+    } else {
+        functions::_upsample_bicubic2d_aa_vec(
+            input,
+            output_size.as_deref(),
+            align_corners,
+            scale_factors.as_deref(),
+        )?
+    };
+    Ok(smallvec![result.into()])
+}
+
 pub(super) fn grid_sampler(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let input = a.tensor(0, "input")?;
     let grid = a.tensor(1, "grid")?;
@@ -9285,6 +10235,139 @@ pub(super) fn narrow(a: &Args<'_>, below: bool) -> Result<Outputs> {
         composite::view::narrow(self_, dim, start, length)?
     } else {
         functions::narrow(self_, dim, start, length)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn narrow_copy(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let dim = a.int(1, "dim")?;
+    let start = a.sym_int(2, "start")?;
+    let length = a.sym_int(3, "length")?;
+    let result = if below {
+        composite::view::narrow_copy(self_, dim, start, length)?
+    } else {
+        functions::narrow_copy(self_, dim, start, length)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn hsplit_int(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let sections = a.int(1, "sections")?;
+    let result = if below {
+        composite::view::hsplit_int(self_, sections)?
+    } else {
+        functions::hsplit_int(self_, sections)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn hsplit_array(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let indices = a.ints(1, "indices")?;
+    let result = if below {
+        composite::view::hsplit_array(self_, &indices)?
+    } else {
+        functions::hsplit_array(self_, &indices)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn vsplit_int(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let sections = a.int(1, "sections")?;
+    let result = if below {
+        composite::view::vsplit_int(self_, sections)?
+    } else {
+        functions::vsplit_int(self_, sections)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn vsplit_array(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let indices = a.ints(1, "indices")?;
+    let result = if below {
+        composite::view::vsplit_array(self_, &indices)?
+    } else {
+        functions::vsplit_array(self_, &indices)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn dsplit_int(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let sections = a.int(1, "sections")?;
+    let result = if below {
+        composite::view::dsplit_int(self_, sections)?
+    } else {
+        functions::dsplit_int(self_, sections)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn dsplit_array(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let indices = a.ints(1, "indices")?;
+    let result = if below {
+        composite::view::dsplit_array(self_, &indices)?
+    } else {
+        functions::dsplit_array(self_, &indices)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn atleast_1d_sequence(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let tensors = a.tensors(0, "tensors")?;
+    let result = if below {
+        composite::view::atleast_1d_sequence(&tensors)?
+    } else {
+        functions::atleast_1d_sequence(&tensors)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn atleast_2d_sequence(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let tensors = a.tensors(0, "tensors")?;
+    let result = if below {
+        composite::view::atleast_2d_sequence(&tensors)?
+    } else {
+        functions::atleast_2d_sequence(&tensors)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn atleast_3d_sequence(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let tensors = a.tensors(0, "tensors")?;
+    let result = if below {
+        composite::view::atleast_3d_sequence(&tensors)?
+    } else {
+        functions::atleast_3d_sequence(&tensors)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn linalg_diagonal(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let A = a.tensor(0, "A")?;
+    let offset = if a.is_none(1) { 0 } else { a.int(1, "offset")? };
+    let dim1 = if a.is_none(2) { -2 } else { a.int(2, "dim1")? };
+    let dim2 = if a.is_none(3) { -1 } else { a.int(3, "dim2")? };
+    let result = if below {
+        composite::view::linalg_diagonal(A, offset, dim1, dim2)?
+    } else {
+        functions::linalg_diagonal(A, offset, dim1, dim2)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn diagflat(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let offset = if a.is_none(1) { 0 } else { a.int(1, "offset")? };
+    let result = if below {
+        composite::view::diagflat(self_, offset)?
+    } else {
+        functions::diagflat(self_, offset)?
     };
     Ok(smallvec![result.into()])
 }
@@ -10555,6 +11638,65 @@ pub(super) fn assert_tensor_metadata(a: &Args<'_>, below: bool) -> Result<Output
     Ok(smallvec![])
 }
 
+pub(super) fn _assert_scalar(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.scalar(0, "self")?;
+    let assert_msg = a.str(1, "assert_msg")?;
+    if below {
+        inner::_assert_scalar(0, self_, assert_msg)?
+    } else {
+        functions::_assert_scalar(self_, assert_msg)?
+    };
+    Ok(smallvec![])
+}
+
+pub(super) fn _assert_async(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    if below {
+        inner::_assert_async(0, self_)?
+    } else {
+        functions::_assert_async(self_)?
+    };
+    Ok(smallvec![])
+}
+
+pub(super) fn _assert_async_msg(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let assert_msg = a.str(1, "assert_msg")?;
+    if below {
+        inner::_assert_async_msg(0, self_, assert_msg)?
+    } else {
+        functions::_assert_async_msg(self_, assert_msg)?
+    };
+    Ok(smallvec![])
+}
+
+pub(super) fn sym_constrain_range(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let size = a.scalar(0, "size")?;
+    let min = a.opt_int(1, "min")?;
+    let max = a.opt_int(2, "max")?;
+    if below {
+        inner::sym_constrain_range(0, size, min, max)?
+    } else {
+        functions::sym_constrain_range(size, min, max)?
+    };
+    Ok(smallvec![])
+}
+
+pub(super) fn sym_constrain_range_for_size(
+    a: &Args<'_>,
+    below: bool,
+) -> Result<Outputs> {
+    let size = a.scalar(0, "size")?;
+    let min = a.opt_int(1, "min")?;
+    let max = a.opt_int(2, "max")?;
+    if below {
+        inner::sym_constrain_range_for_size(0, size, min, max)?
+    } else {
+        functions::sym_constrain_range_for_size(size, min, max)?
+    };
+    Ok(smallvec![])
+}
+
 pub(super) fn gather(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let self_ = a.tensor(0, "self")?;
     let dim = a.int(1, "dim")?;
@@ -10564,6 +11706,50 @@ pub(super) fn gather(a: &Args<'_>, below: bool) -> Result<Outputs> {
         inner::gather(0, self_, dim, index, sparse_grad)?
     } else {
         functions::gather(self_, dim, index, sparse_grad)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn nonzero_numpy(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let result = if below {
+        composite::index::nonzero_numpy(self_)?
+    } else {
+        functions::nonzero_numpy(self_)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn _unsafe_masked_index(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let mask = a.tensor(1, "mask")?;
+    let indices = a.opt_tensors(2, "indices")?;
+    let fill = a.scalar(3, "fill")?;
+    let result = if below {
+        composite::index::unsafe_masked_index(self_, mask, &indices, fill)?
+    } else {
+        functions::_unsafe_masked_index(self_, mask, &indices, fill)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn _unsafe_masked_index_put_accumulate(
+    a: &Args<'_>,
+    below: bool,
+) -> Result<Outputs> {
+    let self_ = a.tensor(0, "self")?;
+    let mask = a.tensor(1, "mask")?;
+    let indices = a.opt_tensors(2, "indices")?;
+    let values = a.tensor(3, "values")?;
+    let result = if below {
+        composite::index::unsafe_masked_index_put_accumulate(
+            self_,
+            mask,
+            &indices,
+            values,
+        )?
+    } else {
+        functions::_unsafe_masked_index_put_accumulate(self_, mask, &indices, values)?
     };
     Ok(smallvec![result.into()])
 }
@@ -11370,6 +12556,27 @@ pub(super) fn concat(a: &Args<'_>, below: bool) -> Result<Outputs> {
     Ok(smallvec![result.into()])
 }
 
+pub(super) fn concatenate(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let tensors = a.tensors(0, "tensors")?;
+    let dim = if a.is_none(1) { 0 } else { a.int(1, "dim")? };
+    let result = if below {
+        composite::aliases::concatenate(&tensors, dim)?
+    } else {
+        functions::concatenate(&tensors, dim)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn row_stack(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let tensors = a.tensors(0, "tensors")?;
+    let result = if below {
+        composite::aliases::row_stack(&tensors)?
+    } else {
+        functions::row_stack(&tensors)?
+    };
+    Ok(smallvec![result.into()])
+}
+
 pub(super) fn stack(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let tensors = a.tensors(0, "tensors")?;
     let dim = if a.is_none(1) { 0 } else { a.int(1, "dim")? };
@@ -11979,6 +13186,35 @@ pub(super) fn searchsorted(a: &Args<'_>, below: bool) -> Result<Outputs> {
         inner::searchsorted(0, sorted_sequence, self_, out_int32, right, side, sorter)?
     } else {
         functions::searchsorted(sorted_sequence, self_, out_int32, right, side, sorter)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn searchsorted_scalar(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let sorted_sequence = a.tensor(0, "sorted_sequence")?;
+    let self_ = a.scalar(1, "self")?;
+    let out_int32 = if a.is_none(2) { false } else { a.bool(2, "out_int32")? };
+    let right = if a.is_none(3) { false } else { a.bool(3, "right")? };
+    let side = a.opt_str(4, "side")?;
+    let sorter = a.opt_tensor(5, "sorter")?;
+    let result = if below {
+        composite::sort::searchsorted_scalar(
+            sorted_sequence,
+            self_,
+            out_int32,
+            right,
+            side,
+            sorter,
+        )?
+    } else {
+        functions::searchsorted_scalar(
+            sorted_sequence,
+            self_,
+            out_int32,
+            right,
+            side,
+            sorter,
+        )?
     };
     Ok(smallvec![result.into()])
 }

@@ -5661,6 +5661,313 @@ pub fn fix_<'a>(self_: &'a Tensor) -> Result<&'a Tensor> {
     Ok(self_)
 }
 
+/// `aten::negative(Tensor self) -> Tensor`
+pub fn negative(self_: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::NEGATIVE, &[self_.into()])?,
+        );
+    }
+    composite::aliases::negative(self_)
+}
+
+/// `aten::arccos(Tensor self) -> Tensor`
+pub fn arccos(self_: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(dispatch::call_layers(Op::ARCCOS, &[self_.into()])?);
+    }
+    composite::aliases::arccos(self_)
+}
+
+/// `aten::arccosh(Tensor self) -> Tensor`
+pub fn arccosh(self_: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::ARCCOSH, &[self_.into()])?,
+        );
+    }
+    composite::aliases::arccosh(self_)
+}
+
+/// `aten::arcsin(Tensor self) -> Tensor`
+pub fn arcsin(self_: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(dispatch::call_layers(Op::ARCSIN, &[self_.into()])?);
+    }
+    composite::aliases::arcsin(self_)
+}
+
+/// `aten::arcsinh(Tensor self) -> Tensor`
+pub fn arcsinh(self_: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::ARCSINH, &[self_.into()])?,
+        );
+    }
+    composite::aliases::arcsinh(self_)
+}
+
+/// `aten::arctan(Tensor self) -> Tensor`
+pub fn arctan(self_: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(dispatch::call_layers(Op::ARCTAN, &[self_.into()])?);
+    }
+    composite::aliases::arctan(self_)
+}
+
+/// `aten::arctanh(Tensor self) -> Tensor`
+pub fn arctanh(self_: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::ARCTANH, &[self_.into()])?,
+        );
+    }
+    composite::aliases::arctanh(self_)
+}
+
+/// `aten::arctan2(Tensor self, Tensor other) -> Tensor`
+pub fn arctan2(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::ARCTAN2, &[self_.into(), other.into()])?,
+        );
+    }
+    composite::aliases::arctan2(self_, other)
+}
+
+/// `aten::multiply.Tensor(Tensor self, Tensor other) -> Tensor`
+pub fn multiply(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::MULTIPLY_TENSOR, &[self_.into(), other.into()])?,
+        );
+    }
+    composite::aliases::multiply(self_, other)
+}
+
+/// `aten::multiply.Scalar(Tensor self, Scalar other) -> Tensor`
+pub fn multiply_scalar(self_: &Tensor, other: Scalar) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::MULTIPLY_SCALAR, &[self_.into(), other.into()])?,
+        );
+    }
+    composite::aliases::multiply_scalar(self_, other)
+}
+
+/// `aten::divide.Tensor(Tensor self, Tensor other) -> Tensor`
+pub fn divide(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::DIVIDE_TENSOR, &[self_.into(), other.into()])?,
+        );
+    }
+    composite::aliases::divide(self_, other)
+}
+
+/// `aten::divide.Scalar(Tensor self, Scalar other) -> Tensor`
+pub fn divide_scalar(self_: &Tensor, other: Scalar) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::DIVIDE_SCALAR, &[self_.into(), other.into()])?,
+        );
+    }
+    composite::aliases::divide_scalar(self_, other)
+}
+
+/// `aten::divide.Tensor_mode(Tensor self, Tensor other, *, str? rounding_mode) -> Tensor`
+pub fn divide_mode(
+    self_: &Tensor,
+    other: &Tensor,
+    rounding_mode: Option<&str>,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::DIVIDE_TENSOR_MODE,
+                &[self_.into(), other.into(), rounding_mode.into()],
+            )?,
+        );
+    }
+    composite::aliases::divide_mode(self_, other, rounding_mode)
+}
+
+/// `aten::divide.Scalar_mode(Tensor self, Scalar other, *, str? rounding_mode) -> Tensor`
+pub fn divide_scalar_mode(
+    self_: &Tensor,
+    other: Scalar,
+    rounding_mode: Option<&str>,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::DIVIDE_SCALAR_MODE,
+                &[self_.into(), other.into(), rounding_mode.into()],
+            )?,
+        );
+    }
+    composite::aliases::divide_scalar_mode(self_, other, rounding_mode)
+}
+
+/// `aten::true_divide.Scalar(Tensor self, Scalar other) -> Tensor`
+pub fn true_divide_scalar(self_: &Tensor, other: Scalar) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::TRUE_DIVIDE_SCALAR, &[self_.into(), other.into()])?,
+        );
+    }
+    composite::aliases::true_divide_scalar(self_, other)
+}
+
+/// `aten::subtract.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor`
+pub fn subtract(self_: &Tensor, other: &Tensor, alpha: Scalar) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::SUBTRACT_TENSOR,
+                &[self_.into(), other.into(), alpha.into()],
+            )?,
+        );
+    }
+    composite::aliases::subtract(self_, other, alpha)
+}
+
+/// `aten::subtract.Scalar(Tensor self, Scalar other, Scalar alpha=1) -> Tensor`
+pub fn subtract_scalar(self_: &Tensor, other: Scalar, alpha: Scalar) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::SUBTRACT_SCALAR,
+                &[self_.into(), other.into(), alpha.into()],
+            )?,
+        );
+    }
+    composite::aliases::subtract_scalar(self_, other, alpha)
+}
+
+/// `aten::float_power.Tensor_Tensor(Tensor self, Tensor exponent) -> Tensor`
+pub fn float_power(self_: &Tensor, exponent: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::FLOAT_POWER_TENSOR_TENSOR,
+                &[self_.into(), exponent.into()],
+            )?,
+        );
+    }
+    composite::float_power(self_, exponent)
+}
+
+/// `aten::float_power.Tensor_Scalar(Tensor self, Scalar exponent) -> Tensor`
+pub fn float_power_scalar(self_: &Tensor, exponent: Scalar) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::FLOAT_POWER_TENSOR_SCALAR,
+                &[self_.into(), exponent.into()],
+            )?,
+        );
+    }
+    composite::float_power_scalar(self_, exponent)
+}
+
+/// `aten::float_power.Scalar(Scalar self, Tensor exponent) -> Tensor`
+pub fn float_power_of_scalar(self_: Scalar, exponent: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::FLOAT_POWER_SCALAR,
+                &[self_.into(), exponent.into()],
+            )?,
+        );
+    }
+    composite::float_power_of_scalar(self_, exponent)
+}
+
+/// `aten::isreal(Tensor self) -> Tensor`
+pub fn isreal(self_: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(dispatch::call_layers(Op::ISREAL, &[self_.into()])?);
+    }
+    composite::isreal(self_)
+}
+
+/// `aten::resolve_neg(Tensor(a) self) -> Tensor(a)`
+pub fn resolve_neg(self_: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::RESOLVE_NEG, &[self_.into()])?,
+        );
+    }
+    composite::resolve_neg(self_)
+}
+
+/// `aten::mvlgamma(Tensor self, int p) -> Tensor`
+pub fn mvlgamma(self_: &Tensor, p: i64) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::MVLGAMMA, &[self_.into(), p.into()])?,
+        );
+    }
+    composite::mvlgamma(self_, p)
+}
+
+/// `aten::special_ndtr(Tensor self) -> Tensor`
+pub fn special_ndtr(self_: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::SPECIAL_NDTR, &[self_.into()])?,
+        );
+    }
+    composite::special_ndtr(self_)
+}
+
+/// `aten::special_entr(Tensor self) -> Tensor`
+pub fn special_entr(self_: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::SPECIAL_ENTR, &[self_.into()])?,
+        );
+    }
+    composite::special_entr(self_)
+}
+
+/// `aten::special_polygamma(int n, Tensor self) -> Tensor`
+pub fn special_polygamma(n: i64, self_: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::SPECIAL_POLYGAMMA, &[n.into(), self_.into()])?,
+        );
+    }
+    composite::aliases::special_polygamma(n, self_)
+}
+
 /// `aten::absolute(Tensor self) -> Tensor`
 pub fn absolute(self_: &Tensor) -> Result<Tensor> {
     let word = state::word();
@@ -7663,6 +7970,140 @@ pub fn clip_<'a>(
     }
     composite::clip_(self_, min, max)?;
     Ok(self_)
+}
+
+/// `aten::clip.Tensor(Tensor self, Tensor? min=None, Tensor? max=None) -> Tensor`
+pub fn clip_tensor(
+    self_: &Tensor,
+    min: Option<&Tensor>,
+    max: Option<&Tensor>,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::CLIP_TENSOR,
+                &[self_.into(), min.into(), max.into()],
+            )?,
+        );
+    }
+    composite::aliases::clip_tensor(self_, min, max)
+}
+
+/// `aten::greater.Tensor(Tensor self, Tensor other) -> Tensor`
+pub fn greater(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::GREATER_TENSOR, &[self_.into(), other.into()])?,
+        );
+    }
+    composite::aliases::greater(self_, other)
+}
+
+/// `aten::greater.Scalar(Tensor self, Scalar other) -> Tensor`
+pub fn greater_scalar(self_: &Tensor, other: Scalar) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::GREATER_SCALAR, &[self_.into(), other.into()])?,
+        );
+    }
+    composite::aliases::greater_scalar(self_, other)
+}
+
+/// `aten::greater_equal.Tensor(Tensor self, Tensor other) -> Tensor`
+pub fn greater_equal(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::GREATER_EQUAL_TENSOR,
+                &[self_.into(), other.into()],
+            )?,
+        );
+    }
+    composite::aliases::greater_equal(self_, other)
+}
+
+/// `aten::greater_equal.Scalar(Tensor self, Scalar other) -> Tensor`
+pub fn greater_equal_scalar(self_: &Tensor, other: Scalar) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::GREATER_EQUAL_SCALAR,
+                &[self_.into(), other.into()],
+            )?,
+        );
+    }
+    composite::aliases::greater_equal_scalar(self_, other)
+}
+
+/// `aten::less.Tensor(Tensor self, Tensor other) -> Tensor`
+pub fn less(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::LESS_TENSOR, &[self_.into(), other.into()])?,
+        );
+    }
+    composite::aliases::less(self_, other)
+}
+
+/// `aten::less.Scalar(Tensor self, Scalar other) -> Tensor`
+pub fn less_scalar(self_: &Tensor, other: Scalar) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::LESS_SCALAR, &[self_.into(), other.into()])?,
+        );
+    }
+    composite::aliases::less_scalar(self_, other)
+}
+
+/// `aten::less_equal.Tensor(Tensor self, Tensor other) -> Tensor`
+pub fn less_equal(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::LESS_EQUAL_TENSOR, &[self_.into(), other.into()])?,
+        );
+    }
+    composite::aliases::less_equal(self_, other)
+}
+
+/// `aten::less_equal.Scalar(Tensor self, Scalar other) -> Tensor`
+pub fn less_equal_scalar(self_: &Tensor, other: Scalar) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::LESS_EQUAL_SCALAR, &[self_.into(), other.into()])?,
+        );
+    }
+    composite::aliases::less_equal_scalar(self_, other)
+}
+
+/// `aten::not_equal.Tensor(Tensor self, Tensor other) -> Tensor`
+pub fn not_equal(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::NOT_EQUAL_TENSOR, &[self_.into(), other.into()])?,
+        );
+    }
+    composite::aliases::not_equal(self_, other)
+}
+
+/// `aten::not_equal.Scalar(Tensor self, Scalar other) -> Tensor`
+pub fn not_equal_scalar(self_: &Tensor, other: Scalar) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::NOT_EQUAL_SCALAR, &[self_.into(), other.into()])?,
+        );
+    }
+    composite::aliases::not_equal_scalar(self_, other)
 }
 
 /// `aten::relu(Tensor self) -> Tensor`
@@ -11039,6 +11480,234 @@ pub fn _cdist_forward(
         );
     }
     composite::cdist_forward(x1, x2, p, compute_mode)
+}
+
+/// `aten::cdist(Tensor x1, Tensor x2, float p=2, int? compute_mode=None) -> Tensor`
+pub fn cdist(
+    x1: &Tensor,
+    x2: &Tensor,
+    p: f64,
+    compute_mode: Option<i64>,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::CDIST,
+                &[x1.into(), x2.into(), p.into(), compute_mode.into()],
+            )?,
+        );
+    }
+    composite::cdist(x1, x2, p, compute_mode)
+}
+
+/// `aten::pdist(Tensor self, float p=2) -> Tensor`
+pub fn pdist(self_: &Tensor, p: f64) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::PDIST, &[self_.into(), p.into()])?,
+        );
+    }
+    composite::pdist(self_, p)
+}
+
+/// `aten::quantile(Tensor self, Tensor q, int? dim=None, bool keepdim=False, *, str interpolation="linear") -> Tensor`
+pub fn quantile(
+    self_: &Tensor,
+    q: &Tensor,
+    dim: Option<i64>,
+    keepdim: bool,
+    interpolation: &str,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::QUANTILE,
+                &[
+                    self_.into(),
+                    q.into(),
+                    dim.into(),
+                    keepdim.into(),
+                    interpolation.into(),
+                ],
+            )?,
+        );
+    }
+    composite::quantile::quantile(self_, q, dim, keepdim, interpolation)
+}
+
+/// `aten::quantile.scalar(Tensor self, float q, int? dim=None, bool keepdim=False, *, str interpolation="linear") -> Tensor`
+pub fn quantile_scalar(
+    self_: &Tensor,
+    q: f64,
+    dim: Option<i64>,
+    keepdim: bool,
+    interpolation: &str,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::QUANTILE_SCALAR,
+                &[
+                    self_.into(),
+                    q.into(),
+                    dim.into(),
+                    keepdim.into(),
+                    interpolation.into(),
+                ],
+            )?,
+        );
+    }
+    composite::quantile::quantile_scalar(self_, q, dim, keepdim, interpolation)
+}
+
+/// `aten::nanquantile(Tensor self, Tensor q, int? dim=None, bool keepdim=False, *, str interpolation="linear") -> Tensor`
+pub fn nanquantile(
+    self_: &Tensor,
+    q: &Tensor,
+    dim: Option<i64>,
+    keepdim: bool,
+    interpolation: &str,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::NANQUANTILE,
+                &[
+                    self_.into(),
+                    q.into(),
+                    dim.into(),
+                    keepdim.into(),
+                    interpolation.into(),
+                ],
+            )?,
+        );
+    }
+    composite::quantile::nanquantile(self_, q, dim, keepdim, interpolation)
+}
+
+/// `aten::nanquantile.scalar(Tensor self, float q, int? dim=None, bool keepdim=False, *, str interpolation="linear") -> Tensor`
+pub fn nanquantile_scalar(
+    self_: &Tensor,
+    q: f64,
+    dim: Option<i64>,
+    keepdim: bool,
+    interpolation: &str,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::NANQUANTILE_SCALAR,
+                &[
+                    self_.into(),
+                    q.into(),
+                    dim.into(),
+                    keepdim.into(),
+                    interpolation.into(),
+                ],
+            )?,
+        );
+    }
+    composite::quantile::nanquantile_scalar(self_, q, dim, keepdim, interpolation)
+}
+
+/// `aten::trapezoid.x(Tensor y, Tensor x, *, int dim=-1) -> Tensor`
+pub fn trapezoid_x(y: &Tensor, x: &Tensor, dim: i64) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::TRAPEZOID_X, &[y.into(), x.into(), dim.into()])?,
+        );
+    }
+    composite::trapezoid_x(y, x, dim)
+}
+
+/// `aten::trapezoid.dx(Tensor y, *, Scalar dx=1, int dim=-1) -> Tensor`
+pub fn trapezoid_dx(y: &Tensor, dx: Scalar, dim: i64) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::TRAPEZOID_DX, &[y.into(), dx.into(), dim.into()])?,
+        );
+    }
+    composite::trapezoid_dx(y, dx, dim)
+}
+
+/// `aten::trapz.x(Tensor y, Tensor x, *, int dim=-1) -> Tensor`
+pub fn trapz_x(y: &Tensor, x: &Tensor, dim: i64) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::TRAPZ_X, &[y.into(), x.into(), dim.into()])?,
+        );
+    }
+    composite::trapezoid_x(y, x, dim)
+}
+
+/// `aten::trapz.dx(Tensor y, *, float dx=1, int dim=-1) -> Tensor`
+pub fn trapz_dx(y: &Tensor, dx: f64, dim: i64) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::TRAPZ_DX, &[y.into(), dx.into(), dim.into()])?,
+        );
+    }
+    composite::trapz_dx(y, dx, dim)
+}
+
+/// `aten::cumulative_trapezoid.x(Tensor y, Tensor x, *, int dim=-1) -> Tensor`
+pub fn cumulative_trapezoid_x(y: &Tensor, x: &Tensor, dim: i64) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::CUMULATIVE_TRAPEZOID_X,
+                &[y.into(), x.into(), dim.into()],
+            )?,
+        );
+    }
+    composite::cumulative_trapezoid_x(y, x, dim)
+}
+
+/// `aten::cumulative_trapezoid.dx(Tensor y, *, Scalar dx=1, int dim=-1) -> Tensor`
+pub fn cumulative_trapezoid_dx(y: &Tensor, dx: Scalar, dim: i64) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::CUMULATIVE_TRAPEZOID_DX,
+                &[y.into(), dx.into(), dim.into()],
+            )?,
+        );
+    }
+    composite::cumulative_trapezoid_dx(y, dx, dim)
+}
+
+/// `aten::corrcoef(Tensor self) -> Tensor`
+pub fn corrcoef(self_: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::CORRCOEF, &[self_.into()])?,
+        );
+    }
+    composite::corrcoef(self_)
+}
+
+/// `aten::sum_to_size(Tensor self, SymInt[] size) -> Tensor`
+pub fn sum_to_size(self_: &Tensor, size: &[SymInt]) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::SUM_TO_SIZE, &[self_.into(), size.into()])?,
+        );
+    }
+    composite::sum_to_size(self_, size)
 }
 
 /// `aten::cov(Tensor self, *, int correction=1, Tensor? fweights=None, Tensor? aweights=None) -> Tensor`
@@ -14785,6 +15454,147 @@ pub fn fft_irfft(
     composite::fft::fft_irfft(self_, n, dim, norm)
 }
 
+/// `aten::stft(Tensor self, int n_fft, int? hop_length=None, int? win_length=None, Tensor? window=None, bool normalized=False, bool? onesided=None, bool? return_complex=None, bool? align_to_window=None) -> Tensor`
+pub fn stft(
+    self_: &Tensor,
+    n_fft: i64,
+    hop_length: Option<i64>,
+    win_length: Option<i64>,
+    window: Option<&Tensor>,
+    normalized: bool,
+    onesided: Option<bool>,
+    return_complex: Option<bool>,
+    align_to_window: Option<bool>,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::STFT,
+                &[
+                    self_.into(),
+                    n_fft.into(),
+                    hop_length.into(),
+                    win_length.into(),
+                    window.into(),
+                    normalized.into(),
+                    onesided.into(),
+                    return_complex.into(),
+                    align_to_window.into(),
+                ],
+            )?,
+        );
+    }
+    composite::spectrum::stft(
+        self_,
+        n_fft,
+        hop_length,
+        win_length,
+        window,
+        normalized,
+        onesided,
+        return_complex,
+        align_to_window,
+    )
+}
+
+/// `aten::stft.center(Tensor self, int n_fft, int? hop_length=None, int? win_length=None, Tensor? window=None, bool center=True, str pad_mode="reflect", bool normalized=False, bool? onesided=None, bool? return_complex=None, bool? align_to_window=None) -> Tensor`
+pub fn stft_center(
+    self_: &Tensor,
+    n_fft: i64,
+    hop_length: Option<i64>,
+    win_length: Option<i64>,
+    window: Option<&Tensor>,
+    center: bool,
+    pad_mode: &str,
+    normalized: bool,
+    onesided: Option<bool>,
+    return_complex: Option<bool>,
+    align_to_window: Option<bool>,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::STFT_CENTER,
+                &[
+                    self_.into(),
+                    n_fft.into(),
+                    hop_length.into(),
+                    win_length.into(),
+                    window.into(),
+                    center.into(),
+                    pad_mode.into(),
+                    normalized.into(),
+                    onesided.into(),
+                    return_complex.into(),
+                    align_to_window.into(),
+                ],
+            )?,
+        );
+    }
+    composite::spectrum::stft_center(
+        self_,
+        n_fft,
+        hop_length,
+        win_length,
+        window,
+        center,
+        pad_mode,
+        normalized,
+        onesided,
+        return_complex,
+        align_to_window,
+    )
+}
+
+/// `aten::istft(Tensor self, int n_fft, int? hop_length=None, int? win_length=None, Tensor? window=None, bool center=True, bool normalized=False, bool? onesided=None, int? length=None, bool return_complex=False) -> Tensor`
+pub fn istft(
+    self_: &Tensor,
+    n_fft: i64,
+    hop_length: Option<i64>,
+    win_length: Option<i64>,
+    window: Option<&Tensor>,
+    center: bool,
+    normalized: bool,
+    onesided: Option<bool>,
+    length: Option<i64>,
+    return_complex: bool,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::ISTFT,
+                &[
+                    self_.into(),
+                    n_fft.into(),
+                    hop_length.into(),
+                    win_length.into(),
+                    window.into(),
+                    center.into(),
+                    normalized.into(),
+                    onesided.into(),
+                    length.into(),
+                    return_complex.into(),
+                ],
+            )?,
+        );
+    }
+    composite::spectrum::istft(
+        self_,
+        n_fft,
+        hop_length,
+        win_length,
+        window,
+        center,
+        normalized,
+        onesided,
+        length,
+        return_complex,
+    )
+}
+
 /// `aten::fft_hfft(Tensor self, SymInt? n=None, int dim=-1, str? norm=None) -> Tensor`
 pub fn fft_hfft(
     self_: &Tensor,
@@ -15358,6 +16168,157 @@ pub fn cholesky_solve(self_: &Tensor, input2: &Tensor, upper: bool) -> Result<Te
         );
     }
     composite::linalg::cholesky_solve(self_, input2, upper)
+}
+
+/// `aten::cholesky_inverse(Tensor self, bool upper=False) -> Tensor`
+pub fn cholesky_inverse(self_: &Tensor, upper: bool) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::CHOLESKY_INVERSE, &[self_.into(), upper.into()])?,
+        );
+    }
+    composite::linalg::cholesky_inverse(self_, upper)
+}
+
+/// `aten::triangular_solve(Tensor self, Tensor A, bool upper=True, bool transpose=False, bool unitriangular=False) -> (Tensor solution, Tensor cloned_coefficient)`
+pub fn triangular_solve(
+    self_: &Tensor,
+    A: &Tensor,
+    upper: bool,
+    transpose: bool,
+    unitriangular: bool,
+) -> Result<(Tensor, Tensor)> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::tensors(
+                dispatch::call_layers(
+                    Op::TRIANGULAR_SOLVE,
+                    &[
+                        self_.into(),
+                        A.into(),
+                        upper.into(),
+                        transpose.into(),
+                        unitriangular.into(),
+                    ],
+                )?,
+            )
+            .map(|[solution, cloned_coefficient]| (solution, cloned_coefficient));
+    }
+    composite::linalg::triangular_solve(self_, A, upper, transpose, unitriangular)
+}
+
+/// `aten::svd(Tensor self, bool some=True, bool compute_uv=True) -> (Tensor U, Tensor S, Tensor V)`
+pub fn svd(
+    self_: &Tensor,
+    some: bool,
+    compute_uv: bool,
+) -> Result<(Tensor, Tensor, Tensor)> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::tensors(
+                dispatch::call_layers(
+                    Op::SVD,
+                    &[self_.into(), some.into(), compute_uv.into()],
+                )?,
+            )
+            .map(|[U, S, V]| (U, S, V));
+    }
+    composite::linalg::svd_with_v(self_, some, compute_uv)
+}
+
+/// `aten::linalg_vecdot(Tensor x, Tensor y, *, int dim=-1) -> Tensor`
+pub fn linalg_vecdot(x: &Tensor, y: &Tensor, dim: i64) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::LINALG_VECDOT, &[x.into(), y.into(), dim.into()])?,
+        );
+    }
+    composite::linalg::vecdot(x, y, dim)
+}
+
+/// `aten::linalg_multi_dot(Tensor[] tensors) -> Tensor`
+pub fn linalg_multi_dot(tensors: &[Tensor]) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::LINALG_MULTI_DOT, &[tensors.into()])?,
+        );
+    }
+    composite::linalg::multi_dot(tensors)
+}
+
+/// `aten::linalg_matmul(Tensor self, Tensor other) -> Tensor`
+pub fn linalg_matmul(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::LINALG_MATMUL, &[self_.into(), other.into()])?,
+        );
+    }
+    composite::aliases::linalg_matmul(self_, other)
+}
+
+/// `aten::matrix_H(Tensor(a) self) -> Tensor(a)`
+pub fn matrix_h(self_: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::MATRIX_H, &[self_.into()])?,
+        );
+    }
+    composite::linalg::matrix_h(self_)
+}
+
+/// `aten::mH(Tensor(a) self) -> Tensor(a)`
+pub fn mh(self_: &Tensor) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(dispatch::call_layers(Op::MH, &[self_.into()])?);
+    }
+    composite::adjoint(self_)
+}
+
+/// `aten::_trilinear(Tensor i1, Tensor i2, Tensor i3, int[] expand1, int[] expand2, int[] expand3, int[] sumdim, int unroll_dim=1) -> Tensor`
+pub fn _trilinear(
+    i1: &Tensor,
+    i2: &Tensor,
+    i3: &Tensor,
+    expand1: &[i64],
+    expand2: &[i64],
+    expand3: &[i64],
+    sumdim: &[i64],
+    unroll_dim: i64,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::_TRILINEAR,
+                &[
+                    i1.into(),
+                    i2.into(),
+                    i3.into(),
+                    expand1.into(),
+                    expand2.into(),
+                    expand3.into(),
+                    sumdim.into(),
+                    unroll_dim.into(),
+                ],
+            )?,
+        );
+    }
+    composite::linalg::trilinear(
+        i1,
+        i2,
+        i3,
+        expand1,
+        expand2,
+        expand3,
+        sumdim,
+        unroll_dim,
+    )
 }
 
 /// `aten::linalg_qr(Tensor A, str mode='reduced') -> (Tensor Q, Tensor R)`
@@ -16903,6 +17864,92 @@ pub fn max_unpool2d(
         set_tangent(&result, t)?;
     }
     Ok(result)
+}
+
+/// `aten::max_unpool3d(Tensor self, Tensor indices, SymInt[3] output_size, int[3] stride, int[3] padding) -> Tensor`
+pub fn max_unpool3d(
+    self_: &Tensor,
+    indices: &Tensor,
+    output_size: &[SymInt],
+    stride: &[i64],
+    padding: &[i64],
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::MAX_UNPOOL3D,
+                &[
+                    self_.into(),
+                    indices.into(),
+                    output_size.into(),
+                    stride.into(),
+                    padding.into(),
+                ],
+            )?,
+        );
+    }
+    composite::max_unpool3d(self_, indices, output_size, stride, padding)
+}
+
+/// `aten::fractional_max_pool2d(Tensor self, int[2] kernel_size, int[2] output_size, Tensor random_samples) -> (Tensor, Tensor)`
+pub fn fractional_max_pool2d(
+    self_: &Tensor,
+    kernel_size: &[i64],
+    output_size: &[i64],
+    random_samples: &Tensor,
+) -> Result<(Tensor, Tensor)> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::tensors(
+                dispatch::call_layers(
+                    Op::FRACTIONAL_MAX_POOL2D,
+                    &[
+                        self_.into(),
+                        kernel_size.into(),
+                        output_size.into(),
+                        random_samples.into(),
+                    ],
+                )?,
+            )
+            .map(|[result0, result1]| (result0, result1));
+    }
+    composite::fractional_pool::fractional_max_pool2d(
+        self_,
+        kernel_size,
+        output_size,
+        random_samples,
+    )
+}
+
+/// `aten::fractional_max_pool3d(Tensor self, int[3] kernel_size, int[3] output_size, Tensor random_samples) -> (Tensor, Tensor)`
+pub fn fractional_max_pool3d(
+    self_: &Tensor,
+    kernel_size: &[i64],
+    output_size: &[i64],
+    random_samples: &Tensor,
+) -> Result<(Tensor, Tensor)> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::tensors(
+                dispatch::call_layers(
+                    Op::FRACTIONAL_MAX_POOL3D,
+                    &[
+                        self_.into(),
+                        kernel_size.into(),
+                        output_size.into(),
+                        random_samples.into(),
+                    ],
+                )?,
+            )
+            .map(|[result0, result1]| (result0, result1));
+    }
+    composite::fractional_pool::fractional_max_pool3d(
+        self_,
+        kernel_size,
+        output_size,
+        random_samples,
+    )
 }
 
 /// `aten::avg_pool1d(Tensor self, int[1] kernel_size, int[1] stride=[], int[1] padding=[0], bool ceil_mode=False, bool count_include_pad=True) -> Tensor`
@@ -19059,6 +20106,96 @@ pub fn _upsample_bilinear2d_aa(
     )
 }
 
+/// `aten::_upsample_bilinear2d_aa.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) -> Tensor`
+pub fn _upsample_bilinear2d_aa_vec(
+    input: &Tensor,
+    output_size: Option<&[SymInt]>,
+    align_corners: bool,
+    scale_factors: Option<&[f64]>,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::_UPSAMPLE_BILINEAR2D_AA_VEC,
+                &[
+                    input.into(),
+                    output_size.into(),
+                    align_corners.into(),
+                    scale_factors.into(),
+                ],
+            )?,
+        );
+    }
+    composite::upsample_bilinear2d_aa_vec(
+        input,
+        output_size,
+        align_corners,
+        scale_factors,
+    )
+}
+
+/// `aten::_upsample_bicubic2d_aa(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor`
+pub fn _upsample_bicubic2d_aa(
+    self_: &Tensor,
+    output_size: &[SymInt],
+    align_corners: bool,
+    scales_h: Option<f64>,
+    scales_w: Option<f64>,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::_UPSAMPLE_BICUBIC2D_AA,
+                &[
+                    self_.into(),
+                    output_size.into(),
+                    align_corners.into(),
+                    scales_h.into(),
+                    scales_w.into(),
+                ],
+            )?,
+        );
+    }
+    composite::_upsample_bicubic2d_aa(
+        self_,
+        output_size,
+        align_corners,
+        scales_h,
+        scales_w,
+    )
+}
+
+/// `aten::_upsample_bicubic2d_aa.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) -> Tensor`
+pub fn _upsample_bicubic2d_aa_vec(
+    input: &Tensor,
+    output_size: Option<&[SymInt]>,
+    align_corners: bool,
+    scale_factors: Option<&[f64]>,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::_UPSAMPLE_BICUBIC2D_AA_VEC,
+                &[
+                    input.into(),
+                    output_size.into(),
+                    align_corners.into(),
+                    scale_factors.into(),
+                ],
+            )?,
+        );
+    }
+    composite::upsample_bicubic2d_aa_vec(
+        input,
+        output_size,
+        align_corners,
+        scale_factors,
+    )
+}
+
 /// `aten::grid_sampler(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners) -> Tensor`
 pub fn grid_sampler(
     input: &Tensor,
@@ -20434,6 +21571,149 @@ pub fn narrow(
         );
     }
     composite::view::narrow(self_, dim, start, length)
+}
+
+/// `aten::narrow_copy(Tensor self, int dim, SymInt start, SymInt length) -> Tensor`
+pub fn narrow_copy(
+    self_: &Tensor,
+    dim: i64,
+    start: SymInt,
+    length: SymInt,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::NARROW_COPY,
+                &[self_.into(), dim.into(), start.into(), length.into()],
+            )?,
+        );
+    }
+    composite::view::narrow_copy(self_, dim, start, length)
+}
+
+/// `aten::hsplit.int(Tensor(a -> *) self, int sections) -> Tensor(a)[]`
+pub fn hsplit_int(self_: &Tensor, sections: i64) -> Result<Vec<Tensor>> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_list(
+            dispatch::call_layers(Op::HSPLIT_INT, &[self_.into(), sections.into()])?,
+        );
+    }
+    composite::view::hsplit_int(self_, sections)
+}
+
+/// `aten::hsplit.array(Tensor(a -> *) self, int[] indices) -> Tensor(a)[]`
+pub fn hsplit_array(self_: &Tensor, indices: &[i64]) -> Result<Vec<Tensor>> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_list(
+            dispatch::call_layers(Op::HSPLIT_ARRAY, &[self_.into(), indices.into()])?,
+        );
+    }
+    composite::view::hsplit_array(self_, indices)
+}
+
+/// `aten::vsplit.int(Tensor(a -> *) self, int sections) -> Tensor(a)[]`
+pub fn vsplit_int(self_: &Tensor, sections: i64) -> Result<Vec<Tensor>> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_list(
+            dispatch::call_layers(Op::VSPLIT_INT, &[self_.into(), sections.into()])?,
+        );
+    }
+    composite::view::vsplit_int(self_, sections)
+}
+
+/// `aten::vsplit.array(Tensor(a -> *) self, int[] indices) -> Tensor(a)[]`
+pub fn vsplit_array(self_: &Tensor, indices: &[i64]) -> Result<Vec<Tensor>> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_list(
+            dispatch::call_layers(Op::VSPLIT_ARRAY, &[self_.into(), indices.into()])?,
+        );
+    }
+    composite::view::vsplit_array(self_, indices)
+}
+
+/// `aten::dsplit.int(Tensor(a -> *) self, int sections) -> Tensor(a)[]`
+pub fn dsplit_int(self_: &Tensor, sections: i64) -> Result<Vec<Tensor>> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_list(
+            dispatch::call_layers(Op::DSPLIT_INT, &[self_.into(), sections.into()])?,
+        );
+    }
+    composite::view::dsplit_int(self_, sections)
+}
+
+/// `aten::dsplit.array(Tensor(a -> *) self, int[] indices) -> Tensor(a)[]`
+pub fn dsplit_array(self_: &Tensor, indices: &[i64]) -> Result<Vec<Tensor>> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_list(
+            dispatch::call_layers(Op::DSPLIT_ARRAY, &[self_.into(), indices.into()])?,
+        );
+    }
+    composite::view::dsplit_array(self_, indices)
+}
+
+/// `aten::atleast_1d.Sequence(Tensor[] tensors) -> Tensor[]`
+pub fn atleast_1d_sequence(tensors: &[Tensor]) -> Result<Vec<Tensor>> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_list(
+            dispatch::call_layers(Op::ATLEAST_1D_SEQUENCE, &[tensors.into()])?,
+        );
+    }
+    composite::view::atleast_1d_sequence(tensors)
+}
+
+/// `aten::atleast_2d.Sequence(Tensor[] tensors) -> Tensor[]`
+pub fn atleast_2d_sequence(tensors: &[Tensor]) -> Result<Vec<Tensor>> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_list(
+            dispatch::call_layers(Op::ATLEAST_2D_SEQUENCE, &[tensors.into()])?,
+        );
+    }
+    composite::view::atleast_2d_sequence(tensors)
+}
+
+/// `aten::atleast_3d.Sequence(Tensor[] tensors) -> Tensor[]`
+pub fn atleast_3d_sequence(tensors: &[Tensor]) -> Result<Vec<Tensor>> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_list(
+            dispatch::call_layers(Op::ATLEAST_3D_SEQUENCE, &[tensors.into()])?,
+        );
+    }
+    composite::view::atleast_3d_sequence(tensors)
+}
+
+/// `aten::linalg_diagonal(Tensor(a) A, *, int offset=0, int dim1=-2, int dim2=-1) -> Tensor(a)`
+pub fn linalg_diagonal(A: &Tensor, offset: i64, dim1: i64, dim2: i64) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::LINALG_DIAGONAL,
+                &[A.into(), offset.into(), dim1.into(), dim2.into()],
+            )?,
+        );
+    }
+    composite::view::linalg_diagonal(A, offset, dim1, dim2)
+}
+
+/// `aten::diagflat(Tensor self, int offset=0) -> Tensor`
+pub fn diagflat(self_: &Tensor, offset: i64) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::DIAGFLAT, &[self_.into(), offset.into()])?,
+        );
+    }
+    composite::view::diagflat(self_, offset)
 }
 
 /// `aten::flatten.using_ints(Tensor(a) self, int start_dim=0, int end_dim=-1) -> Tensor(a)`
@@ -22687,6 +23967,75 @@ pub fn assert_tensor_metadata(
     below::assert_tensor_metadata(word, a_, size, stride, dtype, device)
 }
 
+/// `aten::_assert_scalar(Scalar self, str assert_msg) -> ()`
+pub fn _assert_scalar(self_: Scalar, assert_msg: &str) -> Result<()> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::call_layers(
+                Op::_ASSERT_SCALAR,
+                &[self_.into(), assert_msg.into()],
+            )
+            .map(drop);
+    }
+    below::_assert_scalar(word, self_, assert_msg)
+}
+
+/// `aten::_assert_async(Tensor self) -> ()`
+pub fn _assert_async(self_: &Tensor) -> Result<()> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::call_layers(Op::_ASSERT_ASYNC, &[self_.into()]).map(drop);
+    }
+    below::_assert_async(word, self_)
+}
+
+/// `aten::_assert_async.msg(Tensor self, str assert_msg) -> ()`
+pub fn _assert_async_msg(self_: &Tensor, assert_msg: &str) -> Result<()> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::call_layers(
+                Op::_ASSERT_ASYNC_MSG,
+                &[self_.into(), assert_msg.into()],
+            )
+            .map(drop);
+    }
+    below::_assert_async_msg(word, self_, assert_msg)
+}
+
+/// `aten::sym_constrain_range(Scalar size, *, int? min=None, int? max=None) -> ()`
+pub fn sym_constrain_range(
+    size: Scalar,
+    min: Option<i64>,
+    max: Option<i64>,
+) -> Result<()> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::call_layers(
+                Op::SYM_CONSTRAIN_RANGE,
+                &[size.into(), min.into(), max.into()],
+            )
+            .map(drop);
+    }
+    below::sym_constrain_range(word, size, min, max)
+}
+
+/// `aten::sym_constrain_range_for_size(Scalar size, *, int? min=None, int? max=None) -> ()`
+pub fn sym_constrain_range_for_size(
+    size: Scalar,
+    min: Option<i64>,
+    max: Option<i64>,
+) -> Result<()> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::call_layers(
+                Op::SYM_CONSTRAIN_RANGE_FOR_SIZE,
+                &[size.into(), min.into(), max.into()],
+            )
+            .map(drop);
+    }
+    below::sym_constrain_range_for_size(word, size, min, max)
+}
+
 /// `aten::gather(Tensor self, int dim, Tensor index, *, bool sparse_grad=False) -> Tensor`
 pub fn gather(
     self_: &Tensor,
@@ -22725,6 +24074,55 @@ pub fn gather(
         set_tangent(&result, t)?;
     }
     Ok(result)
+}
+
+/// `aten::nonzero_numpy(Tensor self) -> Tensor[]`
+pub fn nonzero_numpy(self_: &Tensor) -> Result<Vec<Tensor>> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_list(
+            dispatch::call_layers(Op::NONZERO_NUMPY, &[self_.into()])?,
+        );
+    }
+    composite::index::nonzero_numpy(self_)
+}
+
+/// `aten::_unsafe_masked_index(Tensor self, Tensor mask, Tensor?[] indices, Scalar fill) -> Tensor`
+pub fn _unsafe_masked_index(
+    self_: &Tensor,
+    mask: &Tensor,
+    indices: &[Option<Tensor>],
+    fill: Scalar,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::_UNSAFE_MASKED_INDEX,
+                &[self_.into(), mask.into(), indices.into(), fill.into()],
+            )?,
+        );
+    }
+    composite::index::unsafe_masked_index(self_, mask, indices, fill)
+}
+
+/// `aten::_unsafe_masked_index_put_accumulate(Tensor self, Tensor mask, Tensor?[] indices, Tensor values) -> Tensor`
+pub fn _unsafe_masked_index_put_accumulate(
+    self_: &Tensor,
+    mask: &Tensor,
+    indices: &[Option<Tensor>],
+    values: &Tensor,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::_UNSAFE_MASKED_INDEX_PUT_ACCUMULATE,
+                &[self_.into(), mask.into(), indices.into(), values.into()],
+            )?,
+        );
+    }
+    composite::index::unsafe_masked_index_put_accumulate(self_, mask, indices, values)
 }
 
 /// `aten::scatter.src(Tensor self, int dim, Tensor index, Tensor src) -> Tensor`
@@ -24777,6 +26175,28 @@ pub fn concat(tensors: &[Tensor], dim: i64) -> Result<Tensor> {
     composite::join::concat(tensors, dim)
 }
 
+/// `aten::concatenate(Tensor[] tensors, int dim=0) -> Tensor`
+pub fn concatenate(tensors: &[Tensor], dim: i64) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::CONCATENATE, &[tensors.into(), dim.into()])?,
+        );
+    }
+    composite::aliases::concatenate(tensors, dim)
+}
+
+/// `aten::row_stack(Tensor[] tensors) -> Tensor`
+pub fn row_stack(tensors: &[Tensor]) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(Op::ROW_STACK, &[tensors.into()])?,
+        );
+    }
+    composite::aliases::row_stack(tensors)
+}
+
 /// `aten::stack(Tensor[] tensors, int dim=0) -> Tensor`
 pub fn stack(tensors: &[Tensor], dim: i64) -> Result<Tensor> {
     let word = state::word();
@@ -26181,6 +27601,41 @@ pub fn searchsorted(
         );
     }
     below::searchsorted(word, sorted_sequence, self_, out_int32, right, side, sorter)
+}
+
+/// `aten::searchsorted.Scalar(Tensor sorted_sequence, Scalar self, *, bool out_int32=False, bool right=False, str? side=None, Tensor? sorter=None) -> Tensor`
+pub fn searchsorted_scalar(
+    sorted_sequence: &Tensor,
+    self_: Scalar,
+    out_int32: bool,
+    right: bool,
+    side: Option<&str>,
+    sorter: Option<&Tensor>,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::SEARCHSORTED_SCALAR,
+                &[
+                    sorted_sequence.into(),
+                    self_.into(),
+                    out_int32.into(),
+                    right.into(),
+                    side.into(),
+                    sorter.into(),
+                ],
+            )?,
+        );
+    }
+    composite::sort::searchsorted_scalar(
+        sorted_sequence,
+        self_,
+        out_int32,
+        right,
+        side,
+        sorter,
+    )
 }
 
 /// `aten::bucketize.Tensor(Tensor self, Tensor boundaries, *, bool out_int32=False, bool right=False) -> Tensor`

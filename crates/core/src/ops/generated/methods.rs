@@ -2152,6 +2152,314 @@ impl Tensor {
     pub fn try_fix_(&self) -> Result<&Tensor> {
         ops::fix_(self)
     }
+    /// `aten::negative(Tensor self) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_negative`].
+    #[track_caller]
+    pub fn negative(&self) -> Tensor {
+        expect_ok(self.try_negative())
+    }
+    /// `aten::negative(Tensor self) -> Tensor`
+    pub fn try_negative(&self) -> Result<Tensor> {
+        ops::negative(self)
+    }
+    /// `aten::arccos(Tensor self) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_arccos`].
+    #[track_caller]
+    pub fn arccos(&self) -> Tensor {
+        expect_ok(self.try_arccos())
+    }
+    /// `aten::arccos(Tensor self) -> Tensor`
+    pub fn try_arccos(&self) -> Result<Tensor> {
+        ops::arccos(self)
+    }
+    /// `aten::arccosh(Tensor self) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_arccosh`].
+    #[track_caller]
+    pub fn arccosh(&self) -> Tensor {
+        expect_ok(self.try_arccosh())
+    }
+    /// `aten::arccosh(Tensor self) -> Tensor`
+    pub fn try_arccosh(&self) -> Result<Tensor> {
+        ops::arccosh(self)
+    }
+    /// `aten::arcsin(Tensor self) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_arcsin`].
+    #[track_caller]
+    pub fn arcsin(&self) -> Tensor {
+        expect_ok(self.try_arcsin())
+    }
+    /// `aten::arcsin(Tensor self) -> Tensor`
+    pub fn try_arcsin(&self) -> Result<Tensor> {
+        ops::arcsin(self)
+    }
+    /// `aten::arcsinh(Tensor self) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_arcsinh`].
+    #[track_caller]
+    pub fn arcsinh(&self) -> Tensor {
+        expect_ok(self.try_arcsinh())
+    }
+    /// `aten::arcsinh(Tensor self) -> Tensor`
+    pub fn try_arcsinh(&self) -> Result<Tensor> {
+        ops::arcsinh(self)
+    }
+    /// `aten::arctan(Tensor self) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_arctan`].
+    #[track_caller]
+    pub fn arctan(&self) -> Tensor {
+        expect_ok(self.try_arctan())
+    }
+    /// `aten::arctan(Tensor self) -> Tensor`
+    pub fn try_arctan(&self) -> Result<Tensor> {
+        ops::arctan(self)
+    }
+    /// `aten::arctanh(Tensor self) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_arctanh`].
+    #[track_caller]
+    pub fn arctanh(&self) -> Tensor {
+        expect_ok(self.try_arctanh())
+    }
+    /// `aten::arctanh(Tensor self) -> Tensor`
+    pub fn try_arctanh(&self) -> Result<Tensor> {
+        ops::arctanh(self)
+    }
+    /// `aten::arctan2(Tensor self, Tensor other) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_arctan2`].
+    #[track_caller]
+    pub fn arctan2(&self, other: &Tensor) -> Tensor {
+        expect_ok(self.try_arctan2(other))
+    }
+    /// `aten::arctan2(Tensor self, Tensor other) -> Tensor`
+    pub fn try_arctan2(&self, other: &Tensor) -> Result<Tensor> {
+        ops::arctan2(self, other)
+    }
+    /// `aten::multiply.Tensor(Tensor self, Tensor other) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_multiply`].
+    #[track_caller]
+    pub fn multiply(&self, other: &Tensor) -> Tensor {
+        expect_ok(self.try_multiply(other))
+    }
+    /// `aten::multiply.Tensor(Tensor self, Tensor other) -> Tensor`
+    pub fn try_multiply(&self, other: &Tensor) -> Result<Tensor> {
+        ops::multiply(self, other)
+    }
+    /// `aten::multiply.Scalar(Tensor self, Scalar other) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_multiply_scalar`].
+    #[track_caller]
+    pub fn multiply_scalar(&self, other: impl Into<Scalar>) -> Tensor {
+        expect_ok(self.try_multiply_scalar(other))
+    }
+    /// `aten::multiply.Scalar(Tensor self, Scalar other) -> Tensor`
+    pub fn try_multiply_scalar(&self, other: impl Into<Scalar>) -> Result<Tensor> {
+        ops::multiply_scalar(self, other.into())
+    }
+    /// `aten::divide.Tensor(Tensor self, Tensor other) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_divide`].
+    #[track_caller]
+    pub fn divide(&self, other: &Tensor) -> Tensor {
+        expect_ok(self.try_divide(other))
+    }
+    /// `aten::divide.Tensor(Tensor self, Tensor other) -> Tensor`
+    pub fn try_divide(&self, other: &Tensor) -> Result<Tensor> {
+        ops::divide(self, other)
+    }
+    /// `aten::divide.Scalar(Tensor self, Scalar other) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_divide_scalar`].
+    #[track_caller]
+    pub fn divide_scalar(&self, other: impl Into<Scalar>) -> Tensor {
+        expect_ok(self.try_divide_scalar(other))
+    }
+    /// `aten::divide.Scalar(Tensor self, Scalar other) -> Tensor`
+    pub fn try_divide_scalar(&self, other: impl Into<Scalar>) -> Result<Tensor> {
+        ops::divide_scalar(self, other.into())
+    }
+    /// `aten::divide.Tensor_mode(Tensor self, Tensor other, *, str? rounding_mode) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_divide_mode`].
+    #[track_caller]
+    pub fn divide_mode(&self, other: &Tensor, rounding_mode: Option<&str>) -> Tensor {
+        expect_ok(self.try_divide_mode(other, rounding_mode))
+    }
+    /// `aten::divide.Tensor_mode(Tensor self, Tensor other, *, str? rounding_mode) -> Tensor`
+    pub fn try_divide_mode(
+        &self,
+        other: &Tensor,
+        rounding_mode: Option<&str>,
+    ) -> Result<Tensor> {
+        ops::divide_mode(self, other, rounding_mode)
+    }
+    /// `aten::divide.Scalar_mode(Tensor self, Scalar other, *, str? rounding_mode) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_divide_scalar_mode`].
+    #[track_caller]
+    pub fn divide_scalar_mode(
+        &self,
+        other: impl Into<Scalar>,
+        rounding_mode: Option<&str>,
+    ) -> Tensor {
+        expect_ok(self.try_divide_scalar_mode(other, rounding_mode))
+    }
+    /// `aten::divide.Scalar_mode(Tensor self, Scalar other, *, str? rounding_mode) -> Tensor`
+    pub fn try_divide_scalar_mode(
+        &self,
+        other: impl Into<Scalar>,
+        rounding_mode: Option<&str>,
+    ) -> Result<Tensor> {
+        ops::divide_scalar_mode(self, other.into(), rounding_mode)
+    }
+    /// `aten::true_divide.Scalar(Tensor self, Scalar other) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_true_divide_scalar`].
+    #[track_caller]
+    pub fn true_divide_scalar(&self, other: impl Into<Scalar>) -> Tensor {
+        expect_ok(self.try_true_divide_scalar(other))
+    }
+    /// `aten::true_divide.Scalar(Tensor self, Scalar other) -> Tensor`
+    pub fn try_true_divide_scalar(&self, other: impl Into<Scalar>) -> Result<Tensor> {
+        ops::true_divide_scalar(self, other.into())
+    }
+    /// `aten::subtract.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_subtract`].
+    #[track_caller]
+    pub fn subtract(&self, other: &Tensor) -> Tensor {
+        expect_ok(self.try_subtract(other))
+    }
+    /// `aten::subtract.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor`
+    pub fn try_subtract(&self, other: &Tensor) -> Result<Tensor> {
+        ops::subtract(self, other, Scalar::Int(1))
+    }
+    /// `aten::subtract.Scalar(Tensor self, Scalar other, Scalar alpha=1) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_subtract_scalar`].
+    #[track_caller]
+    pub fn subtract_scalar(
+        &self,
+        other: impl Into<Scalar>,
+        alpha: impl Into<Scalar>,
+    ) -> Tensor {
+        expect_ok(self.try_subtract_scalar(other, alpha))
+    }
+    /// `aten::subtract.Scalar(Tensor self, Scalar other, Scalar alpha=1) -> Tensor`
+    pub fn try_subtract_scalar(
+        &self,
+        other: impl Into<Scalar>,
+        alpha: impl Into<Scalar>,
+    ) -> Result<Tensor> {
+        ops::subtract_scalar(self, other.into(), alpha.into())
+    }
+    /// `aten::float_power.Tensor_Tensor(Tensor self, Tensor exponent) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_float_power`].
+    #[track_caller]
+    pub fn float_power(&self, exponent: &Tensor) -> Tensor {
+        expect_ok(self.try_float_power(exponent))
+    }
+    /// `aten::float_power.Tensor_Tensor(Tensor self, Tensor exponent) -> Tensor`
+    pub fn try_float_power(&self, exponent: &Tensor) -> Result<Tensor> {
+        ops::float_power(self, exponent)
+    }
+    /// `aten::float_power.Tensor_Scalar(Tensor self, Scalar exponent) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_float_power_scalar`].
+    #[track_caller]
+    pub fn float_power_scalar(&self, exponent: impl Into<Scalar>) -> Tensor {
+        expect_ok(self.try_float_power_scalar(exponent))
+    }
+    /// `aten::float_power.Tensor_Scalar(Tensor self, Scalar exponent) -> Tensor`
+    pub fn try_float_power_scalar(&self, exponent: impl Into<Scalar>) -> Result<Tensor> {
+        ops::float_power_scalar(self, exponent.into())
+    }
+    /// `aten::isreal(Tensor self) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_isreal`].
+    #[track_caller]
+    pub fn isreal(&self) -> Tensor {
+        expect_ok(self.try_isreal())
+    }
+    /// `aten::isreal(Tensor self) -> Tensor`
+    pub fn try_isreal(&self) -> Result<Tensor> {
+        ops::isreal(self)
+    }
+    /// `aten::resolve_neg(Tensor(a) self) -> Tensor(a)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_resolve_neg`].
+    #[track_caller]
+    pub fn resolve_neg(&self) -> Tensor {
+        expect_ok(self.try_resolve_neg())
+    }
+    /// `aten::resolve_neg(Tensor(a) self) -> Tensor(a)`
+    pub fn try_resolve_neg(&self) -> Result<Tensor> {
+        ops::resolve_neg(self)
+    }
+    /// `aten::mvlgamma(Tensor self, int p) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_mvlgamma`].
+    #[track_caller]
+    pub fn mvlgamma(&self, p: i64) -> Tensor {
+        expect_ok(self.try_mvlgamma(p))
+    }
+    /// `aten::mvlgamma(Tensor self, int p) -> Tensor`
+    pub fn try_mvlgamma(&self, p: i64) -> Result<Tensor> {
+        ops::mvlgamma(self, p)
+    }
+    /// `aten::special_ndtr(Tensor self) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_special_ndtr`].
+    #[track_caller]
+    pub fn special_ndtr(&self) -> Tensor {
+        expect_ok(self.try_special_ndtr())
+    }
+    /// `aten::special_ndtr(Tensor self) -> Tensor`
+    pub fn try_special_ndtr(&self) -> Result<Tensor> {
+        ops::special_ndtr(self)
+    }
+    /// `aten::special_entr(Tensor self) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_special_entr`].
+    #[track_caller]
+    pub fn special_entr(&self) -> Tensor {
+        expect_ok(self.try_special_entr())
+    }
+    /// `aten::special_entr(Tensor self) -> Tensor`
+    pub fn try_special_entr(&self) -> Result<Tensor> {
+        ops::special_entr(self)
+    }
     /// `aten::absolute(Tensor self) -> Tensor`
     ///
     /// # Panics
@@ -3211,6 +3519,142 @@ impl Tensor {
         max: Option<Scalar>,
     ) -> Result<&Tensor> {
         ops::clip_(self, min, max)
+    }
+    /// `aten::clip.Tensor(Tensor self, Tensor? min=None, Tensor? max=None) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_clip_tensor`].
+    #[track_caller]
+    pub fn clip_tensor(&self, min: Option<&Tensor>, max: Option<&Tensor>) -> Tensor {
+        expect_ok(self.try_clip_tensor(min, max))
+    }
+    /// `aten::clip.Tensor(Tensor self, Tensor? min=None, Tensor? max=None) -> Tensor`
+    pub fn try_clip_tensor(
+        &self,
+        min: Option<&Tensor>,
+        max: Option<&Tensor>,
+    ) -> Result<Tensor> {
+        ops::clip_tensor(self, min, max)
+    }
+    /// `aten::greater.Tensor(Tensor self, Tensor other) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_greater`].
+    #[track_caller]
+    pub fn greater(&self, other: &Tensor) -> Tensor {
+        expect_ok(self.try_greater(other))
+    }
+    /// `aten::greater.Tensor(Tensor self, Tensor other) -> Tensor`
+    pub fn try_greater(&self, other: &Tensor) -> Result<Tensor> {
+        ops::greater(self, other)
+    }
+    /// `aten::greater.Scalar(Tensor self, Scalar other) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_greater_scalar`].
+    #[track_caller]
+    pub fn greater_scalar(&self, other: impl Into<Scalar>) -> Tensor {
+        expect_ok(self.try_greater_scalar(other))
+    }
+    /// `aten::greater.Scalar(Tensor self, Scalar other) -> Tensor`
+    pub fn try_greater_scalar(&self, other: impl Into<Scalar>) -> Result<Tensor> {
+        ops::greater_scalar(self, other.into())
+    }
+    /// `aten::greater_equal.Tensor(Tensor self, Tensor other) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_greater_equal`].
+    #[track_caller]
+    pub fn greater_equal(&self, other: &Tensor) -> Tensor {
+        expect_ok(self.try_greater_equal(other))
+    }
+    /// `aten::greater_equal.Tensor(Tensor self, Tensor other) -> Tensor`
+    pub fn try_greater_equal(&self, other: &Tensor) -> Result<Tensor> {
+        ops::greater_equal(self, other)
+    }
+    /// `aten::greater_equal.Scalar(Tensor self, Scalar other) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_greater_equal_scalar`].
+    #[track_caller]
+    pub fn greater_equal_scalar(&self, other: impl Into<Scalar>) -> Tensor {
+        expect_ok(self.try_greater_equal_scalar(other))
+    }
+    /// `aten::greater_equal.Scalar(Tensor self, Scalar other) -> Tensor`
+    pub fn try_greater_equal_scalar(&self, other: impl Into<Scalar>) -> Result<Tensor> {
+        ops::greater_equal_scalar(self, other.into())
+    }
+    /// `aten::less.Tensor(Tensor self, Tensor other) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_less`].
+    #[track_caller]
+    pub fn less(&self, other: &Tensor) -> Tensor {
+        expect_ok(self.try_less(other))
+    }
+    /// `aten::less.Tensor(Tensor self, Tensor other) -> Tensor`
+    pub fn try_less(&self, other: &Tensor) -> Result<Tensor> {
+        ops::less(self, other)
+    }
+    /// `aten::less.Scalar(Tensor self, Scalar other) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_less_scalar`].
+    #[track_caller]
+    pub fn less_scalar(&self, other: impl Into<Scalar>) -> Tensor {
+        expect_ok(self.try_less_scalar(other))
+    }
+    /// `aten::less.Scalar(Tensor self, Scalar other) -> Tensor`
+    pub fn try_less_scalar(&self, other: impl Into<Scalar>) -> Result<Tensor> {
+        ops::less_scalar(self, other.into())
+    }
+    /// `aten::less_equal.Tensor(Tensor self, Tensor other) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_less_equal`].
+    #[track_caller]
+    pub fn less_equal(&self, other: &Tensor) -> Tensor {
+        expect_ok(self.try_less_equal(other))
+    }
+    /// `aten::less_equal.Tensor(Tensor self, Tensor other) -> Tensor`
+    pub fn try_less_equal(&self, other: &Tensor) -> Result<Tensor> {
+        ops::less_equal(self, other)
+    }
+    /// `aten::less_equal.Scalar(Tensor self, Scalar other) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_less_equal_scalar`].
+    #[track_caller]
+    pub fn less_equal_scalar(&self, other: impl Into<Scalar>) -> Tensor {
+        expect_ok(self.try_less_equal_scalar(other))
+    }
+    /// `aten::less_equal.Scalar(Tensor self, Scalar other) -> Tensor`
+    pub fn try_less_equal_scalar(&self, other: impl Into<Scalar>) -> Result<Tensor> {
+        ops::less_equal_scalar(self, other.into())
+    }
+    /// `aten::not_equal.Tensor(Tensor self, Tensor other) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_not_equal`].
+    #[track_caller]
+    pub fn not_equal(&self, other: &Tensor) -> Tensor {
+        expect_ok(self.try_not_equal(other))
+    }
+    /// `aten::not_equal.Tensor(Tensor self, Tensor other) -> Tensor`
+    pub fn try_not_equal(&self, other: &Tensor) -> Result<Tensor> {
+        ops::not_equal(self, other)
+    }
+    /// `aten::not_equal.Scalar(Tensor self, Scalar other) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_not_equal_scalar`].
+    #[track_caller]
+    pub fn not_equal_scalar(&self, other: impl Into<Scalar>) -> Tensor {
+        expect_ok(self.try_not_equal_scalar(other))
+    }
+    /// `aten::not_equal.Scalar(Tensor self, Scalar other) -> Tensor`
+    pub fn try_not_equal_scalar(&self, other: impl Into<Scalar>) -> Result<Tensor> {
+        ops::not_equal_scalar(self, other.into())
     }
     /// `aten::relu(Tensor self) -> Tensor`
     ///
@@ -4499,6 +4943,98 @@ impl Tensor {
     pub fn try_dist(&self, other: &Tensor, p: impl Into<Scalar>) -> Result<Tensor> {
         ops::dist(self, other, p.into())
     }
+    /// `aten::quantile(Tensor self, Tensor q, int? dim=None, bool keepdim=False, *, str interpolation="linear") -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_quantile`].
+    #[track_caller]
+    pub fn quantile(&self, q: &Tensor, dim: Option<i64>, keepdim: bool) -> Tensor {
+        expect_ok(self.try_quantile(q, dim, keepdim))
+    }
+    /// `aten::quantile(Tensor self, Tensor q, int? dim=None, bool keepdim=False, *, str interpolation="linear") -> Tensor`
+    pub fn try_quantile(
+        &self,
+        q: &Tensor,
+        dim: Option<i64>,
+        keepdim: bool,
+    ) -> Result<Tensor> {
+        ops::quantile(self, q, dim, keepdim, "linear")
+    }
+    /// `aten::quantile.scalar(Tensor self, float q, int? dim=None, bool keepdim=False, *, str interpolation="linear") -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_quantile_scalar`].
+    #[track_caller]
+    pub fn quantile_scalar(&self, q: f64, dim: Option<i64>, keepdim: bool) -> Tensor {
+        expect_ok(self.try_quantile_scalar(q, dim, keepdim))
+    }
+    /// `aten::quantile.scalar(Tensor self, float q, int? dim=None, bool keepdim=False, *, str interpolation="linear") -> Tensor`
+    pub fn try_quantile_scalar(
+        &self,
+        q: f64,
+        dim: Option<i64>,
+        keepdim: bool,
+    ) -> Result<Tensor> {
+        ops::quantile_scalar(self, q, dim, keepdim, "linear")
+    }
+    /// `aten::nanquantile(Tensor self, Tensor q, int? dim=None, bool keepdim=False, *, str interpolation="linear") -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_nanquantile`].
+    #[track_caller]
+    pub fn nanquantile(&self, q: &Tensor, dim: Option<i64>, keepdim: bool) -> Tensor {
+        expect_ok(self.try_nanquantile(q, dim, keepdim))
+    }
+    /// `aten::nanquantile(Tensor self, Tensor q, int? dim=None, bool keepdim=False, *, str interpolation="linear") -> Tensor`
+    pub fn try_nanquantile(
+        &self,
+        q: &Tensor,
+        dim: Option<i64>,
+        keepdim: bool,
+    ) -> Result<Tensor> {
+        ops::nanquantile(self, q, dim, keepdim, "linear")
+    }
+    /// `aten::nanquantile.scalar(Tensor self, float q, int? dim=None, bool keepdim=False, *, str interpolation="linear") -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_nanquantile_scalar`].
+    #[track_caller]
+    pub fn nanquantile_scalar(&self, q: f64, dim: Option<i64>, keepdim: bool) -> Tensor {
+        expect_ok(self.try_nanquantile_scalar(q, dim, keepdim))
+    }
+    /// `aten::nanquantile.scalar(Tensor self, float q, int? dim=None, bool keepdim=False, *, str interpolation="linear") -> Tensor`
+    pub fn try_nanquantile_scalar(
+        &self,
+        q: f64,
+        dim: Option<i64>,
+        keepdim: bool,
+    ) -> Result<Tensor> {
+        ops::nanquantile_scalar(self, q, dim, keepdim, "linear")
+    }
+    /// `aten::corrcoef(Tensor self) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_corrcoef`].
+    #[track_caller]
+    pub fn corrcoef(&self) -> Tensor {
+        expect_ok(self.try_corrcoef())
+    }
+    /// `aten::corrcoef(Tensor self) -> Tensor`
+    pub fn try_corrcoef(&self) -> Result<Tensor> {
+        ops::corrcoef(self)
+    }
+    /// `aten::sum_to_size(Tensor self, SymInt[] size) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_sum_to_size`].
+    #[track_caller]
+    pub fn sum_to_size(&self, size: impl IntoSizes) -> Tensor {
+        expect_ok(self.try_sum_to_size(size))
+    }
+    /// `aten::sum_to_size(Tensor self, SymInt[] size) -> Tensor`
+    pub fn try_sum_to_size(&self, size: impl IntoSizes) -> Result<Tensor> {
+        ops::sum_to_size(self, &size.into_sizes())
+    }
     /// `aten::cov(Tensor self, *, int correction=1, Tensor? fweights=None, Tensor? aweights=None) -> Tensor`
     ///
     /// # Panics
@@ -4894,6 +5430,180 @@ impl Tensor {
     ) -> Result<Tensor> {
         ops::fft_c2r(self, dim, normalization, last_dim_size.into())
     }
+    /// `aten::stft(Tensor self, int n_fft, int? hop_length=None, int? win_length=None, Tensor? window=None, bool normalized=False, bool? onesided=None, bool? return_complex=None, bool? align_to_window=None) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_stft`].
+    #[track_caller]
+    pub fn stft(
+        &self,
+        n_fft: i64,
+        hop_length: Option<i64>,
+        win_length: Option<i64>,
+        window: Option<&Tensor>,
+        normalized: bool,
+        onesided: Option<bool>,
+        return_complex: Option<bool>,
+        align_to_window: Option<bool>,
+    ) -> Tensor {
+        expect_ok(
+            self
+                .try_stft(
+                    n_fft,
+                    hop_length,
+                    win_length,
+                    window,
+                    normalized,
+                    onesided,
+                    return_complex,
+                    align_to_window,
+                ),
+        )
+    }
+    /// `aten::stft(Tensor self, int n_fft, int? hop_length=None, int? win_length=None, Tensor? window=None, bool normalized=False, bool? onesided=None, bool? return_complex=None, bool? align_to_window=None) -> Tensor`
+    pub fn try_stft(
+        &self,
+        n_fft: i64,
+        hop_length: Option<i64>,
+        win_length: Option<i64>,
+        window: Option<&Tensor>,
+        normalized: bool,
+        onesided: Option<bool>,
+        return_complex: Option<bool>,
+        align_to_window: Option<bool>,
+    ) -> Result<Tensor> {
+        ops::stft(
+            self,
+            n_fft,
+            hop_length,
+            win_length,
+            window,
+            normalized,
+            onesided,
+            return_complex,
+            align_to_window,
+        )
+    }
+    /// `aten::stft.center(Tensor self, int n_fft, int? hop_length=None, int? win_length=None, Tensor? window=None, bool center=True, str pad_mode="reflect", bool normalized=False, bool? onesided=None, bool? return_complex=None, bool? align_to_window=None) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_stft_center`].
+    #[track_caller]
+    pub fn stft_center(
+        &self,
+        n_fft: i64,
+        hop_length: Option<i64>,
+        win_length: Option<i64>,
+        window: Option<&Tensor>,
+        center: bool,
+        pad_mode: &str,
+        normalized: bool,
+        onesided: Option<bool>,
+        return_complex: Option<bool>,
+        align_to_window: Option<bool>,
+    ) -> Tensor {
+        expect_ok(
+            self
+                .try_stft_center(
+                    n_fft,
+                    hop_length,
+                    win_length,
+                    window,
+                    center,
+                    pad_mode,
+                    normalized,
+                    onesided,
+                    return_complex,
+                    align_to_window,
+                ),
+        )
+    }
+    /// `aten::stft.center(Tensor self, int n_fft, int? hop_length=None, int? win_length=None, Tensor? window=None, bool center=True, str pad_mode="reflect", bool normalized=False, bool? onesided=None, bool? return_complex=None, bool? align_to_window=None) -> Tensor`
+    pub fn try_stft_center(
+        &self,
+        n_fft: i64,
+        hop_length: Option<i64>,
+        win_length: Option<i64>,
+        window: Option<&Tensor>,
+        center: bool,
+        pad_mode: &str,
+        normalized: bool,
+        onesided: Option<bool>,
+        return_complex: Option<bool>,
+        align_to_window: Option<bool>,
+    ) -> Result<Tensor> {
+        ops::stft_center(
+            self,
+            n_fft,
+            hop_length,
+            win_length,
+            window,
+            center,
+            pad_mode,
+            normalized,
+            onesided,
+            return_complex,
+            align_to_window,
+        )
+    }
+    /// `aten::istft(Tensor self, int n_fft, int? hop_length=None, int? win_length=None, Tensor? window=None, bool center=True, bool normalized=False, bool? onesided=None, int? length=None, bool return_complex=False) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_istft`].
+    #[track_caller]
+    pub fn istft(
+        &self,
+        n_fft: i64,
+        hop_length: Option<i64>,
+        win_length: Option<i64>,
+        window: Option<&Tensor>,
+        center: bool,
+        normalized: bool,
+        onesided: Option<bool>,
+        length: Option<i64>,
+        return_complex: bool,
+    ) -> Tensor {
+        expect_ok(
+            self
+                .try_istft(
+                    n_fft,
+                    hop_length,
+                    win_length,
+                    window,
+                    center,
+                    normalized,
+                    onesided,
+                    length,
+                    return_complex,
+                ),
+        )
+    }
+    /// `aten::istft(Tensor self, int n_fft, int? hop_length=None, int? win_length=None, Tensor? window=None, bool center=True, bool normalized=False, bool? onesided=None, int? length=None, bool return_complex=False) -> Tensor`
+    pub fn try_istft(
+        &self,
+        n_fft: i64,
+        hop_length: Option<i64>,
+        win_length: Option<i64>,
+        window: Option<&Tensor>,
+        center: bool,
+        normalized: bool,
+        onesided: Option<bool>,
+        length: Option<i64>,
+        return_complex: bool,
+    ) -> Result<Tensor> {
+        ops::istft(
+            self,
+            n_fft,
+            hop_length,
+            win_length,
+            window,
+            center,
+            normalized,
+            onesided,
+            length,
+            return_complex,
+        )
+    }
     /// `aten::inverse(Tensor self) -> Tensor`
     ///
     /// # Panics
@@ -4977,6 +5687,82 @@ impl Tensor {
     /// `aten::cholesky_solve(Tensor self, Tensor input2, bool upper=False) -> Tensor`
     pub fn try_cholesky_solve(&self, input2: &Tensor, upper: bool) -> Result<Tensor> {
         ops::cholesky_solve(self, input2, upper)
+    }
+    /// `aten::cholesky_inverse(Tensor self, bool upper=False) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_cholesky_inverse`].
+    #[track_caller]
+    pub fn cholesky_inverse(&self, upper: bool) -> Tensor {
+        expect_ok(self.try_cholesky_inverse(upper))
+    }
+    /// `aten::cholesky_inverse(Tensor self, bool upper=False) -> Tensor`
+    pub fn try_cholesky_inverse(&self, upper: bool) -> Result<Tensor> {
+        ops::cholesky_inverse(self, upper)
+    }
+    /// `aten::triangular_solve(Tensor self, Tensor A, bool upper=True, bool transpose=False, bool unitriangular=False) -> (Tensor solution, Tensor cloned_coefficient)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_triangular_solve`].
+    #[track_caller]
+    pub fn triangular_solve(
+        &self,
+        A: &Tensor,
+        upper: bool,
+        transpose: bool,
+        unitriangular: bool,
+    ) -> (Tensor, Tensor) {
+        expect_ok(self.try_triangular_solve(A, upper, transpose, unitriangular))
+    }
+    /// `aten::triangular_solve(Tensor self, Tensor A, bool upper=True, bool transpose=False, bool unitriangular=False) -> (Tensor solution, Tensor cloned_coefficient)`
+    pub fn try_triangular_solve(
+        &self,
+        A: &Tensor,
+        upper: bool,
+        transpose: bool,
+        unitriangular: bool,
+    ) -> Result<(Tensor, Tensor)> {
+        ops::triangular_solve(self, A, upper, transpose, unitriangular)
+    }
+    /// `aten::svd(Tensor self, bool some=True, bool compute_uv=True) -> (Tensor U, Tensor S, Tensor V)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_svd`].
+    #[track_caller]
+    pub fn svd(&self, some: bool, compute_uv: bool) -> (Tensor, Tensor, Tensor) {
+        expect_ok(self.try_svd(some, compute_uv))
+    }
+    /// `aten::svd(Tensor self, bool some=True, bool compute_uv=True) -> (Tensor U, Tensor S, Tensor V)`
+    pub fn try_svd(
+        &self,
+        some: bool,
+        compute_uv: bool,
+    ) -> Result<(Tensor, Tensor, Tensor)> {
+        ops::svd(self, some, compute_uv)
+    }
+    /// `aten::matrix_H(Tensor(a) self) -> Tensor(a)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_matrix_h`].
+    #[track_caller]
+    pub fn matrix_h(&self) -> Tensor {
+        expect_ok(self.try_matrix_h())
+    }
+    /// `aten::matrix_H(Tensor(a) self) -> Tensor(a)`
+    pub fn try_matrix_h(&self) -> Result<Tensor> {
+        ops::matrix_h(self)
+    }
+    /// `aten::mH(Tensor(a) self) -> Tensor(a)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_mh`].
+    #[track_caller]
+    pub fn mh(&self) -> Tensor {
+        expect_ok(self.try_mh())
+    }
+    /// `aten::mH(Tensor(a) self) -> Tensor(a)`
+    pub fn try_mh(&self) -> Result<Tensor> {
+        ops::mh(self)
     }
     /// `aten::linalg_eigh(Tensor self, str UPLO="L") -> (Tensor eigenvalues, Tensor eigenvectors)`
     ///
@@ -5401,6 +6187,78 @@ impl Tensor {
         output_size: impl IntoSizes,
     ) -> Result<Tensor> {
         ops::max_unpool2d(self, indices, &output_size.into_sizes())
+    }
+    /// `aten::max_unpool3d(Tensor self, Tensor indices, SymInt[3] output_size, int[3] stride, int[3] padding) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_max_unpool3d`].
+    #[track_caller]
+    pub fn max_unpool3d(
+        &self,
+        indices: &Tensor,
+        output_size: impl IntoSizes,
+        stride: &[i64],
+        padding: &[i64],
+    ) -> Tensor {
+        expect_ok(self.try_max_unpool3d(indices, output_size, stride, padding))
+    }
+    /// `aten::max_unpool3d(Tensor self, Tensor indices, SymInt[3] output_size, int[3] stride, int[3] padding) -> Tensor`
+    pub fn try_max_unpool3d(
+        &self,
+        indices: &Tensor,
+        output_size: impl IntoSizes,
+        stride: &[i64],
+        padding: &[i64],
+    ) -> Result<Tensor> {
+        ops::max_unpool3d(self, indices, &output_size.into_sizes(), stride, padding)
+    }
+    /// `aten::fractional_max_pool2d(Tensor self, int[2] kernel_size, int[2] output_size, Tensor random_samples) -> (Tensor, Tensor)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_fractional_max_pool2d`].
+    #[track_caller]
+    pub fn fractional_max_pool2d(
+        &self,
+        kernel_size: &[i64],
+        output_size: &[i64],
+        random_samples: &Tensor,
+    ) -> (Tensor, Tensor) {
+        expect_ok(
+            self.try_fractional_max_pool2d(kernel_size, output_size, random_samples),
+        )
+    }
+    /// `aten::fractional_max_pool2d(Tensor self, int[2] kernel_size, int[2] output_size, Tensor random_samples) -> (Tensor, Tensor)`
+    pub fn try_fractional_max_pool2d(
+        &self,
+        kernel_size: &[i64],
+        output_size: &[i64],
+        random_samples: &Tensor,
+    ) -> Result<(Tensor, Tensor)> {
+        ops::fractional_max_pool2d(self, kernel_size, output_size, random_samples)
+    }
+    /// `aten::fractional_max_pool3d(Tensor self, int[3] kernel_size, int[3] output_size, Tensor random_samples) -> (Tensor, Tensor)`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_fractional_max_pool3d`].
+    #[track_caller]
+    pub fn fractional_max_pool3d(
+        &self,
+        kernel_size: &[i64],
+        output_size: &[i64],
+        random_samples: &Tensor,
+    ) -> (Tensor, Tensor) {
+        expect_ok(
+            self.try_fractional_max_pool3d(kernel_size, output_size, random_samples),
+        )
+    }
+    /// `aten::fractional_max_pool3d(Tensor self, int[3] kernel_size, int[3] output_size, Tensor random_samples) -> (Tensor, Tensor)`
+    pub fn try_fractional_max_pool3d(
+        &self,
+        kernel_size: &[i64],
+        output_size: &[i64],
+        random_samples: &Tensor,
+    ) -> Result<(Tensor, Tensor)> {
+        ops::fractional_max_pool3d(self, kernel_size, output_size, random_samples)
     }
     /// `aten::avg_pool1d(Tensor self, int[1] kernel_size, int[1] stride=[], int[1] padding=[0], bool ceil_mode=False, bool count_include_pad=True) -> Tensor`
     ///
@@ -5963,6 +6821,44 @@ impl Tensor {
             scales_w,
         )
     }
+    /// `aten::_upsample_bicubic2d_aa(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::_try_upsample_bicubic2d_aa`].
+    #[track_caller]
+    pub fn _upsample_bicubic2d_aa(
+        &self,
+        output_size: impl IntoSizes,
+        align_corners: bool,
+        scales_h: Option<f64>,
+        scales_w: Option<f64>,
+    ) -> Tensor {
+        expect_ok(
+            self
+                ._try_upsample_bicubic2d_aa(
+                    output_size,
+                    align_corners,
+                    scales_h,
+                    scales_w,
+                ),
+        )
+    }
+    /// `aten::_upsample_bicubic2d_aa(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor`
+    pub fn _try_upsample_bicubic2d_aa(
+        &self,
+        output_size: impl IntoSizes,
+        align_corners: bool,
+        scales_h: Option<f64>,
+        scales_w: Option<f64>,
+    ) -> Result<Tensor> {
+        ops::_upsample_bicubic2d_aa(
+            self,
+            &output_size.into_sizes(),
+            align_corners,
+            scales_h,
+            scales_w,
+        )
+    }
     /// `aten::alias(Tensor(a) self) -> Tensor(a)`
     ///
     /// # Panics
@@ -6454,6 +7350,112 @@ impl Tensor {
         length: impl Into<SymInt>,
     ) -> Result<Tensor> {
         ops::narrow(self, dim, start.into(), length.into())
+    }
+    /// `aten::narrow_copy(Tensor self, int dim, SymInt start, SymInt length) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_narrow_copy`].
+    #[track_caller]
+    pub fn narrow_copy(
+        &self,
+        dim: i64,
+        start: impl Into<SymInt>,
+        length: impl Into<SymInt>,
+    ) -> Tensor {
+        expect_ok(self.try_narrow_copy(dim, start, length))
+    }
+    /// `aten::narrow_copy(Tensor self, int dim, SymInt start, SymInt length) -> Tensor`
+    pub fn try_narrow_copy(
+        &self,
+        dim: i64,
+        start: impl Into<SymInt>,
+        length: impl Into<SymInt>,
+    ) -> Result<Tensor> {
+        ops::narrow_copy(self, dim, start.into(), length.into())
+    }
+    /// `aten::hsplit.int(Tensor(a -> *) self, int sections) -> Tensor(a)[]`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_hsplit_int`].
+    #[track_caller]
+    pub fn hsplit_int(&self, sections: i64) -> Vec<Tensor> {
+        expect_ok(self.try_hsplit_int(sections))
+    }
+    /// `aten::hsplit.int(Tensor(a -> *) self, int sections) -> Tensor(a)[]`
+    pub fn try_hsplit_int(&self, sections: i64) -> Result<Vec<Tensor>> {
+        ops::hsplit_int(self, sections)
+    }
+    /// `aten::hsplit.array(Tensor(a -> *) self, int[] indices) -> Tensor(a)[]`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_hsplit_array`].
+    #[track_caller]
+    pub fn hsplit_array(&self, indices: &[i64]) -> Vec<Tensor> {
+        expect_ok(self.try_hsplit_array(indices))
+    }
+    /// `aten::hsplit.array(Tensor(a -> *) self, int[] indices) -> Tensor(a)[]`
+    pub fn try_hsplit_array(&self, indices: &[i64]) -> Result<Vec<Tensor>> {
+        ops::hsplit_array(self, indices)
+    }
+    /// `aten::vsplit.int(Tensor(a -> *) self, int sections) -> Tensor(a)[]`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_vsplit_int`].
+    #[track_caller]
+    pub fn vsplit_int(&self, sections: i64) -> Vec<Tensor> {
+        expect_ok(self.try_vsplit_int(sections))
+    }
+    /// `aten::vsplit.int(Tensor(a -> *) self, int sections) -> Tensor(a)[]`
+    pub fn try_vsplit_int(&self, sections: i64) -> Result<Vec<Tensor>> {
+        ops::vsplit_int(self, sections)
+    }
+    /// `aten::vsplit.array(Tensor(a -> *) self, int[] indices) -> Tensor(a)[]`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_vsplit_array`].
+    #[track_caller]
+    pub fn vsplit_array(&self, indices: &[i64]) -> Vec<Tensor> {
+        expect_ok(self.try_vsplit_array(indices))
+    }
+    /// `aten::vsplit.array(Tensor(a -> *) self, int[] indices) -> Tensor(a)[]`
+    pub fn try_vsplit_array(&self, indices: &[i64]) -> Result<Vec<Tensor>> {
+        ops::vsplit_array(self, indices)
+    }
+    /// `aten::dsplit.int(Tensor(a -> *) self, int sections) -> Tensor(a)[]`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_dsplit_int`].
+    #[track_caller]
+    pub fn dsplit_int(&self, sections: i64) -> Vec<Tensor> {
+        expect_ok(self.try_dsplit_int(sections))
+    }
+    /// `aten::dsplit.int(Tensor(a -> *) self, int sections) -> Tensor(a)[]`
+    pub fn try_dsplit_int(&self, sections: i64) -> Result<Vec<Tensor>> {
+        ops::dsplit_int(self, sections)
+    }
+    /// `aten::dsplit.array(Tensor(a -> *) self, int[] indices) -> Tensor(a)[]`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_dsplit_array`].
+    #[track_caller]
+    pub fn dsplit_array(&self, indices: &[i64]) -> Vec<Tensor> {
+        expect_ok(self.try_dsplit_array(indices))
+    }
+    /// `aten::dsplit.array(Tensor(a -> *) self, int[] indices) -> Tensor(a)[]`
+    pub fn try_dsplit_array(&self, indices: &[i64]) -> Result<Vec<Tensor>> {
+        ops::dsplit_array(self, indices)
+    }
+    /// `aten::diagflat(Tensor self, int offset=0) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_diagflat`].
+    #[track_caller]
+    pub fn diagflat(&self, offset: i64) -> Tensor {
+        expect_ok(self.try_diagflat(offset))
+    }
+    /// `aten::diagflat(Tensor self, int offset=0) -> Tensor`
+    pub fn try_diagflat(&self, offset: i64) -> Result<Tensor> {
+        ops::diagflat(self, offset)
     }
     /// `aten::flatten.using_ints(Tensor(a) self, int start_dim=0, int end_dim=-1) -> Tensor(a)`
     ///
@@ -7371,6 +8373,62 @@ impl Tensor {
     /// `aten::gather(Tensor self, int dim, Tensor index, *, bool sparse_grad=False) -> Tensor`
     pub fn try_gather(&self, dim: i64, index: &Tensor) -> Result<Tensor> {
         ops::gather(self, dim, index, false)
+    }
+    /// `aten::nonzero_numpy(Tensor self) -> Tensor[]`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::try_nonzero_numpy`].
+    #[track_caller]
+    pub fn nonzero_numpy(&self) -> Vec<Tensor> {
+        expect_ok(self.try_nonzero_numpy())
+    }
+    /// `aten::nonzero_numpy(Tensor self) -> Tensor[]`
+    pub fn try_nonzero_numpy(&self) -> Result<Vec<Tensor>> {
+        ops::nonzero_numpy(self)
+    }
+    /// `aten::_unsafe_masked_index(Tensor self, Tensor mask, Tensor?[] indices, Scalar fill) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::_try_unsafe_masked_index`].
+    #[track_caller]
+    pub fn _unsafe_masked_index(
+        &self,
+        mask: &Tensor,
+        indices: &[Option<Tensor>],
+        fill: impl Into<Scalar>,
+    ) -> Tensor {
+        expect_ok(self._try_unsafe_masked_index(mask, indices, fill))
+    }
+    /// `aten::_unsafe_masked_index(Tensor self, Tensor mask, Tensor?[] indices, Scalar fill) -> Tensor`
+    pub fn _try_unsafe_masked_index(
+        &self,
+        mask: &Tensor,
+        indices: &[Option<Tensor>],
+        fill: impl Into<Scalar>,
+    ) -> Result<Tensor> {
+        ops::_unsafe_masked_index(self, mask, indices, fill.into())
+    }
+    /// `aten::_unsafe_masked_index_put_accumulate(Tensor self, Tensor mask, Tensor?[] indices, Tensor values) -> Tensor`
+    ///
+    /// # Panics
+    /// With the error of [`Tensor::_try_unsafe_masked_index_put_accumulate`].
+    #[track_caller]
+    pub fn _unsafe_masked_index_put_accumulate(
+        &self,
+        mask: &Tensor,
+        indices: &[Option<Tensor>],
+        values: &Tensor,
+    ) -> Tensor {
+        expect_ok(self._try_unsafe_masked_index_put_accumulate(mask, indices, values))
+    }
+    /// `aten::_unsafe_masked_index_put_accumulate(Tensor self, Tensor mask, Tensor?[] indices, Tensor values) -> Tensor`
+    pub fn _try_unsafe_masked_index_put_accumulate(
+        &self,
+        mask: &Tensor,
+        indices: &[Option<Tensor>],
+        values: &Tensor,
+    ) -> Result<Tensor> {
+        ops::_unsafe_masked_index_put_accumulate(self, mask, indices, values)
     }
     /// `aten::scatter.src(Tensor self, int dim, Tensor index, Tensor src) -> Tensor`
     ///

@@ -402,1559 +402,1743 @@ impl Op {
     pub const FIX: Op = Op(194);
     /// `aten::fix_`
     pub const FIX_: Op = Op(195);
+    /// `aten::negative`
+    pub const NEGATIVE: Op = Op(196);
+    /// `aten::arccos`
+    pub const ARCCOS: Op = Op(197);
+    /// `aten::arccosh`
+    pub const ARCCOSH: Op = Op(198);
+    /// `aten::arcsin`
+    pub const ARCSIN: Op = Op(199);
+    /// `aten::arcsinh`
+    pub const ARCSINH: Op = Op(200);
+    /// `aten::arctan`
+    pub const ARCTAN: Op = Op(201);
+    /// `aten::arctanh`
+    pub const ARCTANH: Op = Op(202);
+    /// `aten::arctan2`
+    pub const ARCTAN2: Op = Op(203);
+    /// `aten::multiply.Tensor`
+    pub const MULTIPLY_TENSOR: Op = Op(204);
+    /// `aten::multiply.Scalar`
+    pub const MULTIPLY_SCALAR: Op = Op(205);
+    /// `aten::divide.Tensor`
+    pub const DIVIDE_TENSOR: Op = Op(206);
+    /// `aten::divide.Scalar`
+    pub const DIVIDE_SCALAR: Op = Op(207);
+    /// `aten::divide.Tensor_mode`
+    pub const DIVIDE_TENSOR_MODE: Op = Op(208);
+    /// `aten::divide.Scalar_mode`
+    pub const DIVIDE_SCALAR_MODE: Op = Op(209);
+    /// `aten::true_divide.Scalar`
+    pub const TRUE_DIVIDE_SCALAR: Op = Op(210);
+    /// `aten::subtract.Tensor`
+    pub const SUBTRACT_TENSOR: Op = Op(211);
+    /// `aten::subtract.Scalar`
+    pub const SUBTRACT_SCALAR: Op = Op(212);
+    /// `aten::float_power.Tensor_Tensor`
+    pub const FLOAT_POWER_TENSOR_TENSOR: Op = Op(213);
+    /// `aten::float_power.Tensor_Scalar`
+    pub const FLOAT_POWER_TENSOR_SCALAR: Op = Op(214);
+    /// `aten::float_power.Scalar`
+    pub const FLOAT_POWER_SCALAR: Op = Op(215);
+    /// `aten::isreal`
+    pub const ISREAL: Op = Op(216);
+    /// `aten::resolve_neg`
+    pub const RESOLVE_NEG: Op = Op(217);
+    /// `aten::mvlgamma`
+    pub const MVLGAMMA: Op = Op(218);
+    /// `aten::special_ndtr`
+    pub const SPECIAL_NDTR: Op = Op(219);
+    /// `aten::special_entr`
+    pub const SPECIAL_ENTR: Op = Op(220);
+    /// `aten::special_polygamma`
+    pub const SPECIAL_POLYGAMMA: Op = Op(221);
     /// `aten::absolute`
-    pub const ABSOLUTE: Op = Op(196);
+    pub const ABSOLUTE: Op = Op(222);
     /// `aten::absolute_`
-    pub const ABSOLUTE_: Op = Op(197);
+    pub const ABSOLUTE_: Op = Op(223);
     /// `aten::isnan`
-    pub const ISNAN: Op = Op(198);
+    pub const ISNAN: Op = Op(224);
     /// `aten::isinf`
-    pub const ISINF: Op = Op(199);
+    pub const ISINF: Op = Op(225);
     /// `aten::isposinf`
-    pub const ISPOSINF: Op = Op(200);
+    pub const ISPOSINF: Op = Op(226);
     /// `aten::isneginf`
-    pub const ISNEGINF: Op = Op(201);
+    pub const ISNEGINF: Op = Op(227);
     /// `aten::signbit`
-    pub const SIGNBIT: Op = Op(202);
+    pub const SIGNBIT: Op = Op(228);
     /// `aten::isfinite`
-    pub const ISFINITE: Op = Op(203);
+    pub const ISFINITE: Op = Op(229);
     /// `aten::logical_not`
-    pub const LOGICAL_NOT: Op = Op(204);
+    pub const LOGICAL_NOT: Op = Op(230);
     /// `aten::logical_not_`
-    pub const LOGICAL_NOT_: Op = Op(205);
+    pub const LOGICAL_NOT_: Op = Op(231);
     /// `aten::eq.Tensor`
-    pub const EQ_TENSOR: Op = Op(206);
+    pub const EQ_TENSOR: Op = Op(232);
     /// `aten::eq_.Tensor`
-    pub const EQ__TENSOR: Op = Op(207);
+    pub const EQ__TENSOR: Op = Op(233);
     /// `aten::eq.Scalar`
-    pub const EQ_SCALAR: Op = Op(208);
+    pub const EQ_SCALAR: Op = Op(234);
     /// `aten::eq_.Scalar`
-    pub const EQ__SCALAR: Op = Op(209);
+    pub const EQ__SCALAR: Op = Op(235);
     /// `aten::ne.Tensor`
-    pub const NE_TENSOR: Op = Op(210);
+    pub const NE_TENSOR: Op = Op(236);
     /// `aten::ne_.Tensor`
-    pub const NE__TENSOR: Op = Op(211);
+    pub const NE__TENSOR: Op = Op(237);
     /// `aten::ne.Scalar`
-    pub const NE_SCALAR: Op = Op(212);
+    pub const NE_SCALAR: Op = Op(238);
     /// `aten::ne_.Scalar`
-    pub const NE__SCALAR: Op = Op(213);
+    pub const NE__SCALAR: Op = Op(239);
     /// `aten::lt.Tensor`
-    pub const LT_TENSOR: Op = Op(214);
+    pub const LT_TENSOR: Op = Op(240);
     /// `aten::lt_.Tensor`
-    pub const LT__TENSOR: Op = Op(215);
+    pub const LT__TENSOR: Op = Op(241);
     /// `aten::lt.Scalar`
-    pub const LT_SCALAR: Op = Op(216);
+    pub const LT_SCALAR: Op = Op(242);
     /// `aten::lt_.Scalar`
-    pub const LT__SCALAR: Op = Op(217);
+    pub const LT__SCALAR: Op = Op(243);
     /// `aten::le.Tensor`
-    pub const LE_TENSOR: Op = Op(218);
+    pub const LE_TENSOR: Op = Op(244);
     /// `aten::le_.Tensor`
-    pub const LE__TENSOR: Op = Op(219);
+    pub const LE__TENSOR: Op = Op(245);
     /// `aten::le.Scalar`
-    pub const LE_SCALAR: Op = Op(220);
+    pub const LE_SCALAR: Op = Op(246);
     /// `aten::le_.Scalar`
-    pub const LE__SCALAR: Op = Op(221);
+    pub const LE__SCALAR: Op = Op(247);
     /// `aten::gt.Tensor`
-    pub const GT_TENSOR: Op = Op(222);
+    pub const GT_TENSOR: Op = Op(248);
     /// `aten::gt_.Tensor`
-    pub const GT__TENSOR: Op = Op(223);
+    pub const GT__TENSOR: Op = Op(249);
     /// `aten::gt.Scalar`
-    pub const GT_SCALAR: Op = Op(224);
+    pub const GT_SCALAR: Op = Op(250);
     /// `aten::gt_.Scalar`
-    pub const GT__SCALAR: Op = Op(225);
+    pub const GT__SCALAR: Op = Op(251);
     /// `aten::ge.Tensor`
-    pub const GE_TENSOR: Op = Op(226);
+    pub const GE_TENSOR: Op = Op(252);
     /// `aten::ge_.Tensor`
-    pub const GE__TENSOR: Op = Op(227);
+    pub const GE__TENSOR: Op = Op(253);
     /// `aten::ge.Scalar`
-    pub const GE_SCALAR: Op = Op(228);
+    pub const GE_SCALAR: Op = Op(254);
     /// `aten::ge_.Scalar`
-    pub const GE__SCALAR: Op = Op(229);
+    pub const GE__SCALAR: Op = Op(255);
     /// `aten::logical_and`
-    pub const LOGICAL_AND: Op = Op(230);
+    pub const LOGICAL_AND: Op = Op(256);
     /// `aten::logical_and_`
-    pub const LOGICAL_AND_: Op = Op(231);
+    pub const LOGICAL_AND_: Op = Op(257);
     /// `aten::logical_or`
-    pub const LOGICAL_OR: Op = Op(232);
+    pub const LOGICAL_OR: Op = Op(258);
     /// `aten::logical_or_`
-    pub const LOGICAL_OR_: Op = Op(233);
+    pub const LOGICAL_OR_: Op = Op(259);
     /// `aten::logical_xor`
-    pub const LOGICAL_XOR: Op = Op(234);
+    pub const LOGICAL_XOR: Op = Op(260);
     /// `aten::logical_xor_`
-    pub const LOGICAL_XOR_: Op = Op(235);
+    pub const LOGICAL_XOR_: Op = Op(261);
     /// `aten::isclose`
-    pub const ISCLOSE: Op = Op(236);
+    pub const ISCLOSE: Op = Op(262);
     /// `aten::allclose`
-    pub const ALLCLOSE: Op = Op(237);
+    pub const ALLCLOSE: Op = Op(263);
     /// `aten::bitwise_not`
-    pub const BITWISE_NOT: Op = Op(238);
+    pub const BITWISE_NOT: Op = Op(264);
     /// `aten::bitwise_not_`
-    pub const BITWISE_NOT_: Op = Op(239);
+    pub const BITWISE_NOT_: Op = Op(265);
     /// `aten::bitwise_and.Tensor`
-    pub const BITWISE_AND_TENSOR: Op = Op(240);
+    pub const BITWISE_AND_TENSOR: Op = Op(266);
     /// `aten::bitwise_and_.Tensor`
-    pub const BITWISE_AND__TENSOR: Op = Op(241);
+    pub const BITWISE_AND__TENSOR: Op = Op(267);
     /// `aten::bitwise_and.Scalar`
-    pub const BITWISE_AND_SCALAR: Op = Op(242);
+    pub const BITWISE_AND_SCALAR: Op = Op(268);
     /// `aten::bitwise_and_.Scalar`
-    pub const BITWISE_AND__SCALAR: Op = Op(243);
+    pub const BITWISE_AND__SCALAR: Op = Op(269);
     /// `aten::__and__.Tensor`
-    pub const __AND___TENSOR: Op = Op(244);
+    pub const __AND___TENSOR: Op = Op(270);
     /// `aten::__and__.Scalar`
-    pub const __AND___SCALAR: Op = Op(245);
+    pub const __AND___SCALAR: Op = Op(271);
     /// `aten::bitwise_or.Tensor`
-    pub const BITWISE_OR_TENSOR: Op = Op(246);
+    pub const BITWISE_OR_TENSOR: Op = Op(272);
     /// `aten::bitwise_or_.Tensor`
-    pub const BITWISE_OR__TENSOR: Op = Op(247);
+    pub const BITWISE_OR__TENSOR: Op = Op(273);
     /// `aten::bitwise_or.Scalar`
-    pub const BITWISE_OR_SCALAR: Op = Op(248);
+    pub const BITWISE_OR_SCALAR: Op = Op(274);
     /// `aten::bitwise_or_.Scalar`
-    pub const BITWISE_OR__SCALAR: Op = Op(249);
+    pub const BITWISE_OR__SCALAR: Op = Op(275);
     /// `aten::__or__.Tensor`
-    pub const __OR___TENSOR: Op = Op(250);
+    pub const __OR___TENSOR: Op = Op(276);
     /// `aten::__or__.Scalar`
-    pub const __OR___SCALAR: Op = Op(251);
+    pub const __OR___SCALAR: Op = Op(277);
     /// `aten::bitwise_xor.Tensor`
-    pub const BITWISE_XOR_TENSOR: Op = Op(252);
+    pub const BITWISE_XOR_TENSOR: Op = Op(278);
     /// `aten::bitwise_xor_.Tensor`
-    pub const BITWISE_XOR__TENSOR: Op = Op(253);
+    pub const BITWISE_XOR__TENSOR: Op = Op(279);
     /// `aten::bitwise_xor.Scalar`
-    pub const BITWISE_XOR_SCALAR: Op = Op(254);
+    pub const BITWISE_XOR_SCALAR: Op = Op(280);
     /// `aten::bitwise_xor_.Scalar`
-    pub const BITWISE_XOR__SCALAR: Op = Op(255);
+    pub const BITWISE_XOR__SCALAR: Op = Op(281);
     /// `aten::__xor__.Tensor`
-    pub const __XOR___TENSOR: Op = Op(256);
+    pub const __XOR___TENSOR: Op = Op(282);
     /// `aten::__xor__.Scalar`
-    pub const __XOR___SCALAR: Op = Op(257);
+    pub const __XOR___SCALAR: Op = Op(283);
     /// `aten::bitwise_left_shift.Tensor`
-    pub const BITWISE_LEFT_SHIFT_TENSOR: Op = Op(258);
+    pub const BITWISE_LEFT_SHIFT_TENSOR: Op = Op(284);
     /// `aten::bitwise_left_shift_.Tensor`
-    pub const BITWISE_LEFT_SHIFT__TENSOR: Op = Op(259);
+    pub const BITWISE_LEFT_SHIFT__TENSOR: Op = Op(285);
     /// `aten::bitwise_left_shift.Tensor_Scalar`
-    pub const BITWISE_LEFT_SHIFT_TENSOR_SCALAR: Op = Op(260);
+    pub const BITWISE_LEFT_SHIFT_TENSOR_SCALAR: Op = Op(286);
     /// `aten::bitwise_left_shift_.Tensor_Scalar`
-    pub const BITWISE_LEFT_SHIFT__TENSOR_SCALAR: Op = Op(261);
+    pub const BITWISE_LEFT_SHIFT__TENSOR_SCALAR: Op = Op(287);
     /// `aten::bitwise_right_shift.Tensor`
-    pub const BITWISE_RIGHT_SHIFT_TENSOR: Op = Op(262);
+    pub const BITWISE_RIGHT_SHIFT_TENSOR: Op = Op(288);
     /// `aten::bitwise_right_shift_.Tensor`
-    pub const BITWISE_RIGHT_SHIFT__TENSOR: Op = Op(263);
+    pub const BITWISE_RIGHT_SHIFT__TENSOR: Op = Op(289);
     /// `aten::bitwise_right_shift.Tensor_Scalar`
-    pub const BITWISE_RIGHT_SHIFT_TENSOR_SCALAR: Op = Op(264);
+    pub const BITWISE_RIGHT_SHIFT_TENSOR_SCALAR: Op = Op(290);
     /// `aten::bitwise_right_shift_.Tensor_Scalar`
-    pub const BITWISE_RIGHT_SHIFT__TENSOR_SCALAR: Op = Op(265);
+    pub const BITWISE_RIGHT_SHIFT__TENSOR_SCALAR: Op = Op(291);
     /// `aten::where.self`
-    pub const WHERE_SELF: Op = Op(266);
+    pub const WHERE_SELF: Op = Op(292);
     /// `aten::where.self_out`
-    pub const WHERE_SELF_OUT: Op = Op(267);
+    pub const WHERE_SELF_OUT: Op = Op(293);
     /// `aten::where.ScalarOther`
-    pub const WHERE_SCALAROTHER: Op = Op(268);
+    pub const WHERE_SCALAROTHER: Op = Op(294);
     /// `aten::where.ScalarSelf`
-    pub const WHERE_SCALARSELF: Op = Op(269);
+    pub const WHERE_SCALARSELF: Op = Op(295);
     /// `aten::where.Scalar`
-    pub const WHERE_SCALAR: Op = Op(270);
+    pub const WHERE_SCALAR: Op = Op(296);
     /// `aten::clamp`
-    pub const CLAMP: Op = Op(271);
+    pub const CLAMP: Op = Op(297);
     /// `aten::clamp_`
-    pub const CLAMP_: Op = Op(272);
+    pub const CLAMP_: Op = Op(298);
     /// `aten::clamp.Tensor`
-    pub const CLAMP_TENSOR: Op = Op(273);
+    pub const CLAMP_TENSOR: Op = Op(299);
     /// `aten::clamp_.Tensor`
-    pub const CLAMP__TENSOR: Op = Op(274);
+    pub const CLAMP__TENSOR: Op = Op(300);
     /// `aten::clamp_min`
-    pub const CLAMP_MIN: Op = Op(275);
+    pub const CLAMP_MIN: Op = Op(301);
     /// `aten::clamp_min_`
-    pub const CLAMP_MIN_: Op = Op(276);
+    pub const CLAMP_MIN_: Op = Op(302);
     /// `aten::clamp_max`
-    pub const CLAMP_MAX: Op = Op(277);
+    pub const CLAMP_MAX: Op = Op(303);
     /// `aten::clamp_max_`
-    pub const CLAMP_MAX_: Op = Op(278);
+    pub const CLAMP_MAX_: Op = Op(304);
     /// `aten::clamp_min.Tensor`
-    pub const CLAMP_MIN_TENSOR: Op = Op(279);
+    pub const CLAMP_MIN_TENSOR: Op = Op(305);
     /// `aten::clamp_min_.Tensor`
-    pub const CLAMP_MIN__TENSOR: Op = Op(280);
+    pub const CLAMP_MIN__TENSOR: Op = Op(306);
     /// `aten::clamp_max.Tensor`
-    pub const CLAMP_MAX_TENSOR: Op = Op(281);
+    pub const CLAMP_MAX_TENSOR: Op = Op(307);
     /// `aten::clamp_max_.Tensor`
-    pub const CLAMP_MAX__TENSOR: Op = Op(282);
+    pub const CLAMP_MAX__TENSOR: Op = Op(308);
     /// `aten::clip`
-    pub const CLIP: Op = Op(283);
+    pub const CLIP: Op = Op(309);
     /// `aten::clip_`
-    pub const CLIP_: Op = Op(284);
+    pub const CLIP_: Op = Op(310);
+    /// `aten::clip.Tensor`
+    pub const CLIP_TENSOR: Op = Op(311);
+    /// `aten::greater.Tensor`
+    pub const GREATER_TENSOR: Op = Op(312);
+    /// `aten::greater.Scalar`
+    pub const GREATER_SCALAR: Op = Op(313);
+    /// `aten::greater_equal.Tensor`
+    pub const GREATER_EQUAL_TENSOR: Op = Op(314);
+    /// `aten::greater_equal.Scalar`
+    pub const GREATER_EQUAL_SCALAR: Op = Op(315);
+    /// `aten::less.Tensor`
+    pub const LESS_TENSOR: Op = Op(316);
+    /// `aten::less.Scalar`
+    pub const LESS_SCALAR: Op = Op(317);
+    /// `aten::less_equal.Tensor`
+    pub const LESS_EQUAL_TENSOR: Op = Op(318);
+    /// `aten::less_equal.Scalar`
+    pub const LESS_EQUAL_SCALAR: Op = Op(319);
+    /// `aten::not_equal.Tensor`
+    pub const NOT_EQUAL_TENSOR: Op = Op(320);
+    /// `aten::not_equal.Scalar`
+    pub const NOT_EQUAL_SCALAR: Op = Op(321);
     /// `aten::relu`
-    pub const RELU: Op = Op(285);
+    pub const RELU: Op = Op(322);
     /// `aten::relu_`
-    pub const RELU_: Op = Op(286);
+    pub const RELU_: Op = Op(323);
     /// `aten::relu6`
-    pub const RELU6: Op = Op(287);
+    pub const RELU6: Op = Op(324);
     /// `aten::relu6_`
-    pub const RELU6_: Op = Op(288);
+    pub const RELU6_: Op = Op(325);
     /// `aten::silu`
-    pub const SILU: Op = Op(289);
+    pub const SILU: Op = Op(326);
     /// `aten::silu_`
-    pub const SILU_: Op = Op(290);
+    pub const SILU_: Op = Op(327);
     /// `aten::mish`
-    pub const MISH: Op = Op(291);
+    pub const MISH: Op = Op(328);
     /// `aten::mish_`
-    pub const MISH_: Op = Op(292);
+    pub const MISH_: Op = Op(329);
     /// `aten::hardsigmoid`
-    pub const HARDSIGMOID: Op = Op(293);
+    pub const HARDSIGMOID: Op = Op(330);
     /// `aten::hardsigmoid_`
-    pub const HARDSIGMOID_: Op = Op(294);
+    pub const HARDSIGMOID_: Op = Op(331);
     /// `aten::hardswish`
-    pub const HARDSWISH: Op = Op(295);
+    pub const HARDSWISH: Op = Op(332);
     /// `aten::hardswish_`
-    pub const HARDSWISH_: Op = Op(296);
+    pub const HARDSWISH_: Op = Op(333);
     /// `aten::gelu`
-    pub const GELU: Op = Op(297);
+    pub const GELU: Op = Op(334);
     /// `aten::gelu_`
-    pub const GELU_: Op = Op(298);
+    pub const GELU_: Op = Op(335);
     /// `aten::log_sigmoid_forward`
-    pub const LOG_SIGMOID_FORWARD: Op = Op(299);
+    pub const LOG_SIGMOID_FORWARD: Op = Op(336);
     /// `aten::log_sigmoid`
-    pub const LOG_SIGMOID: Op = Op(300);
+    pub const LOG_SIGMOID: Op = Op(337);
     /// `aten::softplus`
-    pub const SOFTPLUS: Op = Op(301);
+    pub const SOFTPLUS: Op = Op(338);
     /// `aten::elu`
-    pub const ELU: Op = Op(302);
+    pub const ELU: Op = Op(339);
     /// `aten::elu_`
-    pub const ELU_: Op = Op(303);
+    pub const ELU_: Op = Op(340);
     /// `aten::celu`
-    pub const CELU: Op = Op(304);
+    pub const CELU: Op = Op(341);
     /// `aten::celu_`
-    pub const CELU_: Op = Op(305);
+    pub const CELU_: Op = Op(342);
     /// `aten::selu`
-    pub const SELU: Op = Op(306);
+    pub const SELU: Op = Op(343);
     /// `aten::selu_`
-    pub const SELU_: Op = Op(307);
+    pub const SELU_: Op = Op(344);
     /// `aten::leaky_relu`
-    pub const LEAKY_RELU: Op = Op(308);
+    pub const LEAKY_RELU: Op = Op(345);
     /// `aten::leaky_relu_`
-    pub const LEAKY_RELU_: Op = Op(309);
+    pub const LEAKY_RELU_: Op = Op(346);
     /// `aten::hardtanh`
-    pub const HARDTANH: Op = Op(310);
+    pub const HARDTANH: Op = Op(347);
     /// `aten::hardtanh_`
-    pub const HARDTANH_: Op = Op(311);
+    pub const HARDTANH_: Op = Op(348);
     /// `aten::hardshrink`
-    pub const HARDSHRINK: Op = Op(312);
+    pub const HARDSHRINK: Op = Op(349);
     /// `aten::softshrink`
-    pub const SOFTSHRINK: Op = Op(313);
+    pub const SOFTSHRINK: Op = Op(350);
     /// `aten::threshold`
-    pub const THRESHOLD: Op = Op(314);
+    pub const THRESHOLD: Op = Op(351);
     /// `aten::threshold_`
-    pub const THRESHOLD_: Op = Op(315);
+    pub const THRESHOLD_: Op = Op(352);
     /// `aten::rrelu_with_noise`
-    pub const RRELU_WITH_NOISE: Op = Op(316);
+    pub const RRELU_WITH_NOISE: Op = Op(353);
     /// `aten::rrelu_with_noise_`
-    pub const RRELU_WITH_NOISE_: Op = Op(317);
+    pub const RRELU_WITH_NOISE_: Op = Op(354);
     /// `aten::rrelu`
-    pub const RRELU: Op = Op(318);
+    pub const RRELU: Op = Op(355);
     /// `aten::rrelu_`
-    pub const RRELU_: Op = Op(319);
+    pub const RRELU_: Op = Op(356);
     /// `aten::prelu`
-    pub const PRELU: Op = Op(320);
+    pub const PRELU: Op = Op(357);
     /// `aten::_prelu_kernel`
-    pub const _PRELU_KERNEL: Op = Op(321);
+    pub const _PRELU_KERNEL: Op = Op(358);
     /// `aten::glu`
-    pub const GLU: Op = Op(322);
+    pub const GLU: Op = Op(359);
     /// `aten::threshold_backward`
-    pub const THRESHOLD_BACKWARD: Op = Op(323);
+    pub const THRESHOLD_BACKWARD: Op = Op(360);
     /// `aten::tanh_backward`
-    pub const TANH_BACKWARD: Op = Op(324);
+    pub const TANH_BACKWARD: Op = Op(361);
     /// `aten::sigmoid_backward`
-    pub const SIGMOID_BACKWARD: Op = Op(325);
+    pub const SIGMOID_BACKWARD: Op = Op(362);
     /// `aten::silu_backward`
-    pub const SILU_BACKWARD: Op = Op(326);
+    pub const SILU_BACKWARD: Op = Op(363);
     /// `aten::mish_backward`
-    pub const MISH_BACKWARD: Op = Op(327);
+    pub const MISH_BACKWARD: Op = Op(364);
     /// `aten::hardswish_backward`
-    pub const HARDSWISH_BACKWARD: Op = Op(328);
+    pub const HARDSWISH_BACKWARD: Op = Op(365);
     /// `aten::hardsigmoid_backward`
-    pub const HARDSIGMOID_BACKWARD: Op = Op(329);
+    pub const HARDSIGMOID_BACKWARD: Op = Op(366);
     /// `aten::gelu_backward`
-    pub const GELU_BACKWARD: Op = Op(330);
+    pub const GELU_BACKWARD: Op = Op(367);
     /// `aten::elu_backward`
-    pub const ELU_BACKWARD: Op = Op(331);
+    pub const ELU_BACKWARD: Op = Op(368);
     /// `aten::leaky_relu_backward`
-    pub const LEAKY_RELU_BACKWARD: Op = Op(332);
+    pub const LEAKY_RELU_BACKWARD: Op = Op(369);
     /// `aten::hardtanh_backward`
-    pub const HARDTANH_BACKWARD: Op = Op(333);
+    pub const HARDTANH_BACKWARD: Op = Op(370);
     /// `aten::softplus_backward`
-    pub const SOFTPLUS_BACKWARD: Op = Op(334);
+    pub const SOFTPLUS_BACKWARD: Op = Op(371);
     /// `aten::hardshrink_backward`
-    pub const HARDSHRINK_BACKWARD: Op = Op(335);
+    pub const HARDSHRINK_BACKWARD: Op = Op(372);
     /// `aten::softshrink_backward`
-    pub const SOFTSHRINK_BACKWARD: Op = Op(336);
+    pub const SOFTSHRINK_BACKWARD: Op = Op(373);
     /// `aten::log_sigmoid_backward`
-    pub const LOG_SIGMOID_BACKWARD: Op = Op(337);
+    pub const LOG_SIGMOID_BACKWARD: Op = Op(374);
     /// `aten::glu_backward`
-    pub const GLU_BACKWARD: Op = Op(338);
+    pub const GLU_BACKWARD: Op = Op(375);
     /// `aten::sum`
-    pub const SUM: Op = Op(339);
+    pub const SUM: Op = Op(376);
     /// `aten::sum.dim_IntList`
-    pub const SUM_DIM_INTLIST: Op = Op(340);
+    pub const SUM_DIM_INTLIST: Op = Op(377);
     /// `aten::sum.IntList_out`
-    pub const SUM_INTLIST_OUT: Op = Op(341);
+    pub const SUM_INTLIST_OUT: Op = Op(378);
     /// `aten::mean`
-    pub const MEAN: Op = Op(342);
+    pub const MEAN: Op = Op(379);
     /// `aten::mean.dim`
-    pub const MEAN_DIM: Op = Op(343);
+    pub const MEAN_DIM: Op = Op(380);
     /// `aten::mean.out`
-    pub const MEAN_OUT: Op = Op(344);
+    pub const MEAN_OUT: Op = Op(381);
     /// `aten::prod`
-    pub const PROD: Op = Op(345);
+    pub const PROD: Op = Op(382);
     /// `aten::prod.dim_int`
-    pub const PROD_DIM_INT: Op = Op(346);
+    pub const PROD_DIM_INT: Op = Op(383);
     /// `aten::prod.int_out`
-    pub const PROD_INT_OUT: Op = Op(347);
+    pub const PROD_INT_OUT: Op = Op(384);
     /// `aten::nansum`
-    pub const NANSUM: Op = Op(348);
+    pub const NANSUM: Op = Op(385);
     /// `aten::nanmean`
-    pub const NANMEAN: Op = Op(349);
+    pub const NANMEAN: Op = Op(386);
     /// `aten::max`
-    pub const MAX: Op = Op(350);
+    pub const MAX: Op = Op(387);
     /// `aten::min`
-    pub const MIN: Op = Op(351);
+    pub const MIN: Op = Op(388);
     /// `aten::max.dim`
-    pub const MAX_DIM: Op = Op(352);
+    pub const MAX_DIM: Op = Op(389);
     /// `aten::min.dim`
-    pub const MIN_DIM: Op = Op(353);
+    pub const MIN_DIM: Op = Op(390);
     /// `aten::amax`
-    pub const AMAX: Op = Op(354);
+    pub const AMAX: Op = Op(391);
     /// `aten::amax.out`
-    pub const AMAX_OUT: Op = Op(355);
+    pub const AMAX_OUT: Op = Op(392);
     /// `aten::amin`
-    pub const AMIN: Op = Op(356);
+    pub const AMIN: Op = Op(393);
     /// `aten::amin.out`
-    pub const AMIN_OUT: Op = Op(357);
+    pub const AMIN_OUT: Op = Op(394);
     /// `aten::aminmax`
-    pub const AMINMAX: Op = Op(358);
+    pub const AMINMAX: Op = Op(395);
     /// `aten::argmax`
-    pub const ARGMAX: Op = Op(359);
+    pub const ARGMAX: Op = Op(396);
     /// `aten::argmin`
-    pub const ARGMIN: Op = Op(360);
+    pub const ARGMIN: Op = Op(397);
     /// `aten::any`
-    pub const ANY: Op = Op(361);
+    pub const ANY: Op = Op(398);
     /// `aten::any.dim`
-    pub const ANY_DIM: Op = Op(362);
+    pub const ANY_DIM: Op = Op(399);
     /// `aten::any.dims`
-    pub const ANY_DIMS: Op = Op(363);
+    pub const ANY_DIMS: Op = Op(400);
     /// `aten::all`
-    pub const ALL: Op = Op(364);
+    pub const ALL: Op = Op(401);
     /// `aten::all.dim`
-    pub const ALL_DIM: Op = Op(365);
+    pub const ALL_DIM: Op = Op(402);
     /// `aten::all.dims`
-    pub const ALL_DIMS: Op = Op(366);
+    pub const ALL_DIMS: Op = Op(403);
     /// `aten::count_nonzero`
-    pub const COUNT_NONZERO: Op = Op(367);
+    pub const COUNT_NONZERO: Op = Op(404);
     /// `aten::count_nonzero.dim_IntList`
-    pub const COUNT_NONZERO_DIM_INTLIST: Op = Op(368);
+    pub const COUNT_NONZERO_DIM_INTLIST: Op = Op(405);
     /// `aten::var`
-    pub const VAR: Op = Op(369);
+    pub const VAR: Op = Op(406);
     /// `aten::var.dim`
-    pub const VAR_DIM: Op = Op(370);
+    pub const VAR_DIM: Op = Op(407);
     /// `aten::var.correction`
-    pub const VAR_CORRECTION: Op = Op(371);
+    pub const VAR_CORRECTION: Op = Op(408);
     /// `aten::std`
-    pub const STD: Op = Op(372);
+    pub const STD: Op = Op(409);
     /// `aten::std.dim`
-    pub const STD_DIM: Op = Op(373);
+    pub const STD_DIM: Op = Op(410);
     /// `aten::std.correction`
-    pub const STD_CORRECTION: Op = Op(374);
+    pub const STD_CORRECTION: Op = Op(411);
     /// `aten::var_mean`
-    pub const VAR_MEAN: Op = Op(375);
+    pub const VAR_MEAN: Op = Op(412);
     /// `aten::var_mean.dim`
-    pub const VAR_MEAN_DIM: Op = Op(376);
+    pub const VAR_MEAN_DIM: Op = Op(413);
     /// `aten::var_mean.correction`
-    pub const VAR_MEAN_CORRECTION: Op = Op(377);
+    pub const VAR_MEAN_CORRECTION: Op = Op(414);
     /// `aten::std_mean`
-    pub const STD_MEAN: Op = Op(378);
+    pub const STD_MEAN: Op = Op(415);
     /// `aten::std_mean.dim`
-    pub const STD_MEAN_DIM: Op = Op(379);
+    pub const STD_MEAN_DIM: Op = Op(416);
     /// `aten::std_mean.correction`
-    pub const STD_MEAN_CORRECTION: Op = Op(380);
+    pub const STD_MEAN_CORRECTION: Op = Op(417);
     /// `aten::norm.Scalar`
-    pub const NORM_SCALAR: Op = Op(381);
+    pub const NORM_SCALAR: Op = Op(418);
     /// `aten::norm.ScalarOpt_dim`
-    pub const NORM_SCALAROPT_DIM: Op = Op(382);
+    pub const NORM_SCALAROPT_DIM: Op = Op(419);
     /// `aten::linalg_vector_norm`
-    pub const LINALG_VECTOR_NORM: Op = Op(383);
+    pub const LINALG_VECTOR_NORM: Op = Op(420);
     /// `aten::logsumexp`
-    pub const LOGSUMEXP: Op = Op(384);
+    pub const LOGSUMEXP: Op = Op(421);
     /// `aten::cumsum`
-    pub const CUMSUM: Op = Op(385);
+    pub const CUMSUM: Op = Op(422);
     /// `aten::cumsum.out`
-    pub const CUMSUM_OUT: Op = Op(386);
+    pub const CUMSUM_OUT: Op = Op(423);
     /// `aten::cumprod`
-    pub const CUMPROD: Op = Op(387);
+    pub const CUMPROD: Op = Op(424);
     /// `aten::cumprod.out`
-    pub const CUMPROD_OUT: Op = Op(388);
+    pub const CUMPROD_OUT: Op = Op(425);
     /// `aten::cummax`
-    pub const CUMMAX: Op = Op(389);
+    pub const CUMMAX: Op = Op(426);
     /// `aten::cummin`
-    pub const CUMMIN: Op = Op(390);
+    pub const CUMMIN: Op = Op(427);
     /// `aten::logcumsumexp`
-    pub const LOGCUMSUMEXP: Op = Op(391);
+    pub const LOGCUMSUMEXP: Op = Op(428);
     /// `aten::trace`
-    pub const TRACE: Op = Op(392);
+    pub const TRACE: Op = Op(429);
     /// `aten::histc`
-    pub const HISTC: Op = Op(393);
+    pub const HISTC: Op = Op(430);
     /// `aten::bincount`
-    pub const BINCOUNT: Op = Op(394);
+    pub const BINCOUNT: Op = Op(431);
     /// `aten::equal`
-    pub const EQUAL: Op = Op(395);
+    pub const EQUAL: Op = Op(432);
     /// `aten::diff`
-    pub const DIFF: Op = Op(396);
+    pub const DIFF: Op = Op(433);
     /// `aten::renorm`
-    pub const RENORM: Op = Op(397);
+    pub const RENORM: Op = Op(434);
     /// `aten::dist`
-    pub const DIST: Op = Op(398);
+    pub const DIST: Op = Op(435);
     /// `aten::_cdist_forward`
-    pub const _CDIST_FORWARD: Op = Op(399);
+    pub const _CDIST_FORWARD: Op = Op(436);
+    /// `aten::cdist`
+    pub const CDIST: Op = Op(437);
+    /// `aten::pdist`
+    pub const PDIST: Op = Op(438);
+    /// `aten::quantile`
+    pub const QUANTILE: Op = Op(439);
+    /// `aten::quantile.scalar`
+    pub const QUANTILE_SCALAR: Op = Op(440);
+    /// `aten::nanquantile`
+    pub const NANQUANTILE: Op = Op(441);
+    /// `aten::nanquantile.scalar`
+    pub const NANQUANTILE_SCALAR: Op = Op(442);
+    /// `aten::trapezoid.x`
+    pub const TRAPEZOID_X: Op = Op(443);
+    /// `aten::trapezoid.dx`
+    pub const TRAPEZOID_DX: Op = Op(444);
+    /// `aten::trapz.x`
+    pub const TRAPZ_X: Op = Op(445);
+    /// `aten::trapz.dx`
+    pub const TRAPZ_DX: Op = Op(446);
+    /// `aten::cumulative_trapezoid.x`
+    pub const CUMULATIVE_TRAPEZOID_X: Op = Op(447);
+    /// `aten::cumulative_trapezoid.dx`
+    pub const CUMULATIVE_TRAPEZOID_DX: Op = Op(448);
+    /// `aten::corrcoef`
+    pub const CORRCOEF: Op = Op(449);
+    /// `aten::sum_to_size`
+    pub const SUM_TO_SIZE: Op = Op(450);
     /// `aten::cov`
-    pub const COV: Op = Op(400);
+    pub const COV: Op = Op(451);
     /// `aten::softmax.int`
-    pub const SOFTMAX_INT: Op = Op(401);
+    pub const SOFTMAX_INT: Op = Op(452);
     /// `aten::log_softmax.int`
-    pub const LOG_SOFTMAX_INT: Op = Op(402);
+    pub const LOG_SOFTMAX_INT: Op = Op(453);
     /// `aten::_softmax`
-    pub const _SOFTMAX: Op = Op(403);
+    pub const _SOFTMAX: Op = Op(454);
     /// `aten::_softmax.out`
-    pub const _SOFTMAX_OUT: Op = Op(404);
+    pub const _SOFTMAX_OUT: Op = Op(455);
     /// `aten::_log_softmax`
-    pub const _LOG_SOFTMAX: Op = Op(405);
+    pub const _LOG_SOFTMAX: Op = Op(456);
     /// `aten::_log_softmax.out`
-    pub const _LOG_SOFTMAX_OUT: Op = Op(406);
+    pub const _LOG_SOFTMAX_OUT: Op = Op(457);
     /// `aten::_softmax_backward_data`
-    pub const _SOFTMAX_BACKWARD_DATA: Op = Op(407);
+    pub const _SOFTMAX_BACKWARD_DATA: Op = Op(458);
     /// `aten::_log_softmax_backward_data`
-    pub const _LOG_SOFTMAX_BACKWARD_DATA: Op = Op(408);
+    pub const _LOG_SOFTMAX_BACKWARD_DATA: Op = Op(459);
     /// `aten::_safe_softmax`
-    pub const _SAFE_SOFTMAX: Op = Op(409);
+    pub const _SAFE_SOFTMAX: Op = Op(460);
     /// `aten::layer_norm`
-    pub const LAYER_NORM: Op = Op(410);
+    pub const LAYER_NORM: Op = Op(461);
     /// `aten::native_layer_norm`
-    pub const NATIVE_LAYER_NORM: Op = Op(411);
+    pub const NATIVE_LAYER_NORM: Op = Op(462);
     /// `aten::native_layer_norm_backward`
-    pub const NATIVE_LAYER_NORM_BACKWARD: Op = Op(412);
+    pub const NATIVE_LAYER_NORM_BACKWARD: Op = Op(463);
     /// `aten::rms_norm`
-    pub const RMS_NORM: Op = Op(413);
+    pub const RMS_NORM: Op = Op(464);
     /// `aten::group_norm`
-    pub const GROUP_NORM: Op = Op(414);
+    pub const GROUP_NORM: Op = Op(465);
     /// `aten::native_group_norm`
-    pub const NATIVE_GROUP_NORM: Op = Op(415);
+    pub const NATIVE_GROUP_NORM: Op = Op(466);
     /// `aten::native_group_norm_backward`
-    pub const NATIVE_GROUP_NORM_BACKWARD: Op = Op(416);
+    pub const NATIVE_GROUP_NORM_BACKWARD: Op = Op(467);
     /// `aten::batch_norm`
-    pub const BATCH_NORM: Op = Op(417);
+    pub const BATCH_NORM: Op = Op(468);
     /// `aten::native_batch_norm`
-    pub const NATIVE_BATCH_NORM: Op = Op(418);
+    pub const NATIVE_BATCH_NORM: Op = Op(469);
     /// `aten::native_batch_norm_backward`
-    pub const NATIVE_BATCH_NORM_BACKWARD: Op = Op(419);
+    pub const NATIVE_BATCH_NORM_BACKWARD: Op = Op(470);
     /// `aten::_native_batch_norm_legit`
-    pub const _NATIVE_BATCH_NORM_LEGIT: Op = Op(420);
+    pub const _NATIVE_BATCH_NORM_LEGIT: Op = Op(471);
     /// `aten::_native_batch_norm_legit.no_stats`
-    pub const _NATIVE_BATCH_NORM_LEGIT_NO_STATS: Op = Op(421);
+    pub const _NATIVE_BATCH_NORM_LEGIT_NO_STATS: Op = Op(472);
     /// `aten::_native_batch_norm_legit_no_training`
-    pub const _NATIVE_BATCH_NORM_LEGIT_NO_TRAINING: Op = Op(422);
+    pub const _NATIVE_BATCH_NORM_LEGIT_NO_TRAINING: Op = Op(473);
     /// `aten::_native_batch_norm_legit_functional`
-    pub const _NATIVE_BATCH_NORM_LEGIT_FUNCTIONAL: Op = Op(423);
+    pub const _NATIVE_BATCH_NORM_LEGIT_FUNCTIONAL: Op = Op(474);
     /// `aten::_batch_norm_with_update`
-    pub const _BATCH_NORM_WITH_UPDATE: Op = Op(424);
+    pub const _BATCH_NORM_WITH_UPDATE: Op = Op(475);
     /// `aten::_batch_norm_with_update_functional`
-    pub const _BATCH_NORM_WITH_UPDATE_FUNCTIONAL: Op = Op(425);
+    pub const _BATCH_NORM_WITH_UPDATE_FUNCTIONAL: Op = Op(476);
     /// `aten::instance_norm`
-    pub const INSTANCE_NORM: Op = Op(426);
+    pub const INSTANCE_NORM: Op = Op(477);
     /// `aten::_weight_norm`
-    pub const _WEIGHT_NORM: Op = Op(427);
+    pub const _WEIGHT_NORM: Op = Op(478);
     /// `aten::_weight_norm_interface`
-    pub const _WEIGHT_NORM_INTERFACE: Op = Op(428);
+    pub const _WEIGHT_NORM_INTERFACE: Op = Op(479);
     /// `aten::mse_loss`
-    pub const MSE_LOSS: Op = Op(429);
+    pub const MSE_LOSS: Op = Op(480);
     /// `aten::mse_loss_backward`
-    pub const MSE_LOSS_BACKWARD: Op = Op(430);
+    pub const MSE_LOSS_BACKWARD: Op = Op(481);
     /// `aten::l1_loss`
-    pub const L1_LOSS: Op = Op(431);
+    pub const L1_LOSS: Op = Op(482);
     /// `aten::smooth_l1_loss`
-    pub const SMOOTH_L1_LOSS: Op = Op(432);
+    pub const SMOOTH_L1_LOSS: Op = Op(483);
     /// `aten::smooth_l1_loss_backward`
-    pub const SMOOTH_L1_LOSS_BACKWARD: Op = Op(433);
+    pub const SMOOTH_L1_LOSS_BACKWARD: Op = Op(484);
     /// `aten::huber_loss`
-    pub const HUBER_LOSS: Op = Op(434);
+    pub const HUBER_LOSS: Op = Op(485);
     /// `aten::huber_loss_backward`
-    pub const HUBER_LOSS_BACKWARD: Op = Op(435);
+    pub const HUBER_LOSS_BACKWARD: Op = Op(486);
     /// `aten::soft_margin_loss`
-    pub const SOFT_MARGIN_LOSS: Op = Op(436);
+    pub const SOFT_MARGIN_LOSS: Op = Op(487);
     /// `aten::binary_cross_entropy`
-    pub const BINARY_CROSS_ENTROPY: Op = Op(437);
+    pub const BINARY_CROSS_ENTROPY: Op = Op(488);
     /// `aten::binary_cross_entropy_backward`
-    pub const BINARY_CROSS_ENTROPY_BACKWARD: Op = Op(438);
+    pub const BINARY_CROSS_ENTROPY_BACKWARD: Op = Op(489);
     /// `aten::binary_cross_entropy_with_logits`
-    pub const BINARY_CROSS_ENTROPY_WITH_LOGITS: Op = Op(439);
+    pub const BINARY_CROSS_ENTROPY_WITH_LOGITS: Op = Op(490);
     /// `aten::kl_div`
-    pub const KL_DIV: Op = Op(440);
+    pub const KL_DIV: Op = Op(491);
     /// `aten::nll_loss`
-    pub const NLL_LOSS: Op = Op(441);
+    pub const NLL_LOSS: Op = Op(492);
     /// `aten::nll_loss_nd`
-    pub const NLL_LOSS_ND: Op = Op(442);
+    pub const NLL_LOSS_ND: Op = Op(493);
     /// `aten::nll_loss_forward`
-    pub const NLL_LOSS_FORWARD: Op = Op(443);
+    pub const NLL_LOSS_FORWARD: Op = Op(494);
     /// `aten::nll_loss_backward`
-    pub const NLL_LOSS_BACKWARD: Op = Op(444);
+    pub const NLL_LOSS_BACKWARD: Op = Op(495);
     /// `aten::nll_loss2d`
-    pub const NLL_LOSS2D: Op = Op(445);
+    pub const NLL_LOSS2D: Op = Op(496);
     /// `aten::nll_loss2d_forward`
-    pub const NLL_LOSS2D_FORWARD: Op = Op(446);
+    pub const NLL_LOSS2D_FORWARD: Op = Op(497);
     /// `aten::nll_loss2d_backward`
-    pub const NLL_LOSS2D_BACKWARD: Op = Op(447);
+    pub const NLL_LOSS2D_BACKWARD: Op = Op(498);
     /// `aten::cross_entropy_loss`
-    pub const CROSS_ENTROPY_LOSS: Op = Op(448);
+    pub const CROSS_ENTROPY_LOSS: Op = Op(499);
     /// `aten::margin_ranking_loss`
-    pub const MARGIN_RANKING_LOSS: Op = Op(449);
+    pub const MARGIN_RANKING_LOSS: Op = Op(500);
     /// `aten::hinge_embedding_loss`
-    pub const HINGE_EMBEDDING_LOSS: Op = Op(450);
+    pub const HINGE_EMBEDDING_LOSS: Op = Op(501);
     /// `aten::cosine_embedding_loss`
-    pub const COSINE_EMBEDDING_LOSS: Op = Op(451);
+    pub const COSINE_EMBEDDING_LOSS: Op = Op(502);
     /// `aten::triplet_margin_loss`
-    pub const TRIPLET_MARGIN_LOSS: Op = Op(452);
+    pub const TRIPLET_MARGIN_LOSS: Op = Op(503);
     /// `aten::poisson_nll_loss`
-    pub const POISSON_NLL_LOSS: Op = Op(453);
+    pub const POISSON_NLL_LOSS: Op = Op(504);
     /// `aten::cosine_similarity`
-    pub const COSINE_SIMILARITY: Op = Op(454);
+    pub const COSINE_SIMILARITY: Op = Op(505);
     /// `aten::pairwise_distance`
-    pub const PAIRWISE_DISTANCE: Op = Op(455);
+    pub const PAIRWISE_DISTANCE: Op = Op(506);
     /// `aten::multi_margin_loss`
-    pub const MULTI_MARGIN_LOSS: Op = Op(456);
+    pub const MULTI_MARGIN_LOSS: Op = Op(507);
     /// `aten::multilabel_margin_loss`
-    pub const MULTILABEL_MARGIN_LOSS: Op = Op(457);
+    pub const MULTILABEL_MARGIN_LOSS: Op = Op(508);
     /// `aten::lstm.input`
-    pub const LSTM_INPUT: Op = Op(458);
+    pub const LSTM_INPUT: Op = Op(509);
     /// `aten::gru.input`
-    pub const GRU_INPUT: Op = Op(459);
+    pub const GRU_INPUT: Op = Op(510);
     /// `aten::rnn_tanh.input`
-    pub const RNN_TANH_INPUT: Op = Op(460);
+    pub const RNN_TANH_INPUT: Op = Op(511);
     /// `aten::rnn_relu.input`
-    pub const RNN_RELU_INPUT: Op = Op(461);
+    pub const RNN_RELU_INPUT: Op = Op(512);
     /// `aten::lstm_cell`
-    pub const LSTM_CELL: Op = Op(462);
+    pub const LSTM_CELL: Op = Op(513);
     /// `aten::gru_cell`
-    pub const GRU_CELL: Op = Op(463);
+    pub const GRU_CELL: Op = Op(514);
     /// `aten::rnn_tanh_cell`
-    pub const RNN_TANH_CELL: Op = Op(464);
+    pub const RNN_TANH_CELL: Op = Op(515);
     /// `aten::rnn_relu_cell`
-    pub const RNN_RELU_CELL: Op = Op(465);
+    pub const RNN_RELU_CELL: Op = Op(516);
     /// `aten::mm`
-    pub const MM: Op = Op(466);
+    pub const MM: Op = Op(517);
     /// `aten::mm.out`
-    pub const MM_OUT: Op = Op(467);
+    pub const MM_OUT: Op = Op(518);
     /// `aten::bmm`
-    pub const BMM: Op = Op(468);
+    pub const BMM: Op = Op(519);
     /// `aten::bmm.out`
-    pub const BMM_OUT: Op = Op(469);
+    pub const BMM_OUT: Op = Op(520);
     /// `aten::mv`
-    pub const MV: Op = Op(470);
+    pub const MV: Op = Op(521);
     /// `aten::mv.out`
-    pub const MV_OUT: Op = Op(471);
+    pub const MV_OUT: Op = Op(522);
     /// `aten::dot`
-    pub const DOT: Op = Op(472);
+    pub const DOT: Op = Op(523);
     /// `aten::dot.out`
-    pub const DOT_OUT: Op = Op(473);
+    pub const DOT_OUT: Op = Op(524);
     /// `aten::addmm`
-    pub const ADDMM: Op = Op(474);
+    pub const ADDMM: Op = Op(525);
     /// `aten::addmm_`
-    pub const ADDMM_: Op = Op(475);
+    pub const ADDMM_: Op = Op(526);
     /// `aten::addmm.out`
-    pub const ADDMM_OUT: Op = Op(476);
+    pub const ADDMM_OUT: Op = Op(527);
     /// `aten::addmv`
-    pub const ADDMV: Op = Op(477);
+    pub const ADDMV: Op = Op(528);
     /// `aten::addmv_`
-    pub const ADDMV_: Op = Op(478);
+    pub const ADDMV_: Op = Op(529);
     /// `aten::addmv.out`
-    pub const ADDMV_OUT: Op = Op(479);
+    pub const ADDMV_OUT: Op = Op(530);
     /// `aten::baddbmm`
-    pub const BADDBMM: Op = Op(480);
+    pub const BADDBMM: Op = Op(531);
     /// `aten::baddbmm_`
-    pub const BADDBMM_: Op = Op(481);
+    pub const BADDBMM_: Op = Op(532);
     /// `aten::baddbmm.out`
-    pub const BADDBMM_OUT: Op = Op(482);
+    pub const BADDBMM_OUT: Op = Op(533);
     /// `aten::addbmm`
-    pub const ADDBMM: Op = Op(483);
+    pub const ADDBMM: Op = Op(534);
     /// `aten::addr`
-    pub const ADDR: Op = Op(484);
+    pub const ADDR: Op = Op(535);
     /// `aten::matmul`
-    pub const MATMUL: Op = Op(485);
+    pub const MATMUL: Op = Op(536);
     /// `aten::linear`
-    pub const LINEAR: Op = Op(486);
+    pub const LINEAR: Op = Op(537);
     /// `aten::bilinear`
-    pub const BILINEAR: Op = Op(487);
+    pub const BILINEAR: Op = Op(538);
     /// `aten::vdot`
-    pub const VDOT: Op = Op(488);
+    pub const VDOT: Op = Op(539);
     /// `aten::inner`
-    pub const INNER: Op = Op(489);
+    pub const INNER: Op = Op(540);
     /// `aten::outer`
-    pub const OUTER: Op = Op(490);
+    pub const OUTER: Op = Op(541);
     /// `aten::tensordot`
-    pub const TENSORDOT: Op = Op(491);
+    pub const TENSORDOT: Op = Op(542);
     /// `aten::chain_matmul`
-    pub const CHAIN_MATMUL: Op = Op(492);
+    pub const CHAIN_MATMUL: Op = Op(543);
     /// `aten::kron`
-    pub const KRON: Op = Op(493);
+    pub const KRON: Op = Op(544);
     /// `aten::cross`
-    pub const CROSS: Op = Op(494);
+    pub const CROSS: Op = Op(545);
     /// `aten::linalg_cross`
-    pub const LINALG_CROSS: Op = Op(495);
+    pub const LINALG_CROSS: Op = Op(546);
     /// `aten::ger`
-    pub const GER: Op = Op(496);
+    pub const GER: Op = Op(547);
     /// `aten::einsum`
-    pub const EINSUM: Op = Op(497);
+    pub const EINSUM: Op = Op(548);
     /// `aten::_fft_c2c`
-    pub const _FFT_C2C: Op = Op(498);
+    pub const _FFT_C2C: Op = Op(549);
     /// `aten::_fft_r2c`
-    pub const _FFT_R2C: Op = Op(499);
+    pub const _FFT_R2C: Op = Op(550);
     /// `aten::_fft_c2r`
-    pub const _FFT_C2R: Op = Op(500);
+    pub const _FFT_C2R: Op = Op(551);
     /// `aten::fft_fft`
-    pub const FFT_FFT: Op = Op(501);
+    pub const FFT_FFT: Op = Op(552);
     /// `aten::fft_ifft`
-    pub const FFT_IFFT: Op = Op(502);
+    pub const FFT_IFFT: Op = Op(553);
     /// `aten::fft_rfft`
-    pub const FFT_RFFT: Op = Op(503);
+    pub const FFT_RFFT: Op = Op(554);
     /// `aten::fft_irfft`
-    pub const FFT_IRFFT: Op = Op(504);
+    pub const FFT_IRFFT: Op = Op(555);
+    /// `aten::stft`
+    pub const STFT: Op = Op(556);
+    /// `aten::stft.center`
+    pub const STFT_CENTER: Op = Op(557);
+    /// `aten::istft`
+    pub const ISTFT: Op = Op(558);
     /// `aten::fft_hfft`
-    pub const FFT_HFFT: Op = Op(505);
+    pub const FFT_HFFT: Op = Op(559);
     /// `aten::fft_ihfft`
-    pub const FFT_IHFFT: Op = Op(506);
+    pub const FFT_IHFFT: Op = Op(560);
     /// `aten::fft_fft2`
-    pub const FFT_FFT2: Op = Op(507);
+    pub const FFT_FFT2: Op = Op(561);
     /// `aten::fft_ifft2`
-    pub const FFT_IFFT2: Op = Op(508);
+    pub const FFT_IFFT2: Op = Op(562);
     /// `aten::fft_rfft2`
-    pub const FFT_RFFT2: Op = Op(509);
+    pub const FFT_RFFT2: Op = Op(563);
     /// `aten::fft_irfft2`
-    pub const FFT_IRFFT2: Op = Op(510);
+    pub const FFT_IRFFT2: Op = Op(564);
     /// `aten::fft_fftn`
-    pub const FFT_FFTN: Op = Op(511);
+    pub const FFT_FFTN: Op = Op(565);
     /// `aten::fft_ifftn`
-    pub const FFT_IFFTN: Op = Op(512);
+    pub const FFT_IFFTN: Op = Op(566);
     /// `aten::fft_rfftn`
-    pub const FFT_RFFTN: Op = Op(513);
+    pub const FFT_RFFTN: Op = Op(567);
     /// `aten::fft_irfftn`
-    pub const FFT_IRFFTN: Op = Op(514);
+    pub const FFT_IRFFTN: Op = Op(568);
     /// `aten::fft_fftshift`
-    pub const FFT_FFTSHIFT: Op = Op(515);
+    pub const FFT_FFTSHIFT: Op = Op(569);
     /// `aten::fft_ifftshift`
-    pub const FFT_IFFTSHIFT: Op = Op(516);
+    pub const FFT_IFFTSHIFT: Op = Op(570);
     /// `aten::fft_fftfreq`
-    pub const FFT_FFTFREQ: Op = Op(517);
+    pub const FFT_FFTFREQ: Op = Op(571);
     /// `aten::fft_rfftfreq`
-    pub const FFT_RFFTFREQ: Op = Op(518);
+    pub const FFT_RFFTFREQ: Op = Op(572);
     /// `aten::linalg_inv_ex`
-    pub const LINALG_INV_EX: Op = Op(519);
+    pub const LINALG_INV_EX: Op = Op(573);
     /// `aten::linalg_inv`
-    pub const LINALG_INV: Op = Op(520);
+    pub const LINALG_INV: Op = Op(574);
     /// `aten::inverse`
-    pub const INVERSE: Op = Op(521);
+    pub const INVERSE: Op = Op(575);
     /// `aten::_linalg_solve_ex`
-    pub const _LINALG_SOLVE_EX: Op = Op(522);
+    pub const _LINALG_SOLVE_EX: Op = Op(576);
     /// `aten::linalg_solve_ex`
-    pub const LINALG_SOLVE_EX: Op = Op(523);
+    pub const LINALG_SOLVE_EX: Op = Op(577);
     /// `aten::linalg_solve`
-    pub const LINALG_SOLVE: Op = Op(524);
+    pub const LINALG_SOLVE: Op = Op(578);
     /// `aten::_linalg_det`
-    pub const _LINALG_DET: Op = Op(525);
+    pub const _LINALG_DET: Op = Op(579);
     /// `aten::linalg_det`
-    pub const LINALG_DET: Op = Op(526);
+    pub const LINALG_DET: Op = Op(580);
     /// `aten::det`
-    pub const DET: Op = Op(527);
+    pub const DET: Op = Op(581);
     /// `aten::_linalg_slogdet`
-    pub const _LINALG_SLOGDET: Op = Op(528);
+    pub const _LINALG_SLOGDET: Op = Op(582);
     /// `aten::linalg_slogdet`
-    pub const LINALG_SLOGDET: Op = Op(529);
+    pub const LINALG_SLOGDET: Op = Op(583);
     /// `aten::slogdet`
-    pub const SLOGDET: Op = Op(530);
+    pub const SLOGDET: Op = Op(584);
     /// `aten::logdet`
-    pub const LOGDET: Op = Op(531);
+    pub const LOGDET: Op = Op(585);
     /// `aten::linalg_cholesky_ex`
-    pub const LINALG_CHOLESKY_EX: Op = Op(532);
+    pub const LINALG_CHOLESKY_EX: Op = Op(586);
     /// `aten::linalg_cholesky`
-    pub const LINALG_CHOLESKY: Op = Op(533);
+    pub const LINALG_CHOLESKY: Op = Op(587);
     /// `aten::cholesky_solve`
-    pub const CHOLESKY_SOLVE: Op = Op(534);
+    pub const CHOLESKY_SOLVE: Op = Op(588);
+    /// `aten::cholesky_inverse`
+    pub const CHOLESKY_INVERSE: Op = Op(589);
+    /// `aten::triangular_solve`
+    pub const TRIANGULAR_SOLVE: Op = Op(590);
+    /// `aten::svd`
+    pub const SVD: Op = Op(591);
+    /// `aten::linalg_vecdot`
+    pub const LINALG_VECDOT: Op = Op(592);
+    /// `aten::linalg_multi_dot`
+    pub const LINALG_MULTI_DOT: Op = Op(593);
+    /// `aten::linalg_matmul`
+    pub const LINALG_MATMUL: Op = Op(594);
+    /// `aten::matrix_H`
+    pub const MATRIX_H: Op = Op(595);
+    /// `aten::mH`
+    pub const MH: Op = Op(596);
+    /// `aten::_trilinear`
+    pub const _TRILINEAR: Op = Op(597);
     /// `aten::linalg_qr`
-    pub const LINALG_QR: Op = Op(535);
+    pub const LINALG_QR: Op = Op(598);
     /// `aten::_linalg_eigh`
-    pub const _LINALG_EIGH: Op = Op(536);
+    pub const _LINALG_EIGH: Op = Op(599);
     /// `aten::linalg_eigh`
-    pub const LINALG_EIGH: Op = Op(537);
+    pub const LINALG_EIGH: Op = Op(600);
     /// `aten::linalg_eigvalsh`
-    pub const LINALG_EIGVALSH: Op = Op(538);
+    pub const LINALG_EIGVALSH: Op = Op(601);
     /// `aten::_linalg_svd`
-    pub const _LINALG_SVD: Op = Op(539);
+    pub const _LINALG_SVD: Op = Op(602);
     /// `aten::linalg_svd`
-    pub const LINALG_SVD: Op = Op(540);
+    pub const LINALG_SVD: Op = Op(603);
     /// `aten::linalg_svdvals`
-    pub const LINALG_SVDVALS: Op = Op(541);
+    pub const LINALG_SVDVALS: Op = Op(604);
     /// `aten::linalg_solve_triangular`
-    pub const LINALG_SOLVE_TRIANGULAR: Op = Op(542);
+    pub const LINALG_SOLVE_TRIANGULAR: Op = Op(605);
     /// `aten::linalg_matrix_norm`
-    pub const LINALG_MATRIX_NORM: Op = Op(543);
+    pub const LINALG_MATRIX_NORM: Op = Op(606);
     /// `aten::linalg_matrix_norm.str_ord`
-    pub const LINALG_MATRIX_NORM_STR_ORD: Op = Op(544);
+    pub const LINALG_MATRIX_NORM_STR_ORD: Op = Op(607);
     /// `aten::linalg_norm`
-    pub const LINALG_NORM: Op = Op(545);
+    pub const LINALG_NORM: Op = Op(608);
     /// `aten::linalg_norm.ord_str`
-    pub const LINALG_NORM_ORD_STR: Op = Op(546);
+    pub const LINALG_NORM_ORD_STR: Op = Op(609);
     /// `aten::linalg_matrix_power`
-    pub const LINALG_MATRIX_POWER: Op = Op(547);
+    pub const LINALG_MATRIX_POWER: Op = Op(610);
     /// `aten::matrix_power`
-    pub const MATRIX_POWER: Op = Op(548);
+    pub const MATRIX_POWER: Op = Op(611);
     /// `aten::scaled_dot_product_attention`
-    pub const SCALED_DOT_PRODUCT_ATTENTION: Op = Op(549);
+    pub const SCALED_DOT_PRODUCT_ATTENTION: Op = Op(612);
     /// `aten::convolution`
-    pub const CONVOLUTION: Op = Op(550);
+    pub const CONVOLUTION: Op = Op(613);
     /// `aten::convolution.out`
-    pub const CONVOLUTION_OUT: Op = Op(551);
+    pub const CONVOLUTION_OUT: Op = Op(614);
     /// `aten::convolution_backward`
-    pub const CONVOLUTION_BACKWARD: Op = Op(552);
+    pub const CONVOLUTION_BACKWARD: Op = Op(615);
     /// `aten::_convolution`
-    pub const _CONVOLUTION: Op = Op(553);
+    pub const _CONVOLUTION: Op = Op(616);
     /// `aten::conv1d`
-    pub const CONV1D: Op = Op(554);
+    pub const CONV1D: Op = Op(617);
     /// `aten::conv1d.padding`
-    pub const CONV1D_PADDING: Op = Op(555);
+    pub const CONV1D_PADDING: Op = Op(618);
     /// `aten::conv_transpose1d`
-    pub const CONV_TRANSPOSE1D: Op = Op(556);
+    pub const CONV_TRANSPOSE1D: Op = Op(619);
     /// `aten::conv2d`
-    pub const CONV2D: Op = Op(557);
+    pub const CONV2D: Op = Op(620);
     /// `aten::conv2d.padding`
-    pub const CONV2D_PADDING: Op = Op(558);
+    pub const CONV2D_PADDING: Op = Op(621);
     /// `aten::conv_transpose2d.input`
-    pub const CONV_TRANSPOSE2D_INPUT: Op = Op(559);
+    pub const CONV_TRANSPOSE2D_INPUT: Op = Op(622);
     /// `aten::conv3d`
-    pub const CONV3D: Op = Op(560);
+    pub const CONV3D: Op = Op(623);
     /// `aten::conv3d.padding`
-    pub const CONV3D_PADDING: Op = Op(561);
+    pub const CONV3D_PADDING: Op = Op(624);
     /// `aten::conv_transpose3d.input`
-    pub const CONV_TRANSPOSE3D_INPUT: Op = Op(562);
+    pub const CONV_TRANSPOSE3D_INPUT: Op = Op(625);
     /// `aten::im2col`
-    pub const IM2COL: Op = Op(563);
+    pub const IM2COL: Op = Op(626);
     /// `aten::col2im`
-    pub const COL2IM: Op = Op(564);
+    pub const COL2IM: Op = Op(627);
     /// `aten::max_pool1d`
-    pub const MAX_POOL1D: Op = Op(565);
+    pub const MAX_POOL1D: Op = Op(628);
     /// `aten::max_pool1d_with_indices`
-    pub const MAX_POOL1D_WITH_INDICES: Op = Op(566);
+    pub const MAX_POOL1D_WITH_INDICES: Op = Op(629);
     /// `aten::max_pool2d`
-    pub const MAX_POOL2D: Op = Op(567);
+    pub const MAX_POOL2D: Op = Op(630);
     /// `aten::max_pool2d_with_indices`
-    pub const MAX_POOL2D_WITH_INDICES: Op = Op(568);
+    pub const MAX_POOL2D_WITH_INDICES: Op = Op(631);
     /// `aten::max_pool2d_with_indices_backward`
-    pub const MAX_POOL2D_WITH_INDICES_BACKWARD: Op = Op(569);
+    pub const MAX_POOL2D_WITH_INDICES_BACKWARD: Op = Op(632);
     /// `aten::max_pool3d`
-    pub const MAX_POOL3D: Op = Op(570);
+    pub const MAX_POOL3D: Op = Op(633);
     /// `aten::max_pool3d_with_indices`
-    pub const MAX_POOL3D_WITH_INDICES: Op = Op(571);
+    pub const MAX_POOL3D_WITH_INDICES: Op = Op(634);
     /// `aten::max_pool3d_with_indices_backward`
-    pub const MAX_POOL3D_WITH_INDICES_BACKWARD: Op = Op(572);
+    pub const MAX_POOL3D_WITH_INDICES_BACKWARD: Op = Op(635);
     /// `aten::max_unpool2d`
-    pub const MAX_UNPOOL2D: Op = Op(573);
+    pub const MAX_UNPOOL2D: Op = Op(636);
+    /// `aten::max_unpool3d`
+    pub const MAX_UNPOOL3D: Op = Op(637);
+    /// `aten::fractional_max_pool2d`
+    pub const FRACTIONAL_MAX_POOL2D: Op = Op(638);
+    /// `aten::fractional_max_pool3d`
+    pub const FRACTIONAL_MAX_POOL3D: Op = Op(639);
     /// `aten::avg_pool1d`
-    pub const AVG_POOL1D: Op = Op(574);
+    pub const AVG_POOL1D: Op = Op(640);
     /// `aten::avg_pool2d`
-    pub const AVG_POOL2D: Op = Op(575);
+    pub const AVG_POOL2D: Op = Op(641);
     /// `aten::avg_pool2d_backward`
-    pub const AVG_POOL2D_BACKWARD: Op = Op(576);
+    pub const AVG_POOL2D_BACKWARD: Op = Op(642);
     /// `aten::avg_pool3d`
-    pub const AVG_POOL3D: Op = Op(577);
+    pub const AVG_POOL3D: Op = Op(643);
     /// `aten::avg_pool3d_backward`
-    pub const AVG_POOL3D_BACKWARD: Op = Op(578);
+    pub const AVG_POOL3D_BACKWARD: Op = Op(644);
     /// `aten::adaptive_avg_pool1d`
-    pub const ADAPTIVE_AVG_POOL1D: Op = Op(579);
+    pub const ADAPTIVE_AVG_POOL1D: Op = Op(645);
     /// `aten::adaptive_max_pool1d`
-    pub const ADAPTIVE_MAX_POOL1D: Op = Op(580);
+    pub const ADAPTIVE_MAX_POOL1D: Op = Op(646);
     /// `aten::adaptive_avg_pool2d`
-    pub const ADAPTIVE_AVG_POOL2D: Op = Op(581);
+    pub const ADAPTIVE_AVG_POOL2D: Op = Op(647);
     /// `aten::_adaptive_avg_pool2d`
-    pub const _ADAPTIVE_AVG_POOL2D: Op = Op(582);
+    pub const _ADAPTIVE_AVG_POOL2D: Op = Op(648);
     /// `aten::_adaptive_avg_pool2d_backward`
-    pub const _ADAPTIVE_AVG_POOL2D_BACKWARD: Op = Op(583);
+    pub const _ADAPTIVE_AVG_POOL2D_BACKWARD: Op = Op(649);
     /// `aten::adaptive_max_pool2d`
-    pub const ADAPTIVE_MAX_POOL2D: Op = Op(584);
+    pub const ADAPTIVE_MAX_POOL2D: Op = Op(650);
     /// `aten::adaptive_max_pool2d_backward`
-    pub const ADAPTIVE_MAX_POOL2D_BACKWARD: Op = Op(585);
+    pub const ADAPTIVE_MAX_POOL2D_BACKWARD: Op = Op(651);
     /// `aten::adaptive_avg_pool3d`
-    pub const ADAPTIVE_AVG_POOL3D: Op = Op(586);
+    pub const ADAPTIVE_AVG_POOL3D: Op = Op(652);
     /// `aten::_adaptive_avg_pool3d`
-    pub const _ADAPTIVE_AVG_POOL3D: Op = Op(587);
+    pub const _ADAPTIVE_AVG_POOL3D: Op = Op(653);
     /// `aten::_adaptive_avg_pool3d_backward`
-    pub const _ADAPTIVE_AVG_POOL3D_BACKWARD: Op = Op(588);
+    pub const _ADAPTIVE_AVG_POOL3D_BACKWARD: Op = Op(654);
     /// `aten::adaptive_max_pool3d`
-    pub const ADAPTIVE_MAX_POOL3D: Op = Op(589);
+    pub const ADAPTIVE_MAX_POOL3D: Op = Op(655);
     /// `aten::adaptive_max_pool3d_backward`
-    pub const ADAPTIVE_MAX_POOL3D_BACKWARD: Op = Op(590);
+    pub const ADAPTIVE_MAX_POOL3D_BACKWARD: Op = Op(656);
     /// `aten::upsample_nearest1d`
-    pub const UPSAMPLE_NEAREST1D: Op = Op(591);
+    pub const UPSAMPLE_NEAREST1D: Op = Op(657);
     /// `aten::upsample_nearest1d_backward`
-    pub const UPSAMPLE_NEAREST1D_BACKWARD: Op = Op(592);
+    pub const UPSAMPLE_NEAREST1D_BACKWARD: Op = Op(658);
     /// `aten::upsample_nearest1d.vec`
-    pub const UPSAMPLE_NEAREST1D_VEC: Op = Op(593);
+    pub const UPSAMPLE_NEAREST1D_VEC: Op = Op(659);
     /// `aten::upsample_nearest2d`
-    pub const UPSAMPLE_NEAREST2D: Op = Op(594);
+    pub const UPSAMPLE_NEAREST2D: Op = Op(660);
     /// `aten::upsample_nearest2d_backward`
-    pub const UPSAMPLE_NEAREST2D_BACKWARD: Op = Op(595);
+    pub const UPSAMPLE_NEAREST2D_BACKWARD: Op = Op(661);
     /// `aten::upsample_nearest2d.vec`
-    pub const UPSAMPLE_NEAREST2D_VEC: Op = Op(596);
+    pub const UPSAMPLE_NEAREST2D_VEC: Op = Op(662);
     /// `aten::upsample_nearest3d`
-    pub const UPSAMPLE_NEAREST3D: Op = Op(597);
+    pub const UPSAMPLE_NEAREST3D: Op = Op(663);
     /// `aten::upsample_nearest3d_backward`
-    pub const UPSAMPLE_NEAREST3D_BACKWARD: Op = Op(598);
+    pub const UPSAMPLE_NEAREST3D_BACKWARD: Op = Op(664);
     /// `aten::upsample_nearest3d.vec`
-    pub const UPSAMPLE_NEAREST3D_VEC: Op = Op(599);
+    pub const UPSAMPLE_NEAREST3D_VEC: Op = Op(665);
     /// `aten::_upsample_nearest_exact1d`
-    pub const _UPSAMPLE_NEAREST_EXACT1D: Op = Op(600);
+    pub const _UPSAMPLE_NEAREST_EXACT1D: Op = Op(666);
     /// `aten::_upsample_nearest_exact1d_backward`
-    pub const _UPSAMPLE_NEAREST_EXACT1D_BACKWARD: Op = Op(601);
+    pub const _UPSAMPLE_NEAREST_EXACT1D_BACKWARD: Op = Op(667);
     /// `aten::_upsample_nearest_exact1d.vec`
-    pub const _UPSAMPLE_NEAREST_EXACT1D_VEC: Op = Op(602);
+    pub const _UPSAMPLE_NEAREST_EXACT1D_VEC: Op = Op(668);
     /// `aten::_upsample_nearest_exact2d`
-    pub const _UPSAMPLE_NEAREST_EXACT2D: Op = Op(603);
+    pub const _UPSAMPLE_NEAREST_EXACT2D: Op = Op(669);
     /// `aten::_upsample_nearest_exact2d_backward`
-    pub const _UPSAMPLE_NEAREST_EXACT2D_BACKWARD: Op = Op(604);
+    pub const _UPSAMPLE_NEAREST_EXACT2D_BACKWARD: Op = Op(670);
     /// `aten::_upsample_nearest_exact2d.vec`
-    pub const _UPSAMPLE_NEAREST_EXACT2D_VEC: Op = Op(605);
+    pub const _UPSAMPLE_NEAREST_EXACT2D_VEC: Op = Op(671);
     /// `aten::_upsample_nearest_exact3d`
-    pub const _UPSAMPLE_NEAREST_EXACT3D: Op = Op(606);
+    pub const _UPSAMPLE_NEAREST_EXACT3D: Op = Op(672);
     /// `aten::_upsample_nearest_exact3d_backward`
-    pub const _UPSAMPLE_NEAREST_EXACT3D_BACKWARD: Op = Op(607);
+    pub const _UPSAMPLE_NEAREST_EXACT3D_BACKWARD: Op = Op(673);
     /// `aten::_upsample_nearest_exact3d.vec`
-    pub const _UPSAMPLE_NEAREST_EXACT3D_VEC: Op = Op(608);
+    pub const _UPSAMPLE_NEAREST_EXACT3D_VEC: Op = Op(674);
     /// `aten::upsample_linear1d`
-    pub const UPSAMPLE_LINEAR1D: Op = Op(609);
+    pub const UPSAMPLE_LINEAR1D: Op = Op(675);
     /// `aten::upsample_linear1d_backward`
-    pub const UPSAMPLE_LINEAR1D_BACKWARD: Op = Op(610);
+    pub const UPSAMPLE_LINEAR1D_BACKWARD: Op = Op(676);
     /// `aten::upsample_linear1d.vec`
-    pub const UPSAMPLE_LINEAR1D_VEC: Op = Op(611);
+    pub const UPSAMPLE_LINEAR1D_VEC: Op = Op(677);
     /// `aten::upsample_bilinear2d`
-    pub const UPSAMPLE_BILINEAR2D: Op = Op(612);
+    pub const UPSAMPLE_BILINEAR2D: Op = Op(678);
     /// `aten::upsample_bilinear2d_backward`
-    pub const UPSAMPLE_BILINEAR2D_BACKWARD: Op = Op(613);
+    pub const UPSAMPLE_BILINEAR2D_BACKWARD: Op = Op(679);
     /// `aten::upsample_bilinear2d.vec`
-    pub const UPSAMPLE_BILINEAR2D_VEC: Op = Op(614);
+    pub const UPSAMPLE_BILINEAR2D_VEC: Op = Op(680);
     /// `aten::upsample_bicubic2d`
-    pub const UPSAMPLE_BICUBIC2D: Op = Op(615);
+    pub const UPSAMPLE_BICUBIC2D: Op = Op(681);
     /// `aten::upsample_bicubic2d_backward`
-    pub const UPSAMPLE_BICUBIC2D_BACKWARD: Op = Op(616);
+    pub const UPSAMPLE_BICUBIC2D_BACKWARD: Op = Op(682);
     /// `aten::upsample_bicubic2d.vec`
-    pub const UPSAMPLE_BICUBIC2D_VEC: Op = Op(617);
+    pub const UPSAMPLE_BICUBIC2D_VEC: Op = Op(683);
     /// `aten::upsample_trilinear3d`
-    pub const UPSAMPLE_TRILINEAR3D: Op = Op(618);
+    pub const UPSAMPLE_TRILINEAR3D: Op = Op(684);
     /// `aten::upsample_trilinear3d_backward`
-    pub const UPSAMPLE_TRILINEAR3D_BACKWARD: Op = Op(619);
+    pub const UPSAMPLE_TRILINEAR3D_BACKWARD: Op = Op(685);
     /// `aten::upsample_trilinear3d.vec`
-    pub const UPSAMPLE_TRILINEAR3D_VEC: Op = Op(620);
+    pub const UPSAMPLE_TRILINEAR3D_VEC: Op = Op(686);
     /// `aten::_upsample_bilinear2d_aa`
-    pub const _UPSAMPLE_BILINEAR2D_AA: Op = Op(621);
+    pub const _UPSAMPLE_BILINEAR2D_AA: Op = Op(687);
+    /// `aten::_upsample_bilinear2d_aa.vec`
+    pub const _UPSAMPLE_BILINEAR2D_AA_VEC: Op = Op(688);
+    /// `aten::_upsample_bicubic2d_aa`
+    pub const _UPSAMPLE_BICUBIC2D_AA: Op = Op(689);
+    /// `aten::_upsample_bicubic2d_aa.vec`
+    pub const _UPSAMPLE_BICUBIC2D_AA_VEC: Op = Op(690);
     /// `aten::grid_sampler`
-    pub const GRID_SAMPLER: Op = Op(622);
+    pub const GRID_SAMPLER: Op = Op(691);
     /// `aten::grid_sampler_2d`
-    pub const GRID_SAMPLER_2D: Op = Op(623);
+    pub const GRID_SAMPLER_2D: Op = Op(692);
     /// `aten::grid_sampler_2d_backward`
-    pub const GRID_SAMPLER_2D_BACKWARD: Op = Op(624);
+    pub const GRID_SAMPLER_2D_BACKWARD: Op = Op(693);
     /// `aten::grid_sampler_3d`
-    pub const GRID_SAMPLER_3D: Op = Op(625);
+    pub const GRID_SAMPLER_3D: Op = Op(694);
     /// `aten::grid_sampler_3d_backward`
-    pub const GRID_SAMPLER_3D_BACKWARD: Op = Op(626);
+    pub const GRID_SAMPLER_3D_BACKWARD: Op = Op(695);
     /// `aten::_grid_sampler_derivative`
-    pub const _GRID_SAMPLER_DERIVATIVE: Op = Op(627);
+    pub const _GRID_SAMPLER_DERIVATIVE: Op = Op(696);
     /// `aten::_grid_sampler_derivative_backward`
-    pub const _GRID_SAMPLER_DERIVATIVE_BACKWARD: Op = Op(628);
+    pub const _GRID_SAMPLER_DERIVATIVE_BACKWARD: Op = Op(697);
     /// `aten::affine_grid_generator`
-    pub const AFFINE_GRID_GENERATOR: Op = Op(629);
+    pub const AFFINE_GRID_GENERATOR: Op = Op(698);
     /// `aten::alias`
-    pub const ALIAS: Op = Op(630);
+    pub const ALIAS: Op = Op(699);
     /// `aten::view`
-    pub const VIEW: Op = Op(631);
+    pub const VIEW: Op = Op(700);
     /// `aten::t`
-    pub const T: Op = Op(632);
+    pub const T: Op = Op(701);
     /// `aten::transpose.int`
-    pub const TRANSPOSE_INT: Op = Op(633);
+    pub const TRANSPOSE_INT: Op = Op(702);
     /// `aten::permute`
-    pub const PERMUTE: Op = Op(634);
+    pub const PERMUTE: Op = Op(703);
     /// `aten::expand`
-    pub const EXPAND: Op = Op(635);
+    pub const EXPAND: Op = Op(704);
     /// `aten::unsqueeze`
-    pub const UNSQUEEZE: Op = Op(636);
+    pub const UNSQUEEZE: Op = Op(705);
     /// `aten::squeeze`
-    pub const SQUEEZE: Op = Op(637);
+    pub const SQUEEZE: Op = Op(706);
     /// `aten::squeeze.dim`
-    pub const SQUEEZE_DIM: Op = Op(638);
+    pub const SQUEEZE_DIM: Op = Op(707);
     /// `aten::squeeze.dims`
-    pub const SQUEEZE_DIMS: Op = Op(639);
+    pub const SQUEEZE_DIMS: Op = Op(708);
     /// `aten::select.int`
-    pub const SELECT_INT: Op = Op(640);
+    pub const SELECT_INT: Op = Op(709);
     /// `aten::slice.Tensor`
-    pub const SLICE_TENSOR: Op = Op(641);
+    pub const SLICE_TENSOR: Op = Op(710);
     /// `aten::unbind.int`
-    pub const UNBIND_INT: Op = Op(642);
+    pub const UNBIND_INT: Op = Op(711);
     /// `aten::split.Tensor`
-    pub const SPLIT_TENSOR: Op = Op(643);
+    pub const SPLIT_TENSOR: Op = Op(712);
     /// `aten::split_with_sizes`
-    pub const SPLIT_WITH_SIZES: Op = Op(644);
+    pub const SPLIT_WITH_SIZES: Op = Op(713);
     /// `aten::as_strided`
-    pub const AS_STRIDED: Op = Op(645);
+    pub const AS_STRIDED: Op = Op(714);
     /// `aten::diagonal`
-    pub const DIAGONAL: Op = Op(646);
+    pub const DIAGONAL: Op = Op(715);
     /// `aten::unfold`
-    pub const UNFOLD: Op = Op(647);
+    pub const UNFOLD: Op = Op(716);
     /// `aten::lift_fresh`
-    pub const LIFT_FRESH: Op = Op(648);
+    pub const LIFT_FRESH: Op = Op(717);
     /// `aten::detach`
-    pub const DETACH: Op = Op(649);
+    pub const DETACH: Op = Op(718);
     /// `aten::detach_`
-    pub const DETACH_: Op = Op(650);
+    pub const DETACH_: Op = Op(719);
     /// `aten::unsqueeze_`
-    pub const UNSQUEEZE_: Op = Op(651);
+    pub const UNSQUEEZE_: Op = Op(720);
     /// `aten::squeeze_`
-    pub const SQUEEZE_: Op = Op(652);
+    pub const SQUEEZE_: Op = Op(721);
     /// `aten::squeeze_.dim`
-    pub const SQUEEZE__DIM: Op = Op(653);
+    pub const SQUEEZE__DIM: Op = Op(722);
     /// `aten::transpose_`
-    pub const TRANSPOSE_: Op = Op(654);
+    pub const TRANSPOSE_: Op = Op(723);
     /// `aten::t_`
-    pub const T_: Op = Op(655);
+    pub const T_: Op = Op(724);
     /// `aten::_unsafe_view`
-    pub const _UNSAFE_VIEW: Op = Op(656);
+    pub const _UNSAFE_VIEW: Op = Op(725);
     /// `aten::unsafe_split.Tensor`
-    pub const UNSAFE_SPLIT_TENSOR: Op = Op(657);
+    pub const UNSAFE_SPLIT_TENSOR: Op = Op(726);
     /// `aten::reshape`
-    pub const RESHAPE: Op = Op(658);
+    pub const RESHAPE: Op = Op(727);
     /// `aten::reshape_as`
-    pub const RESHAPE_AS: Op = Op(659);
+    pub const RESHAPE_AS: Op = Op(728);
     /// `aten::view_as`
-    pub const VIEW_AS: Op = Op(660);
+    pub const VIEW_AS: Op = Op(729);
     /// `aten::expand_as`
-    pub const EXPAND_AS: Op = Op(661);
+    pub const EXPAND_AS: Op = Op(730);
     /// `aten::broadcast_to`
-    pub const BROADCAST_TO: Op = Op(662);
+    pub const BROADCAST_TO: Op = Op(731);
     /// `aten::broadcast_tensors`
-    pub const BROADCAST_TENSORS: Op = Op(663);
+    pub const BROADCAST_TENSORS: Op = Op(732);
     /// `aten::swapaxes`
-    pub const SWAPAXES: Op = Op(664);
+    pub const SWAPAXES: Op = Op(733);
     /// `aten::swapdims`
-    pub const SWAPDIMS: Op = Op(665);
+    pub const SWAPDIMS: Op = Op(734);
     /// `aten::numpy_T`
-    pub const NUMPY_T: Op = Op(666);
+    pub const NUMPY_T: Op = Op(735);
     /// `aten::mT`
-    pub const MT: Op = Op(667);
+    pub const MT: Op = Op(736);
     /// `aten::narrow`
-    pub const NARROW: Op = Op(668);
+    pub const NARROW: Op = Op(737);
+    /// `aten::narrow_copy`
+    pub const NARROW_COPY: Op = Op(738);
+    /// `aten::hsplit.int`
+    pub const HSPLIT_INT: Op = Op(739);
+    /// `aten::hsplit.array`
+    pub const HSPLIT_ARRAY: Op = Op(740);
+    /// `aten::vsplit.int`
+    pub const VSPLIT_INT: Op = Op(741);
+    /// `aten::vsplit.array`
+    pub const VSPLIT_ARRAY: Op = Op(742);
+    /// `aten::dsplit.int`
+    pub const DSPLIT_INT: Op = Op(743);
+    /// `aten::dsplit.array`
+    pub const DSPLIT_ARRAY: Op = Op(744);
+    /// `aten::atleast_1d.Sequence`
+    pub const ATLEAST_1D_SEQUENCE: Op = Op(745);
+    /// `aten::atleast_2d.Sequence`
+    pub const ATLEAST_2D_SEQUENCE: Op = Op(746);
+    /// `aten::atleast_3d.Sequence`
+    pub const ATLEAST_3D_SEQUENCE: Op = Op(747);
+    /// `aten::linalg_diagonal`
+    pub const LINALG_DIAGONAL: Op = Op(748);
+    /// `aten::diagflat`
+    pub const DIAGFLAT: Op = Op(749);
     /// `aten::flatten.using_ints`
-    pub const FLATTEN_USING_INTS: Op = Op(669);
+    pub const FLATTEN_USING_INTS: Op = Op(750);
     /// `aten::unflatten.int`
-    pub const UNFLATTEN_INT: Op = Op(670);
+    pub const UNFLATTEN_INT: Op = Op(751);
     /// `aten::ravel`
-    pub const RAVEL: Op = Op(671);
+    pub const RAVEL: Op = Op(752);
     /// `aten::split.sizes`
-    pub const SPLIT_SIZES: Op = Op(672);
+    pub const SPLIT_SIZES: Op = Op(753);
     /// `aten::chunk`
-    pub const CHUNK: Op = Op(673);
+    pub const CHUNK: Op = Op(754);
     /// `aten::unsafe_chunk`
-    pub const UNSAFE_CHUNK: Op = Op(674);
+    pub const UNSAFE_CHUNK: Op = Op(755);
     /// `aten::tensor_split.sections`
-    pub const TENSOR_SPLIT_SECTIONS: Op = Op(675);
+    pub const TENSOR_SPLIT_SECTIONS: Op = Op(756);
     /// `aten::tensor_split.indices`
-    pub const TENSOR_SPLIT_INDICES: Op = Op(676);
+    pub const TENSOR_SPLIT_INDICES: Op = Op(757);
     /// `aten::movedim.int`
-    pub const MOVEDIM_INT: Op = Op(677);
+    pub const MOVEDIM_INT: Op = Op(758);
     /// `aten::movedim.intlist`
-    pub const MOVEDIM_INTLIST: Op = Op(678);
+    pub const MOVEDIM_INTLIST: Op = Op(759);
     /// `aten::moveaxis.int`
-    pub const MOVEAXIS_INT: Op = Op(679);
+    pub const MOVEAXIS_INT: Op = Op(760);
     /// `aten::moveaxis.intlist`
-    pub const MOVEAXIS_INTLIST: Op = Op(680);
+    pub const MOVEAXIS_INTLIST: Op = Op(761);
     /// `aten::atleast_1d`
-    pub const ATLEAST_1D: Op = Op(681);
+    pub const ATLEAST_1D: Op = Op(762);
     /// `aten::atleast_2d`
-    pub const ATLEAST_2D: Op = Op(682);
+    pub const ATLEAST_2D: Op = Op(763);
     /// `aten::atleast_3d`
-    pub const ATLEAST_3D: Op = Op(683);
+    pub const ATLEAST_3D: Op = Op(764);
     /// `aten::contiguous`
-    pub const CONTIGUOUS: Op = Op(684);
+    pub const CONTIGUOUS: Op = Op(765);
     /// `aten::lift`
-    pub const LIFT: Op = Op(685);
+    pub const LIFT: Op = Op(766);
     /// `aten::meshgrid`
-    pub const MESHGRID: Op = Op(686);
+    pub const MESHGRID: Op = Op(767);
     /// `aten::meshgrid.indexing`
-    pub const MESHGRID_INDEXING: Op = Op(687);
+    pub const MESHGRID_INDEXING: Op = Op(768);
     /// `aten::pixel_shuffle`
-    pub const PIXEL_SHUFFLE: Op = Op(688);
+    pub const PIXEL_SHUFFLE: Op = Op(769);
     /// `aten::pixel_unshuffle`
-    pub const PIXEL_UNSHUFFLE: Op = Op(689);
+    pub const PIXEL_UNSHUFFLE: Op = Op(770);
     /// `aten::channel_shuffle`
-    pub const CHANNEL_SHUFFLE: Op = Op(690);
+    pub const CHANNEL_SHUFFLE: Op = Op(771);
     /// `aten::diag`
-    pub const DIAG: Op = Op(691);
+    pub const DIAG: Op = Op(772);
     /// `aten::diag_embed`
-    pub const DIAG_EMBED: Op = Op(692);
+    pub const DIAG_EMBED: Op = Op(773);
     /// `aten::alias_copy`
-    pub const ALIAS_COPY: Op = Op(693);
+    pub const ALIAS_COPY: Op = Op(774);
     /// `aten::detach_copy`
-    pub const DETACH_COPY: Op = Op(694);
+    pub const DETACH_COPY: Op = Op(775);
     /// `aten::view_copy`
-    pub const VIEW_COPY: Op = Op(695);
+    pub const VIEW_COPY: Op = Op(776);
     /// `aten::t_copy`
-    pub const T_COPY: Op = Op(696);
+    pub const T_COPY: Op = Op(777);
     /// `aten::transpose_copy.int`
-    pub const TRANSPOSE_COPY_INT: Op = Op(697);
+    pub const TRANSPOSE_COPY_INT: Op = Op(778);
     /// `aten::permute_copy`
-    pub const PERMUTE_COPY: Op = Op(698);
+    pub const PERMUTE_COPY: Op = Op(779);
     /// `aten::expand_copy`
-    pub const EXPAND_COPY: Op = Op(699);
+    pub const EXPAND_COPY: Op = Op(780);
     /// `aten::unsqueeze_copy`
-    pub const UNSQUEEZE_COPY: Op = Op(700);
+    pub const UNSQUEEZE_COPY: Op = Op(781);
     /// `aten::squeeze_copy`
-    pub const SQUEEZE_COPY: Op = Op(701);
+    pub const SQUEEZE_COPY: Op = Op(782);
     /// `aten::squeeze_copy.dim`
-    pub const SQUEEZE_COPY_DIM: Op = Op(702);
+    pub const SQUEEZE_COPY_DIM: Op = Op(783);
     /// `aten::squeeze_copy.dims`
-    pub const SQUEEZE_COPY_DIMS: Op = Op(703);
+    pub const SQUEEZE_COPY_DIMS: Op = Op(784);
     /// `aten::select_copy.int`
-    pub const SELECT_COPY_INT: Op = Op(704);
+    pub const SELECT_COPY_INT: Op = Op(785);
     /// `aten::slice_copy.Tensor`
-    pub const SLICE_COPY_TENSOR: Op = Op(705);
+    pub const SLICE_COPY_TENSOR: Op = Op(786);
     /// `aten::unbind_copy.int`
-    pub const UNBIND_COPY_INT: Op = Op(706);
+    pub const UNBIND_COPY_INT: Op = Op(787);
     /// `aten::split_copy.Tensor`
-    pub const SPLIT_COPY_TENSOR: Op = Op(707);
+    pub const SPLIT_COPY_TENSOR: Op = Op(788);
     /// `aten::split_with_sizes_copy`
-    pub const SPLIT_WITH_SIZES_COPY: Op = Op(708);
+    pub const SPLIT_WITH_SIZES_COPY: Op = Op(789);
     /// `aten::as_strided_copy`
-    pub const AS_STRIDED_COPY: Op = Op(709);
+    pub const AS_STRIDED_COPY: Op = Op(790);
     /// `aten::diagonal_copy`
-    pub const DIAGONAL_COPY: Op = Op(710);
+    pub const DIAGONAL_COPY: Op = Op(791);
     /// `aten::unfold_copy`
-    pub const UNFOLD_COPY: Op = Op(711);
+    pub const UNFOLD_COPY: Op = Op(792);
     /// `aten::slice_scatter`
-    pub const SLICE_SCATTER: Op = Op(712);
+    pub const SLICE_SCATTER: Op = Op(793);
     /// `aten::select_scatter`
-    pub const SELECT_SCATTER: Op = Op(713);
+    pub const SELECT_SCATTER: Op = Op(794);
     /// `aten::diagonal_scatter`
-    pub const DIAGONAL_SCATTER: Op = Op(714);
+    pub const DIAGONAL_SCATTER: Op = Op(795);
     /// `aten::as_strided_scatter`
-    pub const AS_STRIDED_SCATTER: Op = Op(715);
+    pub const AS_STRIDED_SCATTER: Op = Op(796);
     /// `aten::slice_backward`
-    pub const SLICE_BACKWARD: Op = Op(716);
+    pub const SLICE_BACKWARD: Op = Op(797);
     /// `aten::select_backward`
-    pub const SELECT_BACKWARD: Op = Op(717);
+    pub const SELECT_BACKWARD: Op = Op(798);
     /// `aten::diagonal_backward`
-    pub const DIAGONAL_BACKWARD: Op = Op(718);
+    pub const DIAGONAL_BACKWARD: Op = Op(799);
     /// `aten::unfold_backward`
-    pub const UNFOLD_BACKWARD: Op = Op(719);
+    pub const UNFOLD_BACKWARD: Op = Op(800);
     /// `aten::clone`
-    pub const CLONE: Op = Op(720);
+    pub const CLONE: Op = Op(801);
     /// `aten::lift_fresh_copy`
-    pub const LIFT_FRESH_COPY: Op = Op(721);
+    pub const LIFT_FRESH_COPY: Op = Op(802);
     /// `aten::_to_copy`
-    pub const _TO_COPY: Op = Op(722);
+    pub const _TO_COPY: Op = Op(803);
     /// `aten::to.dtype`
-    pub const TO_DTYPE: Op = Op(723);
+    pub const TO_DTYPE: Op = Op(804);
     /// `aten::to.dtype_layout`
-    pub const TO_DTYPE_LAYOUT: Op = Op(724);
+    pub const TO_DTYPE_LAYOUT: Op = Op(805);
     /// `aten::to.device`
-    pub const TO_DEVICE: Op = Op(725);
+    pub const TO_DEVICE: Op = Op(806);
     /// `aten::to.other`
-    pub const TO_OTHER: Op = Op(726);
+    pub const TO_OTHER: Op = Op(807);
     /// `aten::type_as`
-    pub const TYPE_AS: Op = Op(727);
+    pub const TYPE_AS: Op = Op(808);
     /// `aten::copy_`
-    pub const COPY_: Op = Op(728);
+    pub const COPY_: Op = Op(809);
     /// `aten::copy`
-    pub const COPY: Op = Op(729);
+    pub const COPY: Op = Op(810);
     /// `aten::fill.Scalar`
-    pub const FILL_SCALAR: Op = Op(730);
+    pub const FILL_SCALAR: Op = Op(811);
     /// `aten::fill_.Scalar`
-    pub const FILL__SCALAR: Op = Op(731);
+    pub const FILL__SCALAR: Op = Op(812);
     /// `aten::fill.Tensor`
-    pub const FILL_TENSOR: Op = Op(732);
+    pub const FILL_TENSOR: Op = Op(813);
     /// `aten::fill_.Tensor`
-    pub const FILL__TENSOR: Op = Op(733);
+    pub const FILL__TENSOR: Op = Op(814);
     /// `aten::zero`
-    pub const ZERO: Op = Op(734);
+    pub const ZERO: Op = Op(815);
     /// `aten::zero_`
-    pub const ZERO_: Op = Op(735);
+    pub const ZERO_: Op = Op(816);
     /// `aten::zeros`
-    pub const ZEROS: Op = Op(736);
+    pub const ZEROS: Op = Op(817);
     /// `aten::ones`
-    pub const ONES: Op = Op(737);
+    pub const ONES: Op = Op(818);
     /// `aten::full`
-    pub const FULL: Op = Op(738);
+    pub const FULL: Op = Op(819);
     /// `aten::scalar_tensor`
-    pub const SCALAR_TENSOR: Op = Op(739);
+    pub const SCALAR_TENSOR: Op = Op(820);
     /// `aten::empty.memory_format`
-    pub const EMPTY_MEMORY_FORMAT: Op = Op(740);
+    pub const EMPTY_MEMORY_FORMAT: Op = Op(821);
     /// `aten::empty_permuted`
-    pub const EMPTY_PERMUTED: Op = Op(741);
+    pub const EMPTY_PERMUTED: Op = Op(822);
     /// `aten::empty_strided`
-    pub const EMPTY_STRIDED: Op = Op(742);
+    pub const EMPTY_STRIDED: Op = Op(823);
     /// `aten::empty_like`
-    pub const EMPTY_LIKE: Op = Op(743);
+    pub const EMPTY_LIKE: Op = Op(824);
     /// `aten::zeros_like`
-    pub const ZEROS_LIKE: Op = Op(744);
+    pub const ZEROS_LIKE: Op = Op(825);
     /// `aten::ones_like`
-    pub const ONES_LIKE: Op = Op(745);
+    pub const ONES_LIKE: Op = Op(826);
     /// `aten::full_like`
-    pub const FULL_LIKE: Op = Op(746);
+    pub const FULL_LIKE: Op = Op(827);
     /// `aten::new_empty`
-    pub const NEW_EMPTY: Op = Op(747);
+    pub const NEW_EMPTY: Op = Op(828);
     /// `aten::new_empty_strided`
-    pub const NEW_EMPTY_STRIDED: Op = Op(748);
+    pub const NEW_EMPTY_STRIDED: Op = Op(829);
     /// `aten::new_zeros`
-    pub const NEW_ZEROS: Op = Op(749);
+    pub const NEW_ZEROS: Op = Op(830);
     /// `aten::new_ones`
-    pub const NEW_ONES: Op = Op(750);
+    pub const NEW_ONES: Op = Op(831);
     /// `aten::new_full`
-    pub const NEW_FULL: Op = Op(751);
+    pub const NEW_FULL: Op = Op(832);
     /// `aten::arange`
-    pub const ARANGE: Op = Op(752);
+    pub const ARANGE: Op = Op(833);
     /// `aten::arange.start`
-    pub const ARANGE_START: Op = Op(753);
+    pub const ARANGE_START: Op = Op(834);
     /// `aten::arange.start_step`
-    pub const ARANGE_START_STEP: Op = Op(754);
+    pub const ARANGE_START_STEP: Op = Op(835);
     /// `aten::linspace`
-    pub const LINSPACE: Op = Op(755);
+    pub const LINSPACE: Op = Op(836);
     /// `aten::logspace`
-    pub const LOGSPACE: Op = Op(756);
+    pub const LOGSPACE: Op = Op(837);
     /// `aten::eye`
-    pub const EYE: Op = Op(757);
+    pub const EYE: Op = Op(838);
     /// `aten::eye.m`
-    pub const EYE_M: Op = Op(758);
+    pub const EYE_M: Op = Op(839);
     /// `aten::hann_window`
-    pub const HANN_WINDOW: Op = Op(759);
+    pub const HANN_WINDOW: Op = Op(840);
     /// `aten::hann_window.periodic`
-    pub const HANN_WINDOW_PERIODIC: Op = Op(760);
+    pub const HANN_WINDOW_PERIODIC: Op = Op(841);
     /// `aten::tril_indices`
-    pub const TRIL_INDICES: Op = Op(761);
+    pub const TRIL_INDICES: Op = Op(842);
     /// `aten::triu_indices`
-    pub const TRIU_INDICES: Op = Op(762);
+    pub const TRIU_INDICES: Op = Op(843);
     /// `aten::item`
-    pub const ITEM: Op = Op(763);
+    pub const ITEM: Op = Op(844);
     /// `aten::_local_scalar_dense`
-    pub const _LOCAL_SCALAR_DENSE: Op = Op(764);
+    pub const _LOCAL_SCALAR_DENSE: Op = Op(845);
     /// `aten::is_nonzero`
-    pub const IS_NONZERO: Op = Op(765);
+    pub const IS_NONZERO: Op = Op(846);
     /// `aten::numel`
-    pub const NUMEL: Op = Op(766);
+    pub const NUMEL: Op = Op(847);
     /// `aten::sym_size.int`
-    pub const SYM_SIZE_INT: Op = Op(767);
+    pub const SYM_SIZE_INT: Op = Op(848);
     /// `aten::sym_stride.int`
-    pub const SYM_STRIDE_INT: Op = Op(768);
+    pub const SYM_STRIDE_INT: Op = Op(849);
     /// `aten::sym_numel`
-    pub const SYM_NUMEL: Op = Op(769);
+    pub const SYM_NUMEL: Op = Op(850);
     /// `aten::sym_storage_offset`
-    pub const SYM_STORAGE_OFFSET: Op = Op(770);
+    pub const SYM_STORAGE_OFFSET: Op = Op(851);
     /// `aten::_assert_tensor_metadata`
-    pub const _ASSERT_TENSOR_METADATA: Op = Op(771);
+    pub const _ASSERT_TENSOR_METADATA: Op = Op(852);
+    /// `aten::_assert_scalar`
+    pub const _ASSERT_SCALAR: Op = Op(853);
+    /// `aten::_assert_async`
+    pub const _ASSERT_ASYNC: Op = Op(854);
+    /// `aten::_assert_async.msg`
+    pub const _ASSERT_ASYNC_MSG: Op = Op(855);
+    /// `aten::sym_constrain_range`
+    pub const SYM_CONSTRAIN_RANGE: Op = Op(856);
+    /// `aten::sym_constrain_range_for_size`
+    pub const SYM_CONSTRAIN_RANGE_FOR_SIZE: Op = Op(857);
     /// `aten::gather`
-    pub const GATHER: Op = Op(772);
+    pub const GATHER: Op = Op(858);
+    /// `aten::nonzero_numpy`
+    pub const NONZERO_NUMPY: Op = Op(859);
+    /// `aten::_unsafe_masked_index`
+    pub const _UNSAFE_MASKED_INDEX: Op = Op(860);
+    /// `aten::_unsafe_masked_index_put_accumulate`
+    pub const _UNSAFE_MASKED_INDEX_PUT_ACCUMULATE: Op = Op(861);
     /// `aten::scatter.src`
-    pub const SCATTER_SRC: Op = Op(773);
+    pub const SCATTER_SRC: Op = Op(862);
     /// `aten::scatter_.src`
-    pub const SCATTER__SRC: Op = Op(774);
+    pub const SCATTER__SRC: Op = Op(863);
     /// `aten::scatter.value`
-    pub const SCATTER_VALUE: Op = Op(775);
+    pub const SCATTER_VALUE: Op = Op(864);
     /// `aten::scatter_.value`
-    pub const SCATTER__VALUE: Op = Op(776);
+    pub const SCATTER__VALUE: Op = Op(865);
     /// `aten::scatter.reduce`
-    pub const SCATTER_REDUCE: Op = Op(777);
+    pub const SCATTER_REDUCE: Op = Op(866);
     /// `aten::scatter.value_reduce`
-    pub const SCATTER_VALUE_REDUCE: Op = Op(778);
+    pub const SCATTER_VALUE_REDUCE: Op = Op(867);
     /// `aten::scatter_add`
-    pub const SCATTER_ADD: Op = Op(779);
+    pub const SCATTER_ADD: Op = Op(868);
     /// `aten::scatter_add_`
-    pub const SCATTER_ADD_: Op = Op(780);
+    pub const SCATTER_ADD_: Op = Op(869);
     /// `aten::scatter_reduce.two`
-    pub const SCATTER_REDUCE_TWO: Op = Op(781);
+    pub const SCATTER_REDUCE_TWO: Op = Op(870);
     /// `aten::scatter_reduce_.two`
-    pub const SCATTER_REDUCE__TWO: Op = Op(782);
+    pub const SCATTER_REDUCE__TWO: Op = Op(871);
     /// `aten::index_reduce`
-    pub const INDEX_REDUCE: Op = Op(783);
+    pub const INDEX_REDUCE: Op = Op(872);
     /// `aten::index_reduce_`
-    pub const INDEX_REDUCE_: Op = Op(784);
+    pub const INDEX_REDUCE_: Op = Op(873);
     /// `aten::index.Tensor`
-    pub const INDEX_TENSOR: Op = Op(785);
+    pub const INDEX_TENSOR: Op = Op(874);
     /// `aten::_unsafe_index.Tensor`
-    pub const _UNSAFE_INDEX_TENSOR: Op = Op(786);
+    pub const _UNSAFE_INDEX_TENSOR: Op = Op(875);
     /// `aten::index_put`
-    pub const INDEX_PUT: Op = Op(787);
+    pub const INDEX_PUT: Op = Op(876);
     /// `aten::index_put_`
-    pub const INDEX_PUT_: Op = Op(788);
+    pub const INDEX_PUT_: Op = Op(877);
     /// `aten::_unsafe_index_put`
-    pub const _UNSAFE_INDEX_PUT: Op = Op(789);
+    pub const _UNSAFE_INDEX_PUT: Op = Op(878);
     /// `aten::index_select`
-    pub const INDEX_SELECT: Op = Op(790);
+    pub const INDEX_SELECT: Op = Op(879);
     /// `aten::index_select_backward`
-    pub const INDEX_SELECT_BACKWARD: Op = Op(791);
+    pub const INDEX_SELECT_BACKWARD: Op = Op(880);
     /// `aten::index_add`
-    pub const INDEX_ADD: Op = Op(792);
+    pub const INDEX_ADD: Op = Op(881);
     /// `aten::index_add_`
-    pub const INDEX_ADD_: Op = Op(793);
+    pub const INDEX_ADD_: Op = Op(882);
     /// `aten::index_copy`
-    pub const INDEX_COPY: Op = Op(794);
+    pub const INDEX_COPY: Op = Op(883);
     /// `aten::index_copy_`
-    pub const INDEX_COPY_: Op = Op(795);
+    pub const INDEX_COPY_: Op = Op(884);
     /// `aten::index_fill.int_Scalar`
-    pub const INDEX_FILL_INT_SCALAR: Op = Op(796);
+    pub const INDEX_FILL_INT_SCALAR: Op = Op(885);
     /// `aten::index_fill_.int_Scalar`
-    pub const INDEX_FILL__INT_SCALAR: Op = Op(797);
+    pub const INDEX_FILL__INT_SCALAR: Op = Op(886);
     /// `aten::index_fill.int_Tensor`
-    pub const INDEX_FILL_INT_TENSOR: Op = Op(798);
+    pub const INDEX_FILL_INT_TENSOR: Op = Op(887);
     /// `aten::index_fill_.int_Tensor`
-    pub const INDEX_FILL__INT_TENSOR: Op = Op(799);
+    pub const INDEX_FILL__INT_TENSOR: Op = Op(888);
     /// `aten::masked_fill.Scalar`
-    pub const MASKED_FILL_SCALAR: Op = Op(800);
+    pub const MASKED_FILL_SCALAR: Op = Op(889);
     /// `aten::masked_fill_.Scalar`
-    pub const MASKED_FILL__SCALAR: Op = Op(801);
+    pub const MASKED_FILL__SCALAR: Op = Op(890);
     /// `aten::masked_fill.Tensor`
-    pub const MASKED_FILL_TENSOR: Op = Op(802);
+    pub const MASKED_FILL_TENSOR: Op = Op(891);
     /// `aten::masked_fill_.Tensor`
-    pub const MASKED_FILL__TENSOR: Op = Op(803);
+    pub const MASKED_FILL__TENSOR: Op = Op(892);
     /// `aten::masked_select`
-    pub const MASKED_SELECT: Op = Op(804);
+    pub const MASKED_SELECT: Op = Op(893);
     /// `aten::masked_scatter`
-    pub const MASKED_SCATTER: Op = Op(805);
+    pub const MASKED_SCATTER: Op = Op(894);
     /// `aten::masked_scatter_`
-    pub const MASKED_SCATTER_: Op = Op(806);
+    pub const MASKED_SCATTER_: Op = Op(895);
     /// `aten::take`
-    pub const TAKE: Op = Op(807);
+    pub const TAKE: Op = Op(896);
     /// `aten::take_along_dim`
-    pub const TAKE_ALONG_DIM: Op = Op(808);
+    pub const TAKE_ALONG_DIM: Op = Op(897);
     /// `aten::put`
-    pub const PUT: Op = Op(809);
+    pub const PUT: Op = Op(898);
     /// `aten::put_`
-    pub const PUT_: Op = Op(810);
+    pub const PUT_: Op = Op(899);
     /// `aten::nonzero`
-    pub const NONZERO: Op = Op(811);
+    pub const NONZERO: Op = Op(900);
     /// `aten::argwhere`
-    pub const ARGWHERE: Op = Op(812);
+    pub const ARGWHERE: Op = Op(901);
     /// `aten::one_hot`
-    pub const ONE_HOT: Op = Op(813);
+    pub const ONE_HOT: Op = Op(902);
     /// `aten::embedding`
-    pub const EMBEDDING: Op = Op(814);
+    pub const EMBEDDING: Op = Op(903);
     /// `aten::embedding_dense_backward`
-    pub const EMBEDDING_DENSE_BACKWARD: Op = Op(815);
+    pub const EMBEDDING_DENSE_BACKWARD: Op = Op(904);
     /// `aten::embedding_bag`
-    pub const EMBEDDING_BAG: Op = Op(816);
+    pub const EMBEDDING_BAG: Op = Op(905);
     /// `aten::embedding_bag.padding_idx`
-    pub const EMBEDDING_BAG_PADDING_IDX: Op = Op(817);
+    pub const EMBEDDING_BAG_PADDING_IDX: Op = Op(906);
     /// `aten::_embedding_bag`
-    pub const _EMBEDDING_BAG: Op = Op(818);
+    pub const _EMBEDDING_BAG: Op = Op(907);
     /// `aten::_embedding_bag_forward_only`
-    pub const _EMBEDDING_BAG_FORWARD_ONLY: Op = Op(819);
+    pub const _EMBEDDING_BAG_FORWARD_ONLY: Op = Op(908);
     /// `aten::embedding_renorm_`
-    pub const EMBEDDING_RENORM_: Op = Op(820);
+    pub const EMBEDDING_RENORM_: Op = Op(909);
     /// `aten::fill_diagonal_`
-    pub const FILL_DIAGONAL_: Op = Op(821);
+    pub const FILL_DIAGONAL_: Op = Op(910);
     /// `aten::cat`
-    pub const CAT: Op = Op(822);
+    pub const CAT: Op = Op(911);
     /// `aten::cat.out`
-    pub const CAT_OUT: Op = Op(823);
+    pub const CAT_OUT: Op = Op(912);
     /// `aten::concat`
-    pub const CONCAT: Op = Op(824);
+    pub const CONCAT: Op = Op(913);
+    /// `aten::concatenate`
+    pub const CONCATENATE: Op = Op(914);
+    /// `aten::row_stack`
+    pub const ROW_STACK: Op = Op(915);
     /// `aten::stack`
-    pub const STACK: Op = Op(825);
+    pub const STACK: Op = Op(916);
     /// `aten::stack.out`
-    pub const STACK_OUT: Op = Op(826);
+    pub const STACK_OUT: Op = Op(917);
     /// `aten::hstack`
-    pub const HSTACK: Op = Op(827);
+    pub const HSTACK: Op = Op(918);
     /// `aten::vstack`
-    pub const VSTACK: Op = Op(828);
+    pub const VSTACK: Op = Op(919);
     /// `aten::dstack`
-    pub const DSTACK: Op = Op(829);
+    pub const DSTACK: Op = Op(920);
     /// `aten::column_stack`
-    pub const COLUMN_STACK: Op = Op(830);
+    pub const COLUMN_STACK: Op = Op(921);
     /// `aten::block_diag`
-    pub const BLOCK_DIAG: Op = Op(831);
+    pub const BLOCK_DIAG: Op = Op(922);
     /// `aten::cartesian_prod`
-    pub const CARTESIAN_PROD: Op = Op(832);
+    pub const CARTESIAN_PROD: Op = Op(923);
     /// `aten::combinations`
-    pub const COMBINATIONS: Op = Op(833);
+    pub const COMBINATIONS: Op = Op(924);
     /// `aten::repeat`
-    pub const REPEAT: Op = Op(834);
+    pub const REPEAT: Op = Op(925);
     /// `aten::tile`
-    pub const TILE: Op = Op(835);
+    pub const TILE: Op = Op(926);
     /// `aten::repeat_interleave.self_int`
-    pub const REPEAT_INTERLEAVE_SELF_INT: Op = Op(836);
+    pub const REPEAT_INTERLEAVE_SELF_INT: Op = Op(927);
     /// `aten::repeat_interleave.self_Tensor`
-    pub const REPEAT_INTERLEAVE_SELF_TENSOR: Op = Op(837);
+    pub const REPEAT_INTERLEAVE_SELF_TENSOR: Op = Op(928);
     /// `aten::flip`
-    pub const FLIP: Op = Op(838);
+    pub const FLIP: Op = Op(929);
     /// `aten::fliplr`
-    pub const FLIPLR: Op = Op(839);
+    pub const FLIPLR: Op = Op(930);
     /// `aten::flipud`
-    pub const FLIPUD: Op = Op(840);
+    pub const FLIPUD: Op = Op(931);
     /// `aten::rot90`
-    pub const ROT90: Op = Op(841);
+    pub const ROT90: Op = Op(932);
     /// `aten::roll`
-    pub const ROLL: Op = Op(842);
+    pub const ROLL: Op = Op(933);
     /// `aten::tril`
-    pub const TRIL: Op = Op(843);
+    pub const TRIL: Op = Op(934);
     /// `aten::tril_`
-    pub const TRIL_: Op = Op(844);
+    pub const TRIL_: Op = Op(935);
     /// `aten::triu`
-    pub const TRIU: Op = Op(845);
+    pub const TRIU: Op = Op(936);
     /// `aten::triu_`
-    pub const TRIU_: Op = Op(846);
+    pub const TRIU_: Op = Op(937);
     /// `aten::constant_pad_nd`
-    pub const CONSTANT_PAD_ND: Op = Op(847);
+    pub const CONSTANT_PAD_ND: Op = Op(938);
     /// `aten::pad`
-    pub const PAD: Op = Op(848);
+    pub const PAD: Op = Op(939);
     /// `aten::reflection_pad1d`
-    pub const REFLECTION_PAD1D: Op = Op(849);
+    pub const REFLECTION_PAD1D: Op = Op(940);
     /// `aten::reflection_pad1d_backward`
-    pub const REFLECTION_PAD1D_BACKWARD: Op = Op(850);
+    pub const REFLECTION_PAD1D_BACKWARD: Op = Op(941);
     /// `aten::reflection_pad2d`
-    pub const REFLECTION_PAD2D: Op = Op(851);
+    pub const REFLECTION_PAD2D: Op = Op(942);
     /// `aten::reflection_pad2d_backward`
-    pub const REFLECTION_PAD2D_BACKWARD: Op = Op(852);
+    pub const REFLECTION_PAD2D_BACKWARD: Op = Op(943);
     /// `aten::reflection_pad3d`
-    pub const REFLECTION_PAD3D: Op = Op(853);
+    pub const REFLECTION_PAD3D: Op = Op(944);
     /// `aten::reflection_pad3d_backward`
-    pub const REFLECTION_PAD3D_BACKWARD: Op = Op(854);
+    pub const REFLECTION_PAD3D_BACKWARD: Op = Op(945);
     /// `aten::replication_pad1d`
-    pub const REPLICATION_PAD1D: Op = Op(855);
+    pub const REPLICATION_PAD1D: Op = Op(946);
     /// `aten::replication_pad1d_backward`
-    pub const REPLICATION_PAD1D_BACKWARD: Op = Op(856);
+    pub const REPLICATION_PAD1D_BACKWARD: Op = Op(947);
     /// `aten::replication_pad2d`
-    pub const REPLICATION_PAD2D: Op = Op(857);
+    pub const REPLICATION_PAD2D: Op = Op(948);
     /// `aten::replication_pad2d_backward`
-    pub const REPLICATION_PAD2D_BACKWARD: Op = Op(858);
+    pub const REPLICATION_PAD2D_BACKWARD: Op = Op(949);
     /// `aten::replication_pad3d`
-    pub const REPLICATION_PAD3D: Op = Op(859);
+    pub const REPLICATION_PAD3D: Op = Op(950);
     /// `aten::replication_pad3d_backward`
-    pub const REPLICATION_PAD3D_BACKWARD: Op = Op(860);
+    pub const REPLICATION_PAD3D_BACKWARD: Op = Op(951);
     /// `aten::sort`
-    pub const SORT: Op = Op(861);
+    pub const SORT: Op = Op(952);
     /// `aten::sort.values`
-    pub const SORT_VALUES: Op = Op(862);
+    pub const SORT_VALUES: Op = Op(953);
     /// `aten::sort.stable`
-    pub const SORT_STABLE: Op = Op(863);
+    pub const SORT_STABLE: Op = Op(954);
     /// `aten::argsort`
-    pub const ARGSORT: Op = Op(864);
+    pub const ARGSORT: Op = Op(955);
     /// `aten::argsort.stable`
-    pub const ARGSORT_STABLE: Op = Op(865);
+    pub const ARGSORT_STABLE: Op = Op(956);
     /// `aten::msort`
-    pub const MSORT: Op = Op(866);
+    pub const MSORT: Op = Op(957);
     /// `aten::topk`
-    pub const TOPK: Op = Op(867);
+    pub const TOPK: Op = Op(958);
     /// `aten::topk.values`
-    pub const TOPK_VALUES: Op = Op(868);
+    pub const TOPK_VALUES: Op = Op(959);
     /// `aten::kthvalue`
-    pub const KTHVALUE: Op = Op(869);
+    pub const KTHVALUE: Op = Op(960);
     /// `aten::median`
-    pub const MEDIAN: Op = Op(870);
+    pub const MEDIAN: Op = Op(961);
     /// `aten::median.dim`
-    pub const MEDIAN_DIM: Op = Op(871);
+    pub const MEDIAN_DIM: Op = Op(962);
     /// `aten::nanmedian`
-    pub const NANMEDIAN: Op = Op(872);
+    pub const NANMEDIAN: Op = Op(963);
     /// `aten::nanmedian.dim`
-    pub const NANMEDIAN_DIM: Op = Op(873);
+    pub const NANMEDIAN_DIM: Op = Op(964);
     /// `aten::mode`
-    pub const MODE: Op = Op(874);
+    pub const MODE: Op = Op(965);
     /// `aten::searchsorted.Tensor`
-    pub const SEARCHSORTED_TENSOR: Op = Op(875);
+    pub const SEARCHSORTED_TENSOR: Op = Op(966);
+    /// `aten::searchsorted.Scalar`
+    pub const SEARCHSORTED_SCALAR: Op = Op(967);
     /// `aten::bucketize.Tensor`
-    pub const BUCKETIZE_TENSOR: Op = Op(876);
+    pub const BUCKETIZE_TENSOR: Op = Op(968);
     /// `aten::_unique2`
-    pub const _UNIQUE2: Op = Op(877);
+    pub const _UNIQUE2: Op = Op(969);
     /// `aten::unique_consecutive`
-    pub const UNIQUE_CONSECUTIVE: Op = Op(878);
+    pub const UNIQUE_CONSECUTIVE: Op = Op(970);
     /// `aten::unique_dim`
-    pub const UNIQUE_DIM: Op = Op(879);
+    pub const UNIQUE_DIM: Op = Op(971);
     /// `aten::isin.Tensor_Tensor`
-    pub const ISIN_TENSOR_TENSOR: Op = Op(880);
+    pub const ISIN_TENSOR_TENSOR: Op = Op(972);
     /// `aten::rand`
-    pub const RAND: Op = Op(881);
+    pub const RAND: Op = Op(973);
     /// `aten::randn`
-    pub const RANDN: Op = Op(882);
+    pub const RANDN: Op = Op(974);
     /// `aten::randint`
-    pub const RANDINT: Op = Op(883);
+    pub const RANDINT: Op = Op(975);
     /// `aten::randint.low`
-    pub const RANDINT_LOW: Op = Op(884);
+    pub const RANDINT_LOW: Op = Op(976);
     /// `aten::randperm`
-    pub const RANDPERM: Op = Op(885);
+    pub const RANDPERM: Op = Op(977);
     /// `aten::rand_like`
-    pub const RAND_LIKE: Op = Op(886);
+    pub const RAND_LIKE: Op = Op(978);
     /// `aten::randn_like`
-    pub const RANDN_LIKE: Op = Op(887);
+    pub const RANDN_LIKE: Op = Op(979);
     /// `aten::randint_like`
-    pub const RANDINT_LIKE: Op = Op(888);
+    pub const RANDINT_LIKE: Op = Op(980);
     /// `aten::randint_like.low_dtype`
-    pub const RANDINT_LIKE_LOW_DTYPE: Op = Op(889);
+    pub const RANDINT_LIKE_LOW_DTYPE: Op = Op(981);
     /// `aten::normal.float_float`
-    pub const NORMAL_FLOAT_FLOAT: Op = Op(890);
+    pub const NORMAL_FLOAT_FLOAT: Op = Op(982);
     /// `aten::normal.Tensor_float`
-    pub const NORMAL_TENSOR_FLOAT: Op = Op(891);
+    pub const NORMAL_TENSOR_FLOAT: Op = Op(983);
     /// `aten::normal.float_Tensor`
-    pub const NORMAL_FLOAT_TENSOR: Op = Op(892);
+    pub const NORMAL_FLOAT_TENSOR: Op = Op(984);
     /// `aten::normal.Tensor_Tensor`
-    pub const NORMAL_TENSOR_TENSOR: Op = Op(893);
+    pub const NORMAL_TENSOR_TENSOR: Op = Op(985);
     /// `aten::bernoulli`
-    pub const BERNOULLI: Op = Op(894);
+    pub const BERNOULLI: Op = Op(986);
     /// `aten::bernoulli.p`
-    pub const BERNOULLI_P: Op = Op(895);
+    pub const BERNOULLI_P: Op = Op(987);
     /// `aten::multinomial`
-    pub const MULTINOMIAL: Op = Op(896);
+    pub const MULTINOMIAL: Op = Op(988);
     /// `aten::dropout`
-    pub const DROPOUT: Op = Op(897);
+    pub const DROPOUT: Op = Op(989);
     /// `aten::dropout_`
-    pub const DROPOUT_: Op = Op(898);
+    pub const DROPOUT_: Op = Op(990);
     /// `aten::feature_dropout`
-    pub const FEATURE_DROPOUT: Op = Op(899);
+    pub const FEATURE_DROPOUT: Op = Op(991);
     /// `aten::alpha_dropout`
-    pub const ALPHA_DROPOUT: Op = Op(900);
+    pub const ALPHA_DROPOUT: Op = Op(992);
     /// `aten::feature_alpha_dropout`
-    pub const FEATURE_ALPHA_DROPOUT: Op = Op(901);
+    pub const FEATURE_ALPHA_DROPOUT: Op = Op(993);
     /// `aten::native_dropout`
-    pub const NATIVE_DROPOUT: Op = Op(902);
+    pub const NATIVE_DROPOUT: Op = Op(994);
     /// `aten::native_dropout_backward`
-    pub const NATIVE_DROPOUT_BACKWARD: Op = Op(903);
+    pub const NATIVE_DROPOUT_BACKWARD: Op = Op(995);
     /// `aten::uniform_`
-    pub const UNIFORM_: Op = Op(904);
+    pub const UNIFORM_: Op = Op(996);
     /// `aten::normal_`
-    pub const NORMAL_: Op = Op(905);
+    pub const NORMAL_: Op = Op(997);
     /// `aten::log_normal_`
-    pub const LOG_NORMAL_: Op = Op(906);
+    pub const LOG_NORMAL_: Op = Op(998);
     /// `aten::exponential_`
-    pub const EXPONENTIAL_: Op = Op(907);
+    pub const EXPONENTIAL_: Op = Op(999);
     /// `aten::cauchy_`
-    pub const CAUCHY_: Op = Op(908);
+    pub const CAUCHY_: Op = Op(1000);
     /// `aten::geometric_`
-    pub const GEOMETRIC_: Op = Op(909);
+    pub const GEOMETRIC_: Op = Op(1001);
     /// `aten::random_`
-    pub const RANDOM_: Op = Op(910);
+    pub const RANDOM_: Op = Op(1002);
     /// `aten::random_.to`
-    pub const RANDOM__TO: Op = Op(911);
+    pub const RANDOM__TO: Op = Op(1003);
     /// `aten::random_.from`
-    pub const RANDOM__FROM: Op = Op(912);
+    pub const RANDOM__FROM: Op = Op(1004);
     /// `aten::bernoulli_.float`
-    pub const BERNOULLI__FLOAT: Op = Op(913);
+    pub const BERNOULLI__FLOAT: Op = Op(1005);
     /// `aten::bernoulli_.Tensor`
-    pub const BERNOULLI__TENSOR: Op = Op(914);
+    pub const BERNOULLI__TENSOR: Op = Op(1006);
     /// `aten::_foreach_add.List`
-    pub const _FOREACH_ADD_LIST: Op = Op(915);
+    pub const _FOREACH_ADD_LIST: Op = Op(1007);
     /// `aten::_foreach_add_.List`
-    pub const _FOREACH_ADD__LIST: Op = Op(916);
+    pub const _FOREACH_ADD__LIST: Op = Op(1008);
     /// `aten::_foreach_add.Scalar`
-    pub const _FOREACH_ADD_SCALAR: Op = Op(917);
+    pub const _FOREACH_ADD_SCALAR: Op = Op(1009);
     /// `aten::_foreach_add_.Scalar`
-    pub const _FOREACH_ADD__SCALAR: Op = Op(918);
+    pub const _FOREACH_ADD__SCALAR: Op = Op(1010);
     /// `aten::_foreach_add.ScalarList`
-    pub const _FOREACH_ADD_SCALARLIST: Op = Op(919);
+    pub const _FOREACH_ADD_SCALARLIST: Op = Op(1011);
     /// `aten::_foreach_add_.ScalarList`
-    pub const _FOREACH_ADD__SCALARLIST: Op = Op(920);
+    pub const _FOREACH_ADD__SCALARLIST: Op = Op(1012);
     /// `aten::_foreach_add.Tensor`
-    pub const _FOREACH_ADD_TENSOR: Op = Op(921);
+    pub const _FOREACH_ADD_TENSOR: Op = Op(1013);
     /// `aten::_foreach_add_.Tensor`
-    pub const _FOREACH_ADD__TENSOR: Op = Op(922);
+    pub const _FOREACH_ADD__TENSOR: Op = Op(1014);
     /// `aten::_foreach_sub.List`
-    pub const _FOREACH_SUB_LIST: Op = Op(923);
+    pub const _FOREACH_SUB_LIST: Op = Op(1015);
     /// `aten::_foreach_sub_.List`
-    pub const _FOREACH_SUB__LIST: Op = Op(924);
+    pub const _FOREACH_SUB__LIST: Op = Op(1016);
     /// `aten::_foreach_sub.Scalar`
-    pub const _FOREACH_SUB_SCALAR: Op = Op(925);
+    pub const _FOREACH_SUB_SCALAR: Op = Op(1017);
     /// `aten::_foreach_sub_.Scalar`
-    pub const _FOREACH_SUB__SCALAR: Op = Op(926);
+    pub const _FOREACH_SUB__SCALAR: Op = Op(1018);
     /// `aten::_foreach_sub.ScalarList`
-    pub const _FOREACH_SUB_SCALARLIST: Op = Op(927);
+    pub const _FOREACH_SUB_SCALARLIST: Op = Op(1019);
     /// `aten::_foreach_sub_.ScalarList`
-    pub const _FOREACH_SUB__SCALARLIST: Op = Op(928);
+    pub const _FOREACH_SUB__SCALARLIST: Op = Op(1020);
     /// `aten::_foreach_mul.List`
-    pub const _FOREACH_MUL_LIST: Op = Op(929);
+    pub const _FOREACH_MUL_LIST: Op = Op(1021);
     /// `aten::_foreach_mul_.List`
-    pub const _FOREACH_MUL__LIST: Op = Op(930);
+    pub const _FOREACH_MUL__LIST: Op = Op(1022);
     /// `aten::_foreach_mul.Scalar`
-    pub const _FOREACH_MUL_SCALAR: Op = Op(931);
+    pub const _FOREACH_MUL_SCALAR: Op = Op(1023);
     /// `aten::_foreach_mul_.Scalar`
-    pub const _FOREACH_MUL__SCALAR: Op = Op(932);
+    pub const _FOREACH_MUL__SCALAR: Op = Op(1024);
     /// `aten::_foreach_mul.ScalarList`
-    pub const _FOREACH_MUL_SCALARLIST: Op = Op(933);
+    pub const _FOREACH_MUL_SCALARLIST: Op = Op(1025);
     /// `aten::_foreach_mul_.ScalarList`
-    pub const _FOREACH_MUL__SCALARLIST: Op = Op(934);
+    pub const _FOREACH_MUL__SCALARLIST: Op = Op(1026);
     /// `aten::_foreach_mul.Tensor`
-    pub const _FOREACH_MUL_TENSOR: Op = Op(935);
+    pub const _FOREACH_MUL_TENSOR: Op = Op(1027);
     /// `aten::_foreach_mul_.Tensor`
-    pub const _FOREACH_MUL__TENSOR: Op = Op(936);
+    pub const _FOREACH_MUL__TENSOR: Op = Op(1028);
     /// `aten::_foreach_div.List`
-    pub const _FOREACH_DIV_LIST: Op = Op(937);
+    pub const _FOREACH_DIV_LIST: Op = Op(1029);
     /// `aten::_foreach_div_.List`
-    pub const _FOREACH_DIV__LIST: Op = Op(938);
+    pub const _FOREACH_DIV__LIST: Op = Op(1030);
     /// `aten::_foreach_div.Scalar`
-    pub const _FOREACH_DIV_SCALAR: Op = Op(939);
+    pub const _FOREACH_DIV_SCALAR: Op = Op(1031);
     /// `aten::_foreach_div_.Scalar`
-    pub const _FOREACH_DIV__SCALAR: Op = Op(940);
+    pub const _FOREACH_DIV__SCALAR: Op = Op(1032);
     /// `aten::_foreach_div.ScalarList`
-    pub const _FOREACH_DIV_SCALARLIST: Op = Op(941);
+    pub const _FOREACH_DIV_SCALARLIST: Op = Op(1033);
     /// `aten::_foreach_div_.ScalarList`
-    pub const _FOREACH_DIV__SCALARLIST: Op = Op(942);
+    pub const _FOREACH_DIV__SCALARLIST: Op = Op(1034);
     /// `aten::_foreach_div.Tensor`
-    pub const _FOREACH_DIV_TENSOR: Op = Op(943);
+    pub const _FOREACH_DIV_TENSOR: Op = Op(1035);
     /// `aten::_foreach_div_.Tensor`
-    pub const _FOREACH_DIV__TENSOR: Op = Op(944);
+    pub const _FOREACH_DIV__TENSOR: Op = Op(1036);
     /// `aten::_foreach_addcmul.Scalar`
-    pub const _FOREACH_ADDCMUL_SCALAR: Op = Op(945);
+    pub const _FOREACH_ADDCMUL_SCALAR: Op = Op(1037);
     /// `aten::_foreach_addcmul_.Scalar`
-    pub const _FOREACH_ADDCMUL__SCALAR: Op = Op(946);
+    pub const _FOREACH_ADDCMUL__SCALAR: Op = Op(1038);
     /// `aten::_foreach_addcmul.ScalarList`
-    pub const _FOREACH_ADDCMUL_SCALARLIST: Op = Op(947);
+    pub const _FOREACH_ADDCMUL_SCALARLIST: Op = Op(1039);
     /// `aten::_foreach_addcmul_.ScalarList`
-    pub const _FOREACH_ADDCMUL__SCALARLIST: Op = Op(948);
+    pub const _FOREACH_ADDCMUL__SCALARLIST: Op = Op(1040);
     /// `aten::_foreach_addcdiv.Scalar`
-    pub const _FOREACH_ADDCDIV_SCALAR: Op = Op(949);
+    pub const _FOREACH_ADDCDIV_SCALAR: Op = Op(1041);
     /// `aten::_foreach_addcdiv_.Scalar`
-    pub const _FOREACH_ADDCDIV__SCALAR: Op = Op(950);
+    pub const _FOREACH_ADDCDIV__SCALAR: Op = Op(1042);
     /// `aten::_foreach_addcdiv.ScalarList`
-    pub const _FOREACH_ADDCDIV_SCALARLIST: Op = Op(951);
+    pub const _FOREACH_ADDCDIV_SCALARLIST: Op = Op(1043);
     /// `aten::_foreach_addcdiv_.ScalarList`
-    pub const _FOREACH_ADDCDIV__SCALARLIST: Op = Op(952);
+    pub const _FOREACH_ADDCDIV__SCALARLIST: Op = Op(1044);
     /// `aten::_foreach_lerp.List`
-    pub const _FOREACH_LERP_LIST: Op = Op(953);
+    pub const _FOREACH_LERP_LIST: Op = Op(1045);
     /// `aten::_foreach_lerp_.List`
-    pub const _FOREACH_LERP__LIST: Op = Op(954);
+    pub const _FOREACH_LERP__LIST: Op = Op(1046);
     /// `aten::_foreach_lerp.Scalar`
-    pub const _FOREACH_LERP_SCALAR: Op = Op(955);
+    pub const _FOREACH_LERP_SCALAR: Op = Op(1047);
     /// `aten::_foreach_lerp_.Scalar`
-    pub const _FOREACH_LERP__SCALAR: Op = Op(956);
+    pub const _FOREACH_LERP__SCALAR: Op = Op(1048);
     /// `aten::_foreach_lerp.ScalarList`
-    pub const _FOREACH_LERP_SCALARLIST: Op = Op(957);
+    pub const _FOREACH_LERP_SCALARLIST: Op = Op(1049);
     /// `aten::_foreach_lerp_.ScalarList`
-    pub const _FOREACH_LERP__SCALARLIST: Op = Op(958);
+    pub const _FOREACH_LERP__SCALARLIST: Op = Op(1050);
     /// `aten::_foreach_neg`
-    pub const _FOREACH_NEG: Op = Op(959);
+    pub const _FOREACH_NEG: Op = Op(1051);
     /// `aten::_foreach_neg_`
-    pub const _FOREACH_NEG_: Op = Op(960);
+    pub const _FOREACH_NEG_: Op = Op(1052);
     /// `aten::_foreach_exp`
-    pub const _FOREACH_EXP: Op = Op(961);
+    pub const _FOREACH_EXP: Op = Op(1053);
     /// `aten::_foreach_exp_`
-    pub const _FOREACH_EXP_: Op = Op(962);
+    pub const _FOREACH_EXP_: Op = Op(1054);
     /// `aten::_foreach_sqrt`
-    pub const _FOREACH_SQRT: Op = Op(963);
+    pub const _FOREACH_SQRT: Op = Op(1055);
     /// `aten::_foreach_sqrt_`
-    pub const _FOREACH_SQRT_: Op = Op(964);
+    pub const _FOREACH_SQRT_: Op = Op(1056);
     /// `aten::_foreach_zero_`
-    pub const _FOREACH_ZERO_: Op = Op(965);
+    pub const _FOREACH_ZERO_: Op = Op(1057);
     /// `aten::_foreach_copy_`
-    pub const _FOREACH_COPY_: Op = Op(966);
+    pub const _FOREACH_COPY_: Op = Op(1058);
     /// `aten::_fused_adam_`
-    pub const _FUSED_ADAM_: Op = Op(967);
+    pub const _FUSED_ADAM_: Op = Op(1059);
     /// `aten::_fused_adamw_`
-    pub const _FUSED_ADAMW_: Op = Op(968);
+    pub const _FUSED_ADAMW_: Op = Op(1060);
     /// `aten::_fused_sgd_`
-    pub const _FUSED_SGD_: Op = Op(969);
+    pub const _FUSED_SGD_: Op = Op(1061);
     /// `aten::_fused_adagrad_`
-    pub const _FUSED_ADAGRAD_: Op = Op(970);
+    pub const _FUSED_ADAGRAD_: Op = Op(1062);
 }
 
-pub(crate) static TABLE: [OpInfo; 971] = [
+pub(crate) static TABLE: [OpInfo; 1063] = [
     OpInfo {
         name: "aten::add.Tensor",
         schema: "aten::add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor",
@@ -3720,6 +3904,240 @@ pub(crate) static TABLE: [OpInfo; 971] = [
         below: |a| boxed::fix_(a, true),
     },
     OpInfo {
+        name: "aten::negative",
+        schema: "aten::negative(Tensor self) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::negative(a, false),
+        below: |a| boxed::negative(a, true),
+    },
+    OpInfo {
+        name: "aten::arccos",
+        schema: "aten::arccos(Tensor self) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::arccos(a, false),
+        below: |a| boxed::arccos(a, true),
+    },
+    OpInfo {
+        name: "aten::arccosh",
+        schema: "aten::arccosh(Tensor self) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::arccosh(a, false),
+        below: |a| boxed::arccosh(a, true),
+    },
+    OpInfo {
+        name: "aten::arcsin",
+        schema: "aten::arcsin(Tensor self) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::arcsin(a, false),
+        below: |a| boxed::arcsin(a, true),
+    },
+    OpInfo {
+        name: "aten::arcsinh",
+        schema: "aten::arcsinh(Tensor self) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::arcsinh(a, false),
+        below: |a| boxed::arcsinh(a, true),
+    },
+    OpInfo {
+        name: "aten::arctan",
+        schema: "aten::arctan(Tensor self) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::arctan(a, false),
+        below: |a| boxed::arctan(a, true),
+    },
+    OpInfo {
+        name: "aten::arctanh",
+        schema: "aten::arctanh(Tensor self) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::arctanh(a, false),
+        below: |a| boxed::arctanh(a, true),
+    },
+    OpInfo {
+        name: "aten::arctan2",
+        schema: "aten::arctan2(Tensor self, Tensor other) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::arctan2(a, false),
+        below: |a| boxed::arctan2(a, true),
+    },
+    OpInfo {
+        name: "aten::multiply.Tensor",
+        schema: "aten::multiply.Tensor(Tensor self, Tensor other) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::multiply(a, false),
+        below: |a| boxed::multiply(a, true),
+    },
+    OpInfo {
+        name: "aten::multiply.Scalar",
+        schema: "aten::multiply.Scalar(Tensor self, Scalar other) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::multiply_scalar(a, false),
+        below: |a| boxed::multiply_scalar(a, true),
+    },
+    OpInfo {
+        name: "aten::divide.Tensor",
+        schema: "aten::divide.Tensor(Tensor self, Tensor other) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::divide(a, false),
+        below: |a| boxed::divide(a, true),
+    },
+    OpInfo {
+        name: "aten::divide.Scalar",
+        schema: "aten::divide.Scalar(Tensor self, Scalar other) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::divide_scalar(a, false),
+        below: |a| boxed::divide_scalar(a, true),
+    },
+    OpInfo {
+        name: "aten::divide.Tensor_mode",
+        schema: "aten::divide.Tensor_mode(Tensor self, Tensor other, *, str? rounding_mode) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::divide_mode(a, false),
+        below: |a| boxed::divide_mode(a, true),
+    },
+    OpInfo {
+        name: "aten::divide.Scalar_mode",
+        schema: "aten::divide.Scalar_mode(Tensor self, Scalar other, *, str? rounding_mode) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::divide_scalar_mode(a, false),
+        below: |a| boxed::divide_scalar_mode(a, true),
+    },
+    OpInfo {
+        name: "aten::true_divide.Scalar",
+        schema: "aten::true_divide.Scalar(Tensor self, Scalar other) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::true_divide_scalar(a, false),
+        below: |a| boxed::true_divide_scalar(a, true),
+    },
+    OpInfo {
+        name: "aten::subtract.Tensor",
+        schema: "aten::subtract.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::subtract(a, false),
+        below: |a| boxed::subtract(a, true),
+    },
+    OpInfo {
+        name: "aten::subtract.Scalar",
+        schema: "aten::subtract.Scalar(Tensor self, Scalar other, Scalar alpha=1) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::subtract_scalar(a, false),
+        below: |a| boxed::subtract_scalar(a, true),
+    },
+    OpInfo {
+        name: "aten::float_power.Tensor_Tensor",
+        schema: "aten::float_power.Tensor_Tensor(Tensor self, Tensor exponent) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::float_power(a, false),
+        below: |a| boxed::float_power(a, true),
+    },
+    OpInfo {
+        name: "aten::float_power.Tensor_Scalar",
+        schema: "aten::float_power.Tensor_Scalar(Tensor self, Scalar exponent) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::float_power_scalar(a, false),
+        below: |a| boxed::float_power_scalar(a, true),
+    },
+    OpInfo {
+        name: "aten::float_power.Scalar",
+        schema: "aten::float_power.Scalar(Scalar self, Tensor exponent) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::float_power_of_scalar(a, false),
+        below: |a| boxed::float_power_of_scalar(a, true),
+    },
+    OpInfo {
+        name: "aten::isreal",
+        schema: "aten::isreal(Tensor self) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::isreal(a, false),
+        below: |a| boxed::isreal(a, true),
+    },
+    OpInfo {
+        name: "aten::resolve_neg",
+        schema: "aten::resolve_neg(Tensor(a) self) -> Tensor(a)",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::resolve_neg(a, false),
+        below: |a| boxed::resolve_neg(a, true),
+    },
+    OpInfo {
+        name: "aten::mvlgamma",
+        schema: "aten::mvlgamma(Tensor self, int p) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::mvlgamma(a, false),
+        below: |a| boxed::mvlgamma(a, true),
+    },
+    OpInfo {
+        name: "aten::special_ndtr",
+        schema: "aten::special_ndtr(Tensor self) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::special_ndtr(a, false),
+        below: |a| boxed::special_ndtr(a, true),
+    },
+    OpInfo {
+        name: "aten::special_entr",
+        schema: "aten::special_entr(Tensor self) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::special_entr(a, false),
+        below: |a| boxed::special_entr(a, true),
+    },
+    OpInfo {
+        name: "aten::special_polygamma",
+        schema: "aten::special_polygamma(int n, Tensor self) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::special_polygamma(a, false),
+        below: |a| boxed::special_polygamma(a, true),
+    },
+    OpInfo {
         name: "aten::absolute",
         schema: "aten::absolute(Tensor self) -> Tensor",
         tags: &[],
@@ -4519,6 +4937,105 @@ pub(crate) static TABLE: [OpInfo; 971] = [
         forward: true,
         call: |a| boxed::clip_(a, false),
         below: |a| boxed::clip_(a, true),
+    },
+    OpInfo {
+        name: "aten::clip.Tensor",
+        schema: "aten::clip.Tensor(Tensor self, Tensor? min=None, Tensor? max=None) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::clip_tensor(a, false),
+        below: |a| boxed::clip_tensor(a, true),
+    },
+    OpInfo {
+        name: "aten::greater.Tensor",
+        schema: "aten::greater.Tensor(Tensor self, Tensor other) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::greater(a, false),
+        below: |a| boxed::greater(a, true),
+    },
+    OpInfo {
+        name: "aten::greater.Scalar",
+        schema: "aten::greater.Scalar(Tensor self, Scalar other) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::greater_scalar(a, false),
+        below: |a| boxed::greater_scalar(a, true),
+    },
+    OpInfo {
+        name: "aten::greater_equal.Tensor",
+        schema: "aten::greater_equal.Tensor(Tensor self, Tensor other) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::greater_equal(a, false),
+        below: |a| boxed::greater_equal(a, true),
+    },
+    OpInfo {
+        name: "aten::greater_equal.Scalar",
+        schema: "aten::greater_equal.Scalar(Tensor self, Scalar other) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::greater_equal_scalar(a, false),
+        below: |a| boxed::greater_equal_scalar(a, true),
+    },
+    OpInfo {
+        name: "aten::less.Tensor",
+        schema: "aten::less.Tensor(Tensor self, Tensor other) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::less(a, false),
+        below: |a| boxed::less(a, true),
+    },
+    OpInfo {
+        name: "aten::less.Scalar",
+        schema: "aten::less.Scalar(Tensor self, Scalar other) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::less_scalar(a, false),
+        below: |a| boxed::less_scalar(a, true),
+    },
+    OpInfo {
+        name: "aten::less_equal.Tensor",
+        schema: "aten::less_equal.Tensor(Tensor self, Tensor other) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::less_equal(a, false),
+        below: |a| boxed::less_equal(a, true),
+    },
+    OpInfo {
+        name: "aten::less_equal.Scalar",
+        schema: "aten::less_equal.Scalar(Tensor self, Scalar other) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::less_equal_scalar(a, false),
+        below: |a| boxed::less_equal_scalar(a, true),
+    },
+    OpInfo {
+        name: "aten::not_equal.Tensor",
+        schema: "aten::not_equal.Tensor(Tensor self, Tensor other) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::not_equal(a, false),
+        below: |a| boxed::not_equal(a, true),
+    },
+    OpInfo {
+        name: "aten::not_equal.Scalar",
+        schema: "aten::not_equal.Scalar(Tensor self, Scalar other) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::not_equal_scalar(a, false),
+        below: |a| boxed::not_equal_scalar(a, true),
     },
     OpInfo {
         name: "aten::relu",
@@ -5556,6 +6073,132 @@ pub(crate) static TABLE: [OpInfo; 971] = [
         below: |a| boxed::_cdist_forward(a, true),
     },
     OpInfo {
+        name: "aten::cdist",
+        schema: "aten::cdist(Tensor x1, Tensor x2, float p=2, int? compute_mode=None) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::cdist(a, false),
+        below: |a| boxed::cdist(a, true),
+    },
+    OpInfo {
+        name: "aten::pdist",
+        schema: "aten::pdist(Tensor self, float p=2) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::pdist(a, false),
+        below: |a| boxed::pdist(a, true),
+    },
+    OpInfo {
+        name: "aten::quantile",
+        schema: "aten::quantile(Tensor self, Tensor q, int? dim=None, bool keepdim=False, *, str interpolation=\"linear\") -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::quantile(a, false),
+        below: |a| boxed::quantile(a, true),
+    },
+    OpInfo {
+        name: "aten::quantile.scalar",
+        schema: "aten::quantile.scalar(Tensor self, float q, int? dim=None, bool keepdim=False, *, str interpolation=\"linear\") -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::quantile_scalar(a, false),
+        below: |a| boxed::quantile_scalar(a, true),
+    },
+    OpInfo {
+        name: "aten::nanquantile",
+        schema: "aten::nanquantile(Tensor self, Tensor q, int? dim=None, bool keepdim=False, *, str interpolation=\"linear\") -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::nanquantile(a, false),
+        below: |a| boxed::nanquantile(a, true),
+    },
+    OpInfo {
+        name: "aten::nanquantile.scalar",
+        schema: "aten::nanquantile.scalar(Tensor self, float q, int? dim=None, bool keepdim=False, *, str interpolation=\"linear\") -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::nanquantile_scalar(a, false),
+        below: |a| boxed::nanquantile_scalar(a, true),
+    },
+    OpInfo {
+        name: "aten::trapezoid.x",
+        schema: "aten::trapezoid.x(Tensor y, Tensor x, *, int dim=-1) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::trapezoid_x(a, false),
+        below: |a| boxed::trapezoid_x(a, true),
+    },
+    OpInfo {
+        name: "aten::trapezoid.dx",
+        schema: "aten::trapezoid.dx(Tensor y, *, Scalar dx=1, int dim=-1) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::trapezoid_dx(a, false),
+        below: |a| boxed::trapezoid_dx(a, true),
+    },
+    OpInfo {
+        name: "aten::trapz.x",
+        schema: "aten::trapz.x(Tensor y, Tensor x, *, int dim=-1) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::trapz_x(a, false),
+        below: |a| boxed::trapz_x(a, true),
+    },
+    OpInfo {
+        name: "aten::trapz.dx",
+        schema: "aten::trapz.dx(Tensor y, *, float dx=1, int dim=-1) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::trapz_dx(a, false),
+        below: |a| boxed::trapz_dx(a, true),
+    },
+    OpInfo {
+        name: "aten::cumulative_trapezoid.x",
+        schema: "aten::cumulative_trapezoid.x(Tensor y, Tensor x, *, int dim=-1) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::cumulative_trapezoid_x(a, false),
+        below: |a| boxed::cumulative_trapezoid_x(a, true),
+    },
+    OpInfo {
+        name: "aten::cumulative_trapezoid.dx",
+        schema: "aten::cumulative_trapezoid.dx(Tensor y, *, Scalar dx=1, int dim=-1) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::cumulative_trapezoid_dx(a, false),
+        below: |a| boxed::cumulative_trapezoid_dx(a, true),
+    },
+    OpInfo {
+        name: "aten::corrcoef",
+        schema: "aten::corrcoef(Tensor self) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::corrcoef(a, false),
+        below: |a| boxed::corrcoef(a, true),
+    },
+    OpInfo {
+        name: "aten::sum_to_size",
+        schema: "aten::sum_to_size(Tensor self, SymInt[] size) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::sum_to_size(a, false),
+        below: |a| boxed::sum_to_size(a, true),
+    },
+    OpInfo {
         name: "aten::cov",
         schema: "aten::cov(Tensor self, *, int correction=1, Tensor? fweights=None, Tensor? aweights=None) -> Tensor",
         tags: &[],
@@ -6501,6 +7144,33 @@ pub(crate) static TABLE: [OpInfo; 971] = [
         below: |a| boxed::fft_irfft(a, true),
     },
     OpInfo {
+        name: "aten::stft",
+        schema: "aten::stft(Tensor self, int n_fft, int? hop_length=None, int? win_length=None, Tensor? window=None, bool normalized=False, bool? onesided=None, bool? return_complex=None, bool? align_to_window=None) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::stft(a, false),
+        below: |a| boxed::stft(a, true),
+    },
+    OpInfo {
+        name: "aten::stft.center",
+        schema: "aten::stft.center(Tensor self, int n_fft, int? hop_length=None, int? win_length=None, Tensor? window=None, bool center=True, str pad_mode=\"reflect\", bool normalized=False, bool? onesided=None, bool? return_complex=None, bool? align_to_window=None) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::stft_center(a, false),
+        below: |a| boxed::stft_center(a, true),
+    },
+    OpInfo {
+        name: "aten::istft",
+        schema: "aten::istft(Tensor self, int n_fft, int? hop_length=None, int? win_length=None, Tensor? window=None, bool center=True, bool normalized=False, bool? onesided=None, int? length=None, bool return_complex=False) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::istft(a, false),
+        below: |a| boxed::istft(a, true),
+    },
+    OpInfo {
         name: "aten::fft_hfft",
         schema: "aten::fft_hfft(Tensor self, SymInt? n=None, int dim=-1, str? norm=None) -> Tensor",
         tags: &[],
@@ -6769,6 +7439,87 @@ pub(crate) static TABLE: [OpInfo; 971] = [
         forward: true,
         call: |a| boxed::cholesky_solve(a, false),
         below: |a| boxed::cholesky_solve(a, true),
+    },
+    OpInfo {
+        name: "aten::cholesky_inverse",
+        schema: "aten::cholesky_inverse(Tensor self, bool upper=False) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::cholesky_inverse(a, false),
+        below: |a| boxed::cholesky_inverse(a, true),
+    },
+    OpInfo {
+        name: "aten::triangular_solve",
+        schema: "aten::triangular_solve(Tensor self, Tensor A, bool upper=True, bool transpose=False, bool unitriangular=False) -> (Tensor solution, Tensor cloned_coefficient)",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::triangular_solve(a, false),
+        below: |a| boxed::triangular_solve(a, true),
+    },
+    OpInfo {
+        name: "aten::svd",
+        schema: "aten::svd(Tensor self, bool some=True, bool compute_uv=True) -> (Tensor U, Tensor S, Tensor V)",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::svd(a, false),
+        below: |a| boxed::svd(a, true),
+    },
+    OpInfo {
+        name: "aten::linalg_vecdot",
+        schema: "aten::linalg_vecdot(Tensor x, Tensor y, *, int dim=-1) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::linalg_vecdot(a, false),
+        below: |a| boxed::linalg_vecdot(a, true),
+    },
+    OpInfo {
+        name: "aten::linalg_multi_dot",
+        schema: "aten::linalg_multi_dot(Tensor[] tensors) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::linalg_multi_dot(a, false),
+        below: |a| boxed::linalg_multi_dot(a, true),
+    },
+    OpInfo {
+        name: "aten::linalg_matmul",
+        schema: "aten::linalg_matmul(Tensor self, Tensor other) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::linalg_matmul(a, false),
+        below: |a| boxed::linalg_matmul(a, true),
+    },
+    OpInfo {
+        name: "aten::matrix_H",
+        schema: "aten::matrix_H(Tensor(a) self) -> Tensor(a)",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::matrix_h(a, false),
+        below: |a| boxed::matrix_h(a, true),
+    },
+    OpInfo {
+        name: "aten::mH",
+        schema: "aten::mH(Tensor(a) self) -> Tensor(a)",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::mh(a, false),
+        below: |a| boxed::mh(a, true),
+    },
+    OpInfo {
+        name: "aten::_trilinear",
+        schema: "aten::_trilinear(Tensor i1, Tensor i2, Tensor i3, int[] expand1, int[] expand2, int[] expand3, int[] sumdim, int unroll_dim=1) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::_trilinear(a, false),
+        below: |a| boxed::_trilinear(a, true),
     },
     OpInfo {
         name: "aten::linalg_qr",
@@ -7120,6 +7871,33 @@ pub(crate) static TABLE: [OpInfo; 971] = [
         forward: true,
         call: |a| boxed::max_unpool2d(a, false),
         below: |a| boxed::max_unpool2d(a, true),
+    },
+    OpInfo {
+        name: "aten::max_unpool3d",
+        schema: "aten::max_unpool3d(Tensor self, Tensor indices, SymInt[3] output_size, int[3] stride, int[3] padding) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::max_unpool3d(a, false),
+        below: |a| boxed::max_unpool3d(a, true),
+    },
+    OpInfo {
+        name: "aten::fractional_max_pool2d",
+        schema: "aten::fractional_max_pool2d(Tensor self, int[2] kernel_size, int[2] output_size, Tensor random_samples) -> (Tensor, Tensor)",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::fractional_max_pool2d(a, false),
+        below: |a| boxed::fractional_max_pool2d(a, true),
+    },
+    OpInfo {
+        name: "aten::fractional_max_pool3d",
+        schema: "aten::fractional_max_pool3d(Tensor self, int[3] kernel_size, int[3] output_size, Tensor random_samples) -> (Tensor, Tensor)",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::fractional_max_pool3d(a, false),
+        below: |a| boxed::fractional_max_pool3d(a, true),
     },
     OpInfo {
         name: "aten::avg_pool1d",
@@ -7554,6 +8332,33 @@ pub(crate) static TABLE: [OpInfo; 971] = [
         below: |a| boxed::_upsample_bilinear2d_aa(a, true),
     },
     OpInfo {
+        name: "aten::_upsample_bilinear2d_aa.vec",
+        schema: "aten::_upsample_bilinear2d_aa.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::_upsample_bilinear2d_aa_vec(a, false),
+        below: |a| boxed::_upsample_bilinear2d_aa_vec(a, true),
+    },
+    OpInfo {
+        name: "aten::_upsample_bicubic2d_aa",
+        schema: "aten::_upsample_bicubic2d_aa(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::_upsample_bicubic2d_aa(a, false),
+        below: |a| boxed::_upsample_bicubic2d_aa(a, true),
+    },
+    OpInfo {
+        name: "aten::_upsample_bicubic2d_aa.vec",
+        schema: "aten::_upsample_bicubic2d_aa.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::_upsample_bicubic2d_aa_vec(a, false),
+        below: |a| boxed::_upsample_bicubic2d_aa_vec(a, true),
+    },
+    OpInfo {
         name: "aten::grid_sampler",
         schema: "aten::grid_sampler(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners) -> Tensor",
         tags: &[],
@@ -7975,6 +8780,114 @@ pub(crate) static TABLE: [OpInfo; 971] = [
         forward: true,
         call: |a| boxed::narrow(a, false),
         below: |a| boxed::narrow(a, true),
+    },
+    OpInfo {
+        name: "aten::narrow_copy",
+        schema: "aten::narrow_copy(Tensor self, int dim, SymInt start, SymInt length) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::narrow_copy(a, false),
+        below: |a| boxed::narrow_copy(a, true),
+    },
+    OpInfo {
+        name: "aten::hsplit.int",
+        schema: "aten::hsplit.int(Tensor(a -> *) self, int sections) -> Tensor(a)[]",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::hsplit_int(a, false),
+        below: |a| boxed::hsplit_int(a, true),
+    },
+    OpInfo {
+        name: "aten::hsplit.array",
+        schema: "aten::hsplit.array(Tensor(a -> *) self, int[] indices) -> Tensor(a)[]",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::hsplit_array(a, false),
+        below: |a| boxed::hsplit_array(a, true),
+    },
+    OpInfo {
+        name: "aten::vsplit.int",
+        schema: "aten::vsplit.int(Tensor(a -> *) self, int sections) -> Tensor(a)[]",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::vsplit_int(a, false),
+        below: |a| boxed::vsplit_int(a, true),
+    },
+    OpInfo {
+        name: "aten::vsplit.array",
+        schema: "aten::vsplit.array(Tensor(a -> *) self, int[] indices) -> Tensor(a)[]",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::vsplit_array(a, false),
+        below: |a| boxed::vsplit_array(a, true),
+    },
+    OpInfo {
+        name: "aten::dsplit.int",
+        schema: "aten::dsplit.int(Tensor(a -> *) self, int sections) -> Tensor(a)[]",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::dsplit_int(a, false),
+        below: |a| boxed::dsplit_int(a, true),
+    },
+    OpInfo {
+        name: "aten::dsplit.array",
+        schema: "aten::dsplit.array(Tensor(a -> *) self, int[] indices) -> Tensor(a)[]",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::dsplit_array(a, false),
+        below: |a| boxed::dsplit_array(a, true),
+    },
+    OpInfo {
+        name: "aten::atleast_1d.Sequence",
+        schema: "aten::atleast_1d.Sequence(Tensor[] tensors) -> Tensor[]",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::atleast_1d_sequence(a, false),
+        below: |a| boxed::atleast_1d_sequence(a, true),
+    },
+    OpInfo {
+        name: "aten::atleast_2d.Sequence",
+        schema: "aten::atleast_2d.Sequence(Tensor[] tensors) -> Tensor[]",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::atleast_2d_sequence(a, false),
+        below: |a| boxed::atleast_2d_sequence(a, true),
+    },
+    OpInfo {
+        name: "aten::atleast_3d.Sequence",
+        schema: "aten::atleast_3d.Sequence(Tensor[] tensors) -> Tensor[]",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::atleast_3d_sequence(a, false),
+        below: |a| boxed::atleast_3d_sequence(a, true),
+    },
+    OpInfo {
+        name: "aten::linalg_diagonal",
+        schema: "aten::linalg_diagonal(Tensor(a) A, *, int offset=0, int dim1=-2, int dim2=-1) -> Tensor(a)",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::linalg_diagonal(a, false),
+        below: |a| boxed::linalg_diagonal(a, true),
+    },
+    OpInfo {
+        name: "aten::diagflat",
+        schema: "aten::diagflat(Tensor self, int offset=0) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::diagflat(a, false),
+        below: |a| boxed::diagflat(a, true),
     },
     OpInfo {
         name: "aten::flatten.using_ints",
@@ -8904,6 +9817,51 @@ pub(crate) static TABLE: [OpInfo; 971] = [
         below: |a| boxed::assert_tensor_metadata(a, true),
     },
     OpInfo {
+        name: "aten::_assert_scalar",
+        schema: "aten::_assert_scalar(Scalar self, str assert_msg) -> ()",
+        tags: &[],
+        derivative: Derivative::NonDifferentiable,
+        forward: false,
+        call: |a| boxed::_assert_scalar(a, false),
+        below: |a| boxed::_assert_scalar(a, true),
+    },
+    OpInfo {
+        name: "aten::_assert_async",
+        schema: "aten::_assert_async(Tensor self) -> ()",
+        tags: &[],
+        derivative: Derivative::NonDifferentiable,
+        forward: false,
+        call: |a| boxed::_assert_async(a, false),
+        below: |a| boxed::_assert_async(a, true),
+    },
+    OpInfo {
+        name: "aten::_assert_async.msg",
+        schema: "aten::_assert_async.msg(Tensor self, str assert_msg) -> ()",
+        tags: &[],
+        derivative: Derivative::NonDifferentiable,
+        forward: false,
+        call: |a| boxed::_assert_async_msg(a, false),
+        below: |a| boxed::_assert_async_msg(a, true),
+    },
+    OpInfo {
+        name: "aten::sym_constrain_range",
+        schema: "aten::sym_constrain_range(Scalar size, *, int? min=None, int? max=None) -> ()",
+        tags: &[],
+        derivative: Derivative::NonDifferentiable,
+        forward: false,
+        call: |a| boxed::sym_constrain_range(a, false),
+        below: |a| boxed::sym_constrain_range(a, true),
+    },
+    OpInfo {
+        name: "aten::sym_constrain_range_for_size",
+        schema: "aten::sym_constrain_range_for_size(Scalar size, *, int? min=None, int? max=None) -> ()",
+        tags: &[],
+        derivative: Derivative::NonDifferentiable,
+        forward: false,
+        call: |a| boxed::sym_constrain_range_for_size(a, false),
+        below: |a| boxed::sym_constrain_range_for_size(a, true),
+    },
+    OpInfo {
         name: "aten::gather",
         schema: "aten::gather(Tensor self, int dim, Tensor index, *, bool sparse_grad=False) -> Tensor",
         tags: &["core"],
@@ -8911,6 +9869,33 @@ pub(crate) static TABLE: [OpInfo; 971] = [
         forward: true,
         call: |a| boxed::gather(a, false),
         below: |a| boxed::gather(a, true),
+    },
+    OpInfo {
+        name: "aten::nonzero_numpy",
+        schema: "aten::nonzero_numpy(Tensor self) -> Tensor[]",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::nonzero_numpy(a, false),
+        below: |a| boxed::nonzero_numpy(a, true),
+    },
+    OpInfo {
+        name: "aten::_unsafe_masked_index",
+        schema: "aten::_unsafe_masked_index(Tensor self, Tensor mask, Tensor?[] indices, Scalar fill) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::_unsafe_masked_index(a, false),
+        below: |a| boxed::_unsafe_masked_index(a, true),
+    },
+    OpInfo {
+        name: "aten::_unsafe_masked_index_put_accumulate",
+        schema: "aten::_unsafe_masked_index_put_accumulate(Tensor self, Tensor mask, Tensor?[] indices, Tensor values) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::_unsafe_masked_index_put_accumulate(a, false),
+        below: |a| boxed::_unsafe_masked_index_put_accumulate(a, true),
     },
     OpInfo {
         name: "aten::scatter.src",
@@ -9381,6 +10366,24 @@ pub(crate) static TABLE: [OpInfo; 971] = [
         below: |a| boxed::concat(a, true),
     },
     OpInfo {
+        name: "aten::concatenate",
+        schema: "aten::concatenate(Tensor[] tensors, int dim=0) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::concatenate(a, false),
+        below: |a| boxed::concatenate(a, true),
+    },
+    OpInfo {
+        name: "aten::row_stack",
+        schema: "aten::row_stack(Tensor[] tensors) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::row_stack(a, false),
+        below: |a| boxed::row_stack(a, true),
+    },
+    OpInfo {
         name: "aten::stack",
         schema: "aten::stack(Tensor[] tensors, int dim=0) -> Tensor",
         tags: &[],
@@ -9838,6 +10841,15 @@ pub(crate) static TABLE: [OpInfo; 971] = [
         forward: false,
         call: |a| boxed::searchsorted(a, false),
         below: |a| boxed::searchsorted(a, true),
+    },
+    OpInfo {
+        name: "aten::searchsorted.Scalar",
+        schema: "aten::searchsorted.Scalar(Tensor sorted_sequence, Scalar self, *, bool out_int32=False, bool right=False, str? side=None, Tensor? sorter=None) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Composite,
+        forward: true,
+        call: |a| boxed::searchsorted_scalar(a, false),
+        below: |a| boxed::searchsorted_scalar(a, true),
     },
     OpInfo {
         name: "aten::bucketize.Tensor",
