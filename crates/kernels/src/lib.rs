@@ -4,6 +4,7 @@
 //! no derivative: its callers have checked shapes and dtypes before they call. Nearly all `unsafe` of the workspace lives here.
 
 mod along;
+pub mod attention;
 pub mod conv;
 mod copy;
 pub mod cpu;

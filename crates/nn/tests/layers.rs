@@ -366,6 +366,49 @@ fn attention_masks_hide() -> Result<()> {
     })
 }
 
+/// Attention by blocks of queries has the values and gradients, first and second, of attention with a mask, which is made of
+/// products and softmax: several blocks, fewer and more keys than queries, keys and values as views of one tensor.
+#[test]
+fn attention_by_blocks() -> Result<()> {
+    use firebrand_core::autograd::{GradOptions, grad};
+    use firebrand_core::ops::scaled_dot_product_attention;
+    with_generator(Generator::new(0), || {
+        for (causal, keys) in [(false, 70), (true, 150), (true, 70), (true, 170)] {
+            let leaf = |sizes: &[usize]| Tensor::randn(sizes, DType::F64).requires_grad_();
+            let (query, both) = (leaf(&[2, 150, 3, 4]), leaf(&[2, keys, 2, 3, 4]));
+            let weights = Tensor::randn([2, 3, 150, 4], DType::F64);
+            let seen = Tensor::ones([150, keys], DType::Bool);
+            let seen = if causal { seen.tril(0) } else { seen };
+            let attend = |mask: Option<&Tensor>| -> Result<Tensor> {
+                let parts = both.permute(&[2, 0, 3, 1, 4]);
+                let (q, k, v) = (query.transpose(1, 2), parts.i(0), parts.i(1));
+                let out =
+                    scaled_dot_product_attention(&q, &k, &v, mask, 0.0, causal && mask.is_none(), Some(0.7), false)?;
+                let by_blocks =
+                    out.grad_fn().expect("recorded").name() == "ScaledDotProductFlashAttentionForCpuBackward0";
+                assert_eq!(by_blocks, mask.is_none());
+                Ok(out)
+            };
+            let results = |mask: Option<&Tensor>| -> Result<Vec<Tensor>> {
+                let (inputs, out) = ([&query, &both], attend(mask)?);
+                let first = grad(&(&out * &weights).sum(), inputs, &GradOptions::default())?;
+                let recorded = grad(&(attend(mask)? * &weights).sum(), inputs, &GradOptions::create_graph())?;
+                let bend = recorded.iter().flatten().map(|g| g.square().sum()).reduce(|a, b| a + b).expect("two");
+                let second = grad(&bend, inputs, &GradOptions::default())?;
+                let all = [out].into_iter().chain([first, recorded, second].into_iter().flatten().flatten());
+                Ok(all.map(|t| t.detach()).collect())
+            };
+            let (found, expected) = (results(None)?, results(Some(&seen))?);
+            assert_eq!((found.len(), expected.len()), (7, 7));
+            for (k, (f, e)) in found.iter().zip(&expected).enumerate() {
+                let off = (f - e).abs().max().item::<f64>() / e.abs().max().item::<f64>();
+                assert!(off < 1e-12, "causal {causal}, {keys} keys, result {k}: off by {off}");
+            }
+        }
+        Ok(())
+    })
+}
+
 #[test]
 fn pooling_is_undone() -> Result<()> {
     let x = Tensor::from_slice(&[1.0f32, 5.0, 2.0, 0.0, 3.0, 4.0, 7.0, 6.0], [1, 1, 2, 4]);

@@ -116,28 +116,45 @@ fn child() {
     }
 }
 
+/// A process that trains and writes checkpoints to `path` without end.
+fn trainee(path: &Path) -> std::process::Child {
+    let mut command = Command::new(std::env::current_exe().expect("this test"));
+    command.args(["child", "--exact", "--nocapture"]).env(CHILD, path).stdout(Stdio::null());
+    command.spawn().expect("a process")
+}
+
+/// Files beside the checkpoint: what a writer has not finished.
+fn unfinished(path: &Path) -> Vec<PathBuf> {
+    let folder = std::fs::read_dir(path.parent().expect("a folder")).expect("a folder");
+    folder.map(|entry| entry.expect("a file").path()).filter(|other| other != path).collect()
+}
+
 #[test]
 fn a_killed_run_leaves_a_whole_checkpoint_and_continues_exactly() -> Result<()> {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("run.safetensors");
     let (_, expected) = run(None, None, None)?;
-    for _ in 0..3 {
-        let mut child = Command::new(std::env::current_exe().expect("this test"))
-            .args(["child", "--exact", "--nocapture"])
-            .env(CHILD, &path)
-            .stdout(Stdio::null())
-            .spawn()
-            .expect("a process");
-        while !path.exists() {
+    // As soon as there is a checkpoint, and then while one is being written: a kill that hits leaves what was unfinished.
+    let mut hits = 0;
+    for attempt in 0..200 {
+        let while_writing = attempt >= 2;
+        let mut child = trainee(&path);
+        while !path.exists() || (while_writing && unfinished(&path).is_empty()) {
             std::thread::yield_now();
         }
         child.kill().expect("it runs");
         child.wait().expect("it ends");
+        let left = unfinished(&path);
+        left.iter().for_each(|file| std::fs::remove_file(file).expect("nobody writes it any more"));
+        hits += usize::from(while_writing && !left.is_empty());
         // It may have been between two runs; then this one starts anew.
         assert_eq!(run(Some(path.clone()), None, None)?, (Finish::Done, expected.clone()));
         std::fs::remove_file(&path).expect("the checkpoint of a finished run");
+        if hits == 3 {
+            return Ok(());
+        }
     }
-    Ok(())
+    panic!("no kill hit a writer in 200 attempts")
 }
 
 /// Averaged gradients of small batches are those of the large one.

@@ -6,11 +6,14 @@ use crate::Outcome;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
+use std::time::Instant;
 
 const DRIVER: &str = include_str!("viewer_driver.js");
 const SCRATCH: &str = "target/conformance/viewer";
 /// Programs that differ in what a page must show: modules in modules, branches, a state, no modules.
 const PROGRAMS: [&str; 4] = ["transformer_encoder", "cond_hop", "convnet", "setgrad_nested"];
+/// The page of a hundred thousand nodes.
+const LARGE: &str = "large";
 /// Under these names a browser is looked for, unless `CHROMIUM` names one.
 const BROWSERS: [&str; 3] = ["chromium", "chromium-browser", "google-chrome"];
 
@@ -28,9 +31,11 @@ pub(super) fn run() -> Outcome {
         let model = root.join("golden/programs").join(name).join("model.pt2");
         firebrand(&["viz", &model.to_string_lossy(), "-o", &format!("{name}.html")])?;
     }
-    // A thousand layers without modules, and the history of a training run.
-    fs::write(scratch.join("chain.fb"), chain(1000)).map_err(|e| format!("chain.fb: {e}"))?;
-    firebrand(&["viz", "chain.fb", "-o", "chain.html"])?;
+    // Layers without modules, a thousand and so many that a page cannot hold them all, and the history of a training run.
+    for (name, layers) in [("chain", 1000), (LARGE, 50_000)] {
+        fs::write(scratch.join(format!("{name}.fb")), chain(layers)).map_err(|e| format!("{name}.fb: {e}"))?;
+        firebrand(&["viz", &format!("{name}.fb"), "-o", &format!("{name}.html")])?;
+    }
     if scratch.join("run").exists() {
         fs::remove_dir_all(scratch.join("run")).map_err(|e| format!("{SCRATCH}/run: {e}"))?;
     }
@@ -45,8 +50,13 @@ pub(super) fn run() -> Outcome {
             photograph(&browser, &scratch, name, &format!("{name}.{theme}"), dark, "1280,860")?;
         }
     }
+    let start = Instant::now();
+    checks += drive(&browser, &scratch, LARGE)?;
+    let seconds = start.elapsed().as_secs_f64();
     photograph(&browser, &scratch, "report", "report.light", false, "1000,2250")?;
-    Ok(format!("{checks} checks hold; look at the pictures in {SCRATCH}"))
+    Ok(format!(
+        "{checks} checks hold; 100,000 nodes took the browser {seconds:.1} s; look at the pictures in {SCRATCH}"
+    ))
 }
 
 fn browser() -> Result<String, String> {

@@ -12,12 +12,15 @@
   const type = (text) => { search.value = text; search.dispatchEvent(new Event("input", { bubbles: true })); };
   const zoom = () => Number(graph.dataset.zoom);
   const hasModules = data.groups.length > 1;
+  // Of large graphs a page holds what is near the window.
+  const large = total > 3000;
   try {
     check("something is drawn", boxes().length > 0 && Number(graph.dataset.shown) === boxes().length);
 
     click("open-all");
-    check("all nodes are shown when all modules are open", graph.querySelectorAll(".node").length === total);
-    check("every edge is drawn", graph.querySelectorAll(".edge").length === data.edges.length);
+    check("all nodes are shown when all modules are open", large || graph.querySelectorAll(".node").length === total);
+    check("every edge is drawn", large || graph.querySelectorAll(".edge").length === data.edges.length);
+    check("a page holds few elements of a large graph", !large || graph.querySelectorAll("*").length < 30000);
     check("paths are numbers", ![...graph.querySelectorAll("path")].some((p) => /NaN|undefined/.test(p.getAttribute("d"))));
     const apart = (list) => list.every((a, i) => list.slice(i + 1, i + 40).every((b) => a.right <= b.left + 0.5 || b.right <= a.left + 0.5 || a.bottom <= b.top + 0.5 || b.bottom <= a.top + 0.5));
     check("boxes do not overlap", apart([...graph.querySelectorAll(".node > rect:first-child")].map((r) => r.getBoundingClientRect())));
@@ -36,7 +39,7 @@
 
     const word = data.nodes[total - 1].label;
     type(word);
-    check("search finds", /^\d+ found$/.test(document.getElementById("found").textContent) && graph.querySelectorAll(".hit").length > 0);
+    check("search finds", /^\d+ found$/.test(document.getElementById("found").textContent) && (large || graph.querySelectorAll(".hit").length > 0));
     press("Enter", search);
     check("Enter goes to what was found", /^1 of \d+$/.test(document.getElementById("found").textContent) && graph.querySelectorAll(".selected").length === 1);
     check("its details are shown", !document.getElementById("panel").hidden && document.querySelector("#panel dl").children.length > 0);

@@ -32,22 +32,58 @@ struct Series<'a> {
 /// The next of 1, 2, 5, 10, 20, 50, … times a power of ten.
 fn round_up(v: f64) -> f64 {
     let power = 10f64.powf(v.max(1e-9).log10().floor());
-    [1.0, 2.0, 5.0, 10.0].iter().map(|m| m * power).find(|&c| c >= v).unwrap_or(v)
+    [1.0, 2.0, 5.0, 10.0].iter().map(|m| m * power).find(|&c| c >= v * (1.0 - 1e-9)).unwrap_or(v)
 }
 
-/// A line chart over epochs, from `low` to `high`.
-fn chart(title: &str, series: &[Series<'_>], low: f64, high: f64, label: impl Fn(f64) -> String) -> String {
+/// A vertical axis: its marks, lowest and highest first and last, and whether equal factors are equally far apart.
+struct Axis {
+    marks: Vec<f64>,
+    logarithmic: bool,
+}
+
+impl Axis {
+    /// Four to six marks at round numbers, from `low` to beyond `high`.
+    fn linear(low: f64, high: f64) -> Axis {
+        let step = round_up((high - low).max(1e-9) / 5.0);
+        let count = ((high - low) / step - 1e-9).ceil().max(1.0) as u32;
+        Axis { marks: (0..=count).map(|k| low + step * f64::from(k)).collect(), logarithmic: false }
+    }
+
+    /// For numbers of one size; for those of many, powers of ten with 2 and 5 between them while they are few.
+    fn of_sizes(values: impl Iterator<Item = f64> + Clone) -> Axis {
+        let known = values.filter(|v| v.is_finite());
+        let (high, low) = (known.clone().fold(0.0, f64::max), known.fold(f64::INFINITY, f64::min));
+        if low <= 0.0 || high < 15.0 * low {
+            return Axis::linear(0.0, high);
+        }
+        let decades = low.log10().floor() as i32..=high.log10().ceil() as i32;
+        let between: &[f64] = if decades.clone().count() > 4 { &[1.0] } else { &[1.0, 2.0, 5.0] };
+        let all: Vec<f64> = decades.flat_map(|d| between.iter().map(move |m| m * 10f64.powi(d))).collect();
+        let first = all.iter().rposition(|&m| m <= low).unwrap_or(0);
+        let last = all.iter().position(|&m| m >= high).unwrap_or(all.len() - 1);
+        Axis { marks: all[first..=last].to_vec(), logarithmic: true }
+    }
+
+    /// Where a number stands, from 0 at the lowest mark to 1 at the highest.
+    fn share(&self, v: f64) -> f64 {
+        let (low, high) = (self.marks[0], self.marks[self.marks.len() - 1]);
+        let v = v.clamp(low, high);
+        if self.logarithmic { (v / low).ln() / (high / low).ln() } else { (v - low) / (high - low) }
+    }
+}
+
+/// A line chart over epochs.
+fn chart(title: &str, series: &[Series<'_>], axis: &Axis, label: impl Fn(f64) -> String) -> String {
     const LEFT: f64 = 56.0;
     const TOP: f64 = 14.0;
     const WIDTH: f64 = 420.0;
     const HEIGHT: f64 = 200.0;
     let count = series.first().map_or(0, |s| s.values.len());
     let x = |i: usize| LEFT + WIDTH * if count > 1 { i as f64 / (count - 1) as f64 } else { 0.5 };
-    let y = |v: f64| TOP + HEIGHT * (1.0 - (v.clamp(low, high) - low) / (high - low));
+    let y = |v: f64| TOP + HEIGHT * (1.0 - axis.share(v));
     let mut svg =
         format!("<figure><figcaption>{title}</figcaption><svg viewBox='0 0 500 250' role='img' aria-label='{title}'>");
-    for k in 0..=4 {
-        let v = low + (high - low) * f64::from(k) / 4.0;
+    for &v in &axis.marks {
         let at = y(v);
         let _ = write!(
             svg,
@@ -96,12 +132,15 @@ fn curves(history: &[Metrics]) -> String {
     let train = series("train", "a", metric(history, "train_loss"));
     let test = series("test", "b", metric(history, "loss"));
     let loss: Vec<Series<'_>> = train.into_iter().chain(test).collect();
-    let high = loss.iter().flat_map(|s| &s.values).copied().fold(0.0, f64::max);
-    let mut charts = chart("Loss", &loss, 0.0, round_up(high), |v| format!("{v:.2}"));
+    let axis = Axis::of_sizes(loss.iter().flat_map(|s| s.values.iter().copied()));
+    let title = if axis.logarithmic { "Loss, logarithmic" } else { "Loss" };
+    let shown = |v: f64| format!("{v:.6}").trim_end_matches('0').trim_end_matches('.').to_string();
+    let mut charts = chart(title, &loss, &axis, shown);
     if let Some(accuracy) = series("test", "b", metric(history, "test_accuracy")) {
         let low = accuracy.values.iter().copied().fold(1.0, f64::min);
-        let low = ((low * 20.0).floor() / 20.0).min(0.95);
-        charts += &chart("Accuracy", &[accuracy], low, 1.0, |v| format!("{:.1}%", 100.0 * v));
+        // Down to a round number whose distance to 100% has round parts.
+        let low = 1.0 - round_up((1.0 - low).max(0.05));
+        charts += &chart("Accuracy", &[accuracy], &Axis::linear(low, 1.0), |v| format!("{:.0}%", 100.0 * v));
     }
     charts
 }
@@ -200,4 +239,24 @@ pub(crate) fn program_page(config: &Config, history: &[Metrics], graph_view: &Gr
         curves = curves(history),
         graph = graph(graph_view),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn axes_have_round_marks() {
+        let marks = |values: &[f64]| {
+            let marks = Axis::of_sizes(values.iter().copied()).marks;
+            marks.iter().map(|m| format!("{m:.4}").trim_end_matches("000").to_string()).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(marks(&[0.9, 0.31]), "0.0 0.2 0.4 0.6 0.8 1.0");
+        assert_eq!(marks(&[2.3, 0.06]), "0.0500 0.1 0.2 0.5 1.0 2.0 5.0");
+        assert_eq!(marks(&[30.0, 0.0007, f64::NAN]), "0.0001 0.0010 0.0100 0.1 1.0 10.0 100.0");
+        assert_eq!(Axis::of_sizes([0.0].into_iter()).marks.len(), 2);
+        let axis = Axis::of_sizes([2.3, 0.06].into_iter());
+        assert!(axis.logarithmic && (axis.share(0.5) - 0.5).abs() < 1e-12 && axis.share(5.0) == 1.0);
+        assert_eq!(Axis::linear(0.9, 1.0).marks.len(), 6);
+    }
 }

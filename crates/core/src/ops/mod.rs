@@ -1,6 +1,7 @@
 //! Every op: generated functions on top; shape functions, kernels, compositions and hand-written pieces below.
 
 pub(crate) mod arith;
+pub(crate) mod attention;
 pub(crate) mod composite;
 pub(crate) mod cpu;
 pub(crate) mod foreach;

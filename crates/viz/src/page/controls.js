@@ -13,6 +13,11 @@ function look(x, y, s, glide) {
   view.style.transform = `translate(${left}px, ${top}px) scale(${scale})`;
   graph.classList.toggle("far", scale < 0.4);
   graph.dataset.zoom = scale.toFixed(3);
+  paint();
+}
+// The part of the scene that can be seen.
+function windowOnScene() {
+  return { scale, left: -left / scale, top: -top / scale, right: (graph.clientWidth - left) / scale, bottom: (graph.clientHeight - top) / scale };
 }
 // Of what the panel leaves free.
 const middle = () => ({ x: (graph.clientWidth - (panel.hidden || graph.clientWidth < 700 ? 0 : 350)) / 2, y: graph.clientHeight / 2 });

@@ -1,8 +1,10 @@
 // What is shown: boxes, arrows and frames as SVG, written as text. One group of elements a box, found again by its code.
 const graph = document.getElementById("graph"), view = document.getElementById("view");
 const escapeText = (text) => text.replace(/[&<>"']/g, (c) => `&#${c.charCodeAt(0)};`);
-const mostBytes = Math.max(1, ...nodes.map((node) => node.bytes ?? 0));
-let scene, shownArrows;
+const mostBytes = nodes.reduce((most, node) => Math.max(most, node.bytes ?? 0), 1);
+// Past so many boxes a page holds those near the window only; past as many in the window they are plain rectangles.
+const MANY = 3000;
+let scene, shownArrows, painted;
 
 function fullName(g) {
   const names = [];
@@ -40,11 +42,68 @@ function drawBox({ code, x, y, w, h, frame }) {
 function draw() {
   scene = place();
   shownArrows = arrows();
-  const frames = [], boxes = [];
-  for (const box of scene.boxes.values()) (box.frame ? frames : boxes).push(drawBox(box));
-  const lines = shownArrows.map((arrow, i) => `<path class="edge" id="e${i}" d="${path(arrow, scene)}"/>`);
-  view.innerHTML = frames.join("") + lines.join("") + boxes.join("");
-  graph.dataset.shown = boxes.length;
+  painted = null;
+  paint();
+}
+
+// ---- what is painted: all, or what is near the window
+const everywhere = { left: -Infinity, top: -Infinity, right: Infinity, bottom: Infinity };
+const meets = (a, b) => a.left <= b.right && b.left <= a.right && a.top <= b.bottom && b.top <= a.bottom;
+const within = (a, b) => a.left >= b.left && a.right <= b.right && a.top >= b.top && a.bottom <= b.bottom;
+const extent = ({ x, y, w, h }) => ({ left: x, top: y, right: x + w, bottom: y + h });
+
+// What an arrow reaches over.
+function reach(arrow) {
+  if (arrow.reach) return arrow.reach;
+  const [start, end] = [extent(scene.boxes.get(arrow.from)), extent(scene.boxes.get(arrow.to))];
+  const all = { left: Math.min(start.left, end.left), top: start.top, right: Math.max(start.right, end.right), bottom: end.bottom };
+  for (const { code, x } of passes(arrow.a, arrow.b, scene)) {
+    if (code === undefined) [all.left, all.right] = [Math.min(all.left, x), Math.max(all.right, x)];
+  }
+  return (arrow.reach = all);
+}
+
+// Rectangles that stand for many boxes: neighbours between which nothing could be seen are one.
+function bars(boxes, scale) {
+  const found = [];
+  for (const { x, y, w, h } of boxes.sort((a, b) => a.y - b.y || a.x - b.x)) {
+    const last = found.at(-1);
+    if (last && last.y === y && x - last.right < 2 / scale) [last.right, last.h] = [x + w, Math.max(last.h, h)];
+    else found.push({ x, y, right: x + w, h });
+  }
+  return found.map(({ x, y, right, h }) => `M${x.toFixed(0)},${y.toFixed(0)}H${right.toFixed(0)}v${h.toFixed(0)}H${x.toFixed(0)}z`).join("");
+}
+
+function paint() {
+  const seen = scene.boxes.size > MANY ? windowOnScene() : everywhere;
+  // What was painted for a wide window shows too little of each box in a narrow one.
+  if (painted && within(seen, painted) && !(seen.scale > 1.2 * painted.scale)) return;
+  const around = (room) => {
+    const [w, h] = room ? [room * (seen.right - seen.left), room * (seen.bottom - seen.top)] : [0, 0];
+    return { scale: undefined, left: seen.left - w, top: seen.top - h, right: seen.right + w, bottom: seen.bottom + h };
+  };
+  // Room on every side, so that small moves paint nothing; as much as there is.
+  let near, boxes;
+  for (const room of seen === everywhere ? [0] : [0.5, 0.2, 0]) {
+    near = around(room);
+    boxes = [...scene.boxes.values()].filter((box) => meets(extent(box), near));
+    if (boxes.length <= MANY) break;
+  }
+  const plain = boxes.length > MANY && seen !== everywhere;
+  if (plain) {
+    near = { ...around(0.5), scale: seen.scale };
+    boxes = [...scene.boxes.values()].filter((box) => meets(extent(box), near));
+  }
+  const frames = boxes.filter((box) => box.frame).map(drawBox).join("");
+  boxes = boxes.filter((box) => !box.frame);
+  if (plain) {
+    view.innerHTML = `${frames}<path class="plain" d="${bars(boxes, seen.scale)}"/>`;
+  } else {
+    const line = (arrow, i) => (seen === everywhere || meets(reach(arrow), near) ? `<path class="edge" id="e${i}" d="${path(arrow, scene)}"/>` : "");
+    view.innerHTML = frames + shownArrows.map(line).join("") + boxes.map(drawBox).join("");
+  }
+  painted = near;
+  graph.dataset.shown = plain ? 0 : boxes.length;
   mark();
 }
 
@@ -59,7 +118,7 @@ function mark() {
     const shown = shownAs(code);
     shownArrows.forEach(({ from, to }, i) => {
       if (from !== shown && to !== shown) return;
-      document.getElementById(`e${i}`).classList.add("lit");
+      document.getElementById(`e${i}`)?.classList.add("lit");
       element(from === shown ? to : from)?.classList.add("near");
     });
   }

@@ -75,7 +75,7 @@ function arrange(g) {
   }
   let y = g ? HEAD : PAD, left = Infinity, right = -Infinity;
   for (const row of table) {
-    const tall = Math.max(0, ...row.map((cell) => cell.h));
+    const tall = row.reduce((most, cell) => Math.max(most, cell.h), 0);
     for (const cell of row) {
       cell.y = y + (cell.code < 0 ? 0 : (tall - cell.h) / 2);
       if (cell.code < 0) cell.h = tall;

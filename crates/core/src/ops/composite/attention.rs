@@ -1,5 +1,6 @@
-//! Attention, built of products and softmax.
+//! Attention, built of products and softmax; what the kernel serves goes to `ops::attention`.
 
+use crate::ops::attention::Attention;
 use crate::ops::formulas::{cast, sym};
 use crate::ops::shape::is_expandable_to;
 use crate::{DType, Error, Result, Scalar, Tensor, ops};
@@ -48,7 +49,7 @@ fn additive(mask: &Tensor, dtype: DType) -> Result<Tensor> {
 }
 
 /// Position `i` sees positions up to `i`.
-fn causal(l: usize, s: usize, like: &Tensor) -> Result<Tensor> {
+pub(crate) fn causal_mask(l: usize, s: usize, like: &Tensor) -> Result<Tensor> {
     let seen: Vec<bool> = (0..l).flat_map(|i| (0..s).map(move |j| j <= i)).collect();
     let mask = additive(&Tensor::try_from_vec(seen, [l, s])?, like.dtype())?;
     if like.is_meta() { ops::to_copy(&mask, None, Some(like.device()), false, None) } else { Ok(mask) }
@@ -79,6 +80,10 @@ pub(crate) fn scaled_dot_product_attention(
     }
     let (l, e, s) = (q.shape()[q.ndim() - 2], q.shape()[q.ndim() - 1], k.shape()[k.ndim() - 2]);
     let scale = scale.unwrap_or(1.0 / (e as f64).sqrt());
+    if attn_mask.is_none() && dropout_p == 0.0 && ops::attention::serves(&q, &k, &v) {
+        let out = ops::attention::attention(Attention { scale, causal: is_causal }, &q, &k, &v)?;
+        return if half { cast(&out, dtype) } else { Ok(out) };
+    }
     // Both sides get the root, so that the product overflows less.
     let root = scale.abs().sqrt();
     let q = ops::mul_scalar(&q, Scalar::Float(if scale < 0.0 { -root } else { root }))?;
@@ -88,7 +93,7 @@ pub(crate) fn scaled_dot_product_attention(
         Some(m) if m.dtype() == DType::Bool => Some(additive(m, q.dtype())?),
         Some(m) if m.is_floating_point() => Some(wide(m)?),
         Some(m) => return Err(Error::argument(OP, format!("expected a bool or float attn_mask, found {}", m.dtype()))),
-        None if is_causal => Some(causal(l, s, &q)?),
+        None if is_causal => Some(causal_mask(l, s, &q)?),
         None => None,
     };
     let weights = match &mask {
