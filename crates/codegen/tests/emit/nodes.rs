@@ -65,6 +65,29 @@ fn nodes_keep_sizes_rather_than_tensors() {
                         ]),
                     )
                 }
+                fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+                    self.0
+                        .read(
+                            node,
+                            |s| -> Result<()> {
+                                s.dim.visit(visitor)?;
+                                s.self_sym_argsize_minus_1.visit(visitor)?;
+                                s.self_sym_sizes.visit(visitor)?;
+                                s.indices.visit(visitor)?;
+                                Ok(())
+                            },
+                        )??;
+                    Ok(true)
+                }
+                fn outlined(
+                    &self,
+                    node: &Node,
+                    outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+                ) -> Result<Option<Box<dyn Backward>>> {
+                    let mut s = self.0.read(node, Clone::clone)?;
+                    s.indices = outline(&s.indices)?;
+                    Ok(Some(Box::new(BestBackward0(SavedSlot::new(s)))))
+                }
                 fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
                     self.0
                         .change(|s| match name {
@@ -117,6 +140,18 @@ fn nodes_keep_sizes_rather_than_tensors() {
                             ("tensors_args_sizes", saved.tensors_args_sizes.into()),
                         ]),
                     )
+                }
+                fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+                    self.0
+                        .read(
+                            node,
+                            |s| -> Result<()> {
+                                s.dim.visit(visitor)?;
+                                s.tensors_args_sizes.visit(visitor)?;
+                                Ok(())
+                            },
+                        )??;
+                    Ok(true)
                 }
             }
         "#]],
@@ -179,6 +214,29 @@ fn formulas_become_calls_that_can_fail() {
                             ("self", saved.self_.unpack(node)?.into()),
                         ]),
                     )
+                }
+                fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+                    self.0
+                        .read(
+                            node,
+                            |s| -> Result<()> {
+                                s.alpha.visit(visitor)?;
+                                s.other.visit(visitor)?;
+                                s.self_.visit(visitor)?;
+                                Ok(())
+                            },
+                        )??;
+                    Ok(true)
+                }
+                fn outlined(
+                    &self,
+                    node: &Node,
+                    outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+                ) -> Result<Option<Box<dyn Backward>>> {
+                    let mut s = self.0.read(node, Clone::clone)?;
+                    s.other = outline(&s.other)?;
+                    s.self_ = outline(&s.self_)?;
+                    Ok(Some(Box::new(BlendBackward0(SavedSlot::new(s)))))
                 }
                 fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
                     self.0

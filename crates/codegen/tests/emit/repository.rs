@@ -151,6 +151,26 @@ fn the_example_of_the_readme_is_generated() {
                     let saved = self.0.read(node, Clone::clone)?;
                     Ok(Vec::from([("self", saved.self_.unpack(node)?.into())]))
                 }
+                fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+                    self.0
+                        .read(
+                            node,
+                            |s| -> Result<()> {
+                                s.self_.visit(visitor)?;
+                                Ok(())
+                            },
+                        )??;
+                    Ok(true)
+                }
+                fn outlined(
+                    &self,
+                    node: &Node,
+                    outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+                ) -> Result<Option<Box<dyn Backward>>> {
+                    let mut s = self.0.read(node, Clone::clone)?;
+                    s.self_ = outline(&s.self_)?;
+                    Ok(Some(Box::new(CubeBackward0(SavedSlot::new(s)))))
+                }
                 fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
                     self.0
                         .change(|s| match name {
