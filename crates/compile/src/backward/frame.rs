@@ -22,7 +22,7 @@ pub(crate) struct Frame {
     ops: Arc<[HostOp]>,
     template: Template,
     /// The numbers it was traced at.
-    numbers: Vec<u64>,
+    pub(crate) numbers: Vec<u64>,
     /// Whether other sizes than those may come.
     any_size: bool,
     /// The places of numbers that are inputs.
@@ -35,7 +35,7 @@ impl Frame {
     /// Runs the pass.
     pub(crate) fn run(&self, task: &GraphTask<'_>, key: &Key) -> firebrand_core::Result<Vec<Option<Tensor>>> {
         let numbers = key.view();
-        let host = RunHost::new(task, &self.ops, &key.tensors, &key.read_by, key.calls_user);
+        let host = RunHost::new(task, &self.ops, key);
         let tensors = key.tensors.iter().map(|t| Value::Tensor(t.clone()));
         let inputs: Vec<Value> = tensors.chain(self.inputs.iter().map(|&i| numbers.scalar(i).into())).collect();
         let results = self.run.run(&inputs, &Call::with_host(host.clone()));
@@ -74,6 +74,8 @@ pub(crate) struct Capture {
     pub(crate) sizes: Option<Vec<u64>>,
     /// What was seen of gradients, if formulas are called.
     pub(crate) defined: Option<Vec<Defined>>,
+    /// Whether pure hooks are called: they have been others at every run.
+    pub(crate) calls_hooks: bool,
     pub(crate) frames: Vec<Arc<Frame>>,
 }
 

@@ -3,6 +3,7 @@
 //! A frame knows what each slot stands for; a run brings the nodes. Everything is done by the engine's own functions, so it
 //! happens as in a plain run. The first error is kept as it is: back ends may wrap what passes through them.
 
+use super::key::Key;
 use crate::backend::{ACCUMULATE, HostCalls};
 use crate::error::{Error, Result};
 use firebrand_core::autograd::runner::{self, GraphTask};
@@ -65,18 +66,15 @@ pub(crate) struct RunHost {
 }
 
 impl RunHost {
-    /// For a run with these tensors; they are watched if user code runs in its middle.
-    pub(crate) fn new(
-        task: &GraphTask<'_>,
-        ops: &Arc<[HostOp]>,
-        tensors: &[Tensor],
-        read_by: &[usize],
-        watch: bool,
-    ) -> Arc<RunHost> {
+    /// For a run; what it reads is watched if user code runs in its middle.
+    pub(crate) fn new(task: &GraphTask<'_>, ops: &Arc<[HostOp]>, key: &Key) -> Arc<RunHost> {
         let one = |(tensor, step): (&Tensor, &usize)| {
             Some(Watched { version: tensor.try_version().ok()?, tensor: tensor.clone(), step: *step })
         };
-        let watched = if watch { tensors.iter().zip(read_by).filter_map(one).collect() } else { Vec::new() };
+        let watched = match ops.iter().any(|op| op.kind != HostKind::Accumulate) {
+            true => key.tensors.iter().zip(&key.read_by).filter_map(one).collect(),
+            false => Vec::new(),
+        };
         let nodes = (0..task.len()).map(|i| task.node(i).clone()).collect();
         Arc::new(RunHost { nodes, ops: ops.clone(), watched, failed: Mutex::default() })
     }

@@ -36,8 +36,6 @@ pub(crate) struct Key {
     pub(crate) read_by: Vec<usize>,
     /// Steps whose formula is called and not traced.
     pub(crate) opaque: Vec<usize>,
-    /// Whether user code runs in the middle of the pass.
-    pub(crate) calls_user: bool,
 }
 
 impl Key {
@@ -70,7 +68,7 @@ impl Key {
             meta.shape.iter().for_each(|n| self.number(*n as u64, Class::Size));
         }
         let counts = hook_counts(node, |id| {
-            self.numbers.push(id as u64);
+            self.numbers.push(id);
             self.classes.push(Class::Identity);
         });
         let hooked = counts != HookCounts::default();
@@ -78,7 +76,6 @@ impl Key {
         if hooked {
             let HookCounts { tensor, pure, retained, pre, post, post_accumulate } = counts;
             [tensor, pure, retained, pre, post, post_accumulate].iter().for_each(|n| self.word(*n as u64));
-            self.calls_user |= tensor > pure || pre + post + post_accumulate > 0;
         }
         for (slot, k) in task.captures(step) {
             self.word((slot as u64) << 32 | k as u64);
@@ -96,7 +93,6 @@ impl Key {
         let traceable = node.formula().visit_saved(node, &mut Visitor { key: self, node, step })?;
         if !traceable {
             self.opaque.push(step);
-            self.calls_user = true;
         }
         Ok(())
     }
@@ -124,6 +120,18 @@ impl Key {
         layout.strides().iter().for_each(|n| self.number(*n as u64, Class::Stride));
     }
 
+    /// Forgets which pure hooks there are: they are called.
+    pub(crate) fn forget_hooks(&mut self) {
+        let hooks = self.numbers.iter_mut().zip(&self.classes).filter(|(_, c)| **c == Class::Identity);
+        hooks.for_each(|(id, _)| *id = 0);
+    }
+
+    /// Whether the pure hooks are others than at these numbers of the same structure.
+    pub(crate) fn has_other_hooks(&self, numbers: &[u64]) -> bool {
+        let mut each = self.numbers.iter().zip(numbers).zip(&self.classes);
+        each.any(|((a, b), class)| *class == Class::Identity && a != b)
+    }
+
     /// The numbers.
     pub(crate) fn view(&self) -> Numbers<'_> {
         Numbers { words: &self.numbers, classes: &self.classes }
@@ -131,9 +139,7 @@ impl Key {
 
     /// A number that is the same for equal keys. It is computed at every run, so it is a cheap one.
     pub(crate) fn hash(&self) -> u64 {
-        const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
-        let words = self.structure.iter().chain(&self.numbers);
-        words.fold(0, |hash: u64, word| (hash.rotate_left(5) ^ word).wrapping_mul(ODD))
+        fold(self.structure.iter().chain(&self.numbers))
     }
 
     /// Words that decide whether two runs have the same sizes.
@@ -141,6 +147,11 @@ impl Key {
         let sizes = self.numbers.iter().zip(&self.classes).filter(|(_, c)| **c == Class::Size);
         sizes.map(|(n, _)| *n).collect()
     }
+}
+
+fn fold<'a>(words: impl Iterator<Item = &'a u64>) -> u64 {
+    const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
+    words.fold(0, |hash: u64, word| (hash.rotate_left(5) ^ word).wrapping_mul(ODD))
 }
 
 struct Visitor<'a> {
@@ -169,7 +180,6 @@ impl SavedVisitor for Visitor<'_> {
             }
             Look::Packed(spec) => {
                 self.key.word(PACKED);
-                self.key.calls_user = true;
                 self.key.add_layout(&spec.layout, spec.dtype);
             }
         }

@@ -23,11 +23,11 @@ use firebrand_core::Result;
 use firebrand_core::autograd::runner::{self, BackwardRunner, Defined, GraphTask, Outcome, RunnerScope};
 use fit::Flat;
 use frame::{Capture, Frame};
-use key::Key;
+use key::{Class, Key};
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard};
-use walk::Walk;
+use walk::{PureHooks, Walk};
 
 /// How backward passes are compiled.
 #[derive(Clone)]
@@ -105,6 +105,8 @@ impl CompiledBackward {
 const SEEN: usize = 1024;
 /// Structures whose graphs are kept; the oldest goes first.
 const CAPTURES: usize = 256;
+/// Graphs of one structure for different pure hooks; then these are called.
+const HOOKS: usize = 4;
 
 /// What is known so far.
 #[derive(Default)]
@@ -140,19 +142,37 @@ impl Compiler {
         here.into_iter().find(|s| s.structure == key.structure && s.numbers == key.numbers).map(|s| s.frame.clone())
     }
 
+    /// Whether pure hooks of runs like this are called.
+    fn calls_hooks(&self, key: &Key) -> bool {
+        let has_hooks = key.classes.contains(&Class::Identity);
+        has_hooks && self.cache().captures.iter().any(|c| c.calls_hooks && c.is_for(key))
+    }
+
     /// What was seen of the gradients of runs like this, if formulas are called in them.
     fn defined(&self, key: &Key) -> Option<Vec<Defined>> {
         self.cache().captures.iter().find(|c| c.is_for(key)).and_then(|c| c.defined.clone())
     }
 
+    /// What is known of runs like this, which are captured now if nothing is.
+    fn frames(&self, key: &Key, defined: Option<&[Defined]>) -> Vec<Arc<Frame>> {
+        let mut cache = self.cache();
+        let Some(c) = cache.captures.iter_mut().find(|c| c.is_for(key)) else {
+            drop(cache);
+            self.add_capture(key, defined);
+            return Vec::new();
+        };
+        if c.defined.is_none() {
+            c.defined = defined.map(<[Defined]>::to_vec);
+        }
+        // Hooks that are others at every run are not worth a graph each.
+        c.calls_hooks |= c.frames.iter().filter(|f| key.has_other_hooks(&f.numbers)).count() >= HOOKS;
+        c.frames.clone()
+    }
+
     /// The frame of a run that was traced; none if there are too many. User code runs in here, so nothing is locked.
     fn frame(&self, key: &Key, traced: walk::Traced, defined: Option<&[Defined]>) -> Result<Option<Arc<Frame>>> {
         let flat = Flat::new(&traced.graph);
-        let known = self.cache().captures.iter().find(|c| c.is_for(key)).map(|c| c.frames.clone());
-        if known.is_none() {
-            self.add_capture(key, defined);
-        }
-        let frames = known.unwrap_or_default();
+        let frames = self.frames(key, defined);
         let frame = match frame::find(&frames, &traced, &flat, key) {
             Some(frame) => frame,
             None if frames.len() >= self.options.cache_limit => {
@@ -196,6 +216,7 @@ impl Compiler {
             structure: key.structure.clone(),
             sizes: fixed.then(|| key.sizes()),
             defined: defined.map(<[Defined]>::to_vec),
+            calls_hooks: false,
             frames: Vec::new(),
         });
     }
@@ -213,7 +234,12 @@ fn execute(frame: &Frame, task: &GraphTask<'_>, key: &Key) -> Result<Outcome> {
 impl BackwardRunner for CompiledBackward {
     fn run(&self, task: &GraphTask<'_>) -> Result<Outcome> {
         let compiler = &self.0;
-        let key = Key::of(task)?;
+        let mut key = Key::of(task)?;
+        let mut hooks = if compiler.options.fullgraph { PureHooks::Required } else { PureHooks::Traced };
+        if compiler.calls_hooks(&key) {
+            hooks = PureHooks::Called;
+            key.forget_hooks();
+        }
         let hash = key.hash();
         if let Some(frame) = compiler.seen(&key, hash) {
             return execute(&frame, task, &key);
@@ -221,7 +247,7 @@ impl BackwardRunner for CompiledBackward {
         if compiler.cache().plain.contains(&hash) {
             return Ok(Outcome::Plain);
         }
-        let mut walk = Walk::new(task, &key, compiler.options.fullgraph)?;
+        let mut walk = Walk::new(task, &key, hooks)?;
         let defined = compiler.defined(&key);
         let traced = match walk.trace(defined.as_deref()) {
             Ok(traced) => traced,

@@ -51,8 +51,19 @@ pub(crate) struct Walk {
     /// Outlines of seeds and kept tensors, in the order of the key.
     inputs: Vec<Tensor>,
     answers: usize,
-    /// Whether a pure hook that cannot be traced is an error.
-    fullgraph: bool,
+    /// What becomes of pure hooks.
+    hooks: PureHooks,
+}
+
+/// What becomes of pure hooks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PureHooks {
+    /// They are traced, or called if that is not possible.
+    Traced,
+    /// They are traced, or an error.
+    Required,
+    /// They are called.
+    Called,
 }
 
 /// A graph, what its slots stand for, and the pure hooks that are in it.
@@ -68,7 +79,7 @@ fn outline(t: &Tensor) -> firebrand_core::Result<Tensor> {
 
 impl Walk {
     /// The walk of a run; an error if the graph has been freed.
-    pub(crate) fn new(task: &GraphTask<'_>, key: &Key, fullgraph: bool) -> Result<Walk> {
+    pub(crate) fn new(task: &GraphTask<'_>, key: &Key, hooks: PureHooks) -> Result<Walk> {
         let inputs = key.tensors.iter().map(outline).collect::<firebrand_core::Result<Vec<_>>>()?;
         let seeds: Vec<Place> = task.seeds().map(|(place, _)| place).collect();
         let mut kept = inputs[seeds.len()..].iter();
@@ -106,10 +117,10 @@ impl Walk {
                     }
                 }
             };
-            let (hooks, captures) = (hook_counts(&node, |_| ()), task.captures(i).collect());
-            steps.push(Step { node, executes, targets, unwanted, captures, hooks, formula, packed });
+            let (counts, captures) = (hook_counts(&node, |_| ()), task.captures(i).collect());
+            steps.push(Step { node, executes, targets, unwanted, captures, hooks: counts, formula, packed });
         }
-        Ok(Walk { steps, seeds, inputs, answers: task.answers(), fullgraph })
+        Ok(Walk { steps, seeds, inputs, answers: task.answers(), hooks })
     }
 
     /// Whether formulas are called and not traced.
@@ -210,7 +221,7 @@ impl Tracing<'_> {
     /// Pure hooks become part of the graph if nothing else is on the value.
     fn tensor_hooks(&self, i: usize, step: &Step, grads: Gradients) -> Result<Gradients> {
         let pure = step.hooks.pure == step.hooks.tensor && step.hooks.retained == 0;
-        if pure {
+        if pure && self.walk.hooks != PureHooks::Called {
             let mut traced = grads.clone();
             let (done, touched) = shared::watching(|| runner::run_tensor_hooks(&step.node, &mut traced));
             match done {
@@ -220,7 +231,7 @@ impl Tracing<'_> {
                     return Err(e.into());
                 }
                 Ok(()) => {}
-                Err(e) if self.walk.fullgraph => {
+                Err(e) if self.walk.hooks == PureHooks::Required => {
                     let what = format!("a hook on the gradient of {}: {e}", step.node.name());
                     return Err(Error::GraphBreak(GraphBreak { kind: BreakKind::ImpureHook, what, location: None }));
                 }

@@ -52,6 +52,30 @@ fn hooks_with_numbers() {
     }
 }
 
+/// Pure hooks that capture nothing are known by their type; those that are others at every run are called in the end.
+#[test]
+fn pure_hooks_of_every_run() {
+    for (name, counter, compiler) in compilers() {
+        let _scope = compiler.enable();
+        for _ in 0..4 {
+            let x = leaf(&[1.0]);
+            let y = &x * 2.0;
+            register_pure_hook(&y, |g: &Tensor| g * 5.0).expect("it requires grad");
+            y.sum().backward();
+            assert_eq!((grad(&x), counter.frames()), (vec![10.0], 1), "{name}");
+        }
+        for k in 1..12 {
+            let (x, k) = (leaf(&[1.0]), f64::from(k));
+            let y = x.sin();
+            register_pure_hook(&y, move |g: &Tensor| g * k).expect("it requires grad");
+            y.sum().backward();
+            assert!((grad(&x)[0] - k as f32 * 1f32.cos()).abs() < 1e-5, "{name}");
+        }
+        assert_eq!(compiler.captures(), 2, "{name}");
+        assert!(counter.frames() <= 1 + 6, "{name}: {} frames", counter.frames());
+    }
+}
+
 type Log = Arc<Mutex<Vec<String>>>;
 
 fn note(log: &Log, what: &str) {

@@ -8,6 +8,8 @@ use crate::capture::{self, PostAccumulateFn, TensorHookFn};
 use crate::state::{self, ModeGuard};
 use crate::{Error, ErrorKind, Result, Tensor};
 use smallvec::SmallVec;
+use std::any::TypeId;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::panic::Location;
 use std::sync::{Arc as StdArc, Mutex, OnceLock};
 
@@ -18,8 +20,37 @@ type Shared<F> = StdArc<F>;
 pub(crate) struct TensorHook {
     pub(crate) slot: u32,
     pub(crate) run: TensorHookFn,
-    /// Declared to be nothing but computation on tensors: a compiler may trace it.
-    pub(crate) pure: bool,
+    /// Declared to be nothing but computation on tensors, so that a compiler may trace it: then what tells it from others.
+    pub(crate) pure: Option<PureHook>,
+}
+
+/// What tells pure hooks apart.
+#[derive(Clone, Copy)]
+pub(crate) enum PureHook {
+    /// It captures nothing: all hooks of its type are the same.
+    Type(TypeId),
+    /// It is like no other.
+    Itself,
+}
+
+impl TensorHook {
+    /// What identifies a pure hook while it is registered; zero for others.
+    pub(crate) fn identity(&self) -> u64 {
+        match self.pure {
+            None => 0,
+            Some(PureHook::Itself) => StdArc::as_ptr(&self.run).addr() as u64,
+            // Addresses are even.
+            Some(PureHook::Type(id)) => {
+                let mut hasher = DefaultHasher::new();
+                id.hash(&mut hasher);
+                hasher.finish() | 1
+            }
+        }
+    }
+}
+
+fn kind_of<F: 'static>(hook: &F) -> PureHook {
+    if size_of_val(hook) == 0 { PureHook::Type(TypeId::of::<F>()) } else { PureHook::Itself }
 }
 /// Gets the leaf after its gradient was accumulated.
 pub(crate) type PostAccumulateHook = Shared<dyn Fn(&Tensor) -> Result<()> + Send + Sync>;
@@ -111,7 +142,7 @@ impl Tensor {
         if let Some(tracer) = capture::tracer() {
             return tracer.register_hook(self, hook, Location::caller());
         }
-        self.add_hook(hook, false)
+        self.add_hook(hook, None)
     }
 
     /// As [`Tensor::try_register_hook`], for a hook that is nothing but computation on tensors, also on tensors it
@@ -124,10 +155,11 @@ impl Tensor {
         if !self.requires_grad() || capture::is_capturing() {
             return self.try_register_hook(hook);
         }
-        self.add_hook(StdArc::new(move |g| g.map_or(Ok(None), |g| hook(g).into_result())), true)
+        let kind = kind_of(&hook);
+        self.add_hook(StdArc::new(move |g| g.map_or(Ok(None), |g| hook(g).into_result())), Some(kind))
     }
 
-    fn add_hook(&self, run: TensorHookFn, pure: bool) -> Result<RemovableHandle> {
+    fn add_hook(&self, run: TensorHookFn, pure: Option<PureHook>) -> Result<RemovableHandle> {
         Ok(match self.grad_fn_edge()? {
             Some(Edge { node, slot }) => {
                 node.extras().hooks.tensor.get_or_init(Default::default).add(TensorHook { slot, run, pure })

@@ -159,17 +159,18 @@ pub struct HookCounts {
     pub post_accumulate: usize,
 }
 
-/// Counts the hooks of a node; `pure` gets something that identifies each pure one while it is registered.
-pub fn hook_counts(node: &Node, mut pure: impl FnMut(usize)) -> HookCounts {
+/// Counts the hooks of a node; `pure` gets something that identifies each pure one while it is registered. Hooks of one
+/// type that capture nothing are one.
+pub fn hook_counts(node: &Node, mut pure: impl FnMut(u64)) -> HookCounts {
     let mut counts = HookCounts::default();
     let leaf = node.variable().and_then(Tensor::extras_if_any);
     let extras = node.extras_if_any().map(|e| &e.hooks);
     for table in [leaf.and_then(|l| l.hooks.get()), extras.and_then(|h| h.tensor.get())].into_iter().flatten() {
         let Ok(()) = table.try_for_each(|hook| -> Result<(), std::convert::Infallible> {
             counts.tensor += 1;
-            if hook.pure {
+            if hook.pure.is_some() {
                 counts.pure += 1;
-                pure(Arc::as_ptr(&hook.run).addr());
+                pure(hook.identity());
             }
             Ok(())
         });
@@ -188,7 +189,7 @@ pub fn pure_hooks(node: &Node) -> Vec<crate::capture::TensorHookFn> {
     let leaf = node.variable().and_then(Tensor::extras_if_any).and_then(|l| l.hooks.get());
     let own = node.extras_if_any().and_then(|e| e.hooks.tensor.get());
     let tables = [leaf, own].into_iter().flatten();
-    tables.flat_map(|t| t.snapshot()).filter(|h| h.pure).map(|h| h.run).collect()
+    tables.flat_map(|t| t.snapshot()).filter(|h| h.pure.is_some()).map(|h| h.run).collect()
 }
 
 /// Whether the leaf of an accumulate node has a gradient already.
