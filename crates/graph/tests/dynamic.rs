@@ -47,6 +47,10 @@ fn functions_run_at_other_sizes() {
         ("cat", |x| Ok(vec![ops::cat(&[x[0].clone(), x[1].clone()], 0)?])),
         ("outer", |x| Ok(vec![x[0].try_matmul(&x[1].t())?.try_reshape([x[0].shape()[0] * x[0].shape()[0]])?])),
         ("pool", |x| Ok(vec![ops::max_pool1d(&x[0].t().unsqueeze(0), &[3], &[2], &[1], &[1], false)?])),
+        ("pool by four, sizes used", |x| {
+            let y = ops::max_pool1d(&x[0].t().unsqueeze(0), &[2], &[4], &[1], &[1], false)?;
+            Ok(vec![y.try_reshape([y.size(2) * 6])?])
+        }),
         ("a tensor of its size", |x| {
             let size = [x[0].size(0), 6.into()];
             Ok(vec![&x[0] + &ops::full(&size, 2.0.into(), Some(DType::F64), None)?])
@@ -74,7 +78,7 @@ fn functions_run_at_other_sizes() {
         assert_eq!(loaded.range_constraints, program.range_constraints, "{what}");
         let decomposed = run_decompositions(&loaded, &Context::default());
         let (core, _) = decomposed.unwrap_or_else(|e| panic!("{what}, decomposed: {e}"));
-        for n in [3, 4, 7, 64] {
+        for n in [3, 4, 5, 6, 7, 8, 9, 64] {
             let inputs = [data(&[n, 6]), data(&[n, 6])];
             same(what, &program, f, &inputs);
             same(what, &loaded, f, &inputs);

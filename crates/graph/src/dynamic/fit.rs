@@ -43,6 +43,10 @@ pub fn fit(here: i64, base: &[i64], points: &[Point<'_>]) -> Option<SizeExpr> {
     candidates.into_iter().flatten().find(fits)
 }
 
+fn gcd(a: i64, b: i64) -> i64 {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
+
 struct Fit<'a> {
     here: i64,
     base: &'a [i64],
@@ -73,7 +77,7 @@ impl Fit<'_> {
         Some(SizeExpr::Symbol(k as u32).times(slope).plus(self.here - slope * self.base[k]))
     }
 
-    /// `s / q`, or `(s + c) / q + e` if there are points enough to tell.
+    /// `s / q`, or `m·((s + c) / q) + e` if there are points enough to tell.
     fn quotient(&self, k: usize, shifted: bool) -> Option<SizeExpr> {
         let (rise, run) = self.rise(k)?;
         if rise == 0 || (run < 0) != (rise < 0) {
@@ -86,11 +90,14 @@ impl Fit<'_> {
         if !shifted {
             return (run % rise == 0).then(|| divided(0, run / rise));
         }
-        let near = (run / rise).max(2);
+        let alone = self.points.iter().filter(|p| p.varies == Some(k));
+        // All sizes differ by multiples of this.
+        let unit = alone.clone().fold(0, |unit, p| gcd(unit, (p.size - self.here).abs()));
+        let near = (run / (rise / unit)).max(2);
         for q in near.saturating_sub(1).max(2)..=near + 1 {
             for c in 0..q {
-                let whole = divided(c, q).plus(self.here - (self.base[k] + c).div_euclid(q));
-                let alone = self.points.iter().filter(|p| p.varies == Some(k));
+                let rest = self.here - unit * (self.base[k] + c).div_euclid(q);
+                let whole = divided(c, q).times(unit).plus(rest);
                 if alone.clone().all(|p| whole.value(p.symbols) == Some(p.size)) {
                     return Some(whole);
                 }
@@ -173,6 +180,7 @@ mod tests {
             |_, t| t / 2,
             |s, _| (s + 2 - 3) / 2 + 1,
             |s, _| (((s - 1) / 2 + 1) - 1) / 2 + 1,
+            |s, _| 6 * (s / 4 + 1),
             |s, _| s * s,
             |s, t| 4 * s * t * t,
             |s, t| s + t,

@@ -95,6 +95,11 @@ impl Merge<'_> {
     }
 }
 
+/// What became of a part of a node; if it differs, in which of the other traces, and how.
+type Merged<T> = Result<T, (usize, String)>;
+/// Positional and named arguments.
+type Arguments = (Vec<Argument>, Vec<(Name, Argument)>);
+
 /// One graph in the making.
 struct Level<'a> {
     merge: &'a Merge<'a>,
@@ -164,12 +169,7 @@ impl Level<'_> {
         }
     }
 
-    #[allow(clippy::type_complexity)]
-    fn arguments(
-        &mut self,
-        node: &Node,
-        others: &[&Node],
-    ) -> Result<(Vec<Argument>, Vec<(Name, Argument)>), (usize, String)> {
+    fn arguments(&mut self, node: &Node, others: &[&Node]) -> Merged<Arguments> {
         // What is left out has its default value: written out where another trace gives it.
         let longest = others.iter().map(|o| o.args().len()).chain([node.args().len()]).max().unwrap_or(0);
         let mut args = Vec::with_capacity(longest);
@@ -195,7 +195,7 @@ impl Level<'_> {
         Ok((args, kwargs))
     }
 
-    fn one(&mut self, base: Option<Argument>, others: Vec<Option<Argument>>) -> Result<Argument, (usize, String)> {
+    fn one(&mut self, base: Option<Argument>, others: Vec<Option<Argument>>) -> Merged<Argument> {
         let others: Option<Vec<Argument>> = others.into_iter().collect();
         match (base, others) {
             (Some(base), Some(others)) => self.argument(&base, &others.iter().collect::<Vec<_>>()),
@@ -203,7 +203,7 @@ impl Level<'_> {
         }
     }
 
-    fn argument(&mut self, base: &Argument, others: &[&Argument]) -> Result<Argument, (usize, String)> {
+    fn argument(&mut self, base: &Argument, others: &[&Argument]) -> Merged<Argument> {
         let apart = |trace: usize, a: &Argument| {
             (trace, format!("an argument is {a:?} instead of {base:?}; what depends on a size must be an integer"))
         };
@@ -324,7 +324,7 @@ impl Level<'_> {
         node
     }
 
-    fn val(&self, base: &Val, others: &[&Val]) -> Result<Val, (usize, String)> {
+    fn val(&self, base: &Val, others: &[&Val]) -> Merged<Val> {
         Ok(match base {
             Val::Tensor(meta) => Val::Tensor(Arc::new(self.meta(meta, others)?)),
             Val::SymInt(s) => {
@@ -351,7 +351,7 @@ impl Level<'_> {
         })
     }
 
-    fn meta(&self, base: &TensorMeta, others: &[&Val]) -> Result<TensorMeta, (usize, String)> {
+    fn meta(&self, base: &TensorMeta, others: &[&Val]) -> Merged<TensorMeta> {
         let mut merged = base.clone();
         for (trace, other) in others.iter().enumerate() {
             let alike = other.tensor().is_some_and(|o| {

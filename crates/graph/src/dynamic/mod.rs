@@ -9,6 +9,7 @@ mod fit;
 mod merge;
 mod probe;
 mod program;
+mod remainders;
 mod size;
 
 pub use dim::Dim;
@@ -17,5 +18,6 @@ pub use fit::{Point, fit};
 pub(crate) use merge::{Difference, Traced, merge};
 pub use probe::{Sizes, sizes_at};
 pub(crate) use program::at_all_sizes;
+pub(crate) use remainders::remainders;
 pub use size::SizeExpr;
 pub(crate) use size::size_function;

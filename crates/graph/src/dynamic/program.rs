@@ -1,7 +1,7 @@
 //! Passes that run a program without memory, on programs whose sizes vary: the pass runs at several sizes, and what comes
 //! out becomes one program over the same symbols.
 
-use super::{Symbol, Traced, merge};
+use super::{Symbol, Traced, merge, remainders};
 use crate::call::{bind, evaluate};
 use crate::error::{Error, Result};
 use crate::ir::*;
@@ -27,24 +27,40 @@ pub(crate) fn at_all_sizes(
         let there = run(&program_at(program, &names, &symbols)?)?;
         Ok::<_, Error>(Traced { varies, symbols, module: (*there.module).clone() })
     };
+    let alone = |k: usize, value: i64| {
+        let mut values = hints.clone();
+        values[k] = value;
+        traced(Some(k), values)
+    };
     let mut others = Vec::new();
     for (k, symbol) in symbols.iter().enumerate() {
         for value in symbol.others() {
-            let mut values = hints.clone();
-            values[k] = value;
-            others.push(traced(Some(k), values)?);
+            others.push(alone(k, value)?);
         }
     }
     if symbols.len() > 1 {
         let next = |s: &Symbol| s.others().first().copied().unwrap_or(s.hint);
         others.push(traced(None, symbols.iter().map(next).collect())?);
     }
-    let base = Traced { varies: None, symbols: hints, module: (*result.module).clone() };
-    let module = merge(&base, &others, &exprs).map_err(|d| {
-        let at = names.keys().zip(&others[d.trace].symbols).map(|(n, v)| format!("{n} = {v}"));
-        let at = at.collect::<Vec<_>>().join(", ");
-        Error::Pass { pass, message: format!("{} is another one at {at}: {}", d.node, d.message) }
-    })?;
+    let base = Traced { varies: None, symbols: hints.clone(), module: (*result.module).clone() };
+    let merged = |others: &[Traced]| {
+        merge(&base, others, &exprs).map_err(|d| {
+            let at = names.keys().zip(&others[d.trace].symbols).map(|(n, v)| format!("{n} = {v}"));
+            let at = at.collect::<Vec<_>>().join(", ");
+            Error::Pass { pass, message: format!("{} is another one at {at}: {}", d.node, d.message) }
+        })
+    };
+    let mut module = merged(&others)?;
+    let mut looked_at = 1;
+    while let Some(divisor) = remainders(&module, looked_at) {
+        for (k, symbol) in symbols.iter().enumerate() {
+            for value in symbol.around(divisor) {
+                others.push(alone(k, value)?);
+            }
+        }
+        looked_at = divisor;
+        module = merged(&others)?;
+    }
     result.module = Arc::new(module);
     Ok(result)
 }

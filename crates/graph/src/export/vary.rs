@@ -2,9 +2,9 @@
 //! graph. Where the function fails at other sizes, or does something else, the op that forces a size is named.
 
 use super::{Capture, Export};
-use crate::dynamic::{Difference, Places, Symbol, Traced, merge};
+use crate::dynamic::{Difference, Places, Symbol, Traced, merge, remainders};
 use crate::error::{Error, Result};
-use crate::ir::{Expr, GraphModule, Head, Kind, SymInt, Val};
+use crate::ir::{Expr, GraphModule, Kind};
 use crate::text::print_node;
 use firebrand_core::Tensor;
 use firebrand_core::autograd::is_grad_enabled;
@@ -44,11 +44,7 @@ pub(super) fn trace(
     let mut module = trials.merged(&symbols, &others)?;
     // A quotient is known only when every remainder was looked at.
     let mut looked_at = 1;
-    loop {
-        let divisor = largest_divisor(&module).min(MAX_REMAINDERS);
-        if divisor <= looked_at {
-            break;
-        }
+    while let Some(divisor) = remainders(&module, looked_at) {
         for (k, symbol) in symbols.iter().enumerate() {
             for value in symbol.around(divisor) {
                 let found = trials.at(&[k], value);
@@ -64,32 +60,6 @@ pub(super) fn trace(
         }
     }
     Ok((module, symbols))
-}
-
-/// How many neighbours of a size are tried at most.
-const MAX_REMAINDERS: i64 = 64;
-
-/// The largest number that sizes in a graph are divided by.
-fn largest_divisor(module: &GraphModule) -> i64 {
-    fn of(expr: &Expr) -> i64 {
-        let Expr::Call(head, args) = expr else { return 1 };
-        let own = match (head, args.last()) {
-            (Head::FloorDiv, Some(Expr::Int(n))) => *n,
-            _ => 1,
-        };
-        args.iter().map(of).max().unwrap_or(1).max(own)
-    }
-    fn in_val(val: &Val) -> i64 {
-        match val {
-            Val::Tensor(meta) => meta.sizes.iter().filter_map(SymInt::expr).map(of).max().unwrap_or(1),
-            Val::SymInt(s) => s.expr().map_or(1, of),
-            Val::Tuple(items) | Val::List(items) => items.iter().map(in_val).max().unwrap_or(1),
-            _ => 1,
-        }
-    }
-    let graph = &module.graph;
-    let own = graph.nodes().filter_map(|n| graph[n].meta().val.as_ref()).map(in_val).max().unwrap_or(1);
-    module.subgraphs().map(|(_, g)| largest_divisor(g)).max().unwrap_or(1).max(own)
 }
 
 /// Why a function does not work at other sizes: the node of the first trace that is to blame, and what happens.
