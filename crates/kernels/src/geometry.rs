@@ -192,6 +192,11 @@ impl Tiles {
         tile.start.iter().enumerate().map(|(d, &i)| i * self.geometry.stride(d, k)).sum()
     }
 
+    /// Whether the next tile of operand `k` lies behind this one; not if every row reads the same.
+    pub(crate) fn moves_on(&self, k: usize) -> bool {
+        self.count > 1 && (self.col_tiles > 1 || self.strides(k)[0] != 0)
+    }
+
     /// Row and column stride of operand `k`.
     pub(crate) fn strides(&self, k: usize) -> [usize; 2] {
         let n = self.geometry.ndim();

@@ -74,6 +74,11 @@ pub(crate) trait Compute: Element + PartialOrd {
     fn max(self, o: Self) -> Self {
         if self > o || self.is_nan() { self } else { o }
     }
+    /// An integer that orders numbers as they are: a largest one is found faster among those, because the compiler may take
+    /// integers in any order. NaN is beyond both infinities, by its sign.
+    type Rank: Ord + Copy;
+    fn rank(self) -> Self::Rank;
+    fn of_rank(rank: Self::Rank) -> Self;
     /// The smaller; NaN if either is.
     #[inline(always)]
     fn min(self, o: Self) -> Self {
@@ -84,7 +89,7 @@ pub(crate) trait Compute: Element + PartialOrd {
 }
 
 macro_rules! float {
-    ($t:ident, $exp:expr) => {
+    ($t:ident, $int:ident, $exp:expr) => {
         impl Compute for $t {
             type Wide = f64;
             const FLOAT: bool = true;
@@ -124,6 +129,16 @@ macro_rules! float {
             fn exp<const FMA: bool>(self) -> $t {
                 $exp(self)
             }
+            type Rank = $int;
+            #[inline(always)]
+            fn rank(self) -> $int {
+                let bits = self.to_bits() as $int;
+                bits ^ ((bits >> ($int::BITS - 1)) & $int::MAX)
+            }
+            #[inline(always)]
+            fn of_rank(rank: $int) -> $t {
+                $t::from_bits((rank ^ ((rank >> ($int::BITS - 1)) & $int::MAX)) as _)
+            }
             #[inline(always)]
             fn is_nan(self) -> bool {
                 self != self
@@ -135,8 +150,8 @@ macro_rules! float {
         }
     };
 }
-float!(f32, crate::vmath::exp::<FMA>);
-float!(f64, crate::vmath64::exp::<FMA>);
+float!(f32, i32, crate::vmath::exp::<FMA>);
+float!(f64, i64, crate::vmath64::exp::<FMA>);
 
 impl Compute for i64 {
     type Wide = i64;
@@ -176,6 +191,15 @@ impl Compute for i64 {
     #[inline(always)]
     fn exp<const FMA: bool>(self) -> i64 {
         (self as f64).exp() as i64
+    }
+    type Rank = i64;
+    #[inline(always)]
+    fn rank(self) -> i64 {
+        self
+    }
+    #[inline(always)]
+    fn of_rank(rank: i64) -> i64 {
+        rank
     }
     #[inline(always)]
     fn is_nan(self) -> bool {
@@ -380,6 +404,13 @@ pub(crate) fn fold<X: Copy>(xs: &[X], unit: X, map: impl Fn(X) -> X + Copy, merg
     if xs.len() < 128 { fold_lanes::<X, 8>(xs, unit, map, merge) } else { fold_lanes::<X, 64>(xs, unit, map, merge) }
 }
 
+/// A copy that the compiler does not see through: the lanes it was made of stay in registers although the copy is indexed by
+/// a variable or borrowed.
+#[inline(always)]
+pub(crate) fn apart<X: Copy, const L: usize>(lanes: [X; L]) -> [X; L] {
+    std::hint::black_box(lanes)
+}
+
 #[inline(always)]
 fn fold_lanes<X: Copy, const L: usize>(
     xs: &[X],
@@ -394,8 +425,7 @@ fn fold_lanes<X: Copy, const L: usize>(
             wide[i] = merge(wide[i], map(c[i]))
         }
     }
-    // A copy, so that the lanes above stay in registers although these are indexed by a variable.
-    let mut lanes = wide;
+    let mut lanes = apart(wide);
     for (l, &x) in lanes.iter_mut().zip(rest) {
         *l = merge(*l, map(x))
     }
@@ -407,4 +437,22 @@ fn fold_lanes<X: Copy, const L: usize>(
         n /= 2;
     }
     lanes[0]
+}
+
+/// Folds what `map` makes of two slices of one length into a sum, in 64 lanes.
+#[inline(always)]
+pub(crate) fn sum_of<X: Compute>(a: &[X], b: &[X], map: impl Fn(X, X, X) -> X + Copy) -> X {
+    let mut wide = [X::ZERO; 64];
+    let ((ac, ar), (bc, br)) = (a.as_chunks::<64>(), b.as_chunks::<64>());
+    for (a, b) in ac.iter().zip(bc) {
+        for i in 0..64 {
+            wide[i] = map(wide[i], a[i], b[i]);
+        }
+    }
+    let lanes = apart(wide);
+    let mut sum = fold(&lanes, X::ZERO, |x| x, X::add);
+    for (&a, &b) in ar.iter().zip(br) {
+        sum = map(sum, a, b)
+    }
+    sum
 }

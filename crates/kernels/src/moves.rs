@@ -84,7 +84,8 @@ unsafe fn typed<T: Copy + Default>(
     }
 }
 
-/// Copies bytes past the cache where the target is aligned; for results larger than the cache.
+/// Copies bytes past the cache where the target is aligned; for results larger than the cache. Call [`settle`] before
+/// another thread may read them.
 ///
 /// # Safety
 /// `n` bytes readable in `src`, writable in `dst`, not overlapping.
@@ -93,14 +94,26 @@ pub(crate) unsafe fn stream(src: *const u8, dst: *mut u8, n: usize) {
     unsafe {
         #[cfg(target_arch = "x86_64")]
         if (dst as usize).is_multiple_of(16) {
-            use std::arch::x86_64::{_mm_loadu_si128, _mm_sfence, _mm_stream_si128};
-            let whole = n & !15;
-            for i in (0..whole).step_by(16) {
-                _mm_stream_si128(dst.add(i).cast(), _mm_loadu_si128(src.add(i).cast()))
+            use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_stream_si128};
+            let lines = n / 64;
+            for i in 0..lines {
+                let (from, to) = (src.add(i * 64).cast::<__m128i>(), dst.add(i * 64).cast::<__m128i>());
+                for k in 0..4 {
+                    _mm_stream_si128(to.add(k), _mm_loadu_si128(from.add(k)))
+                }
             }
-            std::ptr::copy_nonoverlapping(src.add(whole), dst.add(whole), n - whole);
-            return _mm_sfence();
+            return std::ptr::copy_nonoverlapping(src.add(lines * 64), dst.add(lines * 64), n - lines * 64);
         }
         std::ptr::copy_nonoverlapping(src, dst, n);
+    }
+}
+
+/// Orders what was streamed before everything that follows.
+#[inline]
+pub(crate) fn settle() {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: SSE is part of x86-64.
+    unsafe {
+        std::arch::x86_64::_mm_sfence()
     }
 }

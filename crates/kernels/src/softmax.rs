@@ -6,7 +6,7 @@
 #![allow(unsafe_code)]
 
 use crate::along::Along;
-use crate::lanes::{Buffer, Compute, Kernel, dispatch, fold, load, store};
+use crate::lanes::{Buffer, Compute, Kernel, apart, dispatch, fold, load, store, sum_of};
 use crate::real::{Scratch, with_real};
 use crate::{DType, View, ViewMut, parallel};
 
@@ -30,12 +30,18 @@ pub fn log_softmax_backward(grad: View, output: View, dim: usize, grad_input: Vi
     run(Op::LogSoftmaxBackward, grad, output, dim, grad_input)
 }
 
+/// What is done to a line.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Op {
+pub(crate) enum Op {
     Softmax,
     LogSoftmax,
     SoftmaxBackward,
     LogSoftmaxBackward,
+}
+
+/// One contiguous line, for executors that hold it in cache. Ops of one operand do not look at `ys`.
+pub(crate) fn line<X: Compute>(op: Op, xs: &[X], ys: &[X], out: &mut [X]) {
+    dispatch(Line { op, xs, ys, out })
 }
 
 /// Elements worth a thread's while.
@@ -106,7 +112,7 @@ impl<X: Compute> Kernel for Line<'_, X> {
         let Line { op, xs, ys, out } = self;
         match op {
             Op::Softmax => {
-                let m = fold(xs, X::LOWEST, |x| x, X::max);
+                let m = most(xs);
                 let mut total = 0.0;
                 for (x, o) in xs.chunks(BLOCK).zip(out.chunks_mut(BLOCK)) {
                     total += exp_sum::<X, FMA>(x, m, o).to_f64()
@@ -117,7 +123,7 @@ impl<X: Compute> Kernel for Line<'_, X> {
                 }
             }
             Op::LogSoftmax => {
-                let m = fold(xs, X::LOWEST, |x| x, X::max);
+                let m = most(xs);
                 let mut total = 0.0;
                 for x in xs.chunks(BLOCK) {
                     total += fold(x, X::ZERO, |x| x.sub(m).exp::<FMA>(), X::add).to_f64()
@@ -130,7 +136,7 @@ impl<X: Compute> Kernel for Line<'_, X> {
             Op::SoftmaxBackward => {
                 let mut total = 0.0;
                 for (g, y) in xs.chunks(BLOCK).zip(ys.chunks(BLOCK)) {
-                    total += dot::<X, FMA>(g, y).to_f64()
+                    total += sum_of(g, y, |s, g, y| g.mul_add::<FMA>(y, s)).to_f64()
                 }
                 let s = X::from_f64(total);
                 for ((o, &g), &y) in out.iter_mut().zip(xs).zip(ys) {
@@ -151,6 +157,16 @@ impl<X: Compute> Kernel for Line<'_, X> {
     }
 }
 
+/// The largest number. A NaN shows here or in the sum of exponentials.
+#[inline(always)]
+fn most<X: Compute>(xs: &[X]) -> X {
+    let mut most = X::LOWEST.rank();
+    for x in xs {
+        most = most.max(x.rank())
+    }
+    X::of_rank(most)
+}
+
 /// Writes `exp(x - m)` and returns the sum.
 #[inline(always)]
 fn exp_sum<X: Compute, const FMA: bool>(xs: &[X], m: X, out: &mut [X]) -> X {
@@ -164,28 +180,13 @@ fn exp_sum<X: Compute, const FMA: bool>(xs: &[X], m: X, out: &mut [X]) -> X {
             wide[i] = wide[i].add(e);
         }
     }
-    let lanes = wide;
+    let lanes = apart(wide);
     let mut sum = fold(&lanes, X::ZERO, |x| x, X::add);
     for (&x, o) in xr.iter().zip(or) {
         *o = x.sub(m).exp::<FMA>();
         sum = sum.add(*o);
     }
     sum
-}
-
-/// The sum of products.
-#[inline(always)]
-fn dot<X: Compute, const FMA: bool>(a: &[X], b: &[X]) -> X {
-    let mut wide = [X::ZERO; 64];
-    let ((ac, ar), (bc, br)) = (a.as_chunks::<64>(), b.as_chunks::<64>());
-    for (a, b) in ac.iter().zip(bc) {
-        for i in 0..64 {
-            wide[i] = a[i].mul_add::<FMA>(b[i], wide[i]);
-        }
-    }
-    let lanes = wide;
-    let sum = fold(&lanes, X::ZERO, |x| x, X::add);
-    ar.iter().zip(br).fold(sum, |s, (&a, &b)| a.mul_add::<FMA>(b, s))
 }
 
 fn columns<X: Compute>(op: Op, a: View, b: View, out: ViewMut, g: &Along<3>) {

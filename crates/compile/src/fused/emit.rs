@@ -6,7 +6,8 @@
 use super::fuse::Kernel;
 use super::ir::*;
 use firebrand_core::{DType, Layout};
-use firebrand_kernels::pointwise::{Builder, Op, Program, Sink, Source, Val, Value as Number};
+use firebrand_kernels::pointwise::{Builder, Fold, Op, Program, RowOp, Sink, Source, Terms, Val, Value as Number};
+use smallvec::SmallVec;
 use std::collections::HashMap;
 
 /// A kernel as it runs.
@@ -32,7 +33,13 @@ enum Slot {
 enum Key {
     Constant(DType, u8, u64),
     Op(Op, DType, [usize; 3]),
-    Other(u8, DType, DType, usize),
+    Input(usize),
+    Cast(DType, DType, usize),
+    Round(DType, usize),
+    Fold(Fold, usize),
+    Sum(Terms, [usize; 2]),
+    Row(RowOp, SmallVec<[usize; 5]>),
+    OverRows(usize, usize),
 }
 
 struct Emitter<'a> {
@@ -93,6 +100,7 @@ pub(super) fn emit(lowered: &Lowered, kernel: &Kernel, visible: &dyn Fn(BufferId
         e.builder.output_to(val, sink);
         outputs.push(Load { buffer, layout });
     }
+    e.builder.pair();
     Emitted { program: e.builder.finish(), inputs: e.inputs, outputs }
 }
 
@@ -124,7 +132,7 @@ impl Emitter<'_> {
             self.inputs.len() - 1
         });
         let dtype = super::lower::register(self.buffers[load.buffer].dtype);
-        Slot::Value(self.add(Key::Other(0, dtype, dtype, k), |b, _| b.input(dtype)))
+        Slot::Value(self.add(Key::Input(k), |b, _| b.input(dtype)))
     }
 
     fn constant(&mut self, number: Number, dtype: DType) -> usize {
@@ -174,24 +182,39 @@ impl Emitter<'_> {
             }
             Action::Cast(to) => match arg(self, 0, i.dtype) {
                 Slot::Number(n, from) => Slot::Number(super::lower::rounded(n, from), to),
-                Slot::Value(v) => {
-                    Slot::Value(self.add(Key::Other(1, i.dtype, to, v), |b, values| b.cast(values[v], to)))
-                }
+                Slot::Value(v) => Slot::Value(self.add(Key::Cast(i.dtype, to, v), |b, values| b.cast(values[v], to))),
             },
             Action::Round(to) => match arg(self, 0, i.dtype) {
                 slot if !self.bitwise => slot,
                 Slot::Number(n, from) => Slot::Number(super::lower::rounded(n, to), from),
-                Slot::Value(v) => {
-                    Slot::Value(self.add(Key::Other(2, i.dtype, to, v), |b, values| b.round(values[v], to)))
-                }
+                Slot::Value(v) => Slot::Value(self.add(Key::Round(to, v), |b, values| b.round(values[v], to))),
             },
             Action::Fold(how) => {
-                let slot = arg(self, 0, i.dtype);
-                let v = self.value(slot, i.dtype);
-                Slot::Value(
-                    self.add(Key::Other(3 + how as u8, i.dtype, i.dtype, v), |b, values| b.fold(how, values[v])),
-                )
+                let v = self.operand_value(i, 0, operands, steps);
+                Slot::Value(self.add(Key::Fold(how, v), |b, values| b.fold(how, values[v])))
+            }
+            Action::Sum(terms) => {
+                let at = [0, 1].map(|k| self.operand_value(i, k, operands, steps));
+                Slot::Value(self.add(Key::Sum(terms, at), |b, values| b.sum(terms, values[at[0]], values[at[1]])))
+            }
+            Action::Row(op) => {
+                let at: SmallVec<[usize; 5]> =
+                    (0..op.arity()).map(|k| self.operand_value(i, k, operands, steps)).collect();
+                Slot::Value(self.add(Key::Row(op, at.clone()), |b, values| {
+                    let args: SmallVec<[Val; 5]> = at.iter().map(|&k| values[k]).collect();
+                    b.row(op, &args)
+                }))
+            }
+            Action::OverRows(k) => {
+                let v = self.operand_value(i, 0, operands, steps);
+                Slot::Value(self.add(Key::OverRows(k, v), |b, values| b.sum_over_rows(values[v], k)))
             }
         }
+    }
+
+    /// Operand `k` of an instruction, in a register of the instruction's type.
+    fn operand_value(&mut self, i: &Instr, k: usize, operands: &[Slot], steps: &[Slot]) -> usize {
+        let slot = self.source(i.args[k], operands, steps, Some(i.dtype));
+        self.value(slot, i.dtype)
     }
 }

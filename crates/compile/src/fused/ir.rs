@@ -8,7 +8,7 @@ use firebrand_core::layout::Dims;
 use firebrand_core::{DType, Layout, Tensor};
 use firebrand_graph::interpret::Value;
 use firebrand_graph::ir::{Name, NodeId, OpOverload};
-use firebrand_kernels::pointwise::{Fold, Op, Sink, Source, Value as Number};
+use firebrand_kernels::pointwise::{Fold, Op, RowOp, Sink, Source, Terms, Value as Number};
 use smallvec::SmallVec;
 
 /// A buffer, by its place in [`Lowered::buffers`].
@@ -60,6 +60,12 @@ pub(crate) enum Action {
     Round(DType),
     /// All elements of a row to one.
     Fold(Fold),
+    /// The sum of terms of two rows.
+    Sum(Terms),
+    /// Rows to a row.
+    Row(RowOp),
+    /// A sum over rows that the row instruction of the operand makes.
+    OverRows(usize),
 }
 
 /// One instruction. `Source::Memory(k)` is operand `k` of the loop.
@@ -68,7 +74,7 @@ pub(crate) struct Instr {
     pub(crate) action: Action,
     /// The register type computed in.
     pub(crate) dtype: DType,
-    pub(crate) args: SmallVec<[Source; 3]>,
+    pub(crate) args: SmallVec<[Source; 5]>,
 }
 
 /// A value that a loop stores.

@@ -1,7 +1,8 @@
 //! Ops that are loops although they are not pointwise: constants, reductions, softmax and layer norm.
 //!
-//! A rule writes what the op's kernel does as folds and instructions; it declines (none) what the loops cannot do well: short
-//! or very long rows, dimensions in the middle, integers. Then the op stays a call of its own kernel.
+//! A rule writes what the op does as folds, row instructions (which are the op's own row kernel) and plain ones; it declines
+//! (none) what the loops cannot do well: short or very long rows, dimensions in the middle, integers. Then the op stays a
+//! call of its own kernel.
 
 use super::fuse::LONGEST_ROW;
 use super::ir::*;
@@ -9,7 +10,7 @@ use super::lower::{OpCall, Placed, broadcast, instr, register, result_store};
 use firebrand_core::dispatch::Value as Boxed;
 use firebrand_core::layout::Dims;
 use firebrand_core::{DType, SymInt};
-use firebrand_kernels::pointwise::{Fold, Op, Sink, Source, Value as Number};
+use firebrand_kernels::pointwise::{Fold, Op, RowOp, Sink, Source, Terms, Value as Number};
 
 /// The shortest row that is worth its own pass.
 const SHORTEST_ROW: usize = 64;
@@ -40,11 +41,11 @@ pub(super) fn lower(call: &OpCall<'_>) -> Option<Loop> {
         "mean" | "mean.dim" => reduce(call, Fold::Sum, true),
         "amax" => reduce(call, Fold::Max, false),
         "amin" => reduce(call, Fold::Min, false),
-        "_softmax" => softmax(call, false),
-        "_safe_softmax" => softmax(call, true),
-        "_log_softmax" => log_softmax(call),
-        "_softmax_backward_data" => softmax_backward(call),
-        "_log_softmax_backward_data" => log_softmax_backward(call),
+        "_softmax" => softmax(call, RowOp::Softmax, false),
+        "_safe_softmax" => softmax(call, RowOp::Softmax, true),
+        "_log_softmax" => softmax(call, RowOp::LogSoftmax, false),
+        "_softmax_backward_data" => softmax_backward(call, RowOp::SoftmaxBackward),
+        "_log_softmax_backward_data" => softmax_backward(call, RowOp::LogSoftmaxBackward),
         "native_layer_norm" => layer_norm(call),
         "native_layer_norm_backward" => layer_norm_backward(call),
         _ => None,
@@ -89,6 +90,10 @@ impl Draft {
 
     fn fold(&mut self, how: Fold, v: Source) -> Source {
         self.push(Action::Fold(how), &[v])
+    }
+
+    fn row(&mut self, op: RowOp, args: &[Source]) -> Source {
+        self.push(Action::Row(op), args)
     }
 
     fn finish(self, row: usize, stores: &[(Source, Sink)]) -> Loop {
@@ -171,7 +176,7 @@ fn reduce(call: &OpCall<'_>, how: Fold, mean: bool) -> Option<Loop> {
 }
 
 /// A `safe` one is zero in rows where nothing is allowed.
-fn softmax(call: &OpCall<'_>, safe: bool) -> Option<Loop> {
+fn softmax(call: &OpCall<'_>, op: RowOp, safe: bool) -> Option<Loop> {
     let x = call.tensor(0)?;
     if call.results[0].dtype() != x.meta.dtype() {
         return None;
@@ -179,58 +184,22 @@ fn softmax(call: &OpCall<'_>, safe: bool) -> Option<Loop> {
     let row = last_dim(x, call.boxed.get(1)?)?;
     let mut d = Draft::over(x)?;
     let v = d.load(x)?;
-    let most = d.fold(Fold::Max, v);
-    let shifted = d.op(Op::Sub, &[v, most]);
-    let e = d.op(Op::Exp, &[shifted]);
-    let sum = d.fold(Fold::Sum, e);
-    let scale = d.op(Op::Reciprocal, &[sum]);
-    let mut y = d.op(Op::Mul, &[e, scale]);
+    let mut y = d.row(op, &[v]);
     if safe {
+        let most = d.fold(Fold::Max, v);
         let nothing = d.op(Op::Eq, &[most, value(f64::NEG_INFINITY)]);
         y = d.op(Op::Where, &[nothing, value(0.0), y]);
     }
     Some(d.finish(row, &[(y, Sink::Elements)]))
 }
 
-fn log_softmax(call: &OpCall<'_>) -> Option<Loop> {
-    let x = call.tensor(0)?;
-    let row = last_dim(x, call.boxed.get(1)?)?;
-    let mut d = Draft::over(x)?;
-    let v = d.load(x)?;
-    let most = d.fold(Fold::Max, v);
-    let shifted = d.op(Op::Sub, &[v, most]);
-    let e = d.op(Op::Exp, &[shifted]);
-    let sum = d.fold(Fold::Sum, e);
-    let log = d.op(Op::Log, &[sum]);
-    let y = d.op(Op::Sub, &[shifted, log]);
-    Some(d.finish(row, &[(y, Sink::Elements)]))
-}
-
-/// `(g - sum(g y)) y`.
-fn softmax_backward(call: &OpCall<'_>) -> Option<Loop> {
+fn softmax_backward(call: &OpCall<'_>, op: RowOp) -> Option<Loop> {
     let (grad, output) = (call.tensor(0)?, call.tensor(1)?);
     let row = last_dim(output, call.boxed.get(2)?)?;
     by_rows(&grad.load.layout, row)?;
     let mut d = Draft::over(output)?;
     let (g, y) = (d.load(grad)?, d.load(output)?);
-    let gy = d.op(Op::Mul, &[g, y]);
-    let sum = d.fold(Fold::Sum, gy);
-    let rest = d.op(Op::Sub, &[g, sum]);
-    let out = d.op(Op::Mul, &[rest, y]);
-    Some(d.finish(row, &[(out, Sink::Elements)]))
-}
-
-/// `g - e^y sum(g)`.
-fn log_softmax_backward(call: &OpCall<'_>) -> Option<Loop> {
-    let (grad, output) = (call.tensor(0)?, call.tensor(1)?);
-    let row = last_dim(output, call.boxed.get(2)?)?;
-    by_rows(&grad.load.layout, row)?;
-    let mut d = Draft::over(output)?;
-    let (g, y) = (d.load(grad)?, d.load(output)?);
-    let sum = d.fold(Fold::Sum, g);
-    let minus = d.op(Op::Neg, &[sum]);
-    let e = d.op(Op::Exp, &[y]);
-    let out = d.op(Op::MulAdd, &[e, minus, g]);
+    let out = d.row(op, &[g, y]);
     Some(d.finish(row, &[(out, Sink::Elements)]))
 }
 
@@ -254,31 +223,15 @@ fn layer_norm(call: &OpCall<'_>) -> Option<Loop> {
     let part = value(1.0 / row as f64);
     let sum = d.fold(Fold::Sum, v);
     let mean = d.op(Op::Mul, &[sum, part]);
-    let apart = d.op(Op::Sub, &[v, mean]);
-    let square = d.op(Op::Square, &[apart]);
-    let total = d.fold(Fold::Sum, square);
+    let total = d.push(Action::Sum(Terms::SquaredDifferences), &[v, mean]);
     let variance = d.op(Op::MulAdd, &[total, part, value(*eps)]);
     let rstd = d.op(Op::Rsqrt, &[variance]);
-    let mut y = d.op(Op::Mul, &[apart, rstd]);
-    match (call.tensor(2), call.tensor(3)) {
-        (Some(w), Some(b)) => {
-            let (w, b) = (d.load(w)?, d.load(b)?);
-            y = d.op(Op::MulAdd, &[y, w, b]);
-        }
-        (Some(w), None) => {
-            let w = d.load(w)?;
-            y = d.op(Op::Mul, &[y, w]);
-        }
-        (None, Some(b)) => {
-            let b = d.load(b)?;
-            y = d.op(Op::Add, &[y, b]);
-        }
-        (None, None) => {}
-    }
+    let mut or = |t: Option<&Placed>, missing: f64| t.map_or(Some(value(missing)), |t| d.load(t));
+    let (w, b) = (or(call.tensor(2), 1.0)?, or(call.tensor(3), 0.0)?);
+    let y = d.row(RowOp::LayerNorm, &[v, mean, rstd, w, b]);
     Some(d.finish(row, &[(y, Sink::Elements), (mean, Sink::Rows), (rstd, Sink::Rows)]))
 }
 
-/// With the normalised value `h` and `p = g w`: `(p - (sum p + h sum(p h)) / n) rstd`, and the sums of `g h` and `g` over rows.
 fn layer_norm_backward(call: &OpCall<'_>) -> Option<Loop> {
     let (grad, x, mean, rstd) = (call.tensor(0)?, call.tensor(1)?, call.tensor(3)?, call.tensor(4)?);
     let weight = call.tensor(5)?;
@@ -290,17 +243,8 @@ fn layer_norm_backward(call: &OpCall<'_>) -> Option<Loop> {
     by_rows(&grad.load.layout, row)?;
     let mut d = Draft::over(x)?;
     let (g, v, m, r, w) = (d.load(grad)?, d.load(x)?, d.load(mean)?, d.load(rstd)?, d.load(weight)?);
-    let apart = d.op(Op::Sub, &[v, m]);
-    let h = d.op(Op::Mul, &[apart, r]);
-    let p = d.op(Op::Mul, &[g, w]);
-    let gh = d.op(Op::Mul, &[g, h]);
-    let ph = d.op(Op::Mul, &[gh, w]);
-    let (minus, part) = (d.fold(Fold::Sum, p), value(-1.0 / row as f64));
-    let minus = d.op(Op::Mul, &[minus, part]);
-    let along = d.fold(Fold::Sum, ph);
-    let along = d.op(Op::Mul, &[along, part]);
-    let rest = d.op(Op::MulAdd, &[h, along, p]);
-    let rest = d.op(Op::Add, &[rest, minus]);
-    let out = d.op(Op::Mul, &[rest, r]);
-    Some(d.finish(row, &[(out, Sink::Elements), (gh, Sink::Columns(1.0)), (g, Sink::Columns(1.0))]))
+    let out = d.row(RowOp::LayerNormBackward, &[g, v, m, r, w]);
+    let sums = [0, 1].map(|k| d.push(Action::OverRows(k), &[out]));
+    let columns = Sink::Columns(1.0);
+    Some(d.finish(row, &[(out, Sink::Elements), (sums[0], columns), (sums[1], columns)]))
 }

@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use super::{BLOCK, GRAIN, LANES, Stretch, put, vector, vector_or};
-use crate::lanes::{Compute, Kernel, dispatch, fold};
+use crate::lanes::{Compute, Kernel, apart, dispatch, fold};
 use crate::real::{Ptr, Scratch, with_real};
 use crate::{View, ViewMut, parallel};
 
@@ -75,11 +75,31 @@ impl<X: Compute> Kernel for Row<'_, X> {
         }
         let var = squares / n as f64;
         let rstd = X::from_f64(1.0 / (var + eps).sqrt());
+        Normalised { xs, w, b, mean, rstd, out }.run::<FMA>();
+        (mean, rstd)
+    }
+}
+
+/// The last step of a row: `(x - mean) * rstd * w + b`.
+pub(crate) struct Normalised<'a, X> {
+    pub(crate) xs: &'a [X],
+    pub(crate) w: &'a [X],
+    pub(crate) b: &'a [X],
+    pub(crate) mean: X,
+    pub(crate) rstd: X,
+    pub(crate) out: &'a mut [X],
+}
+
+impl<X: Compute> Kernel for Normalised<'_, X> {
+    type Out = ();
+    #[inline(always)]
+    fn run<const FMA: bool>(self) {
+        let Normalised { xs, w, b, mean, rstd, out } = self;
+        let n = xs.len();
         let (w, b, out) = (&w[..n], &b[..n], &mut out[..n]);
         for i in 0..n {
             out[i] = xs[i].sub(mean).mul(rstd).mul_add::<FMA>(w[i], b[i])
         }
-        (mean, rstd)
     }
 }
 
@@ -143,16 +163,17 @@ fn backward<X: Compute>(
     put(grad_bias, &total[n..]);
 }
 
-struct RowGrad<'a, X> {
-    g: &'a [X],
-    x: &'a [X],
-    w: &'a [X],
-    mean: X,
-    rstd: X,
-    gw: &'a mut [X],
-    gb: &'a mut [X],
+/// The gradients of a row; those of weight and bias are added to what is there.
+pub(crate) struct RowGrad<'a, X> {
+    pub(crate) g: &'a [X],
+    pub(crate) x: &'a [X],
+    pub(crate) w: &'a [X],
+    pub(crate) mean: X,
+    pub(crate) rstd: X,
+    pub(crate) gw: &'a mut [X],
+    pub(crate) gb: &'a mut [X],
     /// Empty if not wanted.
-    out: &'a mut [X],
+    pub(crate) out: &'a mut [X],
 }
 
 impl<X: Compute> Kernel for RowGrad<'_, X> {
@@ -183,8 +204,8 @@ impl<X: Compute> Kernel for RowGrad<'_, X> {
                 }
                 (*gw, *gb) = (u, v);
             }
-            s1 += fold(&a, X::ZERO, |x| x, X::add).to_f64();
-            s2 += fold(&b, X::ZERO, |x| x, X::add).to_f64();
+            s1 += fold(&apart(a), X::ZERO, |x| x, X::add).to_f64();
+            s2 += fold(&apart(b), X::ZERO, |x| x, X::add).to_f64();
             for i in 0..gr.len() {
                 let h = xr[i].sub(mean).mul(rstd);
                 gwr[i] = gr[i].mul_add::<FMA>(h, gwr[i]);

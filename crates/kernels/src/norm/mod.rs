@@ -6,7 +6,7 @@
 #![allow(unsafe_code)]
 
 mod channel;
-mod layer;
+pub(crate) mod layer;
 #[cfg(test)]
 mod tests;
 

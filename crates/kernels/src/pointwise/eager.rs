@@ -7,7 +7,7 @@
 use super::convert::is_native;
 use super::exec::{self, Code, STREAM_BYTES, TILE, splat};
 use super::loops::{Arg, CHUNK, Loops};
-use super::program::{Action, Instr, Place};
+use super::program::{ARGS, Action, Instr, Place};
 use super::{Op, Operand, Sink, record};
 use crate::{DType, Flat, View, ViewMut, parallel};
 use std::mem::MaybeUninit;
@@ -185,13 +185,14 @@ fn large(op: Op, compute: DType, places: &[Arg; 3], sizes: &[usize; 3], overlap:
 #[inline(never)]
 fn general(op: Op, compute: DType, args: &[Operand], out: ViewMut) {
     assert!(op.supports(compute), "{op:?} is not defined for {compute}");
-    let mut places = [Place::Input(0); 3];
+    let mut places = [Place::Input(0); ARGS];
     let mut inputs = [compute; 3];
     for k in 0..args.len() {
         places[k] = Place::Input(k as u16);
         inputs[k] = op.operand(k, compute);
     }
-    let instr = Instr { action: Action::Op(op), dtype: compute, dst: Place::Output(0), args: places, uniform: false };
+    let (action, dst) = (Action::Op(op), Place::Output(0));
+    let instr = Instr { action, dtype: compute, dst, args: places, sums: [None; 2], uniform: false };
     let code = Code {
         instrs: &[instr],
         registers: 0,

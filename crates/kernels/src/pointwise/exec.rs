@@ -8,12 +8,12 @@
 #![allow(unsafe_code)]
 
 use super::convert::is_native;
-use super::fold::{add_rows, fold_row};
+use super::fold::{add_rows, fold_row, sum_row};
 use super::loops::{Arg, CHUNK, Loops};
-use super::program::{Action, Instr, Place};
-use super::{Operand, Sink, Value};
+use super::program::{ARGS, Action, Instr, Place};
+use super::{Operand, Sink, Value, row};
 use crate::geometry::{Geometry, Tile, Tiles};
-use crate::moves::{move2d, stream};
+use crate::moves::{move2d, settle, stream};
 use crate::real::{Ptr, Scratch};
 use crate::{Complex, DType, ViewMut, parallel, write_slice};
 use smallvec::SmallVec;
@@ -88,15 +88,19 @@ struct Stages {
     raw: usize,
     own: usize,
     used: usize,
+    /// Bytes to a second place for `used`, if there is one: a tile is written out while the next is computed.
+    second: usize,
 }
 
 impl Stages {
-    fn new(layout: &mut Layout, capacity: usize, dtype: DType, used: DType) -> Stages {
+    fn new(layout: &mut Layout, capacity: usize, dtype: DType, used: DType, twice: bool) -> Stages {
         let capacity = capacity.max(CHUNK);
+        let bytes = (capacity * used.compute().size()).next_multiple_of(64);
         Stages {
             raw: layout.take(capacity * dtype.size()),
             own: layout.take(capacity * if is_native(dtype) { 0 } else { dtype.compute().size() }),
-            used: layout.take(capacity * used.compute().size()),
+            used: layout.take(if twice { 2 * bytes } else { bytes }),
+            second: if twice { bytes } else { 0 },
         }
     }
 }
@@ -156,15 +160,18 @@ pub(super) fn run(code: Code, inputs: &[Operand], outputs: &[ViewMut]) {
     let scale = capacity.div_ceil(TILE);
     layout.take(code.registers * scale);
     let constants = layout.take(SPLAT * (code.constants.len() + inputs.len() + code.uniforms));
+    let rows = code.instrs.iter().any(|i| matches!(i.action, Action::Row(_)));
+    let spare = layout.take(if rows { ARGS * capacity * size_of::<f64>() } else { 0 });
     let mut staged_in: SmallVec<[Stages; 8]> = SmallVec::new();
     for (input, &used) in inputs.iter().zip(code.inputs) {
         let dtype = if let Operand::View(v) = input { v.dtype() } else { used.compute() };
-        staged_in.push(Stages::new(&mut layout, capacity, dtype, used));
+        staged_in.push(Stages::new(&mut layout, capacity, dtype, used, false));
     }
     let mut staged_out: SmallVec<[Stages; 2]> = SmallVec::new();
     let mut in_place: SmallVec<[bool; 2]> = SmallVec::new();
     for (k, (o, &used)) in outputs.iter().zip(code.outputs).enumerate() {
-        staged_out.push(Stages::new(&mut layout, capacity, o.dtype(), used));
+        let large = o.numel() * o.dtype().size() >= STREAM_BYTES;
+        staged_out.push(Stages::new(&mut layout, capacity, o.dtype(), used, large));
         if code.sinks[k] != Sink::Elements {
             in_place.push(false);
             continue;
@@ -179,7 +186,6 @@ pub(super) fn run(code: Code, inputs: &[Operand], outputs: &[ViewMut]) {
             .iter()
             .enumerate()
             .all(|(j, p)| j == k || apart(extent(p.as_ptr(), p.dtype(), p.sizes(), p.strides())));
-        let large = o.numel() * o.dtype().size() >= STREAM_BYTES;
         in_place.push(free && !large && o.dtype() == used.compute());
     }
 
@@ -212,6 +218,7 @@ pub(super) fn run(code: Code, inputs: &[Operand], outputs: &[ViewMut]) {
         staged_out,
         in_place,
         constants,
+        spare,
         scale,
         sums,
         scratch: layout.0,
@@ -240,6 +247,8 @@ struct Job<'a> {
     /// Whether an output may be written directly where it is packed.
     in_place: SmallVec<[bool; 2]>,
     constants: usize,
+    /// Room to write out operands of a row that are one number, and for sums nobody wants.
+    spare: usize,
     /// How often a tile holds as much as registers were laid out for.
     scale: usize,
     /// Where the sums of an output begin in those of a part.
@@ -258,6 +267,7 @@ struct Places {
 }
 
 impl Places {
+    #[inline(always)]
     fn arg(&self, place: Place) -> Arg {
         // SAFETY: offsets lie inside the scratch by construction of the layout.
         unsafe {
@@ -266,6 +276,7 @@ impl Places {
                 Place::Input(k) => self.inputs[k as usize],
                 Place::Output(k) => Arg::tile(self.outputs[k as usize]),
                 Place::Constant(k) => Arg::splat(self.base.add(self.constants + SPLAT * k as usize)),
+                Place::Summed => Arg::tile(self.base),
                 Place::Uniform(k) => Arg::splat(self.base.add(self.uniforms + SPLAT * k as usize)),
             }
         }
@@ -295,60 +306,117 @@ impl Job<'_> {
                 unsafe { splat(base.add(self.constants + SPLAT * k), value, dtype, CHUNK) }
             }
         }
-        for t in range {
+        // What is asked for ahead of this tile, and what is written out behind it.
+        let (mut ahead, mut behind) = (Spread::default(), Spread::default());
+        for (turn, t) in range.enumerate() {
             let tile = self.tiles.tile(t);
             let n = tile.len();
             places.inputs.clear();
             places.outputs.clear();
+            ahead.clear();
             for k in 0..self.inputs.len() {
                 // SAFETY: the scratch was laid out for this job.
-                places.inputs.push(unsafe { self.fetch(loops, base, &tile, k) });
+                places.inputs.push(unsafe { self.fetch(loops, base, &tile, k, &mut ahead) });
             }
+            ahead.share(self.code.instrs.len());
+            behind.share(self.code.instrs.len());
             for (k, o) in self.outputs.iter().enumerate() {
                 // SAFETY: the tile lies inside the view, the stage inside the scratch.
                 places.outputs.push(unsafe {
                     if self.in_place[k] && tile.is_packed(self.tiles.strides(self.out_slot[k])) {
                         o.as_ptr().add(self.tiles.offset(&tile, self.out_slot[k]) * o.dtype().size())
                     } else {
-                        base.add(self.staged_out[k].used)
+                        base.add(self.staged_out[k].used + turn % 2 * self.staged_out[k].second)
                     }
                 });
             }
             for i in self.code.instrs {
-                let d = places.arg(i.dst).ptr.cast_mut();
-                let args = i.args.map(|a| places.arg(a));
-                let n = if i.uniform { CHUNK } else { n };
+                ahead.next(|at, _, n| prefetch(at, n));
+                // SAFETY: the pieces are tiles that were computed before this one and lie in the other stage.
+                behind.next(|from, to, n| unsafe { stream(from, to, n) });
                 // SAFETY: every place holds `n` elements of the type the program gave it, and the program never
                 // writes a place that it reads in the same instruction.
-                unsafe {
-                    match i.action {
-                        Action::Op(op) => loops.step(op, i.dtype, d, &args, n),
-                        Action::Cast(to) => (loops.cast)(i.dtype, to, d, args[0], n),
-                        Action::Fold(how) => {
-                            // One number all along the row: its fold is known from one element.
-                            let one = args[0].step == 0;
-                            let value = fold_row(how, i.dtype, args[0].ptr, if one { 1 } else { tile.len() });
-                            let times = if one && how == super::Fold::Sum { tile.len() as f64 } else { 1.0 };
-                            let value = value * times;
-                            splat(d, Value::Float(value), i.dtype, CHUNK)
-                        }
-                    }
-                }
+                unsafe { self.instruction(loops, &places, i, n, sums) }
             }
+            behind.clear();
             for k in 0..self.outputs.len() {
                 // SAFETY: as for the inputs; the sums of this part are this call's alone, and long enough by their layout.
                 unsafe {
                     let dtype = self.code.outputs[k];
                     match self.code.sinks[k] {
-                        Sink::Elements => self.put(loops, base, &tile, k, places.outputs[k]),
+                        Sink::Elements => self.put(loops, base, &tile, k, places.outputs[k], &mut behind),
                         Sink::Rows => self.put_row(loops, base, t, k, places.arg(self.code.places[k])),
+                        Sink::Columns(_) if self.code.places[k] == Place::Summed => {}
                         Sink::Columns(_) => {
                             let to = sums.add(self.sums[k]).cast();
-                            add_rows(dtype, to, places.outputs[k], tile.rows, tile.cols)
+                            let mut from = places.arg(self.code.places[k]);
+                            if from.step == 0 {
+                                // One number all along the tile is written out.
+                                move2d(dtype.size(), from.ptr, [0, 0], places.outputs[k], [n, 1], 1, n);
+                                from = Arg::tile(places.outputs[k]);
+                            }
+                            add_rows(dtype, to, from.ptr, tile.rows, tile.cols)
                         }
                         Sink::Total(_) => {
-                            *sums.add(self.sums[k]) += fold_row(super::Fold::Sum, dtype, places.outputs[k], n)
+                            let from = places.arg(self.code.places[k]);
+                            let (m, times) = if from.step == 0 { (1, n as f64) } else { (n, 1.0) };
+                            *sums.add(self.sums[k]) += times * fold_row(super::Fold::Sum, dtype, from.ptr, m)
                         }
+                    }
+                }
+            }
+        }
+        behind.share(1);
+        // SAFETY: as above, for the last tile.
+        behind.next(|from, to, n| unsafe { stream(from, to, n) });
+        settle();
+    }
+
+    /// Runs one instruction on a tile of `n` elements.
+    ///
+    /// # Safety
+    /// Every place holds as many elements of the type the program gave it, and `dst` is none of the operands.
+    #[inline(always)]
+    unsafe fn instruction(&self, loops: &Loops, places: &Places, i: &Instr, n: usize, sums: *mut f64) {
+        let d = places.arg(i.dst).ptr.cast_mut();
+        let args = [places.arg(i.args[0]), places.arg(i.args[1]), places.arg(i.args[2])];
+        // SAFETY: the caller's promise.
+        unsafe {
+            match i.action {
+                Action::Op(op) if i.uniform => {
+                    loops.step(op, i.dtype, d, &args, 1);
+                    repeat(d, op.result(i.dtype).compute().size(), CHUNK)
+                }
+                Action::Op(op) => loops.step(op, i.dtype, d, &args, n),
+                Action::Pair(first, then) => (loops.pair)(first, then, d, &args, n),
+                Action::Cast(to) => (loops.cast)(i.dtype, to, d, args[0], if i.uniform { CHUNK } else { n }),
+                Action::Fold(how) => {
+                    // One number all along the row: its fold is known from one element.
+                    let one = args[0].step == 0;
+                    let value = fold_row(how, i.dtype, args[0].ptr, if one { 1 } else { n });
+                    let times = if one && how == super::Fold::Sum { n as f64 } else { 1.0 };
+                    splat(d, Value::Float(value * times), i.dtype, CHUNK)
+                }
+                Action::Sum(terms) => {
+                    let value = sum_row(terms, i.dtype, args[0], args[1], n);
+                    splat(d, Value::Float(value), i.dtype, CHUNK)
+                }
+                Action::Row(op) => {
+                    let spare = |k: usize| places.base.add(self.spare + k * n * i.dtype.size());
+                    let row: [*const u8; ARGS] = std::array::from_fn(|k| {
+                        let a = places.arg(i.args[k]);
+                        if a.step != 0 || op.is_number(k) || k >= op.arity() {
+                            return a.ptr;
+                        }
+                        move2d(i.dtype.size(), a.ptr, [0, 0], spare(k), [n, 1], 1, n);
+                        spare(k)
+                    });
+                    // The numbers among the operands leave their room free.
+                    let sums =
+                        [0, 1].map(|k| i.sums[k].map_or(spare(2 + k), |o| sums.add(self.sums[o as usize]).cast()));
+                    match i.dtype {
+                        DType::F64 => row::run::<f64>(op, n, row, d, sums),
+                        _ => row::run::<f32>(op, n, row, d, sums),
                     }
                 }
             }
@@ -359,7 +427,7 @@ impl Job<'_> {
     ///
     /// # Safety
     /// `base` is scratch laid out for this job.
-    unsafe fn fetch(&self, loops: &Loops, base: *mut u8, tile: &Tile, k: usize) -> Arg {
+    unsafe fn fetch(&self, loops: &Loops, base: *mut u8, tile: &Tile, k: usize, ahead: &mut Spread) -> Arg {
         let Operand::View(v) = self.inputs[k] else {
             // SAFETY: inside the constants.
             return Arg::splat(unsafe { base.add(self.constants + SPLAT * (self.code.constants.len() + k)) });
@@ -379,8 +447,8 @@ impl Job<'_> {
             } else if !tile.is_packed(strides) {
                 move2d(dtype.size(), src, strides, raw, [tile.cols, 1], tile.rows, tile.cols);
                 at = Arg::tile(raw);
-            } else if self.tiles.count > 1 {
-                prefetch(src.wrapping_add(n * dtype.size()), n * dtype.size());
+            } else if self.tiles.moves_on(self.slot[k]) {
+                ahead.add(src.wrapping_add(n * dtype.size()), std::ptr::null_mut(), n * dtype.size());
             }
             if !is_native(dtype) {
                 (loops.load)(dtype, base.add(stages.own), at, n);
@@ -398,7 +466,7 @@ impl Job<'_> {
     ///
     /// # Safety
     /// `base` is scratch laid out for this job, `from` holds the tile.
-    unsafe fn put(&self, loops: &Loops, base: *mut u8, tile: &Tile, k: usize, from: *mut u8) {
+    unsafe fn put(&self, loops: &Loops, base: *mut u8, tile: &Tile, k: usize, from: *mut u8, behind: &mut Spread) {
         let (o, used, stages) = (self.outputs[k], self.code.outputs[k], &self.staged_out[k]);
         let dtype = o.dtype();
         let (strides, n) = (self.tiles.strides(self.out_slot[k]), tile.len());
@@ -420,7 +488,9 @@ impl Job<'_> {
             }
             if !tile.is_packed(strides) {
                 move2d(dtype.size(), at, [tile.cols, 1], dst, strides, tile.rows, tile.cols)
-            } else if o.numel() * dtype.size() >= STREAM_BYTES {
+            } else if at == from && stages.second > 0 {
+                behind.add(at, dst, n * dtype.size())
+            } else if stages.second > 0 {
                 stream(at, dst, n * dtype.size())
             } else {
                 std::ptr::copy_nonoverlapping(at, dst, n * dtype.size())
@@ -506,16 +576,79 @@ pub(super) unsafe fn splat(d: *mut u8, value: Value, dtype: DType, n: usize) {
     }
 }
 
-/// Asks for the next tile while this one is computed: only the first reader of an input waits for memory, and the
-/// hardware prefetcher does not look across the time the other instructions take.
+/// Copies the first register of `size` bytes to the `n - 1` behind it.
+///
+/// # Safety
+/// `d` holds `n` registers of that size, the first of which is written.
+#[inline]
+unsafe fn repeat(d: *mut u8, size: usize, n: usize) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        match size {
+            16 => std::slice::from_raw_parts_mut(d.cast::<[u64; 2]>(), n).fill(*d.cast()),
+            8 => std::slice::from_raw_parts_mut(d.cast::<u64>(), n).fill(*d.cast()),
+            4 => std::slice::from_raw_parts_mut(d.cast::<u32>(), n).fill(*d.cast()),
+            _ => std::slice::from_raw_parts_mut(d, n).fill(*d),
+        }
+    }
+}
+
+/// Traffic with memory that is spread over the instructions of a tile. Only the first reader of an input waits for memory, and
+/// the hardware prefetcher does not look across the time the other instructions take; but all requests at once, or all
+/// stores past the cache, fill their queues and stall the tile.
+#[derive(Default)]
+struct Spread {
+    /// From, to, bytes.
+    pieces: SmallVec<[(*const u8, *mut u8, usize); 8]>,
+    bytes: usize,
+    share: usize,
+    piece: usize,
+    at: usize,
+}
+
+impl Spread {
+    fn clear(&mut self) {
+        self.pieces.clear();
+        (self.bytes, self.share, self.piece, self.at) = (0, 0, 0, 0);
+    }
+
+    fn add(&mut self, from: *const u8, to: *mut u8, bytes: usize) {
+        self.pieces.push((from, to, bytes));
+        self.bytes += bytes;
+    }
+
+    /// Spreads all that was added over so many instructions.
+    fn share(&mut self, instructions: usize) {
+        self.share = self.bytes.div_ceil(instructions.max(1)).next_multiple_of(64);
+    }
+
+    /// The share of one instruction.
+    #[inline]
+    fn next(&mut self, mut go: impl FnMut(*const u8, *mut u8, usize)) {
+        let mut left = self.share;
+        while left > 0
+            && let Some(&(from, to, bytes)) = self.pieces.get(self.piece)
+        {
+            let n = left.min(bytes - self.at);
+            go(from.wrapping_add(self.at), to.wrapping_add(self.at), n);
+            left -= n;
+            self.at += n;
+            if self.at == bytes {
+                (self.piece, self.at) = (self.piece + 1, 0);
+            }
+        }
+    }
+}
+
+/// Asks for memory that will be read soon, into the second cache: the first has to hold the registers of this tile.
 #[inline]
 fn prefetch(at: *const u8, bytes: usize) {
     #[cfg(target_arch = "x86_64")]
     for i in (0..bytes).step_by(64) {
         // SAFETY: a prefetch never faults, whatever the address.
         unsafe {
-            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-            _mm_prefetch::<_MM_HINT_T0>(at.wrapping_add(i).cast());
+            use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
+            _mm_prefetch::<_MM_HINT_T1>(at.wrapping_add(i).cast());
         }
     }
     #[cfg(not(target_arch = "x86_64"))]

@@ -3,8 +3,9 @@
 //! Sums are taken in lanes, joined in f64 block by block, so a long row loses no more digits than a short one.
 #![allow(unsafe_code)]
 
+use super::loops::Arg;
 use crate::DType;
-use crate::lanes::{Kernel, dispatch, fold};
+use crate::lanes::{Compute, Kernel, dispatch, fold, sum_of};
 
 /// How a row becomes one number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -15,6 +16,15 @@ pub enum Fold {
     Max,
     /// The smallest; NaN if one is.
     Min,
+}
+
+/// What is summed of two rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Terms {
+    /// `a b`
+    Products,
+    /// `(a - b)^2`
+    SquaredDifferences,
 }
 
 /// How a value of a program goes to memory.
@@ -45,6 +55,68 @@ pub(super) unsafe fn fold_row(how: Fold, dtype: DType, a: *const u8, n: usize) -
         } else {
             dispatch(Row { how, xs: std::slice::from_raw_parts(a.cast::<f32>(), n) })
         }
+    }
+}
+
+/// Sums terms of two operands of `n` float registers each; a scalar stands for as many.
+///
+/// # Safety
+/// `a` and `b` hold registers of `dtype`, which is f32 or f64.
+pub(super) unsafe fn sum_row(terms: Terms, dtype: DType, a: Arg, b: Arg, n: usize) -> f64 {
+    // The terms do not change when the operands change places, so that a scalar is the second.
+    let (a, b) = if a.step == 0 { (b, a) } else { (a, b) };
+    // SAFETY: the caller's promise.
+    unsafe {
+        if dtype == DType::F64 {
+            dispatch(Pairs::<f64> { terms, a: a.tile_of(if a.step == 0 { 1 } else { n }), b, n })
+        } else {
+            dispatch(Pairs::<f32> { terms, a: a.tile_of(if a.step == 0 { 1 } else { n }), b, n })
+        }
+    }
+}
+
+/// `n` pairs; one element of `a` stands for all if there is only one.
+struct Pairs<'a, X> {
+    terms: Terms,
+    a: &'a [X],
+    /// Registers of type `X`: the maker's promise.
+    b: Arg,
+    n: usize,
+}
+
+impl<X: Compute> Kernel for Pairs<'_, X> {
+    type Out = f64;
+    #[inline(always)]
+    fn run<const FMA: bool>(self) -> f64 {
+        let Pairs { terms, a, b, n } = self;
+        let squared = |s: X, a: X, b: X| {
+            let d = a.sub(b);
+            d.mul_add::<FMA>(d, s)
+        };
+        let product = |s: X, a: X, b: X| a.mul_add::<FMA>(b, s);
+        let mut total = 0.0;
+        if b.step == 0 {
+            // SAFETY: a scalar has one element.
+            let b: X = unsafe { b.first() };
+            let term = |x: X| match terms {
+                Terms::Products => x.mul(b),
+                Terms::SquaredDifferences => x.sub(b).mul(x.sub(b)),
+            };
+            for block in a.chunks(BLOCK) {
+                total += fold(block, X::ZERO, term, X::add).to_f64()
+            }
+            return if a.len() == n { total } else { total * n as f64 };
+        }
+        // SAFETY: a tile has `n` elements.
+        let b: &[X] = unsafe { b.tile_of(n) };
+        for (a, b) in a.chunks(BLOCK).zip(b.chunks(BLOCK)) {
+            total += match terms {
+                Terms::Products => sum_of(a, b, product),
+                Terms::SquaredDifferences => sum_of(a, b, squared),
+            }
+            .to_f64()
+        }
+        total
     }
 }
 

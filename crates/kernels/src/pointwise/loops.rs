@@ -1,16 +1,17 @@
 //! The loops: one instruction over one stretch of elements, compiled per instruction set and chosen at run time.
 //!
 //! Every arm is a loop that LLVM vectorises for the caller's instruction set. A scalar operand is a chunk of equal
-//! elements that is read again and again, so there is one loop an op and not one per mix of scalars and tiles.
+//! elements that is read again and again, so most ops have one loop and not one per mix of scalars and tiles.
 //! The destination never overlaps an operand.
 #![allow(unsafe_code)]
 
+use super::pair::{self, First, Then};
 use super::{Op, complex, convert};
 use crate::cpu::{Isa, isa};
 use crate::{DType, vmath, vmath64};
 
 /// A scalar operand is a chunk of this many equal elements.
-pub(super) const CHUNK: usize = 256;
+pub(super) const CHUNK: usize = 64;
 
 /// An operand of a loop.
 #[derive(Clone, Copy)]
@@ -45,6 +46,26 @@ impl Arg {
         // SAFETY: the caller's promise.
         unsafe { std::slice::from_raw_parts(self.ptr.cast::<T>().add(from * self.step), n) }
     }
+
+    /// All `n` elements of a tile.
+    ///
+    /// # Safety
+    /// As for [`Arg::piece`].
+    #[inline(always)]
+    pub(super) unsafe fn tile_of<'a, T>(self, n: usize) -> &'a [T] {
+        // SAFETY: the caller's promise.
+        unsafe { std::slice::from_raw_parts(self.ptr.cast(), n) }
+    }
+
+    /// The first element, which is all of a scalar.
+    ///
+    /// # Safety
+    /// It is readable as `T`.
+    #[inline(always)]
+    pub(super) unsafe fn first<T: Copy>(self) -> T {
+        // SAFETY: the caller's promise.
+        unsafe { *self.ptr.cast() }
+    }
 }
 
 /// `step(op, d, args, n)`: runs `op` on `n` elements.
@@ -53,6 +74,8 @@ impl Arg {
 /// `d` is writable and the first `arity` args are readable for `n` elements of their types (for a splat: `min(n, CHUNK)`);
 /// `d` overlaps none of them; this machine has the instruction set.
 pub(super) type Step = unsafe fn(Op, *mut u8, &[Arg; 3], usize);
+/// `pair(first, then, d, args, n)`: as a [`Step`], for the pairs of `pair.rs`.
+pub(super) type Pair = unsafe fn(First, Then, *mut u8, &[Arg; 3], usize);
 /// `convert(dtype, d, a, n)`: between storage and registers.
 pub(super) type Convert = unsafe fn(DType, *mut u8, Arg, usize);
 /// `cast(from, to, d, a, n)`: between registers.
@@ -66,6 +89,8 @@ pub(super) struct Loops {
     bool: Step,
     c64: Step,
     c128: Step,
+    /// Two instructions on f32 as one pass.
+    pub(super) pair: Pair,
     /// Storage of `dtype` to its registers.
     pub(super) load: Convert,
     /// Registers to storage of `dtype`.
@@ -146,6 +171,11 @@ macro_rules! instruction_set {
                 unsafe { complex::step_c128(op, d, a, n) }
             }
             $(#[$feature])?
+            unsafe fn pair(first: First, then: Then, d: *mut u8, a: &[Arg; 3], n: usize) {
+                // SAFETY: passed on.
+                unsafe { pair::step::<$fma>(first, then, d, a, n) }
+            }
+            $(#[$feature])?
             unsafe fn load(dtype: DType, d: *mut u8, a: Arg, n: usize) {
                 // SAFETY: passed on.
                 unsafe { convert::load(dtype, d, a, n) }
@@ -160,7 +190,7 @@ macro_rules! instruction_set {
                 // SAFETY: passed on.
                 unsafe { convert::cast(from, to, d, a, n) }
             }
-            pub(super) const LOOPS: Loops = Loops { f32, f64, i64, bool, c64, c128, load, store, cast };
+            pub(super) const LOOPS: Loops = Loops { f32, f64, i64, bool, c64, c128, pair, load, store, cast };
         }
     };
 }
@@ -177,7 +207,12 @@ mod avx512 {
         // SAFETY: passed on.
         unsafe { step_f32::<true>(op, d, a, n) }
     }
-    pub(super) const LOOPS: Loops = Loops { f32, ..avx2::LOOPS };
+    #[target_feature(enable = "avx512f,avx512vl,avx512dq,avx512bw,avx2,fma,bmi2")]
+    unsafe fn pair(first: First, then: Then, d: *mut u8, a: &[Arg; 3], n: usize) {
+        // SAFETY: passed on.
+        unsafe { pair::step::<true>(first, then, d, a, n) }
+    }
+    pub(super) const LOOPS: Loops = Loops { f32, pair, ..avx2::LOOPS };
 }
 
 /// Cuts `0..n` so that a scalar operand is read within its chunk: one piece if there is none.
@@ -235,6 +270,86 @@ pub(super) unsafe fn map3<A: Copy, B: Copy, D>(d: *mut u8, args: &[Arg; 3], n: u
             unsafe { (args[0].piece::<A>(from, m), args[1].piece::<B>(from, m), args[2].piece::<B>(from, m)) };
         for (((d, &a), &b), &c) in d.iter_mut().zip(a).zip(b).zip(c) {
             *d = f(a, b, c)
+        }
+    }
+}
+
+/// As [`map2`], with a loop of its own for each mix of tile and scalar: for light ops, whose time is that of the loop.
+///
+/// # Safety
+/// As for [`Step`], with these types.
+#[inline(always)]
+pub(super) unsafe fn mixed2<T: Copy, D>(d: *mut u8, a: Arg, b: Arg, n: usize, f: impl Fn(T, T) -> D) {
+    // SAFETY: `n` elements of each tile; the destination overlaps no operand.
+    // Plain loops: an iterator's fold might be compiled without the instruction set.
+    unsafe {
+        let out = std::slice::from_raw_parts_mut(d.cast::<D>(), n);
+        match (a.step, b.step) {
+            (1, 1) => {
+                for ((d, &a), &b) in out.iter_mut().zip(a.tile_of::<T>(n)).zip(b.tile_of::<T>(n)) {
+                    *d = f(a, b)
+                }
+            }
+            (1, _) => {
+                let b = b.first();
+                for (d, &a) in out.iter_mut().zip(a.tile_of::<T>(n)) {
+                    *d = f(a, b)
+                }
+            }
+            (_, 1) => {
+                let a = a.first();
+                for (d, &b) in out.iter_mut().zip(b.tile_of::<T>(n)) {
+                    *d = f(a, b)
+                }
+            }
+            _ => {
+                let (a, b) = (a.first(), b.first());
+                for d in out {
+                    *d = f(a, b)
+                }
+            }
+        }
+    }
+}
+
+/// As [`map3`], with a loop of its own for each mix of tile and scalar whose first operand is a tile.
+///
+/// # Safety
+/// As for [`Step`], with these types.
+#[inline(always)]
+pub(super) unsafe fn mixed3<A: Copy, T: Copy, D>(d: *mut u8, args: &[Arg; 3], n: usize, f: impl Fn(A, T, T) -> D) {
+    let [a, b, c] = *args;
+    // SAFETY: as for `mixed2`.
+    unsafe {
+        if a.step == 0 {
+            return map3(d, args, n, f);
+        }
+        let out = std::slice::from_raw_parts_mut(d.cast::<D>(), n);
+        match (b.step, c.step) {
+            (1, 1) => {
+                let (a, b, c) = (a.tile_of::<A>(n), b.tile_of::<T>(n), c.tile_of::<T>(n));
+                for (((d, &a), &b), &c) in out.iter_mut().zip(a).zip(b).zip(c) {
+                    *d = f(a, b, c)
+                }
+            }
+            (1, _) => {
+                let c = c.first();
+                for ((d, &a), &b) in out.iter_mut().zip(a.tile_of::<A>(n)).zip(b.tile_of::<T>(n)) {
+                    *d = f(a, b, c)
+                }
+            }
+            (_, 1) => {
+                let b = b.first();
+                for ((d, &a), &c) in out.iter_mut().zip(a.tile_of::<A>(n)).zip(c.tile_of::<T>(n)) {
+                    *d = f(a, b, c)
+                }
+            }
+            _ => {
+                let (b, c) = (b.first(), c.first());
+                for (d, &a) in out.iter_mut().zip(a.tile_of::<A>(n)) {
+                    *d = f(a, b, c)
+                }
+            }
         }
     }
 }
@@ -401,33 +516,33 @@ macro_rules! float_step {
                     Op::Isfinite => map1(d, a, n, |x: T| x.is_finite()),
                     Op::Signbit => map1(d, a, n, |x: T| x.is_sign_negative()),
                     Op::LogicalNot => map1(d, a, n, |x: T| x == 0.0),
-                    Op::Add => map2(d, a, b, n, |x: T, y: T| x + y),
-                    Op::Sub => map2(d, a, b, n, |x: T, y: T| x - y),
-                    Op::Mul => map2(d, a, b, n, |x: T, y: T| x * y),
-                    Op::Div => map2(d, a, b, n, |x: T, y: T| x / y),
+                    Op::Add => mixed2(d, a, b, n, |x: T, y: T| x + y),
+                    Op::Sub => mixed2(d, a, b, n, |x: T, y: T| x - y),
+                    Op::Mul => mixed2(d, a, b, n, |x: T, y: T| x * y),
+                    Op::Div => mixed2(d, a, b, n, |x: T, y: T| x / y),
                     Op::FloorDivide => call2(d, a, b, n, floor_divide),
                     Op::TruncDivide => map2(d, a, b, n, |x: T, y: T| (x / y).trunc()),
                     Op::Fmod => call2(d, a, b, n, fmod::<T>),
                     Op::Remainder => call2(d, a, b, n, remainder),
                     Op::Pow => map2(d, a, b, n, m::pow::<F>),
-                    Op::Maximum => map2(d, a, b, n, maximum),
-                    Op::Minimum => map2(d, a, b, n, minimum),
-                    Op::Fmax => map2(d, a, b, n, |x: T, y: T| if x > y || y.is_nan() { x } else { y }),
-                    Op::Fmin => map2(d, a, b, n, |x: T, y: T| if x < y || y.is_nan() { x } else { y }),
+                    Op::Maximum => mixed2(d, a, b, n, maximum),
+                    Op::Minimum => mixed2(d, a, b, n, minimum),
+                    Op::Fmax => mixed2(d, a, b, n, |x: T, y: T| if x > y || y.is_nan() { x } else { y }),
+                    Op::Fmin => mixed2(d, a, b, n, |x: T, y: T| if x < y || y.is_nan() { x } else { y }),
                     Op::Atan2 => map2(d, a, b, n, m::atan2::<F>),
                     Op::Hypot => map2(d, a, b, n, m::hypot::<F>),
                     Op::Zeta => call2(d, a, b, n, m::zeta::<false>),
                     Op::Copysign => map2(d, a, b, n, T::copysign),
-                    Op::Eq => map2(d, a, b, n, |x: T, y: T| x == y),
-                    Op::Ne => map2(d, a, b, n, |x: T, y: T| x != y),
-                    Op::Lt => map2(d, a, b, n, |x: T, y: T| x < y),
-                    Op::Le => map2(d, a, b, n, |x: T, y: T| x <= y),
-                    Op::Gt => map2(d, a, b, n, |x: T, y: T| x > y),
-                    Op::Ge => map2(d, a, b, n, |x: T, y: T| x >= y),
+                    Op::Eq => mixed2(d, a, b, n, |x: T, y: T| x == y),
+                    Op::Ne => mixed2(d, a, b, n, |x: T, y: T| x != y),
+                    Op::Lt => mixed2(d, a, b, n, |x: T, y: T| x < y),
+                    Op::Le => mixed2(d, a, b, n, |x: T, y: T| x <= y),
+                    Op::Gt => mixed2(d, a, b, n, |x: T, y: T| x > y),
+                    Op::Ge => mixed2(d, a, b, n, |x: T, y: T| x >= y),
                     Op::LogicalAnd => map2(d, a, b, n, |x: T, y: T| (x != 0.0) & (y != 0.0)),
                     Op::LogicalOr => map2(d, a, b, n, |x: T, y: T| (x != 0.0) | (y != 0.0)),
                     Op::LogicalXor => map2(d, a, b, n, |x: T, y: T| (x != 0.0) ^ (y != 0.0)),
-                    Op::MulAdd => map3(d, args, n, m::fma::<F>),
+                    Op::MulAdd => mixed3(d, args, n, m::fma::<F>),
                     Op::Lerp => map3(
                         d,
                         args,
@@ -436,9 +551,9 @@ macro_rules! float_step {
                             if w.abs() < 0.5 { x + w * (y - x) } else { y - (y - x) * (1.0 - w) }
                         },
                     ),
-                    Op::Clamp => map3(d, args, n, |x: T, lo: T, hi: T| minimum(maximum(x, lo), hi)),
+                    Op::Clamp => mixed3(d, args, n, |x: T, lo: T, hi: T| minimum(maximum(x, lo), hi)),
                     Op::Softplus => map3(d, args, n, m::softplus::<F>),
-                    Op::Where => map3(d, args, n, |w: u8, x: T, y: T| if w != 0 { x } else { y }),
+                    Op::Where => mixed3(d, args, n, |w: u8, x: T, y: T| if w != 0 { x } else { y }),
                     Op::Conj
                     | Op::BitwiseNot
                     | Op::BitwiseAnd

@@ -17,15 +17,18 @@ mod exec;
 mod fold;
 mod loops;
 mod op;
+mod pair;
 mod program;
 pub(crate) mod record;
+mod row;
 mod value;
 
 pub use eager::{binary, binary_flat, ternary, unary};
-pub use fold::{Fold, Sink};
+pub use fold::{Fold, Sink, Terms};
 pub use op::Op;
 pub use program::{Builder, Program, Val};
 pub use record::{Action, Source, Step, Tape, record};
+pub use row::RowOp;
 pub use value::{Operand, Value};
 
 #[cfg(test)]

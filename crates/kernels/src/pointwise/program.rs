@@ -7,7 +7,8 @@
 //! - the value that becomes an output is written there directly, and what nothing uses is dropped.
 
 use super::exec::{self, Code, TILE};
-use super::{Fold, Op, Operand, Sink, Value, record};
+use super::pair::{First, Then};
+use super::{Fold, Op, Operand, RowOp, Sink, Terms, Value, record};
 use crate::{DType, ViewMut};
 
 /// Where an operand lives while a tile runs.
@@ -20,7 +21,12 @@ pub(super) enum Place {
     Constant(u16),
     /// A register that holds one number many times.
     Uniform(u16),
+    /// Nowhere: the instruction that makes it adds it to its output.
+    Summed,
 }
+
+/// Operands of an instruction, at most.
+pub(super) const ARGS: usize = 5;
 
 /// What an instruction does.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -30,6 +36,12 @@ pub(super) enum Action {
     Cast(DType),
     /// A row to one number.
     Fold(Fold),
+    /// The sum of terms of two rows.
+    Sum(Terms),
+    /// A row to a row.
+    Row(RowOp),
+    /// Two instructions on f32 as one.
+    Pair(First, Then),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -38,7 +50,10 @@ pub(super) struct Instr {
     /// The type computed in.
     pub(super) dtype: DType,
     pub(super) dst: Place,
-    pub(super) args: [Place; 3],
+    /// The first ones that the action takes; the others repeat the first.
+    pub(super) args: [Place; ARGS],
+    /// The outputs that receive sums which the instruction makes itself.
+    pub(super) sums: [Option<u16>; 2],
     /// Whether all operands are uniform, so that a few elements stand for all.
     pub(super) uniform: bool,
 }
@@ -101,7 +116,9 @@ pub struct Val(usize);
 #[derive(Clone, Copy)]
 enum Def {
     Leaf(Place),
-    Do(Action, DType, [Val; 3], usize),
+    Do(Action, DType, [Val; ARGS], usize),
+    /// A sum over rows that the instruction behind this value makes.
+    Sum(Val, usize),
 }
 
 /// Builds programs in SSA form; [`Builder::finish`] assigns places.
@@ -154,7 +171,7 @@ impl Builder {
         for (k, &a) in args.iter().enumerate() {
             assert_eq!(self.dtype(a), op.operand(k, dtype), "operand {k} of {op:?}");
         }
-        let mut a = [args[0]; 3];
+        let mut a = [args[0]; ARGS];
         a[..args.len()].copy_from_slice(args);
         self.def(Def::Do(Action::Op(op), dtype, a, args.len()), op.result(dtype))
     }
@@ -165,20 +182,52 @@ impl Builder {
         if from == dtype {
             return v;
         }
-        self.def(Def::Do(Action::Cast(dtype), from, [v; 3], 1), dtype)
+        self.def(Def::Do(Action::Cast(dtype), from, [v; ARGS], 1), dtype)
     }
 
     /// An f32 value rounded to the precision of a half type; it stays f32.
     pub fn round(&mut self, v: Val, half: DType) -> Val {
         assert_eq!(self.dtype(v), DType::F32, "what is rounded");
-        self.def(Def::Do(Action::Cast(half), DType::F32, [v; 3], 1), DType::F32)
+        self.def(Def::Do(Action::Cast(half), DType::F32, [v; ARGS], 1), DType::F32)
     }
 
     /// A row of floats as one number, which every later instruction of the row sees.
     pub fn fold(&mut self, how: Fold, v: Val) -> Val {
         let dtype = self.dtype(v);
         assert!(matches!(dtype, DType::F32 | DType::F64), "folds are of f32 and f64, not {dtype}");
-        self.def(Def::Do(Action::Fold(how), dtype, [v; 3], 1), dtype)
+        self.def(Def::Do(Action::Fold(how), dtype, [v; ARGS], 1), dtype)
+    }
+
+    /// The sum of terms of two rows of floats, as [`Builder::fold`] of their values but in one pass.
+    pub fn sum(&mut self, terms: Terms, a: Val, b: Val) -> Val {
+        let dtype = self.dtype(a);
+        assert!(matches!(dtype, DType::F32 | DType::F64), "folds are of f32 and f64, not {dtype}");
+        assert_eq!(self.dtype(b), dtype, "terms of one type");
+        self.def(Def::Do(Action::Sum(terms), dtype, [a, b, a, a, a], 2), dtype)
+    }
+
+    /// A whole row of floats from whole rows.
+    ///
+    /// # Panics
+    /// If there are not as many rows as `op` takes, or they are not of one float type.
+    pub fn row(&mut self, op: RowOp, args: &[Val]) -> Val {
+        let dtype = self.dtype(args[0]);
+        assert!(matches!(dtype, DType::F32 | DType::F64), "rows are of f32 and f64, not {dtype}");
+        assert_eq!(args.len(), op.arity(), "operands of {op:?}");
+        assert!(args.iter().all(|&a| self.dtype(a) == dtype), "rows of one type");
+        let mut a = [args[0]; ARGS];
+        a[..args.len()].copy_from_slice(args);
+        self.def(Def::Do(Action::Row(op), dtype, a, args.len()), dtype)
+    }
+
+    /// Sum `k` over rows that a row instruction makes beside its value: an output with [`Sink::Columns`] and factor 1.
+    ///
+    /// # Panics
+    /// If `v` is not the value of such an instruction.
+    pub fn sum_over_rows(&mut self, v: Val, k: usize) -> Val {
+        let (Def::Do(Action::Row(op), dtype, ..), _) = self.defs[v.0] else { panic!("no row instruction") };
+        assert!(k < op.sums(), "sums of {op:?}");
+        self.def(Def::Sum(v, k), dtype)
     }
 
     /// The next output.
@@ -199,7 +248,7 @@ impl Builder {
 
     fn copied(&mut self, v: Val) -> Val {
         let dtype = self.dtype(v);
-        self.def(Def::Do(Action::Op(Op::Copy), dtype, [v; 3], 1), dtype)
+        self.def(Def::Do(Action::Op(Op::Copy), dtype, [v; ARGS], 1), dtype)
     }
 
     /// Which values are one number along a row: known only where rows are, so in programs that fold.
@@ -208,7 +257,9 @@ impl Builder {
         for (i, (def, _)) in self.defs.iter().enumerate() {
             uniform[i] = match def {
                 Def::Leaf(p) => matches!(p, Place::Constant(_)),
-                Def::Do(Action::Fold(_), ..) => true,
+                Def::Sum(..) => false,
+                Def::Do(Action::Fold(_) | Action::Sum(_), ..) => true,
+                Def::Do(Action::Row(_), ..) => false,
                 Def::Do(_, _, a, n) => a[..*n].iter().all(|v| uniform[v.0]),
             };
         }
@@ -218,6 +269,24 @@ impl Builder {
     /// Turns `a * b + c` into one rounding where the product has no other use. Changes the last bit of results, so eager
     /// never asks for it and the compiler does.
     pub fn contract(&mut self) {
+        let uses = self.uses();
+        for i in 0..self.defs.len() {
+            let (Def::Do(Action::Op(Op::Add), dtype, [p, q, ..], _), _) = self.defs[i] else { continue };
+            if !dtype.is_floating_point() {
+                continue;
+            }
+            for (m, c) in [(p, q), (q, p)] {
+                if let (Def::Do(Action::Op(Op::Mul), _, [a, b, ..], _), _) = self.defs[m.0]
+                    && uses[m.0] == 1
+                {
+                    self.defs[i].0 = Def::Do(Action::Op(Op::MulAdd), dtype, [a, b, c, a, a], 3);
+                    break;
+                }
+            }
+        }
+    }
+
+    fn uses(&self) -> Vec<usize> {
         let mut uses = vec![0; self.defs.len()];
         for (def, _) in &self.defs {
             if let Def::Do(_, _, a, n) = def {
@@ -225,16 +294,30 @@ impl Builder {
             }
         }
         self.outputs.iter().for_each(|v| uses[v.0] += 1);
+        uses
+    }
+
+    fn has_rows(&self) -> bool {
+        let along = |a: &Action| matches!(a, Action::Fold(_) | Action::Sum(_) | Action::Row(_));
+        self.defs.iter().any(|(d, _)| matches!(d, Def::Do(a, ..) if along(a)))
+    }
+
+    /// Makes one instruction of two where the value between them has no other use. Results stay the same to the bit; a
+    /// program that is recorded keeps its single steps, so eager never asks for it.
+    pub fn pair(&mut self) {
+        let uses = self.uses();
+        let uniform = if self.has_rows() { self.uniform() } else { vec![false; self.defs.len()] };
         for i in 0..self.defs.len() {
-            let (Def::Do(Action::Op(Op::Add), dtype, [p, q, _], _), _) = self.defs[i] else { continue };
-            if !dtype.is_floating_point() {
-                continue;
-            }
-            for (m, c) in [(p, q), (q, p)] {
-                if let (Def::Do(Action::Op(Op::Mul), _, [a, b, _], _), _) = self.defs[m.0]
-                    && uses[m.0] == 1
+            let (Def::Do(Action::Op(op), DType::F32, args, n), DType::F32) = self.defs[i] else { continue };
+            for at in 0..n.min(2) {
+                let v = args[at];
+                let (Def::Do(Action::Op(inner), DType::F32, [a, b, ..], 2), _) = self.defs[v.0] else { continue };
+                if let (Some(first), Some(then)) = (First::of(inner), Then::of(op, at))
+                    && uses[v.0] == 1
+                    && !uniform[v.0]
                 {
-                    self.defs[i].0 = Def::Do(Action::Op(Op::MulAdd), dtype, [a, b, c], 3);
+                    let c = if n == 2 { args[1 - at] } else { a };
+                    self.defs[i].0 = Def::Do(Action::Pair(first, then), DType::F32, [a, b, c, a, a], n + 1);
                     break;
                 }
             }
@@ -243,32 +326,42 @@ impl Builder {
 
     /// Assigns places by linear scan and drops what nothing uses.
     pub fn finish(mut self) -> Program {
-        let folds = self.defs.iter().any(|(d, _)| matches!(d, Def::Do(Action::Fold(_), ..)));
+        let folds = self.has_rows();
         let mut uniform = if folds { self.uniform() } else { vec![false; self.defs.len()] };
-        // An output has its own value: what is a leaf, or an output already, is copied. Only a value per row is uniform.
+        // Stored elements have their own value: what is a leaf, or an output already, is copied. Only a value per row is uniform.
         let mut place: Vec<Option<Place>> = vec![None; self.defs.len()];
         for k in 0..self.outputs.len() {
-            let mut v = self.outputs[k];
-            let one_a_row = self.sinks[k] == Sink::Rows;
-            if matches!(self.defs[v.0].0, Def::Leaf(_)) || place[v.0].is_some() || uniform[v.0] && !one_a_row {
+            let (mut v, sink) = (self.outputs[k], self.sinks[k]);
+            let elements = sink == Sink::Elements;
+            let leaf = matches!(self.defs[v.0].0, Def::Leaf(_));
+            if elements && (leaf || place[v.0].is_some() || uniform[v.0]) || sink == Sink::Rows && leaf {
                 v = self.copied(v);
                 place.push(None);
-                uniform.push(one_a_row);
+                uniform.push(!elements);
             }
-            assert!(!one_a_row || uniform[v.0], "a value per row comes from a fold");
-            if !one_a_row {
+            assert!(sink != Sink::Rows || uniform[v.0], "a value per row comes from a fold");
+            if elements {
                 place[v.0] = Some(Place::Output(k as u16));
             }
             self.outputs[k] = v;
+        }
+        let mut sums: Vec<[Option<u16>; 2]> = vec![[None; 2]; self.defs.len()];
+        for (k, v) in self.outputs.iter().enumerate() {
+            if let Def::Sum(of, at) = self.defs[v.0].0 {
+                assert_eq!(self.sinks[k], Sink::Columns(1.0), "a sum over rows is one number a column");
+                sums[of.0][at] = Some(k as u16);
+            }
         }
         const DEAD: usize = 0;
         let mut last = vec![DEAD; self.defs.len()]; // the last reader; nothing is read by instruction 0
         self.outputs.iter().for_each(|v| last[v.0] = usize::MAX);
         for (i, (def, _)) in self.defs.iter().enumerate().rev() {
-            if let Def::Do(_, _, a, k) = def
-                && last[i] != DEAD
-            {
-                a[..*k].iter().for_each(|v| last[v.0] = last[v.0].max(i));
+            match def {
+                Def::Do(_, _, a, k) if last[i] != DEAD => {
+                    a[..*k].iter().for_each(|v| last[v.0] = last[v.0].max(i));
+                }
+                Def::Sum(of, _) if last[i] != DEAD => last[of.0] = last[of.0].max(i),
+                _ => {}
             }
         }
         let mut code = vec![];
@@ -281,6 +374,10 @@ impl Builder {
             let (action, compute, a, k) = match *def {
                 Def::Leaf(p) => {
                     place[i] = Some(p);
+                    continue;
+                }
+                Def::Sum(..) => {
+                    place[i] = Some(Place::Summed);
                     continue;
                 }
                 Def::Do(action, compute, a, k) => (action, compute, a, k),
@@ -300,7 +397,7 @@ impl Builder {
             // Unused operands repeat the first, so that every place is one that holds something.
             let args = a.map(|v| place[v.0].expect("operands are defined before use"));
             let uniform = a[..k].iter().all(|v| uniform[v.0]) && uniform[i];
-            code.push(Instr { action, dtype: compute, dst, args, uniform });
+            code.push(Instr { action, dtype: compute, dst, args, sums: sums[i], uniform });
             // Freed only after dst was chosen: that is what keeps the two apart.
             for (j, v) in a[..k].iter().enumerate() {
                 let again = a[..j].iter().any(|w| w.0 == v.0);

@@ -177,6 +177,7 @@ pub(super) fn note_program(
             Place::Input(k) => (2, u32::from(k)),
             Place::Constant(k) => (3, u32::from(k)),
             Place::Uniform(k) => (4, u32::from(k)),
+            Place::Summed => (5, 0),
         };
         let read = |places: &HashMap<(u8, u32), Source>, p: Place| match p {
             Place::Input(k) => loaded[k as usize],
@@ -187,7 +188,10 @@ pub(super) fn note_program(
             let (action, arity) = match i.action {
                 Instruction::Op(op) => (Action::Op(op), op.arity()),
                 Instruction::Cast(to) => (Action::Cast(register(to)), 1),
-                Instruction::Fold(_) => unreachable!("eager formulas are pointwise"),
+                Instruction::Fold(_) | Instruction::Sum(_) | Instruction::Row(_) => {
+                    unreachable!("eager formulas are pointwise")
+                }
+                Instruction::Pair(..) => unreachable!("eager formulas are single steps"),
             };
             let args = i.args[..arity].iter().map(|&p| read(&places, p)).collect();
             let result = tape.push(action, register(i.dtype), args);
