@@ -325,8 +325,13 @@ def torch_benches(compiled):
             two, x = torch.compile(lambda x: x * 2.0 + 1.0), torch.ones(4)
             with torch.no_grad():
                 emit("compile_cold", "call_of_two_ops", best(lambda: [two(x) for _ in range(1000)]) * 1e6, "ns")
-                many, total = [torch.ones(4) for _ in range(32)], torch.compile(lambda many: sum(many[1:], many[0]))
+                many, plain = [torch.ones(4) for _ in range(32)], lambda many: sum(many[1:], many[0])
+                total = torch.compile(plain)
                 emit("compile_cold", "sum_of_32_tensors", best(lambda: [total(many) for _ in range(1000)]) * 1e6, "ns")
+                (entry,) = torch._dynamo.eval_frame._debug_get_cache_entry_list(plain.__code__)
+                check, arguments = entry.guard_manager.check, {"many": many}
+                assert check(arguments)
+                emit("compile_cold", "guards_of_32_tensors", best(lambda: [check(arguments) for _ in range(1000)]) * 1e6, "ns")
 
     ways = {f"saved_memory:{way}": functools.partial(one_way, way) for way in ("plain", "checkpoint", "saved_bf16")}
     return dict(ops=ops, pointwise=pointwise, softmax_layernorm=softmax_layernorm, matmul=matmul, conv=conv, mlp=mlp, gpt=gpt, convnet=convnet, saved_memory=saved_memory, transforms=transforms, compile_mlp=compile_mlp, compile_cold=compile_cold) | ways

@@ -133,18 +133,15 @@ impl<I: Tree, O: Tree + Send + Sync> Compiled<I, O> {
         let leaves = Leaves::of(input);
         let ambient = Ambient::now();
         let mut symbols = Symbols::new();
-        let entries = self.inner.entries.read().unwrap_or_else(|e| e.into_inner()).clone();
-        for (at, entry) in entries.iter().enumerate().rev() {
-            if entry.guards.failure(&leaves, &ambient, &mut symbols).is_none() {
-                entry.hit();
-                stats::hit();
-                let _ = at;
-                return match &entry.body {
-                    Body::Whole(whole) => whole.run(&leaves, &symbols, self.options().replay_effects, false),
-                    Body::Segments => self.capture(input, &leaves, &ambient, Some(entry)),
-                };
-            }
+        if let Some(entry) = self.fitting(&leaves, &ambient, &mut symbols) {
+            entry.hit();
+            stats::hit();
+            return match &entry.body {
+                Body::Whole(whole) => whole.run(&leaves, &symbols, self.options().replay_effects, false),
+                Body::Segments => self.capture(input, &leaves, &ambient, Some(&entry)),
+            };
         }
+        let entries = self.inner.entries.read().unwrap_or_else(|e| e.into_inner()).clone();
         if !entries.is_empty() {
             let reasons = self.reasons(&entries, &leaves, &ambient);
             if let Some(result) = self.forbidden(input, &entries, reasons)? {
@@ -153,6 +150,17 @@ impl<I: Tree, O: Tree + Send + Sync> Compiled<I, O> {
         }
         stats::miss();
         self.capture(input, &leaves, &ambient, None)
+    }
+
+    /// The newest entry whose guards hold.
+    fn fitting(&self, leaves: &Leaves<'_>, ambient: &Ambient, symbols: &mut Symbols) -> Option<Arc<Entry<O>>> {
+        let entries = self.inner.entries.read().unwrap_or_else(|e| e.into_inner());
+        entries.iter().rev().find(|e| e.guards.failure(leaves, ambient, symbols).is_none()).cloned()
+    }
+
+    /// Whether a call with this input would find a compiled graph: the guard check of a call, and nothing else of it.
+    pub fn is_compiled_for(&self, input: &I) -> bool {
+        self.fitting(&Leaves::of(input), &Ambient::now(), &mut Symbols::new()).is_some()
     }
 
     /// How the function was compiled.

@@ -181,7 +181,12 @@ pub(super) fn cold(bench: &Bench) -> Done {
     let sum =
         compile(|many: &Vec<Tensor>| many.iter().skip(1).try_fold(many[0].clone(), |s, t| ops::add(&s, t, 1.into())));
     let seconds = calls(&|| Ok(sum.try_call(&many).map(drop)?))?;
-    bench.emit("sum_of_32_tensors", 1e9 * seconds / CALLS as f64, "ns")
+    bench.emit("sum_of_32_tensors", 1e9 * seconds / CALLS as f64, "ns")?;
+    let seconds = calls(&|| {
+        assert!(std::hint::black_box(sum.is_compiled_for(&many)), "it was compiled for these");
+        Ok(())
+    })?;
+    bench.emit("guards_of_32_tensors", 1e9 * seconds / CALLS as f64, "ns")
 }
 
 /// Forward and backward of the perceptron of the training bench, without the optimiser's step.

@@ -19,7 +19,7 @@ struct Frame<'a> {
     plan: &'a Plan,
     module: &'a GraphModule,
     call: &'a Call,
-    tensors: Vec<Option<Tensor>>,
+    tensors: SmallVec<[Option<Tensor>; 40]>,
     late: Vec<Option<Value>>,
 }
 

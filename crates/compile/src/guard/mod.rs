@@ -24,7 +24,7 @@ use std::sync::Arc;
 /// The leaves of an argument tree, by kind.
 #[derive(Default)]
 pub(crate) struct Leaves<'a> {
-    pub(crate) tensors: SmallVec<[&'a Tensor; 8]>,
+    pub(crate) tensors: SmallVec<[&'a Tensor; 32]>,
     pub(crate) numbers: SmallVec<[&'a Number; 4]>,
     pub(crate) sizes: SmallVec<[SymInt; 4]>,
     pub(crate) hosts: SmallVec<[Host<'a>; 4]>,
@@ -88,6 +88,31 @@ pub(crate) fn same_objects<'t>(tensors: &'t [&Tensor]) -> impl Iterator<Item = u
     tensors.iter().map(move |t| first(t))
 }
 
+/// The first tensor that is not the object it should be: `same` says for each which one is the first that is the same.
+fn other_object(tensors: &[&Tensor], same: &[usize]) -> Option<usize> {
+    const FEW: usize = 8;
+    if tensors.len() <= FEW {
+        return same_objects(tensors).zip(same).position(|(found, expected)| found != *expected);
+    }
+    // Objects met so far by their number, in a table at most a quarter full; on the stack for up to 64 tensors.
+    const EMPTY: u32 = u32::MAX;
+    let size = (4 * tensors.len()).next_power_of_two();
+    let mut met: SmallVec<[u32; 256]> = SmallVec::from_elem(EMPTY, size);
+    for (i, t) in tensors.iter().enumerate() {
+        let mut at = (t.id() as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) as usize >> 32 & (size - 1);
+        while met[at] != EMPTY && !tensors[met[at] as usize].is_same(t) {
+            at = (at + 1) & (size - 1);
+        }
+        if met[at] == EMPTY {
+            met[at] = i as u32;
+        }
+        if met[at] as usize != same[i] {
+            return Some(i);
+        }
+    }
+    None
+}
+
 /// Which guard did not hold.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Failure {
@@ -122,10 +147,8 @@ impl Guards {
                 return Some(Failure::Tensor(i, mismatch));
             }
         }
-        for (i, (found, expected)) in same_objects(&leaves.tensors).zip(&self.same).enumerate() {
-            if found != *expected {
-                return Some(Failure::Same(i));
-            }
+        if let Some(i) = other_object(&leaves.tensors, &self.same) {
+            return Some(Failure::Same(i));
         }
         for (i, (guard, size)) in self.sizes.iter().zip(&leaves.sizes).enumerate() {
             if !guard.holds(size.hint(), symbols) {

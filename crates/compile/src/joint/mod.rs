@@ -15,8 +15,9 @@ pub use interpreted::Interpret;
 use crate::backend::{Backend, Call, ExampleInput, ExampleValue, Executable, Value, calls_host};
 use crate::error::Result;
 use crate::partition::PartitionOptions;
+use firebrand_core::Layout;
 use firebrand_core::autograd::is_grad_enabled;
-use firebrand_core::{DType, Tensor};
+use firebrand_core::layout::Dims;
 use firebrand_graph::ir::{Function, GraphModule, Target, TensorMeta};
 pub(crate) use interpreted::Interpreted;
 use plan::Plan;
@@ -111,7 +112,7 @@ impl Aot {
             ExampleValue::Int(i) => Input::Number((*i).into()),
             ExampleValue::Float(v) => Input::Number((*v).into()),
         });
-        executable.add(Key { inputs: inputs.collect(), recording: is_grad_enabled() });
+        executable.add(Key::new(inputs.collect()));
         Ok(executable)
     }
 }
@@ -130,24 +131,41 @@ fn known(meta: &TensorMeta) -> TensorMeta {
 /// What a plan depends on.
 struct Key {
     inputs: Vec<Input>,
+    /// The layouts of tensors, to compare at every call.
+    layouts: Vec<Option<Layout>>,
     recording: bool,
 }
 
 impl Key {
+    fn new(inputs: Vec<Input>) -> Key {
+        let sizes = |v: &[firebrand_graph::ir::SymInt]| -> Option<Dims> {
+            v.iter().map(|s| s.known().and_then(|n| usize::try_from(n).ok())).collect()
+        };
+        let layout = |i: &Input| match i {
+            Input::Tensor(meta) => Some(Layout::strided(&sizes(&meta.sizes)?, &sizes(&meta.strides)?, 0)),
+            Input::Number(_) => None,
+        };
+        Key { layouts: inputs.iter().map(layout).collect(), inputs, recording: is_grad_enabled() }
+    }
+
     fn of(inputs: &[Value]) -> Key {
         let one = |v: &Value| match v {
             Value::Tensor(t) => Input::Tensor(TensorMeta::of(t)),
             other => Input::Number(other.clone()),
         };
-        Key { inputs: inputs.iter().map(one).collect(), recording: is_grad_enabled() }
+        Key::new(inputs.iter().map(one).collect())
     }
 
     /// Whether a call with these inputs may use a plan of this key.
     fn fits(&self, inputs: &[Value]) -> bool {
         self.recording == is_grad_enabled()
             && self.inputs.len() == inputs.len()
-            && self.inputs.iter().zip(inputs).all(|(k, v)| match (k, v) {
-                (Input::Tensor(meta), Value::Tensor(t)) => same_type(meta, t),
+            && self.inputs.iter().zip(&self.layouts).zip(inputs).all(|((k, layout), v)| match (k, v) {
+                (Input::Tensor(meta), Value::Tensor(t)) => {
+                    meta.dtype.dtype() == Some(t.dtype())
+                        && meta.requires_grad == t.requires_grad()
+                        && layout.as_ref().is_some_and(|l| l.sizes() == t.shape() && l.strides() == t.strides())
+                }
                 (Input::Number(Value::Scalar(a)), Value::Scalar(b)) => same_number(*a, *b),
                 (Input::Number(a), b) => a.is_none() && b.is_none(),
                 _ => false,
@@ -163,14 +181,6 @@ fn same_number(a: firebrand_core::Scalar, b: firebrand_core::Scalar) -> bool {
         (Float(a), Float(b)) => a.to_bits() == b.to_bits(),
         _ => false,
     }
-}
-
-fn same_type(meta: &TensorMeta, t: &Tensor) -> bool {
-    let same = |a: &[firebrand_graph::ir::SymInt], b: &[usize]| {
-        a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.known() == Some(*b as i64))
-    };
-    let wants = |d: Option<DType>| meta.requires_grad == t.requires_grad() && d == Some(t.dtype());
-    wants(meta.dtype.dtype()) && same(&meta.sizes, t.shape()) && same(&meta.strides, t.strides())
 }
 
 /// A captured graph and its plans, one per sizes of inputs.

@@ -102,6 +102,9 @@ pub(crate) struct Plan {
     pub(crate) tensors: Vec<usize>,
     /// Whether gradients may be wanted.
     pub(crate) differentiable: bool,
+    /// Whether the results of the forward are those of the captured graph, in order, and running it is all there is to do
+    /// when nothing is recorded.
+    pub(crate) is_direct: bool,
     /// For each tensor input, whether it gets a gradient when every output has one.
     pub(crate) reached: Vec<bool>,
     backwards: Mutex<HashMap<Vec<bool>, Arc<BackwardPlan>>>,
@@ -275,7 +278,14 @@ impl Plan {
                 (None, number) => (Source::Number(number.unwrap_or(Value::NONE)), false),
             }
         });
-        let sources = sources.collect();
+        let sources: Vec<(Source, bool)> = sources.collect();
+        let in_order = |(i, s): (usize, &(Source, bool))| matches!(s.0, Source::Output(k) if k == i);
+        let is_direct = results.len() == sources.len()
+            && sources.iter().enumerate().all(in_order)
+            && tensors.iter().enumerate().all(|(i, k)| i == *k)
+            && shape.written.is_empty()
+            && hooks.is_empty()
+            && input_hooks.is_empty();
         let mut written = shape.written;
         for w in &mut written {
             w.recorded &= needs[w.output];
@@ -297,6 +307,7 @@ impl Plan {
             is_random: !draws.is_empty(),
             tensors,
             differentiable,
+            is_direct,
             reached: joint.grads.iter().map(|g| *g != Argument::None).collect(),
             backwards: Mutex::default(),
             seconds: Mutex::default(),

@@ -15,8 +15,11 @@ use std::sync::Arc;
 
 /// Runs a plan on the inputs of a captured graph.
 pub(crate) fn run(plan: &Arc<Plan>, inputs: &[Value], call: &Call) -> Result<Vec<Value>> {
-    let tensors = plan.tensors.iter().map(|&k| Ok(inputs[k].tensor()?.clone())).collect::<Result<Vec<_>>>()?;
     let recording = plan.differentiable && is_grad_enabled();
+    if !recording && plan.is_direct && inputs.iter().all(is_plain) {
+        return no_grad(|| plan.forward.run(inputs, call));
+    }
+    let tensors = plan.tensors.iter().map(|&k| Ok(inputs[k].tensor()?.clone())).collect::<Result<Vec<_>>>()?;
     // On what the inputs are before the graph writes them.
     for hook in &plan.input_hooks {
         register_hook(call, inputs[hook.on].tensor()?, &hook.body, &[])?;
@@ -69,6 +72,11 @@ pub(crate) fn run(plan: &Arc<Plan>, inputs: &[Value], call: &Call) -> Result<Vec
             Source::Number(v) => Ok(v.clone()),
         })
         .collect()
+}
+
+/// Whether it is a tensor that nothing has to be taken off.
+fn is_plain(value: &Value) -> bool {
+    matches!(value, Value::Tensor(t) if !t.requires_grad())
 }
 
 fn forward(plan: &Plan, tensors: &[Tensor], call: &Call) -> Result<Vec<Tensor>> {
