@@ -180,6 +180,13 @@ fn sums_of_terms() {
     }
 }
 
+/// The tensor's elements repeated: a stride is 0.
+#[allow(unsafe_code)]
+fn spread<'a>(t: &'a Tensor, sizes: &'a [usize], strides: &'a [usize]) -> Operand<'a> {
+    // SAFETY: the strides reach no element that the tensor does not have.
+    Operand::View(unsafe { t.view().with_geometry(0, sizes, strides) })
+}
+
 /// Row instructions are the row kernels: layer norm and softmax, forward and backward, also with an operand that is one
 /// number along the row, and with sums that nobody wants.
 #[test]
@@ -196,13 +203,7 @@ fn row_instructions_are_the_row_kernels() {
     let stats = (mean.view(), rstd.view());
     crate::norm::layer_norm_backward(g.view(), x.view(), n, stats.0, stats.1, w1, wanted.0, wanted.1, wanted.2);
 
-    let sizes = [rows, n];
-    #[allow(unsafe_code)]
-    // SAFETY: a stride of 0 repeats elements.
-    let spread = |t: &Tensor, strides: [usize; 2]| unsafe {
-        let (sizes, strides): (&'static [usize], &'static [usize]) = (sizes.to_vec().leak(), strides.to_vec().leak());
-        Operand::View(t.view().with_geometry(0, sizes, strides))
-    };
+    let (sizes, along, down) = ([rows, n], [0, 1], [1, 0]);
     let mut p = Builder::new();
     let vals: Vec<Val> = (0..6).map(|_| p.input(DType::F32)).collect();
     let [vx, vg, vw, vb, vm, vr] = vals[..] else { unreachable!() };
@@ -217,10 +218,10 @@ fn row_instructions_are_the_row_kernels() {
     let given = [
         x.view().into(),
         g.view().into(),
-        spread(&w, [0, 1]),
-        spread(&b, [0, 1]),
-        spread(&mean, [1, 0]),
-        spread(&rstd, [1, 0]),
+        spread(&w, &sizes, &along),
+        spread(&b, &sizes, &along),
+        spread(&mean, &sizes, &down),
+        spread(&rstd, &sizes, &down),
     ];
     let got = any_threads(|| {
         let outs: Vec<Tensor> = (0..4).map(|_| zeros(&[rows, n])).chain([zeros(&[n]), zeros(&[n])]).collect();
