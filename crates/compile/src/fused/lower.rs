@@ -8,6 +8,7 @@ use super::ir::*;
 use super::{FusedOptions, rules};
 use crate::backend::{ACCUMULATE, host_results};
 use crate::error::{Error, Result};
+use crate::guard::same_list;
 use firebrand_core::dispatch::Value as Boxed;
 use firebrand_core::layout::Dims;
 use firebrand_core::{Complex, DType, Device, Layout, Scalar, Spec, Tensor, fusion};
@@ -49,7 +50,7 @@ impl Given {
     pub(crate) fn fits(&self, value: &Value) -> bool {
         match (self, value) {
             (Given::Tensor { sizes, strides, dtype }, Value::Tensor(t)) => {
-                t.dtype() == *dtype && t.shape() == &sizes[..] && t.strides() == &strides[..] && !t.is_meta()
+                t.dtype() == *dtype && same_list(sizes, t.shape()) && same_list(strides, t.strides()) && !t.is_meta()
             }
             (Given::Int(s), Value::Scalar(v)) => s == v,
             (Given::Float, Value::Scalar(Scalar::Float(_))) => true,

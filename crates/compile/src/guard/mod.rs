@@ -10,7 +10,7 @@ mod tensor;
 
 pub(crate) use ambient::Ambient;
 pub(crate) use size::{SizeGuard, SymbolSource};
-pub(crate) use tensor::{Dim, TensorGuard};
+pub(crate) use tensor::{Dim, TensorGuard, same_list};
 
 use crate::number::Number;
 use crate::shared::SharedRef;

@@ -42,6 +42,12 @@ impl fmt::Display for Dim {
     }
 }
 
+/// Whether two short lists are equal: a plain loop, because the way to `memcmp` is longer than they are.
+#[inline(always)]
+pub(crate) fn same_list(a: &[usize], b: &[usize]) -> bool {
+    a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a == b)
+}
+
 /// What differs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Mismatch {
@@ -128,7 +134,7 @@ impl TensorGuard {
         }
         let sizes = spec.layout.sizes();
         match &self.fixed {
-            Some(fixed) if fixed[..] == *sizes => {}
+            Some(fixed) if same_list(fixed, sizes) => {}
             _ => {
                 if sizes.len() != self.dims.len() {
                     return Some(Mismatch::Rank);
@@ -141,7 +147,7 @@ impl TensorGuard {
         }
         let fits = match &self.strides {
             Strides::Contiguous => spec.layout.is_contiguous(),
-            Strides::Are(strides) => strides[..] == *spec.layout.strides(),
+            Strides::Are(strides) => same_list(strides, spec.layout.strides()),
             Strides::Order(dims) => !spec.layout.is_contiguous() && *dims == order(spec.layout.strides()),
         };
         if fits { None } else { Some(Mismatch::Stride) }

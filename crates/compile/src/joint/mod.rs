@@ -14,6 +14,7 @@ pub use interpreted::Interpret;
 
 use crate::backend::{Backend, Call, ExampleInput, ExampleValue, Executable, Value, calls_host};
 use crate::error::Result;
+use crate::guard::same_list;
 use crate::partition::PartitionOptions;
 use firebrand_core::Layout;
 use firebrand_core::autograd::is_grad_enabled;
@@ -164,7 +165,9 @@ impl Key {
                 (Input::Tensor(meta), Value::Tensor(t)) => {
                     meta.dtype.dtype() == Some(t.dtype())
                         && meta.requires_grad == t.requires_grad()
-                        && layout.as_ref().is_some_and(|l| l.sizes() == t.shape() && l.strides() == t.strides())
+                        && layout
+                            .as_ref()
+                            .is_some_and(|l| same_list(l.sizes(), t.shape()) && same_list(l.strides(), t.strides()))
                 }
                 (Input::Number(Value::Scalar(a)), Value::Scalar(b)) => same_number(*a, *b),
                 (Input::Number(a), b) => a.is_none() && b.is_none(),

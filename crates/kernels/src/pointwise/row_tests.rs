@@ -212,8 +212,8 @@ fn row_instructions_are_the_row_kernels() {
     let (sw, sb) = (p.sum_over_rows(back, 0), p.sum_over_rows(back, 1));
     let flat = p.row(RowOp::Softmax, &[vm]);
     let unused = p.row(RowOp::LayerNormBackward, &[vg, vx, vm, vr, vb]);
-    [out, back, flat, unused].map(|v| p.output(v));
-    [sw, sb].map(|v| p.output_to(v, Sink::Columns(1.0)));
+    [out, back, flat, unused].into_iter().for_each(|v| p.output(v));
+    [sw, sb].into_iter().for_each(|v| p.output_to(v, Sink::Columns(1.0)));
     let program = p.finish();
     let given = [
         x.view().into(),
