@@ -6,6 +6,7 @@
 
 mod decompose;
 mod interpreted;
+mod loose;
 mod plan;
 mod runtime;
 mod trace;

@@ -5,14 +5,16 @@
 //! for all of them.
 
 use super::AotOptions;
+use super::loose::goes_on_from_loose_view;
 use super::trace::{Input, Request, Traced, trace};
 use crate::backend::{Backend, ExampleInput, ExampleValue, Executable, Value};
 use crate::error::{Error, Result};
 use crate::partition::{self, Joint, extract};
 use crate::times::{Stage, timed};
 use firebrand_core::Layout;
-use firebrand_graph::ir::{Argument, Function, GraphModule, Hop, NodeId, TensorMeta, Val};
+use firebrand_graph::ir::{Argument, Function, GraphModule, Hop, NodeId, OpOverload, Target, TensorMeta, Val};
 use firebrand_graph::passes::{Functional, Memory, View, functionalize_module};
+use firebrand_graph::schema::Schema;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
@@ -143,16 +145,20 @@ fn output_hooks(graph: &GraphModule, returned: &[Argument], on_inputs: &[(NodeId
     let is_hook = |n: NodeId| is_hook(graph, n);
     let mut found = Vec::new();
     let mut results: Vec<NodeId> = returned.iter().filter_map(Argument::node).collect();
-    results.sort_by_key(|n| std::cmp::Reverse(n.index()));
-    results.dedup();
-    for result in results {
-        let mut chain = Vec::new();
-        let mut at = result;
+    // The hooks on a value, the last one first, and the value itself.
+    let hooked = |result: NodeId| {
+        let (mut chain, mut at) = (Vec::new(), result);
         while is_hook(at) {
             chain.push(at);
             let Some(of) = g[at].args().first().and_then(Argument::node) else { break };
             at = of;
         }
+        (chain, at)
+    };
+    results.sort_by_key(|&n| (std::cmp::Reverse(hooked(n).1.index()), n.index()));
+    results.dedup();
+    for result in results {
+        let (mut chain, at) = hooked(result);
         let only_returned = |n: NodeId| {
             g.users(n).all(|u| g[u].is_output() || (is_hook(u) && g[u].args().first() == Some(&Argument::Node(n))))
         };
@@ -169,6 +175,24 @@ fn output_hooks(graph: &GraphModule, returned: &[Argument], on_inputs: &[(NodeId
 
 fn is_hook(graph: &GraphModule, n: NodeId) -> bool {
     graph.graph[n].target().is_some_and(|t| t.is_function(&Function::RegisterHook))
+}
+
+/// Whether a hook is on a view that was written, or from which others were made without it. Their gradients pass the hook;
+/// made anew from their base, they would go past it.
+fn hooks_a_used_view(graph: &GraphModule) -> bool {
+    let g = &graph.graph;
+    let schema = |n: NodeId| g[n].target().and_then(Target::overload).and_then(OpOverload::schema);
+    let is_view = |n: NodeId| schema(n).is_some_and(Schema::is_view);
+    g.nodes().filter(|&n| is_hook(graph, n)).any(|hook| {
+        let Some(on) = g[hook].args().first().and_then(Argument::node) else { return false };
+        let mut written = on;
+        while schema(written).is_some_and(Schema::mutates)
+            && let Some(of) = g[written].args().first().and_then(Argument::node)
+        {
+            written = of;
+        }
+        is_view(written) && (written != on || g.users(on).any(|u| u != hook && is_view(u)))
+    })
 }
 
 /// Hook nodes on inputs, with the input's position: such a hook is put on the caller's tensor at every call.
@@ -207,6 +231,9 @@ impl Plan {
         recording: bool,
         options: &AotOptions,
     ) -> Result<Plan> {
+        if recording && goes_on_from_loose_view(graph, &inputs) {
+            return Err(Error::internal("a view was made where nothing is recorded, and is used where something is"));
+        }
         let functional = timed(Stage::Joint, || functionalize_module(&typed(graph, &inputs), true))?;
         if functional.mutations.iter().any(|m| !m.relayout.is_empty()) {
             return Err(Error::internal("an input changes its shape in place"));
@@ -215,6 +242,9 @@ impl Plan {
             |m: &Memory| matches!(m, Memory::Input(_)) || matches!(m, Memory::Fresh(b) if functional.bases.contains(b));
         if functional.origins.iter().flatten().any(|o| o.hooked && !o.views.is_empty() && shared(&o.memory)) {
             return Err(Error::internal("a hook is on a result that is a view of an input or of another result"));
+        }
+        if functional.origins.iter().flatten().any(|o| !o.views.is_empty()) && hooks_a_used_view(graph) {
+            return Err(Error::internal("a hook is on a view that was written, or from which another was made before"));
         }
         let tensors: Vec<usize> =
             inputs.iter().enumerate().filter(|(_, i)| matches!(i, Input::Tensor(_))).map(|(k, _)| k).collect();
