@@ -57,18 +57,6 @@ impl Algorithm for AdagradOptions {
         settings.iter().try_for_each(|(name, v)| need(Self::NAME, name, *v >= 0.0, v, "of at least 0"))
     }
 
-    fn lr(&self) -> f64 {
-        self.lr
-    }
-
-    fn set_lr(&mut self, lr: f64) {
-        self.lr = lr;
-    }
-
-    fn implementation(&self) -> Implementation {
-        self.implementation
-    }
-
     fn slots(&self) -> Vec<Slot> {
         vec![Slot::filled("sum", self.initial_accumulator_value)]
     }

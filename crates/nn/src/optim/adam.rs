@@ -96,7 +96,7 @@ macro_rules! adam {
         impl Algorithm for $options {
             const NAME: &'static str = $name;
             const COUNTS: bool = true;
-            settings!(lr, betas, eps, weight_decay, amsgrad, maximize);
+            settings!(lr, betas, eps, weight_decay, amsgrad, maximize; momentum: betas.0);
 
             fn validate(&self) -> Result<()> {
                 let (b1, b2) = self.betas;
@@ -104,26 +104,6 @@ macro_rules! adam {
                 need($name, "eps", self.eps >= 0.0, self.eps, "of at least 0")?;
                 need($name, "betas", [b1, b2].iter().all(|b| (0.0..1.0).contains(b)), self.betas, "from 0 to below 1")?;
                 need($name, "weight_decay", self.weight_decay >= 0.0, self.weight_decay, "of at least 0")
-            }
-
-            fn lr(&self) -> f64 {
-                self.lr
-            }
-
-            fn set_lr(&mut self, lr: f64) {
-                self.lr = lr;
-            }
-
-            fn momentum(&self) -> Option<f64> {
-                Some(self.betas.0)
-            }
-
-            fn set_momentum(&mut self, momentum: f64) {
-                self.betas.0 = momentum;
-            }
-
-            fn implementation(&self) -> Implementation {
-                self.implementation
             }
 
             fn slots(&self) -> Vec<Slot> {

@@ -51,18 +51,6 @@ impl Algorithm for ASGDOptions {
         settings.iter().try_for_each(|(name, v)| need(Self::NAME, name, *v >= 0.0, v, "of at least 0"))
     }
 
-    fn lr(&self) -> f64 {
-        self.lr
-    }
-
-    fn set_lr(&mut self, lr: f64) {
-        self.lr = lr;
-    }
-
-    fn implementation(&self) -> Implementation {
-        self.implementation
-    }
-
     fn slots(&self) -> Vec<Slot> {
         vec![Slot::number("eta", self.lr), Slot::number("mu", 1.0), Slot::zeros("ax")]
     }

@@ -54,7 +54,7 @@ impl NAdamOptions {
 impl Algorithm for NAdamOptions {
     const NAME: &'static str = "NAdam";
     const COUNTS: bool = true;
-    settings!(lr, betas, eps, weight_decay, momentum_decay, maximize, decoupled_weight_decay);
+    settings!(lr, betas, eps, weight_decay, momentum_decay, maximize, decoupled_weight_decay; momentum: betas.0);
 
     fn validate(&self) -> Result<()> {
         let betas = [self.betas.0, self.betas.1];
@@ -66,26 +66,6 @@ impl Algorithm for NAdamOptions {
             ("momentum_decay", self.momentum_decay),
         ];
         settings.iter().try_for_each(|(name, v)| need(Self::NAME, name, *v >= 0.0, v, "of at least 0"))
-    }
-
-    fn lr(&self) -> f64 {
-        self.lr
-    }
-
-    fn set_lr(&mut self, lr: f64) {
-        self.lr = lr;
-    }
-
-    fn momentum(&self) -> Option<f64> {
-        Some(self.betas.0)
-    }
-
-    fn set_momentum(&mut self, momentum: f64) {
-        self.betas.0 = momentum;
-    }
-
-    fn implementation(&self) -> Implementation {
-        self.implementation
     }
 
     fn slots(&self) -> Vec<Slot> {

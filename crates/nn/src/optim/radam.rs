@@ -55,33 +55,13 @@ impl RAdamOptions {
 impl Algorithm for RAdamOptions {
     const NAME: &'static str = "RAdam";
     const COUNTS: bool = true;
-    settings!(lr, betas, eps, weight_decay, maximize, decoupled_weight_decay);
+    settings!(lr, betas, eps, weight_decay, maximize, decoupled_weight_decay; momentum: betas.0);
 
     fn validate(&self) -> Result<()> {
         let betas = [self.betas.0, self.betas.1];
         need(Self::NAME, "betas", betas.iter().all(|b| (0.0..1.0).contains(b)), self.betas, "from 0 to below 1")?;
         let settings = [("lr", self.lr), ("eps", self.eps), ("weight_decay", self.weight_decay)];
         settings.iter().try_for_each(|(name, v)| need(Self::NAME, name, *v >= 0.0, v, "of at least 0"))
-    }
-
-    fn lr(&self) -> f64 {
-        self.lr
-    }
-
-    fn set_lr(&mut self, lr: f64) {
-        self.lr = lr;
-    }
-
-    fn momentum(&self) -> Option<f64> {
-        Some(self.betas.0)
-    }
-
-    fn set_momentum(&mut self, momentum: f64) {
-        self.betas.0 = momentum;
-    }
-
-    fn implementation(&self) -> Implementation {
-        self.implementation
     }
 
     fn slots(&self) -> Vec<Slot> {

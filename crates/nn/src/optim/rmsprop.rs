@@ -47,7 +47,7 @@ impl Default for RMSpropOptions {
 impl Algorithm for RMSpropOptions {
     const NAME: &'static str = "RMSprop";
     const COUNTS: bool = true;
-    settings!(lr, momentum, alpha, eps, centered, weight_decay, maximize);
+    settings!(lr, momentum, alpha, eps, centered, weight_decay, maximize; momentum: momentum);
 
     fn validate(&self) -> Result<()> {
         let settings = [
@@ -58,26 +58,6 @@ impl Algorithm for RMSpropOptions {
             ("momentum", self.momentum),
         ];
         settings.iter().try_for_each(|(name, v)| need(Self::NAME, name, *v >= 0.0, v, "of at least 0"))
-    }
-
-    fn lr(&self) -> f64 {
-        self.lr
-    }
-
-    fn set_lr(&mut self, lr: f64) {
-        self.lr = lr;
-    }
-
-    fn momentum(&self) -> Option<f64> {
-        Some(self.momentum)
-    }
-
-    fn set_momentum(&mut self, momentum: f64) {
-        self.momentum = momentum;
-    }
-
-    fn implementation(&self) -> Implementation {
-        self.implementation
     }
 
     fn slots(&self) -> Vec<Slot> {

@@ -47,18 +47,6 @@ impl Algorithm for RpropOptions {
         need(Self::NAME, "etas", 0.0 < shorter && shorter < 1.0 && 1.0 < longer, self.etas, "on both sides of 1")
     }
 
-    fn lr(&self) -> f64 {
-        self.lr
-    }
-
-    fn set_lr(&mut self, lr: f64) {
-        self.lr = lr;
-    }
-
-    fn implementation(&self) -> Implementation {
-        self.implementation
-    }
-
     fn slots(&self) -> Vec<Slot> {
         vec![Slot::zeros("prev"), Slot::filled("step_size", self.lr)]
     }

@@ -44,7 +44,7 @@ impl Default for SGDOptions {
 impl Algorithm for SGDOptions {
     const NAME: &'static str = "SGD";
     const COUNTS: bool = false;
-    settings!(lr, momentum, dampening, weight_decay, nesterov, maximize);
+    settings!(lr, momentum, dampening, weight_decay, nesterov, maximize; momentum: momentum);
 
     fn validate(&self) -> Result<()> {
         need(Self::NAME, "lr", self.lr >= 0.0, self.lr, "of at least 0")?;
@@ -52,26 +52,6 @@ impl Algorithm for SGDOptions {
         need(Self::NAME, "weight_decay", self.weight_decay >= 0.0, self.weight_decay, "of at least 0")?;
         let ok = !self.nesterov || (self.momentum > 0.0 && self.dampening == 0.0);
         need(Self::NAME, "nesterov", ok, (self.momentum, self.dampening), "with momentum and without dampening")
-    }
-
-    fn lr(&self) -> f64 {
-        self.lr
-    }
-
-    fn set_lr(&mut self, lr: f64) {
-        self.lr = lr;
-    }
-
-    fn momentum(&self) -> Option<f64> {
-        Some(self.momentum)
-    }
-
-    fn set_momentum(&mut self, momentum: f64) {
-        self.momentum = momentum;
-    }
-
-    fn implementation(&self) -> Implementation {
-        self.implementation
     }
 
     fn slots(&self) -> Vec<Slot> {

@@ -127,9 +127,29 @@ pub(super) fn load<T: SettingValue>(from: &Settings, name: &'static str, into: &
     Ok(())
 }
 
-/// Both directions for a list of fields.
+/// What every rule says of its settings: both directions for a list of fields, learning rate, implementation, and which
+/// number schedules may move as its momentum.
 macro_rules! settings {
+    ($($field:ident),* $(,)?; momentum: $($place:tt).+) => {
+        $crate::optim::state_dict::settings!($($field),*);
+
+        fn momentum(&self) -> Option<f64> {
+            Some(self.$($place).+)
+        }
+        fn set_momentum(&mut self, momentum: f64) {
+            self.$($place).+ = momentum;
+        }
+    };
     ($($field:ident),* $(,)?) => {
+        fn lr(&self) -> f64 {
+            self.lr
+        }
+        fn set_lr(&mut self, lr: f64) {
+            self.lr = lr;
+        }
+        fn implementation(&self) -> $crate::optim::Implementation {
+            self.implementation
+        }
         fn settings(&self) -> $crate::optim::Settings {
             use $crate::optim::state_dict::SettingValue;
             [$((stringify!($field).to_string(), self.$field.to_setting())),*].into_iter().collect()
