@@ -149,6 +149,13 @@ pub const DEVIATIONS: &[Deviation] = &[
         reason: "looks at the numbers of each sample, which vmap refuses",
     },
     Deviation {
+        ops: &["aten::pdist."],
+        checks: &[Check::Threads],
+        rows: every,
+        reason: "pairs grow with the square of the rows, so the enlarged sample would take minutes; the ops it is built of \
+                 are checked",
+    },
+    Deviation {
         ops: &["aten::istft."],
         checks: &[Check::Vmap, Check::Transforms],
         rows: |row| row.args.get(4).is_some(),
