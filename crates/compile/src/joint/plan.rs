@@ -15,7 +15,7 @@ use firebrand_core::Layout;
 use firebrand_graph::ir::{Argument, Function, GraphModule, Hop, NodeId, OpOverload, Target, TensorMeta, Val};
 use firebrand_graph::passes::{Functional, Memory, View, functionalize_module};
 use firebrand_graph::schema::Schema;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
@@ -177,22 +177,40 @@ fn is_hook(graph: &GraphModule, n: NodeId) -> bool {
     graph.graph[n].target().is_some_and(|t| t.is_function(&Function::RegisterHook))
 }
 
-/// Whether a hook is on a view that was written, or from which others were made without it. Their gradients pass the hook;
-/// made anew from their base, they would go past it.
+/// Whether a hook is on a view from which others were made without it. Their gradients pass the hook; made anew from their
+/// base, they would go past it.
 fn hooks_a_used_view(graph: &GraphModule) -> bool {
     let g = &graph.graph;
-    let schema = |n: NodeId| g[n].target().and_then(Target::overload).and_then(OpOverload::schema);
-    let is_view = |n: NodeId| schema(n).is_some_and(Schema::is_view);
+    let is_view = |n: NodeId| schema(graph, n).is_some_and(Schema::is_view);
     g.nodes().filter(|&n| is_hook(graph, n)).any(|hook| {
-        let Some(on) = g[hook].args().first().and_then(Argument::node) else { return false };
-        let mut written = on;
-        while schema(written).is_some_and(Schema::mutates)
-            && let Some(of) = g[written].args().first().and_then(Argument::node)
-        {
-            written = of;
-        }
-        is_view(written) && (written != on || g.users(on).any(|u| u != hook && is_view(u)))
+        let on = g[hook].args().first().and_then(Argument::node);
+        on.is_some_and(|on| is_view(on) && g.users(on).any(|u| u != hook && is_view(u)))
     })
+}
+
+/// Whether a hook is on memory that has views and is written: which history the hook is on then depends on both.
+fn hooks_written_views(graph: &GraphModule) -> bool {
+    let g = &graph.graph;
+    let mut roots: HashMap<NodeId, NodeId> = HashMap::new();
+    let (mut viewed, mut written, mut hooked) = (HashSet::new(), HashSet::new(), HashSet::new());
+    for n in g.nodes() {
+        let (view, write) = schema(graph, n).map_or((false, false), |s| (s.is_view(), s.mutates()));
+        let hook = is_hook(graph, n);
+        if let Some(of) = g[n].args().first().and_then(Argument::node).filter(|_| view || write || hook) {
+            let root = roots.get(&of).copied().unwrap_or(of);
+            roots.insert(n, root);
+            for (holds, set) in [(view, &mut viewed), (write, &mut written), (hook, &mut hooked)] {
+                if holds {
+                    set.insert(root);
+                }
+            }
+        }
+    }
+    hooked.iter().any(|root| viewed.contains(root) && written.contains(root))
+}
+
+fn schema(graph: &GraphModule, n: NodeId) -> Option<&Schema> {
+    graph.graph[n].target().and_then(Target::overload).and_then(OpOverload::schema)
 }
 
 /// Hook nodes on inputs, with the input's position: such a hook is put on the caller's tensor at every call.
@@ -244,7 +262,10 @@ impl Plan {
             return Err(Error::internal("a hook is on a result that is a view of an input or of another result"));
         }
         if functional.origins.iter().flatten().any(|o| !o.views.is_empty()) && hooks_a_used_view(graph) {
-            return Err(Error::internal("a hook is on a view that was written, or from which another was made before"));
+            return Err(Error::internal("a hook is on a view from which another was made before"));
+        }
+        if hooks_written_views(graph) {
+            return Err(Error::internal("a hook is on memory that has views and is written"));
         }
         let tensors: Vec<usize> =
             inputs.iter().enumerate().filter(|(_, i)| matches!(i, Input::Tensor(_))).map(|(k, _)| k).collect();
