@@ -24,7 +24,8 @@ fn starts(sample: &Tensor, input: usize, output: usize, window: usize) -> Result
     ops::cat(&[places, last], -1)
 }
 
-/// The places of all windows are gathered and the largest of each is taken; `dims` gives the order of the samples.
+/// The places of all windows are gathered and the largest of each is taken; `order` says which random number belongs to
+/// each dimension.
 fn pool(
     op: &'static str,
     input: &Tensor,
@@ -39,7 +40,8 @@ fn pool(
         let size = batched.shape()[2 + k] as i64;
         kernel[k] > 0 && output[k] > 0 && output[k] + kernel[k] - 1 <= size
     };
-    let good = batched.ndim() == n + 2
+    let good = (output.len(), order.len()) == (n, n)
+        && batched.ndim() == n + 2
         && samples.shape() == [batched.shape()[0], batched.shape()[1], n]
         && samples.dtype() == input.dtype()
         && (0..n).all(fits);
