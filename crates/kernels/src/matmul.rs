@@ -1,8 +1,8 @@
 //! Batched matrix products: `out = beta * out + alpha * a @ b`, any strides, every dtype.
 //!
-//! Floats of some size go through the `gemm` crate on blocks of rows or columns that we split over threads; vectors
-//! and tiny matrices have loops of their own, because the crate's set-up would cost more than the product. Half types
-//! are widened to f32 and rounded once. Integers wrap, bool is or-of-ands.
+//! Floats of some size go through the `gemm` crate on blocks of rows or columns that we split over threads; so does
+//! [`packed`], the kernel for `x @ wᵀ` in f32. Vectors and tiny matrices have loops of their own, because the set-up
+//! would cost more than the product. Half types are widened to f32 and rounded once. Integers wrap, bool is or-of-ands.
 //!
 //! Guarantees: bit-equal for any number of threads: which loop runs and how the depth is cut depends on the sizes
 //! only (see `cut`); with `beta == 0` the old content of `out` is not read.
@@ -13,6 +13,9 @@ use crate::real::{Ptr, Real, Scratch, per_isa};
 use crate::{Complex, DType, Element, View, ViewMut, bf16, f16, parallel};
 use smallvec::SmallVec;
 use std::marker::PhantomData;
+
+#[cfg(target_arch = "x86_64")]
+mod packed;
 
 /// Multiply-adds that are worth a thread (about two microseconds of vector arithmetic).
 const GRAIN: usize = 1 << 17;
@@ -247,6 +250,7 @@ fn one<T: Real>(p: Product<T>, threads: bool) {
     if p.work() <= SMALL {
         return small(p);
     }
+    let block = choose(&p);
     let Some((by_rows, step)) = cut(&p).filter(|_| threads) else { return block(p) };
     let len = if by_rows { p.m } else { p.n };
     let parts = len / step;
@@ -275,9 +279,20 @@ fn cut<T>(p: &Product<T>) -> Option<(bool, usize)> {
     (len >= 2 * step && step * other > 256 && same_depth).then_some((by_rows, step))
 }
 
-/// A product of real numbers through the crate, on this thread.
-fn block<T: Real>(p: Product<T>) {
-    through_crate(p, p.beta != T::ZERO)
+/// What multiplies the parts of a product on one thread: chosen for the whole, so that a cut does not change the bits.
+fn choose<T: Real>(p: &Product<T>) -> fn(Product<T>) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        /// The same product, where the numbers are f32.
+        fn f32s<T: Real>(p: &Product<T>) -> Option<&Product<f32>> {
+            // SAFETY: f32 is the only type with this dtype.
+            (T::DTYPE == DType::F32).then(|| unsafe { &*std::ptr::from_ref(p).cast() })
+        }
+        if f32s(p).is_some_and(packed::takes) {
+            return |p| packed::product(f32s(&p).expect("chosen for f32"));
+        }
+    }
+    |p| through_crate(p, p.beta != T::ZERO)
 }
 
 /// A product through the crate, on this thread; `read` says whether the old content of `out` counts.

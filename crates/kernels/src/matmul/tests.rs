@@ -94,7 +94,7 @@ fn check(dtype: DType, batch: &[usize], (m, n, k): (usize, usize, usize), alpha:
     }
 }
 
-const SIZES: [(usize, usize, usize); 15] = [
+const SIZES: [(usize, usize, usize); 16] = [
     (1, 1, 1),
     (1, 1, 700),
     (4, 4, 4),
@@ -110,6 +110,7 @@ const SIZES: [(usize, usize, usize); 15] = [
     (97, 101, 103),
     (16, 16, 600),
     (7, 9, 16),
+    (195, 530, 40),
 ];
 
 #[test]
