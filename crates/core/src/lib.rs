@@ -9,6 +9,7 @@
 extern crate self as firebrand_core;
 
 pub mod autograd;
+pub mod backends;
 pub mod capture;
 mod convert;
 mod create;

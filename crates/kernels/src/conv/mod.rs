@@ -2,8 +2,8 @@
 //!
 //! Any stride, padding, dilation and groups, for every float dtype (half types compute in f32). A transposed
 //! convolution is [`grad_input`]. Memory is contiguous: `[batch, channels, spatial..]`, weights `[out, in / groups, kernel..]`.
-//! Three ways, chosen by shape and instruction set: [`tile`](self) (implicit matrix product, f32 on AVX-512),
-//! `depthwise` (one input channel a group: loops along rows) and `columns` (patches written out, then a matrix product).
+//! Four ways, chosen by shape and instruction set: `winograd` (3 x 3 of stride 1, f32 on AVX-512; [`set_winograd`] turns it
+//! off), `tile` (implicit matrix product, f32 on AVX-512), `depthwise` (one input channel a group: loops along rows) and `columns` (patches written out, then a matrix product).
 //! Guarantees: bit-equal for any number of threads. Knows no tensor and no bias gradient (that is a sum).
 
 mod columns;
@@ -14,9 +14,12 @@ mod taps;
 mod tile;
 #[cfg(target_arch = "x86_64")]
 mod tile_weight;
+#[cfg(target_arch = "x86_64")]
+mod winograd;
 
 use crate::real::{Real, RealsMut, Scratch, reals, with_real};
 use crate::{DType, Element, View, ViewMut, parallel};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// Sizes of a convolution, with three spatial dimensions: missing leading ones are 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -124,7 +127,10 @@ pub fn forward(shape: &ConvShape, x: View<'_>, w: View<'_>, bias: Option<View<'_
             depthwise::forward(shape, &x, &w, bias, &mut out);
         } else if tiles(T::DTYPE) {
             #[cfg(target_arch = "x86_64")]
-            taps::forward(shape, f32s(&x), f32s(&w), bias.map(f32s), f32s_mut(&mut out));
+            {
+                let run = if winograd::serves(shape) { winograd::forward::forward } else { taps::forward };
+                run(shape, f32s(&x), f32s(&w), bias.map(f32s), f32s_mut(&mut out));
+            }
         } else {
             columns::forward(shape, &x, &w, bias, &mut out);
         }
@@ -146,7 +152,10 @@ pub fn grad_input(shape: &ConvShape, dy: View<'_>, w: View<'_>, bias: Option<Vie
             depthwise::grad_input(shape, &dy, &w, bias, &mut dx);
         } else if tiles(T::DTYPE) {
             #[cfg(target_arch = "x86_64")]
-            taps::grad_input(shape, f32s(&dy), f32s(&w), bias.map(f32s), f32s_mut(&mut dx));
+            {
+                let run = if winograd::serves(shape) { winograd::forward::grad_input } else { taps::grad_input };
+                run(shape, f32s(&dy), f32s(&w), bias.map(f32s), f32s_mut(&mut dx));
+            }
         } else {
             columns::grad_input(shape, &dy, &w, bias, &mut dx);
         }
@@ -166,12 +175,30 @@ pub fn grad_weight(shape: &ConvShape, x: View<'_>, dy: View<'_>, dw: ViewMut<'_>
             depthwise::grad_weight(shape, &x, &dy, &mut dw);
         } else if tiles(T::DTYPE) {
             #[cfg(target_arch = "x86_64")]
-            tile_weight::grad_weight(shape, f32s(&x), f32s(&dy), f32s_mut(&mut dw));
+            {
+                let run = if winograd::serves_weight(shape) { winograd::weight::grad_weight } else { tile_weight::grad_weight };
+                run(shape, f32s(&x), f32s(&dy), f32s_mut(&mut dw));
+            }
         } else {
             columns::grad_weight(shape, &x, &dy, &mut dw);
         }
         dw.finish();
     })
+}
+
+static WINOGRAD: AtomicBool = AtomicBool::new(true);
+
+/// Whether 3 x 3 convolutions of stride 1 in f32 may be computed by Winograd's algorithm from now on, in the whole process.
+/// They may unless told otherwise: it takes 16 products where the plain sum takes 36, and is as exact. It differs where
+/// numbers are not finite: an infinity or NaN in the input reaches all outputs of a tile of 2 x 2 as NaN, not only those
+/// whose window holds it; and inputs beyond about 1e37 may overflow.
+pub fn set_winograd(on: bool) {
+    WINOGRAD.store(on, Relaxed);
+}
+
+/// Whether convolutions may be computed by Winograd's algorithm; see [`set_winograd`].
+pub fn winograd() -> bool {
+    WINOGRAD.load(Relaxed)
 }
 
 /// Whether the implicit matrix product serves this type here.

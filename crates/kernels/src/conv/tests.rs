@@ -1,4 +1,6 @@
 //! All three operations against plain f64 loops on odd shapes, on every instruction set, and over thread counts.
+mod winograd;
+
 use super::*;
 use crate::cpu::{Isa, isa, set_isa};
 use crate::real::alone;

@@ -16,7 +16,7 @@ use std::arch::x86_64::*;
 use std::ops::Range;
 
 /// Rows a kernel may compute beyond the last one.
-const SLACK: usize = 32;
+pub(super) const SLACK: usize = 32;
 
 pub(super) fn grad_weight(s: &ConvShape, x: &[f32], dy: &[f32], dw: &mut [f32]) {
     let tc = forward_taps(s);
@@ -42,17 +42,25 @@ pub(super) fn grad_weight(s: &ConvShape, x: &[f32], dy: &[f32], dw: &mut [f32]) 
             range(&tc, x, dy, mp, cr, pr, sum);
         }
     });
-    sum_parts(&mut sums, s.groups * len);
-    // From [c, t][m] to [m][c, t], a cache line of output channels at a time.
+    collect(&mut sums, s.groups, depth, tc.m, dw);
+}
+
+/// Adds the parts of `[group][depth][m]`, rows of m padded to whole vectors, and turns the sum to `[group][m][depth]`.
+pub(super) fn collect(sums: &mut Scratch<f32>, groups: usize, depth: usize, m: usize, dw: &mut [f32]) {
+    let mp = m.next_multiple_of(16);
+    let len = depth * mp;
+    sum_parts(sums, groups * len);
+    // A cache line of output channels at a time.
+    assert_eq!(dw.len(), groups * m * depth);
     let to = Ptr::new(dw);
     let stripes = mp / 16;
-    parallel::split(s.groups * stripes, (1 << 10) / depth + 1, |r| {
+    parallel::split(groups * stripes, (1 << 10) / depth + 1, |r| {
         for (g, m0) in r.map(|i| (i / stripes, i % stripes * 16)) {
             let from = &sums[g * len..][..len];
             for (k, line) in from.chunks_exact(mp).map(|row| &row[m0..m0 + 16]).enumerate() {
-                for (m, &v) in line[..16.min(tc.m - m0)].iter().enumerate() {
+                for (i, &v) in line[..16.min(m - m0)].iter().enumerate() {
                     // SAFETY: inside the row of its output channel; stripes are disjoint.
-                    unsafe { *to.at((g * tc.m + m0 + m) * depth + k) = v };
+                    unsafe { *to.at((g * m + m0 + i) * depth + k) = v };
                 }
             }
         }
@@ -91,18 +99,7 @@ unsafe fn range(
                 let rows = (c1 - c0) * nt;
                 pack(tc, &copies, c0..c1, x.as_ptr(), panel);
                 let (b, s) = (panel.cast_const(), sum.as_mut_ptr().add((c0 - cr.start) * nt * mp));
-                let mut m = 0;
-                while m < mp {
-                    let (a, s) = (turned.as_ptr().add(m), s.add(m));
-                    // Wide vectors first; the row count keeps 24 to 28 accumulators busy.
-                    m += match mp - m {
-                        64.. => outer::<4, 6>(rows, a, mp, b, s),
-                        48.. => outer::<3, 9>(rows, a, mp, b, s),
-                        32.. => outer::<2, 12>(rows, a, mp, b, s),
-                        _ if rows <= 28 && rows != 24 => outer::<1, 28>(rows, a, mp, b, s),
-                        _ => outer::<1, 24>(rows, a, mp, b, s),
-                    };
-                }
+                add_products(rows, mp, turned.as_ptr(), b, s);
             }
         }
     }
@@ -136,6 +133,31 @@ unsafe fn transpose(tc: &TapConv, runs: &[Run], p: usize, dy: &[f32], turned: &m
                 turned[(r.off + l) * mp + m] = v;
             }
         }
+    }
+}
+
+/// `s[k][0..mp] += sum over 32 pixels of b[k][pixel] * a[pixel][0..mp]`.
+///
+/// # Safety
+/// AVX-512F present; `b` has `SLACK` rows beyond the last.
+#[target_feature(enable = "avx512f")]
+pub(super) unsafe fn add_products(rows: usize, mp: usize, a: *const f32, b: *const f32, s: *mut f32) {
+    let mut m = 0;
+    while m < mp {
+        // SAFETY: by contract.
+        m += unsafe {
+            let (a, s) = (a.add(m), s.add(m));
+            // Wide vectors first; the row count keeps 24 to 28 accumulators busy.
+            match mp - m {
+                64.. => outer::<4, 6>(rows, a, mp, b, s),
+                48.. => outer::<3, 9>(rows, a, mp, b, s),
+                32.. if rows.is_multiple_of(8) && !rows.is_multiple_of(12) => outer::<2, 8>(rows, a, mp, b, s),
+                32.. => outer::<2, 12>(rows, a, mp, b, s),
+                _ if rows.is_multiple_of(16) && !rows.is_multiple_of(24) => outer::<1, 16>(rows, a, mp, b, s),
+                _ if rows <= 28 && rows != 24 => outer::<1, 28>(rows, a, mp, b, s),
+                _ => outer::<1, 24>(rows, a, mp, b, s),
+            }
+        };
     }
 }
 
@@ -181,7 +203,7 @@ unsafe fn outer<const V: usize, const R: usize>(
 /// # Safety
 /// AVX-512F present; both blocks are in bounds.
 #[target_feature(enable = "avx512f")]
-unsafe fn transpose16(src: *const f32, ss: usize, dst: *mut f32, ds: usize) {
+pub(super) unsafe fn transpose16(src: *const f32, ss: usize, dst: *mut f32, ds: usize) {
     // SAFETY: by contract.
     unsafe {
         let r: [__m512; 16] = std::array::from_fn(|i| _mm512_loadu_ps(src.add(i * ss)));

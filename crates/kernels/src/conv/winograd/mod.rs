@@ -1,0 +1,49 @@
+//! 3 x 3 convolutions of stride 1 by Winograd's F(2 x 2, 3 x 3), in f32 on AVX-512: 16 products where the plain sum takes 36.
+//!
+//! An output is cut in tiles of 2 x 2; each reads a 4 x 4 patch `d` of the input, patches overlap by two. With
+//!
+//! ```text
+//!      1  0 -1  0          1    0    0
+//! Bt = 0  1  1  0     G = 1/2  1/2  1/2     At = 1  1  1  0
+//!      0 -1  1  0         1/2 -1/2  1/2          0  1 -1 -1
+//!      0  1  0 -1          0    0    1
+//! ```
+//!
+//! a tile is `At [sum over channels of (G g Gt) * (Bt d B)] A`: for each of the 16 positions one matrix product, channels
+//! by tiles. The input gradient is the same with flipped weights; the weight gradient is the adjoint,
+//! `Gt [sum over tiles of (A dy At) * (Bt d B)] G`, with the same matrices.
+//!
+//! Guarantees: bit-equal for any number of threads, since a tile's sum depends on its own patch only, and a weight's on
+//! parts cut by size. Errors are of the size of those of the plain sum: all entries are 0, ±1 and ±1/2, so that only the
+//! sums of at most four numbers before and nine after the products round.
+//!
+//! What differs from the plain sum: a number that is not finite reaches all four outputs of each tile whose patch holds
+//! it, as NaN, also where the plain sum has it under no tap, or has an infinity; and a number beyond a quarter of the largest
+//! float may overflow. [`set_winograd`](super::set_winograd) turns this path off.
+
+pub(super) mod forward;
+mod tiles;
+mod transform;
+pub(super) mod weight;
+
+use super::ConvShape;
+
+/// Whether the algorithm computes this convolution and its input gradient faster. By sizes only, never by threads.
+pub(super) fn serves(s: &ConvShape) -> bool {
+    let tiles = |d: [usize; 3]| s.batch * d[1].div_ceil(2) * d[2].div_ceil(2);
+    super::winograd()
+        && s.kernel == [1, 3, 3]
+        && s.stride == [1; 3]
+        && s.dilation == [1; 3]
+        && s.padding[0] == 0
+        && (s.input[0], s.output[0]) == (1, 1)
+        // Eight output channels are multiplied at once, and a block of 32 tiles; the weights are transformed for few tiles
+        // as for many.
+        && s.group_in().min(s.group_out()) >= 8
+        && tiles(s.input).min(tiles(s.output)) >= tiles::BLOCK
+}
+
+/// The same of the weight gradient, where vectors hold sixteen output channels.
+pub(super) fn serves_weight(s: &ConvShape) -> bool {
+    serves(s) && s.group_in().min(s.group_out()) >= 12
+}

@@ -1,0 +1,243 @@
+//! Where tiles lie: the tiles of a whole batch in one row, sixteen to a vector, and how vectors of them are read and written.
+//!
+//! Tiles are numbered through rows, planes and images, so that small planes still fill vectors. Sixteen tiles are one or
+//! more *stretches* of a row of tiles; what must be loaded for them is found once and used for every channel. It knows
+//! planes and masks, but no weights and no sums.
+#![allow(unsafe_code)]
+// Registers are indexed by constants on purpose: that is what gets unrolled.
+#![allow(clippy::needless_range_loop)]
+
+use super::super::ConvShape;
+use std::arch::x86_64::*;
+
+/// Tiles in a vector.
+pub(super) const LANES: usize = 16;
+/// Vectors in a block of tiles, which is what is transformed and multiplied at once.
+pub(super) const VECTORS: usize = 2;
+/// Tiles in a block.
+pub(super) const BLOCK: usize = LANES * VECTORS;
+
+/// The planes of one side of a convolution.
+#[derive(Clone, Copy)]
+pub(super) struct Planes {
+    pub(super) height: usize,
+    pub(super) width: usize,
+    /// Elements from image to image.
+    pub(super) image: usize,
+}
+
+impl Planes {
+    pub(super) fn len(&self) -> usize {
+        self.height * self.width
+    }
+}
+
+/// `out[n, m, y, x] = sum over c, i, j of w[m, c, i, j] * input[n, c, y + i - pad, x + j - pad]` for one group, in tiles.
+pub(super) struct Tiling {
+    pub(super) images: usize,
+    pub(super) c: usize,
+    pub(super) m: usize,
+    pub(super) input: Planes,
+    pub(super) output: Planes,
+    pub(super) pad: [isize; 2],
+    down: usize,
+    across: usize,
+}
+
+impl Tiling {
+    pub(super) fn new(s: &ConvShape) -> Tiling {
+        let side = |d: [usize; 3], channels| Planes { height: d[1], width: d[2], image: channels * d[1] * d[2] };
+        Tiling {
+            images: s.batch,
+            c: s.group_in(),
+            m: s.group_out(),
+            input: side(s.input, s.in_channels),
+            output: side(s.output, s.out_channels),
+            pad: [s.padding[1] as isize, s.padding[2] as isize],
+            down: s.output[1].div_ceil(2),
+            across: s.output[2].div_ceil(2),
+        }
+    }
+
+    /// The convolution that takes the gradient of the output to that of the input, with weights turned by half a circle.
+    pub(super) fn transposed(s: &ConvShape) -> Tiling {
+        let t = Tiling::new(s);
+        Tiling {
+            c: t.m,
+            m: t.c,
+            input: t.output,
+            output: t.input,
+            pad: t.pad.map(|p| 2 - p),
+            down: s.input[1].div_ceil(2),
+            across: s.input[2].div_ceil(2),
+            ..t
+        }
+    }
+
+    pub(super) fn tiles(&self) -> usize {
+        self.images * self.down * self.across
+    }
+
+    pub(super) fn blocks(&self) -> usize {
+        self.tiles().div_ceil(BLOCK)
+    }
+
+    /// How to read the patches of the sixteen tiles from `first` on.
+    pub(super) fn patches(&self, first: usize, rows: &mut Rows<4>) {
+        rows.find(self, first, &self.input, self.pad);
+    }
+
+    /// How to read or write the outputs of the sixteen tiles from `first` on.
+    pub(super) fn outputs(&self, first: usize, rows: &mut Rows<2>) {
+        rows.find(self, first, &self.output, [0, 0]);
+    }
+}
+
+/// A piece of a row of a plane: what one half of a vector of pairs takes from one stretch.
+#[derive(Clone, Copy)]
+struct Piece {
+    /// From the channel's plane in the first image; may point outside where masks are empty.
+    at: isize,
+    /// Which of the sixteen elements from there on belong to the stretch and lie inside the plane.
+    near: u16,
+    /// The same of the elements two further on.
+    far: u16,
+}
+
+/// `R` consecutive rows under sixteen tiles. Lane `l` has the columns `2l`, `2l + 1` and, for patches, `2l + 2` and
+/// `2l + 3` of a row: pairs of elements, in two halves of sixteen.
+#[derive(Default)]
+pub(super) struct Rows<const R: usize> {
+    /// By row, then half, then stretch.
+    pieces: Vec<Piece>,
+    /// Stretches that touch each half.
+    count: [usize; 2],
+}
+
+/// Bits `lo..hi`, clamped to 0..=16.
+fn bits(lo: isize, hi: isize) -> u16 {
+    let ones = |n: isize| (1u32 << n.clamp(0, 16)) - 1;
+    (ones(hi) & !ones(lo)) as u16
+}
+
+impl<const R: usize> Rows<R> {
+    fn find(&mut self, t: &Tiling, first: usize, planes: &Planes, pad: [isize; 2]) {
+        let (height, width) = (planes.height as isize, planes.width as isize);
+        let end = (first + LANES).min(t.tiles());
+        self.pieces.clear();
+        for row in 0..R as isize {
+            for half in 0..2 {
+                let before = self.pieces.len();
+                let mut at = first;
+                while at < end {
+                    let (line, x) = (at / t.across, at % t.across);
+                    let (image, y) = (line / t.down, line % t.down);
+                    let len = (t.across - x).min(end - at);
+                    // The stretch takes positions 2 lane..2 (lane + len) of 32; those of this half:
+                    let lane = (at - first) as isize;
+                    let (lo, hi) = (2 * lane - 16 * half, 2 * (lane + len as isize) - 16 * half);
+                    at += len;
+                    if hi <= 0 || lo >= 16 {
+                        continue;
+                    }
+                    let (iy, ix) = (2 * y as isize - pad[0] + row, 2 * x as isize - pad[1] - lo);
+                    let inside = iy >= 0 && iy < height;
+                    let window = |ix: isize| if inside { bits(lo.max(-ix), hi.min(width - ix)) } else { 0 };
+                    self.pieces.push(Piece {
+                        at: (image * planes.image) as isize + iy * width + ix,
+                        near: window(ix),
+                        far: window(ix + 2),
+                    });
+                }
+                self.count[half as usize] = self.pieces.len() - before;
+            }
+        }
+    }
+
+    /// The pieces of both halves of a row.
+    #[inline(always)]
+    fn row(&self, r: usize) -> [&[Piece]; 2] {
+        let [a, b] = self.count;
+        let both = &self.pieces[r * (a + b)..][..a + b];
+        [&both[..a], &both[a..]]
+    }
+}
+
+/// Which positions of two vectors make the even ones, the odd ones, and back.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn pairing() -> [__m512i; 4] {
+    let even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+    let low = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+    let (one, eight) = (_mm512_set1_epi32(1), _mm512_set1_epi32(8));
+    [even, _mm512_add_epi32(even, one), low, _mm512_add_epi32(low, eight)]
+}
+
+impl Rows<4> {
+    /// The four columns of row `r` of sixteen patches; zero outside the plane.
+    ///
+    /// # Safety
+    /// AVX-512F present; `plane` is the channel's plane in the first image.
+    #[inline]
+    #[target_feature(enable = "avx512f")]
+    pub(super) unsafe fn patch_row(&self, r: usize, plane: *const f32) -> [__m512; 4] {
+        let [even, odd, ..] = pairing();
+        let (mut near, mut far) = ([_mm512_setzero_ps(); 2], [_mm512_setzero_ps(); 2]);
+        let halves = self.row(r);
+        for h in 0..2 {
+            for p in halves[h] {
+                let from = plane.wrapping_offset(p.at);
+                // SAFETY: elements that a mask leaves out are not touched; the others are inside the plane.
+                unsafe {
+                    near[h] = _mm512_mask_loadu_ps(near[h], p.near, from);
+                    far[h] = _mm512_mask_loadu_ps(far[h], p.far, from.wrapping_add(2));
+                }
+            }
+        }
+        [
+            _mm512_permutex2var_ps(near[0], even, near[1]),
+            _mm512_permutex2var_ps(near[0], odd, near[1]),
+            _mm512_permutex2var_ps(far[0], even, far[1]),
+            _mm512_permutex2var_ps(far[0], odd, far[1]),
+        ]
+    }
+}
+
+impl Rows<2> {
+    /// The even and the odd columns of row `r` of sixteen tiles; zero outside the plane.
+    ///
+    /// # Safety
+    /// AVX-512F present; `plane` is the channel's plane in the first image.
+    #[inline]
+    #[target_feature(enable = "avx512f")]
+    pub(super) unsafe fn read(&self, r: usize, plane: *const f32) -> [__m512; 2] {
+        let [even, odd, ..] = pairing();
+        let mut near = [_mm512_setzero_ps(); 2];
+        let halves = self.row(r);
+        for h in 0..2 {
+            for p in halves[h] {
+                // SAFETY: elements that the mask leaves out are not touched; the others are inside the plane.
+                near[h] = unsafe { _mm512_mask_loadu_ps(near[h], p.near, plane.wrapping_offset(p.at)) };
+            }
+        }
+        [_mm512_permutex2var_ps(near[0], even, near[1]), _mm512_permutex2var_ps(near[0], odd, near[1])]
+    }
+
+    /// Writes the even and the odd columns of row `r` of sixteen tiles.
+    ///
+    /// # Safety
+    /// AVX-512F present; `plane` is the channel's plane in the first image, and nobody else uses these tiles of it.
+    #[inline]
+    #[target_feature(enable = "avx512f")]
+    pub(super) unsafe fn write(&self, r: usize, y: [__m512; 2], plane: *mut f32) {
+        let [_, _, low, high] = pairing();
+        let both = [_mm512_permutex2var_ps(y[0], low, y[1]), _mm512_permutex2var_ps(y[0], high, y[1])];
+        let halves = self.row(r);
+        for h in 0..2 {
+            for p in halves[h] {
+                // SAFETY: the mask keeps inside the plane and the tiles.
+                unsafe { _mm512_mask_storeu_ps(plane.wrapping_offset(p.at), p.near, both[h]) };
+            }
+        }
+    }
+}

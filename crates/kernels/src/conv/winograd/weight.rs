@@ -1,0 +1,123 @@
+//! The weight gradient: transformed patches times transformed gradients of the output, summed over tiles at each of the 16
+//! positions, and the sums transformed back to nine taps.
+//!
+//! Gradients are turned so that a vector holds 16 output channels of one tile: no sum runs across a vector. Tiles are
+//! shared out in parts whose number depends on the sizes only; the parts are added in order.
+#![allow(unsafe_code)]
+
+use super::super::tile_weight::{self, SLACK, transpose16};
+use super::super::{ConvShape, partial_sums};
+use super::tiles::{BLOCK, LANES, Rows, Tiling, VECTORS};
+use super::transform::{self, POSITIONS};
+use crate::parallel;
+use crate::real::{Ptr, Scratch};
+use std::arch::x86_64::*;
+use std::ops::Range;
+
+/// Sums that one job keeps in the second cache.
+const SUMS: usize = 1 << 17;
+
+pub(in super::super) fn grad_weight(s: &ConvShape, x: &[f32], dy: &[f32], dw: &mut [f32]) {
+    let t = Tiling::new(s);
+    assert!(x.len() == t.images * t.input.image && dy.len() == t.images * t.output.image);
+    let (blocks, mp) = (t.blocks(), t.m.next_multiple_of(LANES));
+    let len = t.c * 9 * mp;
+    // Each part takes at least 8 blocks, so that adding the parts is little beside computing them.
+    let parts = partial_sums(blocks / 8, len * s.groups);
+    let channels = (SUMS / (POSITIONS * mp)).clamp(1, t.c);
+    let jobs = t.c.div_ceil(channels);
+    let mut sums = Scratch::<f32>::new(parts * s.groups * len);
+    let to = Ptr::new(&mut sums);
+    parallel::run(parts * s.groups * jobs, &|i| {
+        let (part, g, job) = (i / jobs / s.groups, i / jobs % s.groups, i % jobs);
+        let cr = job * channels..((job + 1) * channels).min(t.c);
+        let br = blocks * part / parts..blocks * (part + 1) / parts;
+        // SAFETY: this path is taken only with AVX-512; slices begin at the group's channels; jobs write disjoint sums.
+        unsafe {
+            let (x, dy) = (&x[g * t.c * t.input.len()..], &dy[g * t.m * t.output.len()..]);
+            let to = to.slice((part * s.groups + g) * len + cr.start * 9 * mp, cr.len() * 9 * mp);
+            range(&t, x, dy, cr, br, mp, to);
+        }
+    });
+    tile_weight::collect(&mut sums, s.groups, t.c * 9, t.m, dw);
+}
+
+/// `to[c, tap][m]` for channels `cr` over some blocks.
+///
+/// # Safety
+/// AVX-512F present; `x` and `dy` begin at the group's first channel of the whole tensors.
+#[target_feature(enable = "avx512f")]
+unsafe fn range(t: &Tiling, x: &[f32], dy: &[f32], cr: Range<usize>, blocks: Range<usize>, mp: usize, to: &mut [f32]) {
+    // A line more than needed from position to position: they must not fall on one set of the cache.
+    let (step, turned_step) = (cr.len() * BLOCK + LANES, BLOCK * mp + LANES);
+    let mut patches = Scratch::<f32>::zeroed(POSITIONS * step + SLACK * BLOCK);
+    let mut turned = Scratch::<f32>::new(POSITIONS * turned_step);
+    let mut sums = Scratch::<f32>::zeroed(POSITIONS * cr.len() * mp);
+    let (patches, turned, sums) = (patches.as_mut_ptr(), turned.as_mut_ptr(), sums.as_mut_ptr());
+    let (mut from, mut under) = (Rows::<4>::default(), Rows::<2>::default());
+    for block in blocks {
+        // SAFETY: by contract; scratch is sized for the channels of a block.
+        unsafe {
+            for v in 0..VECTORS {
+                t.patches(block * BLOCK + v * LANES, &mut from);
+                t.outputs(block * BLOCK + v * LANES, &mut under);
+                for (i, c) in cr.clone().enumerate() {
+                    let plane = x.as_ptr().add(c * t.input.len());
+                    transform::patches(&from, plane, patches.add(i * BLOCK + v * LANES), step);
+                }
+                for m in (0..t.m).step_by(LANES) {
+                    let planes = dy.as_ptr().add(m * t.output.len());
+                    let to = turned.add(v * LANES * mp + m);
+                    gradients(&under, planes, t.output.len(), LANES.min(t.m - m), to, mp, turned_step);
+                }
+            }
+            for p in 0..POSITIONS {
+                let (a, b) = (turned.add(p * turned_step), patches.add(p * step));
+                tile_weight::add_products(cr.len(), mp, a, b, sums.add(p * cr.len() * mp));
+            }
+        }
+    }
+    for (i, to) in to.chunks_exact_mut(9 * mp).enumerate() {
+        for m in (0..mp).step_by(LANES) {
+            // SAFETY: sixteen of `mp` channels, in the sums and in the result.
+            unsafe { transform::taps(sums.add(i * mp + m), cr.len() * mp, to.as_mut_ptr().add(m), mp) };
+        }
+    }
+}
+
+/// `A dy At` of sixteen tiles for up to sixteen channels: `to[tile][channel]`, rows `row` and positions `step` apart.
+///
+/// # Safety
+/// AVX-512F present; `planes` are those of the channels in the first image, `plane` elements apart.
+#[target_feature(enable = "avx512f")]
+unsafe fn gradients(
+    under: &Rows<2>,
+    planes: *const f32,
+    plane: usize,
+    channels: usize,
+    to: *mut f32,
+    row: usize,
+    step: usize,
+) {
+    const SQUARE: usize = LANES * LANES;
+    // The four outputs of a tile, as [output][channel][tile] and turned.
+    let mut y = [[0.0f32; SQUARE]; 4];
+    let mut turned = [[0.0f32; SQUARE]; 4];
+    // SAFETY: by contract.
+    unsafe {
+        for m in 0..channels {
+            for r in 0..2 {
+                let [even, odd] = under.read(r, planes.add(m * plane));
+                _mm512_storeu_ps(y[2 * r].as_mut_ptr().add(m * LANES), even);
+                _mm512_storeu_ps(y[2 * r + 1].as_mut_ptr().add(m * LANES), odd);
+            }
+        }
+        for (y, turned) in y.iter().zip(&mut turned) {
+            transpose16(y.as_ptr(), LANES, turned.as_mut_ptr(), LANES);
+        }
+        for tile in 0..LANES {
+            let y = turned.each_ref().map(|y| _mm512_loadu_ps(y.as_ptr().add(tile * LANES)));
+            transform::gradients(y, to.add(tile * row), step);
+        }
+    }
+}
