@@ -1,4 +1,4 @@
-//! Random programs of views, writes, hooks and grad-mode changes: every joint-graph back end does what a plain run does,
+//! Random programs of views, writes, hooks, conditionals and grad-mode changes: every joint-graph back end does what a plain run does,
 //! and so does compiled backward, with graphs that all programs share.
 //!
 //! A plain run interprets the graph with ordinary recording. Compared are results, written inputs, gradients when only some
@@ -44,8 +44,33 @@ struct Program {
     chosen: Vec<bool>,
 }
 
+/// A side of a conditional: takes two tensors and returns one like the first, or two. `same` says whether the two are alike.
+/// It may write what it made, seldom an operand (then the program cannot be traced as a whole).
+fn side(r: &mut Random, same: bool, results: usize) -> GraphModule {
+    let mut g = Graph::new();
+    let operands = [g.placeholder("a"), g.placeholder("b")];
+    let mut values = vec![operands[0]];
+    values.extend(same.then_some(operands[1]));
+    let op = |g: &mut Graph, name: &str, args: Vec<Argument>| g.call_function(Target::aten(name), args);
+    for _ in 0..r.below(5) {
+        let (a, b) = (values[r.below(values.len())], values[r.below(values.len())]);
+        values.push(match r.below(8) {
+            0..=2 => op(&mut g, ["sin.default", "tanh.default", "exp.default"][r.below(3)], vec![a.into()]),
+            3..=5 => op(&mut g, ["add.Tensor", "mul.Tensor", "sub.Tensor"][r.below(3)], vec![a.into(), b.into()]),
+            6 => op(&mut g, "detach.default", vec![a.into()]),
+            _ if operands.contains(&a) && r.below(8) > 0 => op(&mut g, "neg.default", vec![a.into()]),
+            _ => op(&mut g, "mul_.Scalar", vec![a.into(), 0.75.into()]),
+        });
+    }
+    let returned = (0..results).map(|_| values[values.len() - 1 - r.below(values.len().min(3))]);
+    let returned: Vec<NodeId> = returned.collect();
+    g.output(Argument::tuple(returned.into_iter().map(Argument::Node)));
+    GraphModule::new(g)
+}
+
 fn generate(r: &mut Random) -> Program {
     let mut g = Graph::new();
+    let mut attributes = Attributes::default();
     let mut values: Vec<(NodeId, Vec<usize>)> = ["x", "y", "w"].map(|n| (g.placeholder(n), vec![2, 3])).to_vec();
     let mut hooks = 0;
     let mut mode = true;
@@ -54,7 +79,7 @@ fn generate(r: &mut Random) -> Program {
         let (a, shape) = values[r.below(values.len())].clone();
         let (b, other) = values[r.below(values.len())].clone();
         let same = shape == other;
-        match r.below(20) {
+        match r.below(21) {
             0..=3 => {
                 let name = ["sin.default", "tanh.default", "neg.default", "exp.default"][r.below(4)];
                 values.push((op(&mut g, name, vec![a.into()]), shape));
@@ -101,6 +126,22 @@ fn generate(r: &mut Random) -> Program {
                 hooks += 1;
                 values.push((hooked, shape));
             }
+            19 => {
+                let sum = op(&mut g, "sum.default", vec![a.into()]);
+                let pred = op(&mut g, "gt.Scalar", vec![sum.into(), 0.123.into()]);
+                let results = 1 + r.below(2);
+                let sides = ["yes", "no"].map(|name| {
+                    let path = format!("{name}_{}", g.len());
+                    attributes.set(&path, Attribute::Graph(Arc::new(side(r, same, results))));
+                    g.get_attr(&path)
+                });
+                let operands = Argument::tuple([a.into(), b.into()]);
+                let cond = g.call_function(Hop::Cond, [pred.into(), sides[0].into(), sides[1].into(), operands]);
+                for i in 0..results {
+                    let item = g.call_function(Function::GetItem, [cond.into(), (i as i64).into()]);
+                    values.push((item, shape.clone()));
+                }
+            }
             _ => {}
         }
     }
@@ -111,7 +152,9 @@ fn generate(r: &mut Random) -> Program {
         (0..1 + r.below(4)).map(|_| values[values.len() - 1 - r.below(values.len().min(6))].0).collect();
     let chosen = results.iter().map(|_| r.below(4) > 0).collect();
     g.output(Argument::tuple(results.into_iter().map(Argument::Node)));
-    Program { graph: GraphModule::new(g), hooks, chosen }
+    let mut graph = GraphModule::new(g);
+    graph.attributes = attributes;
+    Program { graph, hooks, chosen }
 }
 
 /// Which hook, and the gradient it saw.
@@ -126,6 +169,7 @@ struct Seen {
     accumulated: Vec<Option<Vec<f64>>>,
     log: Vec<HookCall>,
     second: Option<Vec<Option<Vec<f64>>>>,
+    has_conditionals: bool,
 }
 
 fn numbers(t: &Tensor) -> Vec<f64> {
@@ -210,7 +254,8 @@ fn observe(program: &Program, backend: &dyn Backend, backward: Option<&CompiledB
         };
     }
     let log = std::mem::take(&mut *log.lock().unwrap());
-    Some(Seen { values: seen, needs, grads, accumulated, log, second })
+    let has_conditionals = program.graph.subgraphs().next().is_some();
+    Some(Seen { values: seen, needs, grads, accumulated, log, second, has_conditionals })
 }
 
 fn close(a: &[f64], b: &[f64], tolerance: f64) -> bool {
@@ -249,7 +294,11 @@ fn compare(found: &Seen, plain: &Seen, tolerance: f64) -> Result<(), &'static st
     let same = |(a, b): (&HookCall, &HookCall)| a.0 == b.0 && close_opt(&a.1, &b.1, tolerance.max(1e-9));
     // A compiled function is one node, so the node behind an input may run with an undefined gradient where a plain run
     // does not get there. Ordinary hooks are not called then.
-    let defined = |log: &[HookCall]| log.iter().filter(|(_, g)| g.is_some()).cloned().collect::<Vec<_>>();
+    // Gradients of a conditional depend on all its operands, whichever side ran: where a plain run has nothing to
+    // differentiate again, there are zeros.
+    let matters = |g: &Vec<f64>| !found.has_conditionals || g.iter().any(|v| *v != 0.0);
+    let defined =
+        |log: &[HookCall]| log.iter().filter(|(_, g)| g.as_ref().is_some_and(matters)).cloned().collect::<Vec<_>>();
     let (ours, theirs) = (defined(&found.log), defined(&plain.log));
     if ours.len() != theirs.len() || !ours.iter().zip(&theirs).all(same) {
         return Err("hook calls");

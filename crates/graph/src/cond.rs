@@ -4,7 +4,7 @@
 //! a `cond` node ([`BranchRecorder`] is how it reaches whoever records on this thread); tensors that a side uses from
 //! outside become operands of both, in one order. What the sides return must be alike.
 
-use crate::interpret::{Value, attach};
+use crate::interpret::{Value, attach, owned};
 use crate::ir::{Argument, Attribute, GraphModule, Hop, TensorMeta};
 use crate::trace::{Free, Trace, outline};
 use firebrand_core::autograd::is_grad_enabled;
@@ -18,7 +18,8 @@ type Branch<'a> = &'a dyn Fn(&[Tensor]) -> Result<Vec<Tensor>>;
 /// `true_fn(operands)` if `pred` holds, else `false_fn(operands)`.
 ///
 /// `pred` has one element. Gradients flow through the side that ran; operands that only the other side uses get zeros.
-/// The sides must only compute: while they are recorded they may not read values, write cells or register hooks.
+/// The sides must only compute: while they are recorded they may not read values, write cells or register hooks. What they
+/// return is theirs: a side that returns an operand, or a view of one, gives a copy.
 ///
 /// ```
 /// use firebrand_core::Tensor;
@@ -49,7 +50,7 @@ pub fn cond(
     let results = if pred.try_scalar_value()?.to_bool() { true_fn(&operands)? } else { false_fn(&operands)? };
     let values = Value::List(results.iter().map(Value::from).collect());
     let operands = Value::List(operands.iter().map(Value::from).collect());
-    let attached = attach(values, &operands).map_err(Error::user)?;
+    let attached = owned(values, &operands).and_then(|v| attach(v, &operands)).map_err(Error::user)?;
     Ok(attached.tensors().into_iter().cloned().collect())
 }
 

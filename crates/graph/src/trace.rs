@@ -52,6 +52,8 @@ pub struct Trace {
 pub(crate) const UNRECORDED: &str = "unrecorded";
 /// The key of a node's note that a derivative reads its value as the result of the op that made it.
 pub(crate) const SAVED_RESULT: &str = "saved_result";
+/// The key of a node's note that a sub-graph it runs draws random numbers.
+pub(crate) const DRAWS: &str = "draws";
 
 impl Trace {
     /// An empty graph; `ambient` is the grad mode around it.
@@ -339,10 +341,13 @@ impl Trace {
         args: &[crate::interpret::Value],
         results: &[Option<Tensor>],
     ) -> Result<()> {
-        let args: Vec<Argument> = args.iter().map(|v| self.plain_argument(v)).collect::<Result<_>>()?;
-        let node = self.module.graph.call_function(target, args);
+        let arguments: Vec<Argument> = args.iter().map(|v| self.plain_argument(v)).collect::<Result<_>>()?;
+        let node = self.module.graph.call_function(target, arguments);
         let vals = results.iter().map(|t| t.as_ref().map_or(Val::None, |t| TensorMeta::of(t).into()));
         self.module.graph.meta_mut(node).val = Some(Val::Tuple(vals.collect()));
+        if args.iter().any(|v| matches!(v, crate::interpret::Value::Graph(g) if draws(g))) {
+            note(&mut self.module.graph, node, DRAWS);
+        }
         for (i, t) in results.iter().enumerate().filter_map(|(i, t)| Some((i, t.as_ref()?))) {
             self.bind_item(node, i, t);
         }
@@ -472,6 +477,12 @@ impl Trace {
 pub fn outline(t: &Tensor) -> firebrand_core::Result<Tensor> {
     let spec = Spec { layout: t.layout().clone(), dtype: t.dtype(), device: Device::Meta };
     Tensor::try_empty(spec)?.try_requires_grad_(t.requires_grad())
+}
+
+/// Whether running the graph draws random numbers.
+fn draws(module: &GraphModule) -> bool {
+    let graph = &module.graph;
+    graph.nodes().any(|n| graph[n].draws()) || module.subgraphs().any(|(_, g)| draws(g))
 }
 
 fn note(graph: &mut Graph, node: NodeId, key: &str) {

@@ -4,12 +4,14 @@
 //! of its domain; which loops share a kernel is decided later (`fuse`), and a buffer that only its own kernel reads never
 //! exists. Sizes are concrete numbers: this is the form of one plan, not of the graph.
 
+use super::FusedGraph;
 use firebrand_core::layout::Dims;
 use firebrand_core::{DType, Layout, Tensor};
 use firebrand_graph::interpret::Value;
 use firebrand_graph::ir::{Name, NodeId, OpOverload};
 use firebrand_kernels::pointwise::{Fold, Op, RowOp, Sink, Source, Terms, Value as Number};
 use smallvec::SmallVec;
+use std::sync::Arc;
 
 /// A buffer, by its place in [`Lowered::buffers`].
 pub(crate) type BufferId = usize;
@@ -124,6 +126,8 @@ pub(crate) struct Opaque {
     pub(crate) node: NodeId,
     /// The op that is called; none if the node is no call of an op.
     pub(crate) op: Option<OpOverload>,
+    /// Of a conditional, both sides: graphs with plans of their own.
+    pub(crate) sides: Option<Arc<[FusedGraph; 2]>>,
     pub(crate) args: Vec<Arg>,
     pub(crate) kwargs: Vec<(Name, Arg)>,
     pub(crate) taken: Taken,

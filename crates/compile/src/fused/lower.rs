@@ -5,15 +5,17 @@
 //! only a layout; whatever is left stays a call. Values that are no tensors and differ from call to call stay late.
 
 use super::ir::*;
-use super::{FusedOptions, rules};
+use super::{Fused, FusedGraph, FusedOptions, rules};
 use crate::backend::{ACCUMULATE, host_results};
 use crate::error::{Error, Result};
 use crate::guard::same_list;
 use firebrand_core::dispatch::Value as Boxed;
 use firebrand_core::layout::Dims;
 use firebrand_core::{Complex, DType, Device, Layout, Scalar, Spec, Tensor, fusion};
-use firebrand_graph::interpret::{Call, Eager, Value, boxed_arguments, run_call};
-use firebrand_graph::ir::{Argument, Attribute, Function, GraphModule, Kind, Name, NodeId, OpOverload, Target};
+use firebrand_graph::interpret::{Call, NodeRunner, Outlined, Value, boxed_arguments};
+use firebrand_graph::ir::{
+    Argument, Attribute, Function, GraphModule, Hop, Kind, Name, Node, NodeId, OpOverload, Target,
+};
 use firebrand_kernels::pointwise::{self as kernel, Op, Sink, Source, Value as Number};
 use smallvec::smallvec;
 use std::collections::HashMap;
@@ -269,7 +271,6 @@ impl Lowering<'_> {
         let late = args.iter().chain(kwargs.iter().map(|(_, k)| k)).any(Known::is_late);
         let values: Vec<Value> = args.iter().map(Known::value).collect();
         let named: Vec<(Name, Value)> = kwargs.iter().map(|(k, v)| (k.clone(), v.value())).collect();
-        let mut runner = Eager { device: Some(Device::Meta) };
         let call = Call { module: self.module, node: n, args: values, kwargs: named };
         let result = match (node.target(), &args[..]) {
             // A hook may return any tensor of the gradient's sizes.
@@ -283,7 +284,7 @@ impl Lowering<'_> {
                 let results = host_results(&call.args, Device::Meta)?;
                 Value::List(results.into_iter().map(make).collect::<Result<_>>()?)
             }
-            _ => run_call(&mut runner, &call)?,
+            _ => Outlined.run_node(&call)?,
         };
         let results: Vec<Tensor> = result.tensors().into_iter().cloned().collect();
         let alias = |t: &Tensor| tensors.iter().find(|p| p.meta.shares_storage(t)).map(|p| p.load.buffer);
@@ -376,8 +377,7 @@ impl Lowering<'_> {
                         arg.each_tensor(&mut |p| writes.push(p.load.buffer));
                     }
                 }
-                let seeded = op.op().is_some_and(|op| op.info().tags.contains(&"nondeterministic_seeded"));
-                seeded || !writes.is_empty()
+                op.draws() || !writes.is_empty()
             }
             Some(Target::Function(f)) => !f.name().starts_with("operator."),
             _ => true,
@@ -394,6 +394,7 @@ impl Lowering<'_> {
         let opaque = Opaque {
             node: n,
             op,
+            sides: self.sides(node, &args)?,
             args: args.iter().map(Known::arg).collect(),
             kwargs: kwargs.iter().map(|(k, v)| (k.clone(), v.arg())).collect(),
             taken,
@@ -404,6 +405,14 @@ impl Lowering<'_> {
         };
         self.out.items.push(Item { name: node.name().clone(), work: Work::Opaque(opaque) });
         Ok(known)
+    }
+
+    /// The sides of a conditional, to be planned when they first run.
+    fn sides(&self, node: &Node, args: &[Known]) -> Result<Option<Arc<[FusedGraph; 2]>>> {
+        let cond = node.target() == Some(&Target::from(Hop::Cond));
+        let [_, Known::Plain(Value::Graph(yes)), Known::Plain(Value::Graph(no)), _] = args else { return Ok(None) };
+        let side = |graph| Fused::new(*self.options).compile_graph(graph, &[]);
+        if cond { Ok(Some(Arc::new([side(yes)?, side(no)?]))) } else { Ok(None) }
     }
 
     fn take(&mut self, value: &Value, alias: &dyn Fn(&Tensor) -> Option<BufferId>) -> (Taken, Known) {
@@ -525,8 +534,17 @@ impl Lowering<'_> {
         let product = self.made(&call.results[0]).load;
         let taken = Taken::Buffer(product.buffer);
         let op = Some(OpOverload::new("aten::mm"));
-        let mm =
-            Opaque { node: n, op, args, kwargs: Vec::new(), taken, writes: Vec::new(), effect: false, barrier: false };
+        let mm = Opaque {
+            node: n,
+            op,
+            sides: None,
+            args,
+            kwargs: Vec::new(),
+            taken,
+            writes: Vec::new(),
+            effect: false,
+            barrier: false,
+        };
         self.out.items.push(Item { name: self.module.graph[n].name().clone(), work: Work::Opaque(mm) });
         let code = vec![instr(Action::Op(Op::Add), dtype, &[Source::Memory(0), Source::Memory(1)])];
         let stores = vec![result_store(0, Source::Step(0), Sink::Elements)];

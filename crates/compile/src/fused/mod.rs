@@ -103,6 +103,12 @@ pub struct FusedGraph {
     making: Mutex<()>,
 }
 
+impl std::fmt::Debug for FusedGraph {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("FusedGraph").field("nodes", &self.module.graph.len()).finish_non_exhaustive()
+    }
+}
+
 /// What is done for inputs of one geometry.
 enum Planned {
     Plan(Plan),

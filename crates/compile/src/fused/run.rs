@@ -5,7 +5,7 @@
 
 use super::ir::*;
 use super::plan::{Made, Plan, Step};
-use crate::backend::{Call, Value};
+use crate::backend::{Call, Executable, Value};
 use crate::error::{Error, Result};
 use firebrand_core::autograd::set_grad_enabled;
 use firebrand_core::dispatch;
@@ -104,6 +104,11 @@ impl Frame<'_> {
         let args: Vec<Value> = o.args.iter().map(|a| self.value(a)).collect::<Result<_>>()?;
         let kwargs: Vec<(Name, Value)> =
             o.kwargs.iter().map(|(k, a)| Ok((k.clone(), self.value(a)?))).collect::<Result<_>>()?;
+        if let (Some(sides), [decision, _, _, operands]) = (&o.sides, &args[..]) {
+            let side = &sides[usize::from(!decision.scalar()?.to_bool())];
+            let results = side.run(operands.items()?, self.call)?;
+            return self.take(&o.taken, Value::List(results));
+        }
         let result = match (&o.op, self.module.graph[o.node].target()) {
             (Some(op), _) => {
                 let (id, boxed) = boxed_arguments(op, &args, &kwargs, None)?;

@@ -10,7 +10,7 @@ use firebrand_core::autograd::no_grad;
 use firebrand_core::{Device, Scalar, Spec, Tensor, ops};
 use firebrand_graph::Tracer;
 use firebrand_graph::interpret::{self, NodeRunner, Value, run_call, run_module};
-use firebrand_graph::ir::{Function, GraphModule, OpOverload, Target, TensorMeta, Val};
+use firebrand_graph::ir::{Function, GraphModule, Hop, OpOverload, Target, TensorMeta, Val};
 
 /// The ops that are taken apart.
 const DECOMPOSED: &[&str] = &[
@@ -68,6 +68,15 @@ impl NodeRunner for Decomposer {
             };
             self.tracer.call(Function::CallHook, &call.args, result.as_ref())?;
             return Ok(result.map_or(Value::NONE, Value::Tensor));
+        }
+        if let (Some(Target::Hop(Hop::Cond)), Some(vals)) =
+            (target, call.module.graph[call.node].meta().val.as_ref().and_then(Val::items))
+        {
+            // Its sides were taken apart when they were traced.
+            let like = |val: &Val| val.tensor().map(outline).transpose().map_err(firebrand_core::Error::from);
+            let results = vals.iter().map(like).collect::<firebrand_core::Result<Vec<_>>>()?;
+            self.tracer.call_tuple(Hop::Cond, &call.args, &results)?;
+            return Ok(Value::List(results.into_iter().map(|t| t.map_or(Value::NONE, Value::Tensor)).collect()));
         }
         match (base(target), &call.args[..]) {
             ("native_layer_norm", [x, shape, weight, bias, eps]) => {

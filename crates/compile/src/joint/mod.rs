@@ -4,6 +4,7 @@
 //! history and no hidden state. What cannot be traced as a whole (a custom function that comes with the call, an op without
 //! a pure form) runs node by node instead: slower, and the same.
 
+mod cond;
 mod decompose;
 mod interpreted;
 mod loose;

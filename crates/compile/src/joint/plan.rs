@@ -292,6 +292,7 @@ impl Plan {
             defined: None,
             create_graph: false,
             recording,
+            autocast: None,
         };
         let traced = timed(Stage::Joint, || trace(&request))?;
         let Traced { joint, needs, result_needs, numbers, layouts } = traced;

@@ -5,11 +5,14 @@
 //! of a plain run. Tracing happens on a thread of its own: nothing the caller has switched on (capture, saved-tensor
 //! hooks, autocast, anomaly mode) takes part.
 
+use super::cond::Conditionals;
 use super::decompose::decompose;
 use crate::error::{Error, Result};
 use crate::partition::{self, Joint};
-use firebrand_core::autograd::{GradOptions, grad, set_grad_enabled};
-use firebrand_core::{Device, Layout, Spec, Tensor};
+use firebrand_core::autograd::{
+    AutocastGuard, AutocastOptions, GradOptions, autocast_dtype, grad, is_autocast_enabled, set_grad_enabled,
+};
+use firebrand_core::{DType, Device, Layout, Spec, Tensor};
 use firebrand_graph::Tracer;
 use firebrand_graph::interpret::{self, NodeRunner, Value, run_call, run_module};
 use firebrand_graph::ir::{Argument, Function, GraphModule, Hop, Kind, NodeId, OpOverload, Target, TensorMeta, Val};
@@ -40,6 +43,8 @@ pub(crate) struct Request {
     pub(crate) create_graph: bool,
     /// Whether anything is recorded at all.
     pub(crate) recording: bool,
+    /// What autocast lowers to, if it is on.
+    pub(crate) autocast: Option<DType>,
 }
 
 /// An input of the graph.
@@ -96,6 +101,8 @@ pub(crate) fn trace(request: &Request) -> Result<Traced> {
 
 fn here(request: &Request) -> Result<Traced> {
     let _mode = set_grad_enabled(request.recording).scoped();
+    let lower = |dtype| AutocastGuard::new(AutocastOptions { enabled: true, dtype, cache_enabled: false });
+    let autocast = request.autocast.map(lower);
     let tracer = Tracer::new();
     let mut values = Vec::new();
     let mut leaves = Vec::new();
@@ -111,11 +118,18 @@ fn here(request: &Request) -> Result<Traced> {
         });
     }
     let (deferred, on_inputs) = (request.deferred.clone(), request.on_inputs.clone());
-    let mut runner = Runner { tracer: tracer.clone(), deferred, on_inputs, create_graph: request.create_graph };
+    let conditionals = Conditionals {
+        tracer: tracer.clone(),
+        create_graph: request.create_graph,
+        decompose: request.decompose,
+        autocast: None,
+    };
+    let mut runner = Runner { conditionals, deferred, on_inputs };
     let results = match tracer.trace(|| run_module(&mut runner, &request.graph, &values))? {
         Value::List(items) => items,
         one => vec![one],
     };
+    drop(autocast);
     let result_needs = results.iter().map(|v| matches!(v, Value::Tensor(t) if has_history(t))).collect();
     let numbers = results.iter().map(|v| (!matches!(v, Value::Tensor(_))).then(|| v.clone())).collect();
     let outputs = request.outputs.iter().map(|&i| Ok(results[i].tensor()?.clone())).collect::<Result<Vec<Tensor>>>()?;
@@ -254,10 +268,10 @@ fn keep_constants(module: &mut GraphModule) -> Result<()> {
 /// Runs the nodes of a captured graph on tensors without memory.
 #[derive(Clone)]
 struct Runner {
-    tracer: Tracer,
+    /// Also says where nodes go, and whether derivatives of the gradients are wanted.
+    conditionals: Conditionals,
     deferred: HashSet<NodeId>,
     on_inputs: HashSet<NodeId>,
-    create_graph: bool,
 }
 
 impl Runner {
@@ -268,9 +282,9 @@ impl Runner {
         if self.on_inputs.contains(&call.node) {
             return Ok(Value::Tensor(tensor.clone()));
         }
-        if tensor.requires_grad() && self.create_graph {
+        if tensor.requires_grad() && self.conditionals.create_graph {
             // The hook stays on the value: it also sees what derivatives of the gradient send there.
-            self.tracer.call(Function::RegisterHook, &call.args, Some(tensor))?;
+            self.conditionals.tracer.call(Function::RegisterHook, &call.args, Some(tensor))?;
         }
         if self.deferred.contains(&call.node) || !tensor.requires_grad() {
             return Ok(Value::Tensor(tensor.clone()));
@@ -305,10 +319,22 @@ impl Runner {
                     None => None,
                 };
                 let args = [slot.clone(), g.map_or(Value::NONE, Value::from)];
-                self.tracer.call(Function::CallHook, &args, result.as_ref())?;
+                self.conditionals.tracer.call(Function::CallHook, &args, result.as_ref())?;
                 Ok(result)
             }
         }
+    }
+}
+
+impl Runner {
+    /// A conditional whose predicate is known at run time only.
+    fn conditional(&self, pred: &Tensor, yes: &Value, no: &Value, operands: &Value) -> Result<Value> {
+        let sides = [yes.graph()?.clone(), no.graph()?.clone()];
+        let operands = operands.items()?.iter().map(|v| Ok(v.tensor()?.clone())).collect::<Result<Vec<_>>>()?;
+        let autocast = is_autocast_enabled().then(autocast_dtype);
+        let conditionals = Conditionals { autocast, ..self.conditionals.clone() };
+        let results = conditionals.run(pred, sides, &operands)?;
+        Ok(Value::List(results.into_iter().map(Value::Tensor).collect()))
     }
 }
 
@@ -320,10 +346,16 @@ impl NodeRunner for Runner {
         };
         match call.module.graph[call.node].kind() {
             Kind::CallFunction(Target::Function(Function::RegisterHook)) => self.register(call).map_err(graph_error),
-            Kind::CallFunction(Target::Hop(Hop::WithData)) if self.create_graph => {
+            Kind::CallFunction(Target::Hop(Hop::Cond)) => match &call.args[..] {
+                [Value::Tensor(pred), yes, no, operands] => {
+                    self.conditional(pred, yes, no, operands).map_err(graph_error)
+                }
+                _ => run_call(self, call),
+            },
+            Kind::CallFunction(Target::Hop(Hop::WithData)) if self.conditionals.create_graph => {
                 // A value with the history of another has it for derivatives of the gradient too.
                 let result = run_call(self, call)?;
-                self.tracer.call(Hop::WithData, &call.args, Some(result.tensor()?))?;
+                self.conditionals.tracer.call(Hop::WithData, &call.args, Some(result.tensor()?))?;
                 Ok(result)
             }
             _ => run_call(self, call),

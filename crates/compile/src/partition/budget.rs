@@ -21,8 +21,8 @@ pub(super) fn choose(joint: &Joint, parts: &Parts, options: &PartitionOptions) -
         return Ok(all);
     }
     let graph = &joint.module.graph;
-    // Inputs are there anyway, and random numbers come but once.
-    let free = |n: &NodeId| joint.primals.contains(n) || draws(joint, *n);
+    // Inputs are there anyway, random numbers come but once, and what was decided stays so.
+    let free = |n: &NodeId| joint.primals.contains(n) || draws(joint, *n) || ops::decides(graph, *n);
     let items: Vec<NodeId> = graph.nodes().filter(|n| all.contains(n) && !free(n)).collect();
     let bytes: Vec<f64> = items.iter().map(|&n| ops::bytes(&graph[n]).unwrap_or(0.0)).collect();
     let total: f64 = bytes.iter().sum();

@@ -68,7 +68,10 @@ impl<'a> Cut<'a> {
     /// Whether it must not be computed again.
     fn is_banned(&self, n: NodeId) -> bool {
         let node = &self.graph[n];
-        if !ops::is_recomputable(node) || (self.keep_saved_results && node.is_saved_result()) {
+        if !ops::is_recomputable(node)
+            || ops::decides(self.graph, n)
+            || (self.keep_saved_results && node.is_saved_result())
+        {
             return true;
         }
         if self.is_materialized_in_backward(n) {

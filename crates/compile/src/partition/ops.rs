@@ -1,6 +1,6 @@
 //! What a partitioner knows of ops: which may be computed twice, and which share a loop.
 
-use firebrand_graph::ir::{Function, Kind, Node, OpOverload, Target, TensorMeta, Val};
+use firebrand_graph::ir::{Argument, Function, Graph, Hop, Kind, Node, NodeId, OpOverload, Target, TensorMeta, Val};
 use firebrand_graph::schema::Schema;
 
 /// Cheap ops that are no pointwise ops: reductions, casts, creation, indexing, copies.
@@ -67,7 +67,13 @@ fn has_tag(op: &OpOverload, tag: &str) -> bool {
 
 /// Whether two runs may differ.
 pub(super) fn is_random(node: &Node) -> bool {
-    op(node).is_some_and(|op| has_tag(op, "nondeterministic_seeded"))
+    node.draws()
+}
+
+/// Whether it says which side of a conditional runs. Computed again it might say otherwise, by a rounding.
+pub(super) fn decides(graph: &Graph, n: NodeId) -> bool {
+    let takes = |u: NodeId| graph[u].args().first().and_then(Argument::node) == Some(n);
+    graph.users(n).any(|u| graph[u].target() == Some(&Hop::Cond.into()) && takes(u))
 }
 
 /// Whether it computes nothing: its result lies in the memory of its argument.
@@ -95,7 +101,7 @@ pub(super) fn is_recomputable(node: &Node) -> bool {
 
 /// Whether it shares a loop with neighbours that do.
 pub(super) fn is_fusible(node: &Node) -> bool {
-    is_recomputable(node) || is_random(node)
+    is_recomputable(node) || (op(node).is_some() && is_random(node))
 }
 
 fn bytes_of(meta: &TensorMeta) -> f64 {

@@ -118,6 +118,33 @@ fn test_hook_on_intermediate_with_higher_order_op() {
     }
 }
 
+/// A hook on a result of a conditional sees the gradient before the side that ran does: PyTorch gives 20 and 30.
+#[test]
+fn hooks_on_results_of_conditionals() {
+    for (name, c) in counted() {
+        for pure in [false, true] {
+            let f = compile_with(
+                move |x: &Tensor| {
+                    let side = |k: f64| move |x: &[Tensor]| Ok(vec![&x[0] * k]);
+                    let y = cond(&x.sum().gt_scalar(0.0), side(2.0), side(3.0), &[x]).unwrap().remove(0);
+                    match pure {
+                        true => register_pure_hook(&y, |g| g * 10.0).unwrap(),
+                        false => y.register_hook(|g: &Tensor| g * 10.0),
+                    };
+                    (&y * 1.0).sum()
+                },
+                full(&c),
+            );
+            for (values, expected) in [([1.0, 2.0], 20.0), ([-1.0, -2.0], 30.0)] {
+                let x = leaf(&values);
+                f.call(&x).backward();
+                assert_eq!(grad(&x), [expected; 2], "{name}, pure: {pure}");
+            }
+        }
+        assert_eq!(c.frames(), 2, "{name}: one graph each");
+    }
+}
+
 /// J-41: a pure hook must not write outer state; an opaque one may, at every backward.
 #[test]
 fn test_hook_bwd_inside_side_effects() {

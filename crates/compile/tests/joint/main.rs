@@ -1,6 +1,7 @@
 //! The joint-graph back ends: gradients, partitions, hooks, written inputs, random numbers and higher derivatives.
 #![allow(clippy::unwrap_used)] // a test that cannot go on should stop
 
+mod cond;
 mod gradients;
 mod higher;
 mod hooks;

@@ -1,8 +1,8 @@
 //! sizes_at: runs a graph without memory and reads the sizes of values inside it.
 
 use crate::error::Result;
-use crate::interpret::{Call, NodeRunner, Value, run_module};
-use crate::ir::{GraphModule, Hop, NodeId, Target};
+use crate::interpret::{Call, NodeRunner, Value, outline_cond, run_module};
+use crate::ir::{GraphModule, NodeId};
 use firebrand_core::Device;
 use std::collections::HashMap;
 
@@ -30,15 +30,9 @@ struct Probe<'a> {
 
 impl NodeRunner for Probe<'_> {
     fn run_node(&mut self, call: &Call<'_>) -> Result<Value> {
-        let hop = call.module.graph[call.node].target();
-        let value = match (hop, &call.args[..]) {
-            // Without memory no side is chosen: both must work, and they give the same sizes.
-            (Some(Target::Hop(Hop::Cond)), [_, yes, no, operands]) => {
-                let value = run_module(self, yes.graph()?, operands.items()?)?;
-                run_module(self, no.graph()?, operands.items()?)?;
-                value
-            }
-            _ => self.inner.run_node(call)?,
+        let value = match outline_cond(self, call) {
+            Some(value) => value?,
+            None => self.inner.run_node(call)?,
         };
         if std::ptr::eq(call.module, self.top)
             && (self.wanted)(call.node)

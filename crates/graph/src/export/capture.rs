@@ -11,8 +11,6 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-pub(crate) use crate::trace::{SAVED_RESULT, UNRECORDED};
-
 /// A graph in the making that sees every op.
 pub(crate) struct Capture {
     trace: Mutex<Trace>,

@@ -2,10 +2,11 @@
 //!
 //! What is traced must not write; a program is made pure first. Grad mode leaves a note on each node and no marker.
 
-use super::capture::{Capture, SAVED_RESULT, UNRECORDED};
+use super::capture::Capture;
 use crate::error::Result;
 use crate::interpret::Value;
-use crate::ir::{GraphModule, Name, Node, Target};
+use crate::ir::{GraphModule, Name, Node, OpOverload, Target};
+use crate::trace::{DRAWS, SAVED_RESULT, UNRECORDED};
 use firebrand_core::Tensor;
 use firebrand_core::dispatch::{self, Interpreter};
 use std::sync::Arc;
@@ -61,6 +62,11 @@ impl Node {
     /// Whether a tracer saw it run where nothing is recorded: for derivatives it is a constant.
     pub fn is_unrecorded(&self) -> bool {
         has_note(self, UNRECORDED)
+    }
+
+    /// Whether it draws random numbers: an op that does, or a call a tracer wrote down of a sub-graph with one.
+    pub fn draws(&self) -> bool {
+        has_note(self, DRAWS) || self.target().and_then(Target::overload).is_some_and(OpOverload::draws)
     }
 
     /// Whether a tracer saw a derivative read the value as the result of the op that made it.

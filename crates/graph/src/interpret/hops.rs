@@ -35,7 +35,7 @@ pub(super) fn call_hop(runner: &mut dyn NodeRunner, hop: &Hop, args: &[Value]) -
         (Hop::Cond, [predicate, yes, no, operands]) => {
             let branch = if predicate.scalar()?.to_bool() { yes } else { no };
             let result = run_module(runner, branch.graph()?, operands.items()?)?;
-            attach(result, operands)
+            attach(owned(result, operands)?, operands)
         }
         (Hop::WhileLoop, [condition, body, carried, extra]) => {
             let result = while_loop(runner, condition, body, carried, extra)?;
@@ -89,6 +89,21 @@ fn with_data(history: &Tensor, value: &Tensor) -> Result<Tensor> {
         }
     }
     Ok(WithData.apply(&[history, &value.detach()])?.remove(0))
+}
+
+/// Results of a side of a conditional in memory of their own: one that shares it with an operand or another is copied.
+pub(crate) fn owned(result: Value, operands: &Value) -> Result<Value> {
+    let Value::List(items) = result else { return Ok(result) };
+    let mut seen: Vec<Tensor> = operands.tensors().into_iter().cloned().collect();
+    let mut one = |v: Value| match v {
+        Value::Tensor(t) => {
+            let t = if seen.iter().any(|s| s.shares_storage(&t)) { t.try_clone_tensor()? } else { t };
+            seen.push(t.clone());
+            Ok(Value::Tensor(t))
+        }
+        other => Ok(other),
+    };
+    Ok(Value::List(items.into_iter().map(&mut one).collect::<Result<_>>()?))
 }
 
 /// Makes a result depend on every operand that wants gradients: those that the body did not use get zeros, as if the other

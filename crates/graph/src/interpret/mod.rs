@@ -6,9 +6,11 @@
 mod functions;
 mod hops;
 mod ops;
+mod outline;
 mod value;
 
 pub use ops::{boxed_arguments, results};
+pub use outline::{Outlined, outline_cond};
 pub use value::Value;
 
 use crate::error::{Error, Result};
@@ -17,7 +19,7 @@ use crate::text::print_node;
 use firebrand_core::Device;
 use firebrand_core::autograd::{is_grad_enabled, set_grad_enabled};
 pub(crate) use functions::call_function;
-pub(crate) use hops::attach;
+pub(crate) use hops::{attach, owned};
 pub(crate) use ops::call_op;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;

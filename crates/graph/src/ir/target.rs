@@ -45,6 +45,11 @@ impl OpOverload {
         }
     }
 
+    /// Whether it draws random numbers.
+    pub fn draws(&self) -> bool {
+        self.op().is_some_and(|op| op.info().tags.contains(&"nondeterministic_seeded"))
+    }
+
     /// `aten::add.Tensor`, without `.default`.
     pub fn qualified(&self) -> &str {
         match &self.0 {

@@ -23,7 +23,7 @@ pub(super) fn is_assertion(op: &OpOverload) -> bool {
 /// Whether two calls of this op with one argument may differ.
 pub(super) fn is_random(node: &Node, op: &OpOverload) -> bool {
     let Some(id) = op.op() else { return false };
-    if !id.info().tags.contains(&"nondeterministic_seeded") {
+    if !op.draws() {
         return false;
     }
     // A dropout that is switched off draws nothing.

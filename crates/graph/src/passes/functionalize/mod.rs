@@ -5,8 +5,8 @@
 //! ([`pure`]), puts it back through the chain, and whoever reads an alias afterwards cuts it out again. Gradients stay:
 //! a write where nothing is recorded keeps the history of what it writes (`with_data`).
 //!
-//! Grad-mode regions are opened while the graph is walked and closed again by the set_grad pass. Bodies of other
-//! higher-order ops must not write.
+//! Grad-mode regions are opened while the graph is walked and closed again by the set_grad pass. Sides of a conditional may
+//! write what they made, never an operand; bodies of other higher-order ops must not write.
 
 mod pure;
 mod views;

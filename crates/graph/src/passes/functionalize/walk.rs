@@ -3,10 +3,10 @@
 //! Knows which tensors lie in which memory and what its value is; writes themselves are in [`super::writes`].
 
 use super::views::Step;
-use super::{Functional, Memory, Mutation, Origin, PASS, View, hides_writes};
+use super::{Functional, Memory, Mutation, Origin, PASS, View, functionalize_module, hides_writes};
 use crate::error::{Error, Result};
 use crate::export::dialect_of;
-use crate::interpret::{Call, Eager, Value, materialize, run_call};
+use crate::interpret::{Call, NodeRunner, Outlined, Value, materialize};
 use crate::ir::*;
 use crate::program::Dialect;
 use crate::schema::Schema;
@@ -74,6 +74,11 @@ pub(super) struct Walk {
 
 pub(super) fn refuse<T>(node: &Node, message: impl Into<String>) -> Result<T> {
     Err(Error::PassNode { pass: PASS, node: node.name().to_string(), message: message.into() })
+}
+
+/// Whether an op of the graph writes memory, said or not.
+fn may_write(graph: &GraphModule) -> bool {
+    dialect_of(graph) == Dialect::Training || hides_writes(graph)
 }
 
 pub(super) fn address(t: &Tensor) -> usize {
@@ -275,9 +280,45 @@ impl Walk {
                 }
                 Ok(Slot::Tensor(alias))
             }
+            (Target::Hop(Hop::Cond), [_, Argument::Node(yes), Argument::Node(no), operands]) => {
+                let operands = self.collect(scope, operands);
+                for side in [*yes, *no] {
+                    self.make_pure(scope, node, side, &operands)?;
+                }
+                self.plain(module, scope, n)
+            }
             (Target::Op(op), _) => self.op(module, scope, n, op),
             _ => self.plain(module, scope, n),
         }
+    }
+
+    /// Makes a side of a conditional pure, if it writes what it made itself.
+    fn make_pure(&mut self, scope: &mut Scope, cond: &Node, side: NodeId, operands: &Slot) -> Result<()> {
+        let Some(Slot::Other(_, Value::Graph(graph))) = scope.slots.get(&side) else {
+            return refuse(cond, "a side is a sub-graph");
+        };
+        if !may_write(graph) {
+            return Ok(());
+        }
+        let mut typed = (**graph).clone();
+        let inputs: Vec<NodeId> = typed.graph.placeholders().collect();
+        let Slot::Many(operands) = operands else { return refuse(cond, "operands are a list") };
+        for (input, operand) in inputs.into_iter().zip(operands) {
+            if let Slot::Tensor(alias) = operand {
+                typed.graph.meta_mut(input).val = Some(TensorMeta::of(&self.aliases[*alias].tensor).into());
+            }
+        }
+        let pure = functionalize_module(&typed, false)?;
+        if !pure.mutations.is_empty() {
+            return refuse(cond, "a side writes an operand; a conditional only computes");
+        }
+        self.subgraphs += 1;
+        self.rewrites += pure.rewrites;
+        let (pure, path) = (Arc::new(pure.module), format!("pure_side_{}", self.subgraphs));
+        self.attributes.set(&path, Attribute::Graph(Arc::clone(&pure)));
+        let read = self.graph.get_attr(&path);
+        scope.slots.insert(side, Slot::Other(read.into(), Value::Graph(pure)));
+        Ok(())
     }
 
     /// The node as it is, on new arguments.
@@ -301,14 +342,14 @@ impl Walk {
         let node = &module.graph[n];
         for body in node.args().iter().filter_map(Argument::node).filter_map(|a| scope.slots.get(&a)) {
             if let Slot::Other(_, Value::Graph(g)) = body
-                && (dialect_of(g) == Dialect::Training || hides_writes(g))
+                && may_write(g)
             {
-                return refuse(node, "its body writes memory; only grad-mode regions may");
+                return refuse(node, "its body writes memory; only grad-mode regions and sides of conditionals may");
             }
         }
         let (args, kwargs) = self.values(scope, node)?;
         let before: Vec<(Tensor, u32)> = tensors(&args, &kwargs).map(|t| (t.clone(), version(t))).collect();
-        let ran = run_call(&mut Eager { device: Some(Device::Meta) }, &Call { module, node: n, args, kwargs });
+        let ran = Outlined.run_node(&Call { module, node: n, args, kwargs });
         let result = match ran {
             Ok(value) => value,
             // What reads values cannot run here; what it gives was known when the program was made.
