@@ -49,7 +49,7 @@ mod walk;
 pub use copy::{copy, fill};
 pub use dtype::{DType, Element};
 pub use half::{bf16, f16};
-pub use matmul::matmul;
+pub use matmul::{addmm, matmul};
 pub use memory::{Flat, MemoryStats, OutOfMemory, Storage, empty_cache, memory_stats, reset_peak_memory};
 pub use num_complex::Complex;
 pub use slices::{read_slice, write_slice};

@@ -1,11 +1,11 @@
-//! Batched matrix products: `out = beta * out + alpha * a @ b`, any strides, every dtype.
+//! Batched matrix products: `out = beta * term + alpha * a @ b`, any strides, every dtype.
 //!
 //! Floats of some size go through the `gemm` crate on blocks of rows or columns that we split over threads; so does
 //! [`packed`], the kernel for `x @ wᵀ` in f32. Vectors and tiny matrices have loops of their own, because the set-up
 //! would cost more than the product. Half types are widened to f32 and rounded once. Integers wrap, bool is or-of-ands.
 //!
 //! Guarantees: bit-equal for any number of threads: which loop runs and how the depth is cut depends on the sizes
-//! only (see `cut`); with `beta == 0` the old content of `out` is not read.
+//! only (see `cut`); with `beta == 0` the term, or the old content of `out`, is not read.
 //! The crate chooses its instruction set itself: [`crate::cpu::isa`] governs only our own loops.
 #![allow(unsafe_code)]
 
@@ -30,9 +30,19 @@ const ROWS: usize = 256;
 /// # Panics
 /// If dtypes or sizes disagree: the caller has checked them.
 pub fn matmul(a: View<'_>, b: View<'_>, out: ViewMut<'_>, alpha: f64, beta: f64) {
+    addmm(out.as_view(), a, b, out, alpha, beta)
+}
+
+/// `out = beta * term + alpha * a @ b`: as [`matmul`], with a term of the same sizes that is `out` itself or does not
+/// overlap it.
+///
+/// # Panics
+/// If dtypes or sizes disagree: the caller has checked them.
+pub fn addmm(term: View<'_>, a: View<'_>, b: View<'_>, out: ViewMut<'_>, alpha: f64, beta: f64) {
     let (nd, dtype) = (out.ndim(), out.dtype());
     assert!(nd >= 2 && a.ndim() == nd && b.ndim() == nd, "matrices or batches of them");
-    assert!(a.dtype() == dtype && b.dtype() == dtype, "one dtype");
+    assert!(a.dtype() == dtype && b.dtype() == dtype && term.dtype() == dtype, "one dtype");
+    assert!(term.sizes() == out.sizes(), "sizes of the term");
     let (m, n, k) = (out.sizes()[nd - 2], out.sizes()[nd - 1], a.sizes()[nd - 1]);
     assert!(a.sizes()[nd - 2] == m && b.sizes()[nd - 2] == k && b.sizes()[nd - 1] == n, "sizes of the product");
     assert!(a.sizes()[..nd - 2] == out.sizes()[..nd - 2] && b.sizes()[..nd - 2] == out.sizes()[..nd - 2], "batch");
@@ -40,19 +50,28 @@ pub fn matmul(a: View<'_>, b: View<'_>, out: ViewMut<'_>, alpha: f64, beta: f64)
         return;
     }
     match dtype {
-        DType::F32 => floats::<f32>(a, b, out, alpha, beta),
-        DType::F64 => floats::<f64>(a, b, out, alpha, beta),
-        DType::C64 => complexes::<Complex<f32>>(a, b, out, alpha, beta),
-        DType::C128 => complexes::<Complex<f64>>(a, b, out, alpha, beta),
-        DType::F16 => halves::<f16>(a, b, out, alpha, beta),
-        DType::BF16 => halves::<bf16>(a, b, out, alpha, beta),
-        DType::Bool => ring::<bool>(a, b, out, alpha, beta),
-        DType::U8 => ring::<u8>(a, b, out, alpha, beta),
-        DType::I8 => ring::<i8>(a, b, out, alpha, beta),
-        DType::I16 => ring::<i16>(a, b, out, alpha, beta),
-        DType::I32 => ring::<i32>(a, b, out, alpha, beta),
-        DType::I64 => ring::<i64>(a, b, out, alpha, beta),
+        DType::F32 => floats::<f32>(Given { term, a, b, out }, alpha, beta),
+        DType::F64 => floats::<f64>(Given { term, a, b, out }, alpha, beta),
+        DType::C64 => complexes::<Complex<f32>>(Given { term, a, b, out }, alpha, beta),
+        DType::C128 => complexes::<Complex<f64>>(Given { term, a, b, out }, alpha, beta),
+        DType::F16 => halves::<f16>(Given { term, a, b, out }, alpha, beta),
+        DType::BF16 => halves::<bf16>(Given { term, a, b, out }, alpha, beta),
+        DType::Bool => ring::<bool>(Given { term, a, b, out }, alpha, beta),
+        DType::U8 => ring::<u8>(Given { term, a, b, out }, alpha, beta),
+        DType::I8 => ring::<i8>(Given { term, a, b, out }, alpha, beta),
+        DType::I16 => ring::<i16>(Given { term, a, b, out }, alpha, beta),
+        DType::I32 => ring::<i32>(Given { term, a, b, out }, alpha, beta),
+        DType::I64 => ring::<i64>(Given { term, a, b, out }, alpha, beta),
     }
+}
+
+/// The views that a product is made of.
+#[derive(Clone, Copy)]
+struct Given<'a> {
+    term: View<'a>,
+    a: View<'a>,
+    b: View<'a>,
+    out: ViewMut<'a>,
 }
 
 /// One matrix: first element, and the steps between rows and between columns.
@@ -84,6 +103,8 @@ struct Product<T> {
     k: usize,
     a: Mat<T>,
     b: Mat<T>,
+    /// What `beta` multiplies: often `out` itself.
+    term: Mat<T>,
     out: Mat<T>,
     alpha: T,
     beta: T,
@@ -95,15 +116,17 @@ unsafe impl<T> Sync for Product<T> {}
 
 impl<T: Element> Product<T> {
     fn rows(self, r: std::ops::Range<usize>) -> Self {
-        Product { m: r.len(), a: self.a.from(r.start, 0), out: self.out.from(r.start, 0), ..self }
+        let [a, term, out] = [self.a, self.term, self.out].map(|m| m.from(r.start, 0));
+        Product { m: r.len(), a, term, out, ..self }
     }
     fn cols(self, r: std::ops::Range<usize>) -> Self {
-        Product { n: r.len(), b: self.b.from(0, r.start), out: self.out.from(0, r.start), ..self }
+        let [b, term, out] = [self.b, self.term, self.out].map(|m| m.from(0, r.start));
+        Product { n: r.len(), b, term, out, ..self }
     }
     /// The same product with the roles of rows and columns exchanged.
     fn transposed(self) -> Self {
-        let (a, b, out) = (self.b.transposed(), self.a.transposed(), self.out.transposed());
-        Product { m: self.n, n: self.m, k: self.k, a, b, out, ..self }
+        let [a, b, term, out] = [self.b, self.a, self.term, self.out].map(Mat::transposed);
+        Product { m: self.n, n: self.m, a, b, term, out, ..self }
     }
     fn work(&self) -> usize {
         self.m * self.n * self.k
@@ -115,12 +138,12 @@ struct Batch<'a, T> {
     first: Product<T>,
     count: usize,
     sizes: &'a [usize],
-    /// Batch strides of a, b and out.
-    strides: [&'a [usize]; 3],
+    /// Batch strides of a, b, term and out.
+    strides: [&'a [usize]; 4],
 }
 
 impl<'a, T: Element> Batch<'a, T> {
-    fn new(a: View<'a>, b: View<'a>, out: ViewMut<'a>, alpha: T, beta: T) -> Self {
+    fn new(Given { term, a, b, out }: Given<'a>, alpha: T, beta: T) -> Self {
         let nd = out.ndim();
         let mat = |ptr: *const T, s: &[usize]| Mat { ptr: ptr.cast_mut(), row: s[nd - 2], col: s[nd - 1] };
         let first = Product {
@@ -129,12 +152,13 @@ impl<'a, T: Element> Batch<'a, T> {
             k: a.sizes()[nd - 1],
             a: mat(a.ptr(), a.strides()),
             b: mat(b.ptr(), b.strides()),
+            term: mat(term.ptr(), term.strides()),
             out: mat(out.ptr::<T>(), out.strides()),
             alpha,
             beta,
         };
         let sizes = &out.sizes()[..nd - 2];
-        let strides = [&a.strides()[..nd - 2], &b.strides()[..nd - 2], &out.strides()[..nd - 2]];
+        let strides = [a.strides(), b.strides(), term.strides(), out.strides()].map(|s| &s[..nd - 2]);
         Batch { first, count: sizes.iter().product(), sizes, strides }
     }
 
@@ -145,14 +169,15 @@ impl<'a, T: Element> Batch<'a, T> {
             i /= self.sizes[d];
             p.a = Mat { ptr: p.a.ptr.wrapping_add(at * self.strides[0][d]), ..p.a };
             p.b = Mat { ptr: p.b.ptr.wrapping_add(at * self.strides[1][d]), ..p.b };
-            p.out = Mat { ptr: p.out.ptr.wrapping_add(at * self.strides[2][d]), ..p.out };
+            p.term = Mat { ptr: p.term.ptr.wrapping_add(at * self.strides[2][d]), ..p.term };
+            p.out = Mat { ptr: p.out.ptr.wrapping_add(at * self.strides[3][d]), ..p.out };
         }
         p
     }
 }
 
-fn floats<T: Real>(a: View<'_>, b: View<'_>, out: ViewMut<'_>, alpha: f64, beta: f64) {
-    let batch = Batch::<T>::new(a, b, out, T::from_f64(alpha), T::from_f64(beta));
+fn floats<T: Real>(given: Given<'_>, alpha: f64, beta: f64) {
+    let batch = Batch::<T>::new(given, T::from_f64(alpha), T::from_f64(beta));
     let work = batch.first.work();
     // A batch is split as such unless it has fewer products than there are threads and they are large.
     if batch.count > 1 && (batch.count >= parallel::num_threads() || work < 4 * GRAIN) {
@@ -164,15 +189,9 @@ fn floats<T: Real>(a: View<'_>, b: View<'_>, out: ViewMut<'_>, alpha: f64, beta:
 }
 
 /// Complex numbers: always through the crate, a whole product on one thread.
-fn complexes<T: Element + std::ops::Mul<Output = T>>(
-    a: View<'_>,
-    b: View<'_>,
-    out: ViewMut<'_>,
-    alpha: f64,
-    beta: f64,
-) {
+fn complexes<T: Element + std::ops::Mul<Output = T>>(given: Given<'_>, alpha: f64, beta: f64) {
     let zero = T::from_f64(0.0);
-    let batch = Batch::<T>::new(a, b, out, T::from_f64(alpha), T::from_f64(beta));
+    let batch = Batch::<T>::new(given, T::from_f64(alpha), T::from_f64(beta));
     let grain = (GRAIN / 4 / batch.first.work().max(1)).max(1);
     parallel::split(batch.count, grain, |r| {
         for p in r.map(|i| batch.get(i)) {
@@ -181,10 +200,9 @@ fn complexes<T: Element + std::ops::Mul<Output = T>>(
                 through_crate(p, p.beta != zero);
                 continue;
             }
-            for at in (0..p.m).flat_map(|i| (0..p.n).map(move |j| (i, j))) {
-                let to = p.out.at(at.0, at.1);
-                // SAFETY: inside `out`.
-                unsafe { *to = if p.beta == zero { zero } else { p.beta * *to } }
+            for (i, j) in (0..p.m).flat_map(|i| (0..p.n).map(move |j| (i, j))) {
+                // SAFETY: inside `out` and the term.
+                unsafe { *p.out.at(i, j) = if p.beta == zero { zero } else { p.beta * *p.term.at(i, j) } }
             }
         }
     });
@@ -234,7 +252,7 @@ pub(crate) fn product<T: Real>(a: Matrix<'_, T>, b: Matrix<'_, T>, out: Matrix<'
     assert!(a.rows == out.rows && b.cols == out.cols && a.cols == b.rows);
     let beta = if add { T::ONE } else { T::ZERO };
     let (m, n, k) = (a.rows, b.cols, a.cols);
-    one(Product { m, n, k, a: a.mat, b: b.mat, out: out.mat, alpha: T::ONE, beta }, false)
+    one(Product { m, n, k, a: a.mat, b: b.mat, term: out.mat, out: out.mat, alpha: T::ONE, beta }, false)
 }
 
 /// One product, on this thread or on several.
@@ -295,8 +313,21 @@ fn choose<T: Real>(p: &Product<T>) -> fn(Product<T>) {
     |p| through_crate(p, p.beta != T::ZERO)
 }
 
-/// A product through the crate, on this thread; `read` says whether the old content of `out` counts.
+/// A product through the crate, on this thread; `read` says whether the term counts.
 fn through_crate<T: Element>(p: Product<T>, read: bool) {
+    if read && p.term.ptr != p.out.ptr {
+        // The crate adds to what is in `out`.
+        for i in 0..p.m {
+            // SAFETY: inside `out` and the term, which do not overlap.
+            unsafe {
+                if p.term.col == 1 && p.out.col == 1 {
+                    std::ptr::copy_nonoverlapping(p.term.at(i, 0), p.out.at(i, 0), p.n);
+                } else {
+                    (0..p.n).for_each(|j| *p.out.at(i, j) = *p.term.at(i, j));
+                }
+            }
+        }
+    }
     let s = |v: usize| v as isize;
     // SAFETY: the three matrices lie inside their views; `T` is f32, f64 or a complex number of these.
     unsafe {
@@ -327,19 +358,20 @@ fn through_crate<T: Element>(p: Product<T>, read: bool) {
 /// Writes a finished sum.
 ///
 /// # Safety
-/// `to` is an element of `out`.
+/// `out` has this element.
 #[inline(always)]
-unsafe fn put<T: Real>(p: &Product<T>, to: *mut T, sum: T) {
-    // SAFETY: the caller's promise.
-    unsafe { *to = if p.beta == T::ZERO { p.alpha * sum } else { p.beta * *to + p.alpha * sum } }
+unsafe fn put<T: Real>(p: &Product<T>, i: usize, j: usize, sum: T) {
+    let sum = p.alpha * sum;
+    // SAFETY: the caller's promise; the term has the sizes of `out`.
+    unsafe { *p.out.at(i, j) = if p.beta == T::ZERO { sum } else { p.beta * *p.term.at(i, j) + sum } }
 }
 
-/// `out = beta * out`: the product of depth 0.
+/// `out = beta * term`: the product of depth 0.
 fn scale<T: Real>(p: Product<T>) {
     for i in 0..p.m {
         for j in 0..p.n {
             // SAFETY: inside `out`.
-            unsafe { put(&p, p.out.at(i, j), T::ZERO) }
+            unsafe { put(&p, i, j, T::ZERO) }
         }
     }
 }
@@ -363,7 +395,7 @@ per_isa! {
                 }
                 for (j, sum) in acc[..width].iter().enumerate() {
                     // SAFETY: inside `out`.
-                    unsafe { put(&p, p.out.at(i, j0 + j), *sum) }
+                    unsafe { put(&p, i, j0 + j, *sum) }
                 }
             }
         }
@@ -400,7 +432,7 @@ per_isa! {
             }
             for (i, sum) in acc.iter().enumerate() {
                 // SAFETY: inside `out`.
-                unsafe { put(&p, p.out.at(i0 + i, 0), *sum) }
+                unsafe { put(&p, i0 + i, 0, *sum) }
             }
         }
     }
@@ -439,13 +471,14 @@ per_isa! {
                 }
             }
             // SAFETY: inside `out`.
-            unsafe { put(&p, p.out.at(i, 0), acc[0] + tail) }
+            unsafe { put(&p, i, 0, acc[0] + tail) }
         }
     }
 }
 
 /// Half types: widen both sides whole, multiply in f32, round once.
-fn halves<T: Element>(a: View<'_>, b: View<'_>, out: ViewMut<'_>, alpha: f64, beta: f64) {
+fn halves<T: Element>(given: Given<'_>, alpha: f64, beta: f64) {
+    let Given { a, b, out, .. } = given;
     let nd = out.ndim();
     let (a_wide, a_strides) = widen::<T>(a);
     let (b_wide, b_strides) = widen::<T>(b);
@@ -458,20 +491,20 @@ fn halves<T: Element>(a: View<'_>, b: View<'_>, out: ViewMut<'_>, alpha: f64, be
     unsafe {
         let a = View::new(a_wide.as_ptr().cast(), DType::F32, a.sizes(), &a_strides);
         let b = View::new(b_wide.as_ptr().cast(), DType::F32, b.sizes(), &b_strides);
-        let o = ViewMut::new(product.as_mut_ptr().cast(), DType::F32, out.sizes(), &out_strides);
-        floats::<f32>(a, b, o, alpha, 0.0);
+        let out = ViewMut::new(product.as_mut_ptr().cast(), DType::F32, out.sizes(), &out_strides);
+        floats::<f32>(Given { term: out.as_view(), a, b, out }, alpha, 0.0);
     }
-    let batch = Batch::<T>::new(out.as_view(), out.as_view(), out, T::from_f64(0.0), T::from_f64(0.0));
+    let batch = Batch::<T>::new(given, T::from_f64(alpha), T::from_f64(beta));
     let (m, n) = (out.sizes()[nd - 2], out.sizes()[nd - 1]);
     parallel::split(batch.count * m, (GRAIN / 4 / n).max(1), |r| {
         for i in r {
-            let to = batch.get(i / m).out;
+            let p = batch.get(i / m);
             for (j, &v) in product[i * n..(i + 1) * n].iter().enumerate() {
                 // SAFETY: inside `out`; rows are disjoint.
                 unsafe {
-                    let to = to.at(i % m, j);
                     let v = f64::from(v);
-                    *to = T::from_f64(if beta == 0.0 { v } else { beta * (*to).to_f64() + v });
+                    let sum = if beta == 0.0 { v } else { beta * (*p.term.at(i % m, j)).to_f64() + v };
+                    *p.out.at(i % m, j) = T::from_f64(sum);
                 }
             }
         }
@@ -546,10 +579,10 @@ impl Ring for bool {
 }
 
 /// Blocks of 64 columns: copied once, then each row adds up scaled rows of the copy.
-fn ring<T: Ring>(a: View<'_>, b: View<'_>, out: ViewMut<'_>, alpha: f64, beta: f64) {
+fn ring<T: Ring>(given: Given<'_>, alpha: f64, beta: f64) {
     const COLS: usize = 64;
     const STRIPE: usize = 64;
-    let batch = Batch::<T>::new(a, b, out, T::from_f64(alpha), T::from_f64(beta));
+    let batch = Batch::<T>::new(given, T::from_f64(alpha), T::from_f64(beta));
     let stripes = batch.first.m.div_ceil(STRIPE);
     let grain = (GRAIN / 8 / (batch.first.work() / stripes).max(1)).max(1);
     parallel::split(batch.count * stripes, grain, |r| {
@@ -578,9 +611,9 @@ fn ring<T: Ring>(a: View<'_>, b: View<'_>, out: ViewMut<'_>, alpha: f64, beta: f
                     for (j, &sum) in acc[..width].iter().enumerate() {
                         // SAFETY: inside `out`; stripes are disjoint.
                         unsafe {
-                            let to = p.out.at(i, j0 + j);
-                            let old = if p.beta == T::ZERO { T::ZERO } else { T::ZERO.mul_add(p.beta, *to) };
-                            *to = old.mul_add(p.alpha, sum);
+                            let (beta, term) = (p.beta, p.term.at(i, j0 + j));
+                            let old = if beta == T::ZERO { T::ZERO } else { T::ZERO.mul_add(beta, *term) };
+                            *p.out.at(i, j0 + j) = old.mul_add(p.alpha, sum);
                         }
                     }
                 }

@@ -5,6 +5,7 @@
 //! time at 128 rows and nine tenths of it at 8.
 //!
 //! Where things live while they are used: a panel of `b` (depth × 32) in L1, a block of `a` and all panels in L2.
+//! The term (a bias, say) is read where it lies, by the first pass over the depth.
 //! Guarantee: an element is the sum over its own row and column, in order, cut in depth by a rule that knows the depth
 //! only; so any cut of rows or columns gives the same bits.
 #![allow(unsafe_code)]
@@ -40,10 +41,11 @@ thread_local! {
 /// Whether [`product`] takes this one, and is the better choice.
 pub(super) fn takes(p: &Product<f32>) -> bool {
     let turned = p.b.row == 1 && p.b.col != 1 && p.out.col == 1 && (p.a.col == 1 || p.a.row == 1);
-    turned && p.n >= NR && p.k >= 16 && crate::cpu::isa() == crate::cpu::Isa::Avx512
+    let term = p.beta == 0.0 || p.term.col == 1;
+    turned && term && p.n >= NR && p.k >= 16 && crate::cpu::isa() == crate::cpu::Isa::Avx512
 }
 
-/// `out = beta * out + alpha * a @ b` on this thread; [`takes`] has said yes to it, or to the product it is a part of.
+/// `out = beta * term + alpha * a @ b` on this thread; [`takes`] has said yes to it, or to the product it is a part of.
 pub(super) fn product(p: &Product<f32>) {
     // Blocks of nearly the same depth: a short rest would cost a pass over `out` of its own.
     let depth = p.k.div_ceil(p.k.div_ceil(KC)).next_multiple_of(16);
@@ -59,13 +61,16 @@ pub(super) fn product(p: &Product<f32>) {
         let packed_b = packed_a.wrapping_add(strips * strip);
         for j in (0..p.n).step_by(NC) {
             for k in (0..p.k).step_by(depth) {
+                let out = p.out.from(0, j);
+                let (term, beta) = if k == 0 { (p.term.from(0, j), p.beta) } else { (out, 1.0) };
                 let part = Product {
                     n: NC.min(p.n - j),
                     k: depth.min(p.k - k),
                     a: p.a.from(0, k),
                     b: p.b.from(k, j),
-                    out: p.out.from(0, j),
-                    beta: if k == 0 { p.beta } else { 1.0 },
+                    term,
+                    out,
+                    beta,
                     ..*p
                 };
                 // SAFETY: AVX-512 is there, by `takes`; the room was made for blocks and panels of these sizes.
@@ -222,12 +227,12 @@ unsafe fn tile(p: &Product<f32>, i: usize, j: usize, a: *const f32, b: *const f3
             break;
         }
         for h in 0..2 {
-            let to = p.out.at(i + r, j + 16 * h);
+            let (from, to) = (p.term.at(i + r, j + 16 * h), p.out.at(i + r, j + 16 * h));
             let mut sum = _mm512_mul_ps(alpha, sums[r][h]);
-            // SAFETY: the masks keep to the columns that exist; with beta 0 the old content does not count.
+            // SAFETY: the masks keep to the columns that exist; with beta 0 the term does not count.
             unsafe {
                 if p.beta != 0.0 {
-                    sum = _mm512_fmadd_ps(beta, _mm512_maskz_loadu_ps(masks[h], to), sum);
+                    sum = _mm512_fmadd_ps(beta, _mm512_maskz_loadu_ps(masks[h], from), sum);
                 }
                 _mm512_mask_storeu_ps(to, masks[h], sum);
             }

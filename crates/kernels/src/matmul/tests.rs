@@ -83,14 +83,23 @@ fn check(dtype: DType, batch: &[usize], (m, n, k): (usize, usize, usize), alpha:
         let out = Tensor::new(dtype, &sizes(m, n), order(2), usize::from(layout == 3), 3);
         let expected = naive(&a, &b, &out.values(), alpha, beta);
         matmul(a.view(), b.view(), out.view_mut(), alpha, beta);
-        for (i, (got, want)) in out.values().iter().zip(&expected).enumerate() {
-            let want =
-                if dtype.is_floating_point() { *want } else { with_element!(dtype, T => T::from_f64(*want).to_f64()) };
-            assert!(
-                (got - want).abs() <= tolerance,
-                "{dtype} {batch:?} {m} {n} {k} layout {layout} [{i}]: {got} {want}"
-            );
-        }
+        let agrees = |out: &Tensor, expected: &[f64]| {
+            for (i, (got, want)) in out.values().iter().zip(expected).enumerate() {
+                let want = if dtype.is_floating_point() {
+                    *want
+                } else {
+                    with_element!(dtype, T => T::from_f64(*want).to_f64())
+                };
+                assert!(
+                    (got - want).abs() <= tolerance,
+                    "{dtype} {batch:?} {m} {n} {k} layout {layout} [{i}]: {got} {want}"
+                );
+            }
+        };
+        agrees(&out, &expected);
+        let term = Tensor::new(dtype, &sizes(m, n), order(layout % 3), 0, 4);
+        addmm(term.view(), a.view(), b.view(), out.view_mut(), alpha, beta);
+        agrees(&out, &naive(&a, &b, &term.values(), alpha, beta));
     }
 }
 

@@ -16,12 +16,20 @@ fn column(t: &Tensor) -> Tensor {
     t.alias_with(Layout::strided(&[t.shape()[0], 1], &[t.strides()[0], 1], t.storage_offset()))
 }
 
-/// Puts the term where the product will be added to `beta` times it. With `beta == 0` the term is not read.
-fn start(term: &Tensor, beta: Scalar, out: &Tensor) -> f64 {
-    if beta.to_f64() != 0.0 {
-        copy(expand(term, out.shape()).view(), out.access().view_mut());
+/// `out = beta * term + alpha * a @ b`, the term stretched to the result. With `beta == 0` the term is not read.
+fn multiply_add(term: &Tensor, a: &Tensor, b: &Tensor, out: &Tensor, alpha: f64, beta: f64) {
+    if beta == 0.0 {
+        return multiply(a, b, out, alpha, beta);
     }
-    beta.to_f64()
+    let term = expand(term, out.shape());
+    firebrand_kernels::addmm(
+        term.view(),
+        a.access().view(),
+        b.access().view(),
+        out.access().view_mut(),
+        alpha,
+        beta,
+    );
 }
 
 pub(crate) fn mm(a: &Tensor, b: &Tensor, out: &Tensor) -> Result<()> {
@@ -60,8 +68,7 @@ pub(crate) fn addmm(term: &Tensor, a: &Tensor, b: &Tensor, beta: Scalar, alpha: 
         multiply(a, b, out, 1.0, 0.0);
         return scaled(term, beta, alpha, out);
     }
-    let beta = start(term, beta, out);
-    multiply(a, b, out, alpha.to_f64(), beta);
+    multiply_add(term, a, b, out, alpha.to_f64(), beta.to_f64());
     Ok(())
 }
 
@@ -74,7 +81,9 @@ pub(crate) fn addmv(term: &Tensor, a: &Tensor, v: &Tensor, beta: Scalar, alpha: 
         multiply(a, &column(v), &column(out), 1.0, 0.0);
         return scaled(term, beta, alpha, out);
     }
-    let beta = start(term, beta, out);
-    multiply(a, &column(v), &column(out), alpha.to_f64(), beta);
+    if !beta.equals(0.0) {
+        copy(expand(term, out.shape()).view(), out.access().view_mut());
+    }
+    multiply(a, &column(v), &column(out), alpha.to_f64(), beta.to_f64());
     Ok(())
 }
