@@ -50,17 +50,23 @@ pub(super) fn collect(sums: &mut Scratch<f32>, groups: usize, depth: usize, m: u
     let mp = m.next_multiple_of(16);
     let len = depth * mp;
     sum_parts(sums, groups * len);
-    // A cache line of output channels at a time.
     assert_eq!(dw.len(), groups * m * depth);
     let to = Ptr::new(dw);
     let stripes = mp / 16;
     parallel::split(groups * stripes, (1 << 10) / depth + 1, |r| {
         for (g, m0) in r.map(|i| (i / stripes, i % stripes * 16)) {
             let from = &sums[g * len..][..len];
-            for (k, line) in from.chunks_exact(mp).map(|row| &row[m0..m0 + 16]).enumerate() {
-                for (i, &v) in line[..16.min(m - m0)].iter().enumerate() {
+            for k0 in (0..depth).step_by(16) {
+                let (rows, channels) = (16.min(depth - k0), 16.min(m - m0));
+                let to = to.at((g * m + m0) * depth + k0);
+                if rows == 16 && channels == 16 {
+                    // SAFETY: 16 rows of 16 in both; stripes are disjoint; this path is taken only with AVX-512.
+                    unsafe { transpose16(from[k0 * mp + m0..].as_ptr(), mp, to, depth) };
+                    continue;
+                }
+                for (k, i) in (0..rows).flat_map(|k| (0..channels).map(move |i| (k, i))) {
                     // SAFETY: inside the row of its output channel; stripes are disjoint.
-                    unsafe { *to.at((g * m + m0 + i) * depth + k) = v };
+                    unsafe { *to.add(i * depth + k) = from[(k0 + k) * mp + m0 + i] };
                 }
             }
         }
@@ -149,6 +155,7 @@ pub(super) unsafe fn add_products(rows: usize, mp: usize, a: *const f32, b: *con
             let (a, s) = (a.add(m), s.add(m));
             // Wide vectors first; the row count keeps 24 to 28 accumulators busy.
             match mp - m {
+                64.. if rows.is_multiple_of(4) && !rows.is_multiple_of(6) => outer::<4, 4>(rows, a, mp, b, s),
                 64.. => outer::<4, 6>(rows, a, mp, b, s),
                 48.. => outer::<3, 9>(rows, a, mp, b, s),
                 32.. if rows.is_multiple_of(8) && !rows.is_multiple_of(12) => outer::<2, 8>(rows, a, mp, b, s),

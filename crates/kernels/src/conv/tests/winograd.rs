@@ -12,6 +12,7 @@ fn three_by_three() -> Vec<ConvShape> {
         conv((2, 12, 31, 1), [11, 40], [0, 2]),
         conv((2, 33, 12, 1), [37, 9], [2, 0]),
         conv((1, 8, 9, 1), [70, 35], [1, 0]),
+        conv((2, 3, 5, 1), [20, 20], [1, 1]),
         conv((3, 64, 72, 1), [9, 8], [1, 1]),
         conv((64, 16, 16, 1), [7, 7], [1, 1]),
         conv((64, 19, 24, 1), [4, 4], [1, 1]),
@@ -37,20 +38,20 @@ fn error(got: &[f64], want: &[f64]) -> f64 {
     worst.fold(0.0, f64::max) / scale / f64::from(f32::EPSILON)
 }
 
-/// Sums of up to a few thousand products, rounded as they grow, are off by a handful of roundoffs of the largest one.
-/// The transforms add a few more: at worst sixteen are allowed, where the plain sum shows up to six on these shapes.
+/// Sums of 27 to 3800 products are off by a few roundoffs of the largest one. On these shapes the plain sum shows up to 5
+/// and the algorithm up to 4.3, as its sums are shorter: six are allowed to both.
 #[test]
 fn is_as_exact_as_the_plain_sum() {
     let _turn = alone();
     for s in three_by_three() {
-        let want = naive(&s, true);
-        let winograd = run(&s, DType::F32, true);
+        let want = naive(&s, true, thirds);
+        let winograd = run_on(&s, DType::F32, true, thirds);
         set_winograd(false);
-        let plain = run(&s, DType::F32, true);
+        let plain = run_on(&s, DType::F32, true, thirds);
         set_winograd(true);
         for (i, op) in ["forward", "grad_input", "grad_weight"].iter().enumerate() {
             let (a, b) = (error(&winograd[i], &want[i]), error(&plain[i], &want[i]));
-            assert!(a <= 16.0 && b <= 6.0, "{op} is off by {a:.1} roundoffs, the plain sum by {b:.1}: {s:?}");
+            assert!(a.max(b) <= 6.0, "{op} is off by {a:.1} roundoffs, the plain sum by {b:.1}: {s:?}");
         }
     }
 }
@@ -62,7 +63,7 @@ fn any_number_of_threads_gives_the_same_bits() {
     for s in three_by_three() {
         let results = [1, 2, 3, 7].map(|t| {
             parallel::set_num_threads(t);
-            run(&s, DType::F32, true)
+            run_on(&s, DType::F32, true, thirds)
         });
         assert!(results.windows(2).all(|r| r[0] == r[1]), "{s:?}");
     }

@@ -136,8 +136,7 @@ unsafe fn range(
     let (len, row) = (band_len(t), t.c.next_multiple_of(2) * MR);
     for block in blocks {
         for v in 0..VECTORS {
-            t.patches(block * BLOCK + v * LANES, &mut from[v]);
-            t.outputs(block * BLOCK + v * LANES, &mut to[v]);
+            t.find(block * BLOCK + v * LANES, &mut from[v], &mut to[v]);
         }
         // SAFETY: by contract; scratch is sized for all channels of a block, and for a band's sums.
         unsafe {

@@ -30,20 +30,19 @@ use super::ConvShape;
 
 /// Whether the algorithm computes this convolution and its input gradient faster. By sizes only, never by threads.
 pub(super) fn serves(s: &ConvShape) -> bool {
-    let tiles = |d: [usize; 3]| s.batch * d[1].div_ceil(2) * d[2].div_ceil(2);
-    super::winograd()
-        && s.kernel == [1, 3, 3]
-        && s.stride == [1; 3]
-        && s.dilation == [1; 3]
-        && s.padding[0] == 0
-        && (s.input[0], s.output[0]) == (1, 1)
-        // Eight output channels are multiplied at once, and a block of 32 tiles; the weights are transformed for few tiles
-        // as for many.
-        && s.group_in().min(s.group_out()) >= 8
-        && tiles(s.input).min(tiles(s.output)) >= tiles::BLOCK
+    // Weights are transformed for few tiles as for many.
+    tiles(s) >= tiles::BLOCK.max(s.group_in() * s.group_out() / 4096) && s.group_in().min(s.group_out()) >= 3
 }
 
-/// The same of the weight gradient, where vectors hold sixteen output channels.
+/// The same of the weight gradient: its sums are transformed back, and each is loaded and stored once a block.
 pub(super) fn serves_weight(s: &ConvShape) -> bool {
-    serves(s) && s.group_in().min(s.group_out()) >= 12
+    tiles(s) >= tiles::BLOCK.max(s.group_in() * s.group_out() / 512) && s.group_in() >= 12 && s.group_out() >= 4
+}
+
+/// How many tiles there are on the smaller side; none if this is no convolution to be tiled.
+fn tiles(s: &ConvShape) -> usize {
+    let plane = (s.kernel, s.padding[0], s.input[0], s.output[0]) == ([1, 3, 3], 0, 1, 1);
+    let every = s.stride == [1; 3] && s.dilation == [1; 3];
+    let count = |d: [usize; 3]| s.batch * d[1].div_ceil(2) * d[2].div_ceil(2);
+    if super::winograd() && plane && every { count(s.input).min(count(s.output)) } else { 0 }
 }

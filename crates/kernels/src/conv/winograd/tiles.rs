@@ -82,15 +82,31 @@ impl Tiling {
         self.tiles().div_ceil(BLOCK)
     }
 
-    /// How to read the patches of the sixteen tiles from `first` on.
-    pub(super) fn patches(&self, first: usize, rows: &mut Rows<4>) {
-        rows.find(self, first, &self.input, self.pad);
+    /// Where the sixteen tiles from `first` on lie: how to read their patches, and how to read or write their outputs.
+    pub(super) fn find(&self, first: usize, patches: &mut Rows<4>, outputs: &mut Rows<2>) {
+        let end = (first + LANES).min(self.tiles());
+        let (mut stretches, mut count) = ([Stretch::default(); LANES], 0);
+        let mut at = first;
+        while at < end {
+            let (line, x) = (at / self.across, at % self.across);
+            let (image, y) = (line / self.down, line % self.down);
+            let len = (self.across - x).min(end - at);
+            stretches[count] = Stretch { image, y, x, lane: at - first, len };
+            (at, count) = (at + len, count + 1);
+        }
+        patches.find(&stretches[..count], &self.input, self.pad);
+        outputs.find(&stretches[..count], &self.output, [0, 0]);
     }
+}
 
-    /// How to read or write the outputs of the sixteen tiles from `first` on.
-    pub(super) fn outputs(&self, first: usize, rows: &mut Rows<2>) {
-        rows.find(self, first, &self.output, [0, 0]);
-    }
+/// Tiles of one row of tiles, in lanes `lane..lane + len`.
+#[derive(Clone, Copy, Default)]
+struct Stretch {
+    image: usize,
+    y: usize,
+    x: usize,
+    lane: usize,
+    len: usize,
 }
 
 /// A piece of a row of a plane: what one half of a vector of pairs takes from one stretch.
@@ -121,33 +137,24 @@ fn bits(lo: isize, hi: isize) -> u16 {
 }
 
 impl<const R: usize> Rows<R> {
-    fn find(&mut self, t: &Tiling, first: usize, planes: &Planes, pad: [isize; 2]) {
+    fn find(&mut self, stretches: &[Stretch], planes: &Planes, pad: [isize; 2]) {
         let (height, width) = (planes.height as isize, planes.width as isize);
-        let end = (first + LANES).min(t.tiles());
         self.pieces.clear();
         for row in 0..R as isize {
             for half in 0..2 {
                 let before = self.pieces.len();
-                let mut at = first;
-                while at < end {
-                    let (line, x) = (at / t.across, at % t.across);
-                    let (image, y) = (line / t.down, line % t.down);
-                    let len = (t.across - x).min(end - at);
-                    // The stretch takes positions 2 lane..2 (lane + len) of 32; those of this half:
-                    let lane = (at - first) as isize;
-                    let (lo, hi) = (2 * lane - 16 * half, 2 * (lane + len as isize) - 16 * half);
-                    at += len;
+                for s in stretches {
+                    // The stretch takes positions 2 lane..2 (lane + len) of 32; counted from the first of this half:
+                    let lo = 2 * s.lane as isize - 16 * half;
+                    let hi = lo + 2 * s.len as isize;
                     if hi <= 0 || lo >= 16 {
                         continue;
                     }
-                    let (iy, ix) = (2 * y as isize - pad[0] + row, 2 * x as isize - pad[1] - lo);
-                    let inside = iy >= 0 && iy < height;
-                    let window = |ix: isize| if inside { bits(lo.max(-ix), hi.min(width - ix)) } else { 0 };
-                    self.pieces.push(Piece {
-                        at: (image * planes.image) as isize + iy * width + ix,
-                        near: window(ix),
-                        far: window(ix + 2),
-                    });
+                    let (y, x) = (2 * s.y as isize - pad[0] + row, 2 * s.x as isize - pad[1] - lo);
+                    let inside = y >= 0 && y < height;
+                    let window = |x: isize| if inside { bits(lo.max(-x), hi.min(width - x)) } else { 0 };
+                    let at = (s.image * planes.image) as isize + y * width + x;
+                    self.pieces.push(Piece { at, near: window(x), far: window(x + 2) });
                 }
                 self.count[half as usize] = self.pieces.len() - before;
             }

@@ -59,8 +59,7 @@ unsafe fn range(t: &Tiling, x: &[f32], dy: &[f32], cr: Range<usize>, blocks: Ran
         // SAFETY: by contract; scratch is sized for the channels of a block.
         unsafe {
             for v in 0..VECTORS {
-                t.patches(block * BLOCK + v * LANES, &mut from);
-                t.outputs(block * BLOCK + v * LANES, &mut under);
+                t.find(block * BLOCK + v * LANES, &mut from, &mut under);
                 for (i, c) in cr.clone().enumerate() {
                     let plane = x.as_ptr().add(c * t.input.len());
                     transform::patches(&from, plane, patches.add(i * BLOCK + v * LANES), step);
