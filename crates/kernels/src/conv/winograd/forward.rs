@@ -1,21 +1,25 @@
-//! The convolution and its input gradient: transform the weights once, then block by block of 32 tiles transform the
+//! The convolution and its input gradient: transform the weights once, then block by block of 16 or 32 tiles transform the
 //! patches of all channels, multiply at each of the 16 positions, and transform the sums back.
 //!
-//! A block's patches stay in the second cache, the sums of eight output channels in the first.
+//! A block's patches stay in the second cache, or the first if channels are few; the sums of eight output channels in the
+//! first.
 #![allow(unsafe_code)]
 // Register tiles are indexed by constants on purpose: that is what gets unrolled.
 #![allow(clippy::needless_range_loop)]
 
 use super::super::ConvShape;
-use super::tiles::{BLOCK, LANES, Rows, Tiling, VECTORS};
+use super::tiles::{LANES, Rows, Tiling};
 use super::transform::{self, POSITIONS};
 use crate::parallel;
 use crate::real::{Ptr, Scratch};
 use std::arch::x86_64::*;
 use std::ops::Range;
 
-/// Output channels multiplied at once: 8 x 2 vectors of sums.
+/// Output channels multiplied at once.
 const MR: usize = 8;
+/// Up to so many input channels a block is one vector of tiles, so that its patches stay in the first cache; beyond, two,
+/// so that weights are read half as often.
+const FEW: usize = 32;
 
 pub(in super::super) fn forward(s: &ConvShape, x: &[f32], w: &[f32], bias: Option<&[f32]>, out: &mut [f32]) {
     let row = s.group_in() * 9;
@@ -94,12 +98,15 @@ fn run(t: &Tiling, groups: usize, x: &[f32], w: &Weights<'_>, bias: Option<&[f32
     assert!(x.len() == t.images * t.input.image && t.input.image == groups * t.c * t.input.len());
     assert!(y.len() == t.images * t.output.image && t.output.image == groups * t.m * t.output.len());
     let u = w.transform(t, groups);
-    let (blocks, bands) = (t.blocks(), t.m.div_ceil(MR));
+    let vectors = if t.c <= FEW { 1 } else { 2 };
+    let (blocks, bands) = (t.tiles().div_ceil(vectors * LANES), t.m.div_ceil(MR));
     let threads = parallel::num_threads();
     // Many blocks: share out blocks. Few (one image, deep layers): share out the output channels.
     let by_block = blocks >= 4 * threads;
     let len = if by_block { blocks } else { bands };
-    let parts = (if by_block { 2 * threads } else { threads }).min(len);
+    // A thread is worth waking for some 2^16 products.
+    let worth = t.tiles() * POSITIONS * t.m * t.c / (1 << 16);
+    let parts = (if by_block { 2 * threads } else { threads }).min(len).min(worth).max(1);
     let out = Ptr::new(y);
     let job = |i: usize| {
         let (g, i) = (i / parts, i % parts);
@@ -108,18 +115,21 @@ fn run(t: &Tiling, groups: usize, x: &[f32], w: &Weights<'_>, bias: Option<&[f32
         let (x, u) = (&x[g * t.c * t.input.len()..], &u[g * bands * band_len(t)..][..bands * band_len(t)]);
         let bias = bias.map(|b| &b[g * t.m..][..t.m]);
         // SAFETY: sizes are asserted above; the jobs' outputs are disjoint; this path is taken only with AVX-512.
-        unsafe { range(t, x, u, bias, out.at(g * t.m * t.output.len()), br, mr) }
+        unsafe {
+            let y = out.at(g * t.m * t.output.len());
+            if vectors == 1 { range::<1>(t, x, u, bias, y, br, mr) } else { range::<2>(t, x, u, bias, y, br, mr) }
+        }
     };
-    parallel::run(groups * parts, &job);
+    if groups * worth < 4 { (0..groups * parts).for_each(job) } else { parallel::run(groups * parts, &job) }
 }
 
-/// Some blocks and bands of eight output channels of a group.
+/// Some blocks of V vectors of tiles, and bands of eight output channels, of a group.
 ///
 /// # Safety
 /// AVX-512F present; slices and `y` begin at the group's first channel, as [`run`] asserts; nobody else writes these blocks
 /// and channels.
 #[target_feature(enable = "avx512f")]
-unsafe fn range(
+unsafe fn range<const V: usize>(
     t: &Tiling,
     x: &[f32],
     u: &[f32],
@@ -129,33 +139,34 @@ unsafe fn range(
     bands: Range<usize>,
 ) {
     // One line more than the channels take, so that the positions of a channel do not fall on one set of the cache.
-    let step = t.c * BLOCK + LANES;
-    let (mut patches, mut sums) = (Scratch::<f32>::new(POSITIONS * step), Scratch::<f32>::new(POSITIONS * MR * BLOCK));
+    let step = (t.c * V + 1) * LANES;
+    let (mut patches, mut sums) =
+        (Scratch::<f32>::new(POSITIONS * step), Scratch::<f32>::new(POSITIONS * MR * V * LANES));
     let (patches, sums) = (patches.as_mut_ptr(), sums.as_mut_ptr());
-    let (mut from, mut to) = (<[Rows<4>; VECTORS]>::default(), <[Rows<2>; VECTORS]>::default());
+    let mut rows: [(Rows<4>, Rows<2>); V] = std::array::from_fn(|_| Default::default());
     let (len, row) = (band_len(t), t.c.next_multiple_of(2) * MR);
     for block in blocks {
-        for v in 0..VECTORS {
-            t.find(block * BLOCK + v * LANES, &mut from[v], &mut to[v]);
+        for (v, (patches, outputs)) in rows.iter_mut().enumerate() {
+            t.find((block * V + v) * LANES, patches, outputs);
         }
         // SAFETY: by contract; scratch is sized for all channels of a block, and for a band's sums.
         unsafe {
             for c in 0..t.c {
-                for v in 0..VECTORS {
+                for (v, (from, _)) in rows.iter().enumerate() {
                     let plane = x.as_ptr().add(c * t.input.len());
-                    transform::patches(&from[v], plane, patches.add(c * BLOCK + v * LANES), step);
+                    transform::patches(from, plane, patches.add((c * V + v) * LANES), step);
                 }
             }
             for band in bands.clone() {
                 let u = u.as_ptr().add(band * len);
                 for p in 0..POSITIONS {
-                    product(t.c, u.add(p * row), patches.add(p * step), sums.add(p * MR * BLOCK));
+                    product::<V>(t.c, u.add(p * row), patches.add(p * step), sums.add(p * MR * V * LANES));
                 }
                 for m in band * MR..((band + 1) * MR).min(t.m) {
                     let bias = bias.map_or(0.0, |b| b[m]);
-                    for v in 0..VECTORS {
-                        let sums = sums.add((m - band * MR) * BLOCK + v * LANES);
-                        transform::outputs(sums, MR * BLOCK, bias, &to[v], y.add(m * t.output.len()));
+                    for (v, (_, to)) in rows.iter().enumerate() {
+                        let sums = sums.add(((m - band * MR) * V + v) * LANES);
+                        transform::outputs(sums, MR * V * LANES, bias, to, y.add(m * t.output.len()));
                     }
                 }
             }
@@ -163,27 +174,27 @@ unsafe fn range(
     }
 }
 
-/// `sums[0..8][0..32] = sum over c of u[c][0..8] * v[c][0..32]`.
+/// `sums[0..8][0..16V] = sum over c of u[c][0..8] * v[c][0..16V]`.
 ///
 /// # Safety
 /// AVX-512F present; all rows are in bounds.
 #[target_feature(enable = "avx512f")]
-unsafe fn product(c: usize, u: *const f32, v: *const f32, sums: *mut f32) {
-    let mut acc = [[_mm512_setzero_ps(); VECTORS]; MR];
+unsafe fn product<const V: usize>(c: usize, u: *const f32, v: *const f32, sums: *mut f32) {
+    let mut acc = [[_mm512_setzero_ps(); V]; MR];
     // SAFETY: by contract.
     unsafe {
         for k in 0..c {
-            let b = [_mm512_loadu_ps(v.add(k * BLOCK)), _mm512_loadu_ps(v.add(k * BLOCK + LANES))];
+            let b: [__m512; V] = std::array::from_fn(|j| _mm512_loadu_ps(v.add((k * V + j) * LANES)));
             for i in 0..MR {
                 let a = _mm512_set1_ps(*u.add(k * MR + i));
-                for j in 0..VECTORS {
+                for j in 0..V {
                     acc[i][j] = _mm512_fmadd_ps(a, b[j], acc[i][j]);
                 }
             }
         }
         for i in 0..MR {
-            for j in 0..VECTORS {
-                _mm512_storeu_ps(sums.add(i * BLOCK + j * LANES), acc[i][j]);
+            for j in 0..V {
+                _mm512_storeu_ps(sums.add((i * V + j) * LANES), acc[i][j]);
             }
         }
     }

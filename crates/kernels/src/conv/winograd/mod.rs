@@ -28,15 +28,18 @@ pub(super) mod weight;
 
 use super::ConvShape;
 
+/// Fewer tiles than this are not worth it.
+const FEWEST: usize = 32;
+
 /// Whether the algorithm computes this convolution and its input gradient faster. By sizes only, never by threads.
 pub(super) fn serves(s: &ConvShape) -> bool {
     // Weights are transformed for few tiles as for many.
-    tiles(s) >= tiles::BLOCK.max(s.group_in() * s.group_out() / 4096) && s.group_in().min(s.group_out()) >= 3
+    tiles(s) >= FEWEST.max(s.group_in() * s.group_out() / 4096) && s.group_in().min(s.group_out()) >= 3
 }
 
 /// The same of the weight gradient: its sums are transformed back, and each is loaded and stored once a block.
 pub(super) fn serves_weight(s: &ConvShape) -> bool {
-    tiles(s) >= tiles::BLOCK.max(s.group_in() * s.group_out() / 512) && s.group_in() >= 12 && s.group_out() >= 4
+    tiles(s) >= FEWEST.max(s.group_in() * s.group_out() / 512) && s.group_in() >= 12 && s.group_out() >= 4
 }
 
 /// How many tiles there are on the smaller side; none if this is no convolution to be tiled.

@@ -12,10 +12,6 @@ use std::arch::x86_64::*;
 
 /// Tiles in a vector.
 pub(super) const LANES: usize = 16;
-/// Vectors in a block of tiles, which is what is transformed and multiplied at once.
-pub(super) const VECTORS: usize = 2;
-/// Tiles in a block.
-pub(super) const BLOCK: usize = LANES * VECTORS;
 
 /// The planes of one side of a convolution.
 #[derive(Clone, Copy)]
@@ -76,10 +72,6 @@ impl Tiling {
 
     pub(super) fn tiles(&self) -> usize {
         self.images * self.down * self.across
-    }
-
-    pub(super) fn blocks(&self) -> usize {
-        self.tiles().div_ceil(BLOCK)
     }
 
     /// Where the sixteen tiles from `first` on lie: how to read their patches, and how to read or write their outputs.

@@ -5,9 +5,10 @@
 //! shared out in parts whose number depends on the sizes only; the parts are added in order.
 #![allow(unsafe_code)]
 
+use super::super::tile::NR as BLOCK;
 use super::super::tile_weight::{self, SLACK, transpose16};
 use super::super::{ConvShape, partial_sums};
-use super::tiles::{BLOCK, LANES, Rows, Tiling, VECTORS};
+use super::tiles::{LANES, Rows, Tiling};
 use super::transform::{self, POSITIONS};
 use crate::parallel;
 use crate::real::{Ptr, Scratch};
@@ -20,7 +21,7 @@ const SUMS: usize = 1 << 17;
 pub(in super::super) fn grad_weight(s: &ConvShape, x: &[f32], dy: &[f32], dw: &mut [f32]) {
     let t = Tiling::new(s);
     assert!(x.len() == t.images * t.input.image && dy.len() == t.images * t.output.image);
-    let (blocks, mp) = (t.blocks(), t.m.next_multiple_of(LANES));
+    let (blocks, mp) = (t.tiles().div_ceil(BLOCK), t.m.next_multiple_of(LANES));
     let len = t.c * 9 * mp;
     // Each part takes at least 8 blocks, so that adding the parts is little beside computing them.
     let parts = partial_sums(blocks / 8, len * s.groups);
@@ -58,7 +59,7 @@ unsafe fn range(t: &Tiling, x: &[f32], dy: &[f32], cr: Range<usize>, blocks: Ran
     for block in blocks {
         // SAFETY: by contract; scratch is sized for the channels of a block.
         unsafe {
-            for v in 0..VECTORS {
+            for v in 0..BLOCK / LANES {
                 t.find(block * BLOCK + v * LANES, &mut from, &mut under);
                 for (i, c) in cr.clone().enumerate() {
                     let plane = x.as_ptr().add(c * t.input.len());
