@@ -72,6 +72,8 @@ fn generate(r: &mut Random) -> Program {
     let mut g = Graph::new();
     let mut attributes = Attributes::default();
     let mut values: Vec<(NodeId, Vec<usize>)> = ["x", "y", "w"].map(|n| (g.placeholder(n), vec![2, 3])).to_vec();
+    // Results of a conditional but its first: in a graph they come from one node, and hooks on them run in their order.
+    let mut second_results: Vec<NodeId> = Vec::new();
     let mut hooks = 0;
     let mut mode = true;
     let op = |g: &mut Graph, name: &str, args: Vec<Argument>| g.call_function(Target::aten(name), args);
@@ -121,7 +123,7 @@ fn generate(r: &mut Random) -> Program {
                 mode = !mode;
                 g.call_function(Function::SetGradEnabled, [mode.into()]);
             }
-            17 | 18 if mode => {
+            17 | 18 if mode && !second_results.contains(&a) => {
                 let hooked = g.call_function(Function::RegisterHook, [a.into(), (hooks as i64).into()]);
                 hooks += 1;
                 values.push((hooked, shape));
@@ -140,6 +142,7 @@ fn generate(r: &mut Random) -> Program {
                 for i in 0..results {
                     let item = g.call_function(Function::GetItem, [cond.into(), (i as i64).into()]);
                     values.push((item, shape.clone()));
+                    second_results.extend((i > 0).then_some(item));
                 }
             }
             _ => {}

@@ -1,8 +1,8 @@
-//! eager: interprets the captured graph op by op, with ordinary autograd. The reference for every other back end.
+//! Graphs that are interpreted, op by op: the back end `eager`, with ordinary autograd, which is the reference for every other
+//! one; what unoptimised back ends do with forward and backward graphs; and what a graph does that cannot be traced.
 
 use crate::backend::{Backend, Call, ExampleInput, Executable, Value};
-use crate::error::Result;
-use crate::hooks::HookFn;
+use crate::error::{Error, Result};
 use firebrand_core::autograd::apply_function;
 use firebrand_core::{Device, Tensor};
 use firebrand_graph::Error as GraphError;
@@ -10,35 +10,41 @@ use firebrand_graph::interpret::{self, NodeRunner, run_call, run_module};
 use firebrand_graph::ir::{Function, GraphModule, Kind, Target};
 use std::sync::Arc;
 
-/// The back end.
+/// The back end of plain runs.
 pub fn eager() -> Arc<dyn Backend> {
-    Arc::new(Eager)
+    Arc::new(Interpret)
 }
 
-struct Eager;
+/// The back end that compiles nothing: every run interprets the graph.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Interpret;
 
-impl Backend for Eager {
+impl Backend for Interpret {
     fn name(&self) -> &str {
         "eager"
     }
 
     fn compile(&self, graph: &GraphModule, _: &[ExampleInput]) -> Result<Arc<dyn Executable>> {
-        Ok(Arc::new(Interpreted(graph.clone())))
+        Ok(Arc::new(Interpreted { graph: Arc::new(graph.clone()) }))
     }
 }
 
-struct Interpreted(GraphModule);
+/// A graph that is interpreted.
+pub(crate) struct Interpreted {
+    pub(crate) graph: Arc<GraphModule>,
+}
 
 impl Executable for Interpreted {
     fn run(&self, inputs: &[Value], call: &Call) -> Result<Vec<Value>> {
-        match run_module(&mut EagerRunner { call, device: None }, &self.0, inputs)? {
+        match run_module(&mut EagerRunner { call, device: None }, &self.graph, inputs)? {
             Value::List(results) => Ok(results),
             one => Ok(vec![one]),
         }
     }
 }
 
-/// Runs the nodes of captured graphs: ops, and what belongs to a call (hooks, custom functions).
+/// Runs the nodes of captured graphs and of backward graphs: ops, and what belongs to a call (hooks, custom functions, the
+/// host of a compiled backward pass).
 pub struct EagerRunner<'a> {
     /// The call.
     pub call: &'a Call,
@@ -51,22 +57,11 @@ impl NodeRunner for EagerRunner<'_> {
         let Kind::CallFunction(Target::Function(function)) = call.module.graph[call.node].kind() else {
             return run_call(self, call);
         };
-        match (function, &call.args[..]) {
-            (Function::RegisterHook, [tensor, body, free @ ..]) => {
-                let tensor = tensor.tensor()?;
-                if self.device.is_none() && tensor.requires_grad() {
-                    tensor.register_hook_any(self.hook(body, free)?)?;
-                }
-                Ok(tensor.into())
-            }
-            (Function::ApplyFunction, [slot, inputs @ ..]) => {
-                let function = self.call.function(slot.scalar()?.to_i64() as usize).map_err(wrapped)?;
-                let inputs = inputs.iter().map(|v| v.tensor().cloned()).collect::<Result<Vec<Tensor>, _>>()?;
-                let results = apply_function(function.clone(), inputs)?;
-                Ok(Value::List(results.into_iter().map(Value::Tensor).collect()))
-            }
-            (Function::CallHost, args) => self.call.call_host(args.to_vec()).map_err(wrapped),
-            _ => run_call(self, call),
+        match self.special(function, &call.args) {
+            Ok(Some(value)) => Ok(value),
+            Ok(None) => run_call(self, call),
+            Err(Error::Graph(e)) => Err(e),
+            Err(e) => Err(GraphError::Core(e.into())),
         }
     }
 
@@ -75,37 +70,59 @@ impl NodeRunner for EagerRunner<'_> {
     }
 }
 
-fn wrapped(e: crate::Error) -> GraphError {
-    GraphError::Core(e.into())
+impl EagerRunner<'_> {
+    /// What a node gives that belongs to a call; none for any other.
+    fn special(&self, function: &Function, args: &[Value]) -> Result<Option<Value>> {
+        Ok(Some(match (function, args) {
+            (Function::RegisterHook, [tensor, body, free @ ..]) => {
+                let tensor = tensor.tensor()?;
+                if self.device.is_none() {
+                    register_hook(self.call, tensor, body, free)?;
+                }
+                tensor.into()
+            }
+            (Function::CallHook, [slot, grad]) => self.call.call_hook(slot, grad)?,
+            (Function::CallHost, args) => self.call.call_host(args.to_vec())?,
+            (Function::ApplyFunction, [slot, inputs @ ..]) => {
+                let function = self.call.function(slot_number(slot)?)?.clone();
+                let inputs = inputs.iter().map(|v| Ok(v.tensor()?.clone())).collect::<Result<Vec<Tensor>>>()?;
+                let results = apply_function(function, inputs)?;
+                Value::List(results.into_iter().map(Value::Tensor).collect())
+            }
+            _ => return Ok(None),
+        }))
+    }
 }
 
-impl EagerRunner<'_> {
-    /// The hook of a node: one that the call brings along, or a sub-graph.
-    fn hook(
-        &self,
-        body: &Value,
-        free: &[Value],
-    ) -> Result<impl Fn(Option<&Tensor>) -> firebrand_core::Result<Option<Tensor>> + Send + Sync + use<>, GraphError>
-    {
-        let hook: HookFn = match body {
-            Value::Graph(body) => {
-                let (body, free, call) = (body.clone(), free.to_vec(), self.call.clone());
-                Arc::new(move |grad| {
-                    let Some(grad) = grad else { return Ok(None) };
-                    let inputs: Vec<Value> = std::iter::once(grad.into()).chain(free.iter().cloned()).collect();
-                    let mut runner = EagerRunner { call: &call, device: None };
-                    let result = run_module(&mut runner, &body, &inputs).map_err(firebrand_core::Error::user)?;
-                    match result.items() {
-                        Ok([Value::Tensor(t)]) => Ok(Some(t.clone())),
-                        _ => Ok(None),
-                    }
-                })
-            }
-            slot => {
-                let slot = self.call.hook(slot.scalar()?.to_i64() as usize).map_err(wrapped)?.clone();
-                Arc::new(move |grad| slot.run(grad))
-            }
-        };
-        Ok(move |grad: Option<&Tensor>| hook(grad))
+fn slot_number(slot: &Value) -> Result<usize> {
+    usize::try_from(slot.scalar()?.to_i64()).map_err(|_| Error::internal("a slot is no number"))
+}
+
+/// Puts the hook of a node on a tensor as a plain run does: one that the call brings along, or a sub-graph.
+pub(crate) fn register_hook(call: &Call, tensor: &Tensor, body: &Value, free: &[Value]) -> Result<()> {
+    match body {
+        Value::Graph(body) => {
+            let (body, free, call) = (body.clone(), free.to_vec(), call.clone());
+            tensor.try_register_hook(move |g: &Tensor| -> firebrand_core::Result<Option<Tensor>> {
+                let inputs: Vec<Value> = std::iter::once(g.into()).chain(free.iter().cloned()).collect();
+                let mut runner = EagerRunner { call: &call, device: None };
+                let result = run_module(&mut runner, &body, &inputs).map_err(Error::from)?;
+                Ok(hook_result(&result).cloned())
+            })?;
+        }
+        slot => {
+            let slot = call.hook(slot_number(slot)?)?.clone();
+            tensor.register_hook_any(move |g| slot.run(g))?;
+        }
     }
+    Ok(())
+}
+
+/// What the body of a traced hook puts in the gradient's place; none if it leaves it as it is.
+pub(crate) fn hook_result(result: &Value) -> Option<&Tensor> {
+    let first = match result {
+        Value::List(items) => items.first(),
+        one => Some(one),
+    };
+    first.and_then(|v| v.tensor().ok())
 }

@@ -6,7 +6,8 @@ mod record;
 
 pub(crate) use counter::count_ops;
 pub use counter::{Counter, counter};
-pub use eager::{EagerRunner, eager};
+pub use eager::{EagerRunner, Interpret, eager};
+pub(crate) use eager::{Interpreted, hook_result, register_hook};
 pub use record::{Recorded, Recorder, record};
 
 use crate::backend::Backend;

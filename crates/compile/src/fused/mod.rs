@@ -17,8 +17,8 @@ mod rules;
 mod run;
 
 use crate::backend::{Backend, Call, ExampleInput, ExampleValue, Executable, Value};
+use crate::backends::Interpreted;
 use crate::error::Result;
-use crate::joint::Interpreted;
 use crate::times::{Stage, timed};
 use firebrand_core::Scalar;
 use firebrand_core::autograd::no_grad;

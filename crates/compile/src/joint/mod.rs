@@ -6,15 +6,15 @@
 
 mod cond;
 mod decompose;
-mod interpreted;
 mod loose;
 mod plan;
 mod runtime;
 mod trace;
 
-pub use interpreted::Interpret;
+pub use crate::backends::Interpret;
 
 use crate::backend::{Backend, Call, ExampleInput, ExampleValue, Executable, Value, calls_host};
+use crate::backends::Interpreted;
 use crate::error::Result;
 use crate::guard::same_list;
 use crate::partition::PartitionOptions;
@@ -22,7 +22,6 @@ use firebrand_core::Layout;
 use firebrand_core::autograd::is_grad_enabled;
 use firebrand_core::layout::Dims;
 use firebrand_graph::ir::{Function, GraphModule, Target, TensorMeta};
-pub(crate) use interpreted::Interpreted;
 use plan::Plan;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};

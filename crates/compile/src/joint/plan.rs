@@ -442,7 +442,7 @@ impl Plan {
                 let examples = examples(&graph, &vec![false; inputs.len()]);
                 super::Aot::new(self.options.clone()).compile(&graph, &examples)?
             }
-            false => Arc::new(super::interpreted::Interpreted { graph: Arc::new(graph) }),
+            false => Arc::new(crate::backends::Interpreted { graph: Arc::new(graph) }),
         };
         let plan = Arc::new(SecondPlan { run, grads });
         self.seconds.lock().unwrap_or_else(|e| e.into_inner()).insert(defined.to_vec(), plan.clone());

@@ -7,6 +7,7 @@
 
 use super::cond::Conditionals;
 use super::decompose::decompose;
+use crate::backends::hook_result;
 use crate::error::{Error, Result};
 use crate::partition::{self, Joint};
 use firebrand_core::autograd::{
@@ -303,11 +304,7 @@ impl Runner {
             (Value::Graph(body), Some(g)) => {
                 let inputs: Vec<Value> = std::iter::once(g.into()).chain(free.iter().cloned()).collect();
                 let result = run_module(&mut self.clone(), body, &inputs)?;
-                let first = match &result {
-                    Value::List(items) => items.first().unwrap_or(&Value::NONE),
-                    one => one,
-                };
-                Ok(if first.is_none() { None } else { Some(first.tensor()?.clone()) })
+                Ok(hook_result(&result).cloned())
             }
             (slot, g) => {
                 let result = match g {
