@@ -333,8 +333,46 @@ def torch_benches(compiled):
                 assert check(arguments)
                 emit("compile_cold", "guards_of_32_tensors", best(lambda: [check(arguments) for _ in range(1000)]) * 1e6, "ns")
 
+    def compile_backward():
+        """Plain forwards; `compile` captures the backward with compiled autograd."""
+        import torch._dynamo.compiled_autograd as compiled_autograd
+
+        torch._dynamo.config.recompile_limit = 64
+        on = (lambda: compiled_autograd._enable(torch.compile)) if compiled else contextlib.nullcontext
+        end = "" if compiled else "_plain"
+        x0, g = torch.ones(4, requires_grad=True), torch.ones(4)
+        a, b = torch.full((4,), 0.999), torch.full((4,), 1e-3)
+
+        def backward(tick=clock):
+            y = x0
+            for _ in range(CHAIN):
+                y = y * a + b
+            with on():
+                t = tick()
+                y.backward(g)
+                t = tick() - t
+            x0.grad = None
+            return t
+
+        if compiled:  # by the wall clock: inductor's children do most of it
+            emit("compile_backward", "nodes_cold", backward(time.perf_counter) * 1e3, "ms")
+        backward()
+        emit("compile_backward", "nodes" + end, min(backward() for _ in range(150)) * 1e9 / (2 * CHAIN), "ns")
+        model = torch.nn.Sequential(torch.nn.Linear(784, 512), torch.nn.ReLU(), torch.nn.Linear(512, 512), torch.nn.ReLU(), torch.nn.Linear(512, 10))
+        x, y = torch.randn(128, 784), torch.randint(10, (128,))
+        opt = torch.optim.Adam(model.parameters(), lr=1e-4, fused=True)
+
+        def step():
+            loss = F.cross_entropy(model(x), y)
+            with on():
+                loss.backward()
+            opt.step()
+            opt.zero_grad(set_to_none=True)
+
+        emit("compile_backward", "adam" + end, 1 / best(step, 2), "steps/s")
+
     ways = {f"saved_memory:{way}": functools.partial(one_way, way) for way in ("plain", "checkpoint", "saved_bf16")}
-    return dict(ops=ops, pointwise=pointwise, softmax_layernorm=softmax_layernorm, matmul=matmul, conv=conv, mlp=mlp, gpt=gpt, convnet=convnet, saved_memory=saved_memory, transforms=transforms, compile_mlp=compile_mlp, compile_cold=compile_cold) | ways
+    return dict(ops=ops, pointwise=pointwise, softmax_layernorm=softmax_layernorm, matmul=matmul, conv=conv, mlp=mlp, gpt=gpt, convnet=convnet, saved_memory=saved_memory, transforms=transforms, compile_mlp=compile_mlp, compile_cold=compile_cold, compile_backward=compile_backward) | ways
 
 
 def jax_benches():

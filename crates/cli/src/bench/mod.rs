@@ -2,6 +2,7 @@
 
 mod clock;
 mod compiled;
+mod compiled_backward;
 mod models;
 mod program;
 mod training;
@@ -68,6 +69,8 @@ enum Name {
     CompileCold,
     /// The fused back end: forward and backward of a perceptron
     CompileMlp,
+    /// Compiled backward: many small nodes, and training steps of a perceptron
+    CompileBackward,
     /// An exported program; named by --program
     #[value(skip)]
     Program,
@@ -130,6 +133,10 @@ pub(crate) fn run(options: &Options) -> Done {
             Name::CompileSoftmaxLayernorm => compiled::softmax_layernorm(&bench)?,
             Name::CompileCold => compiled::cold(&bench)?,
             Name::CompileMlp => compiled::mlp(&bench)?,
+            Name::CompileBackward => {
+                compiled_backward::nodes(&bench)?;
+                compiled_backward::step(&bench)?;
+            }
         }
     }
     Ok(())

@@ -5,7 +5,7 @@ use super::{Bench, workloads::normal};
 use crate::refusal::{Done, Refusal};
 use firebrand::autograd::{SavedHooksGuard, save_compressed};
 use firebrand::graph::NamedTensor;
-use firebrand::nn::layers::{Linear, ReLU};
+use firebrand::nn::layers::{Linear, ReLU, Sequential};
 use firebrand::nn::losses::{CrossEntropyLoss, Loss};
 use firebrand::nn::sequential;
 use firebrand::ops;
@@ -31,27 +31,34 @@ fn peak(mut step: impl FnMut() -> Result<()>) -> Result<f64> {
 }
 
 /// What a training step works on: a model, its optimiser, a batch with targets.
-struct Training<'a, O> {
-    model: &'a dyn Forward<Tensor, Output = Tensor>,
-    optimizer: O,
-    batch: (Tensor, Tensor),
+pub(super) struct Training<'a, O> {
+    pub(super) model: &'a dyn Forward<Tensor, Output = Tensor>,
+    pub(super) optimizer: O,
+    pub(super) batch: (Tensor, Tensor),
 }
 
 impl<O: Optimizer> Training<'_, O> {
-    /// Measures whole steps (forward, backward, step, no gradients), each worth so many units, and their peak of memory.
+    /// A whole step: forward, backward, step, no gradients.
+    fn step(&mut self) -> Result<()> {
+        // Nobody holds the scores during backward, as in the peers' step.
+        let scores = ops::flatten(&self.model.try_call(&self.batch.0)?, 0, -2)?;
+        let loss = CrossEntropyLoss::new().loss(&scores, &ops::flatten(&self.batch.1, 0, -1)?)?;
+        drop(scores);
+        loss.try_backward(&BackwardOptions::default())?;
+        self.optimizer.step()?;
+        self.optimizer.zero_grad();
+        Ok(())
+    }
+
+    /// Measures whole steps, each worth so many units.
+    pub(super) fn speed(&mut self, bench: &Bench, case: &str, worth: f64, unit: &str) -> Done {
+        bench.emit(case, worth / bench.clock.best(SECONDS, || self.step())?, unit)
+    }
+
+    /// Measures whole steps, each worth so many units, and their peak of memory.
     fn measure(mut self, bench: &Bench, case: &str, worth: f64, unit: &str) -> Done {
-        let criterion = CrossEntropyLoss::new();
-        let (x, y) = (&self.batch.0, ops::flatten(&self.batch.1, 0, -1)?);
-        let mut step = || {
-            // Nobody holds the scores during backward, as in the peers' step.
-            let loss = criterion.loss(&ops::flatten(&self.model.try_call(x)?, 0, -2)?, &y)?;
-            loss.try_backward(&BackwardOptions::default())?;
-            self.optimizer.step()?;
-            self.optimizer.zero_grad();
-            Ok(())
-        };
-        bench.emit(case, worth / bench.clock.best(SECONDS, &mut step)?, unit)?;
-        bench.emit(&format!("{case}.peak"), peak(step)?, "MB")
+        self.speed(bench, case, worth, unit)?;
+        bench.emit(&format!("{case}.peak"), peak(|| self.step())?, "MB")
     }
 }
 
@@ -89,11 +96,20 @@ fn compiled_step<O: Optimizer>(
     Ok((bench.clock.best(SECONDS, &mut step)?, peak(step)?))
 }
 
-pub(super) fn mlp(bench: &Bench) -> Done {
+/// The perceptron and a batch.
+pub(super) fn perceptron() -> Result<(Sequential, (Tensor, Tensor))> {
     let model =
         sequential![Linear::new(784, 512), ReLU::new(), Linear::new(512, 512), ReLU::new(), Linear::new(512, 10)];
-    let adam = |p: Vec<Parameter>| Adam::new(p, AdamOptions { lr: LR, ..Default::default() });
-    let batch = (normal(&[128, 784])?, classes(10, &[128])?);
+    Ok((model, (normal(&[128, 784])?, classes(10, &[128])?)))
+}
+
+/// Its optimiser.
+pub(super) fn adam(parameters: Vec<Parameter>) -> Result<Adam> {
+    Adam::new(parameters, AdamOptions { lr: LR, ..Default::default() })
+}
+
+pub(super) fn mlp(bench: &Bench) -> Done {
+    let (model, batch) = perceptron()?;
     let (seconds, compiled_peak) = compiled_step(bench, &model, adam, &batch)?;
     Training { model: &model, optimizer: adam(model.parameters())?, batch }.measure(bench, "adam", 1.0, "steps/s")?;
     bench.emit("adam_compiled", 1.0 / seconds, "steps/s")?;

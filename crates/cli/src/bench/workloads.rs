@@ -8,7 +8,7 @@ use firebrand::{SymInt, ops};
 use std::hint::black_box;
 
 /// Pairs of ops in the chain.
-const CHAIN: usize = 500;
+pub(super) const CHAIN: usize = 500;
 /// How often the chain is run; its parts are timed one by one.
 const CHAIN_RUNS: usize = 150;
 /// Numbers of the pointwise workload.
@@ -27,20 +27,24 @@ fn backward_and_drop(y: &Tensor, gradient: &Tensor, leaves: &[&Tensor]) -> Resul
     Ok(())
 }
 
+/// The chain of small ops; `each` sees every result.
+pub(super) fn chain(x: &Tensor, each: &dyn Fn(&Tensor)) -> Result<Tensor> {
+    let (a, b) = (Tensor::full([4], 0.999, DType::F32), Tensor::full([4], 1e-3, DType::F32));
+    let mut y = x.clone();
+    for _ in 0..CHAIN {
+        y = ops::mul(&y, &a)?;
+        each(&y);
+        y = ops::add(&y, &b, 1.into())?;
+        each(&y);
+    }
+    Ok(y)
+}
+
 pub(super) fn ops(bench: &Bench) -> Done {
     let x = Tensor::ones([4], DType::F32).requires_grad_();
-    let (a, b) = (Tensor::full([4], 0.999, DType::F32), Tensor::full([4], 1e-3, DType::F32));
+    let a = Tensor::full([4], 0.999, DType::F32);
     let gradient = Tensor::ones([4], DType::F32);
-    let chain = |each: &dyn Fn(&Tensor)| -> Result<Tensor> {
-        let mut y = x.clone();
-        for _ in 0..CHAIN {
-            y = ops::mul(&y, &a)?;
-            each(&y);
-            y = ops::add(&y, &b, 1.into())?;
-            each(&y);
-        }
-        Ok(y)
-    };
+    let chain = |each: &dyn Fn(&Tensor)| chain(&x, each);
     // Fastest forward and fastest backward.
     let apart = |each: &dyn Fn(&Tensor)| -> Result<(f64, f64)> {
         let (mut forward, mut backward) = (f64::INFINITY, f64::INFINITY);
