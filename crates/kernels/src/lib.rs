@@ -39,6 +39,8 @@ pub mod sort;
 mod test_tensors;
 #[cfg(test)]
 mod testing;
+#[cfg(target_arch = "x86_64")]
+mod transpose;
 pub mod triangle;
 pub mod upsample;
 mod view;

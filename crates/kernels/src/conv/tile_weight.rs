@@ -12,6 +12,7 @@ use super::tile::{NR, Run, channel_block, pack, pieces, runs};
 use super::{ConvShape, partial_sums, sum_parts};
 use crate::parallel;
 use crate::real::{Ptr, Scratch};
+use crate::transpose::transpose16;
 use std::arch::x86_64::*;
 use std::ops::Range;
 
@@ -203,37 +204,4 @@ unsafe fn outer<const V: usize, const R: usize>(
         }
     }
     16 * V
-}
-
-/// dst[j][i] = src[i][j] for a 16 x 16 block.
-///
-/// # Safety
-/// AVX-512F present; both blocks are in bounds.
-#[target_feature(enable = "avx512f")]
-pub(super) unsafe fn transpose16(src: *const f32, ss: usize, dst: *mut f32, ds: usize) {
-    // SAFETY: by contract.
-    unsafe {
-        let r: [__m512; 16] = std::array::from_fn(|i| _mm512_loadu_ps(src.add(i * ss)));
-        // Pairs, then fours: after this u[4q + j] holds columns j, j+4, j+8, j+12 of rows 4q..4q+4.
-        let mut u = [_mm512_setzero_ps(); 16];
-        for q in 0..4 {
-            let (a, b, c, d) = (r[4 * q], r[4 * q + 1], r[4 * q + 2], r[4 * q + 3]);
-            let (ab0, ab1) = (_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b));
-            let (cd0, cd1) = (_mm512_unpacklo_ps(c, d), _mm512_unpackhi_ps(c, d));
-            u[4 * q] = _mm512_shuffle_ps::<0x44>(ab0, cd0);
-            u[4 * q + 1] = _mm512_shuffle_ps::<0xee>(ab0, cd0);
-            u[4 * q + 2] = _mm512_shuffle_ps::<0x44>(ab1, cd1);
-            u[4 * q + 3] = _mm512_shuffle_ps::<0xee>(ab1, cd1);
-        }
-        for j in 0..4 {
-            let (a, b, c, d) = (u[j], u[4 + j], u[8 + j], u[12 + j]);
-            let (lo, hi) = (_mm512_shuffle_f32x4::<0x88>(a, b), _mm512_shuffle_f32x4::<0xdd>(a, b));
-            let (lo2, hi2) = (_mm512_shuffle_f32x4::<0x88>(c, d), _mm512_shuffle_f32x4::<0xdd>(c, d));
-            // lo: columns j, j+8 ; hi: columns j+4, j+12
-            _mm512_storeu_ps(dst.add(j * ds), _mm512_shuffle_f32x4::<0x88>(lo, lo2));
-            _mm512_storeu_ps(dst.add((j + 4) * ds), _mm512_shuffle_f32x4::<0x88>(hi, hi2));
-            _mm512_storeu_ps(dst.add((j + 8) * ds), _mm512_shuffle_f32x4::<0xdd>(lo, lo2));
-            _mm512_storeu_ps(dst.add((j + 12) * ds), _mm512_shuffle_f32x4::<0xdd>(hi, hi2));
-        }
-    }
 }

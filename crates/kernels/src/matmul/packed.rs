@@ -12,7 +12,8 @@
 // Register tiles are indexed by constants on purpose: that is what gets unrolled.
 #![allow(clippy::needless_range_loop)]
 
-use super::{Mat, Product};
+use super::Product;
+use crate::transpose::{first, turned};
 use std::arch::x86_64::*;
 use std::cell::RefCell;
 
@@ -101,11 +102,6 @@ unsafe fn pass(p: &Product<f32>, a: (*mut f32, usize), b: (*mut f32, usize)) {
     }
 }
 
-/// The first `n` of 16 lanes.
-fn first(n: usize) -> u16 {
-    if n >= 16 { u16::MAX } else { (1 << n) - 1 }
-}
-
 /// Strips of eight rows: element `[k][row]` of a strip is `a[row][k]`, zero for rows that do not exist.
 ///
 /// # Safety
@@ -123,7 +119,7 @@ unsafe fn pack_a(p: &Product<f32>, to: *mut f32, strip: usize) {
             let to = to.wrapping_add(i / MR * strip);
             for k in (0..p.k).step_by(16) {
                 // SAFETY: rows and lanes beyond the matrix are not read.
-                let turned = unsafe { turned(p.a.from(i, k), p.a.row, 16.min(p.m - i), first(p.k - k)) };
+                let turned = unsafe { turned(p.a.at(i, k), p.a.row, 16.min(p.m - i), first(p.k - k)) };
                 for (q, v) in turned.into_iter().enumerate() {
                     put(to.wrapping_add((k + q) * MR), v);
                 }
@@ -152,51 +148,13 @@ unsafe fn pack_b(p: &Product<f32>, to: *mut f32, panel: usize) {
         for k in (0..p.k).step_by(16) {
             // SAFETY: rows and lanes beyond the matrix are not read; a panel has room for a depth rounded up to 16.
             unsafe {
-                let turned = turned(p.b.from(k, j), p.b.col, p.n.saturating_sub(j).min(16), first(p.k - k));
+                let turned = turned(p.b.at(k, j), p.b.col, p.n.saturating_sub(j).min(16), first(p.k - k));
                 for (q, v) in turned.into_iter().enumerate() {
                     _mm512_store_ps(to.add((k + q) * NR), v);
                 }
             }
         }
     }
-}
-
-/// Sixteen rows of 16 numbers, `step` apart, turned: lane `r` of result `l` is number `l` of row `r`.
-/// Rows from `rows` on, and lanes outside of `lanes`, count as zero.
-///
-/// # Safety
-/// The rest is in bounds.
-#[inline]
-#[target_feature(enable = "avx512f")]
-unsafe fn turned(from: Mat<f32>, step: usize, rows: usize, lanes: u16) -> [__m512; 16] {
-    let r: [__m512; 16] = std::array::from_fn(|i| {
-        let lanes = if i < rows { lanes } else { 0 };
-        // SAFETY: what the mask leaves out is not read.
-        unsafe { _mm512_maskz_loadu_ps(lanes, from.ptr.wrapping_add(i * step)) }
-    });
-    // Within each quarter of four rows: 4 × 4 blocks.
-    let mut u = [_mm512_setzero_ps(); 16];
-    for q in 0..4 {
-        let (a, b, c, d) = (r[4 * q], r[4 * q + 1], r[4 * q + 2], r[4 * q + 3]);
-        let (ab, ab_high) = (_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b));
-        let (cd, cd_high) = (_mm512_unpacklo_ps(c, d), _mm512_unpackhi_ps(c, d));
-        u[4 * q] = _mm512_shuffle_ps::<0x44>(ab, cd);
-        u[4 * q + 1] = _mm512_shuffle_ps::<0xee>(ab, cd);
-        u[4 * q + 2] = _mm512_shuffle_ps::<0x44>(ab_high, cd_high);
-        u[4 * q + 3] = _mm512_shuffle_ps::<0xee>(ab_high, cd_high);
-    }
-    // Then the blocks change places.
-    let mut out = u;
-    for j in 0..4 {
-        let (a, b, c, d) = (u[j], u[4 + j], u[8 + j], u[12 + j]);
-        let (even, odd) = (_mm512_shuffle_f32x4::<0x88>(a, b), _mm512_shuffle_f32x4::<0xdd>(a, b));
-        let (even2, odd2) = (_mm512_shuffle_f32x4::<0x88>(c, d), _mm512_shuffle_f32x4::<0xdd>(c, d));
-        out[j] = _mm512_shuffle_f32x4::<0x88>(even, even2);
-        out[j + 4] = _mm512_shuffle_f32x4::<0x88>(odd, odd2);
-        out[j + 8] = _mm512_shuffle_f32x4::<0xdd>(even, even2);
-        out[j + 12] = _mm512_shuffle_f32x4::<0xdd>(odd, odd2);
-    }
-    out
 }
 
 /// Eight rows by 32 columns of `out` from row `i` and column `j` on: 16 sums in registers.

@@ -6,12 +6,13 @@
 #![allow(unsafe_code)]
 
 use super::super::tile::NR as BLOCK;
-use super::super::tile_weight::{self, SLACK, transpose16};
+use super::super::tile_weight::{self, SLACK};
 use super::super::{ConvShape, partial_sums};
 use super::tiles::{LANES, Rows, Tiling};
 use super::transform::{self, POSITIONS};
 use crate::parallel;
 use crate::real::{Ptr, Scratch};
+use crate::transpose::transpose16;
 use std::arch::x86_64::*;
 use std::ops::Range;
 
