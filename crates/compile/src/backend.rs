@@ -22,6 +22,12 @@ pub use firebrand_graph::interpret::Value;
 pub trait Executable: Send + Sync {
     /// Runs it: one value per placeholder in, one per element of the output tuple out.
     fn run(&self, inputs: &[Value], call: &Call) -> Result<Vec<Value>>;
+
+    /// Runs it on inputs that are given away: it may free each after its last use, and write over those that nobody else
+    /// holds.
+    fn run_owned(&self, inputs: Vec<Value>, call: &Call) -> Result<Vec<Value>> {
+        self.run(&inputs, call)
+    }
 }
 
 /// Turns graphs into executables. Closures `Fn(&GraphModule, &[ExampleInput]) -> Result<Arc<dyn Executable>>` are back ends.

@@ -12,6 +12,8 @@ use firebrand_kernels::pointwise::{self, Operand, Program, Source, Step};
 use smallvec::SmallVec;
 use std::collections::HashMap;
 
+pub use crate::ops::attention::{WholeAttention, keep_whole as keep_attention_whole};
+
 /// A pointwise op as code. In its sources, `Memory(k)` is the k-th tensor among the arguments.
 #[derive(Clone, Debug)]
 pub struct Formula {
@@ -140,4 +142,9 @@ pub fn run(program: &Program, inputs: &[Input<'_>], outputs: &[Part<'_>]) {
 /// The part as a tensor of its own over the same memory: without history, with the same version.
 pub fn alias(part: Part<'_>) -> Tensor {
     part.tensor.alias_with(part.layout.with_offset(part.tensor.storage_offset() + part.layout.offset()))
+}
+
+/// Whether nobody else has the tensor or sees its memory, so that it may be written without anybody knowing.
+pub fn is_sole_owner(t: &mut Tensor) -> bool {
+    t.is_sole_owner()
 }

@@ -13,7 +13,7 @@ use crate::shared;
 use firebrand_core::autograd::runner::{self, Defined, GraphTask, HookCounts, Place, hook_counts};
 use firebrand_core::autograd::{Backward, Gradients, Look, Node, SavedTensor};
 use firebrand_core::capture::TensorHookFn;
-use firebrand_core::{Device, ErrorKind, Layout, Scalar, Spec, Tensor, ops};
+use firebrand_core::{Device, ErrorKind, Layout, Scalar, Spec, Tensor, fusion, ops};
 use firebrand_graph::Tracer;
 use firebrand_graph::interpret::Value;
 use firebrand_graph::ir::{Argument, Function, GraphModule, NodeId, ScalarType, Target};
@@ -151,6 +151,7 @@ impl Walk {
             tracer.input(&if i < seeds { format!("seed_{i}") } else { format!("saved_{}", i - seeds) }, t);
         }
         let tracing = Tracing { walk: self, defined, tracer: tracer.clone(), ops: RefCell::default() };
+        let _whole = fusion::keep_attention_whole();
         let answers = tracer.trace(|| tracing.run())?;
         let mut graph = without_writes(tracer.finish(&answers).map_err(Error::from)?)?;
         sweep(&mut graph)?;

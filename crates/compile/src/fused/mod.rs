@@ -169,6 +169,15 @@ impl FusedGraph {
         }
     }
 
+    /// The plan for these inputs, made if there is none yet.
+    fn planned(&self, inputs: &[Value]) -> Arc<Planned> {
+        self.find(inputs).unwrap_or_else(|| {
+            let _one = self.making.lock().unwrap_or_else(|e| e.into_inner());
+            let found = self.find(inputs);
+            found.unwrap_or_else(|| self.make(&inputs.iter().map(Given::of).collect::<Vec<_>>()))
+        })
+    }
+
     fn interpret(&self, inputs: &[Value], call: &Call) -> Result<Vec<Value>> {
         no_grad(|| Interpreted { graph: Arc::clone(&self.module) }.run(inputs, call))
     }
@@ -176,17 +185,18 @@ impl FusedGraph {
 
 impl Executable for FusedGraph {
     fn run(&self, inputs: &[Value], call: &Call) -> Result<Vec<Value>> {
-        let planned = match self.find(inputs) {
-            Some(p) => p,
-            None => {
-                let _one = self.making.lock().unwrap_or_else(|e| e.into_inner());
-                let found = self.find(inputs);
-                found.unwrap_or_else(|| self.make(&inputs.iter().map(Given::of).collect::<Vec<_>>()))
-            }
-        };
-        match &*planned {
-            Planned::Plan(plan) => run::run(plan, &self.module, inputs, call),
+        match &*self.planned(inputs) {
+            Planned::Plan(plan) => run::run(plan, &self.module, |k| inputs[k].clone(), call),
             Planned::Interpret(_) => self.interpret(inputs, call),
+        }
+    }
+
+    fn run_owned(&self, mut inputs: Vec<Value>, call: &Call) -> Result<Vec<Value>> {
+        match &*self.planned(&inputs) {
+            Planned::Plan(plan) => {
+                run::run(plan, &self.module, |k| std::mem::replace(&mut inputs[k], Value::NONE), call)
+            }
+            Planned::Interpret(_) => self.interpret(&inputs, call),
         }
     }
 }

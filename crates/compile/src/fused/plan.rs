@@ -2,7 +2,8 @@
 //!
 //! A buffer is allocated by the step that writes it and let go after its last reader, so memory is what lives at once; the
 //! caching allocator hands the same blocks out again at the next call. A kernel writes over an operand that dies with it if
-//! it reads that operand place by place. The caller's tensors are written only where the graph says so.
+//! it reads that operand place by place and nobody else holds it. The caller's tensors are written only where the graph says
+//! so, or if the caller gave them away.
 
 use super::emit::{Emitted, emit};
 use super::fuse::{Kernel, fuse};
@@ -35,7 +36,7 @@ pub(crate) enum Step {
 pub(crate) struct Made {
     pub(crate) buffer: BufferId,
     pub(crate) spec: Spec,
-    /// The buffer whose memory it takes over.
+    /// The buffer whose memory it takes over, if the plan's run alone holds that.
     pub(crate) from: Option<BufferId>,
 }
 
@@ -101,10 +102,8 @@ impl<'a> Planner<'a> {
             }
         }
         for (b, buffer) in lowered.buffers.iter().enumerate() {
-            if !matches!(buffer.origin, Origin::Made) {
-                visible[b] = true;
-                pinned[b] = true;
-            }
+            visible[b] |= !matches!(buffer.origin, Origin::Made);
+            pinned[b] |= matches!(buffer.origin, Origin::Constant(_));
         }
         Planner { lowered, kernels, last, visible, pinned }
     }

@@ -23,20 +23,26 @@ struct Frame<'a> {
     late: Vec<Option<Value>>,
 }
 
-/// Runs the plan on inputs that fit it.
-pub(super) fn run(plan: &Plan, module: &GraphModule, inputs: &[Value], call: &Call) -> Result<Vec<Value>> {
+/// Runs the plan on inputs that fit it; `input` gives each of them, once. One that is given away is let go after its last
+/// reader, or written over.
+pub(super) fn run(
+    plan: &Plan,
+    module: &GraphModule,
+    mut input: impl FnMut(usize) -> Value,
+    call: &Call,
+) -> Result<Vec<Value>> {
     let _plain = set_grad_enabled(false).scoped();
     let tensors = plan.buffers.iter().map(|b| match &b.origin {
-        Origin::Input(k) => match &inputs[*k] {
-            Value::Tensor(t) => Some(t.clone()),
+        Origin::Input(k) => match input(*k) {
+            Value::Tensor(t) => Some(t),
             _ => None,
         },
         Origin::Constant(t) => Some(t.clone()),
         Origin::Made => None,
     });
     let mut f = Frame { plan, module, call, tensors: tensors.collect(), late: vec![None; plan.late] };
-    for &(input, late) in &plan.late_inputs {
-        f.late[late] = Some(inputs[input].clone());
+    for &(k, late) in &plan.late_inputs {
+        f.late[late] = Some(input(k));
     }
     for (step, dead) in &plan.steps {
         match step {
@@ -66,10 +72,12 @@ pub(super) fn run(plan: &Plan, module: &GraphModule, inputs: &[Value], call: &Ca
 
 impl Frame<'_> {
     fn make(&mut self, m: &Made) -> Result<()> {
-        let memory = match m.from {
-            Some(from) => self.tensors[from].clone().ok_or_else(|| missing(from))?,
-            None => Tensor::try_empty(m.spec.clone())?,
-        };
+        let given = m.from.and_then(|from| self.tensors[from].as_mut());
+        let memory =
+            match given.filter(|t| !t.requires_grad()).and_then(|t| fusion::is_sole_owner(t).then(|| t.clone())) {
+                Some(t) => t,
+                None => Tensor::try_empty(m.spec.clone())?,
+            };
         self.tensors[m.buffer] = Some(memory);
         Ok(())
     }

@@ -128,7 +128,8 @@ struct CompiledFunction {
 impl CompiledFunction {
     fn first_order(&self, ctx: &Context, grads: Vec<Option<Tensor>>) -> Result<Vec<Option<Tensor>>> {
         let plan = &self.plan;
-        let saved = ctx.saved_tensors()?;
+        // In the last run they are ours alone, but for what others hold: the back end may write over them.
+        let mut saved = ctx.take_saved_tensors()?;
         let defined: Vec<bool> = grads.iter().zip(&plan.needs).map(|(g, n)| g.is_some() && *n).collect();
         if !defined.contains(&true) {
             return Ok(vec![None; plan.tensors.len()]);
@@ -136,7 +137,7 @@ impl CompiledFunction {
         let backward = plan.backward(&defined)?;
         let mut values = Vec::with_capacity(saved.len() + grads.len());
         for &k in &backward.saved {
-            let t = saved[k].clone().ok_or_else(|| Error::internal("a kept value is lost"))?;
+            let t = saved[k].take().ok_or_else(|| Error::internal("a kept value is lost"))?;
             values.push(Value::Tensor(t));
         }
         drop(saved);
@@ -144,7 +145,7 @@ impl CompiledFunction {
             let g = g.ok_or_else(|| Error::internal("a defined gradient is none"))?;
             values.push(Value::Tensor(laid_out(g, &plan.layouts[k])?));
         }
-        let results = backward.run.run(&values, &self.call)?;
+        let results = backward.run.run_owned(values, &self.call)?;
         pick(&backward.grads, &results)
     }
 
@@ -190,6 +191,10 @@ impl Function for CompiledFunction {
 
     fn compiled_id(&self) -> u64 {
         self.plan.id
+    }
+
+    fn takes_saved_tensors(&self) -> bool {
+        true
     }
 
     fn forward(&self, ctx: &mut Context, inputs: &[Tensor]) -> firebrand_core::Result<Vec<Tensor>> {

@@ -13,7 +13,7 @@ use crate::partition::{self, Joint};
 use firebrand_core::autograd::{
     AutocastGuard, AutocastOptions, GradOptions, autocast_dtype, grad, is_autocast_enabled, set_grad_enabled,
 };
-use firebrand_core::{DType, Device, Layout, Spec, Tensor};
+use firebrand_core::{DType, Device, Layout, Spec, Tensor, fusion};
 use firebrand_graph::Tracer;
 use firebrand_graph::interpret::{self, NodeRunner, Value, run_call, run_module};
 use firebrand_graph::ir::{Argument, Function, GraphModule, Hop, Kind, NodeId, OpOverload, Target, TensorMeta, Val};
@@ -104,6 +104,8 @@ fn here(request: &Request) -> Result<Traced> {
     let _mode = set_grad_enabled(request.recording).scoped();
     let lower = |dtype| AutocastGuard::new(AutocastOptions { enabled: true, dtype, cache_enabled: false });
     let autocast = request.autocast.map(lower);
+    // Derivatives of the gradient, and decompositions, go through its products.
+    let _whole = (!request.create_graph && !request.decompose).then(fusion::keep_attention_whole);
     let tracer = Tracer::new();
     let mut values = Vec::new();
     let mut leaves = Vec::new();

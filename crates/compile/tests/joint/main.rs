@@ -1,7 +1,9 @@
 //! The joint-graph back ends: gradients, partitions, hooks, written inputs, random numbers and higher derivatives.
 #![allow(clippy::unwrap_used)] // a test that cannot go on should stop
 
+mod attention;
 mod cond;
+mod donated;
 mod gradients;
 mod higher;
 mod hooks;

@@ -332,6 +332,11 @@ impl<T> SavedSlot<T> {
         if needs.is_last_run() { slot.take() } else { slot.clone() }.ok_or_else(|| node.freed())
     }
 
+    /// Moves the values out; an error after release.
+    pub(crate) fn take(&self, node: &Node) -> Result<T> {
+        self.lock().take().ok_or_else(|| node.freed())
+    }
+
     /// Changes a saved tensor (to register hooks); an error after release.
     pub fn change<R>(&self, f: impl FnOnce(&mut T) -> Result<R>) -> Result<R> {
         match self.lock().as_mut() {

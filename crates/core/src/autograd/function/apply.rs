@@ -17,6 +17,7 @@ use crate::{ErrorKind, Result, Tensor};
 use smallvec::{SmallVec, smallvec};
 use std::any::Any;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 struct FunctionNode {
     function: Arc<dyn Function>,
@@ -76,7 +77,11 @@ impl Backward for FunctionNode {
                 }
             }
         }
+        self.ctx.last_run.store(needs.is_last_run(), Relaxed);
         let mut outs = self.run(grads.into_vec())?;
+        if needs.is_last_run() {
+            self.release();
+        }
         let expected = needs.len();
         while outs.len() > expected && outs.last().is_some_and(Option::is_none) {
             outs.pop();
@@ -92,6 +97,10 @@ impl Backward for FunctionNode {
         if let Some(s) = &self.ctx.saved {
             s.release()
         }
+    }
+
+    fn takes_saved(&self) -> bool {
+        self.function.takes_saved_tensors()
     }
 
     fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {

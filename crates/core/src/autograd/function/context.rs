@@ -29,6 +29,8 @@ pub struct Context {
     pub(super) saved: Option<SavedSlot<Vec<SavedTensor>>>,
     pub(super) clear_on_access: bool,
     pub(super) was_read: AtomicBool,
+    /// Whether the run that is under way is the last one, and may take what is saved.
+    pub(super) last_run: AtomicBool,
     pub(super) node: OnceLock<WeakNode>,
 }
 
@@ -47,6 +49,7 @@ impl Context {
             saved: None,
             clear_on_access,
             was_read: AtomicBool::new(false),
+            last_run: AtomicBool::new(false),
             node: OnceLock::new(),
         }
     }
@@ -104,6 +107,18 @@ impl Context {
             saved.release();
         }
         list.into_iter().map(|s| s.unpack(&node)).collect()
+    }
+
+    /// As [`saved_tensors`](Context::saved_tensors), but in the last run of the node they are handed over: what only this
+    /// call kept now belongs to the caller alone. Only inside `backward` of a function that
+    /// [`takes_saved_tensors`](super::Function::takes_saved_tensors).
+    pub fn take_saved_tensors(&self) -> Result<Vec<Option<Tensor>>> {
+        match (&self.saved, self.node.get().and_then(|w| w.upgrade())) {
+            (Some(saved), Some(node)) if self.last_run.load(Relaxed) => {
+                saved.take(&node)?.into_iter().map(|s| s.unpack(&node)).collect()
+            }
+            _ => self.saved_tensors(),
+        }
     }
 
     /// The tensors kept for `jvp`.

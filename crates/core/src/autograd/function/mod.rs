@@ -141,6 +141,11 @@ pub trait Function: Any + Send + Sync {
         false
     }
 
+    /// Whether `backward` asks for [`Context::take_saved_tensors`]: after the last run of the node its saved tensors are gone.
+    fn takes_saved_tensors(&self) -> bool {
+        false
+    }
+
     /// Whether `backward` asks for [`Context::input_grad_buffers`].
     fn uses_input_grad_buffers(&self) -> bool {
         false

@@ -1,6 +1,5 @@
-//! Attention, built of products and softmax; what the kernel serves goes to `ops::attention`.
+//! Attention, built of products and softmax; what the kernel serves is one op (`ops::attention` says when).
 
-use crate::ops::attention::Attention;
 use crate::ops::formulas::{cast, sym};
 use crate::ops::shape::is_expandable_to;
 use crate::{DType, Error, Result, Scalar, Tensor, ops};
@@ -81,7 +80,7 @@ pub(crate) fn scaled_dot_product_attention(
     let (l, e, s) = (q.shape()[q.ndim() - 2], q.shape()[q.ndim() - 1], k.shape()[k.ndim() - 2]);
     let scale = scale.unwrap_or(1.0 / (e as f64).sqrt());
     if attn_mask.is_none() && dropout_p == 0.0 && ops::attention::serves(&q, &k, &v) {
-        let out = ops::attention::attention(Attention { scale, causal: is_causal }, &q, &k, &v)?;
+        let out = ops::_attention(&q, &k, &v, scale, is_causal)?;
         return if half { cast(&out, dtype) } else { Ok(out) };
     }
     // Both sides get the root, so that the product overflows less.

@@ -4,6 +4,7 @@
 //! that depend on the numbers (indices).
 
 pub(crate) mod activations;
+pub(crate) mod attention;
 pub(crate) mod complex;
 pub(crate) mod conv;
 pub(crate) mod creation;

@@ -2,6 +2,7 @@
 //! differentiated again.
 
 mod activations;
+mod attention;
 mod base;
 mod conv;
 mod creation;
@@ -25,6 +26,7 @@ mod vector_norm;
 mod view;
 
 pub(crate) use activations::*;
+pub(crate) use attention::*;
 pub(crate) use base::*;
 pub(crate) use conv::*;
 pub(crate) use creation::*;

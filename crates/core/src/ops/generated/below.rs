@@ -7837,6 +7837,61 @@ pub(crate) fn linalg_solve_triangular(
     Ok(result)
 }
 
+pub(crate) fn _attention(
+    word: u32,
+    query: &Tensor,
+    key: &Tensor,
+    value: &Tensor,
+    scale: f64,
+    is_causal: bool,
+) -> Result<Tensor> {
+    if word & state::INNER != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_inner(
+                Op::_ATTENTION,
+                &[query.into(), key.into(), value.into(), scale.into(), is_causal.into()],
+            )?,
+        );
+    }
+    shape::need_real("_attention", &[query, key, value])?;
+    let result = Tensor::try_empty(
+        shape::attention("_attention", query, key, value, scale, is_causal)?,
+    )?;
+    if !result.is_meta() {
+        cpu::attention::attention(query, key, value, scale, is_causal, &result)?;
+    }
+    Ok(result)
+}
+
+pub(crate) fn _attention_backward(
+    word: u32,
+    grad: &Tensor,
+    query: &Tensor,
+    key: &Tensor,
+    value: &Tensor,
+    scale: f64,
+    is_causal: bool,
+) -> Result<(Tensor, Tensor, Tensor)> {
+    if word & state::INNER != 0 {
+        return dispatch::tensors(
+                dispatch::call_inner(
+                    Op::_ATTENTION_BACKWARD,
+                    &[
+                        grad.into(),
+                        query.into(),
+                        key.into(),
+                        value.into(),
+                        scale.into(),
+                        is_causal.into(),
+                    ],
+                )?,
+            )
+            .map(|[result0, result1, result2]| (result0, result1, result2));
+    }
+    shape::need_real("_attention_backward", &[grad, query, key, value])?;
+    cpu::attention::attention_backward(grad, query, key, value, scale, is_causal)
+}
+
 pub(crate) fn convolution(
     word: u32,
     input: &Tensor,

@@ -7585,6 +7585,35 @@ pub(super) fn scaled_dot_product_attention(
     Ok(smallvec![result.into()])
 }
 
+pub(super) fn _attention(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let query = a.tensor(0, "query")?;
+    let key = a.tensor(1, "key")?;
+    let value = a.tensor(2, "value")?;
+    let scale = a.float(3, "scale")?;
+    let is_causal = a.bool(4, "is_causal")?;
+    let result = if below {
+        inner::_attention(0, query, key, value, scale, is_causal)?
+    } else {
+        functions::_attention(query, key, value, scale, is_causal)?
+    };
+    Ok(smallvec![result.into()])
+}
+
+pub(super) fn _attention_backward(a: &Args<'_>, below: bool) -> Result<Outputs> {
+    let grad = a.tensor(0, "grad")?;
+    let query = a.tensor(1, "query")?;
+    let key = a.tensor(2, "key")?;
+    let value = a.tensor(3, "value")?;
+    let scale = a.float(4, "scale")?;
+    let is_causal = a.bool(5, "is_causal")?;
+    let (result0, result1, result2) = if below {
+        inner::_attention_backward(0, grad, query, key, value, scale, is_causal)?
+    } else {
+        functions::_attention_backward(grad, query, key, value, scale, is_causal)?
+    };
+    Ok(smallvec![result0.into(), result1.into(), result2.into()])
+}
+
 pub(super) fn convolution(a: &Args<'_>, below: bool) -> Result<Outputs> {
     let input = a.tensor(0, "input")?;
     let weight = a.tensor(1, "weight")?;

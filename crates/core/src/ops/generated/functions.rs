@@ -16716,6 +16716,115 @@ pub fn scaled_dot_product_attention(
     )
 }
 
+/// `aten::_attention(Tensor query, Tensor key, Tensor value, float scale, bool is_causal) -> Tensor`
+pub fn _attention(
+    query: &Tensor,
+    key: &Tensor,
+    value: &Tensor,
+    scale: f64,
+    is_causal: bool,
+) -> Result<Tensor> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::one_tensor(
+            dispatch::call_layers(
+                Op::_ATTENTION,
+                &[query.into(), key.into(), value.into(), scale.into(), is_causal.into()],
+            )?,
+        );
+    }
+    let mut result = below::_attention(word, query, key, value, scale, is_causal)?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[query, key, value])
+        && result.dtype().is_differentiable()
+    {
+        let edges: Edges = smallvec![
+            record::edge(query)?, record::edge(key)?, record::edge(value)?
+        ];
+        let saved = nodes::ScaledDotProductFlashAttentionForCpuBackward0Saved {
+            is_causal,
+            key: SavedTensor::input(key)?,
+            query: SavedTensor::input(query)?,
+            scale,
+            value: SavedTensor::input(value)?,
+        };
+        record::finish(
+            &mut result,
+            edges,
+            Box::new(
+                nodes::ScaledDotProductFlashAttentionForCpuBackward0(
+                    SavedSlot::new(saved),
+                ),
+            ),
+        )?;
+    }
+    if word & state::DUAL != 0 && any_tangent(&[query, key, value]) {
+        return Err(
+            ErrorKind::ForwardNotImplemented {
+                op: "_attention".into(),
+            }
+                .into(),
+        );
+    }
+    Ok(result)
+}
+
+/// `aten::_attention_backward(Tensor grad, Tensor query, Tensor key, Tensor value, float scale, bool is_causal) -> (Tensor, Tensor, Tensor)`
+pub fn _attention_backward(
+    grad: &Tensor,
+    query: &Tensor,
+    key: &Tensor,
+    value: &Tensor,
+    scale: f64,
+    is_causal: bool,
+) -> Result<(Tensor, Tensor, Tensor)> {
+    let word = state::word();
+    if word & state::LAYERS != 0 {
+        return dispatch::tensors(
+                dispatch::call_layers(
+                    Op::_ATTENTION_BACKWARD,
+                    &[
+                        grad.into(),
+                        query.into(),
+                        key.into(),
+                        value.into(),
+                        scale.into(),
+                        is_causal.into(),
+                    ],
+                )?,
+            )
+            .map(|[result0, result1, result2]| (result0, result1, result2));
+    }
+    let (mut result0, mut result1, mut result2) = below::_attention_backward(
+        word,
+        grad,
+        query,
+        key,
+        value,
+        scale,
+        is_causal,
+    )?;
+    if word & state::GRAD != 0 && record::any_requires_grad(&[grad, query, key, value]) {
+        let edges: Edges = smallvec![
+            record::edge(grad)?, record::edge(query)?, record::edge(key)?,
+            record::edge(value)?
+        ];
+        record::finish_many(
+            &mut [&mut result0, &mut result1, &mut result2],
+            edges,
+            Box::new(nodes::AttentionBackwardBackward0),
+        )?;
+    }
+    if word & state::DUAL != 0 && any_tangent(&[grad, query, key, value]) {
+        return Err(
+            ErrorKind::ForwardNotImplemented {
+                op: "_attention_backward".into(),
+            }
+                .into(),
+        );
+    }
+    Ok((result0, result1, result2))
+}
+
 /// `aten::convolution(Tensor input, Tensor weight, Tensor? bias, SymInt[] stride, SymInt[] padding, SymInt[] dilation, bool transposed, SymInt[] output_padding, SymInt groups) -> Tensor`
 pub fn convolution(
     input: &Tensor,

@@ -15784,6 +15784,153 @@ impl Backward for LinalgSolveTriangularBackward0 {
 }
 
 #[derive(Clone)]
+pub(crate) struct ScaledDotProductFlashAttentionForCpuBackward0Saved {
+    pub(crate) is_causal: bool,
+    pub(crate) key: SavedTensor,
+    pub(crate) query: SavedTensor,
+    pub(crate) scale: f64,
+    pub(crate) value: SavedTensor,
+}
+pub(crate) struct ScaledDotProductFlashAttentionForCpuBackward0(
+    pub(crate) SavedSlot<ScaledDotProductFlashAttentionForCpuBackward0Saved>,
+);
+impl Backward for ScaledDotProductFlashAttentionForCpuBackward0 {
+    fn name(&self) -> &str {
+        "ScaledDotProductFlashAttentionForCpuBackward0"
+    }
+    fn apply(
+        &self,
+        node: &Node,
+        grads: Gradients,
+        needs: &Needs<'_>,
+    ) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let Some(grad) = grads.first().and_then(Option::as_ref) else {
+            return Ok(gradients)
+        };
+        let saved = self.0.take_or_clone(node, needs)?;
+        let is_causal = saved.is_causal;
+        let key = &saved.key.unpack_some(node)?;
+        let query = &saved.query.unpack_some(node)?;
+        let scale = saved.scale;
+        let value = &saved.value.unpack_some(node)?;
+        if needs.get(0) || needs.get(1) || needs.get(2) {
+            let (g0, g1, g2) = formulas::attention_backward(
+                grad,
+                query,
+                key,
+                value,
+                scale,
+                is_causal,
+            )?;
+            if needs.get(0) {
+                gradients[0] = g0.into_grad();
+            }
+            if needs.get(1) {
+                gradients[1] = g1.into_grad();
+            }
+            if needs.get(2) {
+                gradients[2] = g2.into_grad();
+            }
+        }
+        Ok(gradients)
+    }
+    fn release(&self) {
+        self.0.release()
+    }
+    fn takes_saved(&self) -> bool {
+        true
+    }
+    fn saved(&self, node: &Node) -> Result<Vec<(&'static str, SavedValue)>> {
+        let saved = self.0.read(node, Clone::clone)?;
+        Ok(
+            Vec::from([
+                ("is_causal", saved.is_causal.into()),
+                ("key", saved.key.unpack(node)?.into()),
+                ("query", saved.query.unpack(node)?.into()),
+                ("scale", saved.scale.into()),
+                ("value", saved.value.unpack(node)?.into()),
+            ]),
+        )
+    }
+    fn visit_saved(&self, node: &Node, visitor: &mut dyn SavedVisitor) -> Result<bool> {
+        self.0
+            .read(
+                node,
+                |s| -> Result<()> {
+                    s.is_causal.visit(visitor)?;
+                    s.key.visit(visitor)?;
+                    s.query.visit(visitor)?;
+                    s.scale.visit(visitor)?;
+                    s.value.visit(visitor)?;
+                    Ok(())
+                },
+            )??;
+        Ok(true)
+    }
+    fn outlined(
+        &self,
+        node: &Node,
+        outline: &mut dyn FnMut(&SavedTensor) -> Result<SavedTensor>,
+    ) -> Result<Option<Box<dyn Backward>>> {
+        let mut s = self.0.read(node, Clone::clone)?;
+        s.key = outline(&s.key)?;
+        s.query = outline(&s.query)?;
+        s.value = outline(&s.value)?;
+        Ok(
+            Some(
+                Box::new(
+                    ScaledDotProductFlashAttentionForCpuBackward0(SavedSlot::new(s)),
+                ),
+            ),
+        )
+    }
+    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+        self.0
+            .change(|s| match name {
+                "key" => s.key.register_hooks(hooks).map(|()| true),
+                "query" => s.query.register_hooks(hooks).map(|()| true),
+                "value" => s.value.register_hooks(hooks).map(|()| true),
+                _ => Ok(false),
+            })
+    }
+}
+
+pub(crate) struct AttentionBackwardBackward0;
+impl Backward for AttentionBackwardBackward0 {
+    fn name(&self) -> &str {
+        "AttentionBackwardBackward0"
+    }
+    fn apply(&self, _: &Node, grads: Gradients, needs: &Needs<'_>) -> Result<Gradients> {
+        let mut gradients: Gradients = smallvec![None; needs.len()];
+        let grads = &grads[..];
+        if grads.iter().all(Option::is_none) {
+            return Ok(gradients);
+        }
+        if needs.get(0) {
+            gradients[0] = formulas::not_implemented("_attention_backward: grad")?
+                .into_grad();
+        }
+        if needs.get(1) {
+            gradients[1] = formulas::not_implemented("_attention_backward: query")?
+                .into_grad();
+        }
+        if needs.get(2) {
+            gradients[2] = formulas::not_implemented("_attention_backward: key")?
+                .into_grad();
+        }
+        if needs.get(3) {
+            gradients[3] = formulas::not_implemented("_attention_backward: value")?
+                .into_grad();
+        }
+        Ok(gradients)
+    }
+    fn visit_saved(&self, _: &Node, _: &mut dyn SavedVisitor) -> Result<bool> {
+        Ok(true)
+    }
+}
+
+#[derive(Clone)]
 pub(crate) struct ConvolutionBackward0Saved {
     pub(crate) dilation: SymInts,
     pub(crate) groups: SymInt,

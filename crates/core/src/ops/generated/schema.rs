@@ -1236,909 +1236,913 @@ impl Op {
     pub const MATRIX_POWER: Op = Op(611);
     /// `aten::scaled_dot_product_attention`
     pub const SCALED_DOT_PRODUCT_ATTENTION: Op = Op(612);
+    /// `aten::_attention`
+    pub const _ATTENTION: Op = Op(613);
+    /// `aten::_attention_backward`
+    pub const _ATTENTION_BACKWARD: Op = Op(614);
     /// `aten::convolution`
-    pub const CONVOLUTION: Op = Op(613);
+    pub const CONVOLUTION: Op = Op(615);
     /// `aten::convolution.out`
-    pub const CONVOLUTION_OUT: Op = Op(614);
+    pub const CONVOLUTION_OUT: Op = Op(616);
     /// `aten::convolution_backward`
-    pub const CONVOLUTION_BACKWARD: Op = Op(615);
+    pub const CONVOLUTION_BACKWARD: Op = Op(617);
     /// `aten::_convolution`
-    pub const _CONVOLUTION: Op = Op(616);
+    pub const _CONVOLUTION: Op = Op(618);
     /// `aten::conv1d`
-    pub const CONV1D: Op = Op(617);
+    pub const CONV1D: Op = Op(619);
     /// `aten::conv1d.padding`
-    pub const CONV1D_PADDING: Op = Op(618);
+    pub const CONV1D_PADDING: Op = Op(620);
     /// `aten::conv_transpose1d`
-    pub const CONV_TRANSPOSE1D: Op = Op(619);
+    pub const CONV_TRANSPOSE1D: Op = Op(621);
     /// `aten::conv2d`
-    pub const CONV2D: Op = Op(620);
+    pub const CONV2D: Op = Op(622);
     /// `aten::conv2d.padding`
-    pub const CONV2D_PADDING: Op = Op(621);
+    pub const CONV2D_PADDING: Op = Op(623);
     /// `aten::conv_transpose2d.input`
-    pub const CONV_TRANSPOSE2D_INPUT: Op = Op(622);
+    pub const CONV_TRANSPOSE2D_INPUT: Op = Op(624);
     /// `aten::conv3d`
-    pub const CONV3D: Op = Op(623);
+    pub const CONV3D: Op = Op(625);
     /// `aten::conv3d.padding`
-    pub const CONV3D_PADDING: Op = Op(624);
+    pub const CONV3D_PADDING: Op = Op(626);
     /// `aten::conv_transpose3d.input`
-    pub const CONV_TRANSPOSE3D_INPUT: Op = Op(625);
+    pub const CONV_TRANSPOSE3D_INPUT: Op = Op(627);
     /// `aten::im2col`
-    pub const IM2COL: Op = Op(626);
+    pub const IM2COL: Op = Op(628);
     /// `aten::col2im`
-    pub const COL2IM: Op = Op(627);
+    pub const COL2IM: Op = Op(629);
     /// `aten::max_pool1d`
-    pub const MAX_POOL1D: Op = Op(628);
+    pub const MAX_POOL1D: Op = Op(630);
     /// `aten::max_pool1d_with_indices`
-    pub const MAX_POOL1D_WITH_INDICES: Op = Op(629);
+    pub const MAX_POOL1D_WITH_INDICES: Op = Op(631);
     /// `aten::max_pool2d`
-    pub const MAX_POOL2D: Op = Op(630);
+    pub const MAX_POOL2D: Op = Op(632);
     /// `aten::max_pool2d_with_indices`
-    pub const MAX_POOL2D_WITH_INDICES: Op = Op(631);
+    pub const MAX_POOL2D_WITH_INDICES: Op = Op(633);
     /// `aten::max_pool2d_with_indices_backward`
-    pub const MAX_POOL2D_WITH_INDICES_BACKWARD: Op = Op(632);
+    pub const MAX_POOL2D_WITH_INDICES_BACKWARD: Op = Op(634);
     /// `aten::max_pool3d`
-    pub const MAX_POOL3D: Op = Op(633);
+    pub const MAX_POOL3D: Op = Op(635);
     /// `aten::max_pool3d_with_indices`
-    pub const MAX_POOL3D_WITH_INDICES: Op = Op(634);
+    pub const MAX_POOL3D_WITH_INDICES: Op = Op(636);
     /// `aten::max_pool3d_with_indices_backward`
-    pub const MAX_POOL3D_WITH_INDICES_BACKWARD: Op = Op(635);
+    pub const MAX_POOL3D_WITH_INDICES_BACKWARD: Op = Op(637);
     /// `aten::max_unpool2d`
-    pub const MAX_UNPOOL2D: Op = Op(636);
+    pub const MAX_UNPOOL2D: Op = Op(638);
     /// `aten::max_unpool3d`
-    pub const MAX_UNPOOL3D: Op = Op(637);
+    pub const MAX_UNPOOL3D: Op = Op(639);
     /// `aten::fractional_max_pool2d`
-    pub const FRACTIONAL_MAX_POOL2D: Op = Op(638);
+    pub const FRACTIONAL_MAX_POOL2D: Op = Op(640);
     /// `aten::fractional_max_pool3d`
-    pub const FRACTIONAL_MAX_POOL3D: Op = Op(639);
+    pub const FRACTIONAL_MAX_POOL3D: Op = Op(641);
     /// `aten::avg_pool1d`
-    pub const AVG_POOL1D: Op = Op(640);
+    pub const AVG_POOL1D: Op = Op(642);
     /// `aten::avg_pool2d`
-    pub const AVG_POOL2D: Op = Op(641);
+    pub const AVG_POOL2D: Op = Op(643);
     /// `aten::avg_pool2d_backward`
-    pub const AVG_POOL2D_BACKWARD: Op = Op(642);
+    pub const AVG_POOL2D_BACKWARD: Op = Op(644);
     /// `aten::avg_pool3d`
-    pub const AVG_POOL3D: Op = Op(643);
+    pub const AVG_POOL3D: Op = Op(645);
     /// `aten::avg_pool3d_backward`
-    pub const AVG_POOL3D_BACKWARD: Op = Op(644);
+    pub const AVG_POOL3D_BACKWARD: Op = Op(646);
     /// `aten::adaptive_avg_pool1d`
-    pub const ADAPTIVE_AVG_POOL1D: Op = Op(645);
+    pub const ADAPTIVE_AVG_POOL1D: Op = Op(647);
     /// `aten::adaptive_max_pool1d`
-    pub const ADAPTIVE_MAX_POOL1D: Op = Op(646);
+    pub const ADAPTIVE_MAX_POOL1D: Op = Op(648);
     /// `aten::adaptive_avg_pool2d`
-    pub const ADAPTIVE_AVG_POOL2D: Op = Op(647);
+    pub const ADAPTIVE_AVG_POOL2D: Op = Op(649);
     /// `aten::_adaptive_avg_pool2d`
-    pub const _ADAPTIVE_AVG_POOL2D: Op = Op(648);
+    pub const _ADAPTIVE_AVG_POOL2D: Op = Op(650);
     /// `aten::_adaptive_avg_pool2d_backward`
-    pub const _ADAPTIVE_AVG_POOL2D_BACKWARD: Op = Op(649);
+    pub const _ADAPTIVE_AVG_POOL2D_BACKWARD: Op = Op(651);
     /// `aten::adaptive_max_pool2d`
-    pub const ADAPTIVE_MAX_POOL2D: Op = Op(650);
+    pub const ADAPTIVE_MAX_POOL2D: Op = Op(652);
     /// `aten::adaptive_max_pool2d_backward`
-    pub const ADAPTIVE_MAX_POOL2D_BACKWARD: Op = Op(651);
+    pub const ADAPTIVE_MAX_POOL2D_BACKWARD: Op = Op(653);
     /// `aten::adaptive_avg_pool3d`
-    pub const ADAPTIVE_AVG_POOL3D: Op = Op(652);
+    pub const ADAPTIVE_AVG_POOL3D: Op = Op(654);
     /// `aten::_adaptive_avg_pool3d`
-    pub const _ADAPTIVE_AVG_POOL3D: Op = Op(653);
+    pub const _ADAPTIVE_AVG_POOL3D: Op = Op(655);
     /// `aten::_adaptive_avg_pool3d_backward`
-    pub const _ADAPTIVE_AVG_POOL3D_BACKWARD: Op = Op(654);
+    pub const _ADAPTIVE_AVG_POOL3D_BACKWARD: Op = Op(656);
     /// `aten::adaptive_max_pool3d`
-    pub const ADAPTIVE_MAX_POOL3D: Op = Op(655);
+    pub const ADAPTIVE_MAX_POOL3D: Op = Op(657);
     /// `aten::adaptive_max_pool3d_backward`
-    pub const ADAPTIVE_MAX_POOL3D_BACKWARD: Op = Op(656);
+    pub const ADAPTIVE_MAX_POOL3D_BACKWARD: Op = Op(658);
     /// `aten::upsample_nearest1d`
-    pub const UPSAMPLE_NEAREST1D: Op = Op(657);
+    pub const UPSAMPLE_NEAREST1D: Op = Op(659);
     /// `aten::upsample_nearest1d_backward`
-    pub const UPSAMPLE_NEAREST1D_BACKWARD: Op = Op(658);
+    pub const UPSAMPLE_NEAREST1D_BACKWARD: Op = Op(660);
     /// `aten::upsample_nearest1d.vec`
-    pub const UPSAMPLE_NEAREST1D_VEC: Op = Op(659);
+    pub const UPSAMPLE_NEAREST1D_VEC: Op = Op(661);
     /// `aten::upsample_nearest2d`
-    pub const UPSAMPLE_NEAREST2D: Op = Op(660);
+    pub const UPSAMPLE_NEAREST2D: Op = Op(662);
     /// `aten::upsample_nearest2d_backward`
-    pub const UPSAMPLE_NEAREST2D_BACKWARD: Op = Op(661);
+    pub const UPSAMPLE_NEAREST2D_BACKWARD: Op = Op(663);
     /// `aten::upsample_nearest2d.vec`
-    pub const UPSAMPLE_NEAREST2D_VEC: Op = Op(662);
+    pub const UPSAMPLE_NEAREST2D_VEC: Op = Op(664);
     /// `aten::upsample_nearest3d`
-    pub const UPSAMPLE_NEAREST3D: Op = Op(663);
+    pub const UPSAMPLE_NEAREST3D: Op = Op(665);
     /// `aten::upsample_nearest3d_backward`
-    pub const UPSAMPLE_NEAREST3D_BACKWARD: Op = Op(664);
+    pub const UPSAMPLE_NEAREST3D_BACKWARD: Op = Op(666);
     /// `aten::upsample_nearest3d.vec`
-    pub const UPSAMPLE_NEAREST3D_VEC: Op = Op(665);
+    pub const UPSAMPLE_NEAREST3D_VEC: Op = Op(667);
     /// `aten::_upsample_nearest_exact1d`
-    pub const _UPSAMPLE_NEAREST_EXACT1D: Op = Op(666);
+    pub const _UPSAMPLE_NEAREST_EXACT1D: Op = Op(668);
     /// `aten::_upsample_nearest_exact1d_backward`
-    pub const _UPSAMPLE_NEAREST_EXACT1D_BACKWARD: Op = Op(667);
+    pub const _UPSAMPLE_NEAREST_EXACT1D_BACKWARD: Op = Op(669);
     /// `aten::_upsample_nearest_exact1d.vec`
-    pub const _UPSAMPLE_NEAREST_EXACT1D_VEC: Op = Op(668);
+    pub const _UPSAMPLE_NEAREST_EXACT1D_VEC: Op = Op(670);
     /// `aten::_upsample_nearest_exact2d`
-    pub const _UPSAMPLE_NEAREST_EXACT2D: Op = Op(669);
+    pub const _UPSAMPLE_NEAREST_EXACT2D: Op = Op(671);
     /// `aten::_upsample_nearest_exact2d_backward`
-    pub const _UPSAMPLE_NEAREST_EXACT2D_BACKWARD: Op = Op(670);
+    pub const _UPSAMPLE_NEAREST_EXACT2D_BACKWARD: Op = Op(672);
     /// `aten::_upsample_nearest_exact2d.vec`
-    pub const _UPSAMPLE_NEAREST_EXACT2D_VEC: Op = Op(671);
+    pub const _UPSAMPLE_NEAREST_EXACT2D_VEC: Op = Op(673);
     /// `aten::_upsample_nearest_exact3d`
-    pub const _UPSAMPLE_NEAREST_EXACT3D: Op = Op(672);
+    pub const _UPSAMPLE_NEAREST_EXACT3D: Op = Op(674);
     /// `aten::_upsample_nearest_exact3d_backward`
-    pub const _UPSAMPLE_NEAREST_EXACT3D_BACKWARD: Op = Op(673);
+    pub const _UPSAMPLE_NEAREST_EXACT3D_BACKWARD: Op = Op(675);
     /// `aten::_upsample_nearest_exact3d.vec`
-    pub const _UPSAMPLE_NEAREST_EXACT3D_VEC: Op = Op(674);
+    pub const _UPSAMPLE_NEAREST_EXACT3D_VEC: Op = Op(676);
     /// `aten::upsample_linear1d`
-    pub const UPSAMPLE_LINEAR1D: Op = Op(675);
+    pub const UPSAMPLE_LINEAR1D: Op = Op(677);
     /// `aten::upsample_linear1d_backward`
-    pub const UPSAMPLE_LINEAR1D_BACKWARD: Op = Op(676);
+    pub const UPSAMPLE_LINEAR1D_BACKWARD: Op = Op(678);
     /// `aten::upsample_linear1d.vec`
-    pub const UPSAMPLE_LINEAR1D_VEC: Op = Op(677);
+    pub const UPSAMPLE_LINEAR1D_VEC: Op = Op(679);
     /// `aten::upsample_bilinear2d`
-    pub const UPSAMPLE_BILINEAR2D: Op = Op(678);
+    pub const UPSAMPLE_BILINEAR2D: Op = Op(680);
     /// `aten::upsample_bilinear2d_backward`
-    pub const UPSAMPLE_BILINEAR2D_BACKWARD: Op = Op(679);
+    pub const UPSAMPLE_BILINEAR2D_BACKWARD: Op = Op(681);
     /// `aten::upsample_bilinear2d.vec`
-    pub const UPSAMPLE_BILINEAR2D_VEC: Op = Op(680);
+    pub const UPSAMPLE_BILINEAR2D_VEC: Op = Op(682);
     /// `aten::upsample_bicubic2d`
-    pub const UPSAMPLE_BICUBIC2D: Op = Op(681);
+    pub const UPSAMPLE_BICUBIC2D: Op = Op(683);
     /// `aten::upsample_bicubic2d_backward`
-    pub const UPSAMPLE_BICUBIC2D_BACKWARD: Op = Op(682);
+    pub const UPSAMPLE_BICUBIC2D_BACKWARD: Op = Op(684);
     /// `aten::upsample_bicubic2d.vec`
-    pub const UPSAMPLE_BICUBIC2D_VEC: Op = Op(683);
+    pub const UPSAMPLE_BICUBIC2D_VEC: Op = Op(685);
     /// `aten::upsample_trilinear3d`
-    pub const UPSAMPLE_TRILINEAR3D: Op = Op(684);
+    pub const UPSAMPLE_TRILINEAR3D: Op = Op(686);
     /// `aten::upsample_trilinear3d_backward`
-    pub const UPSAMPLE_TRILINEAR3D_BACKWARD: Op = Op(685);
+    pub const UPSAMPLE_TRILINEAR3D_BACKWARD: Op = Op(687);
     /// `aten::upsample_trilinear3d.vec`
-    pub const UPSAMPLE_TRILINEAR3D_VEC: Op = Op(686);
+    pub const UPSAMPLE_TRILINEAR3D_VEC: Op = Op(688);
     /// `aten::_upsample_bilinear2d_aa`
-    pub const _UPSAMPLE_BILINEAR2D_AA: Op = Op(687);
+    pub const _UPSAMPLE_BILINEAR2D_AA: Op = Op(689);
     /// `aten::_upsample_bilinear2d_aa.vec`
-    pub const _UPSAMPLE_BILINEAR2D_AA_VEC: Op = Op(688);
+    pub const _UPSAMPLE_BILINEAR2D_AA_VEC: Op = Op(690);
     /// `aten::_upsample_bicubic2d_aa`
-    pub const _UPSAMPLE_BICUBIC2D_AA: Op = Op(689);
+    pub const _UPSAMPLE_BICUBIC2D_AA: Op = Op(691);
     /// `aten::_upsample_bicubic2d_aa.vec`
-    pub const _UPSAMPLE_BICUBIC2D_AA_VEC: Op = Op(690);
+    pub const _UPSAMPLE_BICUBIC2D_AA_VEC: Op = Op(692);
     /// `aten::grid_sampler`
-    pub const GRID_SAMPLER: Op = Op(691);
+    pub const GRID_SAMPLER: Op = Op(693);
     /// `aten::grid_sampler_2d`
-    pub const GRID_SAMPLER_2D: Op = Op(692);
+    pub const GRID_SAMPLER_2D: Op = Op(694);
     /// `aten::grid_sampler_2d_backward`
-    pub const GRID_SAMPLER_2D_BACKWARD: Op = Op(693);
+    pub const GRID_SAMPLER_2D_BACKWARD: Op = Op(695);
     /// `aten::grid_sampler_3d`
-    pub const GRID_SAMPLER_3D: Op = Op(694);
+    pub const GRID_SAMPLER_3D: Op = Op(696);
     /// `aten::grid_sampler_3d_backward`
-    pub const GRID_SAMPLER_3D_BACKWARD: Op = Op(695);
+    pub const GRID_SAMPLER_3D_BACKWARD: Op = Op(697);
     /// `aten::_grid_sampler_derivative`
-    pub const _GRID_SAMPLER_DERIVATIVE: Op = Op(696);
+    pub const _GRID_SAMPLER_DERIVATIVE: Op = Op(698);
     /// `aten::_grid_sampler_derivative_backward`
-    pub const _GRID_SAMPLER_DERIVATIVE_BACKWARD: Op = Op(697);
+    pub const _GRID_SAMPLER_DERIVATIVE_BACKWARD: Op = Op(699);
     /// `aten::affine_grid_generator`
-    pub const AFFINE_GRID_GENERATOR: Op = Op(698);
+    pub const AFFINE_GRID_GENERATOR: Op = Op(700);
     /// `aten::alias`
-    pub const ALIAS: Op = Op(699);
+    pub const ALIAS: Op = Op(701);
     /// `aten::view`
-    pub const VIEW: Op = Op(700);
+    pub const VIEW: Op = Op(702);
     /// `aten::t`
-    pub const T: Op = Op(701);
+    pub const T: Op = Op(703);
     /// `aten::transpose.int`
-    pub const TRANSPOSE_INT: Op = Op(702);
+    pub const TRANSPOSE_INT: Op = Op(704);
     /// `aten::permute`
-    pub const PERMUTE: Op = Op(703);
+    pub const PERMUTE: Op = Op(705);
     /// `aten::expand`
-    pub const EXPAND: Op = Op(704);
+    pub const EXPAND: Op = Op(706);
     /// `aten::unsqueeze`
-    pub const UNSQUEEZE: Op = Op(705);
+    pub const UNSQUEEZE: Op = Op(707);
     /// `aten::squeeze`
-    pub const SQUEEZE: Op = Op(706);
+    pub const SQUEEZE: Op = Op(708);
     /// `aten::squeeze.dim`
-    pub const SQUEEZE_DIM: Op = Op(707);
+    pub const SQUEEZE_DIM: Op = Op(709);
     /// `aten::squeeze.dims`
-    pub const SQUEEZE_DIMS: Op = Op(708);
+    pub const SQUEEZE_DIMS: Op = Op(710);
     /// `aten::select.int`
-    pub const SELECT_INT: Op = Op(709);
+    pub const SELECT_INT: Op = Op(711);
     /// `aten::slice.Tensor`
-    pub const SLICE_TENSOR: Op = Op(710);
+    pub const SLICE_TENSOR: Op = Op(712);
     /// `aten::unbind.int`
-    pub const UNBIND_INT: Op = Op(711);
+    pub const UNBIND_INT: Op = Op(713);
     /// `aten::split.Tensor`
-    pub const SPLIT_TENSOR: Op = Op(712);
+    pub const SPLIT_TENSOR: Op = Op(714);
     /// `aten::split_with_sizes`
-    pub const SPLIT_WITH_SIZES: Op = Op(713);
+    pub const SPLIT_WITH_SIZES: Op = Op(715);
     /// `aten::as_strided`
-    pub const AS_STRIDED: Op = Op(714);
+    pub const AS_STRIDED: Op = Op(716);
     /// `aten::diagonal`
-    pub const DIAGONAL: Op = Op(715);
+    pub const DIAGONAL: Op = Op(717);
     /// `aten::unfold`
-    pub const UNFOLD: Op = Op(716);
+    pub const UNFOLD: Op = Op(718);
     /// `aten::lift_fresh`
-    pub const LIFT_FRESH: Op = Op(717);
+    pub const LIFT_FRESH: Op = Op(719);
     /// `aten::detach`
-    pub const DETACH: Op = Op(718);
+    pub const DETACH: Op = Op(720);
     /// `aten::detach_`
-    pub const DETACH_: Op = Op(719);
+    pub const DETACH_: Op = Op(721);
     /// `aten::unsqueeze_`
-    pub const UNSQUEEZE_: Op = Op(720);
+    pub const UNSQUEEZE_: Op = Op(722);
     /// `aten::squeeze_`
-    pub const SQUEEZE_: Op = Op(721);
+    pub const SQUEEZE_: Op = Op(723);
     /// `aten::squeeze_.dim`
-    pub const SQUEEZE__DIM: Op = Op(722);
+    pub const SQUEEZE__DIM: Op = Op(724);
     /// `aten::transpose_`
-    pub const TRANSPOSE_: Op = Op(723);
+    pub const TRANSPOSE_: Op = Op(725);
     /// `aten::t_`
-    pub const T_: Op = Op(724);
+    pub const T_: Op = Op(726);
     /// `aten::_unsafe_view`
-    pub const _UNSAFE_VIEW: Op = Op(725);
+    pub const _UNSAFE_VIEW: Op = Op(727);
     /// `aten::unsafe_split.Tensor`
-    pub const UNSAFE_SPLIT_TENSOR: Op = Op(726);
+    pub const UNSAFE_SPLIT_TENSOR: Op = Op(728);
     /// `aten::reshape`
-    pub const RESHAPE: Op = Op(727);
+    pub const RESHAPE: Op = Op(729);
     /// `aten::reshape_as`
-    pub const RESHAPE_AS: Op = Op(728);
+    pub const RESHAPE_AS: Op = Op(730);
     /// `aten::view_as`
-    pub const VIEW_AS: Op = Op(729);
+    pub const VIEW_AS: Op = Op(731);
     /// `aten::expand_as`
-    pub const EXPAND_AS: Op = Op(730);
+    pub const EXPAND_AS: Op = Op(732);
     /// `aten::broadcast_to`
-    pub const BROADCAST_TO: Op = Op(731);
+    pub const BROADCAST_TO: Op = Op(733);
     /// `aten::broadcast_tensors`
-    pub const BROADCAST_TENSORS: Op = Op(732);
+    pub const BROADCAST_TENSORS: Op = Op(734);
     /// `aten::swapaxes`
-    pub const SWAPAXES: Op = Op(733);
+    pub const SWAPAXES: Op = Op(735);
     /// `aten::swapdims`
-    pub const SWAPDIMS: Op = Op(734);
+    pub const SWAPDIMS: Op = Op(736);
     /// `aten::numpy_T`
-    pub const NUMPY_T: Op = Op(735);
+    pub const NUMPY_T: Op = Op(737);
     /// `aten::mT`
-    pub const MT: Op = Op(736);
+    pub const MT: Op = Op(738);
     /// `aten::narrow`
-    pub const NARROW: Op = Op(737);
+    pub const NARROW: Op = Op(739);
     /// `aten::narrow_copy`
-    pub const NARROW_COPY: Op = Op(738);
+    pub const NARROW_COPY: Op = Op(740);
     /// `aten::hsplit.int`
-    pub const HSPLIT_INT: Op = Op(739);
+    pub const HSPLIT_INT: Op = Op(741);
     /// `aten::hsplit.array`
-    pub const HSPLIT_ARRAY: Op = Op(740);
+    pub const HSPLIT_ARRAY: Op = Op(742);
     /// `aten::vsplit.int`
-    pub const VSPLIT_INT: Op = Op(741);
+    pub const VSPLIT_INT: Op = Op(743);
     /// `aten::vsplit.array`
-    pub const VSPLIT_ARRAY: Op = Op(742);
+    pub const VSPLIT_ARRAY: Op = Op(744);
     /// `aten::dsplit.int`
-    pub const DSPLIT_INT: Op = Op(743);
+    pub const DSPLIT_INT: Op = Op(745);
     /// `aten::dsplit.array`
-    pub const DSPLIT_ARRAY: Op = Op(744);
+    pub const DSPLIT_ARRAY: Op = Op(746);
     /// `aten::atleast_1d.Sequence`
-    pub const ATLEAST_1D_SEQUENCE: Op = Op(745);
+    pub const ATLEAST_1D_SEQUENCE: Op = Op(747);
     /// `aten::atleast_2d.Sequence`
-    pub const ATLEAST_2D_SEQUENCE: Op = Op(746);
+    pub const ATLEAST_2D_SEQUENCE: Op = Op(748);
     /// `aten::atleast_3d.Sequence`
-    pub const ATLEAST_3D_SEQUENCE: Op = Op(747);
+    pub const ATLEAST_3D_SEQUENCE: Op = Op(749);
     /// `aten::linalg_diagonal`
-    pub const LINALG_DIAGONAL: Op = Op(748);
+    pub const LINALG_DIAGONAL: Op = Op(750);
     /// `aten::diagflat`
-    pub const DIAGFLAT: Op = Op(749);
+    pub const DIAGFLAT: Op = Op(751);
     /// `aten::flatten.using_ints`
-    pub const FLATTEN_USING_INTS: Op = Op(750);
+    pub const FLATTEN_USING_INTS: Op = Op(752);
     /// `aten::unflatten.int`
-    pub const UNFLATTEN_INT: Op = Op(751);
+    pub const UNFLATTEN_INT: Op = Op(753);
     /// `aten::ravel`
-    pub const RAVEL: Op = Op(752);
+    pub const RAVEL: Op = Op(754);
     /// `aten::split.sizes`
-    pub const SPLIT_SIZES: Op = Op(753);
+    pub const SPLIT_SIZES: Op = Op(755);
     /// `aten::chunk`
-    pub const CHUNK: Op = Op(754);
+    pub const CHUNK: Op = Op(756);
     /// `aten::unsafe_chunk`
-    pub const UNSAFE_CHUNK: Op = Op(755);
+    pub const UNSAFE_CHUNK: Op = Op(757);
     /// `aten::tensor_split.sections`
-    pub const TENSOR_SPLIT_SECTIONS: Op = Op(756);
+    pub const TENSOR_SPLIT_SECTIONS: Op = Op(758);
     /// `aten::tensor_split.indices`
-    pub const TENSOR_SPLIT_INDICES: Op = Op(757);
+    pub const TENSOR_SPLIT_INDICES: Op = Op(759);
     /// `aten::movedim.int`
-    pub const MOVEDIM_INT: Op = Op(758);
+    pub const MOVEDIM_INT: Op = Op(760);
     /// `aten::movedim.intlist`
-    pub const MOVEDIM_INTLIST: Op = Op(759);
+    pub const MOVEDIM_INTLIST: Op = Op(761);
     /// `aten::moveaxis.int`
-    pub const MOVEAXIS_INT: Op = Op(760);
+    pub const MOVEAXIS_INT: Op = Op(762);
     /// `aten::moveaxis.intlist`
-    pub const MOVEAXIS_INTLIST: Op = Op(761);
+    pub const MOVEAXIS_INTLIST: Op = Op(763);
     /// `aten::atleast_1d`
-    pub const ATLEAST_1D: Op = Op(762);
+    pub const ATLEAST_1D: Op = Op(764);
     /// `aten::atleast_2d`
-    pub const ATLEAST_2D: Op = Op(763);
+    pub const ATLEAST_2D: Op = Op(765);
     /// `aten::atleast_3d`
-    pub const ATLEAST_3D: Op = Op(764);
+    pub const ATLEAST_3D: Op = Op(766);
     /// `aten::contiguous`
-    pub const CONTIGUOUS: Op = Op(765);
+    pub const CONTIGUOUS: Op = Op(767);
     /// `aten::lift`
-    pub const LIFT: Op = Op(766);
+    pub const LIFT: Op = Op(768);
     /// `aten::meshgrid`
-    pub const MESHGRID: Op = Op(767);
+    pub const MESHGRID: Op = Op(769);
     /// `aten::meshgrid.indexing`
-    pub const MESHGRID_INDEXING: Op = Op(768);
+    pub const MESHGRID_INDEXING: Op = Op(770);
     /// `aten::pixel_shuffle`
-    pub const PIXEL_SHUFFLE: Op = Op(769);
+    pub const PIXEL_SHUFFLE: Op = Op(771);
     /// `aten::pixel_unshuffle`
-    pub const PIXEL_UNSHUFFLE: Op = Op(770);
+    pub const PIXEL_UNSHUFFLE: Op = Op(772);
     /// `aten::channel_shuffle`
-    pub const CHANNEL_SHUFFLE: Op = Op(771);
+    pub const CHANNEL_SHUFFLE: Op = Op(773);
     /// `aten::diag`
-    pub const DIAG: Op = Op(772);
+    pub const DIAG: Op = Op(774);
     /// `aten::diag_embed`
-    pub const DIAG_EMBED: Op = Op(773);
+    pub const DIAG_EMBED: Op = Op(775);
     /// `aten::alias_copy`
-    pub const ALIAS_COPY: Op = Op(774);
+    pub const ALIAS_COPY: Op = Op(776);
     /// `aten::detach_copy`
-    pub const DETACH_COPY: Op = Op(775);
+    pub const DETACH_COPY: Op = Op(777);
     /// `aten::view_copy`
-    pub const VIEW_COPY: Op = Op(776);
+    pub const VIEW_COPY: Op = Op(778);
     /// `aten::t_copy`
-    pub const T_COPY: Op = Op(777);
+    pub const T_COPY: Op = Op(779);
     /// `aten::transpose_copy.int`
-    pub const TRANSPOSE_COPY_INT: Op = Op(778);
+    pub const TRANSPOSE_COPY_INT: Op = Op(780);
     /// `aten::permute_copy`
-    pub const PERMUTE_COPY: Op = Op(779);
+    pub const PERMUTE_COPY: Op = Op(781);
     /// `aten::expand_copy`
-    pub const EXPAND_COPY: Op = Op(780);
+    pub const EXPAND_COPY: Op = Op(782);
     /// `aten::unsqueeze_copy`
-    pub const UNSQUEEZE_COPY: Op = Op(781);
+    pub const UNSQUEEZE_COPY: Op = Op(783);
     /// `aten::squeeze_copy`
-    pub const SQUEEZE_COPY: Op = Op(782);
+    pub const SQUEEZE_COPY: Op = Op(784);
     /// `aten::squeeze_copy.dim`
-    pub const SQUEEZE_COPY_DIM: Op = Op(783);
+    pub const SQUEEZE_COPY_DIM: Op = Op(785);
     /// `aten::squeeze_copy.dims`
-    pub const SQUEEZE_COPY_DIMS: Op = Op(784);
+    pub const SQUEEZE_COPY_DIMS: Op = Op(786);
     /// `aten::select_copy.int`
-    pub const SELECT_COPY_INT: Op = Op(785);
+    pub const SELECT_COPY_INT: Op = Op(787);
     /// `aten::slice_copy.Tensor`
-    pub const SLICE_COPY_TENSOR: Op = Op(786);
+    pub const SLICE_COPY_TENSOR: Op = Op(788);
     /// `aten::unbind_copy.int`
-    pub const UNBIND_COPY_INT: Op = Op(787);
+    pub const UNBIND_COPY_INT: Op = Op(789);
     /// `aten::split_copy.Tensor`
-    pub const SPLIT_COPY_TENSOR: Op = Op(788);
+    pub const SPLIT_COPY_TENSOR: Op = Op(790);
     /// `aten::split_with_sizes_copy`
-    pub const SPLIT_WITH_SIZES_COPY: Op = Op(789);
+    pub const SPLIT_WITH_SIZES_COPY: Op = Op(791);
     /// `aten::as_strided_copy`
-    pub const AS_STRIDED_COPY: Op = Op(790);
+    pub const AS_STRIDED_COPY: Op = Op(792);
     /// `aten::diagonal_copy`
-    pub const DIAGONAL_COPY: Op = Op(791);
+    pub const DIAGONAL_COPY: Op = Op(793);
     /// `aten::unfold_copy`
-    pub const UNFOLD_COPY: Op = Op(792);
+    pub const UNFOLD_COPY: Op = Op(794);
     /// `aten::slice_scatter`
-    pub const SLICE_SCATTER: Op = Op(793);
+    pub const SLICE_SCATTER: Op = Op(795);
     /// `aten::select_scatter`
-    pub const SELECT_SCATTER: Op = Op(794);
+    pub const SELECT_SCATTER: Op = Op(796);
     /// `aten::diagonal_scatter`
-    pub const DIAGONAL_SCATTER: Op = Op(795);
+    pub const DIAGONAL_SCATTER: Op = Op(797);
     /// `aten::as_strided_scatter`
-    pub const AS_STRIDED_SCATTER: Op = Op(796);
+    pub const AS_STRIDED_SCATTER: Op = Op(798);
     /// `aten::slice_backward`
-    pub const SLICE_BACKWARD: Op = Op(797);
+    pub const SLICE_BACKWARD: Op = Op(799);
     /// `aten::select_backward`
-    pub const SELECT_BACKWARD: Op = Op(798);
+    pub const SELECT_BACKWARD: Op = Op(800);
     /// `aten::diagonal_backward`
-    pub const DIAGONAL_BACKWARD: Op = Op(799);
+    pub const DIAGONAL_BACKWARD: Op = Op(801);
     /// `aten::unfold_backward`
-    pub const UNFOLD_BACKWARD: Op = Op(800);
+    pub const UNFOLD_BACKWARD: Op = Op(802);
     /// `aten::clone`
-    pub const CLONE: Op = Op(801);
+    pub const CLONE: Op = Op(803);
     /// `aten::lift_fresh_copy`
-    pub const LIFT_FRESH_COPY: Op = Op(802);
+    pub const LIFT_FRESH_COPY: Op = Op(804);
     /// `aten::_to_copy`
-    pub const _TO_COPY: Op = Op(803);
+    pub const _TO_COPY: Op = Op(805);
     /// `aten::to.dtype`
-    pub const TO_DTYPE: Op = Op(804);
+    pub const TO_DTYPE: Op = Op(806);
     /// `aten::to.dtype_layout`
-    pub const TO_DTYPE_LAYOUT: Op = Op(805);
+    pub const TO_DTYPE_LAYOUT: Op = Op(807);
     /// `aten::to.device`
-    pub const TO_DEVICE: Op = Op(806);
+    pub const TO_DEVICE: Op = Op(808);
     /// `aten::to.other`
-    pub const TO_OTHER: Op = Op(807);
+    pub const TO_OTHER: Op = Op(809);
     /// `aten::type_as`
-    pub const TYPE_AS: Op = Op(808);
+    pub const TYPE_AS: Op = Op(810);
     /// `aten::copy_`
-    pub const COPY_: Op = Op(809);
+    pub const COPY_: Op = Op(811);
     /// `aten::copy`
-    pub const COPY: Op = Op(810);
+    pub const COPY: Op = Op(812);
     /// `aten::fill.Scalar`
-    pub const FILL_SCALAR: Op = Op(811);
+    pub const FILL_SCALAR: Op = Op(813);
     /// `aten::fill_.Scalar`
-    pub const FILL__SCALAR: Op = Op(812);
+    pub const FILL__SCALAR: Op = Op(814);
     /// `aten::fill.Tensor`
-    pub const FILL_TENSOR: Op = Op(813);
+    pub const FILL_TENSOR: Op = Op(815);
     /// `aten::fill_.Tensor`
-    pub const FILL__TENSOR: Op = Op(814);
+    pub const FILL__TENSOR: Op = Op(816);
     /// `aten::zero`
-    pub const ZERO: Op = Op(815);
+    pub const ZERO: Op = Op(817);
     /// `aten::zero_`
-    pub const ZERO_: Op = Op(816);
+    pub const ZERO_: Op = Op(818);
     /// `aten::zeros`
-    pub const ZEROS: Op = Op(817);
+    pub const ZEROS: Op = Op(819);
     /// `aten::ones`
-    pub const ONES: Op = Op(818);
+    pub const ONES: Op = Op(820);
     /// `aten::full`
-    pub const FULL: Op = Op(819);
+    pub const FULL: Op = Op(821);
     /// `aten::scalar_tensor`
-    pub const SCALAR_TENSOR: Op = Op(820);
+    pub const SCALAR_TENSOR: Op = Op(822);
     /// `aten::empty.memory_format`
-    pub const EMPTY_MEMORY_FORMAT: Op = Op(821);
+    pub const EMPTY_MEMORY_FORMAT: Op = Op(823);
     /// `aten::empty_permuted`
-    pub const EMPTY_PERMUTED: Op = Op(822);
+    pub const EMPTY_PERMUTED: Op = Op(824);
     /// `aten::empty_strided`
-    pub const EMPTY_STRIDED: Op = Op(823);
+    pub const EMPTY_STRIDED: Op = Op(825);
     /// `aten::empty_like`
-    pub const EMPTY_LIKE: Op = Op(824);
+    pub const EMPTY_LIKE: Op = Op(826);
     /// `aten::zeros_like`
-    pub const ZEROS_LIKE: Op = Op(825);
+    pub const ZEROS_LIKE: Op = Op(827);
     /// `aten::ones_like`
-    pub const ONES_LIKE: Op = Op(826);
+    pub const ONES_LIKE: Op = Op(828);
     /// `aten::full_like`
-    pub const FULL_LIKE: Op = Op(827);
+    pub const FULL_LIKE: Op = Op(829);
     /// `aten::new_empty`
-    pub const NEW_EMPTY: Op = Op(828);
+    pub const NEW_EMPTY: Op = Op(830);
     /// `aten::new_empty_strided`
-    pub const NEW_EMPTY_STRIDED: Op = Op(829);
+    pub const NEW_EMPTY_STRIDED: Op = Op(831);
     /// `aten::new_zeros`
-    pub const NEW_ZEROS: Op = Op(830);
+    pub const NEW_ZEROS: Op = Op(832);
     /// `aten::new_ones`
-    pub const NEW_ONES: Op = Op(831);
+    pub const NEW_ONES: Op = Op(833);
     /// `aten::new_full`
-    pub const NEW_FULL: Op = Op(832);
+    pub const NEW_FULL: Op = Op(834);
     /// `aten::arange`
-    pub const ARANGE: Op = Op(833);
+    pub const ARANGE: Op = Op(835);
     /// `aten::arange.start`
-    pub const ARANGE_START: Op = Op(834);
+    pub const ARANGE_START: Op = Op(836);
     /// `aten::arange.start_step`
-    pub const ARANGE_START_STEP: Op = Op(835);
+    pub const ARANGE_START_STEP: Op = Op(837);
     /// `aten::linspace`
-    pub const LINSPACE: Op = Op(836);
+    pub const LINSPACE: Op = Op(838);
     /// `aten::logspace`
-    pub const LOGSPACE: Op = Op(837);
+    pub const LOGSPACE: Op = Op(839);
     /// `aten::eye`
-    pub const EYE: Op = Op(838);
+    pub const EYE: Op = Op(840);
     /// `aten::eye.m`
-    pub const EYE_M: Op = Op(839);
+    pub const EYE_M: Op = Op(841);
     /// `aten::hann_window`
-    pub const HANN_WINDOW: Op = Op(840);
+    pub const HANN_WINDOW: Op = Op(842);
     /// `aten::hann_window.periodic`
-    pub const HANN_WINDOW_PERIODIC: Op = Op(841);
+    pub const HANN_WINDOW_PERIODIC: Op = Op(843);
     /// `aten::tril_indices`
-    pub const TRIL_INDICES: Op = Op(842);
+    pub const TRIL_INDICES: Op = Op(844);
     /// `aten::triu_indices`
-    pub const TRIU_INDICES: Op = Op(843);
+    pub const TRIU_INDICES: Op = Op(845);
     /// `aten::item`
-    pub const ITEM: Op = Op(844);
+    pub const ITEM: Op = Op(846);
     /// `aten::_local_scalar_dense`
-    pub const _LOCAL_SCALAR_DENSE: Op = Op(845);
+    pub const _LOCAL_SCALAR_DENSE: Op = Op(847);
     /// `aten::is_nonzero`
-    pub const IS_NONZERO: Op = Op(846);
+    pub const IS_NONZERO: Op = Op(848);
     /// `aten::numel`
-    pub const NUMEL: Op = Op(847);
+    pub const NUMEL: Op = Op(849);
     /// `aten::sym_size.int`
-    pub const SYM_SIZE_INT: Op = Op(848);
+    pub const SYM_SIZE_INT: Op = Op(850);
     /// `aten::sym_stride.int`
-    pub const SYM_STRIDE_INT: Op = Op(849);
+    pub const SYM_STRIDE_INT: Op = Op(851);
     /// `aten::sym_numel`
-    pub const SYM_NUMEL: Op = Op(850);
+    pub const SYM_NUMEL: Op = Op(852);
     /// `aten::sym_storage_offset`
-    pub const SYM_STORAGE_OFFSET: Op = Op(851);
+    pub const SYM_STORAGE_OFFSET: Op = Op(853);
     /// `aten::_assert_tensor_metadata`
-    pub const _ASSERT_TENSOR_METADATA: Op = Op(852);
+    pub const _ASSERT_TENSOR_METADATA: Op = Op(854);
     /// `aten::_assert_scalar`
-    pub const _ASSERT_SCALAR: Op = Op(853);
+    pub const _ASSERT_SCALAR: Op = Op(855);
     /// `aten::_assert_async`
-    pub const _ASSERT_ASYNC: Op = Op(854);
+    pub const _ASSERT_ASYNC: Op = Op(856);
     /// `aten::_assert_async.msg`
-    pub const _ASSERT_ASYNC_MSG: Op = Op(855);
+    pub const _ASSERT_ASYNC_MSG: Op = Op(857);
     /// `aten::sym_constrain_range`
-    pub const SYM_CONSTRAIN_RANGE: Op = Op(856);
+    pub const SYM_CONSTRAIN_RANGE: Op = Op(858);
     /// `aten::sym_constrain_range_for_size`
-    pub const SYM_CONSTRAIN_RANGE_FOR_SIZE: Op = Op(857);
+    pub const SYM_CONSTRAIN_RANGE_FOR_SIZE: Op = Op(859);
     /// `aten::gather`
-    pub const GATHER: Op = Op(858);
+    pub const GATHER: Op = Op(860);
     /// `aten::nonzero_numpy`
-    pub const NONZERO_NUMPY: Op = Op(859);
+    pub const NONZERO_NUMPY: Op = Op(861);
     /// `aten::_unsafe_masked_index`
-    pub const _UNSAFE_MASKED_INDEX: Op = Op(860);
+    pub const _UNSAFE_MASKED_INDEX: Op = Op(862);
     /// `aten::_unsafe_masked_index_put_accumulate`
-    pub const _UNSAFE_MASKED_INDEX_PUT_ACCUMULATE: Op = Op(861);
+    pub const _UNSAFE_MASKED_INDEX_PUT_ACCUMULATE: Op = Op(863);
     /// `aten::scatter.src`
-    pub const SCATTER_SRC: Op = Op(862);
+    pub const SCATTER_SRC: Op = Op(864);
     /// `aten::scatter_.src`
-    pub const SCATTER__SRC: Op = Op(863);
+    pub const SCATTER__SRC: Op = Op(865);
     /// `aten::scatter.value`
-    pub const SCATTER_VALUE: Op = Op(864);
+    pub const SCATTER_VALUE: Op = Op(866);
     /// `aten::scatter_.value`
-    pub const SCATTER__VALUE: Op = Op(865);
+    pub const SCATTER__VALUE: Op = Op(867);
     /// `aten::scatter.reduce`
-    pub const SCATTER_REDUCE: Op = Op(866);
+    pub const SCATTER_REDUCE: Op = Op(868);
     /// `aten::scatter.value_reduce`
-    pub const SCATTER_VALUE_REDUCE: Op = Op(867);
+    pub const SCATTER_VALUE_REDUCE: Op = Op(869);
     /// `aten::scatter_add`
-    pub const SCATTER_ADD: Op = Op(868);
+    pub const SCATTER_ADD: Op = Op(870);
     /// `aten::scatter_add_`
-    pub const SCATTER_ADD_: Op = Op(869);
+    pub const SCATTER_ADD_: Op = Op(871);
     /// `aten::scatter_reduce.two`
-    pub const SCATTER_REDUCE_TWO: Op = Op(870);
+    pub const SCATTER_REDUCE_TWO: Op = Op(872);
     /// `aten::scatter_reduce_.two`
-    pub const SCATTER_REDUCE__TWO: Op = Op(871);
+    pub const SCATTER_REDUCE__TWO: Op = Op(873);
     /// `aten::index_reduce`
-    pub const INDEX_REDUCE: Op = Op(872);
+    pub const INDEX_REDUCE: Op = Op(874);
     /// `aten::index_reduce_`
-    pub const INDEX_REDUCE_: Op = Op(873);
+    pub const INDEX_REDUCE_: Op = Op(875);
     /// `aten::index.Tensor`
-    pub const INDEX_TENSOR: Op = Op(874);
+    pub const INDEX_TENSOR: Op = Op(876);
     /// `aten::_unsafe_index.Tensor`
-    pub const _UNSAFE_INDEX_TENSOR: Op = Op(875);
+    pub const _UNSAFE_INDEX_TENSOR: Op = Op(877);
     /// `aten::index_put`
-    pub const INDEX_PUT: Op = Op(876);
+    pub const INDEX_PUT: Op = Op(878);
     /// `aten::index_put_`
-    pub const INDEX_PUT_: Op = Op(877);
+    pub const INDEX_PUT_: Op = Op(879);
     /// `aten::_unsafe_index_put`
-    pub const _UNSAFE_INDEX_PUT: Op = Op(878);
+    pub const _UNSAFE_INDEX_PUT: Op = Op(880);
     /// `aten::index_select`
-    pub const INDEX_SELECT: Op = Op(879);
+    pub const INDEX_SELECT: Op = Op(881);
     /// `aten::index_select_backward`
-    pub const INDEX_SELECT_BACKWARD: Op = Op(880);
+    pub const INDEX_SELECT_BACKWARD: Op = Op(882);
     /// `aten::index_add`
-    pub const INDEX_ADD: Op = Op(881);
+    pub const INDEX_ADD: Op = Op(883);
     /// `aten::index_add_`
-    pub const INDEX_ADD_: Op = Op(882);
+    pub const INDEX_ADD_: Op = Op(884);
     /// `aten::index_copy`
-    pub const INDEX_COPY: Op = Op(883);
+    pub const INDEX_COPY: Op = Op(885);
     /// `aten::index_copy_`
-    pub const INDEX_COPY_: Op = Op(884);
+    pub const INDEX_COPY_: Op = Op(886);
     /// `aten::index_fill.int_Scalar`
-    pub const INDEX_FILL_INT_SCALAR: Op = Op(885);
+    pub const INDEX_FILL_INT_SCALAR: Op = Op(887);
     /// `aten::index_fill_.int_Scalar`
-    pub const INDEX_FILL__INT_SCALAR: Op = Op(886);
+    pub const INDEX_FILL__INT_SCALAR: Op = Op(888);
     /// `aten::index_fill.int_Tensor`
-    pub const INDEX_FILL_INT_TENSOR: Op = Op(887);
+    pub const INDEX_FILL_INT_TENSOR: Op = Op(889);
     /// `aten::index_fill_.int_Tensor`
-    pub const INDEX_FILL__INT_TENSOR: Op = Op(888);
+    pub const INDEX_FILL__INT_TENSOR: Op = Op(890);
     /// `aten::masked_fill.Scalar`
-    pub const MASKED_FILL_SCALAR: Op = Op(889);
+    pub const MASKED_FILL_SCALAR: Op = Op(891);
     /// `aten::masked_fill_.Scalar`
-    pub const MASKED_FILL__SCALAR: Op = Op(890);
+    pub const MASKED_FILL__SCALAR: Op = Op(892);
     /// `aten::masked_fill.Tensor`
-    pub const MASKED_FILL_TENSOR: Op = Op(891);
+    pub const MASKED_FILL_TENSOR: Op = Op(893);
     /// `aten::masked_fill_.Tensor`
-    pub const MASKED_FILL__TENSOR: Op = Op(892);
+    pub const MASKED_FILL__TENSOR: Op = Op(894);
     /// `aten::masked_select`
-    pub const MASKED_SELECT: Op = Op(893);
+    pub const MASKED_SELECT: Op = Op(895);
     /// `aten::masked_scatter`
-    pub const MASKED_SCATTER: Op = Op(894);
+    pub const MASKED_SCATTER: Op = Op(896);
     /// `aten::masked_scatter_`
-    pub const MASKED_SCATTER_: Op = Op(895);
+    pub const MASKED_SCATTER_: Op = Op(897);
     /// `aten::take`
-    pub const TAKE: Op = Op(896);
+    pub const TAKE: Op = Op(898);
     /// `aten::take_along_dim`
-    pub const TAKE_ALONG_DIM: Op = Op(897);
+    pub const TAKE_ALONG_DIM: Op = Op(899);
     /// `aten::put`
-    pub const PUT: Op = Op(898);
+    pub const PUT: Op = Op(900);
     /// `aten::put_`
-    pub const PUT_: Op = Op(899);
+    pub const PUT_: Op = Op(901);
     /// `aten::nonzero`
-    pub const NONZERO: Op = Op(900);
+    pub const NONZERO: Op = Op(902);
     /// `aten::argwhere`
-    pub const ARGWHERE: Op = Op(901);
+    pub const ARGWHERE: Op = Op(903);
     /// `aten::one_hot`
-    pub const ONE_HOT: Op = Op(902);
+    pub const ONE_HOT: Op = Op(904);
     /// `aten::embedding`
-    pub const EMBEDDING: Op = Op(903);
+    pub const EMBEDDING: Op = Op(905);
     /// `aten::embedding_dense_backward`
-    pub const EMBEDDING_DENSE_BACKWARD: Op = Op(904);
+    pub const EMBEDDING_DENSE_BACKWARD: Op = Op(906);
     /// `aten::embedding_bag`
-    pub const EMBEDDING_BAG: Op = Op(905);
+    pub const EMBEDDING_BAG: Op = Op(907);
     /// `aten::embedding_bag.padding_idx`
-    pub const EMBEDDING_BAG_PADDING_IDX: Op = Op(906);
+    pub const EMBEDDING_BAG_PADDING_IDX: Op = Op(908);
     /// `aten::_embedding_bag`
-    pub const _EMBEDDING_BAG: Op = Op(907);
+    pub const _EMBEDDING_BAG: Op = Op(909);
     /// `aten::_embedding_bag_forward_only`
-    pub const _EMBEDDING_BAG_FORWARD_ONLY: Op = Op(908);
+    pub const _EMBEDDING_BAG_FORWARD_ONLY: Op = Op(910);
     /// `aten::embedding_renorm_`
-    pub const EMBEDDING_RENORM_: Op = Op(909);
+    pub const EMBEDDING_RENORM_: Op = Op(911);
     /// `aten::fill_diagonal_`
-    pub const FILL_DIAGONAL_: Op = Op(910);
+    pub const FILL_DIAGONAL_: Op = Op(912);
     /// `aten::cat`
-    pub const CAT: Op = Op(911);
+    pub const CAT: Op = Op(913);
     /// `aten::cat.out`
-    pub const CAT_OUT: Op = Op(912);
+    pub const CAT_OUT: Op = Op(914);
     /// `aten::concat`
-    pub const CONCAT: Op = Op(913);
+    pub const CONCAT: Op = Op(915);
     /// `aten::concatenate`
-    pub const CONCATENATE: Op = Op(914);
+    pub const CONCATENATE: Op = Op(916);
     /// `aten::row_stack`
-    pub const ROW_STACK: Op = Op(915);
+    pub const ROW_STACK: Op = Op(917);
     /// `aten::stack`
-    pub const STACK: Op = Op(916);
+    pub const STACK: Op = Op(918);
     /// `aten::stack.out`
-    pub const STACK_OUT: Op = Op(917);
+    pub const STACK_OUT: Op = Op(919);
     /// `aten::hstack`
-    pub const HSTACK: Op = Op(918);
+    pub const HSTACK: Op = Op(920);
     /// `aten::vstack`
-    pub const VSTACK: Op = Op(919);
+    pub const VSTACK: Op = Op(921);
     /// `aten::dstack`
-    pub const DSTACK: Op = Op(920);
+    pub const DSTACK: Op = Op(922);
     /// `aten::column_stack`
-    pub const COLUMN_STACK: Op = Op(921);
+    pub const COLUMN_STACK: Op = Op(923);
     /// `aten::block_diag`
-    pub const BLOCK_DIAG: Op = Op(922);
+    pub const BLOCK_DIAG: Op = Op(924);
     /// `aten::cartesian_prod`
-    pub const CARTESIAN_PROD: Op = Op(923);
+    pub const CARTESIAN_PROD: Op = Op(925);
     /// `aten::combinations`
-    pub const COMBINATIONS: Op = Op(924);
+    pub const COMBINATIONS: Op = Op(926);
     /// `aten::repeat`
-    pub const REPEAT: Op = Op(925);
+    pub const REPEAT: Op = Op(927);
     /// `aten::tile`
-    pub const TILE: Op = Op(926);
+    pub const TILE: Op = Op(928);
     /// `aten::repeat_interleave.self_int`
-    pub const REPEAT_INTERLEAVE_SELF_INT: Op = Op(927);
+    pub const REPEAT_INTERLEAVE_SELF_INT: Op = Op(929);
     /// `aten::repeat_interleave.self_Tensor`
-    pub const REPEAT_INTERLEAVE_SELF_TENSOR: Op = Op(928);
+    pub const REPEAT_INTERLEAVE_SELF_TENSOR: Op = Op(930);
     /// `aten::flip`
-    pub const FLIP: Op = Op(929);
+    pub const FLIP: Op = Op(931);
     /// `aten::fliplr`
-    pub const FLIPLR: Op = Op(930);
+    pub const FLIPLR: Op = Op(932);
     /// `aten::flipud`
-    pub const FLIPUD: Op = Op(931);
+    pub const FLIPUD: Op = Op(933);
     /// `aten::rot90`
-    pub const ROT90: Op = Op(932);
+    pub const ROT90: Op = Op(934);
     /// `aten::roll`
-    pub const ROLL: Op = Op(933);
+    pub const ROLL: Op = Op(935);
     /// `aten::tril`
-    pub const TRIL: Op = Op(934);
+    pub const TRIL: Op = Op(936);
     /// `aten::tril_`
-    pub const TRIL_: Op = Op(935);
+    pub const TRIL_: Op = Op(937);
     /// `aten::triu`
-    pub const TRIU: Op = Op(936);
+    pub const TRIU: Op = Op(938);
     /// `aten::triu_`
-    pub const TRIU_: Op = Op(937);
+    pub const TRIU_: Op = Op(939);
     /// `aten::constant_pad_nd`
-    pub const CONSTANT_PAD_ND: Op = Op(938);
+    pub const CONSTANT_PAD_ND: Op = Op(940);
     /// `aten::pad`
-    pub const PAD: Op = Op(939);
+    pub const PAD: Op = Op(941);
     /// `aten::reflection_pad1d`
-    pub const REFLECTION_PAD1D: Op = Op(940);
+    pub const REFLECTION_PAD1D: Op = Op(942);
     /// `aten::reflection_pad1d_backward`
-    pub const REFLECTION_PAD1D_BACKWARD: Op = Op(941);
+    pub const REFLECTION_PAD1D_BACKWARD: Op = Op(943);
     /// `aten::reflection_pad2d`
-    pub const REFLECTION_PAD2D: Op = Op(942);
+    pub const REFLECTION_PAD2D: Op = Op(944);
     /// `aten::reflection_pad2d_backward`
-    pub const REFLECTION_PAD2D_BACKWARD: Op = Op(943);
+    pub const REFLECTION_PAD2D_BACKWARD: Op = Op(945);
     /// `aten::reflection_pad3d`
-    pub const REFLECTION_PAD3D: Op = Op(944);
+    pub const REFLECTION_PAD3D: Op = Op(946);
     /// `aten::reflection_pad3d_backward`
-    pub const REFLECTION_PAD3D_BACKWARD: Op = Op(945);
+    pub const REFLECTION_PAD3D_BACKWARD: Op = Op(947);
     /// `aten::replication_pad1d`
-    pub const REPLICATION_PAD1D: Op = Op(946);
+    pub const REPLICATION_PAD1D: Op = Op(948);
     /// `aten::replication_pad1d_backward`
-    pub const REPLICATION_PAD1D_BACKWARD: Op = Op(947);
+    pub const REPLICATION_PAD1D_BACKWARD: Op = Op(949);
     /// `aten::replication_pad2d`
-    pub const REPLICATION_PAD2D: Op = Op(948);
+    pub const REPLICATION_PAD2D: Op = Op(950);
     /// `aten::replication_pad2d_backward`
-    pub const REPLICATION_PAD2D_BACKWARD: Op = Op(949);
+    pub const REPLICATION_PAD2D_BACKWARD: Op = Op(951);
     /// `aten::replication_pad3d`
-    pub const REPLICATION_PAD3D: Op = Op(950);
+    pub const REPLICATION_PAD3D: Op = Op(952);
     /// `aten::replication_pad3d_backward`
-    pub const REPLICATION_PAD3D_BACKWARD: Op = Op(951);
+    pub const REPLICATION_PAD3D_BACKWARD: Op = Op(953);
     /// `aten::sort`
-    pub const SORT: Op = Op(952);
+    pub const SORT: Op = Op(954);
     /// `aten::sort.values`
-    pub const SORT_VALUES: Op = Op(953);
+    pub const SORT_VALUES: Op = Op(955);
     /// `aten::sort.stable`
-    pub const SORT_STABLE: Op = Op(954);
+    pub const SORT_STABLE: Op = Op(956);
     /// `aten::argsort`
-    pub const ARGSORT: Op = Op(955);
+    pub const ARGSORT: Op = Op(957);
     /// `aten::argsort.stable`
-    pub const ARGSORT_STABLE: Op = Op(956);
+    pub const ARGSORT_STABLE: Op = Op(958);
     /// `aten::msort`
-    pub const MSORT: Op = Op(957);
+    pub const MSORT: Op = Op(959);
     /// `aten::topk`
-    pub const TOPK: Op = Op(958);
+    pub const TOPK: Op = Op(960);
     /// `aten::topk.values`
-    pub const TOPK_VALUES: Op = Op(959);
+    pub const TOPK_VALUES: Op = Op(961);
     /// `aten::kthvalue`
-    pub const KTHVALUE: Op = Op(960);
+    pub const KTHVALUE: Op = Op(962);
     /// `aten::median`
-    pub const MEDIAN: Op = Op(961);
+    pub const MEDIAN: Op = Op(963);
     /// `aten::median.dim`
-    pub const MEDIAN_DIM: Op = Op(962);
+    pub const MEDIAN_DIM: Op = Op(964);
     /// `aten::nanmedian`
-    pub const NANMEDIAN: Op = Op(963);
+    pub const NANMEDIAN: Op = Op(965);
     /// `aten::nanmedian.dim`
-    pub const NANMEDIAN_DIM: Op = Op(964);
+    pub const NANMEDIAN_DIM: Op = Op(966);
     /// `aten::mode`
-    pub const MODE: Op = Op(965);
+    pub const MODE: Op = Op(967);
     /// `aten::searchsorted.Tensor`
-    pub const SEARCHSORTED_TENSOR: Op = Op(966);
+    pub const SEARCHSORTED_TENSOR: Op = Op(968);
     /// `aten::searchsorted.Scalar`
-    pub const SEARCHSORTED_SCALAR: Op = Op(967);
+    pub const SEARCHSORTED_SCALAR: Op = Op(969);
     /// `aten::bucketize.Tensor`
-    pub const BUCKETIZE_TENSOR: Op = Op(968);
+    pub const BUCKETIZE_TENSOR: Op = Op(970);
     /// `aten::_unique2`
-    pub const _UNIQUE2: Op = Op(969);
+    pub const _UNIQUE2: Op = Op(971);
     /// `aten::unique_consecutive`
-    pub const UNIQUE_CONSECUTIVE: Op = Op(970);
+    pub const UNIQUE_CONSECUTIVE: Op = Op(972);
     /// `aten::unique_dim`
-    pub const UNIQUE_DIM: Op = Op(971);
+    pub const UNIQUE_DIM: Op = Op(973);
     /// `aten::isin.Tensor_Tensor`
-    pub const ISIN_TENSOR_TENSOR: Op = Op(972);
+    pub const ISIN_TENSOR_TENSOR: Op = Op(974);
     /// `aten::rand`
-    pub const RAND: Op = Op(973);
+    pub const RAND: Op = Op(975);
     /// `aten::randn`
-    pub const RANDN: Op = Op(974);
+    pub const RANDN: Op = Op(976);
     /// `aten::randint`
-    pub const RANDINT: Op = Op(975);
+    pub const RANDINT: Op = Op(977);
     /// `aten::randint.low`
-    pub const RANDINT_LOW: Op = Op(976);
+    pub const RANDINT_LOW: Op = Op(978);
     /// `aten::randperm`
-    pub const RANDPERM: Op = Op(977);
+    pub const RANDPERM: Op = Op(979);
     /// `aten::rand_like`
-    pub const RAND_LIKE: Op = Op(978);
+    pub const RAND_LIKE: Op = Op(980);
     /// `aten::randn_like`
-    pub const RANDN_LIKE: Op = Op(979);
+    pub const RANDN_LIKE: Op = Op(981);
     /// `aten::randint_like`
-    pub const RANDINT_LIKE: Op = Op(980);
+    pub const RANDINT_LIKE: Op = Op(982);
     /// `aten::randint_like.low_dtype`
-    pub const RANDINT_LIKE_LOW_DTYPE: Op = Op(981);
+    pub const RANDINT_LIKE_LOW_DTYPE: Op = Op(983);
     /// `aten::normal.float_float`
-    pub const NORMAL_FLOAT_FLOAT: Op = Op(982);
+    pub const NORMAL_FLOAT_FLOAT: Op = Op(984);
     /// `aten::normal.Tensor_float`
-    pub const NORMAL_TENSOR_FLOAT: Op = Op(983);
+    pub const NORMAL_TENSOR_FLOAT: Op = Op(985);
     /// `aten::normal.float_Tensor`
-    pub const NORMAL_FLOAT_TENSOR: Op = Op(984);
+    pub const NORMAL_FLOAT_TENSOR: Op = Op(986);
     /// `aten::normal.Tensor_Tensor`
-    pub const NORMAL_TENSOR_TENSOR: Op = Op(985);
+    pub const NORMAL_TENSOR_TENSOR: Op = Op(987);
     /// `aten::bernoulli`
-    pub const BERNOULLI: Op = Op(986);
+    pub const BERNOULLI: Op = Op(988);
     /// `aten::bernoulli.p`
-    pub const BERNOULLI_P: Op = Op(987);
+    pub const BERNOULLI_P: Op = Op(989);
     /// `aten::multinomial`
-    pub const MULTINOMIAL: Op = Op(988);
+    pub const MULTINOMIAL: Op = Op(990);
     /// `aten::dropout`
-    pub const DROPOUT: Op = Op(989);
+    pub const DROPOUT: Op = Op(991);
     /// `aten::dropout_`
-    pub const DROPOUT_: Op = Op(990);
+    pub const DROPOUT_: Op = Op(992);
     /// `aten::feature_dropout`
-    pub const FEATURE_DROPOUT: Op = Op(991);
+    pub const FEATURE_DROPOUT: Op = Op(993);
     /// `aten::alpha_dropout`
-    pub const ALPHA_DROPOUT: Op = Op(992);
+    pub const ALPHA_DROPOUT: Op = Op(994);
     /// `aten::feature_alpha_dropout`
-    pub const FEATURE_ALPHA_DROPOUT: Op = Op(993);
+    pub const FEATURE_ALPHA_DROPOUT: Op = Op(995);
     /// `aten::native_dropout`
-    pub const NATIVE_DROPOUT: Op = Op(994);
+    pub const NATIVE_DROPOUT: Op = Op(996);
     /// `aten::native_dropout_backward`
-    pub const NATIVE_DROPOUT_BACKWARD: Op = Op(995);
+    pub const NATIVE_DROPOUT_BACKWARD: Op = Op(997);
     /// `aten::uniform_`
-    pub const UNIFORM_: Op = Op(996);
+    pub const UNIFORM_: Op = Op(998);
     /// `aten::normal_`
-    pub const NORMAL_: Op = Op(997);
+    pub const NORMAL_: Op = Op(999);
     /// `aten::log_normal_`
-    pub const LOG_NORMAL_: Op = Op(998);
+    pub const LOG_NORMAL_: Op = Op(1000);
     /// `aten::exponential_`
-    pub const EXPONENTIAL_: Op = Op(999);
+    pub const EXPONENTIAL_: Op = Op(1001);
     /// `aten::cauchy_`
-    pub const CAUCHY_: Op = Op(1000);
+    pub const CAUCHY_: Op = Op(1002);
     /// `aten::geometric_`
-    pub const GEOMETRIC_: Op = Op(1001);
+    pub const GEOMETRIC_: Op = Op(1003);
     /// `aten::random_`
-    pub const RANDOM_: Op = Op(1002);
+    pub const RANDOM_: Op = Op(1004);
     /// `aten::random_.to`
-    pub const RANDOM__TO: Op = Op(1003);
+    pub const RANDOM__TO: Op = Op(1005);
     /// `aten::random_.from`
-    pub const RANDOM__FROM: Op = Op(1004);
+    pub const RANDOM__FROM: Op = Op(1006);
     /// `aten::bernoulli_.float`
-    pub const BERNOULLI__FLOAT: Op = Op(1005);
+    pub const BERNOULLI__FLOAT: Op = Op(1007);
     /// `aten::bernoulli_.Tensor`
-    pub const BERNOULLI__TENSOR: Op = Op(1006);
+    pub const BERNOULLI__TENSOR: Op = Op(1008);
     /// `aten::_foreach_add.List`
-    pub const _FOREACH_ADD_LIST: Op = Op(1007);
+    pub const _FOREACH_ADD_LIST: Op = Op(1009);
     /// `aten::_foreach_add_.List`
-    pub const _FOREACH_ADD__LIST: Op = Op(1008);
+    pub const _FOREACH_ADD__LIST: Op = Op(1010);
     /// `aten::_foreach_add.Scalar`
-    pub const _FOREACH_ADD_SCALAR: Op = Op(1009);
+    pub const _FOREACH_ADD_SCALAR: Op = Op(1011);
     /// `aten::_foreach_add_.Scalar`
-    pub const _FOREACH_ADD__SCALAR: Op = Op(1010);
+    pub const _FOREACH_ADD__SCALAR: Op = Op(1012);
     /// `aten::_foreach_add.ScalarList`
-    pub const _FOREACH_ADD_SCALARLIST: Op = Op(1011);
+    pub const _FOREACH_ADD_SCALARLIST: Op = Op(1013);
     /// `aten::_foreach_add_.ScalarList`
-    pub const _FOREACH_ADD__SCALARLIST: Op = Op(1012);
+    pub const _FOREACH_ADD__SCALARLIST: Op = Op(1014);
     /// `aten::_foreach_add.Tensor`
-    pub const _FOREACH_ADD_TENSOR: Op = Op(1013);
+    pub const _FOREACH_ADD_TENSOR: Op = Op(1015);
     /// `aten::_foreach_add_.Tensor`
-    pub const _FOREACH_ADD__TENSOR: Op = Op(1014);
+    pub const _FOREACH_ADD__TENSOR: Op = Op(1016);
     /// `aten::_foreach_sub.List`
-    pub const _FOREACH_SUB_LIST: Op = Op(1015);
+    pub const _FOREACH_SUB_LIST: Op = Op(1017);
     /// `aten::_foreach_sub_.List`
-    pub const _FOREACH_SUB__LIST: Op = Op(1016);
+    pub const _FOREACH_SUB__LIST: Op = Op(1018);
     /// `aten::_foreach_sub.Scalar`
-    pub const _FOREACH_SUB_SCALAR: Op = Op(1017);
+    pub const _FOREACH_SUB_SCALAR: Op = Op(1019);
     /// `aten::_foreach_sub_.Scalar`
-    pub const _FOREACH_SUB__SCALAR: Op = Op(1018);
+    pub const _FOREACH_SUB__SCALAR: Op = Op(1020);
     /// `aten::_foreach_sub.ScalarList`
-    pub const _FOREACH_SUB_SCALARLIST: Op = Op(1019);
+    pub const _FOREACH_SUB_SCALARLIST: Op = Op(1021);
     /// `aten::_foreach_sub_.ScalarList`
-    pub const _FOREACH_SUB__SCALARLIST: Op = Op(1020);
+    pub const _FOREACH_SUB__SCALARLIST: Op = Op(1022);
     /// `aten::_foreach_mul.List`
-    pub const _FOREACH_MUL_LIST: Op = Op(1021);
+    pub const _FOREACH_MUL_LIST: Op = Op(1023);
     /// `aten::_foreach_mul_.List`
-    pub const _FOREACH_MUL__LIST: Op = Op(1022);
+    pub const _FOREACH_MUL__LIST: Op = Op(1024);
     /// `aten::_foreach_mul.Scalar`
-    pub const _FOREACH_MUL_SCALAR: Op = Op(1023);
+    pub const _FOREACH_MUL_SCALAR: Op = Op(1025);
     /// `aten::_foreach_mul_.Scalar`
-    pub const _FOREACH_MUL__SCALAR: Op = Op(1024);
+    pub const _FOREACH_MUL__SCALAR: Op = Op(1026);
     /// `aten::_foreach_mul.ScalarList`
-    pub const _FOREACH_MUL_SCALARLIST: Op = Op(1025);
+    pub const _FOREACH_MUL_SCALARLIST: Op = Op(1027);
     /// `aten::_foreach_mul_.ScalarList`
-    pub const _FOREACH_MUL__SCALARLIST: Op = Op(1026);
+    pub const _FOREACH_MUL__SCALARLIST: Op = Op(1028);
     /// `aten::_foreach_mul.Tensor`
-    pub const _FOREACH_MUL_TENSOR: Op = Op(1027);
+    pub const _FOREACH_MUL_TENSOR: Op = Op(1029);
     /// `aten::_foreach_mul_.Tensor`
-    pub const _FOREACH_MUL__TENSOR: Op = Op(1028);
+    pub const _FOREACH_MUL__TENSOR: Op = Op(1030);
     /// `aten::_foreach_div.List`
-    pub const _FOREACH_DIV_LIST: Op = Op(1029);
+    pub const _FOREACH_DIV_LIST: Op = Op(1031);
     /// `aten::_foreach_div_.List`
-    pub const _FOREACH_DIV__LIST: Op = Op(1030);
+    pub const _FOREACH_DIV__LIST: Op = Op(1032);
     /// `aten::_foreach_div.Scalar`
-    pub const _FOREACH_DIV_SCALAR: Op = Op(1031);
+    pub const _FOREACH_DIV_SCALAR: Op = Op(1033);
     /// `aten::_foreach_div_.Scalar`
-    pub const _FOREACH_DIV__SCALAR: Op = Op(1032);
+    pub const _FOREACH_DIV__SCALAR: Op = Op(1034);
     /// `aten::_foreach_div.ScalarList`
-    pub const _FOREACH_DIV_SCALARLIST: Op = Op(1033);
+    pub const _FOREACH_DIV_SCALARLIST: Op = Op(1035);
     /// `aten::_foreach_div_.ScalarList`
-    pub const _FOREACH_DIV__SCALARLIST: Op = Op(1034);
+    pub const _FOREACH_DIV__SCALARLIST: Op = Op(1036);
     /// `aten::_foreach_div.Tensor`
-    pub const _FOREACH_DIV_TENSOR: Op = Op(1035);
+    pub const _FOREACH_DIV_TENSOR: Op = Op(1037);
     /// `aten::_foreach_div_.Tensor`
-    pub const _FOREACH_DIV__TENSOR: Op = Op(1036);
+    pub const _FOREACH_DIV__TENSOR: Op = Op(1038);
     /// `aten::_foreach_addcmul.Scalar`
-    pub const _FOREACH_ADDCMUL_SCALAR: Op = Op(1037);
+    pub const _FOREACH_ADDCMUL_SCALAR: Op = Op(1039);
     /// `aten::_foreach_addcmul_.Scalar`
-    pub const _FOREACH_ADDCMUL__SCALAR: Op = Op(1038);
+    pub const _FOREACH_ADDCMUL__SCALAR: Op = Op(1040);
     /// `aten::_foreach_addcmul.ScalarList`
-    pub const _FOREACH_ADDCMUL_SCALARLIST: Op = Op(1039);
+    pub const _FOREACH_ADDCMUL_SCALARLIST: Op = Op(1041);
     /// `aten::_foreach_addcmul_.ScalarList`
-    pub const _FOREACH_ADDCMUL__SCALARLIST: Op = Op(1040);
+    pub const _FOREACH_ADDCMUL__SCALARLIST: Op = Op(1042);
     /// `aten::_foreach_addcdiv.Scalar`
-    pub const _FOREACH_ADDCDIV_SCALAR: Op = Op(1041);
+    pub const _FOREACH_ADDCDIV_SCALAR: Op = Op(1043);
     /// `aten::_foreach_addcdiv_.Scalar`
-    pub const _FOREACH_ADDCDIV__SCALAR: Op = Op(1042);
+    pub const _FOREACH_ADDCDIV__SCALAR: Op = Op(1044);
     /// `aten::_foreach_addcdiv.ScalarList`
-    pub const _FOREACH_ADDCDIV_SCALARLIST: Op = Op(1043);
+    pub const _FOREACH_ADDCDIV_SCALARLIST: Op = Op(1045);
     /// `aten::_foreach_addcdiv_.ScalarList`
-    pub const _FOREACH_ADDCDIV__SCALARLIST: Op = Op(1044);
+    pub const _FOREACH_ADDCDIV__SCALARLIST: Op = Op(1046);
     /// `aten::_foreach_lerp.List`
-    pub const _FOREACH_LERP_LIST: Op = Op(1045);
+    pub const _FOREACH_LERP_LIST: Op = Op(1047);
     /// `aten::_foreach_lerp_.List`
-    pub const _FOREACH_LERP__LIST: Op = Op(1046);
+    pub const _FOREACH_LERP__LIST: Op = Op(1048);
     /// `aten::_foreach_lerp.Scalar`
-    pub const _FOREACH_LERP_SCALAR: Op = Op(1047);
+    pub const _FOREACH_LERP_SCALAR: Op = Op(1049);
     /// `aten::_foreach_lerp_.Scalar`
-    pub const _FOREACH_LERP__SCALAR: Op = Op(1048);
+    pub const _FOREACH_LERP__SCALAR: Op = Op(1050);
     /// `aten::_foreach_lerp.ScalarList`
-    pub const _FOREACH_LERP_SCALARLIST: Op = Op(1049);
+    pub const _FOREACH_LERP_SCALARLIST: Op = Op(1051);
     /// `aten::_foreach_lerp_.ScalarList`
-    pub const _FOREACH_LERP__SCALARLIST: Op = Op(1050);
+    pub const _FOREACH_LERP__SCALARLIST: Op = Op(1052);
     /// `aten::_foreach_neg`
-    pub const _FOREACH_NEG: Op = Op(1051);
+    pub const _FOREACH_NEG: Op = Op(1053);
     /// `aten::_foreach_neg_`
-    pub const _FOREACH_NEG_: Op = Op(1052);
+    pub const _FOREACH_NEG_: Op = Op(1054);
     /// `aten::_foreach_exp`
-    pub const _FOREACH_EXP: Op = Op(1053);
+    pub const _FOREACH_EXP: Op = Op(1055);
     /// `aten::_foreach_exp_`
-    pub const _FOREACH_EXP_: Op = Op(1054);
+    pub const _FOREACH_EXP_: Op = Op(1056);
     /// `aten::_foreach_sqrt`
-    pub const _FOREACH_SQRT: Op = Op(1055);
+    pub const _FOREACH_SQRT: Op = Op(1057);
     /// `aten::_foreach_sqrt_`
-    pub const _FOREACH_SQRT_: Op = Op(1056);
+    pub const _FOREACH_SQRT_: Op = Op(1058);
     /// `aten::_foreach_zero_`
-    pub const _FOREACH_ZERO_: Op = Op(1057);
+    pub const _FOREACH_ZERO_: Op = Op(1059);
     /// `aten::_foreach_copy_`
-    pub const _FOREACH_COPY_: Op = Op(1058);
+    pub const _FOREACH_COPY_: Op = Op(1060);
     /// `aten::_fused_adam_`
-    pub const _FUSED_ADAM_: Op = Op(1059);
+    pub const _FUSED_ADAM_: Op = Op(1061);
     /// `aten::_fused_adamw_`
-    pub const _FUSED_ADAMW_: Op = Op(1060);
+    pub const _FUSED_ADAMW_: Op = Op(1062);
     /// `aten::_fused_sgd_`
-    pub const _FUSED_SGD_: Op = Op(1061);
+    pub const _FUSED_SGD_: Op = Op(1063);
     /// `aten::_fused_adagrad_`
-    pub const _FUSED_ADAGRAD_: Op = Op(1062);
+    pub const _FUSED_ADAGRAD_: Op = Op(1064);
 }
 
-pub(crate) static TABLE: [OpInfo; 1063] = [
+pub(crate) static TABLE: [OpInfo; 1065] = [
     OpInfo {
         name: "aten::add.Tensor",
         schema: "aten::add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor",
@@ -7655,6 +7659,24 @@ pub(crate) static TABLE: [OpInfo; 1063] = [
         forward: true,
         call: |a| boxed::scaled_dot_product_attention(a, false),
         below: |a| boxed::scaled_dot_product_attention(a, true),
+    },
+    OpInfo {
+        name: "aten::_attention",
+        schema: "aten::_attention(Tensor query, Tensor key, Tensor value, float scale, bool is_causal) -> Tensor",
+        tags: &[],
+        derivative: Derivative::Formula("ScaledDotProductFlashAttentionForCpuBackward0"),
+        forward: false,
+        call: |a| boxed::_attention(a, false),
+        below: |a| boxed::_attention(a, true),
+    },
+    OpInfo {
+        name: "aten::_attention_backward",
+        schema: "aten::_attention_backward(Tensor grad, Tensor query, Tensor key, Tensor value, float scale, bool is_causal) -> (Tensor, Tensor, Tensor)",
+        tags: &[],
+        derivative: Derivative::Formula("AttentionBackwardBackward0"),
+        forward: false,
+        call: |a| boxed::_attention_backward(a, false),
+        below: |a| boxed::_attention_backward(a, true),
     },
     OpInfo {
         name: "aten::convolution",

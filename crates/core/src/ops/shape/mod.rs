@@ -4,6 +4,7 @@
 //! programs that are only being looked at. This file holds what all families share.
 
 pub(crate) mod activations;
+pub(crate) mod attention;
 pub(crate) mod conv;
 pub(crate) mod creation;
 pub(crate) mod fft;
@@ -24,6 +25,7 @@ pub(crate) mod sort;
 pub(crate) mod view;
 
 pub(crate) use activations::*;
+pub(crate) use attention::*;
 pub(crate) use conv::*;
 pub(crate) use loss::*;
 pub(crate) use matmul::*;

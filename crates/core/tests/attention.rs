@@ -1,0 +1,89 @@
+//! Attention as one op: its derivative, its node, what it refuses.
+#![allow(clippy::unwrap_used)] // a test that cannot go on should stop
+
+use firebrand_core::autograd::{GradOptions, GradcheckOptions, grad, gradcheck, gradgradcheck};
+use firebrand_core::fusion::keep_attention_whole;
+use firebrand_core::{DType, Device, Result, Spec, Tensor, ops};
+
+fn numbers(sizes: [usize; 4], step: usize) -> Tensor {
+    let n: usize = sizes.iter().product();
+    let list: Vec<f64> = (0..n).map(|k| ((k * step + 3) % 13) as f64 * 0.2 - 1.1).collect();
+    Tensor::from_slice(&list, sizes).requires_grad_()
+}
+
+/// Queries, keys and values, of different lengths and sizes.
+fn operands() -> Vec<Tensor> {
+    vec![numbers([1, 2, 3, 2], 7), numbers([1, 2, 4, 2], 5), numbers([1, 2, 4, 3], 3)]
+}
+
+#[test]
+fn derivatives_agree_with_differences() -> Result<()> {
+    for causal in [false, true] {
+        let f = move |x: &[Tensor]| Ok(vec![ops::_attention(&x[0], &x[1], &x[2], 0.7, causal)?]);
+        assert!(gradcheck(f, &operands(), &GradcheckOptions::default())?);
+        assert!(gradgradcheck(f, &operands(), None, &Default::default())?);
+    }
+    Ok(())
+}
+
+#[test]
+fn has_the_node_that_pytorch_prints() -> Result<()> {
+    let x = operands();
+    let out = ops::scaled_dot_product_attention(&x[0], &x[1], &x[2], None, 0.0, true, None, false)?;
+    let node = out.grad_fn().unwrap();
+    assert_eq!(node.name(), "ScaledDotProductFlashAttentionForCpuBackward0");
+    let names = node.saved_names()?;
+    assert!(["query", "key", "value"].iter().all(|n| names.contains(n)), "{names:?}");
+    Ok(())
+}
+
+/// The derivative's own derivative is that of its products; the op that computes it in one go has none.
+#[test]
+fn the_derivative_as_an_op_has_no_derivative() -> Result<()> {
+    let (x, g) = (operands(), numbers([1, 2, 3, 3], 5).detach());
+    let (dq, ..) = ops::_attention_backward(&g, &x[0], &x[1], &x[2], 0.7, false)?;
+    let error = grad(&dq.sum(), &x[0], &GradOptions::default()).unwrap_err().to_string();
+    assert!(
+        error.contains("the derivative of _attention_backward with respect to 'query' is not implemented"),
+        "{error}"
+    );
+    Ok(())
+}
+
+#[test]
+fn refuses_what_the_kernel_does_not_know() {
+    let x = operands();
+    let all = |a: &Tensor, b: &Tensor, c: &Tensor| ops::_attention(a, b, c, 1.0, false).unwrap_err().to_string();
+    for error in [
+        all(&x[0], &x[2], &x[2]),
+        all(&x[0], &x[1], &x[1].narrow(2, 0, 2)),
+        all(&x[0].select(0, 0), &x[1], &x[2]),
+        all(&x[0].to_dtype(DType::F32), &x[1], &x[2]),
+        all(&x[0], &x[1].narrow(2, 0, 0), &x[2].narrow(2, 0, 0)),
+    ] {
+        assert!(error.contains("expected f32 or f64 [b, h, l, e], [b, h, s, e] and [b, h, s, d]"), "{error}");
+    }
+    let error = ops::_attention_backward(&x[0], &x[0], &x[1], &x[2], 1.0, false).unwrap_err().to_string();
+    assert!(error.contains("expected a gradient f64 [1, 2, 3, 3]"), "{error}");
+}
+
+/// Without memory it is products and softmax, unless someone asks for the whole.
+#[test]
+fn is_whole_without_memory_where_asked_for() -> Result<()> {
+    let outline = |t: &Tensor| {
+        let spec = Spec { layout: t.layout().clone(), dtype: t.dtype(), device: Device::Meta };
+        Tensor::try_empty(spec)?.try_requires_grad_(true)
+    };
+    let x = operands().iter().map(outline).collect::<Result<Vec<_>>>()?;
+    let node = || -> Result<String> {
+        let out = ops::scaled_dot_product_attention(&x[0], &x[1], &x[2], None, 0.0, false, None, false)?;
+        Ok(out.grad_fn().unwrap().name().to_string())
+    };
+    assert!(!node()?.starts_with("ScaledDotProduct"));
+    {
+        let _whole = keep_attention_whole();
+        assert!(node()?.starts_with("ScaledDotProduct"));
+    }
+    assert!(!node()?.starts_with("ScaledDotProduct"));
+    Ok(())
+}
