@@ -5,6 +5,7 @@
 //! only a layout; whatever is left stays a call. Values that are no tensors and differ from call to call stay late.
 
 use super::ir::*;
+use super::join::Joins;
 use super::{Fused, FusedGraph, FusedOptions, rules};
 use crate::backend::{ACCUMULATE, host_results};
 use crate::error::{Error, Result};
@@ -143,6 +144,7 @@ pub(super) fn lower(module: &GraphModule, given: &[Given], options: &FusedOption
         out: Lowered::default(),
         values: vec![None; graph.capacity()],
         numbers: HashMap::new(),
+        joins: Joins::of(graph),
     };
     let mut inputs = given.iter().enumerate();
     for n in graph.nodes() {
@@ -174,6 +176,7 @@ pub(super) struct Lowering<'a> {
     values: Vec<Option<Known>>,
     /// Buffers that are one number everywhere: readers take the number.
     numbers: HashMap<BufferId, Number>,
+    joins: Joins,
 }
 
 impl Lowering<'_> {
@@ -310,6 +313,9 @@ impl Lowering<'_> {
             if !writes && !results.is_empty() && results.iter().all(|r| alias(r).is_some()) {
                 return Ok(self.view(&result, &alias));
             }
+            if let Some(joined) = self.joins.lower(n, args.get(1), &tensors) {
+                return Ok(Known::Tensor(joined));
+            }
             let complex = |t: &Tensor| t.dtype().is_complex();
             if results.iter().any(complex) || tensors.iter().any(|p| complex(&p.meta)) {
                 return self.opaque(n, args, kwargs, result, &alias); // registers hold real numbers
@@ -386,7 +392,7 @@ impl Lowering<'_> {
         for b in &writes {
             self.numbers.remove(b);
         }
-        let (taken, known) = self.take(&result, alias);
+        let (taken, known) = self.take(&result, alias, &mut Vec::new());
         let op = match node.target() {
             Some(Target::Op(op)) => Some(op.clone()),
             _ => None,
@@ -415,17 +421,29 @@ impl Lowering<'_> {
         if cond { Ok(Some(Arc::new([side(yes)?, side(no)?]))) } else { Ok(None) }
     }
 
-    fn take(&mut self, value: &Value, alias: &dyn Fn(&Tensor) -> Option<BufferId>) -> (Taken, Known) {
+    /// What becomes of a result, or part of it; `before` are those of the same call that came before it.
+    fn take(
+        &mut self,
+        value: &Value,
+        alias: &dyn Fn(&Tensor) -> Option<BufferId>,
+        before: &mut Vec<Placed>,
+    ) -> (Taken, Known) {
         match value {
-            Value::Tensor(t) => match alias(t) {
-                Some(_) => (Taken::Ignored, self.view(value, alias)),
-                None => {
-                    let placed = self.made(t);
-                    (Taken::Buffer(placed.load.buffer), Known::Tensor(placed))
+            Value::Tensor(t) => {
+                if alias(t).is_some() {
+                    return (Taken::Ignored, self.view(value, alias));
                 }
-            },
+                let beside = |p: &&Placed| p.meta.shares_storage(t) && p.meta.storage_offset() == 0;
+                if let Some(buffer) = before.iter().find(beside).map(|p| p.load.buffer) {
+                    self.joins.share(buffer);
+                    return (Taken::Ignored, self.view(value, &|_| Some(buffer)));
+                }
+                let placed = self.made(t);
+                before.push(placed.clone());
+                (Taken::Buffer(placed.load.buffer), Known::Tensor(placed))
+            }
             Value::List(items) => {
-                let (taken, known) = items.iter().map(|v| self.take(v, alias)).unzip();
+                let (taken, known) = items.iter().map(|v| self.take(v, alias, before)).unzip();
                 (Taken::List(taken), Known::List(known))
             }
             v if v.is_none() => (Taken::Ignored, Known::Plain(Value::NONE)),

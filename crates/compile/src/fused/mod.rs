@@ -10,6 +10,7 @@
 mod emit;
 mod fuse;
 mod ir;
+mod join;
 mod lower;
 mod plan;
 mod report;

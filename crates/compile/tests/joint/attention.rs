@@ -61,3 +61,39 @@ fn gradients_can_be_differentiated() {
     let off = (&found - &expected).abs().max().item::<f32>();
     assert!(off <= 1e-4 * expected.abs().max().item::<f32>(), "off by {off}");
 }
+
+/// The gradients of one projection's queries, keys and values are written where it reads them: nothing is stacked or copied.
+#[test]
+fn gradients_of_one_projection_are_joined_in_place() {
+    let (sizes, turned) = ([2usize, 2, 5, 4], "[1, 3, 0, 2, 4]");
+    let graph = |then: &str| {
+        let text = format!(
+            "graph {{\n  %g = placeholder\n  %q = placeholder\n  %k = placeholder\n  %v = placeholder\n  \
+             %n = aten._attention_backward.default(%g, %q, %k, %v, 0.5, True)\n  %dq = operator.getitem(%n, 0)\n  \
+             %dk = operator.getitem(%n, 1)\n  %dv = operator.getitem(%n, 2)\n  %s = aten.stack.default([%dq, %dk, %dv])\n  \
+             %p = aten.permute.default(%s, {turned})\n{then}}}\n"
+        );
+        firebrand_graph::text::parse_module(&text).unwrap()
+    };
+    let copied = "  %c = aten.clone.default(%p, memory_format=torch.contiguous_format)\n";
+    let inputs: Vec<Tensor> = (0..4).map(|_| Tensor::randn(sizes, DType::F32)).collect();
+    let values: Vec<Value> = inputs.iter().map(Value::from).collect();
+    let [q, k, v] = [&inputs[1], &inputs[2], &inputs[3]];
+    let (dq, dk, dv) = ops::_attention_backward(&inputs[0], q, k, v, 0.5, true).unwrap();
+    let joined = ops::permute(&ops::stack(&[dq, dk, dv], 0).unwrap(), &[1, 3, 0, 2, 4]).unwrap();
+    let table = [
+        ("  return (%c,)\n", 1, 0),     // the memory itself
+        ("  return (%c, %dk)\n", 2, 1), // a part has another reader
+        ("  return (%c, %p)\n", 2, 1),  // the joined value has another reader
+    ];
+    for (results, calls, kernels) in table {
+        let fused = firebrand_compile::fused::Fused::default()
+            .compile_graph(&graph(&format!("{copied}{results}")), &[])
+            .unwrap();
+        let out = fused.run(&values, &Call::default()).unwrap();
+        let out = out[0].tensor().unwrap();
+        assert!(out.is_contiguous() && bits(out) == bits(&joined.contiguous()), "{results}");
+        let stats = fused.stats().remove(0);
+        assert_eq!((stats.calls, stats.kernels), (calls, kernels), "{results}: {}", fused.describe());
+    }
+}
