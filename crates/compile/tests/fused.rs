@@ -299,3 +299,27 @@ fn sums_of_known_numbers() {
         assert_eq!((zero.item::<f64>(), rows.to_vec::<f64>()), (0.0, vec![3.0; 4]));
     }
 }
+
+/// Batch norm in training: its statistics are a call, its map shares a kernel with the sum and the relu behind it, and the
+/// running statistics move as in a plain run, all to the bit.
+#[test]
+fn batch_norm_shares_a_kernel_with_what_follows() {
+    let head = "  %x = placeholder\n  %w = placeholder\n  %b = placeholder\n  %m = placeholder\n  %v = placeholder\n  \
+                %s = placeholder\n  %m1 = aten.clone.default(%m)\n  %v1 = aten.clone.default(%v)\n";
+    let tail = "  %y = operator.getitem(%n, 0)\n  %z = aten.add.Tensor(%y, %s)\n  %r = aten.relu.default(%z)\n  \
+                %mean = operator.getitem(%n, 1)\n  %inv = operator.getitem(%n, 2)\n  return (%r, %mean, %inv, %m1, %v1)";
+    let norm = |args: &str, train: &str| {
+        format!("{head}  %n = aten.native_batch_norm.default(%x, {args}, {train}, 0.3, 1e-05)\n{tail}")
+    };
+    for sizes in [&[4, 3, 8, 8][..], &[2, 5, 40], &[6, 7]] {
+        let c = [sizes[1]];
+        let inputs = [randn(sizes), randn(&c), randn(&c), randn(&c), randn(&c).square(), randn(sizes)];
+        // One kernel over the elements; over the channels one for the map and one for each running statistic.
+        assert_eq!(check(&norm("%w, %b, %m1, %v1", "True"), &inputs, 0.0), (4, 1), "{sizes:?}");
+        assert_eq!(check(&norm("None, None, %m1, %v1", "True"), &inputs, 0.0).1, 1, "{sizes:?}");
+        assert_eq!(check(&norm("%w, None, None, None", "True"), &inputs, 0.0).1, 1, "{sizes:?}");
+        // Outside of training, and with one tensor for both statistics, it is a call.
+        assert_eq!(check(&norm("%w, %b, %m1, %v1", "False"), &inputs, 0.0).1, 1, "{sizes:?}");
+        assert_eq!(check(&norm("%w, %b, %m1, %m1", "True"), &inputs, 0.0).1, 1, "{sizes:?}");
+    }
+}

@@ -64,7 +64,7 @@ fn refuses_what_the_kernel_does_not_know() {
         assert!(error.contains("expected f32 or f64 [b, h, l, e], [b, h, s, e] and [b, h, s, d]"), "{error}");
     }
     let error = ops::_attention_backward(&x[0], &x[0], &x[1], &x[2], 1.0, false).unwrap_err().to_string();
-    assert!(error.contains("expected a gradient f64 [1, 2, 3, 3]"), "{error}");
+    assert!(error.contains("expected a gradient float64 [1, 2, 3, 3]"), "{error}");
 }
 
 /// Without memory it is products and softmax, unless someone asks for the whole.

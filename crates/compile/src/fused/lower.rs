@@ -170,12 +170,12 @@ pub(super) fn lower(module: &GraphModule, given: &[Given], options: &FusedOption
 }
 
 pub(super) struct Lowering<'a> {
-    module: &'a GraphModule,
-    options: &'a FusedOptions,
-    out: Lowered,
+    pub(super) module: &'a GraphModule,
+    pub(super) options: &'a FusedOptions,
+    pub(super) out: Lowered,
     values: Vec<Option<Known>>,
     /// Buffers that are one number everywhere: readers take the number.
-    numbers: HashMap<BufferId, Number>,
+    pub(super) numbers: HashMap<BufferId, Number>,
     joins: Joins,
 }
 
@@ -330,6 +330,11 @@ impl Lowering<'_> {
             {
                 return Ok(self.push_loop(node.name(), sum, &result, &results));
             }
+            if op.is("aten::native_batch_norm")
+                && let Some(normed) = self.batch_norm(n, &call)
+            {
+                return Ok(normed);
+            }
             if !writes && results.iter().all(|r| alias(r).is_none()) {
                 let lowered = rules::number(&call)
                     .map(|number| self.fill(&call, number))
@@ -455,7 +460,7 @@ impl Lowering<'_> {
     }
 
     /// A new buffer for a result.
-    fn made(&mut self, t: &Tensor) -> Placed {
+    pub(super) fn made(&mut self, t: &Tensor) -> Placed {
         let layout = t.layout().with_offset(0);
         let buffer = self.buffer(layout.clone(), t.dtype(), Origin::Made);
         Placed { load: Load { buffer, layout }, meta: t.clone() }

@@ -7,6 +7,7 @@
 //! Numbers: elementwise results are those of the plain run; sums may be taken in another order; values of half types stay
 //! f32 inside a kernel unless [`FusedOptions::bitwise`] asks for the plain run to the bit.
 
+mod batch_norm;
 mod emit;
 mod fuse;
 mod ir;

@@ -75,7 +75,7 @@ fn gradients_of_one_projection_are_joined_in_place() {
         );
         firebrand_graph::text::parse_module(&text).unwrap()
     };
-    let copied = "  %c = aten.clone.default(%p, memory_format=torch.contiguous_format)\n";
+    let copied = "  %c = aten.clone.default(%p, memory_format=contiguous_format)\n";
     let inputs: Vec<Tensor> = (0..4).map(|_| Tensor::randn(sizes, DType::F32)).collect();
     let values: Vec<Value> = inputs.iter().map(Value::from).collect();
     let [q, k, v] = [&inputs[1], &inputs[2], &inputs[3]];
