@@ -22,14 +22,7 @@ fn multiply_add(term: &Tensor, a: &Tensor, b: &Tensor, out: &Tensor, alpha: f64,
         return multiply(a, b, out, alpha, beta);
     }
     let term = expand(term, out.shape());
-    firebrand_kernels::addmm(
-        term.view(),
-        a.access().view(),
-        b.access().view(),
-        out.access().view_mut(),
-        alpha,
-        beta,
-    );
+    firebrand_kernels::addmm(term.view(), a.access().view(), b.access().view(), out.access().view_mut(), alpha, beta);
 }
 
 pub(crate) fn mm(a: &Tensor, b: &Tensor, out: &Tensor) -> Result<()> {

@@ -15,7 +15,7 @@
 //!
 //! Guarantees: bit-equal for any number of threads, since a tile's sum depends on its own patch only, and a weight's on
 //! parts cut by size. Errors are of the size of those of the plain sum: all entries are 0, ±1 and ±1/2, so that only the
-//! sums of at most four numbers before and nine after the products round.
+//! sums of at most nine numbers before and after the products round.
 //!
 //! What differs from the plain sum: a number that is not finite reaches all four outputs of each tile whose patch holds
 //! it, as NaN, also where the plain sum has it under no tap, or has an infinity; and a number beyond a quarter of the largest

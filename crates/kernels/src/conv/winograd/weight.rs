@@ -57,6 +57,7 @@ unsafe fn range(t: &Tiling, x: &[f32], dy: &[f32], cr: Range<usize>, blocks: Ran
     let mut sums = Scratch::<f32>::zeroed(POSITIONS * cr.len() * mp);
     let (patches, turned, sums) = (patches.as_mut_ptr(), turned.as_mut_ptr(), sums.as_mut_ptr());
     let (mut from, mut under) = (Rows::<4>::default(), Rows::<2>::default());
+    let mut squares = [[0.0; SQUARE]; 8];
     for block in blocks {
         // SAFETY: by contract; scratch is sized for the channels of a block.
         unsafe {
@@ -69,7 +70,7 @@ unsafe fn range(t: &Tiling, x: &[f32], dy: &[f32], cr: Range<usize>, blocks: Ran
                 for m in (0..t.m).step_by(LANES) {
                     let planes = dy.as_ptr().add(m * t.output.len());
                     let to = turned.add(v * LANES * mp + m);
-                    gradients(&under, planes, t.output.len(), LANES.min(t.m - m), to, mp, turned_step);
+                    gradients(&under, planes, t.output.len(), LANES.min(t.m - m), &mut squares, to, mp, turned_step);
                 }
             }
             for p in 0..POSITIONS {
@@ -86,7 +87,11 @@ unsafe fn range(t: &Tiling, x: &[f32], dy: &[f32], cr: Range<usize>, blocks: Ran
     }
 }
 
+/// Sixteen tiles of sixteen channels.
+const SQUARE: usize = LANES * LANES;
+
 /// `A dy At` of sixteen tiles for up to sixteen channels: `to[tile][channel]`, rows `row` and positions `step` apart.
+/// Of channels that do not exist it makes what `squares` held, which ends in sums that nobody reads.
 ///
 /// # Safety
 /// AVX-512F present; `planes` are those of the channels in the first image, `plane` elements apart.
@@ -96,14 +101,13 @@ unsafe fn gradients(
     planes: *const f32,
     plane: usize,
     channels: usize,
+    squares: &mut [[f32; SQUARE]; 8],
     to: *mut f32,
     row: usize,
     step: usize,
 ) {
-    const SQUARE: usize = LANES * LANES;
     // The four outputs of a tile, as [output][channel][tile] and turned.
-    let mut y = [[0.0f32; SQUARE]; 4];
-    let mut turned = [[0.0f32; SQUARE]; 4];
+    let (y, turned) = squares.split_at_mut(4);
     // SAFETY: by contract.
     unsafe {
         for m in 0..channels {
@@ -113,11 +117,11 @@ unsafe fn gradients(
                 _mm512_storeu_ps(y[2 * r + 1].as_mut_ptr().add(m * LANES), odd);
             }
         }
-        for (y, turned) in y.iter().zip(&mut turned) {
+        for (y, turned) in y.iter().zip(&mut *turned) {
             transpose16(y.as_ptr(), LANES, turned.as_mut_ptr(), LANES);
         }
         for tile in 0..LANES {
-            let y = turned.each_ref().map(|y| _mm512_loadu_ps(y.as_ptr().add(tile * LANES)));
+            let y = [0, 1, 2, 3].map(|i| _mm512_loadu_ps(turned[i].as_ptr().add(tile * LANES)));
             transform::gradients(y, to.add(tile * row), step);
         }
     }
