@@ -37,9 +37,9 @@ pub(super) fn serves(s: &ConvShape) -> bool {
     tiles(s) >= FEWEST.max(s.group_in() * s.group_out() / 4096) && s.group_in().min(s.group_out()) >= 3
 }
 
-/// The same of the weight gradient: its sums are transformed back, and each is loaded and stored once a block.
+/// The same of the weight gradient, which multiplies up to 24 input channels at once.
 pub(super) fn serves_weight(s: &ConvShape) -> bool {
-    tiles(s) >= FEWEST.max(s.group_in() * s.group_out() / 512) && s.group_in() >= 12 && s.group_out() >= 4
+    serves(s) && s.group_in() >= 12
 }
 
 /// How many tiles there are on the smaller side; none if this is no convolution to be tiled.
