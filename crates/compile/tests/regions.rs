@@ -135,6 +135,26 @@ fn scalar_read() {
     assert!(matches!(&refused, Error::GraphBreak(b) if b.kind == BreakKind::ScalarRead), "{refused}");
 }
 
+/// U-38 as one graph: the number stays a tensor, with a gradient of its own.
+#[test]
+fn number_that_stays_a_tensor() {
+    let body = |x: &Tensor| {
+        let y = x + 1.0;
+        let n = y.sum();
+        y * n
+    };
+    let c = counter();
+    let f = compile_with(body, full(&c));
+    for x in [ones_leaf(3), leaf(&[1.0, 2.0, 3.0])] {
+        let y = f.call(&x);
+        assert_eq!(y.to_vec::<f32>(), body(&x).to_vec::<f32>());
+        y.sum().backward();
+        let sum: f32 = x.detach().to_vec::<f32>().iter().map(|v| v + 1.0).sum();
+        assert_eq!(grad(&x), [2.0 * sum; 3], "of the square of the sum");
+    }
+    assert_eq!(c.frames(), 1);
+}
+
 /// U-39, U-40: a branch on numbers; each side is a segment of its own. In one graph it is an error that says where.
 #[test]
 fn data_dependent_branch() {

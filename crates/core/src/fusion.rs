@@ -117,14 +117,14 @@ pub enum Input<'a> {
 /// # Panics
 /// If a part reaches outside of its tensor's memory, or sizes and counts are not those of the program.
 pub fn run(program: &Program, inputs: &[Input<'_>], outputs: &[Part<'_>]) {
-    let read: SmallVec<[_; 8]> = inputs
+    let read: SmallVec<[_; 24]> = inputs
         .iter()
         .map(|i| match i {
             Input::Part(p) => Some(p.tensor.access()),
             Input::Number(_) => None,
         })
         .collect();
-    let operands: SmallVec<[Operand<'_>; 8]> = inputs
+    let operands: SmallVec<[Operand<'_>; 24]> = inputs
         .iter()
         .zip(&read)
         .map(|(i, access)| match (i, access) {

@@ -33,10 +33,10 @@ pub(crate) struct Frame {
 
 impl Frame {
     /// Runs the pass.
-    pub(crate) fn run(&self, task: &GraphTask<'_>, key: &Key) -> firebrand_core::Result<Vec<Option<Tensor>>> {
+    pub(crate) fn run(&self, task: &GraphTask<'_>, mut key: Key) -> firebrand_core::Result<Vec<Option<Tensor>>> {
+        let host = RunHost::new(task, &self.ops, &key);
+        let tensors = std::mem::take(&mut key.tensors).into_iter().map(Value::Tensor);
         let numbers = key.view();
-        let host = RunHost::new(task, &self.ops, key);
-        let tensors = key.tensors.iter().map(|t| Value::Tensor(t.clone()));
         let inputs: Vec<Value> = tensors.chain(self.inputs.iter().map(|&i| numbers.scalar(i).into())).collect();
         let results = self.run.run(&inputs, &Call::with_host(host.clone()));
         if let Some(e) = host.failure() {

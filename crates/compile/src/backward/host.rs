@@ -57,8 +57,9 @@ struct Watched {
     step: usize,
 }
 
-/// The nodes of one run.
+/// What one run brings along.
 pub(crate) struct RunHost {
+    /// For each slot, the node it is about.
     nodes: Vec<Node>,
     ops: Arc<[HostOp]>,
     watched: Vec<Watched>,
@@ -75,7 +76,7 @@ impl RunHost {
             true => key.tensors.iter().zip(&key.read_by).filter_map(one).collect(),
             false => Vec::new(),
         };
-        let nodes = (0..task.len()).map(|i| task.node(i).clone()).collect();
+        let nodes = ops.iter().map(|op| task.node(op.step).clone()).collect();
         Arc::new(RunHost { nodes, ops: ops.clone(), watched, failed: Mutex::default() })
     }
 
@@ -84,9 +85,12 @@ impl RunHost {
         self.failed.lock().unwrap_or_else(|e| e.into_inner()).take()
     }
 
-    fn perform(&self, op: HostOp, mut values: Vec<Option<Tensor>>) -> firebrand_core::Result<Vec<Option<Tensor>>> {
-        let node = &self.nodes[op.step];
-        Ok(match op.kind {
+    fn perform(
+        node: &Node,
+        kind: HostKind,
+        mut values: Vec<Option<Tensor>>,
+    ) -> firebrand_core::Result<Vec<Option<Tensor>>> {
+        Ok(match kind {
             HostKind::TensorHooks => {
                 let mut grads: Gradients = values.into();
                 runner::run_tensor_hooks(node, &mut grads)?;
@@ -133,11 +137,12 @@ impl RunHost {
 impl HostCalls for RunHost {
     fn call(&self, slot: usize, values: Vec<Option<Tensor>>, results: &[Option<Spec>]) -> Result<Vec<Option<Tensor>>> {
         let op = *self.ops.get(slot).ok_or_else(|| Error::internal(format!("a backward graph names slot {slot}")))?;
-        let done = self.perform(op, values).and_then(|found| {
+        let node = &self.nodes[slot];
+        let done = RunHost::perform(node, op.kind, values).and_then(|found| {
             if op.kind != HostKind::Accumulate {
                 self.check_versions(op.step)?;
             }
-            fitted(found, results, &self.nodes[op.step])
+            fitted(found, results, node)
         });
         done.map_err(|e| {
             let told = Error::internal(format!("{} failed: {e}", op.kind.name()));

@@ -139,7 +139,7 @@ impl Key {
 
     /// A number that is the same for equal keys. It is computed at every run, so it is a cheap one.
     pub(crate) fn hash(&self) -> u64 {
-        fold(self.structure.iter().chain(&self.numbers))
+        fold(fold(0, &self.structure), &self.numbers)
     }
 
     /// Words that decide whether two runs have the same sizes.
@@ -149,9 +149,18 @@ impl Key {
     }
 }
 
-fn fold<'a>(words: impl Iterator<Item = &'a u64>) -> u64 {
-    const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
-    words.fold(0, |hash: u64, word| (hash.rotate_left(5) ^ word).wrapping_mul(ODD))
+/// Four sums side by side: one would wait for itself at every word.
+fn fold(start: u64, words: &[u64]) -> u64 {
+    let mut sums = [start, 1, 2, 3];
+    for four in words.chunks(4) {
+        sums.iter_mut().zip(four).for_each(|(sum, word)| *sum = mix(*sum, *word));
+    }
+    sums.into_iter().fold(words.len() as u64, mix)
+}
+
+#[inline]
+fn mix(sum: u64, word: u64) -> u64 {
+    (sum.rotate_left(5) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
 struct Visitor<'a> {

@@ -223,7 +223,7 @@ impl Compiler {
 }
 
 /// Runs a frame; afterwards nodes let go of what they kept, unless another run follows.
-fn execute(frame: &Frame, task: &GraphTask<'_>, key: &Key) -> Result<Outcome> {
+fn execute(frame: &Frame, task: &GraphTask<'_>, key: Key) -> Result<Outcome> {
     let answer = frame.run(task, key)?;
     if !task.keeps_graph() {
         (0..task.len()).filter(|i| task.executes(*i)).for_each(|i| runner::release(task.node(i)));
@@ -242,7 +242,7 @@ impl BackwardRunner for CompiledBackward {
         }
         let hash = key.hash();
         if let Some(frame) = compiler.seen(&key, hash) {
-            return execute(&frame, task, &key);
+            return execute(&frame, task, key);
         }
         if compiler.cache().plain.contains(&hash) {
             return Ok(Outcome::Plain);
@@ -271,7 +271,7 @@ impl BackwardRunner for CompiledBackward {
             })));
         }
         match compiler.frame(&key, traced, None)? {
-            Some(frame) => execute(&frame, task, &key),
+            Some(frame) => execute(&frame, task, key),
             None => Ok(Outcome::Plain),
         }
     }

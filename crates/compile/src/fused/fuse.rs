@@ -16,12 +16,21 @@ use tracing::debug;
 
 /// Loops of one kernel, at most.
 const LOOPS: usize = 64;
-/// Buffers one kernel reads, at most.
+/// Buffers one kernel reads, at most: more streams than a core follows at once.
 const READS: usize = 24;
+/// The same where streams are short: starting a kernel takes longer than reading them.
+const SHORT_READS: usize = 64;
+/// Elements of a short stream, at most.
+const SHORT: usize = 1024;
 /// Kernels joined sideways, at most.
 const SIDEWAYS: usize = 16;
 /// The longest row a kernel keeps in cache.
 pub(super) const LONGEST_ROW: usize = 8192;
+
+/// How many buffers a kernel of this domain may read.
+fn most_reads(domain: &[usize]) -> usize {
+    if domain.iter().product::<usize>() <= SHORT { SHORT_READS } else { READS }
+}
 
 /// Items that run together: one call, or loops of one domain.
 #[derive(Clone, Debug)]
@@ -248,7 +257,7 @@ impl Fuser<'_> {
         let mut reads: Vec<BufferId> = items.iter().flat_map(|&j| self.reads(j)).collect();
         reads.sort_unstable();
         reads.dedup();
-        if items.len() > LOOPS || reads.len() > READS {
+        if items.len() > LOOPS || reads.len() > most_reads(&into.domain) {
             return Err("the kernel would be too large");
         }
         for &i in &items {
@@ -342,7 +351,7 @@ impl Fuser<'_> {
         let mut reads: Vec<BufferId> = kernel.items.iter().flat_map(|&j| self.reads(j)).chain(self.reads(i)).collect();
         reads.sort_unstable();
         reads.dedup();
-        if reads.len() > READS {
+        if reads.len() > most_reads(&kernel.domain) {
             return Err("the kernel would read too many buffers");
         }
         let row = match (kernel.row, l.row) {

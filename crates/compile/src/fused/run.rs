@@ -48,7 +48,7 @@ pub(super) fn run(
         match step {
             Step::Kernel { emitted, made, .. } => {
                 made.iter().try_for_each(|m| f.make(m))?;
-                let inputs: SmallVec<[fusion::Input<'_>; 8]> =
+                let inputs: SmallVec<[fusion::Input<'_>; 24]> =
                     emitted.inputs.iter().map(|l| Ok(fusion::Input::Part(f.part(l)?))).collect::<Result<_>>()?;
                 let outputs: SmallVec<[fusion::Part<'_>; 4]> =
                     emitted.outputs.iter().map(|l| f.part(l)).collect::<Result<_>>()?;
