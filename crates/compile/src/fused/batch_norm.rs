@@ -12,6 +12,9 @@ use firebrand_graph::interpret::Value;
 use firebrand_graph::ir::{NodeId, OpOverload};
 use firebrand_kernels::pointwise::{Op, Sink, Source, Value as Number};
 
+/// Elements of a plane from which the map is a loop: in smaller ones the numbers of a channel change within a tile.
+const SMALLEST_PLANE: usize = 1024;
+
 fn number(v: f64) -> Source {
     Source::Value(Number::Float(v))
 }
@@ -81,7 +84,7 @@ impl Lowering<'_> {
         let [Boxed::Bool(true), Boxed::Float(momentum), Boxed::Float(eps)] = call.boxed.get(5..8)? else { return None };
         let (dtype, domain) = (x.meta.dtype(), x.meta.shape());
         let channels = *domain.get(1).filter(|&&c| c > 0)?;
-        let count = x.meta.numel() / channels;
+        let (count, plane) = (x.meta.numel() / channels, domain[2..].iter().product::<usize>());
         let float = matches!(dtype, DType::F32 | DType::F64) && call.tensors.iter().all(|t| t.meta.dtype() == dtype);
         let running = [call.tensor(3), call.tensor(4)];
         // What is written is a whole buffer that the call does not read under another name.
@@ -89,7 +92,12 @@ impl Lowering<'_> {
             self.out.buffers[r.load.buffer].is_whole(&r.load.layout)
                 && call.tensors.iter().filter(|t| t.load.buffer == r.load.buffer).count() == 1
         };
-        if self.options.bitwise || !float || count < 2 || !running.iter().flatten().all(|r| apart(r)) {
+        if self.options.bitwise
+            || !float
+            || plane < SMALLEST_PLANE
+            || count < 2
+            || !running.iter().flatten().all(|r| apart(r))
+        {
             return None;
         }
         let Operand::Load(input) = self.operand(x, domain)? else { return None };

@@ -17,7 +17,7 @@ use firebrand_graph::interpret::{Call, NodeRunner, Outlined, Value, boxed_argume
 use firebrand_graph::ir::{
     Argument, Attribute, Function, GraphModule, Hop, Kind, Name, Node, NodeId, OpOverload, Target,
 };
-use firebrand_kernels::pointwise::{self as kernel, Op, Sink, Source, Value as Number};
+use firebrand_kernels::pointwise::{self as kernel, Sink, Source, Value as Number};
 use smallvec::smallvec;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -325,11 +325,6 @@ impl Lowering<'_> {
             if op.is("aten::copy_") && self.write_whole(node.name(), &call) {
                 return Ok(args[0].clone());
             }
-            if op.is("aten::addmm")
-                && let Some(sum) = self.product_and_term(n, &call)
-            {
-                return Ok(self.push_loop(node.name(), sum, &result, &results));
-            }
             if op.is("aten::native_batch_norm")
                 && let Some(normed) = self.batch_norm(n, &call)
             {
@@ -536,42 +531,6 @@ impl Lowering<'_> {
         });
         let stores = formula.results.iter().enumerate().map(|(k, &s)| result_store(k, s, Sink::Elements)).collect();
         Some(Loop { domain, row: 1, operands, code: code.collect(), stores })
-    }
-
-    /// `addmm` as a product and a sum: the sum shares a kernel with the activation behind it, and the product need not read
-    /// what it writes.
-    fn product_and_term(&mut self, n: NodeId, call: &OpCall<'_>) -> Option<Loop> {
-        let (term, a, b) = (call.tensor(0)?, call.tensor(1)?, call.tensor(2)?);
-        // A factor that is not given is one.
-        let one = |v: &Boxed| match v {
-            Boxed::Scalar(s) => s.equals(1.0),
-            other => matches!(other, Boxed::None),
-        };
-        let dtype = term.meta.dtype(); // half types round once, in the product's own kernel
-        if self.options.bitwise || !matches!(dtype, DType::F32 | DType::F64) || !call.boxed[3..5].iter().all(one) {
-            return None;
-        }
-        let domain: Dims = call.results[0].shape().into();
-        let term = self.operand(term, &domain)?;
-        let args = vec![Arg::Tensor(a.load.clone()), Arg::Tensor(b.load.clone())];
-        let product = self.made(&call.results[0]).load;
-        let taken = Taken::Buffer(product.buffer);
-        let op = Some(OpOverload::new("aten::mm"));
-        let mm = Opaque {
-            node: n,
-            op,
-            sides: None,
-            args,
-            kwargs: Vec::new(),
-            taken,
-            writes: Vec::new(),
-            effect: false,
-            barrier: false,
-        };
-        self.out.items.push(Item { name: self.module.graph[n].name().clone(), work: Work::Opaque(mm) });
-        let code = vec![instr(Action::Op(Op::Add), dtype, &[Source::Memory(0), Source::Memory(1)])];
-        let stores = vec![result_store(0, Source::Step(0), Sink::Elements)];
-        Some(Loop { domain, row: 1, operands: vec![Operand::Load(product), term], code, stores })
     }
 
     /// `copy_` to all of a buffer: a store, so that the value is computed where it belongs.
