@@ -2,11 +2,9 @@
 
 use crate::capture::{self, Caller, Read};
 use crate::layout::Layout;
-use crate::tensor::OWN_VERSION;
 use crate::{DType, Element, Error, Result, Scalar, Spec, Tensor};
 use firebrand_kernels::{bf16, copy, f16, pointwise, read_slice};
 use std::panic::Location;
-use std::sync::atomic::AtomicU32;
 
 impl Tensor {
     /// The elements, row by row, converted to `T`.
@@ -85,13 +83,8 @@ impl Tensor {
         if capture::is_capturing() {
             return self.detach(); // the alias becomes a node; its version is the graph's own business
         }
-        let alias = Tensor::from_parts(
-            self.storage().clone(),
-            Spec { layout: self.layout().clone(), dtype: self.dtype(), device: self.device() },
-            OWN_VERSION,
-        );
-        let _ = alias.extras().own_version.set(std::sync::Arc::new(AtomicU32::new(0)));
-        alias
+        let spec = Spec { layout: self.layout().clone(), dtype: self.dtype(), device: self.device() };
+        Tensor::from_parts(self.storage().clone(), spec, 0).counting_alone()
     }
 
     /// Puts the data of another tensor in the place of this one's. Flags, hooks and version stay.

@@ -610,6 +610,13 @@ impl Tensor {
         }
     }
 
+    /// Makes a tensor that nobody else has seen count versions for itself, whoever shares its memory.
+    pub(crate) fn counting_alone(self) -> Tensor {
+        let _ = self.extras().own_version.set(std::sync::Arc::new(AtomicU32::new(0)));
+        self.set_flag(OWN_VERSION);
+        self
+    }
+
     // ---- history at birth
 
     /// Gives a tensor that nobody else has seen its history.

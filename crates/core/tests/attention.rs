@@ -37,6 +37,20 @@ fn has_the_node_that_pytorch_prints() -> Result<()> {
     Ok(())
 }
 
+/// Gradients of one size lie in one piece of memory; nobody can tell by their versions.
+#[test]
+fn gradients_are_written_apart() -> Result<()> {
+    let x = [7, 5, 3].map(|step| numbers([1, 2, 3, 2], step).detach());
+    let (dq, dk, _) = ops::_attention_backward(&x[0], &x[0], &x[1], &x[2], 0.7, false)?;
+    assert!(dq.shares_storage(&dk));
+    let w = Tensor::from_slice(&[2.0], [1]).requires_grad_();
+    let y = ops::mul(&dk, &w)?.sum();
+    dq.mul_(&x[0]);
+    y.backward();
+    assert_eq!((dq.version(), dk.version()), (1, 0));
+    Ok(())
+}
+
 /// The derivative's own derivative is that of its products; the op that computes it in one go has none.
 #[test]
 fn the_derivative_as_an_op_has_no_derivative() -> Result<()> {

@@ -33,7 +33,8 @@ pub(crate) fn attention_backward(
         &[b, h, l, size] if [&dk, &dv].iter().all(|d| d.layout.same_geometry(&dq.layout)) => {
             let all = Tensor::try_empty(Spec::new(&[b, l, 3, h, size], dq.dtype, dq.device))?;
             let part = |k| Layout::strided(query.shape(), &[3 * l * h * size, size, 3 * h * size, 1], k * h * size);
-            [0, 1, 2].map(|k| all.alias_with(part(k)))
+            // They share memory and no element: a write to one is none to the others.
+            [0, 1, 2].map(|k| all.alias_with(part(k)).counting_alone())
         }
         _ => [Tensor::try_empty(dq)?, Tensor::try_empty(dk)?, Tensor::try_empty(dv)?],
     };
