@@ -182,7 +182,7 @@ pub(crate) fn host_results(args: &[Value], device: Device) -> Result<Vec<Option<
         Value::Constant(Argument::DType(dtype)) => {
             let sizes = sizes.items()?.iter().map(|n| Ok(n.scalar()?.to_i64() as usize)).collect::<Result<Vec<_>>>()?;
             let dtype = dtype.dtype().ok_or_else(not_a_host_call)?;
-            Ok(Some(Spec { layout: Layout::contiguous(&sizes), dtype, device }))
+            Ok(Some(Spec { layout: Layout::contiguous(&sizes)?, dtype, device }))
         }
         _ => Ok(None),
     };

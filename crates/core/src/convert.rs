@@ -1,7 +1,6 @@
 //! Reading tensors back: single numbers, vectors, the data without history.
 
 use crate::capture::{self, Caller, Read};
-use crate::layout::Layout;
 use crate::{DType, Element, Error, Result, Scalar, Spec, Tensor};
 use firebrand_kernels::{bf16, copy, f16, pointwise, read_slice};
 use std::panic::Location;
@@ -101,7 +100,7 @@ impl Tensor {
             let layout = if t.layout().is_non_overlapping_and_dense() {
                 t.layout().dense_like()
             } else {
-                Layout::contiguous(t.shape())
+                t.layout().to_contiguous()
             };
             let out = Tensor::try_empty(Spec { layout, dtype: t.dtype(), device: t.device() })?;
             if !t.is_meta() {

@@ -45,7 +45,7 @@ pub(crate) fn checked_sizes(op: &'static str, sizes: &[SymInt]) -> Result<Dims> 
 impl Tensor {
     /// A tensor filled with one number.
     pub(crate) fn try_full_spec(sizes: &[usize], value: Scalar, dtype: DType) -> Result<Tensor> {
-        let t = Tensor::try_empty(Spec::new(sizes, dtype, Device::Cpu))?;
+        let t = Tensor::try_empty(Spec::new(sizes, dtype, Device::Cpu)?)?;
         fill(t.access().view_mut(), value.into());
         Ok(t)
     }
@@ -58,7 +58,7 @@ impl Tensor {
     /// A number as an operand: a 0-dim tensor that is weak in type promotion.
     #[inline]
     pub fn wrapped_number(value: Scalar) -> Result<Tensor> {
-        let t = Tensor::try_empty(Spec::new(&[], value.dtype_of_kind(), Device::Cpu))?;
+        let t = Tensor::try_empty(Spec::new(&[], value.dtype_of_kind(), Device::Cpu)?)?;
         fill(t.access().view_mut(), value.into());
         t.set_flag(WRAPPED_NUMBER);
         Ok(t)
@@ -66,7 +66,7 @@ impl Tensor {
 
     /// What stands for a number of this kind while a function is captured: no value, weak in type promotion.
     pub fn wrapped_number_outline(like: Scalar) -> Result<Tensor> {
-        let t = Tensor::try_empty(Spec::new(&[], like.dtype_of_kind(), Device::Meta))?;
+        let t = Tensor::try_empty(Spec::new(&[], like.dtype_of_kind(), Device::Meta)?)?;
         t.set_flag(WRAPPED_NUMBER);
         Ok(t)
     }
@@ -84,7 +84,7 @@ impl Tensor {
             let m = format!("{} elements given for the shape {sizes:?}", data.len());
             return Err(Error::argument("from_slice", m));
         }
-        let t = Tensor::try_empty(Spec::new(&sizes, T::DTYPE, Device::Cpu))?;
+        let t = Tensor::try_empty(Spec::new(&sizes, T::DTYPE, Device::Cpu)?)?;
         write_slice(data, t.access().view_mut());
         Ok(t)
     }
@@ -124,7 +124,7 @@ impl Tensor {
         }
         let sizes = checked_sizes("full", &sizes.into_sizes())?;
         let dtype = o.dtype.unwrap_or_else(|| value.dtype());
-        let t = Tensor::try_empty(Spec::new(&sizes, dtype, o.device.unwrap_or_default()))?;
+        let t = Tensor::try_empty(Spec::new(&sizes, dtype, o.device.unwrap_or_default())?)?;
         if !t.is_meta() {
             fill(t.access().view_mut(), value.into());
         }
@@ -153,14 +153,14 @@ impl Tensor {
         Tensor::full(sizes, 1i64, o)
     }
 
-    /// Unspecified content (never uninitialised).
+    /// Unspecified content (never uninitialised; bools are false).
     #[track_caller]
     pub fn empty(sizes: impl IntoSizes, options: impl Into<TensorOptions>) -> Tensor {
         let o: TensorOptions = options.into();
         let make = || -> Result<Tensor> {
             let sizes = checked_sizes("empty", &sizes.into_sizes())?;
             let dtype = o.dtype.unwrap_or_else(crate::dtype::default_dtype);
-            let t = Tensor::try_empty(Spec::new(&sizes, dtype, o.device.unwrap_or_default()))?;
+            let t = Tensor::try_unwritten(Spec::new(&sizes, dtype, o.device.unwrap_or_default())?)?;
             if o.requires_grad { t.try_requires_grad_(true) } else { Ok(t) }
         };
         make().unwrap_or_else(|e| panic!("{e}"))

@@ -99,8 +99,19 @@ pub enum ErrorKind {
         "{op}: in-place result has shape {result:?}, but the tensor written has shape {target:?}; in-place ops never change the shape of their target"
     )]
     InplaceShape { op: &'static str, result: Vec<usize>, target: Vec<usize> },
-    #[error("the size {shape:?} of {dtype} elements overflows the address space")]
-    SizeOverflow { shape: Vec<i64>, dtype: DType },
+    #[error(
+        "a tensor of shape {shape:?} has more elements than memory can hold; at most {} are possible",
+        crate::layout::MAX_ELEMENTS
+    )]
+    SizeOverflow { shape: Vec<usize> },
+    #[error("a tensor of {ndim} dimensions has too many; at most {} are possible", crate::layout::MAX_DIMS)]
+    TooManyDims { ndim: usize },
+    #[error("{sizes} sizes and {strides} strides do not make a layout; give one stride for each size")]
+    LayoutRank { sizes: usize, strides: usize },
+    #[error(
+        "sizes {sizes:?} with strides {strides:?} from element {offset} on reach further than memory can; make them smaller"
+    )]
+    LayoutOverflow { sizes: Vec<usize>, strides: Vec<usize>, offset: usize },
     #[error("cannot allocate {bytes} bytes; free tensors or call empty_cache()")]
     OutOfMemory { bytes: usize },
     #[error("{op}: tensors are on different devices ({left} and {right}); move them to one device first")]

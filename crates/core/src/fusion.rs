@@ -83,7 +83,7 @@ pub fn formula(op: Op, args: &[Value]) -> Option<Formula> {
 
 fn stand_in(t: &Tensor) -> Result<Tensor> {
     let one: SmallVec<[usize; 8]> = SmallVec::from_elem(1, t.ndim());
-    let stand_in = Tensor::try_empty(Spec::new(&one, t.dtype(), Device::Cpu))?;
+    let stand_in = Tensor::try_empty(Spec::new(&one, t.dtype(), Device::Cpu)?)?;
     if t.is_wrapped_number() {
         stand_in.set_flag(WRAPPED_NUMBER);
     }
@@ -139,9 +139,11 @@ pub fn run(program: &Program, inputs: &[Input<'_>], outputs: &[Part<'_>]) {
     outputs.iter().for_each(|p| p.tensor.bump_version());
 }
 
-/// The part as a tensor of its own over the same memory: without history, with the same version.
-pub fn alias(part: Part<'_>) -> Tensor {
-    part.tensor.alias_with(part.layout.with_offset(part.tensor.storage_offset() + part.layout.offset()))
+/// The part as a tensor of its own over the same memory: without history, with the same version. An error if it reaches
+/// further than memory can.
+pub fn alias(part: Part<'_>) -> Result<Tensor> {
+    let offset = part.tensor.storage_offset() + part.layout.offset();
+    Ok(part.tensor.alias_with(part.layout.with_offset(offset)?))
 }
 
 /// Whether nobody else has the tensor or sees its memory, so that it may be written without anybody knowing.

@@ -1,9 +1,18 @@
 //! Layout: sizes, strides and offset of a tensor, and every question one can ask of them.
 //!
-//! A value with private fields: whoever holds one knows that it is consistent (same number of sizes and strides, no
-//! overflow). Up to five dimensions are stored inline. It knows no storage and no dtype.
+//! A layout in existence is valid: as many strides as sizes, at most [`MAX_DIMS`] of them, and neither the number of
+//! elements nor the place of the last one exceeds [`MAX_ELEMENTS`], so that no later arithmetic on them overflows, in bytes
+//! of the largest element type either. The constructors check this and nothing after them has to.
+//! Up to five dimensions are stored inline. It knows no storage and no dtype.
 
+use crate::{Error, ErrorKind, Result};
 use smallvec::SmallVec;
+
+/// Dimensions a tensor can have, as in PyTorch.
+pub const MAX_DIMS: usize = 64;
+
+/// No layout counts or reaches more elements: as many of the largest type fill the address space.
+pub use firebrand_kernels::MAX_ELEMENTS;
 
 /// Dimensions stored without allocation.
 const INLINE: usize = 5;
@@ -29,15 +38,14 @@ pub struct Layout {
     /// Contiguous with exactly the strides of a new tensor: those of dimensions of size 1 fit too.
     canonical: bool,
     offset: usize,
-    /// `usize::MAX` if the product overflows; no tensor is ever made of such a layout.
     numel: usize,
     repr: Repr,
 }
 
 impl Layout {
-    /// Row-major without gaps. The caller has checked that the size fits (see [`checked_numel`]).
+    /// Row-major without gaps; an error for more dimensions or elements than a tensor can have.
     #[inline]
-    pub fn contiguous(sizes: &[usize]) -> Layout {
+    pub fn contiguous(sizes: &[usize]) -> Result<Layout> {
         if sizes.len() <= INLINE {
             let (mut s, mut t) = ([1; INLINE], [0; INLINE]);
             let (mut step, mut numel) = (1usize, 1usize);
@@ -47,34 +55,74 @@ impl Layout {
                 numel = numel.saturating_mul(sizes[k]);
                 step = step.saturating_mul(sizes[k].max(1));
             }
-            return Layout {
+            if step > MAX_ELEMENTS {
+                return Err(too_large(sizes));
+            }
+            return Ok(Layout {
                 rank: sizes.len() as u8,
                 contiguous: true,
                 canonical: true,
                 offset: 0,
-                numel: if step > MAX_NUMEL { usize::MAX } else { numel },
+                numel,
                 repr: Repr::Inline { sizes: s, strides: t },
-            };
+            });
         }
         Layout::strided(sizes, &contiguous_strides(sizes), 0)
     }
 
-    /// Any sizes, strides and offset.
-    pub fn strided(sizes: &[usize], strides: &[usize], offset: usize) -> Layout {
-        assert_eq!(sizes.len(), strides.len(), "a layout has as many strides as sizes");
-        assert!(sizes.len() <= 64, "at most 64 dimensions");
+    /// Any sizes, strides and offset; an error if some element would lie where no memory can be.
+    ///
+    /// A stride along which there is no second element means nothing; an absurd one is cut to [`MAX_ELEMENTS`].
+    pub fn strided(sizes: &[usize], strides: &[usize], offset: usize) -> Result<Layout> {
+        if sizes.len() != strides.len() {
+            return Err(ErrorKind::LayoutRank { sizes: sizes.len(), strides: strides.len() }.into());
+        }
+        if sizes.len() > MAX_DIMS {
+            return Err(ErrorKind::TooManyDims { ndim: sizes.len() }.into());
+        }
+        let numel = checked_numel(sizes).ok_or_else(|| too_large(sizes))?;
+        let step = |(&n, &s): (&usize, &usize)| n.saturating_sub(1).saturating_mul(s);
+        let last = sizes.iter().zip(strides).map(step).fold(offset, usize::saturating_add);
+        if last >= MAX_ELEMENTS {
+            let (sizes, strides) = (sizes.to_vec(), strides.to_vec());
+            return Err(ErrorKind::LayoutOverflow { sizes, strides, offset }.into());
+        }
         let contiguous = firebrand_kernels::is_contiguous(sizes, strides);
+        let canonical = contiguous && strides == &contiguous_strides(sizes)[..];
+        let cut = |s: &usize| (*s).min(MAX_ELEMENTS);
         let repr = if sizes.len() <= INLINE {
             let (mut s, mut t) = ([1; INLINE], [0; INLINE]);
             s[..sizes.len()].copy_from_slice(sizes);
-            t[..sizes.len()].copy_from_slice(strides);
+            t.iter_mut().zip(strides).for_each(|(t, s)| *t = cut(s));
             Repr::Inline { sizes: s, strides: t }
         } else {
-            Repr::Heap(sizes.iter().chain(strides).copied().collect())
+            Repr::Heap(sizes.iter().copied().chain(strides.iter().map(cut)).collect())
         };
-        let numel = checked_numel(sizes).unwrap_or(usize::MAX);
-        let canonical = contiguous && strides == &contiguous_strides(sizes)[..];
-        Layout { rank: sizes.len() as u8, contiguous, canonical, offset, numel, repr }
+        Ok(Layout { rank: sizes.len() as u8, contiguous, canonical, offset, numel, repr })
+    }
+
+    /// Some of the elements of a layout that exists, whose place needs no second check.
+    ///
+    /// # Panics
+    /// If they are not: the caller's claim was wrong.
+    pub(crate) fn derived(sizes: &[usize], strides: &[usize], offset: usize) -> Layout {
+        Layout::strided(sizes, strides, offset).expect("elements of a layout lie where memory can be")
+    }
+
+    /// One element at the start of its memory.
+    pub fn scalar() -> Layout {
+        let repr = Repr::Inline { sizes: [1; INLINE], strides: [0; INLINE] };
+        Layout { rank: 0, contiguous: true, canonical: true, offset: 0, numel: 1, repr }
+    }
+
+    /// As many elements in one dimension, row-major from the start of their memory.
+    pub fn flattened(&self) -> Layout {
+        Layout::derived(&[self.numel], &[1], 0)
+    }
+
+    /// A new row-major layout of the same sizes.
+    pub fn to_contiguous(&self) -> Layout {
+        Layout::contiguous(self.sizes()).expect("sizes of a layout fit memory in row-major order")
     }
 
     /// Number of dimensions.
@@ -107,9 +155,24 @@ impl Layout {
         self.offset
     }
 
-    /// The same sizes and strides elsewhere in the storage.
-    pub fn with_offset(&self, offset: usize) -> Layout {
-        Layout { offset, ..self.clone() }
+    /// The same sizes and strides elsewhere in the storage; an error if no memory reaches that far.
+    pub fn with_offset(&self, offset: usize) -> Result<Layout> {
+        if offset.saturating_add(self.reach()) >= MAX_ELEMENTS {
+            let (sizes, strides) = (self.sizes().to_vec(), self.strides().to_vec());
+            return Err(ErrorKind::LayoutOverflow { sizes, strides, offset }.into());
+        }
+        Ok(Layout { offset, ..self.clone() })
+    }
+
+    /// The same sizes and strides from the start of a storage.
+    #[inline]
+    pub fn from_start(&self) -> Layout {
+        Layout { offset: 0, ..self.clone() }
+    }
+
+    /// Steps from the first element to the last.
+    fn reach(&self) -> usize {
+        self.sizes().iter().zip(self.strides()).map(|(n, s)| n.saturating_sub(1) * s).sum()
     }
 
     /// Number of elements.
@@ -143,7 +206,7 @@ impl Layout {
         if self.sizes().contains(&0) {
             return 0;
         }
-        self.offset + 1 + self.sizes().iter().zip(self.strides()).map(|(n, s)| (n - 1) * s).sum::<usize>()
+        self.offset + 1 + self.reach()
     }
 
     /// Some permutation of it is contiguous: every element of its memory range is used exactly once.
@@ -193,10 +256,10 @@ impl Layout {
     /// The strides a new dense tensor of these sizes gets to keep this memory order (as `preserve_format`).
     pub fn dense_like(&self) -> Layout {
         if self.contiguous {
-            return Layout::contiguous(self.sizes());
+            return self.to_contiguous();
         }
         if self.is_non_overlapping_and_dense() {
-            return Layout::strided(self.sizes(), self.strides(), 0);
+            return self.from_start();
         }
         let n = self.ndim();
         // Dims in memory order, outermost first: larger strides first, ties in the given order.
@@ -211,7 +274,7 @@ impl Layout {
             strides[d] = step;
             step *= self.sizes()[d].max(1);
         }
-        Layout::strided(self.sizes(), &strides, 0)
+        Layout::strided(self.sizes(), &strides, 0).expect("sizes of a layout fit memory in any dense order")
     }
 
     /// Strides with which the same elements show as `sizes`, without a copy; None if that needs one.
@@ -260,8 +323,10 @@ pub fn contiguous_strides(sizes: &[usize]) -> Dims {
     out
 }
 
-/// More elements than any storage can hold.
-const MAX_NUMEL: usize = isize::MAX as usize / 8;
+#[cold]
+fn too_large(sizes: &[usize]) -> Error {
+    ErrorKind::SizeOverflow { shape: sizes.to_vec() }.into()
+}
 
 /// Whether two shapes are equal. Shapes are short: a loop beats a call of `memcmp`.
 #[inline]
@@ -269,11 +334,11 @@ pub fn same_sizes(a: &[usize], b: &[usize]) -> bool {
     a.len() == b.len() && a.iter().zip(b).all(|(x, y)| x == y)
 }
 
-/// The number of elements, unless it overflows.
+/// The number of elements, unless it exceeds [`MAX_ELEMENTS`].
 pub fn checked_numel(sizes: &[usize]) -> Option<usize> {
     // A zero anywhere makes the tensor empty, but the strides of the others must still be representable.
     let total = sizes.iter().filter(|n| **n != 0).try_fold(1usize, |a, &n| a.checked_mul(n))?;
-    (total <= MAX_NUMEL).then(|| if sizes.contains(&0) { 0 } else { total })
+    (total <= MAX_ELEMENTS).then(|| if sizes.contains(&0) { 0 } else { total })
 }
 
 #[cfg(test)]
@@ -282,36 +347,36 @@ mod tests {
 
     #[test]
     fn contiguity_density_and_overlap() {
-        let t = Layout::strided(&[3, 2], &[1, 3], 0);
+        let t = Layout::strided(&[3, 2], &[1, 3], 0).unwrap();
         assert!(!t.is_contiguous() && t.is_non_overlapping_and_dense() && !t.has_internal_overlap());
-        let e = Layout::strided(&[2, 3], &[0, 1], 0);
+        let e = Layout::strided(&[2, 3], &[0, 1], 0).unwrap();
         assert!(e.has_internal_overlap() && !e.is_non_overlapping_and_dense());
-        let unfolded = Layout::strided(&[3, 2], &[1, 1], 0);
+        let unfolded = Layout::strided(&[3, 2], &[1, 1], 0).unwrap();
         assert!(unfolded.has_internal_overlap());
-        let sliced = Layout::strided(&[2, 2], &[4, 1], 1);
+        let sliced = Layout::strided(&[2, 2], &[4, 1], 1).unwrap();
         assert!(!sliced.has_internal_overlap() && sliced.end() == 7);
     }
 
     #[test]
     fn views_without_copies() {
-        let sliced = Layout::strided(&[2, 4], &[8, 1], 0);
+        let sliced = Layout::strided(&[2, 4], &[8, 1], 0).unwrap();
         assert_eq!(sliced.view_strides(&[2, 2, 2]).as_deref(), Some(&[8, 2, 1][..]));
         assert_eq!(sliced.view_strides(&[8]), None);
         assert_eq!(sliced.view_strides(&[2, 1, 4]).as_deref(), Some(&[8, 4, 1][..]));
-        let t = Layout::strided(&[3, 2], &[1, 3], 0);
+        let t = Layout::strided(&[3, 2], &[1, 3], 0).unwrap();
         assert_eq!(t.view_strides(&[6]), None);
-        assert_eq!(Layout::contiguous(&[2, 3]).view_strides(&[6, 1]).as_deref(), Some(&[1, 1][..]));
+        assert_eq!(Layout::contiguous(&[2, 3]).unwrap().view_strides(&[6, 1]).as_deref(), Some(&[1, 1][..]));
     }
 
     #[test]
     fn dense_like_keeps_memory_order() {
-        let l = Layout::strided(&[2, 3], &[1, 4], 0); // a column-major slice
+        let l = Layout::strided(&[2, 3], &[1, 4], 0).unwrap(); // a column-major slice
         assert_eq!(l.dense_like().strides(), &[1, 2]);
     }
 
     #[test]
     fn more_than_five_dimensions() {
-        let l = Layout::contiguous(&[1, 2, 1, 3, 1, 2, 2]);
+        let l = Layout::contiguous(&[1, 2, 1, 3, 1, 2, 2]).unwrap();
         assert_eq!(l.numel(), 24);
         assert_eq!(l.strides(), &[24, 12, 12, 4, 4, 2, 1]);
         assert!(l.is_contiguous());
@@ -321,5 +386,38 @@ mod tests {
     fn overflow_is_seen() {
         assert_eq!(checked_numel(&[1 << 40, 1 << 40]), None);
         assert_eq!(checked_numel(&[1 << 40, 0, 1 << 10]), Some(0));
+    }
+
+    /// Whatever is asked for, there is a layout whose arithmetic fits or an error.
+    #[test]
+    fn layouts_beyond_memory_are_refused() {
+        const HUGE: usize = usize::MAX;
+        let far = 1usize << 61;
+        let refused: &[(&[usize], &[usize], usize)] = &[
+            (&[2], &[0usize.wrapping_sub(1000)], 1000), // the end wraps to 1
+            (&[2, 2], &[1 << 63, 1 << 63], 0),          // both wrap to 0
+            (&[3], &[HUGE / 2 + 1], 0),
+            (&[2], &[far], 0), // fits in elements, not in bytes of complex numbers
+            (&[1], &[1], HUGE),
+            (&[], &[], far),
+            (&[0], &[1], HUGE),
+            (&[1 << 32, 1 << 32], &[0, 0], 0), // an expanded tensor of 2^64 elements
+            (&[HUGE], &[0], 0),
+            (&[0, HUGE, HUGE], &[0, 0, 0], 0),
+            (&[1, 1], &[1], 0),
+            (&[1; 65], &[1; 65], 0),
+        ];
+        for &(sizes, strides, offset) in refused {
+            assert!(Layout::strided(sizes, strides, offset).is_err(), "{sizes:?} {strides:?} {offset}");
+        }
+        for sizes in [&[HUGE][..], &[1 << 30, 1 << 30], &[0, HUGE, 2], &[2; 64], &[1; 65], &[1; 300]] {
+            assert!(Layout::contiguous(sizes).is_err(), "{sizes:?}");
+        }
+        assert_eq!(Layout::contiguous(&[1; 64]).unwrap().numel(), 1);
+        let edge = Layout::contiguous(&[MAX_ELEMENTS]).unwrap();
+        assert!(edge.end().checked_mul(16).is_some() && edge.with_offset(1).is_err());
+        assert!(Layout::scalar().with_offset(HUGE).is_err());
+        let one = Layout::strided(&[1, 0], &[HUGE, HUGE], 3).unwrap();
+        assert_eq!((one.strides(), one.end()), (&[MAX_ELEMENTS, MAX_ELEMENTS][..], 0));
     }
 }

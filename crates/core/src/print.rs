@@ -169,7 +169,7 @@ fn describe(t: &Tensor) -> String {
         "[]".to_string()
     } else {
         let summarise = t.numel() > THRESHOLD;
-        let layout = Layout::contiguous(t.shape());
+        let layout = t.layout().to_contiguous();
         let part = dtype.to_real();
         let column = |values: Vec<f64>| {
             let format = Format::new(&visible(t.shape(), &values, summarise), part);

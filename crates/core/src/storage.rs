@@ -10,16 +10,10 @@ use firebrand_kernels::{Storage, mapped};
 
 impl Tensor {
     /// A tensor whose elements lie in `storage` as `layout` says. It shares the memory with every other tensor over it.
+    /// It is where its storage is: a meta storage, which has no memory, gives a meta tensor.
     pub fn try_from_storage(storage: &Storage, dtype: DType, layout: Layout) -> Result<Tensor> {
         let refuse = |m: String| Err(Error::argument("from_storage", m));
-        let end = layout
-            .sizes()
-            .iter()
-            .zip(layout.strides())
-            .try_fold(layout.offset(), |at, (&n, &s)| at.checked_add(n.saturating_sub(1).checked_mul(s)?))
-            .map(|last| if layout.sizes().contains(&0) { layout.offset() } else { last.saturating_add(1) })
-            .and_then(|elements| elements.checked_mul(dtype.size()));
-        if layout.numel() == usize::MAX || end.is_none_or(|end| end > storage.nbytes()) {
+        if layout.end().max(layout.offset()) * dtype.size() > storage.nbytes() {
             return refuse(format!(
                 "sizes {:?} and strides {:?} from element {} of {dtype} do not fit a storage of {} bytes",
                 layout.sizes(),
@@ -28,9 +22,10 @@ impl Tensor {
                 storage.nbytes()
             ));
         }
-        let t = Tensor::from_parts(storage.clone(), Spec { layout, dtype, device: Device::Cpu }, 0);
-        // A truth value is one of two bytes; kernels rely on it.
-        if dtype == DType::Bool && t.bytes_of_bools().into_iter().any(|b| b > 1) {
+        let device = if storage.is_meta() { Device::Meta } else { Device::Cpu };
+        let t = Tensor::from_parts(storage.clone(), Spec { layout, dtype, device }, 0);
+        // Kernels take any byte but 0 for true; a file that says so otherwise is damaged, or was written by somebody else.
+        if dtype == DType::Bool && !t.is_meta() && t.bytes_of_bools().into_iter().any(|b| b > 1) {
             return refuse("bytes other than 0 and 1 stand for bools".into());
         }
         Ok(t)
@@ -71,7 +66,7 @@ mod tests {
     fn tensors_stay_inside_their_storage() {
         let storage = Storage::from_bytes(&[0; 16]).unwrap();
         let at = |sizes: &[usize], strides: &[usize], offset| {
-            Tensor::try_from_storage(&storage, DType::F32, Layout::strided(sizes, strides, offset))
+            Tensor::try_from_storage(&storage, DType::F32, Layout::strided(sizes, strides, offset)?)
         };
         assert!(at(&[2, 2], &[2, 1], 0).is_ok());
         assert!(at(&[2], &[1], 2).is_ok());
@@ -86,7 +81,11 @@ mod tests {
     #[test]
     fn bools_are_zero_or_one() {
         let make = |bytes: &[u8]| {
-            Tensor::try_from_storage(&Storage::from_bytes(bytes).unwrap(), DType::Bool, Layout::contiguous(&[2]))
+            Tensor::try_from_storage(
+                &Storage::from_bytes(bytes).unwrap(),
+                DType::Bool,
+                Layout::contiguous(&[2]).unwrap(),
+            )
         };
         assert_eq!(make(&[0, 1]).unwrap().to_vec::<bool>(), [false, true]);
         assert!(make(&[0, 2]).is_err());

@@ -16,7 +16,8 @@ use crate::sym::{SymInt, SymInts};
 use crate::{DType, Device, Error, ErrorKind, Result};
 use firebrand_kernels::shared::{Arc, Weak};
 use firebrand_kernels::{Flat, Storage, View, ViewMut};
-use std::sync::atomic::{AtomicU32, Ordering::*};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
 use std::sync::{Mutex, OnceLock, RwLock};
 
 /// The leaf flag: gradients are wanted.
@@ -56,10 +57,16 @@ pub struct Spec {
 }
 
 impl Spec {
-    /// A row-major tensor.
+    /// A row-major tensor; an error for sizes that no tensor can have.
     #[inline]
-    pub fn new(sizes: &[usize], dtype: DType, device: Device) -> Spec {
-        Spec { layout: Layout::contiguous(sizes), dtype, device }
+    pub fn new(sizes: &[usize], dtype: DType, device: Device) -> Result<Spec> {
+        Ok(Spec { layout: Layout::contiguous(sizes)?, dtype, device })
+    }
+
+    /// A tensor without dimensions.
+    #[inline]
+    pub fn scalar(dtype: DType, device: Device) -> Spec {
+        Spec { layout: Layout::scalar(), dtype, device }
     }
 }
 
@@ -95,18 +102,79 @@ impl Shape<'_> {
     #[inline]
     pub(crate) fn into_spec(self) -> Spec {
         match self {
-            Shape::Like(spec) => Spec { layout: spec.layout.with_offset(0), ..*spec },
+            Shape::Like(spec) => Spec { layout: spec.layout.from_start(), ..*spec },
             Shape::New(spec) => spec,
         }
     }
 }
 
-/// What `set_data` put in the place of the first data. Layouts are never moved once readers may see them, so
-/// replacements form a chain; one that only changes the storage reuses its link.
+/// What `set_data`, `t_` and their kind put in the place of the first data.
+///
+/// Readers borrow a description for as long as they hold the tensor, so one is never moved or dropped before the tensor
+/// is. But each is kept once, however often it comes back, and the memory of what was replaced is let go.
 pub(crate) struct Replaced {
-    spec: Spec,
-    storage: RwLock<Storage>,
-    next: OnceLock<Box<Replaced>>,
+    now: RwLock<Now>,
+    /// The number of the description that counts, for those who ask for it alone.
+    at: AtomicUsize,
+    specs: Descriptions,
+}
+
+/// The memory that counts and the number of its description.
+struct Now {
+    storage: Storage,
+    at: usize,
+    numbers: HashMap<Box<[usize]>, usize>,
+}
+
+impl Replaced {
+    fn new(storage: Storage) -> Replaced {
+        let now = Now { storage, at: 0, numbers: HashMap::new() };
+        Replaced { now: RwLock::new(now), at: AtomicUsize::new(0), specs: Descriptions::default() }
+    }
+
+    fn set(&self, storage: Storage, spec: Spec) {
+        let mut now = self.now.write().unwrap_or_else(|e| e.into_inner());
+        let l = &spec.layout;
+        let head = [spec.dtype as usize, spec.device as usize, l.offset()];
+        let key: Box<[usize]> = head.iter().chain(l.sizes()).chain(l.strides()).copied().collect();
+        let next = now.numbers.len();
+        let at = *now.numbers.entry(key).or_insert(next);
+        if at == next {
+            self.specs.put(at, spec);
+        }
+        (now.storage, now.at) = (storage, at);
+        self.at.store(at, Release);
+    }
+
+    fn spec(&self) -> &Spec {
+        self.specs.get(self.at.load(Acquire))
+    }
+
+    /// The memory and its description, which belong together.
+    fn both(&self) -> (Storage, &Spec) {
+        let now = self.now.read().unwrap_or_else(|e| e.into_inner());
+        (now.storage.clone(), self.specs.get(now.at))
+    }
+}
+
+/// A list that grows while parts of it are borrowed: piece `k` has room for `2^k` more.
+#[derive(Default)]
+struct Descriptions([OnceLock<Box<[OnceLock<Spec>]>>; 32]);
+
+impl Descriptions {
+    fn slot(&self, n: usize) -> &OnceLock<Spec> {
+        let piece = (n + 1).ilog2();
+        let all = self.0[piece as usize].get_or_init(|| (0..1usize << piece).map(|_| OnceLock::new()).collect());
+        &all[n + 1 - (1 << piece)]
+    }
+
+    fn put(&self, n: usize, spec: Spec) {
+        self.slot(n).get_or_init(|| spec);
+    }
+
+    fn get(&self, n: usize) -> &Spec {
+        self.slot(n).get().expect("a description has a number once it is in the list")
+    }
 }
 
 /// What few tensors need.
@@ -250,25 +318,31 @@ impl Tensor {
         }))
     }
 
-    /// New memory of unspecified content (never uninitialised).
+    /// New memory of unspecified content (never uninitialised; a bool is some byte, and any but 0 is true).
     #[inline]
     pub fn try_empty<'a>(shape: impl Into<Shape<'a>>) -> Result<Tensor> {
         match shape.into() {
             Shape::Like(spec) => {
                 let storage = Tensor::memory(spec.layout.numel() * spec.dtype.size(), spec.device)?;
-                Ok(Tensor::from_parts(storage, Spec { layout: spec.layout.with_offset(0), ..*spec }, 0))
+                Ok(Tensor::from_parts(storage, Spec { layout: spec.layout.from_start(), ..*spec }, 0))
             }
             Shape::New(spec) => {
                 let l = &spec.layout;
-                let n = l.numel();
-                if n == usize::MAX {
-                    let shape = l.sizes().iter().map(|&n| n as i64).collect();
-                    return Err(ErrorKind::SizeOverflow { shape, dtype: spec.dtype }.into());
-                }
-                let elements = if l.is_contiguous() { n } else { l.end() };
+                let elements = if l.is_contiguous() { l.offset() + l.numel() } else { l.end() };
                 Ok(Tensor::from_parts(Tensor::memory(elements * spec.dtype.size(), spec.device)?, spec, 0))
             }
         }
+    }
+
+    /// As [`Tensor::try_empty`], for a tensor that is shown as it is. Truth values are false then: kernels would take any
+    /// byte, but what is shown may also be saved.
+    pub(crate) fn try_unwritten<'a>(shape: impl Into<Shape<'a>>) -> Result<Tensor> {
+        let t = Tensor::try_empty(shape)?;
+        if t.dtype() == DType::Bool && !t.is_meta() {
+            let bytes = t.0.storage.nbytes();
+            firebrand_kernels::fill(t.0.storage.view_mut(DType::U8, 0, &[bytes], &[1]), 0i64.into());
+        }
+        Ok(t)
     }
 
     #[inline]
@@ -281,9 +355,10 @@ impl Tensor {
 
     // ---- description
 
+    /// Whoever sees a flag sees what was stored before it was set.
     #[inline]
     pub(crate) fn flags(&self) -> u32 {
-        self.0.flags.load(Relaxed)
+        self.0.flags.load(Acquire)
     }
 
     #[inline]
@@ -309,16 +384,12 @@ impl Tensor {
     /// Layout, dtype and device.
     #[inline]
     pub fn spec(&self) -> &Spec {
-        if self.flags() & REPLACED == 0 { &self.0.spec } else { &self.replaced().spec }
+        if self.flags() & REPLACED == 0 { &self.0.spec } else { self.replaced().spec() }
     }
 
     #[cold]
     fn replaced(&self) -> &Replaced {
-        let mut r = self.extras().replaced.get().expect("the flag says that data was replaced");
-        while let Some(next) = r.next.get() {
-            r = next
-        }
-        r
+        self.extras().replaced.get().expect("the flag says that data was replaced")
     }
 
     /// Sizes and strides.
@@ -499,7 +570,7 @@ impl Tensor {
         if self.flags() & REPLACED == 0 {
             StorageRef::Borrowed(&self.0.storage)
         } else {
-            StorageRef::Owned(self.replaced().storage.read().unwrap_or_else(|e| e.into_inner()).clone())
+            StorageRef::Owned(self.replaced().both().0)
         }
     }
 
@@ -524,31 +595,19 @@ impl Tensor {
             self.flags() & WRAPPED == 0 || self.is_one_for_all(),
             "the numbers of a tensor made inside vmap were read outside of it"
         );
-        Access { storage: self.storage(), spec: self.spec() }
+        if self.flags() & REPLACED == 0 {
+            return Access { storage: StorageRef::Borrowed(&self.0.storage), spec: &self.0.spec };
+        }
+        let (storage, spec) = self.replaced().both();
+        Access { storage: StorageRef::Owned(storage), spec }
     }
 
     /// Puts other data in the place of this tensor's: storage, layout and dtype. Version, hooks and flags stay.
     pub(crate) fn replace_data(&self, storage: Storage, spec: Spec) {
         let version = self.version_counter();
-        let same = |s: &Spec| {
-            s.dtype == spec.dtype
-                && s.device == spec.device
-                && s.layout.sizes() == spec.layout.sizes()
-                && s.layout.strides() == spec.layout.strides()
-                && s.layout.offset() == spec.layout.offset()
-        };
         // The version belongs to the tensor, not to the new storage.
         self.extras().own_version.get_or_init(|| std::sync::Arc::new(AtomicU32::new(version)));
-        if self.flags() & REPLACED != 0 && same(&self.replaced().spec) {
-            *self.replaced().storage.write().unwrap_or_else(|e| e.into_inner()) = storage;
-            return;
-        }
-        let mut slot = &self.extras().replaced;
-        let mut link = Box::new(Replaced { spec, storage: RwLock::new(storage), next: OnceLock::new() });
-        while let Err(back) = slot.set(link) {
-            link = back;
-            slot = &slot.get().expect("a slot that refuses is full").next;
-        }
+        self.extras().replaced.get_or_init(|| Box::new(Replaced::new(storage.clone()))).set(storage, spec);
         self.set_flag(REPLACED | OWN_VERSION);
     }
 

@@ -1,20 +1,11 @@
 //! Placing tensors in memory that a file describes: layouts from untrusted numbers, bools from untrusted bytes.
 
 use crate::{Error, Result};
-use firebrand_core::layout::checked_numel;
 use firebrand_core::{DType, Layout, Storage, Tensor};
 
 /// A layout, if its numbers make sense at all; whether it fits a storage is for the tensor to say.
 pub fn layout(sizes: &[usize], strides: &[usize], offset: usize) -> Result<Layout> {
-    let refused = || Error::Shape { shape: sizes.to_vec() };
-    if sizes.len() != strides.len() || sizes.len() > 64 || checked_numel(sizes).is_none() {
-        return Err(refused());
-    }
-    let reach = sizes.iter().zip(strides).try_fold(offset, |at, (n, s)| at.checked_add(n.checked_mul(*s)?));
-    if reach.is_none_or(|r| r > isize::MAX as usize) {
-        return Err(refused());
-    }
-    Ok(Layout::strided(sizes, strides, offset))
+    Layout::strided(sizes, strides, offset).map_err(|_| Error::Shape { shape: sizes.to_vec() })
 }
 
 /// A copy of a storage of bools in which every byte is 0 or 1, as kernels demand; other writers may spell `true`
@@ -26,6 +17,6 @@ pub fn bools(storage: &Storage) -> Result<Storage> {
 
 /// A copy of all bytes of a storage.
 pub fn bytes(storage: &Storage) -> Result<Vec<u8>> {
-    let t = Tensor::try_from_storage(storage, DType::U8, Layout::contiguous(&[storage.nbytes()]))?;
+    let t = Tensor::try_from_storage(storage, DType::U8, Layout::contiguous(&[storage.nbytes()])?)?;
     Ok(t.try_to_vec()?)
 }

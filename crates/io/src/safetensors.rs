@@ -46,16 +46,14 @@ fn place(bytes: &[u8], in_place: impl Fn(Range<usize>) -> Option<Storage>) -> Re
             let dtype = dtype_of(info.dtype)?;
             let range = start + begin..start + end;
             let content = bytes.get(range.clone()).ok_or_else(|| refuse("an offset lies outside the file"))?;
-            if info.shape.len() > 64 || firebrand_core::layout::checked_numel(&info.shape).is_none() {
-                return Err(Error::Shape { shape: info.shape.clone() });
-            }
+            let layout = Layout::contiguous(&info.shape).map_err(|_| Error::Shape { shape: info.shape.clone() })?;
             // Other writers may spell `true` differently; ours is 1.
             let storage = match dtype {
                 DType::Bool => Storage::from_bytes(&content.iter().map(|&b| u8::from(b != 0)).collect::<Vec<u8>>()),
                 _ => in_place(range).map_or_else(|| Storage::from_bytes(content), Ok),
             }
             .map_err(firebrand_core::Error::from)?;
-            Ok(Tensor::try_from_storage(&storage, dtype, Layout::contiguous(&info.shape))?)
+            Ok(Tensor::try_from_storage(&storage, dtype, layout)?)
         };
         let tensor = tensor().map_err(|e| e.in_array(&name))?;
         tensors.insert(name, tensor);

@@ -54,7 +54,7 @@ fn mapped_entries_are_private() {
     let name = "model/data/weights/weight_0";
     let tensor = |a: &Archive| {
         let storage = a.storage(name).unwrap();
-        let layout = firebrand_core::Layout::contiguous(&[storage.nbytes() / 4]);
+        let layout = firebrand_core::Layout::contiguous(&[storage.nbytes() / 4]).unwrap();
         Tensor::try_from_storage(&storage, DType::F32, layout).unwrap()
     };
     let (first, second) = (Archive::open(&path).unwrap(), Archive::open(&path).unwrap());

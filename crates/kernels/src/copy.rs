@@ -37,7 +37,7 @@ pub fn copy(src: View, dst: ViewMut) {
     if geometry.is_flat() {
         return parallel::split(n * size, 128 << 10, |r| {
             // SAFETY: `r` lies inside both.
-            unsafe { std::ptr::copy_nonoverlapping(src.as_ptr().add(r.start), dst.as_ptr().add(r.start), r.len()) }
+            unsafe { std::ptr::copy(src.as_ptr().add(r.start), dst.as_ptr().add(r.start), r.len()) }
         });
     }
     let tiles = geometry.tiles(TILE, SIDE);

@@ -1,6 +1,7 @@
 //! Element types, as PyTorch names them.
 //!
-//! The list is closed; every dtype has one Rust type ([`Element`]) that lies in memory as its elements do.
+//! The list is closed; every dtype has one Rust type ([`Element`]) that lies in memory as its elements do. Memory may hold
+//! any bytes, so kernels read truth values as [`Truth`], never as `bool`: any byte but 0 is true.
 
 use half::{bf16, f16};
 use num_complex::Complex;
@@ -9,7 +10,7 @@ use num_complex::Complex;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum DType {
-    /// One byte, 0 or 1.
+    /// One byte; 0 is false, any other is true, and kernels write 1.
     Bool,
     /// Unsigned 8-bit integer.
     U8,
@@ -174,12 +175,53 @@ mod sealed {
     pub trait Sealed {}
 }
 
+/// A truth value as it lies in memory. Every byte is one: 0 is false, all others are true and equal.
+#[derive(Clone, Copy)]
+#[repr(transparent)]
+pub struct Truth(u8);
+
+impl Truth {
+    /// Stored as 0 or 1.
+    #[inline(always)]
+    pub const fn new(v: bool) -> Truth {
+        Truth(v as u8)
+    }
+
+    /// As a `bool`.
+    #[inline(always)]
+    pub const fn get(self) -> bool {
+        self.0 != 0
+    }
+}
+
+impl From<bool> for Truth {
+    #[inline(always)]
+    fn from(v: bool) -> Truth {
+        Truth::new(v)
+    }
+}
+
+impl PartialEq for Truth {
+    #[inline(always)]
+    fn eq(&self, other: &Truth) -> bool {
+        self.get() == other.get()
+    }
+}
+
+impl std::fmt::Debug for Truth {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.get().fmt(f)
+    }
+}
+
 /// A Rust type that is stored as the elements of some [`DType`].
 ///
-/// Sealed: every implementor is plain data, valid for any bytes that a kernel of its dtype writes.
+/// Sealed: every implementor is plain data. All but `bool` are valid for any bytes; memory is read as [`Truth`] in its place.
 pub trait Element: sealed::Sealed + Copy + Send + Sync + PartialEq + std::fmt::Debug + 'static {
     /// The dtype it is stored as.
     const DTYPE: DType;
+    /// Whether any bytes are a value of this type, so that memory may be borrowed as a slice of it.
+    const ANY_BYTES: bool = true;
     /// Nearest value of this type, rounding once; integers truncate and wrap as PyTorch's casts do.
     fn from_f64(v: f64) -> Self;
     /// Nearest value of this type; integers wrap.
@@ -191,10 +233,11 @@ pub trait Element: sealed::Sealed + Copy + Send + Sync + PartialEq + std::fmt::D
 }
 
 macro_rules! element {
-    ($($t:ty, $d:ident, |$f:ident| $from_f:expr, |$i:ident| $from_i:expr, |$v:ident| $to_f:expr, $to_i:expr;)*) => {$(
+    ($($t:ty, $d:ident, |$f:ident| $from_f:expr, |$i:ident| $from_i:expr, |$v:ident| $to_f:expr, $to_i:expr $(, $any:literal)?;)*) => {$(
         impl sealed::Sealed for $t {}
         impl Element for $t {
             const DTYPE: DType = DType::$d;
+            $(const ANY_BYTES: bool = $any;)?
             #[inline(always)]
             fn from_f64($f: f64) -> Self { $from_f }
             #[inline(always)]
@@ -208,7 +251,8 @@ macro_rules! element {
 }
 
 element! {
-    bool, Bool, |f| f != 0.0, |i| i != 0, |v| f64::from(u8::from(v)), i64::from(v);
+    bool, Bool, |f| f != 0.0, |i| i != 0, |v| f64::from(u8::from(v)), i64::from(v), false;
+    Truth, Bool, |f| (f != 0.0).into(), |i| (i != 0).into(), |v| f64::from(u8::from(v.get())), i64::from(v.get());
     u8, U8, |f| f as i64 as u8, |i| i as u8, |v| f64::from(v), i64::from(v);
     i8, I8, |f| f as i64 as i8, |i| i as i8, |v| f64::from(v), i64::from(v);
     i16, I16, |f| f as i64 as i16, |i| i as i16, |v| f64::from(v), i64::from(v);
@@ -224,12 +268,13 @@ element! {
 }
 
 /// Runs `$body` with the alias `$t` standing for the Rust type of `$dtype`: the one place where a dtype becomes a type.
+/// Bool is [`Truth`], so that any bytes may be read.
 #[macro_export]
 macro_rules! with_element {
     ($dtype:expr, $t:ident => $body:expr) => {
         match $dtype {
             $crate::DType::Bool => {
-                type $t = bool;
+                type $t = $crate::Truth;
                 $body
             }
             $crate::DType::U8 => {

@@ -1,7 +1,9 @@
 //! Numbers only: slices and strides in, slices out.
 //!
 //! This crate knows memory, element types, strides, threads and instruction sets. It knows no tensor, no shape rule and
-//! no derivative: its callers have checked shapes and dtypes before they call. Nearly all `unsafe` of the workspace lives here.
+//! no derivative: its callers have checked shapes and dtypes before they call. What memory safety rests on is asserted here
+//! as well, once a call, so that safe functions are safe whoever calls them; that two threads do not write and read one
+//! element at a time is the callers' part (see `Storage`). Nearly all `unsafe` of the workspace lives here.
 
 mod along;
 pub mod attention;
@@ -49,10 +51,10 @@ pub mod vmath64;
 mod walk;
 
 pub use copy::{copy, fill};
-pub use dtype::{DType, Element};
+pub use dtype::{DType, Element, Truth};
 pub use half::{bf16, f16};
 pub use matmul::{addmm, matmul};
-pub use memory::{Flat, MemoryStats, OutOfMemory, Storage, empty_cache, memory_stats, reset_peak_memory};
+pub use memory::{Flat, MAX_ELEMENTS, MemoryStats, OutOfMemory, Storage, empty_cache, memory_stats, reset_peak_memory};
 pub use num_complex::Complex;
 pub use slices::{read_slice, write_slice};
 pub use view::{View, ViewMut, is_contiguous};

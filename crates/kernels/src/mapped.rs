@@ -1,70 +1,107 @@
 //! Files as memory: read in place, and used by storages without a copy until they are written.
 //!
-//! [`MappedFile`] maps a file twice: once to read, and once per [`MappedFile::copy_on_write`] as private pages that the
+//! [`MappedFile::new`] maps a file twice: once to read, and once per [`MappedFile::copy_on_write`] as private pages that the
 //! system copies when they are first written. A write never reaches the file, nor another private mapping of it, so two
 //! users of one file each have a state of their own that costs only what they change.
 //!
-//! The system cannot protect a mapping from another process that truncates or rewrites the file in place: such a file
-//! reads as garbage or ends the process. Replace files by renaming (as every writer of this workspace does).
+//! **Mapping or copying.** Mapping is for files that stay as they are: no system can protect a mapping from a process that
+//! rewrites the file in place or truncates it. Then what was checked is not what is used, and memory behind the new end is
+//! a signal (SIGBUS) that ends the process. Files that are replaced by renaming, as every writer of this workspace does, are
+//! safe. Where others can write the file, [`MappedFile::copied`] reads it once into memory of our own: the same type, twice
+//! the cost of reading, and nothing that happens to the file afterwards matters. In either case text that was validated
+//! should be copied before it is relied on.
 #![allow(unsafe_code)]
 
 use crate::{OutOfMemory, Storage};
-use memmap2::{Mmap, MmapMut, MmapOptions};
+use memmap2::{Mmap, MmapOptions, MmapRaw};
 use std::collections::HashMap;
 use std::fs::File;
-use std::io;
+use std::io::{self, Read};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// A file, mapped for reading.
-pub struct MappedFile {
-    file: Arc<File>,
-    read: Mmap,
+/// The content of a file: mapped, or copied into memory.
+pub struct MappedFile(Content);
+
+enum Content {
+    Mapped { file: Arc<File>, read: Mmap },
+    Copied(Arc<[u8]>),
 }
 
 impl MappedFile {
-    /// Maps the whole file.
+    /// Maps the whole file. It must not be rewritten in place or truncated while it is mapped; see the head of this module.
     pub fn new(file: File) -> io::Result<MappedFile> {
-        // SAFETY: the mapping is only read; that nobody truncates the file meanwhile is the caller's part (see the head).
+        // SAFETY: the mapping is only read; that nobody changes the file meanwhile is the caller's part (see the head).
         let read = unsafe { Mmap::map(&file)? };
-        Ok(MappedFile { file: Arc::new(file), read })
+        Ok(MappedFile(Content::Mapped { file: Arc::new(file), read }))
+    }
+
+    /// Copies the whole file into memory; what becomes of it afterwards does not matter.
+    pub fn copied(mut file: File) -> io::Result<MappedFile> {
+        let expected = usize::try_from(file.metadata()?.len()).unwrap_or(usize::MAX);
+        let mut content = Vec::new();
+        content.try_reserve_exact(expected).map_err(|e| io::Error::new(io::ErrorKind::OutOfMemory, e))?;
+        // A file that grows meanwhile is taken as it was.
+        file.by_ref().take(expected as u64).read_to_end(&mut content)?;
+        Ok(MappedFile(Content::Copied(content.into())))
     }
 
     /// Its content.
     pub fn bytes(&self) -> &[u8] {
-        &self.read
+        match &self.0 {
+            Content::Mapped { read, .. } => read,
+            Content::Copied(content) => content,
+        }
     }
 
-    /// Private pages of the whole file.
+    /// Memory of one user with the content of the whole file.
     pub fn copy_on_write(&self) -> io::Result<PrivatePages> {
-        PrivatePages::new(&self.file, self.read.len())
+        match &self.0 {
+            Content::Mapped { file, read } => Ok(PrivatePages(Pages::Mapped(MappedPages::new(file, read.len())?))),
+            Content::Copied(content) => Ok(PrivatePages(Pages::Copied(content.clone()))),
+        }
     }
 }
 
 /// A file's bytes as memory of one user.
 #[derive(Clone)]
-pub struct PrivatePages {
-    file: Arc<File>,
-    pages: Arc<MmapMut>,
+pub struct PrivatePages(Pages);
+
+#[derive(Clone)]
+enum Pages {
+    Mapped(MappedPages),
+    Copied(Arc<[u8]>),
 }
 
 impl PrivatePages {
-    fn new(file: &Arc<File>, length: usize) -> io::Result<PrivatePages> {
+    /// A storage over a part of the file; None if it lies outside or, in a mapping, is not aligned for every element type.
+    /// Of a copied file each storage has bytes of its own; None then also stands for memory that is missing.
+    pub fn storage(&self, range: Range<usize>) -> Option<Storage> {
+        match &self.0 {
+            Pages::Mapped(pages) => pages.window(range, true),
+            Pages::Copied(content) => Storage::from_bytes(content.get(range)?).ok(),
+        }
+    }
+}
+
+#[derive(Clone)]
+struct MappedPages {
+    file: Arc<File>,
+    pages: Arc<MmapRaw>,
+}
+
+impl MappedPages {
+    fn new(file: &Arc<File>, length: usize) -> io::Result<MappedPages> {
         // SAFETY: private pages are nobody else's; truncation is the caller's part (see the head).
         let pages = unsafe { MmapOptions::new().len(length).map_copy(&**file)? };
-        Ok(PrivatePages { file: file.clone(), pages: Arc::new(pages) })
-    }
-
-    /// A storage over a part of the file; None if it lies outside or is not aligned for every element type.
-    pub fn storage(&self, range: Range<usize>) -> Option<Storage> {
-        self.window(range, true)
+        Ok(MappedPages { file: file.clone(), pages: Arc::new(pages.into()) })
     }
 
     fn window(&self, range: Range<usize>, original: bool) -> Option<Storage> {
         if range.start > range.end || range.end > self.pages.len() {
             return None;
         }
-        let data = self.pages.as_ptr().wrapping_add(range.start).cast_mut();
+        let data = self.pages.as_mut_ptr().wrapping_add(range.start);
         if !data.addr().is_multiple_of(8) {
             return None;
         }
@@ -77,7 +114,7 @@ impl PrivatePages {
 
 /// What keeps the pages of a storage mapped, and tells how to map them again.
 struct Window {
-    pages: PrivatePages,
+    pages: MappedPages,
     start: usize,
     /// Whether it still shows the file; a fork is made to be written.
     original: bool,
@@ -89,7 +126,7 @@ struct Window {
 /// written. All others are copied, forks too: kernels may write statistics that no version counts.
 #[derive(Default)]
 pub struct Fork {
-    pages: HashMap<usize, PrivatePages>,
+    pages: HashMap<usize, MappedPages>,
     storages: HashMap<usize, (Storage, Storage)>,
 }
 
@@ -115,7 +152,7 @@ impl Fork {
         let pages = match self.pages.entry(key) {
             std::collections::hash_map::Entry::Occupied(e) => e.into_mut(),
             std::collections::hash_map::Entry::Vacant(e) => {
-                e.insert(PrivatePages::new(&window.pages.file, window.pages.pages.len()).ok()?)
+                e.insert(MappedPages::new(&window.pages.file, window.pages.pages.len()).ok()?)
             }
         };
         pages.window(window.start..window.start + nbytes, false)
@@ -157,6 +194,23 @@ mod tests {
         // A fork is copied, with what was written into it.
         assert_eq!(numbers(&Fork::default().storage(&a).unwrap()), [1.0; 4]);
         drop((pages, original, a, b, fork));
+        std::fs::remove_file(path).unwrap();
+    }
+
+    /// A copied file is what it was when it was read, whatever becomes of it; its storages are apart from each other.
+    #[test]
+    fn a_copied_file_does_not_change() {
+        let path = std::env::temp_dir().join(format!("firebrand-copied-{}", std::process::id()));
+        std::fs::write(&path, [7; 4096]).unwrap();
+        let copied = MappedFile::copied(File::open(&path).unwrap()).unwrap();
+        let pages = copied.copy_on_write().unwrap();
+        std::fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(0).unwrap(); // a mapping would be a signal now
+        let (a, b) = (pages.storage(3..11).unwrap(), pages.storage(3..11).unwrap());
+        fill(a.view_mut(DType::U8, 0, &[8], &[1]), crate::pointwise::Value::Int(1));
+        let mut seen = [0u8; 8];
+        read_slice(b.view(DType::U8, 0, &[8], &[1]), &mut seen);
+        assert_eq!((seen, copied.bytes()), ([7; 8], &[7; 4096][..]));
+        assert!(pages.storage(4090..4097).is_none(), "outside");
         std::fs::remove_file(path).unwrap();
     }
 }

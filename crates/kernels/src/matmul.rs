@@ -10,7 +10,7 @@
 #![allow(unsafe_code)]
 
 use crate::real::{Ptr, Real, Scratch, per_isa};
-use crate::{Complex, DType, Element, View, ViewMut, bf16, f16, parallel};
+use crate::{Complex, DType, Element, Truth, View, ViewMut, bf16, f16, parallel};
 use smallvec::SmallVec;
 use std::marker::PhantomData;
 
@@ -56,7 +56,7 @@ pub fn addmm(term: View<'_>, a: View<'_>, b: View<'_>, out: ViewMut<'_>, alpha: 
         DType::C128 => complexes::<Complex<f64>>(Given { term, a, b, out }, alpha, beta),
         DType::F16 => halves::<f16>(Given { term, a, b, out }, alpha, beta),
         DType::BF16 => halves::<bf16>(Given { term, a, b, out }, alpha, beta),
-        DType::Bool => ring::<bool>(Given { term, a, b, out }, alpha, beta),
+        DType::Bool => ring::<Truth>(Given { term, a, b, out }, alpha, beta),
         DType::U8 => ring::<u8>(Given { term, a, b, out }, alpha, beta),
         DType::I8 => ring::<i8>(Given { term, a, b, out }, alpha, beta),
         DType::I16 => ring::<i16>(Given { term, a, b, out }, alpha, beta),
@@ -570,11 +570,11 @@ macro_rules! ring {
 }
 ring!(u8, i8, i16, i32, i64);
 
-impl Ring for bool {
-    const ZERO: bool = false;
+impl Ring for Truth {
+    const ZERO: Truth = Truth::new(false);
     #[inline(always)]
-    fn mul_add(self, a: bool, b: bool) -> bool {
-        self | (a & b)
+    fn mul_add(self, a: Truth, b: Truth) -> Truth {
+        (self.get() | (a.get() & b.get())).into()
     }
 }
 

@@ -3,7 +3,15 @@
 //! Guarantees: 64-byte aligned; never uninitialised (a fresh block is zeroed, a reused one holds old numbers); a freed
 //! block keeps its pages, because fresh pages cost more than the arithmetic on them. Small blocks live in thread-local
 //! intrusive lists (an allocation is a load and a store), large ones in one list all threads share.
-//! A thread that ends hands its blocks to the shared list. [`memory_stats`] counts live, peak and cached bytes.
+//!
+//! What is kept is bounded. A thread's list holds about a megabyte per size; what is more goes to the shared list, half
+//! of it at a time, and a thread that finds its list empty takes some from there, so one thread may allocate for ever what
+//! another frees. The shared list keeps at most twice what was ever in use at once ([`kept_at_most`]). A thread that ends
+//! hands over everything. If the system refuses memory, what is kept is given back to it before the error is told.
+//! [`memory_stats`] counts live, peak and cached bytes.
+//!
+//! No address comes from here but through one gate ([`Storage::view`], [`Storage::view_mut`], [`Flat`]) that checks in
+//! saturating arithmetic that all elements lie inside; meta storages have no inside.
 //!
 //! Concurrency contract, as in PyTorch: a storage may be read from many threads at once, but the caller orders
 //! writes against reads. Kernels touch the bytes through raw pointers only; racing them gives unspecified numbers.
@@ -15,14 +23,18 @@ use std::any::Any;
 use std::cell::Cell;
 use std::ptr::{NonNull, null_mut};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicI64, AtomicU32, AtomicUsize, Ordering::*, fence};
+use std::sync::atomic::{AtomicI64, AtomicU32, AtomicUsize, Ordering::*};
 
 #[repr(C, align(64))]
 struct Block {
     refs: AtomicUsize,
     version: AtomicU32,
     class: u32,
+    /// Bytes it claims to have.
     nbytes: usize,
+    /// Bytes that may be reached from `data`: `nbytes`, but none in a meta storage. Every way to an address is checked
+    /// against this one.
+    room: usize,
     data: *mut u8,
     next: Cell<*mut Block>,
     /// What keeps `data` alive when it does not lie behind this header (a mapped file).
@@ -34,8 +46,13 @@ const HEADER: usize = size_of::<Block>();
 const CLASSES: usize = 4 * 42;
 /// Classes below this one (1 MiB) are cached per thread.
 const SMALL: usize = class_of(1 << 20) as usize;
-/// A block whose data lies elsewhere or nowhere.
+/// A block whose data lies elsewhere.
 const FOREIGN: u32 = u32::MAX;
+/// A block without data.
+const META: u32 = u32::MAX - 1;
+
+/// Elements that a view may have and reach: as many of the largest type fill the address space.
+pub const MAX_ELEMENTS: usize = isize::MAX as usize / 16;
 
 const fn class_of(bytes: usize) -> u32 {
     let n = if bytes < 64 { 64 } else { bytes };
@@ -58,20 +75,65 @@ const fn class_bytes(class: u32) -> usize {
     half + half / 4 * k as usize
 }
 
+/// Free blocks of one size, of one thread.
+struct List {
+    head: Cell<*mut Block>,
+    /// How many more it takes; 0 before the thread has opened its lists, and again when it ends.
+    left: Cell<u32>,
+}
+
+/// What a thread keeps for itself.
+struct Local {
+    free: [List; SMALL],
+    /// Bytes taken minus bytes given back since the last flush to `LIVE`.
+    delta: Cell<i64>,
+    stage: Cell<Stage>,
+}
+
+/// The life of a thread's lists.
+#[derive(Clone, Copy, PartialEq)]
+enum Stage {
+    /// Nothing was kept or counted so far.
+    Untouched,
+    /// In use; a destructor will hand over what is left.
+    Open,
+    /// The thread ends: everything goes to the shared list at once.
+    Closed,
+}
+
 thread_local! {
     // Const-initialised and without a destructor: access is one segment-relative load, and it works at thread exit.
-    static FREE: [Cell<*mut Block>; SMALL] = const { [const { Cell::new(null_mut()) }; SMALL] };
-    /// Bytes taken minus bytes given back on this thread since the last flush to `LIVE`.
-    static DELTA: Cell<i64> = const { Cell::new(0) };
-    static CACHED: Cell<i64> = const { Cell::new(0) };
+    static LOCAL: Local = const {
+        Local {
+            free: [const { List { head: Cell::new(null_mut()), left: Cell::new(0) } }; SMALL],
+            delta: Cell::new(0),
+            stage: Cell::new(Stage::Untouched),
+        }
+    };
     static HAND_OVER: HandOver = const { HandOver };
+}
+
+/// Blocks that a thread keeps of a class: about a megabyte of them.
+const fn room_for(class: usize) -> u32 {
+    let n = (1 << 20) / class_bytes(class as u32);
+    if n < 4 {
+        4
+    } else if n > 1024 {
+        1024
+    } else {
+        n as u32
+    }
 }
 
 static LIVE: AtomicI64 = AtomicI64::new(0);
 static PEAK: AtomicI64 = AtomicI64::new(0);
+/// The largest `LIVE` ever.
+static HIGHEST: AtomicI64 = AtomicI64::new(0);
 static SHARED_CACHED: AtomicI64 = AtomicI64::new(0);
+/// Bytes of blocks that came from the system and did not go back, without their headers.
+static RESERVED: AtomicI64 = AtomicI64::new(0);
 
-/// Free blocks any thread may take: all large ones, and what dead threads left.
+/// Free blocks any thread may take: all large ones, and small ones that threads had too many of or left.
 struct SharedList([*mut Block; CLASSES]);
 // SAFETY: the blocks in the list belong to nobody; the mutex around it orders access.
 unsafe impl Send for SharedList {}
@@ -81,46 +143,153 @@ fn shared() -> std::sync::MutexGuard<'static, SharedList> {
     SHARED.lock().unwrap_or_else(|e| e.into_inner())
 }
 
+/// Bytes that the shared list keeps at most.
+fn kept_at_most() -> i64 {
+    (64 << 20) + 2 * HIGHEST.load(Relaxed)
+}
+
+impl SharedList {
+    /// Adds `count` blocks, chained from `first` to `last`. If that is more than is kept, other sizes go first: those that
+    /// are freed are the ones in use.
+    ///
+    /// # Safety
+    /// They are blocks of this class that nobody uses, each but the last with its `next` set.
+    unsafe fn give(&mut self, class: usize, first: *mut Block, last: *mut Block, count: usize) {
+        // SAFETY: the caller's promise.
+        unsafe { (*last).next.set(self.0[class]) };
+        self.0[class] = first;
+        let cached = (count * class_bytes(class as u32)) as i64;
+        let limit = kept_at_most();
+        if SHARED_CACHED.fetch_add(cached, Relaxed) + cached > limit {
+            (0..CLASSES).filter(|&c| c != class).for_each(|c| self.release(c, i64::MIN));
+            self.release(class, limit);
+        }
+    }
+
+    /// A free block of this class, if there is one.
+    fn take(&mut self, class: usize) -> Option<NonNull<Block>> {
+        let p = NonNull::new(self.0[class])?;
+        // SAFETY: a block in the list is unused and its `next` is valid.
+        self.0[class] = unsafe { p.as_ref() }.next.get();
+        SHARED_CACHED.fetch_sub(class_bytes(class as u32) as i64, Relaxed);
+        Some(p)
+    }
+
+    /// Gives blocks of a class back to the system until the list keeps no more than `limit` bytes.
+    fn release(&mut self, class: usize, limit: i64) {
+        while SHARED_CACHED.load(Relaxed) > limit
+            && let Some(p) = self.take(class)
+        {
+            // SAFETY: a free block from `fresh` with this layout; its owner field is None.
+            unsafe { dealloc(p.as_ptr().cast(), layout_of(class as u32)) }
+            RESERVED.fetch_sub(class_bytes(class as u32) as i64, Relaxed);
+        }
+    }
+}
+
 /// Its destructor runs when the thread ends.
 struct HandOver;
 impl Drop for HandOver {
     fn drop(&mut self) {
-        empty_thread_cache();
-        flush_counts();
+        LOCAL.with(|local| {
+            local.hand_over();
+            local.free.iter().for_each(|list| list.left.set(0));
+            local.stage.set(Stage::Closed);
+            flush_counts(local);
+        });
     }
 }
 
-/// Moves this thread's free blocks to the shared list.
-fn empty_thread_cache() {
-    let mut list = shared();
-    FREE.with(|free| {
-        for (class, slot) in free.iter().enumerate() {
-            let mut p = slot.replace(null_mut());
-            while !p.is_null() {
-                // SAFETY: blocks in the list are unused and their `next` is valid.
-                unsafe {
-                    let next = (*p).next.replace(list.0[class]);
-                    list.0[class] = p;
-                    p = next;
-                }
-            }
+impl Local {
+    /// Makes sure that a destructor will hand over what this thread keeps and counts.
+    fn open(&self) {
+        if self.stage.get() != Stage::Untouched {
+            return;
         }
-    });
-    SHARED_CACHED.fetch_add(CACHED.replace(0), Relaxed);
-}
-
-fn flush_counts() {
-    let live = LIVE.fetch_add(DELTA.replace(0), Relaxed);
-    PEAK.fetch_max(live.max(LIVE.load(Relaxed)), Relaxed);
-}
-
-#[inline]
-fn count(bytes: i64) {
-    let d = DELTA.get() + bytes;
-    DELTA.set(d);
-    if d.unsigned_abs() > 1 << 16 {
-        flush_counts()
+        // Refused while the thread's destructors run.
+        if HAND_OVER.try_with(|_| ()).is_err() {
+            return self.stage.set(Stage::Closed);
+        }
+        self.stage.set(Stage::Open);
+        self.free.iter().enumerate().for_each(|(class, list)| list.left.set(room_for(class)));
     }
+
+    /// Moves up to `count` blocks of one list to the shared list.
+    fn spill(&self, class: usize, count: u32, shared: &mut SharedList) {
+        let list = &self.free[class];
+        let first = list.head.get();
+        if first.is_null() || count == 0 {
+            return;
+        }
+        let (mut last, mut moved) = (first, 1);
+        // SAFETY: blocks in the list are unused and their `next` is valid.
+        unsafe {
+            while moved < count && !(*last).next.get().is_null() {
+                last = (*last).next.get();
+                moved += 1;
+            }
+            list.head.set((*last).next.get());
+            list.left.set(list.left.get() + moved);
+            shared.give(class, first, last, moved as usize);
+        }
+    }
+
+    /// Moves all free blocks to the shared list.
+    fn hand_over(&self) {
+        let mut shared = shared();
+        (0..SMALL).for_each(|class| self.spill(class, u32::MAX, &mut shared));
+    }
+
+    /// Keeps a small block that the list of its class has no room for: opens the list, or makes room in it.
+    #[cold]
+    fn keep(&self, p: NonNull<Block>, class: usize) {
+        self.open();
+        let list = &self.free[class];
+        if self.stage.get() == Stage::Closed {
+            // SAFETY: the block is unused.
+            unsafe { shared().give(class, p.as_ptr(), p.as_ptr(), 1) };
+            return flush_counts(self);
+        }
+        if list.left.get() == 0 {
+            self.spill(class, room_for(class).div_ceil(2), &mut shared());
+        }
+        self.push(p, list);
+    }
+
+    /// Puts an unused block into a list that has room.
+    #[inline]
+    fn push(&self, p: NonNull<Block>, list: &List) {
+        // SAFETY: nobody uses the block, so it is ours to write.
+        unsafe { p.as_ref() }.next.set(list.head.replace(p.as_ptr()));
+        list.left.set(list.left.get() - 1);
+    }
+
+    /// Bytes in the lists.
+    fn cached(&self) -> i64 {
+        if self.stage.get() != Stage::Open {
+            return 0;
+        }
+        let kept = |(class, list): (usize, &List)| {
+            i64::from(room_for(class) - list.left.get()) * class_bytes(class as u32) as i64
+        };
+        self.free.iter().enumerate().map(kept).sum()
+    }
+
+    #[inline]
+    fn count(&self, bytes: i64) {
+        let d = self.delta.get() + bytes;
+        self.delta.set(d);
+        if d.unsigned_abs() > 1 << 16 {
+            flush_counts(self)
+        }
+    }
+}
+
+fn flush_counts(local: &Local) {
+    let delta = local.delta.replace(0);
+    let live = LIVE.fetch_add(delta, Relaxed) + delta;
+    PEAK.fetch_max(live, Relaxed);
+    HIGHEST.fetch_max(live, Relaxed);
 }
 
 /// Bytes held by storages, now and at most, and bytes kept for reuse. Storages are counted by the bytes they were asked for,
@@ -133,43 +302,34 @@ pub struct MemoryStats {
     pub peak: usize,
     /// Free bytes kept by the shared list and by this thread.
     pub cached: usize,
+    /// Bytes taken from the system: storages, and what any thread keeps for reuse.
+    pub reserved: usize,
 }
 
 /// Memory in use. Other threads report their small blocks in steps of 64 KiB, so `live` and `peak` are exact to that.
 pub fn memory_stats() -> MemoryStats {
-    flush_counts();
+    LOCAL.with(flush_counts);
     let of = |v: i64| usize::try_from(v).unwrap_or(0);
     MemoryStats {
         live: of(LIVE.load(Relaxed)),
         peak: of(PEAK.load(Relaxed)),
-        cached: of(SHARED_CACHED.load(Relaxed) + CACHED.get()),
+        cached: of(SHARED_CACHED.load(Relaxed) + LOCAL.with(Local::cached)),
+        reserved: of(RESERVED.load(Relaxed)),
     }
 }
 
 /// Starts a new measurement of the peak.
 pub fn reset_peak_memory() {
-    flush_counts();
+    LOCAL.with(flush_counts);
     PEAK.store(LIVE.load(Relaxed), Relaxed);
 }
 
-/// Gives cached memory back to the system: the shared list and this thread's.
+/// Gives cached memory back to the system: the shared list and this thread's. Other threads keep their lists, which are
+/// bounded.
 pub fn empty_cache() {
-    empty_thread_cache();
-    let mut list = shared();
-    let mut freed = 0;
-    for (class, slot) in list.0.iter_mut().enumerate() {
-        let mut p = std::mem::replace(slot, null_mut());
-        while !p.is_null() {
-            // SAFETY: a free block from `fresh` with this layout; its owner field is None.
-            unsafe {
-                let next = (*p).next.get();
-                dealloc(p.cast(), layout_of(class as u32));
-                p = next;
-            }
-            freed += class_bytes(class as u32) as i64;
-        }
-    }
-    SHARED_CACHED.fetch_sub(freed, Relaxed);
+    LOCAL.with(Local::hand_over);
+    let mut shared = shared();
+    (0..CLASSES).for_each(|class| shared.release(class, i64::MIN));
 }
 
 fn layout_of(class: u32) -> Layout {
@@ -196,16 +356,23 @@ pub struct Flat<'a> {
 }
 
 impl Flat<'_> {
-    /// The address of the first element, from which `len` elements of `dtype` lie inside the storage.
+    /// The address of the first element, from which `len` elements of `dtype` lie inside the storage. Of no elements, the
+    /// address means nothing.
     ///
     /// # Panics
-    /// If they do not.
+    /// If they do not, and if the storage is a meta storage.
     #[inline]
     pub(crate) fn elements(&self, dtype: DType) -> *mut u8 {
-        let size = dtype.size();
-        assert!((self.offset + self.len) * size <= self.storage.nbytes(), "elements outside their storage");
+        let (size, block) = (dtype.size(), self.storage.block());
+        if self.len == 0 {
+            return block.data;
+        }
+        // Saturated, it fits no storage.
+        if self.offset.saturating_add(self.len).saturating_mul(size) > block.room {
+            refuse(self.storage, dtype, self.offset, &[self.len], &[1])
+        }
         // SAFETY: inside the block, by the check.
-        unsafe { self.storage.data().add(self.offset * size) }
+        unsafe { block.data.add(self.offset * size) }
     }
 }
 
@@ -231,57 +398,55 @@ impl Storage {
             return Err(OutOfMemory { bytes: nbytes });
         }
         let class = class_of(nbytes);
-        count(nbytes as i64);
-        let mut p = null_mut();
-        if (class as usize) < SMALL {
-            p = FREE.with(|f| {
-                let p = f[class as usize].get();
-                if !p.is_null() {
-                    // SAFETY: a block in the list is unused and its `next` is valid.
-                    f[class as usize].set(unsafe { (*p).next.get() });
-                    CACHED.set(CACHED.get() - class_bytes(class) as i64);
-                }
-                p
-            });
-        }
-        if p.is_null() {
-            p = fresh(class).ok_or_else(|| {
-                count(-(nbytes as i64));
-                OutOfMemory { bytes: nbytes }
-            })?;
-        }
+        let p = LOCAL.with(|local| {
+            local.count(nbytes as i64);
+            if let Some(list) = local.free.get(class as usize)
+                && let Some(p) = NonNull::new(list.head.get())
+            {
+                // SAFETY: a block in the list is unused and its `next` is valid.
+                list.head.set(unsafe { p.as_ref() }.next.get());
+                list.left.set(list.left.get() + 1);
+                return Some(p);
+            }
+            fresh(local, class).or_else(|| {
+                local.count(-(nbytes as i64));
+                None
+            })
+        });
+        let Some(p) = p else { return Err(OutOfMemory { bytes: nbytes }) };
         // SAFETY: the block is ours alone and its data area holds at least `nbytes` initialised bytes.
         unsafe {
-            let data = p.cast::<u8>().add(HEADER);
-            p.write(Block {
+            let data = p.as_ptr().cast::<u8>().add(HEADER);
+            p.as_ptr().write(Block {
                 refs: AtomicUsize::new(1),
                 version: AtomicU32::new(0),
                 class,
                 nbytes,
+                room: nbytes,
                 data,
                 next: Cell::new(null_mut()),
                 owner: None,
             });
-            Ok(Storage(NonNull::new_unchecked(p)))
+            Ok(Storage(p))
         }
     }
 
     /// `nbytes` zero bytes.
     pub fn zeroed(nbytes: usize) -> Result<Storage, OutOfMemory> {
         let s = Storage::new(nbytes)?;
-        // SAFETY: the block is ours alone and holds `nbytes`.
-        unsafe { s.data().write_bytes(0, nbytes) };
+        // SAFETY: the block is ours alone and holds `room` bytes.
+        unsafe { s.block().data.write_bytes(0, s.block().room) };
         Ok(s)
     }
 
-    /// A copy of the bytes.
+    /// A copy of the bytes; of a meta storage, another one.
     pub fn duplicate(&self) -> Result<Storage, OutOfMemory> {
-        if self.block().class == FOREIGN && self.owner().is_none() {
+        if self.is_meta() {
             return Ok(Storage::meta(self.nbytes()));
         }
         let s = Storage::new(self.nbytes())?;
-        // SAFETY: both hold `nbytes`, and the new block is ours alone.
-        unsafe { s.data().copy_from_nonoverlapping(self.data(), self.nbytes()) };
+        // SAFETY: both hold `room` bytes, and the new block is ours alone.
+        unsafe { s.block().data.copy_from_nonoverlapping(self.block().data, self.block().room) };
         Ok(s)
     }
 
@@ -289,7 +454,7 @@ impl Storage {
     pub fn from_bytes(bytes: &[u8]) -> Result<Storage, OutOfMemory> {
         let s = Storage::new(bytes.len())?;
         // SAFETY: the new block is ours alone and holds as many bytes.
-        unsafe { s.data().copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
+        unsafe { s.block().data.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
         Ok(s)
     }
 
@@ -298,9 +463,16 @@ impl Storage {
         self.block().owner.as_deref()
     }
 
-    /// A storage that claims `nbytes` but has none: identity and version of a tensor on the meta device.
+    /// A storage that claims `nbytes` but has none: identity and version of a tensor on the meta device. No view with
+    /// elements can be made of it.
     pub fn meta(nbytes: usize) -> Storage {
-        Storage::foreign(64 as *mut u8, nbytes, None)
+        Storage::elsewhere(META, std::ptr::without_provenance_mut(HEADER), nbytes, 0, None)
+    }
+
+    /// Whether it has no memory.
+    #[inline]
+    pub fn is_meta(&self) -> bool {
+        self.block().class == META
     }
 
     /// Memory that someone else owns, such as a mapped file.
@@ -308,15 +480,22 @@ impl Storage {
     /// # Safety
     /// `data` is valid for reads and writes of `nbytes` bytes, and 64-byte alignment is not assumed, while `owner` lives.
     pub unsafe fn from_raw(data: *mut u8, nbytes: usize, owner: Box<dyn Any + Send + Sync>) -> Storage {
-        Storage::foreign(data, nbytes, Some(owner))
+        Storage::elsewhere(FOREIGN, data, nbytes, nbytes, Some(owner))
     }
 
-    fn foreign(data: *mut u8, nbytes: usize, owner: Option<Box<dyn Any + Send + Sync>>) -> Storage {
+    fn elsewhere(
+        class: u32,
+        data: *mut u8,
+        nbytes: usize,
+        room: usize,
+        owner: Option<Box<dyn Any + Send + Sync>>,
+    ) -> Storage {
         let block = Block {
             refs: AtomicUsize::new(1),
             version: AtomicU32::new(0),
-            class: FOREIGN,
+            class,
             nbytes,
+            room,
             data,
             next: Cell::new(null_mut()),
             owner,
@@ -334,11 +513,6 @@ impl Storage {
     #[inline]
     pub fn nbytes(&self) -> usize {
         self.block().nbytes
-    }
-
-    #[inline]
-    fn data(&self) -> *mut u8 {
-        self.block().data
     }
 
     /// How often the memory was written in place.
@@ -379,12 +553,13 @@ impl Storage {
     /// The elements from `offset` on, seen with sizes and strides (both in elements).
     ///
     /// # Panics
-    /// If some element would lie outside: layouts are checked when they are made, so that is a bug of the caller.
+    /// If some element would lie outside, or there are more than [`MAX_ELEMENTS`]; so a meta storage has only views without
+    /// elements. Layouts are checked when they are made, so that is a bug of the caller.
     #[inline]
     pub fn view<'a>(&'a self, dtype: DType, offset: usize, sizes: &'a [usize], strides: &'a [usize]) -> View<'a> {
         let start = self.start(dtype, offset, sizes, strides);
         // SAFETY: every element lies inside the block, by the check, which lives while the borrow does.
-        unsafe { View::new(self.data().add(start), dtype, sizes, strides) }
+        unsafe { View::new(self.block().data.add(start), dtype, sizes, strides) }
     }
 
     /// As [`Storage::view`], for writing. Takes `&self`: the contract at the head of this file applies.
@@ -398,57 +573,78 @@ impl Storage {
     ) -> ViewMut<'a> {
         let start = self.start(dtype, offset, sizes, strides);
         // SAFETY: as in `view`.
-        unsafe { ViewMut::new(self.data().add(start), dtype, sizes, strides) }
+        unsafe { ViewMut::new(self.block().data.add(start), dtype, sizes, strides) }
     }
 
     /// The byte at which a view starts, all of whose elements lie inside. A view of no elements may be declared anywhere
     /// (a column of a matrix without rows is); it starts at the front.
     #[inline]
     fn start(&self, dtype: DType, offset: usize, sizes: &[usize], strides: &[usize]) -> usize {
-        let mut last = offset;
+        // What saturates is larger than any storage, so one test at the end covers every step.
+        let (mut last, mut count, mut empty) = (offset, 1usize, false);
         for (&n, &s) in sizes.iter().zip(strides) {
-            if n == 0 {
-                return 0;
-            }
-            last += (n - 1) * s;
+            empty |= n == 0;
+            count = count.saturating_mul(n.max(1));
+            last = last.saturating_add(n.saturating_sub(1).saturating_mul(s));
         }
-        assert!(
-            sizes.len() == strides.len() && (last + 1) * dtype.size() <= self.nbytes(),
-            "view of {last} + 1 elements of {dtype} does not fit a storage of {} bytes",
-            self.nbytes()
-        );
-        offset * dtype.size()
+        let fits = empty || last.saturating_add(1).saturating_mul(dtype.size()) <= self.block().room;
+        if sizes.len() != strides.len() || count > MAX_ELEMENTS || !fits {
+            refuse(self, dtype, offset, sizes, strides)
+        }
+        if empty { 0 } else { offset * dtype.size() }
     }
 }
 
+/// The one gate in front of every address.
 #[cold]
-fn fresh(class: u32) -> Option<*mut Block> {
-    HAND_OVER.try_with(|_| ()).ok(); // registers the destructor on first use
-    let p = {
-        let mut list = shared();
-        let p = list.0[class as usize];
-        if !p.is_null() {
-            // SAFETY: a block in the list is unused and its `next` is valid.
-            list.0[class as usize] = unsafe { (*p).next.get() };
-            SHARED_CACHED.fetch_sub(class_bytes(class) as i64, Relaxed);
-        }
-        p
-    };
-    if !p.is_null() {
-        return Some(p);
+fn refuse(storage: &Storage, dtype: DType, offset: usize, sizes: &[usize], strides: &[usize]) -> ! {
+    let kind = if storage.is_meta() { "meta storage, which has no memory," } else { "storage" };
+    panic!(
+        "sizes {sizes:?} and strides {strides:?} from element {offset} of {dtype} do not fit a {kind} of {} bytes",
+        storage.nbytes()
+    )
+}
+
+/// A block for a thread whose list of the class is empty: from the shared list, which also fills the thread's own, or from
+/// the system.
+#[cold]
+fn fresh(local: &Local, class: u32) -> Option<NonNull<Block>> {
+    local.open();
+    if local.stage.get() == Stage::Closed {
+        flush_counts(local);
     }
+    let index = class as usize;
+    {
+        let mut shared = shared();
+        if let Some(p) = shared.take(index) {
+            if let Some(list) = local.free.get(index) {
+                // A few more, so that the lock is not taken for each.
+                for _ in 0..list.left.get().min(room_for(index) / 2) {
+                    let Some(p) = shared.take(index) else { break };
+                    local.push(p, list);
+                }
+            }
+            return Some(p);
+        }
+    }
+    from_system(class).or_else(|| {
+        empty_cache();
+        from_system(class)
+    })
+}
+
+fn from_system(class: u32) -> Option<NonNull<Block>> {
     let layout = layout_of(class);
     // SAFETY: the size is not zero; zeroed so that nobody ever sees uninitialised memory.
-    let p: *mut Block = unsafe { alloc_zeroed(layout) }.cast();
-    if p.is_null() {
-        return None;
-    }
-    #[cfg(target_os = "linux")]
+    let p: NonNull<Block> = NonNull::new(unsafe { alloc_zeroed(layout) }.cast())?;
+    RESERVED.fetch_add(class_bytes(class) as i64, Relaxed);
+    #[cfg(all(target_os = "linux", not(miri)))]
     if layout.size() >= 4 << 20 {
-        let page = (p as usize).next_multiple_of(4096);
-        let end = (p as usize + layout.size()) & !4095;
+        let start = p.as_ptr().cast::<u8>();
+        let skip = start.addr().next_multiple_of(4096) - start.addr();
+        let len = (layout.size() - skip) & !4095;
         // SAFETY: advice on pages that lie wholly inside our own allocation.
-        unsafe { libc::madvise(page as *mut _, end - page, libc::MADV_HUGEPAGE) };
+        unsafe { libc::madvise(start.add(skip).cast(), len, libc::MADV_HUGEPAGE) };
     }
     Some(p)
 }
@@ -456,7 +652,9 @@ fn fresh(class: u32) -> Option<*mut Block> {
 impl Clone for Storage {
     #[inline]
     fn clone(&self) -> Self {
-        self.block().refs.fetch_add(1, Relaxed);
+        if self.block().refs.fetch_add(1, Relaxed) > isize::MAX as usize {
+            std::process::abort() // leaked handles, as in std
+        }
         Storage(self.0)
     }
 }
@@ -469,26 +667,22 @@ impl Drop for Storage {
             if self.block().refs.fetch_sub(1, Release) != 1 {
                 return;
             }
-            fence(Acquire);
+            self.block().refs.load(Acquire); // what others did before they let go
         }
-        let (p, class) = (self.0.as_ptr(), self.block().class);
-        if class == FOREIGN {
-            // SAFETY: made by `foreign` from a box; no handle is left.
-            return drop(unsafe { Box::from_raw(p) });
+        let (p, class, nbytes) = (self.0, self.block().class, self.block().nbytes);
+        if class >= META {
+            // SAFETY: made by `elsewhere` from a box; no handle is left.
+            return drop(unsafe { Box::from_raw(p.as_ptr()) });
         }
-        count(-(self.block().nbytes as i64));
-        if (class as usize) < SMALL {
-            FREE.with(|f| {
-                self.block().next.set(f[class as usize].get());
-                f[class as usize].set(p);
-            });
-            CACHED.set(CACHED.get() + class_bytes(class) as i64);
-        } else {
-            let mut list = shared();
-            self.block().next.set(list.0[class as usize]);
-            list.0[class as usize] = p;
-            SHARED_CACHED.fetch_add(class_bytes(class) as i64, Relaxed);
-        }
+        LOCAL.with(|local| {
+            local.count(-(nbytes as i64));
+            match local.free.get(class as usize) {
+                Some(list) if list.left.get() > 0 => local.push(p, list),
+                Some(_) => local.keep(p, class as usize),
+                // SAFETY: no handle to the block is left.
+                None => unsafe { shared().give(class as usize, p.as_ptr(), p.as_ptr(), 1) },
+            }
+        })
     }
 }
 
@@ -528,6 +722,70 @@ mod tests {
     #[test]
     fn absurd_sizes_are_refused() {
         assert!(Storage::new(usize::MAX / 2).is_err());
+        assert!(Storage::new(usize::MAX).is_err() && Storage::zeroed((1 << 46) + 1).is_err());
+    }
+
+    fn refused<R>(f: impl FnOnce() -> R) -> bool {
+        std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| drop(f()))).is_err()
+    }
+
+    /// Every way from a storage to an address ends at the gate.
+    #[test]
+    fn meta_storages_have_no_addresses() {
+        for nbytes in [0, 1, 64, 1 << 20, 1 << 50, usize::MAX] {
+            let meta = Storage::meta(nbytes);
+            assert!(meta.is_meta() && meta.nbytes() == nbytes);
+            assert!(refused(|| meta.view(DType::U8, 0, &[1], &[1])), "view");
+            assert!(refused(|| meta.view(DType::F32, 0, &[], &[])), "view of one element");
+            assert!(refused(|| meta.view_mut(DType::U8, 0, &[1, 3], &[0, 0])), "view_mut");
+            assert!(refused(|| Flat { storage: &meta, offset: 0, len: 1 }.elements(DType::U8)), "elements");
+            let copy = meta.duplicate().expect("nothing is allocated");
+            assert!(copy.is_meta() && copy.nbytes() == nbytes && !copy.ptr_eq(&meta), "duplicate");
+            let fork = crate::mapped::Fork::default().storage(&meta).expect("nothing is allocated");
+            assert!(fork.is_meta() && refused(|| fork.view(DType::U8, 0, &[1], &[1])), "fork");
+            assert_eq!(meta.view(DType::F32, 0, &[0, 5], &[5, 1]).numel(), 0, "no elements need no memory");
+        }
+        assert!(!Storage::new(8).expect("eight bytes").is_meta());
+    }
+
+    /// Offsets, sizes and strides whose products or sums run over do not come out small.
+    #[test]
+    fn views_stay_inside_whatever_is_asked_for() {
+        let s = Storage::zeroed(64).expect("64 bytes");
+        let far = 1usize << 20;
+        let outside: &[(&[usize], &[usize], usize)] = &[
+            (&[2], &[0usize.wrapping_sub(far)], far),
+            (&[], &[], usize::MAX),
+            (&[], &[], 1 << 62),
+            (&[2], &[1 << 62], 0),
+            (&[3], &[1 << 63], 0),
+            (&[usize::MAX], &[1], 0),
+            (&[1 << 32, 1 << 32], &[0, 0], 0),
+            (&[5, 5], &[1], 0),
+            (&[17], &[1], 0),
+            (&[16], &[1], 1),
+        ];
+        for &(sizes, strides, offset) in outside {
+            assert!(refused(|| s.view(DType::F32, offset, sizes, strides)), "{sizes:?} {strides:?} {offset}");
+            assert!(refused(|| s.view_mut(DType::C128, offset, sizes, strides)), "{sizes:?} {strides:?} {offset}");
+        }
+        for (offset, len) in [(usize::MAX, 1), (1, usize::MAX), (1 << 62, 1 << 62), (1 << 62, 1), (0, 17), (16, 1)] {
+            assert!(refused(|| Flat { storage: &s, offset, len }.elements(DType::F32)), "{offset} {len}");
+        }
+        s.view(DType::F32, 0, &[16], &[1]);
+        s.view(DType::F32, 15, &[1000], &[0]);
+        s.view(DType::F32, usize::MAX, &[3, 0], &[7, 7]);
+        Flat { storage: &s, offset: usize::MAX, len: 0 }.elements(DType::F32);
+    }
+
+    #[test]
+    fn sizes_beyond_what_a_thread_keeps_come_back() {
+        let many: Vec<Storage> = (0..3000).map(|_| Storage::new(100).expect("100 bytes")).collect();
+        let addresses: std::collections::HashSet<usize> = many.iter().map(Storage::addr).collect();
+        assert_eq!(addresses.len(), many.len());
+        drop(many);
+        let again: Vec<Storage> = (0..3000).map(|_| Storage::new(100).expect("100 bytes")).collect();
+        assert_eq!(again.iter().map(Storage::addr).collect::<std::collections::HashSet<usize>>().len(), again.len());
     }
 
     #[test]

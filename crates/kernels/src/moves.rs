@@ -4,7 +4,8 @@
 /// Copies `rows * cols` elements of `size` bytes between strided memory.
 ///
 /// # Safety
-/// Every element at the strides (in elements) is readable in `src` and writable in `dst`; the two do not overlap.
+/// Every element at the strides (in elements) is readable in `src` and writable in `dst`. If the two overlap, what is
+/// written is unspecified.
 pub(crate) unsafe fn move2d(
     size: usize,
     src: *const u8,
@@ -75,8 +76,11 @@ unsafe fn typed<T: Copy + Default>(
         for r in 0..rows {
             let (src, dst) = (src.add(r * fr), dst.add(r * tr));
             match (fc, tc) {
-                (1, 1) => std::ptr::copy_nonoverlapping(src, dst, cols),
-                (0, 1) => std::slice::from_raw_parts_mut(dst, cols).fill(*src),
+                (1, 1) => std::ptr::copy(src, dst, cols),
+                (0, 1) => {
+                    let v = *src;
+                    std::slice::from_raw_parts_mut(dst, cols).fill(v)
+                }
                 (_, 1) => (0..cols).for_each(|c| *dst.add(c) = *src.add(c * fc)),
                 _ => (0..cols).for_each(|c| *dst.add(c * tc) = *src.add(c * fc)),
             }

@@ -15,7 +15,7 @@ use std::sync::{Mutex, OnceLock, RwLock};
 use std::thread::Thread;
 
 /// About 20 microseconds: longer than the gap between two ops, shorter than anyone notices.
-const SPINS: usize = 2000;
+const SPINS: usize = if cfg!(miri) { 4 } else { 2000 };
 
 struct Job<'a> {
     task: &'a (dyn Fn(usize) + Sync),
@@ -34,7 +34,12 @@ impl Job<'_> {
             }
             if let Err(p) = catch_unwind(AssertUnwindSafe(|| (self.task)(i))) {
                 self.next.store(self.parts, Relaxed); // the rest would be wasted
-                self.panic.lock().unwrap_or_else(|e| e.into_inner()).get_or_insert(p);
+                let mut first = self.panic.lock().unwrap_or_else(|e| e.into_inner());
+                match &*first {
+                    None => *first = Some(p),
+                    // Not dropped: its destructor may panic too, and a worker that unwinds would never leave the gate.
+                    Some(_) => std::mem::forget(p),
+                }
             }
         }
     }
@@ -75,13 +80,16 @@ pub fn num_threads() -> usize {
 fn default_threads() -> usize {
     let n = std::env::var("FIREBRAND_NUM_THREADS").ok().and_then(|v| v.parse().ok()).filter(|&n| n > 0);
     let n = n.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, |n| n.get()));
-    THREADS.store(n.min(256), Relaxed);
-    n
+    set_num_threads(n);
+    THREADS.load(Relaxed)
 }
 
-/// Uses `n` threads (at least one) from now on.
+/// More would only wait for each other.
+const MOST_THREADS: usize = 256;
+
+/// Uses `n` threads (at least one, at most 256) from now on.
 pub fn set_num_threads(n: usize) {
-    THREADS.store(n.clamp(1, 256), Relaxed);
+    THREADS.store(n.clamp(1, MOST_THREADS), Relaxed);
 }
 
 /// Calls `f(0) .. f(parts - 1)`, each exactly once, on up to [`num_threads`] threads.
@@ -193,7 +201,7 @@ mod tests {
 
     #[test]
     fn every_part_runs_once() {
-        for parts in [0, 1, 2, 7, 1000] {
+        for parts in [0, 1, 2, 7, if cfg!(miri) { 50 } else { 1000 }] {
             let hits: Vec<AtomicUsize> = (0..parts).map(|_| AtomicUsize::new(0)).collect();
             run(parts, &|i| {
                 hits[i].fetch_add(1, Relaxed);
@@ -204,11 +212,12 @@ mod tests {
 
     #[test]
     fn nested_and_concurrent_calls_finish() {
+        const ROUNDS: usize = if cfg!(miri) { 3 } else { 200 };
         let total = AtomicUsize::new(0);
         std::thread::scope(|s| {
             for _ in 0..4 {
                 s.spawn(|| {
-                    for _ in 0..200 {
+                    for _ in 0..ROUNDS {
                         split(100, 7, |r| {
                             split(r.len(), 2, |q| {
                                 total.fetch_add(q.len(), Relaxed);
@@ -218,7 +227,35 @@ mod tests {
                 });
             }
         });
-        assert_eq!(total.load(Relaxed), 4 * 200 * 100);
+        assert_eq!(total.load(Relaxed), 4 * ROUNDS * 100);
+    }
+
+    /// The payload of a panic may itself panic when it is dropped; no worker is lost to that.
+    #[test]
+    fn payloads_that_panic_in_drop_are_survived() {
+        struct Bomb;
+        impl Drop for Bomb {
+            fn drop(&mut self) {
+                if !std::thread::panicking() {
+                    panic!("dropped")
+                }
+            }
+        }
+        for _ in 0..if cfg!(miri) { 2 } else { 20 } {
+            let first = catch_unwind(|| run(64, &|_| std::panic::panic_any(Bomb))).expect_err("every part panics");
+            std::mem::forget(first);
+            every_part_runs_once();
+        }
+    }
+
+    #[test]
+    fn numbers_of_threads_are_clamped() {
+        let before = num_threads();
+        for (asked, got) in [(0, 1), (1, 1), (256, 256), (usize::MAX, 256)] {
+            set_num_threads(asked);
+            assert_eq!(THREADS.load(Relaxed), got);
+        }
+        set_num_threads(before);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use crate::{DType, Element, ViewMut, with_element};
 
 /// Stores `f(i)` at position i of a one-dimensional view.
 fn fill<T: Element>(out: &ViewMut, f: impl Fn(usize) -> T) {
-    debug_assert_eq!(out.ndim(), 1);
+    assert_eq!(out.ndim(), 1, "a range has one dimension");
     for i in 0..out.sizes()[0] {
         // SAFETY: within the only dimension.
         unsafe { out.ptr::<T>().add(i * out.strides()[0]).write(f(i)) }

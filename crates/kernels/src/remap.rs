@@ -49,6 +49,7 @@ fn pad_maps(sizes: &[usize], pads: &[(i64, i64)], mode: PadMode) -> Maps {
             PadMode::Circular => at.rem_euclid(n) as usize,
         };
         *map = (-before..n + after).map(read).collect();
+        assert!(map.iter().all(|&at| at == FILL || at < n as usize), "padding {before} and {after} of {n} by {mode:?}");
     }
     maps
 }
@@ -73,11 +74,11 @@ fn rows(maps: &Maps, mapped: &[usize], dense: &View, range: std::ops::Range<usiz
 }
 
 fn remap<T: Copy + Send + Sync>(input: &View, maps: &Maps, fill: T, out: &ViewMut) {
+    assert!(maps.iter().map(Vec::len).eq(out.sizes().iter().copied()), "the maps are those of the output's sizes");
     let Some((inner, outer)) = maps.split_last() else {
-        // SAFETY: both have exactly one element.
+        // SAFETY: both have exactly one element: they have no dimensions, as the maps.
         return unsafe { out.as_ptr().cast::<T>().write(input.as_ptr().cast::<T>().read()) };
     };
-    debug_assert!(maps.iter().map(Vec::len).eq(out.sizes().iter().copied()));
     let count = outer.iter().map(Vec::len).product();
     let (step, to_step) = (last(input.strides()), last(out.strides()));
     let (input, out) = (*input, *out);
@@ -100,9 +101,12 @@ fn remap<T: Copy + Send + Sync>(input: &View, maps: &Maps, fill: T, out: &ViewMu
 
 /// A copy through `maps`; the fill value has no dimensions.
 fn copy(input: &View, maps: &Maps, fill: Option<&View>, out: &ViewMut) {
-    debug_assert_eq!(input.dtype(), out.dtype());
+    assert_eq!(input.dtype(), out.dtype());
+    if let Some(v) = fill {
+        assert!(v.dtype() == out.dtype() && v.numel() == 1, "one value of the output's dtype");
+    }
     with_bytes!(out.dtype().size(), T => {
-        // SAFETY: a view without dimensions has one element of this size.
+        // SAFETY: a view of one element of this size.
         let fill = fill.map_or(T::default(), |v| unsafe { v.as_ptr().cast::<T>().read() });
         remap::<T>(input, maps, fill, out)
     })
@@ -134,8 +138,9 @@ pub fn pad(input: &View, pads: &[(i64, i64)], mode: PadMode, value: Option<&View
 
 /// Adds the gradient of [`pad`]'s output to `grad_input`, which starts as zeros.
 pub fn pad_backward(grad: &View, pads: &[(i64, i64)], mode: PadMode, grad_input: &ViewMut) {
-    debug_assert_eq!(grad.dtype(), grad_input.dtype());
+    assert_eq!(grad.dtype(), grad_input.dtype());
     let maps = pad_maps(grad_input.sizes(), pads, mode);
+    assert!(maps.iter().map(Vec::len).eq(grad.sizes().iter().copied()), "the maps are those of the gradient's sizes");
     with_element!(grad.dtype(), T => add_back::<T>(grad, &maps, grad_input.ndim() - pads.len(), grad_input))
 }
 

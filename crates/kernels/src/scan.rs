@@ -57,6 +57,7 @@ fn join<W: Compute>(op: Scan, a: W, x: W) -> W {
 }
 
 fn run<W: Compute>(op: Scan, input: View, dim: usize, out: ViewMut) {
+    assert_eq!(input.sizes(), out.sizes());
     let g = Along::new(input.sizes(), [input.strides(), out.strides()], dim);
     if g.lines == 0 || g.len == 0 {
         return;
@@ -137,7 +138,8 @@ impl<W: Compute> Kernel for Row<'_, W> {
 ///
 /// Among equals the latest counts, and once there was a NaN, the latest NaN, as in PyTorch.
 pub fn scan_extreme(op: ScanExtreme, input: View, dim: usize, values: ViewMut, indices: ViewMut) {
-    debug_assert_eq!(indices.dtype(), DType::I64);
+    assert_eq!(indices.dtype(), DType::I64);
+    assert!(input.sizes() == values.sizes() && input.sizes() == indices.sizes(), "outputs have the input's sizes");
     if input.dtype().is_floating_point() {
         run_extreme::<f64>(op, input, dim, values, indices)
     } else {

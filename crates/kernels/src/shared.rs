@@ -10,11 +10,20 @@ use crate::small;
 use std::alloc::Layout;
 use std::marker::PhantomData;
 use std::ptr::{NonNull, drop_in_place};
-use std::sync::atomic::{AtomicU64, Ordering::*, fence};
+use std::sync::atomic::{AtomicU64, Ordering::*};
 
 /// Owners in the low half; weak handles, plus one for all owners together, in the high half.
 const WEAK: u64 = 1 << 32;
 const SOLE: u64 = WEAK + 1;
+
+/// Ends the process if a count of handles, as it was before one was added, is about to run over: they were leaked by the
+/// billion, and the next step would free what is in use. As std does.
+#[inline]
+fn check(count: u64) {
+    if count as u32 > i32::MAX as u32 {
+        std::process::abort()
+    }
+}
 
 /// A value with its counts.
 struct Cell<T> {
@@ -71,7 +80,7 @@ impl<T> Arc<T> {
 
     /// A handle that does not keep the value alive.
     pub fn downgrade(this: &Self) -> Weak<T> {
-        this.counts().fetch_add(WEAK, Relaxed);
+        check(this.counts().fetch_add(WEAK, Relaxed) >> 32);
         Weak(this.0)
     }
 
@@ -93,7 +102,7 @@ impl<T> Weak<T> {
     pub fn upgrade(&self) -> Option<Arc<T>> {
         // SAFETY: the cell outlives its weak handles.
         let counts = unsafe { &self.0.as_ref().counts };
-        counts.fetch_update(Acquire, Relaxed, |c| (c as u32 != 0).then_some(c + 1)).ok()?;
+        check(counts.fetch_update(Acquire, Relaxed, |c| (c as u32 != 0).then_some(c + 1)).ok()?);
         Some(Arc(self.0, PhantomData))
     }
 }
@@ -101,7 +110,7 @@ impl<T> Weak<T> {
 impl<T> Clone for Weak<T> {
     fn clone(&self) -> Self {
         // SAFETY: the cell outlives its weak handles.
-        unsafe { &self.0.as_ref().counts }.fetch_add(WEAK, Relaxed);
+        check(unsafe { &self.0.as_ref().counts }.fetch_add(WEAK, Relaxed) >> 32);
         Weak(self.0)
     }
 }
@@ -118,10 +127,7 @@ impl<T> std::ops::Deref for Arc<T> {
 impl<T> Clone for Arc<T> {
     #[inline]
     fn clone(&self) -> Self {
-        let old = self.counts().fetch_add(1, Relaxed);
-        if old as u32 > i32::MAX as u32 {
-            std::process::abort() // leaked handles, as in std
-        }
+        check(self.counts().fetch_add(1, Relaxed));
         Arc(self.0, PhantomData)
     }
 }
@@ -145,7 +151,9 @@ impl<T> Drop for Arc<T> {
 /// The last owner while weak handles exist (or a race among owners): drop the value, then one weak for all owners.
 #[cold]
 fn last<T>(p: NonNull<Cell<T>>) {
-    fence(Acquire);
+    // SAFETY: the owners' weak handle still holds the cell. A load that acquires what other owners released; a fence would
+    // do, but ThreadSanitizer does not know fences.
+    unsafe { p.as_ref() }.counts.load(Acquire);
     // SAFETY: no owner is left, so the value is ours to drop; the owners' weak handle still holds the memory.
     unsafe { drop_in_place(&raw mut (*p.as_ptr()).value) };
     drop(Weak(p));
@@ -156,7 +164,7 @@ impl<T> Drop for Weak<T> {
         // SAFETY: the cell outlives its weak handles.
         let counts = unsafe { &self.0.as_ref().counts };
         if counts.fetch_sub(WEAK, Release) >> 32 == 1 {
-            fence(Acquire);
+            counts.load(Acquire);
             // SAFETY: last handle of any kind; the value was dropped before.
             unsafe { small::give(self.0.cast(), Layout::new::<Cell<T>>()) }
         }
@@ -166,5 +174,73 @@ impl<T> Drop for Weak<T> {
 impl<T: std::fmt::Debug> std::fmt::Debug for Arc<T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         (**self).fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_value_goes_with_its_last_owner_and_the_memory_with_the_last_handle() {
+        let dropped = std::sync::atomic::AtomicUsize::new(0);
+        struct Counts<'a>(&'a std::sync::atomic::AtomicUsize);
+        impl Drop for Counts<'_> {
+            fn drop(&mut self) {
+                self.0.fetch_add(1, Relaxed);
+            }
+        }
+        let a = Arc::new(Counts(&dropped));
+        let weak = Arc::downgrade(&a);
+        let b = weak.upgrade().expect("an owner is left");
+        drop(a);
+        assert_eq!((dropped.load(Relaxed), Arc::strong_count(&b)), (0, 1));
+        let second = weak.clone();
+        drop(b);
+        assert!(dropped.load(Relaxed) == 1 && weak.upgrade().is_none() && second.upgrade().is_none());
+    }
+
+    #[test]
+    fn owners_on_many_threads() {
+        let all = Arc::new(std::sync::Mutex::new(0));
+        std::thread::scope(|s| {
+            for _ in 0..4 {
+                let (mine, weak) = (all.clone(), Arc::downgrade(&all));
+                s.spawn(move || {
+                    for _ in 0..20 {
+                        *weak.upgrade().expect("this thread owns one").lock().expect("not poisoned") += 1;
+                        let _ = mine.clone();
+                    }
+                });
+            }
+        });
+        assert_eq!((*all.lock().expect("not poisoned"), Arc::strong_count(&all)), (80, 1));
+    }
+
+    /// Counts one step before they run over end the process: asked of a child, by an environment variable.
+    #[cfg(not(miri))]
+    #[test]
+    fn leaked_handles_end_the_process() {
+        const WHICH: &str = "FIREBRAND_TEST_LEAKED_HANDLES";
+        if let Ok(which) = std::env::var(WHICH) {
+            let a = Arc::new(0u8);
+            let (owners, weak) = (i32::MAX as u64 + 1, (i32::MAX as u64 + 1) << 32);
+            let w = Arc::downgrade(&a);
+            a.counts().fetch_add(if which == "owners" || which == "upgrade" { owners } else { weak }, Relaxed);
+            match &*which {
+                "owners" => std::mem::forget(a.clone()),
+                "upgrade" => std::mem::forget(w.upgrade()),
+                "downgrade" => std::mem::forget(Arc::downgrade(&a)),
+                _ => std::mem::forget(w.clone()),
+            }
+            std::process::exit(0)
+        }
+        let name = std::thread::current().name().expect("tests have names").to_string();
+        let program = std::env::current_exe().expect("this program");
+        for which in ["owners", "upgrade", "downgrade", "weak"] {
+            let mut child = std::process::Command::new(&program);
+            let out = child.args([&*name, "--exact"]).env(WHICH, which).output().expect("the child runs");
+            assert!(!out.status.success() && out.status.code().is_none(), "{which}: {:?}", out.status);
+        }
     }
 }

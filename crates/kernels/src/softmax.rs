@@ -52,6 +52,7 @@ const BLOCK: usize = 2048;
 const WIDTH: usize = 1024;
 
 fn run(op: Op, a: View, b: View, dim: usize, out: ViewMut) {
+    assert!(a.sizes() == b.sizes() && a.sizes() == out.sizes(), "operands of one shape");
     with_real!(out.dtype(), X => {
         let g = Along::new(a.sizes(), [a.strides(), b.strides(), out.strides()], dim);
         if g.lines == 0 || g.len == 0 {

@@ -15,7 +15,7 @@ use crate::walk::{for_runs, last, without};
 use crate::{DType, View, ViewMut, bf16, f16, parallel};
 
 /// Elements that one thread handles at once.
-const GRAIN: usize = 1 << 12;
+const GRAIN: usize = if cfg!(miri) { 64 } else { 1 << 12 };
 
 /// The largest key of a dtype that has NaN is NaN's.
 fn nan_key(dtype: DType) -> Option<u64> {
@@ -54,7 +54,8 @@ unsafe fn keys(view: &View, offset: usize, step: usize, n: usize, mut push: impl
         };
     }
     match view.dtype() {
-        DType::Bool | DType::U8 => each!(u8, |v| u64::from(v)),
+        DType::Bool => each!(u8, |v| u64::from(v != 0)),
+        DType::U8 => each!(u8, |v| u64::from(v)),
         DType::I8 => each!(i8, |v| u64::from(v as u8 ^ 1 << 7)),
         DType::I16 => each!(i16, |v| u64::from(v as u16 ^ 1 << 15)),
         DType::I32 => each!(i32, |v| u64::from(v as u32 ^ 1 << 31)),
@@ -130,6 +131,11 @@ fn by_lane<P: Packed>(
 ) {
     let n = input.sizes()[dim];
     let rest = without(input.sizes(), dim);
+    let fits = |v: &ViewMut| v.ndim() == input.ndim() && without(v.sizes(), dim) == rest;
+    assert!(fits(indices) && indices.dtype() == DType::I64, "int64 indices, in the input's sizes but along {dim}");
+    if let Some(v) = values {
+        assert!(v.sizes() == indices.sizes() && v.dtype() == input.dtype(), "values as many as indices");
+    }
     // Without values the indices' strides stand in; nothing is written there.
     let values = values.copied();
     let value_strides = values.map_or(indices.strides(), |v| v.strides());
@@ -174,7 +180,7 @@ pub fn sort(input: &View, dim: usize, descending: bool, values: Option<&ViewMut>
 /// The `k` largest or smallest along `dim`, where `k` is the outputs' size there; in order if `sorted`.
 pub fn topk(input: &View, dim: usize, largest: bool, sorted: bool, values: &ViewMut, indices: &ViewMut) {
     let (n, k) = (input.sizes()[dim], indices.sizes()[dim]);
-    debug_assert!(k <= n);
+    assert!(k <= n, "{k} of {n} elements");
     let flip = flip_of(input.dtype(), largest);
     with_packed!(input.dtype(), n, P => by_lane::<P>(input, dim, flip, Some(values), indices, |lane| {
         if 0 < k && k < n {
@@ -190,7 +196,7 @@ pub fn topk(input: &View, dim: usize, largest: bool, sorted: bool, values: &View
 /// The `k`-th smallest along `dim`, counting from 1; the outputs have size 1 there.
 pub fn kthvalue(input: &View, dim: usize, k: usize, values: &ViewMut, indices: &ViewMut) {
     let n = input.sizes()[dim];
-    debug_assert!((1..=n).contains(&k));
+    assert!((1..=n).contains(&k), "number {k} of {n} elements");
     with_packed!(input.dtype(), n, P => by_lane::<P>(input, dim, 0, Some(values), indices, |lane| {
         lane.select_nth_unstable(k - 1);
         &lane[k - 1..k]
@@ -237,7 +243,13 @@ pub fn mode(input: &View, dim: usize, values: &ViewMut, indices: &ViewMut) {
 /// Both have one dtype. `sorted` has one dimension, or the same leading sizes as `values`. `out` is i64 or i32.
 /// `bucketize` is this with one dimension of boundaries.
 pub fn searchsorted(sorted: &View, values: &View, right: bool, out: &ViewMut) {
-    debug_assert!(sorted.dtype() == values.dtype() && values.sizes() == out.sizes());
+    assert!(sorted.dtype() == values.dtype() && values.sizes() == out.sizes(), "an index for each value");
+    assert!(matches!(out.dtype(), DType::I32 | DType::I64), "indices are i32 or i64");
+    if let [lead @ .., _] = sorted.sizes()
+        && !lead.is_empty()
+    {
+        assert!(values.sizes().split_last().is_some_and(|(_, v)| v == lead), "a sorted row for each row of values");
+    }
     let n = sorted.sizes().last().copied().unwrap_or(1);
     let shared = sorted.ndim() <= 1;
     let per_row = if shared { 0 } else { values.sizes().last().copied().unwrap_or(1) };

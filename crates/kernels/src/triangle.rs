@@ -20,7 +20,7 @@ pub fn triu(input: &View, diagonal: i64, out: &ViewMut) {
 
 /// Keeps columns `kept(row, columns)` of every row. The output may be the input.
 fn triangle<T: Copy + Default>(input: &View, out: &ViewMut, kept: impl Fn(i64, i64) -> (i64, i64) + Sync) {
-    debug_assert!(input.sizes() == out.sizes() && input.dtype() == out.dtype() && input.ndim() >= 2);
+    assert!(input.sizes() == out.sizes() && input.dtype() == out.dtype() && input.ndim() >= 2, "matrices alike");
     let outer = out.ndim() - 1;
     let (rows, columns) = (out.sizes()[outer - 1], out.sizes()[outer]);
     let strides = [&input.strides()[..outer], &out.strides()[..outer]];

@@ -112,10 +112,12 @@ impl<'a> View<'a> {
         self.ptr.cast()
     }
 
-    /// All elements as a slice, if they are contiguous and of this type.
+    /// All elements as a slice, if they are contiguous and of this type; never of `bool`, which not every byte is.
+    ///
+    /// Not for other crates: whoever holds the storage may write while the slice lives. A kernel holds it for one call.
     #[inline]
-    pub fn as_slice<T: Element>(&self) -> Option<&'a [T]> {
-        if T::DTYPE != self.dtype || !self.is_contiguous() {
+    pub(crate) fn as_slice<T: Element>(&self) -> Option<&'a [T]> {
+        if T::DTYPE != self.dtype || !T::ANY_BYTES || !self.is_contiguous() {
             return None;
         }
         // SAFETY: contiguous elements of this type, readable by the view's contract. Concurrent writers are excluded

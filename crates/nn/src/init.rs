@@ -132,7 +132,7 @@ pub fn orthogonal_(t: &Tensor, gain: f64) -> Result<()> {
     }
     let (rows, columns) = (*rows, rest.iter().product::<usize>());
     no_grad(|| {
-        let flat = Tensor::try_empty(Spec::new(&[rows, columns], t.dtype(), t.device()))?;
+        let flat = Tensor::try_empty(Spec::new(&[rows, columns], t.dtype(), t.device())?)?;
         ops::normal_(&flat, 0.0, 1.0)?;
         let tall = if rows < columns { ops::t(&flat)? } else { flat };
         let (q, r) = ops::linalg_qr(&tall, "reduced")?;

@@ -108,6 +108,12 @@ fn idx_files() -> Result<()> {
     // Cut anywhere, or with sizes that overflow, a file is refused.
     assert!((0..bytes.len()).all(|n| parse_idx(&bytes[..n]).is_err()));
     assert!(parse_idx(&[&[0, 0, 0x0E, 3][..], &[255; 12]].concat()).is_err());
+    let sizes = |dims: u8| [&[0, 0, 0x08, dims][..], &[0, 0, 0, 1].repeat(dims.into()), &[7]].concat();
+    assert_eq!(parse_idx(&sizes(64))?.ndim(), 64);
+    assert!(
+        parse_idx(&sizes(65)).is_err() && parse_idx(&sizes(255)).is_err(),
+        "more dimensions than a tensor can have"
+    );
     Ok(())
 }
 
@@ -181,4 +187,20 @@ fn folders_of_images() {
     assert!(parse_pnm(b"P6\n2 2\n255\n123").is_err() && parse_pnm(b"P6\n99999999999 99999999999\n255\n").is_err());
     let error = ImageFolder::new(folder.path().join("cat")).err().expect("no classes").to_string();
     assert!(error.contains("expected folders of .png, .pgm or .ppm images"), "{error}");
+}
+
+/// Workers allocate what the reader frees: however many batches pass, they do it in the same memory.
+#[test]
+fn memory_stays_flat_while_workers_make_batches() {
+    let rows = TensorDataset::new([Tensor::zeros([4096, 256], DType::F32)]).expect("rows");
+    let options = LoaderOptions { num_workers: 2, ..LoaderOptions::new(16) };
+    let loader = DataLoader::new(rows, options);
+    let passes = |n: usize| {
+        (0..n).flat_map(|_| loader.iter()).for_each(|b| drop(b.expect("a batch")));
+        firebrand_core::memory_stats().reserved
+    };
+    let warm = passes(2);
+    // 5,120 batches of 16 KiB: 80 MiB that are made by one thread and let go by another.
+    let after = passes(20);
+    assert!(after < warm + (16 << 20), "{warm} bytes after two passes, {after} after twenty more");
 }

@@ -25,7 +25,7 @@ pub enum Place {
 }
 
 impl Place {
-    fn layout(self, shape: &[usize], listed: &Option<Vec<usize>>) -> Layout {
+    fn layout(self, shape: &[usize], listed: &Option<Vec<usize>>) -> firebrand_core::Result<Layout> {
         let dense = contiguous_strides(shape).to_vec();
         let strides = match self {
             Place::AsListed | Place::Meta => listed.clone().unwrap_or(dense),
@@ -67,7 +67,7 @@ fn dense(data: &Numbers, shape: &[usize], dtype: firebrand_core::DType) -> Outco
     if source.dtype() == dtype {
         return Ok(source);
     }
-    let t = Tensor::try_empty(Spec::new(shape, dtype, Device::Cpu)).map_err(failed)?;
+    let t = Spec::new(shape, dtype, Device::Cpu).and_then(Tensor::try_empty).map_err(failed)?;
     firebrand_core::ops::copy_(&t, &source, false).map_err(failed)?;
     Ok(t)
 }
@@ -75,7 +75,7 @@ fn dense(data: &Numbers, shape: &[usize], dtype: firebrand_core::DType) -> Outco
 impl TensorData {
     /// The tensor, as a leaf without the wish for gradients.
     pub fn tensor(&self, place: Place) -> Outcome<Tensor> {
-        let layout = place.layout(&self.shape, &self.strides);
+        let layout = place.layout(&self.shape, &self.strides).map_err(failed)?;
         let device = if place == Place::Meta { Device::Meta } else { Device::Cpu };
         if place == Place::Meta {
             return Tensor::try_empty(Spec { layout, dtype: self.dtype, device }).map_err(failed);

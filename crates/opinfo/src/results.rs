@@ -147,7 +147,8 @@ pub(crate) fn out(op: Op, row: &Row) -> Outcome {
             call.args.push(if p.written {
                 let want = wants.get(targets.len()).ok_or("fewer results than out= arguments")?;
                 let shape: &[usize] = if empty { &[0] } else { &want.shape };
-                let t = Tensor::try_empty(Spec::new(shape, want.dtype, Device::Cpu)).map_err(|e| e.to_string())?;
+                let t =
+                    Spec::new(shape, want.dtype, Device::Cpu).and_then(Tensor::try_empty).map_err(|e| e.to_string())?;
                 targets.push((t.clone(), t.version()));
                 Value::Tensor(t)
             } else {

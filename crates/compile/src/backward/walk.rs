@@ -74,7 +74,7 @@ pub(crate) struct Traced {
 }
 
 fn outline(t: &Tensor) -> firebrand_core::Result<Tensor> {
-    Tensor::try_empty(Spec { layout: t.layout().with_offset(0), dtype: t.dtype(), device: Device::Meta })
+    Tensor::try_empty(Spec { layout: t.layout().from_start(), dtype: t.dtype(), device: Device::Meta })
 }
 
 impl Walk {
@@ -100,7 +100,7 @@ impl Walk {
                                 SavedTensor::unpacked(kept.next().expect("the key lists every kept tensor"))
                             }
                             Look::Packed(spec) => {
-                                let layout = Layout::contiguous(spec.layout.sizes());
+                                let layout = spec.layout.to_contiguous();
                                 packed.push(Tensor::try_empty(Spec {
                                     layout,
                                     dtype: spec.dtype,
@@ -268,7 +268,8 @@ impl Tracing<'_> {
             let (to, slot) = (*target)?;
             let defined = seen.is_none_or(|d| d.get(k).copied().unwrap_or(false));
             let meta = self.walk.steps[to].node.input_metadata().get(slot)?;
-            defined.then(|| Spec { layout: Layout::contiguous(&meta.shape), dtype: meta.dtype, device: Device::Meta })
+            let layout = Layout::contiguous(&meta.shape).ok()?;
+            defined.then(|| Spec { layout, dtype: meta.dtype, device: Device::Meta })
         };
         let results: Vec<Option<Spec>> = step.targets.iter().enumerate().map(one).collect();
         self.host(i, HostKind::Formula { unwanted: step.unwanted }, grads, &results)
@@ -313,7 +314,7 @@ impl Tracing<'_> {
 
 /// What gradients like these look like.
 fn alike(grads: &[Option<Tensor>]) -> Vec<Option<Spec>> {
-    let like = |t: &Tensor| Spec { layout: Layout::contiguous(t.shape()), dtype: t.dtype(), device: Device::Meta };
+    let like = |t: &Tensor| Spec { layout: t.layout().to_contiguous(), dtype: t.dtype(), device: Device::Meta };
     grads.iter().map(|g| g.as_ref().map(like)).collect()
 }
 

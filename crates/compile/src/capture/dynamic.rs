@@ -314,7 +314,7 @@ impl Varying<'_> {
                         Dim::Symbol { symbol, .. } => values[*symbol as usize] as usize,
                     })
                     .collect();
-                let layout = firebrand_core::Layout::contiguous(&sizes);
+                let layout = firebrand_core::Layout::contiguous(&sizes)?;
                 let t2 = Tensor::try_empty(Spec { layout, dtype: t.dtype(), device: Device::Meta })?;
                 Ok(Value::Tensor(t2))
             }

@@ -71,7 +71,8 @@ fn along_channels(operand: Operand, domain: &[usize]) -> Operand {
     match operand {
         Operand::Load(Load { buffer, layout }) => {
             let strides: Dims = (0..domain.len()).map(|d| if d == 1 { layout.strides()[0] } else { 0 }).collect();
-            Operand::Load(Load { buffer, layout: Layout::strided(domain, &strides, layout.offset()) })
+            let layout = Layout::strided(domain, &strides, layout.offset());
+            Operand::Load(Load { buffer, layout: layout.expect("a domain is the shape of a tensor") })
         }
         known => known,
     }

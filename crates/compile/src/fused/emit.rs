@@ -84,9 +84,7 @@ pub(super) fn emit(lowered: &Lowered, kernel: &Kernel, visible: &dyn Fn(BufferId
                 let layout = match store.sink {
                     Sink::Elements if kernel.row > 1 => by_rows(&store.load.layout, kernel.row),
                     Sink::Elements => None,
-                    Sink::Rows | Sink::Columns(_) | Sink::Total(_) => {
-                        Some(Layout::contiguous(&[store.load.layout.numel()]))
-                    }
+                    Sink::Rows | Sink::Columns(_) | Sink::Total(_) => Some(store.load.layout.flattened()),
                 };
                 stored.push((b, slot, store.sink, layout.unwrap_or_else(|| store.load.layout.clone())));
             }

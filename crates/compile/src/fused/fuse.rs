@@ -10,6 +10,7 @@
 use super::ir::*;
 use firebrand_core::Layout;
 use firebrand_core::layout::Dims;
+use firebrand_kernels::is_contiguous;
 use firebrand_kernels::pointwise::Sink;
 use std::collections::HashMap;
 use tracing::debug;
@@ -173,8 +174,8 @@ fn repeats_rows(buffer: &Layout, layout: &Layout) -> bool {
         return false;
     }
     let split = layout.strides().iter().zip(layout.sizes()).rposition(|(&s, &n)| n != 1 && s != 0).map_or(0, |d| d + 1);
-    let outer = Layout::strided(&layout.sizes()[..split], &layout.strides()[..split], 0);
-    outer.is_contiguous() && outer.numel() == buffer.numel()
+    let (sizes, strides) = (&layout.sizes()[..split], &layout.strides()[..split]);
+    is_contiguous(sizes, strides) && sizes.iter().product::<usize>() == buffer.numel()
 }
 
 type Bits = Vec<u64>;
@@ -410,7 +411,7 @@ impl Fuser<'_> {
             return None;
         }
         let mut l = l.clone();
-        let seen = |layout: &Layout| Some(Layout::strided(domain, &layout.view_strides(domain)?, layout.offset()));
+        let seen = |layout: &Layout| Layout::strided(domain, &layout.view_strides(domain)?, layout.offset()).ok();
         for operand in &mut l.operands {
             if let Operand::Load(load) = operand {
                 load.layout = seen(&load.layout)?;

@@ -267,12 +267,12 @@ pub(crate) fn by_rows(layout: &Layout, row: usize) -> Option<Layout> {
     if n != row {
         return None;
     }
-    let run = Layout::strided(&layout.sizes()[split..], &layout.strides()[split..], 0);
+    let run = Layout::strided(&layout.sizes()[split..], &layout.strides()[split..], 0).ok()?;
     let still = run.strides().iter().zip(run.sizes()).all(|(&s, &n)| s == 0 || n == 1);
     let step = if still { 0 } else { *run.view_strides(&[row])?.first()? };
     let mut sizes: Dims = layout.sizes()[..split].into();
     let mut strides: Dims = layout.strides()[..split].into();
     sizes.push(row);
     strides.push(step);
-    (step <= 1).then(|| Layout::strided(&sizes, &strides, layout.offset()))
+    if step > 1 { None } else { Layout::strided(&sizes, &strides, layout.offset()).ok() }
 }

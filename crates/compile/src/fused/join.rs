@@ -70,8 +70,8 @@ impl Joins {
         let mut strides: Dims = first.load.layout.strides().into();
         sizes.insert(dim, operands.len());
         strides.insert(dim, step);
-        let layout = Layout::strided(&sizes, &strides, 0);
-        let meta = fusion::alias(fusion::Part { tensor: &first.meta, layout: &layout });
+        let layout = Layout::strided(&sizes, &strides, 0).ok()?;
+        let meta = fusion::alias(fusion::Part { tensor: &first.meta, layout: &layout }).ok()?;
         Some(Placed { load: Load { buffer: first.load.buffer, layout }, meta })
     }
 }

@@ -188,7 +188,7 @@ impl Lowering<'_> {
     fn placeholder(&mut self, k: usize, given: &Given) -> Result<Known> {
         Ok(match given {
             Given::Tensor { sizes, strides, dtype } => {
-                let layout = Layout::strided(sizes, strides, 0);
+                let layout = Layout::strided(sizes, strides, 0)?;
                 let spec = Spec { layout: layout.clone(), dtype: *dtype, device: Device::Meta };
                 let buffer = self.buffer(layout.clone(), *dtype, Origin::Input(k));
                 Known::Tensor(Placed { load: Load { buffer, layout }, meta: Tensor::try_empty(spec)? })
@@ -216,7 +216,7 @@ impl Lowering<'_> {
             Attribute::Graph(g) => Known::Plain(Value::Graph(Arc::clone(g))),
             attribute => {
                 let t = attribute.tensor().ok_or_else(missing)?;
-                let layout = t.layout().with_offset(0);
+                let layout = t.layout().from_start();
                 let spec = Spec { layout: layout.clone(), dtype: t.dtype(), device: Device::Meta };
                 let buffer = self.buffer(layout.clone(), t.dtype(), Origin::Constant(t.clone()));
                 Known::Tensor(Placed { load: Load { buffer, layout }, meta: Tensor::try_empty(spec)? })
@@ -456,7 +456,7 @@ impl Lowering<'_> {
 
     /// A new buffer for a result.
     pub(super) fn made(&mut self, t: &Tensor) -> Placed {
-        let layout = t.layout().with_offset(0);
+        let layout = t.layout().from_start();
         let buffer = self.buffer(layout.clone(), t.dtype(), Origin::Made);
         Placed { load: Load { buffer, layout }, meta: t.clone() }
     }
@@ -563,7 +563,7 @@ impl Lowering<'_> {
 
 /// A store to result `k`, whose buffer is not known yet.
 pub(super) fn result_store(k: usize, source: Source, sink: Sink) -> Store {
-    Store { source, load: Load { buffer: k, layout: Layout::contiguous(&[]) }, sink }
+    Store { source, load: Load { buffer: k, layout: Layout::scalar() }, sink }
 }
 
 /// The register type of values of a dtype: f32 for half types.
@@ -611,7 +611,7 @@ pub(super) fn broadcast(layout: &Layout, domain: &[usize]) -> Option<Layout> {
             return None;
         }
     }
-    Some(Layout::strided(domain, &strides, layout.offset()))
+    Layout::strided(domain, &strides, layout.offset()).ok()
 }
 
 /// Instructions as a rule writes them.

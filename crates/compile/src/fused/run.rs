@@ -91,7 +91,7 @@ impl Frame<'_> {
     fn tensor(&self, l: &Load) -> Result<Tensor> {
         let part = self.part(l)?;
         let whole = l.layout.offset() == 0 && part.tensor.layout().same_geometry(&l.layout);
-        Ok(if whole { part.tensor.clone() } else { fusion::alias(part) })
+        Ok(if whole { part.tensor.clone() } else { fusion::alias(part)? })
     }
 
     fn late(&self, k: usize) -> Result<Value> {

@@ -275,7 +275,7 @@ fn to_copy(traced: &[Traced; 2]) -> Result<Vec<usize>> {
         let graph = &t.joint.module.graph;
         let mut seen = HashSet::new();
         for (i, (n, meta)) in t.joint.outputs.iter().filter_map(Argument::node).zip(metas(&t.joint)?).enumerate() {
-            let contiguous = outline(&meta)?.layout().same_geometry(&Layout::contiguous(&known(&meta)));
+            let contiguous = outline(&meta)?.layout().same_geometry(&Layout::contiguous(&known(&meta))?);
             let schema = graph[n].target().and_then(Target::overload).and_then(OpOverload::schema);
             let is_item = graph[n].target().is_some_and(|t| t.is_function(&Builtin::GetItem));
             // Parts of a view, such as those of split, are told by what they are parts of.

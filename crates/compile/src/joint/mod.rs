@@ -144,7 +144,7 @@ impl Key {
             v.iter().map(|s| s.known().and_then(|n| usize::try_from(n).ok())).collect()
         };
         let layout = |i: &Input| match i {
-            Input::Tensor(meta) => Some(Layout::strided(&sizes(&meta.sizes)?, &sizes(&meta.strides)?, 0)),
+            Input::Tensor(meta) => Layout::strided(&sizes(&meta.sizes)?, &sizes(&meta.strides)?, 0).ok(),
             Input::Number(_) => None,
         };
         Key { layouts: inputs.iter().map(layout).collect(), inputs, recording: is_grad_enabled() }

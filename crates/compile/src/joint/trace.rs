@@ -76,14 +76,14 @@ pub(crate) fn outline(meta: &TensorMeta) -> Result<Tensor> {
     let (Some(sizes), Some(strides), Some(dtype)) = (sizes, strides, meta.dtype.dtype()) else {
         return Err(Error::internal(format!("a tensor of dtype {} and unknown sizes cannot be traced", meta.dtype)));
     };
-    let layout = Layout::strided(&sizes, &strides, hint(&meta.storage_offset).unwrap_or(0));
+    let layout = Layout::strided(&sizes, &strides, hint(&meta.storage_offset).unwrap_or(0))?;
     let tensor = Tensor::try_empty(Spec { layout, dtype, device: Device::Meta })?;
     Ok(tensor.try_requires_grad_(meta.requires_grad && dtype.is_differentiable())?)
 }
 
 /// How the gradient of a tensor is laid out: as the tensor, if that is dense.
 fn tangent_layout(t: &Tensor) -> Layout {
-    if t.layout().is_non_overlapping_and_dense() { t.layout().with_offset(0) } else { Layout::contiguous(t.shape()) }
+    if t.layout().is_non_overlapping_and_dense() { t.layout().from_start() } else { t.layout().to_contiguous() }
 }
 
 /// Whether gradients flow through it: a view made where nothing is recorded requires grad as its base does, and has none.

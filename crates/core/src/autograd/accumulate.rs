@@ -132,9 +132,9 @@ impl Tensor {
     /// The layout a stored gradient has: the leaf's own if that is dense, row-major otherwise.
     fn grad_layout(&self) -> Layout {
         if self.layout().is_non_overlapping_and_dense() {
-            Layout::strided(self.shape(), self.strides(), 0)
+            self.layout().from_start()
         } else {
-            Layout::contiguous(self.shape())
+            self.layout().to_contiguous()
         }
     }
 
@@ -171,7 +171,7 @@ impl Tensor {
     /// Stores the gradient of a computed tensor that retains it.
     pub(crate) fn accumulate_retained(&self, g: &Tensor) -> Result<()> {
         self.extras().grad.update(|old| match old {
-            None => ops::formulas::clone_with_layout(g, &Layout::contiguous(g.shape())).map(Some),
+            None => ops::formulas::clone_with_layout(g, &g.layout().to_contiguous()).map(Some),
             Some(old) => ops::formulas::add_tensors(old, g).map(Some),
         })
     }

@@ -174,7 +174,7 @@ fn write_reals(numbers: &[f64], t: &Tensor) {
 
 /// A tensor of these numbers.
 fn tensor(numbers: &[f64], shape: &[usize], dtype: DType) -> Result<Tensor> {
-    let t = Tensor::try_empty(Spec::new(shape, dtype, Device::Cpu))?;
+    let t = Tensor::try_empty(Spec::new(shape, dtype, Device::Cpu)?)?;
     write_reals(numbers, &t);
     Ok(t)
 }

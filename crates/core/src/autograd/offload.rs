@@ -58,7 +58,7 @@ struct Away {
 impl Away {
     fn new(store: &dyn SpillStore, t: &Tensor) -> Result<Away> {
         let dense = t.layout().is_non_overlapping_and_dense();
-        let layout = if dense { Layout::strided(t.shape(), t.strides(), 0) } else { Layout::contiguous(t.shape()) };
+        let layout = if dense { t.layout().from_start() } else { t.layout().to_contiguous() };
         let whole = dense && t.storage_offset() == 0 && t.storage().nbytes() == t.numel() * t.dtype().size();
         let copied = if whole { t.clone() } else { ops::formulas::clone_with_layout(t, &layout)? };
         Ok(Away { bytes: store.put(&copied.storage())?, dtype: t.dtype(), layout })

@@ -56,7 +56,7 @@ pub(crate) fn wrap(value: Tensor, bdim: Option<usize>) -> Tensor {
             let without =
                 |v: &[usize]| -> Dims { v.iter().enumerate().filter(|(k, _)| *k != d).map(|(_, &n)| n).collect() };
             let l = value.layout();
-            Layout::strided(&without(l.sizes()), &without(l.strides()), l.offset())
+            Layout::derived(&without(l.sizes()), &without(l.strides()), l.offset())
         }
     };
     Tensor::wrapper(Wrapped { value, bdim }, layout)
@@ -136,12 +136,12 @@ pub(crate) fn zeros_for(layout: &Layout, likes: &[&Tensor]) -> Result<Tensor> {
     let batched = below.iter().any(|b| b.dim.is_some());
     let (layout, dim) = match batch().filter(|_| batched) {
         Some(b) => {
-            let span = Layout::strided(layout.sizes(), layout.strides(), 0).end();
+            let span = layout.from_start().end();
             let mut sizes: Dims = smallvec::smallvec![b.size];
             let mut strides: Dims = smallvec::smallvec![span];
             sizes.extend_from_slice(layout.sizes());
             strides.extend_from_slice(layout.strides());
-            (Layout::strided(&sizes, &strides, 0), Some(0))
+            (Layout::strided(&sizes, &strides, 0)?, Some(0))
         }
         None => (layout.clone(), None),
     };
@@ -163,7 +163,7 @@ pub(crate) fn draw_in_place(op: &'static str, t: &Tensor, write: impl FnOnce(&Te
     state::descend(|| match dim {
         Some(d) if randomness == Some(Randomness::Same) => {
             let sizes: Dims = t.shape().into();
-            let one = Tensor::try_empty(Spec::new(&sizes, value.dtype(), value.device()))?;
+            let one = Tensor::try_empty(Spec::new(&sizes, value.dtype(), value.device())?)?;
             write(&one)?;
             ops::copy_(&value, &ops::unsqueeze(&one, d as i64)?, false)?;
             Ok(())

@@ -4,7 +4,6 @@
 //! the result through a temporary. The version is counted after the write.
 
 use crate::dtype::can_cast;
-use crate::layout::Layout;
 use crate::tensor::Shape;
 use crate::{Error, ErrorKind, Result, Spec, Tensor, state};
 
@@ -101,7 +100,7 @@ pub(crate) fn write_through_copy<'a>(
 
 /// A tensor outside every mode: a temporary.
 fn raw(spec: &Spec) -> Result<Tensor> {
-    Tensor::try_empty(Spec { layout: Layout::contiguous(spec.layout.sizes()), ..spec.clone() })
+    Tensor::try_empty(Spec { layout: spec.layout.to_contiguous(), ..spec.clone() })
 }
 
 /// Writes into an `out=` argument: an empty one takes the result's shape, others must have it.

@@ -73,7 +73,7 @@ pub(crate) fn copy_<'a>(self_: &'a Tensor, src: &Tensor, _non_blocking: bool) ->
 /// Copies numbers only; overlapping memory is safe.
 pub(crate) fn copy_data(src: &Tensor, dst: &Tensor) -> Result<()> {
     use ops::inplace::{Overlap, overlap};
-    let from = ops::shape::expanded(src, dst.shape());
+    let from = ops::shape::expanded(src, dst.shape())?;
     match overlap(dst, src) {
         Overlap::Full if from.same_geometry(dst.layout()) => Ok(()),
         Overlap::No => {
@@ -82,7 +82,7 @@ pub(crate) fn copy_data(src: &Tensor, dst: &Tensor) -> Result<()> {
             Ok(())
         }
         _ => {
-            let copy = Tensor::try_empty(crate::Spec::new(src.shape(), src.dtype(), src.device()))?;
+            let copy = Tensor::try_empty(crate::Spec::new(src.shape(), src.dtype(), src.device())?)?;
             firebrand_kernels::copy(src.access().view(), copy.access().view_mut());
             copy_data(&copy, dst)
         }

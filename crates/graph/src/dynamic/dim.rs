@@ -211,7 +211,7 @@ fn relaid(like: &Layout, sizes: &[usize], name: &str) -> Result<Layout> {
         let (mut strides, mut step) = (vec![0; sizes.len()], 1);
         for &d in order.iter().rev() {
             strides[d] = step;
-            step *= sizes[d].max(1);
+            step = usize::saturating_mul(step, sizes[d].max(1));
         }
         strides
     };
@@ -221,5 +221,5 @@ fn relaid(like: &Layout, sizes: &[usize], name: &str) -> Result<Layout> {
             "its elements do not lie without gaps, so sizes cannot vary; give a contiguous example".to_string();
         return Err(Error::Input { name: name.to_string(), message });
     }
-    Ok(Layout::strided(sizes, &dense(sizes), 0))
+    Ok(Layout::strided(sizes, &dense(sizes), 0)?)
 }

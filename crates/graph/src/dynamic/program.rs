@@ -82,7 +82,7 @@ fn symbols_of(program: &ExportedProgram) -> Result<(IndexMap<String, Expr>, Vec<
             let message = "its sizes have no value at export, or tensors of its dtype cannot be computed with".into();
             return Err(Error::Input { name: graph[n].name().to_string(), message });
         };
-        inputs.push((&**graph[n].name(), &**meta, Tensor::try_empty(Spec::new(&sizes, dtype, Device::Meta))?));
+        inputs.push((&**graph[n].name(), &**meta, Tensor::try_empty(Spec::new(&sizes, dtype, Device::Meta)?)?));
     }
     if names.is_empty() {
         return Ok((names, Vec::new()));

@@ -5,7 +5,7 @@
 use super::{Call, NodeRunner, Value, attach, run_call, run_module};
 use crate::error::{Error, Result};
 use crate::ir::{Hop, Kind, Target};
-use firebrand_core::{Device, Layout, Spec, Tensor};
+use firebrand_core::{Device, Spec, Tensor};
 
 /// Runs nodes on tensors without memory.
 #[derive(Default)]
@@ -56,6 +56,6 @@ fn like_both(a: &Tensor, b: &Tensor) -> Result<Tensor> {
         return Err(Error::Value(format!("the sides of cond return {} and {}", shown(a), shown(b))));
     }
     let agree = a.strides() == b.strides() && a.layout().is_non_overlapping_and_dense();
-    let layout = if agree { a.layout().with_offset(0) } else { Layout::contiguous(a.shape()) };
+    let layout = if agree { a.layout().from_start() } else { a.layout().to_contiguous() };
     Ok(Tensor::try_empty(Spec { layout, dtype: a.dtype(), device: Device::Meta })?)
 }

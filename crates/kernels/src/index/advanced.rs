@@ -46,16 +46,19 @@ struct Plan {
 }
 
 impl Plan {
+    /// The dense operand is given by its sizes, which must be [`index_sizes`], and its strides.
     fn new(
         sizes: &[usize],
         strides: &[usize],
         indices: &[Option<View>],
-        dense: &[usize],
+        (dense_sizes, dense): (&[usize], &[usize]),
         negative: Negative,
     ) -> Result<Plan, IndexOutOfRange> {
         let indexed: SmallVec<[bool; 8]> = indices.iter().map(Option::is_some).collect();
         let common = indices.iter().flatten().next().map_or(&[][..], |v| v.sizes());
         let place = place(&indexed);
+        assert!(indices.len() <= sizes.len(), "at most one index for each of {} dimensions", sizes.len());
+        assert_eq!(dense_sizes, &index_sizes(sizes, &indexed, common)[..], "sizes of what indices name");
         let rest: Dims = unindexed(sizes.len(), &indexed).collect();
         let of = |values: &[usize]| rest.iter().map(|&k| values[k]).collect::<Dims>();
         let mut dense_rest = Dims::from_slice(&dense[..place]);
@@ -64,7 +67,7 @@ impl Plan {
         let mut table = vec![0; common.iter().product()];
         for (k, view) in indices.iter().enumerate() {
             let Some(view) = view else { continue };
-            debug_assert_eq!(view.sizes(), common, "indices are broadcast by the caller");
+            assert_eq!(view.sizes(), common, "indices are broadcast by the caller");
             add_offsets(&mut table, view, sizes[k], strides[k], negative)?;
         }
         Ok(Plan {
@@ -213,8 +216,9 @@ unsafe fn add<T: Arithmetic>(from: *const T, step: usize, to: *mut T, to_step: u
 ///
 /// `out` has [`index_sizes`]. Negative indices count from the end.
 pub fn index(input: &View, indices: &[Option<View>], out: &ViewMut) -> Result<(), IndexOutOfRange> {
-    debug_assert_eq!(input.dtype(), out.dtype());
-    copy_out(&Plan::new(input.sizes(), input.strides(), indices, out.strides(), Negative::Wrap)?, input, out);
+    assert_eq!(input.dtype(), out.dtype());
+    let dense = (out.sizes(), out.strides());
+    copy_out(&Plan::new(input.sizes(), input.strides(), indices, dense, Negative::Wrap)?, input, out);
     Ok(())
 }
 
@@ -225,8 +229,9 @@ pub fn index_put(
     values: &View,
     accumulate: bool,
 ) -> Result<(), IndexOutOfRange> {
-    debug_assert_eq!(values.dtype(), out.dtype());
-    let plan = Plan::new(out.sizes(), out.strides(), indices, values.strides(), Negative::Wrap)?;
+    assert_eq!(values.dtype(), out.dtype());
+    let dense = (values.sizes(), values.strides());
+    let plan = Plan::new(out.sizes(), out.strides(), indices, dense, Negative::Wrap)?;
     if accumulate {
         with_element!(out.dtype(), T => add_in::<T>(&plan, out, values, T::ONE));
     } else {
@@ -241,7 +246,7 @@ fn along(
     strides: &[usize],
     dim: usize,
     index: &View,
-    dense: &[usize],
+    dense: (&[usize], &[usize]),
     negative: Negative,
 ) -> Result<Plan, IndexOutOfRange> {
     let mut indices: SmallVec<[Option<View>; 8]> = SmallVec::from_elem(None, dim);
@@ -251,38 +256,45 @@ fn along(
 
 /// `out[.., i, ..] = input[.., index[i], ..]` along `dim`.
 pub fn index_select(input: &View, dim: usize, index: &View, out: &ViewMut) -> Result<(), IndexOutOfRange> {
-    debug_assert_eq!(input.dtype(), out.dtype());
-    copy_out(&along(input.sizes(), input.strides(), dim, index, out.strides(), Negative::Refuse)?, input, out);
+    assert_eq!(input.dtype(), out.dtype());
+    let dense = (out.sizes(), out.strides());
+    copy_out(&along(input.sizes(), input.strides(), dim, index, dense, Negative::Refuse)?, input, out);
     Ok(())
 }
 
 /// `out[.., index[i], ..] += alpha * src[.., i, ..]` along `dim`.
 pub fn index_add(out: &ViewMut, dim: usize, index: &View, src: &View, alpha: f64) -> Result<(), IndexOutOfRange> {
-    let plan = along(out.sizes(), out.strides(), dim, index, src.strides(), Negative::Refuse)?;
+    assert_eq!(src.dtype(), out.dtype());
+    let dense = (src.sizes(), src.strides());
+    let plan = along(out.sizes(), out.strides(), dim, index, dense, Negative::Refuse)?;
     with_element!(out.dtype(), T => add_in::<T>(&plan, out, src, factor(alpha)));
     Ok(())
 }
 
 /// `out[.., index[i], ..] = src[.., i, ..]` along `dim`.
 pub fn index_copy(out: &ViewMut, dim: usize, index: &View, src: &View) -> Result<(), IndexOutOfRange> {
-    debug_assert_eq!(src.dtype(), out.dtype());
-    copy_in(&along(out.sizes(), out.strides(), dim, index, src.strides(), Negative::Refuse)?, out, src);
+    assert_eq!(src.dtype(), out.dtype());
+    let dense = (src.sizes(), src.strides());
+    copy_in(&along(out.sizes(), out.strides(), dim, index, dense, Negative::Refuse)?, out, src);
     Ok(())
 }
 
 /// `out[.., index[i], ..] = value` along `dim`, where `value` has no dimensions. Negative indices count from the end.
 pub fn index_fill(out: &ViewMut, dim: usize, index: &View, value: &View) -> Result<(), IndexOutOfRange> {
-    debug_assert_eq!(value.dtype(), out.dtype());
-    let repeated = Dims::from_elem(0, out.ndim());
-    copy_in(&along(out.sizes(), out.strides(), dim, index, &repeated, Negative::Wrap)?, out, value);
+    assert!(value.dtype() == out.dtype() && value.numel() == 1, "one value of the target's dtype");
+    let mut sizes = Dims::from_slice(out.sizes());
+    sizes.remove(dim);
+    sizes.insert_many(dim, index.sizes().iter().copied());
+    let dense = (&sizes[..], &*Dims::from_elem(0, sizes.len()));
+    copy_in(&along(out.sizes(), out.strides(), dim, index, dense, Negative::Wrap)?, out, value);
     Ok(())
 }
 
 /// `out[b..] = weight[indices[b..]]`: rows of a matrix, for indices of any shape.
 pub fn embedding(weight: &View, indices: &View, out: &ViewMut) -> Result<(), IndexOutOfRange> {
-    debug_assert_eq!(weight.dtype(), out.dtype());
-    let indices = [Some(*indices)];
-    copy_out(&Plan::new(weight.sizes(), weight.strides(), &indices, out.strides(), Negative::Refuse)?, weight, out);
+    assert_eq!(weight.dtype(), out.dtype());
+    let (indices, dense) = ([Some(*indices)], (out.sizes(), out.strides()));
+    copy_out(&Plan::new(weight.sizes(), weight.strides(), &indices, dense, Negative::Refuse)?, weight, out);
     Ok(())
 }
 
@@ -296,10 +308,11 @@ pub fn embedding_dense_backward(
     padding_idx: Option<usize>,
     scale_grad_by_freq: bool,
 ) -> Result<(), IndexOutOfRange> {
-    debug_assert_eq!(grad.dtype(), grad_weight.dtype());
-    let (&[rows, _], &[row, column]) = (grad_weight.sizes(), grad_weight.strides()) else {
+    assert_eq!(grad.dtype(), grad_weight.dtype());
+    let (&[rows, width], &[row, column]) = (grad_weight.sizes(), grad_weight.strides()) else {
         unreachable!("a weight has two dimensions")
     };
+    assert!(grad.sizes().split_last() == Some((&width, indices.sizes())), "a row of gradients for each index");
     let mut counts = vec![0usize; rows];
     let mut named = Vec::with_capacity(indices.numel());
     Indices::new(indices).each(|_, index| {
@@ -310,7 +323,7 @@ pub fn embedding_dense_backward(
     })?;
     let (lead, step) = (&grad.strides()[..indices.ndim()], last(grad.strides()));
     let positions = Joined::new(indices.sizes(), [lead]);
-    let ([along], width) = (positions.steps(), grad_weight.sizes()[1]);
+    let [along] = positions.steps();
     let (from, to) = (*grad, *grad_weight);
     with_element!(grad.dtype(), T => parallel::split(width, (GRAIN / named.len().max(1)).max(64), |columns| {
         let mut at = 0;
@@ -350,7 +363,13 @@ fn flat_table(sizes: &[usize], strides: &[usize], index: &View) -> Result<Vec<us
     Ok(table)
 }
 
-fn flat(sizes: &[usize], strides: &[usize], index: &View, dense: &[usize]) -> Result<Plan, IndexOutOfRange> {
+fn flat(
+    sizes: &[usize],
+    strides: &[usize],
+    index: &View,
+    (dense_sizes, dense): (&[usize], &[usize]),
+) -> Result<Plan, IndexOutOfRange> {
+    assert_eq!(dense_sizes, index.sizes(), "an element for each index");
     Ok(Plan {
         table: flat_table(sizes, strides, index)?,
         positions: Joined::new(index.sizes(), [dense]),
@@ -361,15 +380,15 @@ fn flat(sizes: &[usize], strides: &[usize], index: &View, dense: &[usize]) -> Re
 
 /// `out[b..] = input.flatten()[index[b..]]`. Negative indices count from the end.
 pub fn take(input: &View, index: &View, out: &ViewMut) -> Result<(), IndexOutOfRange> {
-    debug_assert_eq!(input.dtype(), out.dtype());
-    copy_out(&flat(input.sizes(), input.strides(), index, out.strides())?, input, out);
+    assert_eq!(input.dtype(), out.dtype());
+    copy_out(&flat(input.sizes(), input.strides(), index, (out.sizes(), out.strides()))?, input, out);
     Ok(())
 }
 
 /// `out.flatten()[index[b..]] = src[b..]`, or `+=` with `accumulate`. Negative indices count from the end.
 pub fn put(out: &ViewMut, index: &View, src: &View, accumulate: bool) -> Result<(), IndexOutOfRange> {
-    debug_assert_eq!(src.dtype(), out.dtype());
-    let plan = flat(out.sizes(), out.strides(), index, src.strides())?;
+    assert_eq!(src.dtype(), out.dtype());
+    let plan = flat(out.sizes(), out.strides(), index, (src.sizes(), src.strides()))?;
     if accumulate {
         with_element!(out.dtype(), T => add_in::<T>(&plan, out, src, T::ONE));
     } else {

@@ -1,6 +1,6 @@
 //! Combining two elements of one dtype, rounding after every step as PyTorch's scatter and index_add do.
 
-use crate::{Complex, DType, Element, bf16, f16};
+use crate::{Complex, DType, Element, Truth, bf16, f16};
 
 pub(crate) trait Arithmetic: Element {
     const ZERO: Self;
@@ -35,26 +35,26 @@ macro_rules! integers {
 }
 integers!(u8 i8 i16 i32 i64);
 
-impl Arithmetic for bool {
-    const ZERO: bool = false;
-    const ONE: bool = true;
-    const LOWEST: bool = false;
-    const HIGHEST: bool = true;
+impl Arithmetic for Truth {
+    const ZERO: Truth = Truth::new(false);
+    const ONE: Truth = Truth::new(true);
+    const LOWEST: Truth = Truth::new(false);
+    const HIGHEST: Truth = Truth::new(true);
     #[inline(always)]
-    fn plus(self, other: bool) -> bool {
-        self | other
+    fn plus(self, other: Truth) -> Truth {
+        (self.get() | other.get()).into()
     }
     #[inline(always)]
-    fn times(self, other: bool) -> bool {
-        self & other
+    fn times(self, other: Truth) -> Truth {
+        (self.get() & other.get()).into()
     }
     #[inline(always)]
-    fn larger(self, other: bool) -> bool {
-        self | other
+    fn larger(self, other: Truth) -> Truth {
+        self.plus(other)
     }
     #[inline(always)]
-    fn smaller(self, other: bool) -> bool {
-        self & other
+    fn smaller(self, other: Truth) -> Truth {
+        self.times(other)
     }
 }
 

@@ -56,9 +56,20 @@ fn pairs(
     });
 }
 
+/// Asserts what [`pairs`] relies on: an index is nowhere longer than the dense operand, nor, but along `dim`, than the one
+/// it names elements of.
+fn need_fit(index: &View, dim: usize, indexed: &[usize], dense: &[usize]) {
+    let (sizes, n) = (index.sizes(), index.ndim());
+    let fits = n == indexed.len()
+        && n == dense.len()
+        && (0..n).all(|k| sizes[k] <= dense[k] && (k == dim || sizes[k] <= indexed[k]));
+    assert!(fits, "an index of sizes {sizes:?} along {dim} for {indexed:?} and {dense:?}");
+}
+
 /// `out[..i..] = input[..index[..i..]..]` along `dim`; `out` has the sizes of `index`.
 pub fn gather(input: &View, dim: usize, index: &View, out: &ViewMut) -> Result<(), IndexOutOfRange> {
-    debug_assert!(index.sizes() == out.sizes() && input.dtype() == out.dtype());
+    assert_eq!(input.dtype(), out.dtype());
+    need_fit(index, dim, input.sizes(), out.sizes());
     Indices::new(index).check(input.sizes()[dim], Negative::Refuse)?;
     let (from, to) = (*input, *out);
     with_bytes!(out.dtype().size(), T => {
@@ -72,7 +83,8 @@ pub fn gather(input: &View, dim: usize, index: &View, out: &ViewMut) -> Result<(
 
 /// `out[..index[..i..]..] = src[..i..]` along `dim`; the last of equal indices wins. `src` has the sizes of `index` or more.
 pub fn scatter(out: &ViewMut, dim: usize, index: &View, src: &View) -> Result<(), IndexOutOfRange> {
-    debug_assert_eq!(src.dtype(), out.dtype());
+    assert_eq!(src.dtype(), out.dtype());
+    need_fit(index, dim, out.sizes(), src.sizes());
     Indices::new(index).check(out.sizes()[dim], Negative::Refuse)?;
     let (from, to) = (*src, *out);
     with_bytes!(out.dtype().size(), T => {
@@ -98,7 +110,8 @@ pub fn scatter_reduce(
     reduce: Reduce,
     include_self: bool,
 ) -> Result<(), IndexOutOfRange> {
-    debug_assert_eq!(src.dtype(), out.dtype());
+    assert_eq!(src.dtype(), out.dtype());
+    need_fit(index, dim, out.sizes(), src.sizes());
     Indices::new(index).check(out.sizes()[dim], Negative::Refuse)?;
     with_element!(out.dtype(), T => match reduce {
         Reduce::Sum => combine::<T>(out, dim, index, src, (!include_self).then_some(T::ZERO), T::plus),

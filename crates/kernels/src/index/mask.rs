@@ -52,7 +52,8 @@ fn numbered(input: &View, room: usize, f: impl Fn(Range<usize>, usize) + Sync) {
 
 /// Sets `out` to `value` (a view without dimensions) where the mask is true.
 pub fn masked_fill(out: &ViewMut, mask: &View, value: &View) {
-    debug_assert!(is_mask(mask) && mask.sizes() == out.sizes() && value.dtype() == out.dtype());
+    assert!(is_mask(mask) && mask.sizes() == out.sizes(), "a mask has the sizes of what it chooses from");
+    assert!(value.dtype() == out.dtype() && value.numel() == 1, "one value of the target's dtype");
     let joined = Joined::new(out.sizes(), [mask.strides(), out.strides()]);
     let [ms, os] = joined.steps();
     let (mask, out) = (*mask, *out);
@@ -74,7 +75,7 @@ pub fn masked_fill(out: &ViewMut, mask: &View, value: &View) {
 
 /// Writes the elements where the mask is true to the one-dimensional `out`, in order.
 pub fn masked_select(input: &View, mask: &View, out: &ViewMut) {
-    debug_assert!(input.dtype() == out.dtype() && out.ndim() == 1);
+    assert!(input.dtype() == out.dtype() && out.ndim() == 1, "a list of the input's dtype");
     let (input, out, step) = (*input, *out, out.strides()[0]);
     with_bytes!(out.dtype().size(), T => chosen(input.sizes(), input.strides(), mask, out.numel(), |at, n| {
         // SAFETY: the element is one of the input's, and n is below the number that `out` holds.
@@ -84,7 +85,7 @@ pub fn masked_select(input: &View, mask: &View, out: &ViewMut) {
 
 /// Sets the elements where the mask is true to those of the one-dimensional `src`, in order.
 pub fn masked_scatter(out: &ViewMut, mask: &View, src: &View) {
-    debug_assert!(src.dtype() == out.dtype() && src.ndim() == 1);
+    assert!(src.dtype() == out.dtype() && src.ndim() == 1, "a list of the target's dtype");
     let (src, out, step) = (*src, *out, src.strides()[0]);
     with_bytes!(out.dtype().size(), T => chosen(out.sizes(), out.strides(), mask, src.numel(), |at, n| {
         // SAFETY: as in `masked_select`, with the roles exchanged.
@@ -94,7 +95,7 @@ pub fn masked_scatter(out: &ViewMut, mask: &View, src: &View) {
 
 /// Calls `f(offset, number)` for the chosen elements of a tensor; numbers are below `room`.
 fn chosen(sizes: &[usize], strides: &[usize], mask: &View, room: usize, f: impl Fn(usize, usize) + Sync) {
-    debug_assert!(is_mask(mask) && mask.sizes() == sizes);
+    assert!(is_mask(mask) && mask.sizes() == sizes, "a mask has the sizes of what it chooses from");
     let joined = Joined::new(sizes, [mask.strides(), strides]);
     let [ms, os] = joined.steps();
     let mask = *mask;
@@ -120,7 +121,7 @@ pub fn nonzero(input: &View, out: &ViewMut) {
     let (&[room, ndim], &[row, column]) = (out.sizes(), out.strides()) else {
         unreachable!("coordinates are a matrix")
     };
-    debug_assert_eq!(ndim, input.ndim());
+    assert!(ndim == input.ndim() && out.dtype() == DType::I64, "int64 coordinates, one for each dimension");
     let (input, out) = (*input, *out);
     let step = crate::walk::last(input.strides());
     with_element!(input.dtype(), T => numbered(&input, room, |range, mut n| {

@@ -3,8 +3,9 @@
 //! Every kernel takes views of any strides. All indices are checked before the first element is written, so an error
 //! leaves the output as it was. Where several indices name one element, the last in logical order wins, or all are
 //! combined in logical order: results never depend on the number of threads.
-//! Plain copies are compiled per element size, only arithmetic per dtype. Shapes, dtypes and broadcasting are the
-//! caller's; a scalar is a view whose strides are 0.
+//! Plain copies are compiled per element size, only arithmetic per dtype. Broadcasting is the caller's; a scalar is a view
+//! whose strides are 0. Sizes and dtypes that do not fit each other are a bug of the caller and panic: once a call they are
+//! asserted, since every address below rests on them.
 #![allow(unsafe_code)]
 
 mod advanced;
@@ -42,7 +43,7 @@ impl std::fmt::Display for IndexOutOfRange {
 impl std::error::Error for IndexOutOfRange {}
 
 /// Elements that one thread handles at once. Chunks depend on sizes only.
-const GRAIN: usize = 1 << 14;
+const GRAIN: usize = if cfg!(miri) { 64 } else { 1 << 14 };
 
 /// Runs `$body` with `$t` standing for an unsigned integer of so many bytes.
 macro_rules! with_bytes {
@@ -89,7 +90,7 @@ struct Indices<'a> {
 
 impl<'a> Indices<'a> {
     fn new(view: &View<'a>) -> Indices<'a> {
-        debug_assert!(matches!(view.dtype(), DType::I32 | DType::I64), "indices are i32 or i64");
+        assert!(matches!(view.dtype(), DType::I32 | DType::I64), "indices are i32 or i64");
         Indices { view: *view, wide: view.dtype() == DType::I64 }
     }
 
@@ -151,6 +152,11 @@ impl<'a> Indices<'a> {
         });
         result
     }
+}
+
+/// Fails with the first index in logical order that is not one of `0..size`.
+pub fn check(indices: &View, size: usize) -> Result<(), IndexOutOfRange> {
+    Indices::new(indices).check(size, Negative::Refuse)
 }
 
 /// The element that `index` names among `size`.

@@ -5,7 +5,9 @@ use crate::ViewMut;
 use crate::test_tensors::{LIES, Lie, Tensor, any_threads, coordinates, linear, with};
 
 const DTYPES: [DType; 5] = [DType::U8, DType::F16, DType::F32, DType::I64, DType::F64];
-const SHAPES: [&[usize]; 4] = [&[7], &[4, 5], &[3, 4, 5], &[200, 130]];
+const SHAPES: [&[usize]; 4] = [&[7], &[4, 5], &[3, 4, 5], LARGE];
+/// Cut into chunks for threads; Miri, which cuts smaller ones, takes its time.
+const LARGE: &[usize] = if cfg!(miri) { &[20, 13] } else { &[200, 130] };
 
 /// Sizes of an index into `sizes` along `dim`: of another length there, a little shorter elsewhere.
 fn index_shape(sizes: &[usize], dim: usize) -> Vec<usize> {
@@ -127,7 +129,7 @@ fn advanced_indexing_places_dimensions_as_pytorch_does() {
         (&[4, 5, 6], &[false, true, true], &[3, 2], &[4, 3, 2]),
         (&[4, 5, 6], &[true, false, true], &[3], &[3, 5]),
         (&[4, 5, 6, 3], &[false, true, false, true], &[2], &[2, 4, 6]),
-        (&[300, 70], &[true], &[400], &[400, 70]),
+        if cfg!(miri) { (&[30, 7], &[true], &[40], &[40, 7]) } else { (&[300, 70], &[true], &[400], &[400, 70]) },
     ];
     for (sizes, indexed, common, expected) in table {
         assert_eq!(&index_sizes(sizes, indexed, common)[..], expected);
@@ -224,16 +226,17 @@ fn masks_choose_in_logical_order() {
 
 #[test]
 fn embedding_and_its_backward() {
+    const WIDTH: usize = if cfg!(miri) { 20 } else { 200 };
     for lie in LIES {
-        let weight = Tensor::random(12, DType::F32, &[9, 200], lie, 0, 100);
+        let weight = Tensor::random(12, DType::F32, &[9, WIDTH], lie, 0, 100);
         let indices = Tensor::random(13, DType::I32, &[3, 40], lie, 0, 9);
-        let grad = Tensor::random(14, DType::F32, &[3, 40, 200], lie, 0, 5);
+        let grad = Tensor::random(14, DType::F32, &[3, 40, WIDTH], lie, 0, 5);
         let (w, named, g) = (weight.values(), indices.values(), grad.values());
         let got = any_threads(|| {
-            let out = Tensor::zeros(DType::F32, &[3, 40, 200], lie);
+            let out = Tensor::zeros(DType::F32, &[3, 40, WIDTH], lie);
             embedding(&weight.view(), &indices.view(), &out.view_mut()).expect("in range");
             let back = |scale| {
-                let d = Tensor::zeros(DType::F32, &[9, 200], lie);
+                let d = Tensor::zeros(DType::F32, &[9, WIDTH], lie);
                 embedding_dense_backward(&grad.view(), &indices.view(), &d.view_mut(), Some(2), scale)
                     .expect("in range");
                 d
@@ -243,8 +246,8 @@ fn embedding_and_its_backward() {
         let mut want = [vec![0.0; g.len()], vec![0.0; w.len()], vec![0f64; w.len()]];
         for (b, &row) in named.iter().enumerate() {
             let count = named.iter().filter(|&&r| r == row).count() as f32;
-            for c in 0..200 {
-                let (i, t) = (b * 200 + c, row as usize * 200 + c);
+            for c in 0..WIDTH {
+                let (i, t) = (b * WIDTH + c, row as usize * WIDTH + c);
                 want[0][i] = w[t];
                 if row != 2.0 {
                     want[1][t] += g[i];
@@ -321,4 +324,51 @@ fn an_index_that_is_its_own_output_stays_inside() {
     let r =
         std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| scatter(&t.view_mut(), 0, &t.view(), &far.view())));
     assert!(r.is_err(), "the second index was overwritten by the first");
+}
+
+/// Sizes and dtypes that do not fit each other are refused before any address is made of them, in release builds too.
+#[test]
+fn operands_that_do_not_fit_are_refused() {
+    let f = |sizes: &[usize]| Tensor::zeros(DType::F32, sizes, Lie::Contiguous);
+    let i = |sizes: &[usize]| Tensor::zeros(DType::I64, sizes, Lie::Contiguous);
+    let b = |sizes: &[usize]| Tensor::zeros(DType::Bool, sizes, Lie::Contiguous);
+    let d = |sizes: &[usize]| Tensor::zeros(DType::F64, sizes, Lie::Contiguous);
+    let (small, large, wide, one) = (f(&[2, 2]), f(&[3, 3]), d(&[2, 2]), f(&[]));
+    let (index, long, mask, line) = (i(&[2, 2]), i(&[3, 3]), b(&[3, 3]), i(&[2]));
+    let (s, l, w) = (small.view(), large.view(), wide.view());
+    let (sm, lm, wm) = (small.view_mut(), large.view_mut(), wide.view_mut());
+    type Case<'a> = (&'a str, &'a dyn Fn());
+    let cases: [Case; 24] = [
+        ("gather: output", &|| drop(gather(&l, 0, &long.view(), &sm))),
+        ("gather: input", &|| drop(gather(&s, 0, &long.view(), &lm))),
+        ("gather: dtype", &|| drop(gather(&s, 0, &index.view(), &wm))),
+        ("gather: float index", &|| drop(gather(&s, 0, &s, &sm))),
+        ("scatter: source", &|| drop(scatter(&lm, 0, &long.view(), &s))),
+        ("scatter: target", &|| drop(scatter(&sm, 0, &long.view(), &l))),
+        ("scatter_reduce: source", &|| drop(scatter_reduce(&lm, 0, &long.view(), &s, Reduce::Sum, true))),
+        ("scatter_add: dtype", &|| drop(scatter_add(&sm, 0, &index.view(), &w))),
+        ("masked_fill: mask", &|| masked_fill(&sm, &mask.view(), &one.view())),
+        ("masked_fill: value", &|| masked_fill(&lm, &mask.view(), &f(&[0]).view())),
+        ("masked_fill: float mask", &|| masked_fill(&sm, &s, &one.view())),
+        ("masked_select: mask", &|| masked_select(&s, &mask.view(), &f(&[9]).view_mut())),
+        ("masked_scatter: mask", &|| masked_scatter(&sm, &mask.view(), &f(&[9]).view())),
+        ("nonzero: coordinates", &|| nonzero(&s, &i(&[4, 1]).view_mut())),
+        ("nonzero: dtype", &|| nonzero(&s, &f(&[4, 2]).view_mut())),
+        ("index: output", &|| drop(super::index(&l, &[Some(line.view())], &sm))),
+        ("index: too many", &|| drop(super::index(&s, &[Some(line.view()); 3], &f(&[2]).view_mut()))),
+        ("index: not broadcast", &|| {
+            drop(super::index(&s, &[Some(line.view()), Some(long.view())], &f(&[2]).view_mut()))
+        }),
+        ("index_put: values", &|| drop(index_put(&lm, &[Some(line.view())], &s, true))),
+        ("index_select: output", &|| drop(index_select(&l, 0, &i(&[3]).view(), &sm))),
+        ("index_add: dtype", &|| drop(index_add(&sm, 0, &line.view(), &w, 1.0))),
+        ("index_fill: value", &|| drop(index_fill(&sm, 0, &line.view(), &f(&[0]).view()))),
+        ("embedding: output", &|| drop(embedding(&l, &i(&[3]).view(), &sm))),
+        ("embedding: gradient", &|| drop(embedding_dense_backward(&s, &i(&[3]).view(), &lm, None, false))),
+    ];
+    for (name, call) in cases {
+        assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(call)).is_err(), "{name}");
+    }
+    assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| take(&l, &i(&[9]).view(), &sm))).is_err());
+    assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| put(&lm, &i(&[9]).view(), &s, false))).is_err());
 }

@@ -4,7 +4,7 @@
 //! or per sample and channel.
 #![allow(unsafe_code)]
 
-use super::{GRAIN, Stretch, made, put, sum_pairs, vector, vector_or};
+use super::{GRAIN, Stretch, made, need_flat, put, sum_pairs, vector, vector_or};
 use crate::lanes::{Compute, Kernel, dispatch};
 use crate::real::{Ptr, Scratch, with_real};
 use crate::reduce::var_mean;
@@ -13,6 +13,7 @@ use std::ops::Range;
 
 /// Mean and biased variance of each channel of `[samples, channels, rest]`, over samples and rest. Any strides.
 pub fn batch_norm_stats(input: View, mean: ViewMut, var: ViewMut) {
+    need_flat(input.sizes()[1], &[], &[Some(mean), Some(var)]);
     let sizes = [1, input.sizes()[1], 1];
     // SAFETY: the same elements with dimensions of size 1 around.
     let (mean, var) = unsafe { (mean.with_geometry(0, &sizes, &[1, 1, 1]), var.with_geometry(0, &sizes, &[1, 1, 1])) };
@@ -23,6 +24,7 @@ pub fn batch_norm_stats(input: View, mean: ViewMut, var: ViewMut) {
 pub fn batch_norm(input: View, mean: View, invstd: View, weight: Option<View>, bias: Option<View>, out: ViewMut) {
     with_real!(input.dtype(), X => {
         let shape = Shape::of(&input);
+        need_flat(input.numel(), &[&input], &[Some(out)]);
         let (mean, invstd) = (vector::<X>(mean), vector::<X>(invstd));
         let (w, b) = (vector_or(weight, shape.c, 1.0 as X), vector_or(bias, shape.c, 0.0));
         let scale = made(shape.c, |c| invstd[c] * w[c]);
@@ -45,6 +47,7 @@ pub fn batch_norm_backward(
     with_real!(input.dtype(), X => {
         let shape = Shape::of(&input);
         let (n, c, s) = (shape.n, shape.c, shape.s);
+        need_flat(input.numel(), &[&grad, &input], &[grad_input]);
         let (mean, invstd) = (vector::<X>(mean), vector::<X>(invstd));
         let w = vector_or(weight, c, 1.0 as X);
         let mut total = Scratch::<f64>::zeroed(2 * c);
@@ -80,6 +83,8 @@ pub fn group_norm(
 ) {
     with_real!(input.dtype(), X => {
         let shape = Shape::of(&input);
+        assert!(groups > 0 && shape.c.is_multiple_of(groups), "{} channels in {groups} groups", shape.c);
+        need_flat(input.numel(), &[&input], &[Some(out)]);
         let (rows, d) = (shape.n * groups, shape.c / groups * shape.s);
         let (mut m, mut v) = (made::<X>(rows, |_| 0.0), made::<X>(rows, |_| 0.0));
         let (one, ones) = ([rows, 1], [1, 1]);
@@ -117,6 +122,8 @@ pub fn group_norm_backward(
     with_real!(input.dtype(), X => {
         let shape = Shape::of(&input);
         let (n, c, s) = (shape.n, shape.c, shape.s);
+        assert!(groups > 0 && c.is_multiple_of(groups), "{c} channels in {groups} groups");
+        need_flat(input.numel(), &[&grad, &input], &[grad_input]);
         let per = c / groups;
         let (m, r) = (vector::<X>(mean), vector::<X>(rstd));
         let w = vector_or(weight, c, 1.0 as X);

@@ -1,7 +1,7 @@
 //! Layer norm: each row of `n` elements to mean 0 and variance 1, then scaled and shifted element by element.
 #![allow(unsafe_code)]
 
-use super::{BLOCK, GRAIN, LANES, Stretch, put, vector, vector_or};
+use super::{BLOCK, GRAIN, LANES, Stretch, need_flat, put, vector, vector_or};
 use crate::lanes::{Compute, Kernel, apart, dispatch, fold};
 use crate::real::{Ptr, Scratch, with_real};
 use crate::{View, ViewMut, parallel};
@@ -31,6 +31,8 @@ fn forward<X: Compute>(
     rstd: ViewMut,
 ) {
     let rows = mean.numel();
+    need_flat(rows * n, &[&input], &[Some(out)]);
+    need_flat(rows, &[], &[Some(mean), Some(rstd)]);
     let (w, b) = (vector_or(weight, n, X::ONE), vector_or(bias, n, X::ZERO));
     let (w, b): (&[X], &[X]) = (&w, &b);
     parallel::split(rows, (GRAIN / n.max(1)).max(1), |range| {
@@ -132,6 +134,7 @@ fn backward<X: Compute>(
     grad_bias: Option<ViewMut>,
 ) {
     let rows = mean.numel();
+    need_flat(rows * n, &[&grad, &input], &[grad_input]);
     let w = vector_or(weight, n, X::ONE);
     let (mean, rstd) = (vector::<X>(mean), vector::<X>(rstd));
     let (w, mean, rstd): (&[X], &[X], &[X]) = (&w, &mean, &rstd);

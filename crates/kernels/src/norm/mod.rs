@@ -29,8 +29,8 @@ fn vector<'a, X: Compute>(v: View<'a>) -> Reals<'a, X> {
     if let Some(s) = v.as_slice::<X>() {
         return Reals::Borrowed(s);
     }
+    assert!(v.is_contiguous());
     let mut s = Scratch::<X>::new(v.numel());
-    debug_assert!(v.is_contiguous());
     // SAFETY: as many elements as the scratch has.
     unsafe { load_into(v.as_ptr(), v.dtype(), 1, v.numel(), s.as_mut_ptr()) }
     Reals::Widened(s)
@@ -86,10 +86,17 @@ impl<X: Compute> Stretch<X> {
 /// Writes a whole contiguous view, if it is wanted.
 fn put<X: Compute>(v: Option<ViewMut>, values: &[X]) {
     if let Some(v) = v {
-        debug_assert!(v.is_contiguous() && v.numel() == values.len());
+        assert!(v.is_contiguous() && v.numel() == values.len(), "one place for each value");
         // SAFETY: as many elements as values.
         unsafe { store(values, v.as_ptr(), v.dtype(), 1) }
     }
+}
+
+/// Asserts that stretches of `n` elements can be cut from the views: all are contiguous and have as many.
+fn need_flat(n: usize, read: &[&View], written: &[Option<ViewMut>]) {
+    let flat = |v: &View| v.is_contiguous() && v.numel() == n;
+    let fits = read.iter().all(|v| flat(v)) && written.iter().flatten().all(|v| flat(&v.as_view()));
+    assert!(fits, "operands of {n} elements in row-major order");
 }
 
 /// The sum of both parts of `f(i)` for `i` below `n`, with lanes and blocks.

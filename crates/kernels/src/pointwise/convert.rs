@@ -2,7 +2,8 @@
 //!
 //! Narrow floats load as f32, narrow integers as i64; a cast between types goes from register to register, so there is
 //! no pair of storage dtypes. Casts are PyTorch's: floats truncate to integers, integers wrap, bool is `!= 0`, a complex
-//! number becomes its real part.
+//! number becomes its real part. A bool is any byte; registers that come from one hold 0 or 1, except where memory serves as
+//! the register, and whoever reads that asks for `!= 0`.
 #![allow(unsafe_code)]
 
 use super::loops::{Arg, map1};
@@ -33,7 +34,7 @@ pub(super) unsafe fn load(dtype: DType, d: *mut u8, a: Arg, n: usize) {
             DType::F32 => map1(d, a, n, |x: u32| x),
             DType::I64 | DType::F64 | DType::C64 => map1(d, a, n, |x: u64| x),
             DType::C128 => map1(d, a, n, |x: [u64; 2]| x),
-            DType::Bool => map1(d, a, n, |x: u8| x),
+            DType::Bool => map1(d, a, n, |x: u8| x.min(1)),
         }
     }
 }
@@ -55,7 +56,7 @@ pub(super) unsafe fn store(dtype: DType, d: *mut u8, a: Arg, n: usize) {
             DType::F32 => map1(d, a, n, |x: u32| x),
             DType::I64 | DType::F64 | DType::C64 => map1(d, a, n, |x: u64| x),
             DType::C128 => map1(d, a, n, |x: [u64; 2]| x),
-            DType::Bool => map1(d, a, n, |x: u8| x),
+            DType::Bool => map1(d, a, n, |x: u8| x.min(1)),
         }
     }
 }
@@ -85,17 +86,17 @@ pub(super) unsafe fn cast(from: DType, to: DType, d: *mut u8, a: Arg, n: usize) 
             (I64, F32) => map1(d, a, n, |x: i64| x as f32),
             (I64, F64) => map1(d, a, n, |x: i64| x as f64),
             (I64, Bool) => map1(d, a, n, |x: i64| x != 0),
-            (Bool, F32) => map1(d, a, n, |x: u8| f32::from(x)),
-            (Bool, F64) => map1(d, a, n, |x: u8| f64::from(x)),
-            (Bool, I64) => map1(d, a, n, |x: u8| i64::from(x)),
+            (Bool, F32) => map1(d, a, n, |x: u8| f32::from(x.min(1))),
+            (Bool, F64) => map1(d, a, n, |x: u8| f64::from(x.min(1))),
+            (Bool, I64) => map1(d, a, n, |x: u8| i64::from(x.min(1))),
             (F32, C64) => map1(d, a, n, c64),
             (F64, C64) => map1(d, a, n, |x: f64| c64(x as f32)),
             (I64, C64) => map1(d, a, n, |x: i64| c64(x as f32)),
-            (Bool, C64) => map1(d, a, n, |x: u8| c64(f32::from(x))),
+            (Bool, C64) => map1(d, a, n, |x: u8| c64(f32::from(x.min(1)))),
             (F32, C128) => map1(d, a, n, |x: f32| c128(f64::from(x))),
             (F64, C128) => map1(d, a, n, c128),
             (I64, C128) => map1(d, a, n, |x: i64| c128(x as f64)),
-            (Bool, C128) => map1(d, a, n, |x: u8| c128(f64::from(x))),
+            (Bool, C128) => map1(d, a, n, |x: u8| c128(f64::from(x.min(1)))),
             (C64, C128) => map1(d, a, n, |x: Complex<f32>| Complex::new(f64::from(x.re), f64::from(x.im))),
             (C128, C64) => map1(d, a, n, |x: Complex<f64>| Complex::new(x.re as f32, x.im as f32)),
             (C64, F32) => map1(d, a, n, |x: Complex<f32>| x.re),
@@ -107,7 +108,7 @@ pub(super) unsafe fn cast(from: DType, to: DType, d: *mut u8, a: Arg, n: usize) 
             (C128, I64) => map1(d, a, n, |x: Complex<f64>| x.re as i64),
             (C128, Bool) => map1(d, a, n, |x: Complex<f64>| x != Complex::ZERO),
             (C128, C128) => map1(d, a, n, |x: [u64; 2]| x),
-            (Bool, _) => map1(d, a, n, |x: u8| x),
+            (Bool, _) => map1(d, a, n, |x: u8| x.min(1)),
             (F32, _) => map1(d, a, n, |x: u32| x),
             _ => map1(d, a, n, |x: u64| x),
         }

@@ -680,30 +680,35 @@ unsafe fn step_i64(op: Op, d: *mut u8, args: &[Arg; 3], n: usize) {
     }
 }
 
+/// Any byte but 0 is true; results are 0 or 1.
+///
 /// # Safety
-/// As for [`Step`]. Every operand holds 0 or 1.
+/// As for [`Step`].
 #[inline(always)]
 unsafe fn step_bool(op: Op, d: *mut u8, args: &[Arg; 3], n: usize) {
     let [a, b, _] = *args;
-    // SAFETY: passed on; a bool is a byte of 0 or 1.
+    let t = |x: u8| x.min(1);
+    // SAFETY: passed on; a truth value is a byte.
     unsafe {
         match op {
-            Op::Copy | Op::Abs | Op::Sign | Op::Square | Op::Relu => map1(d, a, n, |x: u8| x),
-            Op::BitwiseNot | Op::LogicalNot => map1(d, a, n, |x: u8| x ^ 1),
+            Op::Copy | Op::Abs | Op::Sign | Op::Square | Op::Relu => map1(d, a, n, t),
+            Op::BitwiseNot | Op::LogicalNot => map1(d, a, n, |x: u8| t(x) ^ 1),
             Op::Isnan | Op::Isinf | Op::Signbit => map1(d, a, n, |_: u8| 0u8),
             Op::Isfinite => map1(d, a, n, |_: u8| 1u8),
-            Op::Add | Op::Maximum | Op::Fmax | Op::BitwiseOr | Op::LogicalOr => map2(d, a, b, n, |x: u8, y: u8| x | y),
-            Op::Mul | Op::Minimum | Op::Fmin | Op::BitwiseAnd | Op::LogicalAnd => {
-                map2(d, a, b, n, |x: u8, y: u8| x & y)
+            Op::Add | Op::Maximum | Op::Fmax | Op::BitwiseOr | Op::LogicalOr => {
+                map2(d, a, b, n, |x: u8, y: u8| t(x | y))
             }
-            Op::BitwiseXor | Op::LogicalXor | Op::Ne => map2(d, a, b, n, |x: u8, y: u8| x ^ y),
-            Op::Eq => map2(d, a, b, n, |x: u8, y: u8| x ^ y ^ 1),
-            Op::Lt => map2(d, a, b, n, |x: u8, y: u8| (x ^ 1) & y),
-            Op::Le => map2(d, a, b, n, |x: u8, y: u8| (x ^ 1) | y),
-            Op::Gt => map2(d, a, b, n, |x: u8, y: u8| x & (y ^ 1)),
-            Op::Ge => map2(d, a, b, n, |x: u8, y: u8| x | (y ^ 1)),
-            Op::Clamp => map3(d, args, n, |x: u8, lo: u8, hi: u8| (x | lo) & hi),
-            Op::Where => map3(d, args, n, |w: u8, x: u8, y: u8| if w != 0 { x } else { y }),
+            Op::Mul | Op::Minimum | Op::Fmin | Op::BitwiseAnd | Op::LogicalAnd => {
+                map2(d, a, b, n, |x: u8, y: u8| t(x) & t(y))
+            }
+            Op::BitwiseXor | Op::LogicalXor | Op::Ne => map2(d, a, b, n, |x: u8, y: u8| t(x) ^ t(y)),
+            Op::Eq => map2(d, a, b, n, |x: u8, y: u8| t(x) ^ t(y) ^ 1),
+            Op::Lt => map2(d, a, b, n, |x: u8, y: u8| (t(x) ^ 1) & t(y)),
+            Op::Le => map2(d, a, b, n, |x: u8, y: u8| (t(x) ^ 1) | t(y)),
+            Op::Gt => map2(d, a, b, n, |x: u8, y: u8| t(x) & (t(y) ^ 1)),
+            Op::Ge => map2(d, a, b, n, |x: u8, y: u8| t(x) | (t(y) ^ 1)),
+            Op::Clamp => map3(d, args, n, |x: u8, lo: u8, hi: u8| t(x | lo) & t(hi)),
+            Op::Where => map3(d, args, n, |w: u8, x: u8, y: u8| t(if w != 0 { x } else { y })),
             _ => undefined(op, DType::Bool),
         }
     }

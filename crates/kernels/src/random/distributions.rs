@@ -21,7 +21,7 @@ pub(crate) fn fill<T: Element>(out: &ViewMut, mut draw: impl FnMut() -> T) {
 
 /// As [`fill`], with one input of the same sizes per output.
 fn map<P: Element, T: Element>(input: &View, out: &ViewMut, mut draw: impl FnMut(P) -> T) {
-    debug_assert_eq!(input.sizes(), out.sizes());
+    assert_eq!(input.sizes(), out.sizes());
     let (p, q) = (input.ptr::<P>(), out.ptr::<T>());
     let (s, t) = (last(input.strides()), last(out.strides()));
     for_runs(out.sizes(), [input.strides(), out.strides()], 0..out.numel(), |[a, b], len| {
@@ -68,7 +68,7 @@ impl Generator {
     /// Integers in `[low, high)`, as `randint` and `random_(low, high)`; the bounds must fit the dtype.
     pub fn random_from_to(&mut self, out: &ViewMut, low: i64, high: i64) {
         let range = high.wrapping_sub(low) as u64;
-        debug_assert!(low < high);
+        assert!(low < high, "an empty range from {low} to {high}");
         // A small range takes the remainder of 32 bits. PyTorch moved the border down to 2^28 to lessen the bias.
         let wide = range >= 1 << 28;
         with_element!(out.dtype(), T => fill::<T>(out, || {
@@ -105,6 +105,7 @@ impl Generator {
 
     /// A random permutation of `0..n`, as `randperm`; `out` has one dimension.
     pub fn randperm(&mut self, out: &ViewMut) {
+        assert_eq!(out.ndim(), 1, "a permutation has one dimension");
         let n = out.numel();
         let step = last(out.strides());
         with_element!(out.dtype(), T => {
@@ -174,13 +175,19 @@ impl Generator {
         let (&[rows, categories], &[s0, s1]) = (weights.sizes(), weights.strides()) else {
             unreachable!("multinomial takes rows by categories")
         };
-        let (&[_, n], &[t0, t1]) = (out.sizes(), out.strides()) else { unreachable!("multinomial fills rows by n") };
+        let (&[out_rows, n], &[t0, t1]) = (out.sizes(), out.strides()) else {
+            unreachable!("multinomial fills rows by n")
+        };
+        assert!(out_rows == rows && out.dtype() == DType::I64, "a row of int64 draws for each row of weights");
+        assert!(categories > 0 || rows * n == 0, "draws need categories");
         let q = out.ptr::<i64>();
         let mut cumulative = vec![0.0; categories];
         for row in 0..rows {
             match weights.dtype() {
-                DType::F64 => cumulate(weights.ptr::<f64>(), row * s0, s1, &mut cumulative, |v| v),
-                narrower => with_element!(narrower, P => {
+                // SAFETY: a row of the weights, which has as many elements as there are sums.
+                DType::F64 => unsafe { cumulate(weights.ptr::<f64>(), row * s0, s1, &mut cumulative, |v| v) },
+                // SAFETY: as above.
+                narrower => with_element!(narrower, P => unsafe {
                     cumulate(weights.ptr::<P>(), row * s0, s1, &mut cumulative, |v| f64::from(v as f32))
                 }),
             }
@@ -195,10 +202,13 @@ impl Generator {
 }
 
 /// Running sums of one row divided by the last, each rounded by `round`; the last is 1 whatever rounding did.
-fn cumulate<P: Element>(p: *const P, at: usize, step: usize, sums: &mut [f64], round: impl Fn(f64) -> f64) {
+///
+/// # Safety
+/// `sums.len()` elements lie behind `p`, from element `at` on in steps of `step`.
+unsafe fn cumulate<P: Element>(p: *const P, at: usize, step: usize, sums: &mut [f64], round: impl Fn(f64) -> f64) {
     let mut sum = 0.0;
     for (i, s) in sums.iter_mut().enumerate() {
-        // SAFETY: the row lies within the weights.
+        // SAFETY: the caller's promise.
         sum = round(sum + unsafe { p.add(at + i * step).read() }.to_f64());
         *s = sum;
     }

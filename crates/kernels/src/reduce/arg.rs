@@ -5,7 +5,7 @@
 #![allow(unsafe_code)]
 
 use super::fold::{Block, Fold};
-use super::{BLOCK, Dim, Dims, GRAIN, PART, block, merge, offset, out_offset, simplify};
+use super::{BLOCK, Dim, Dims, GRAIN, PART, block, merge, need_reduced, offset, out_offset, simplify};
 use crate::lanes::{Buffer, Compute, Kernel, dispatch, load, store_one};
 use crate::real::Ptr;
 use crate::{DType, View, ViewMut, parallel};
@@ -26,7 +26,13 @@ pub enum ArgReduce {
 /// `indices` (i64) and `values` (the input's dtype) have the input's rank and size 1 at `dim`; for all elements, one element.
 /// There is at least one element to choose from, or no output.
 pub fn arg_reduce(op: ArgReduce, input: View, dim: Option<usize>, values: Option<ViewMut>, indices: ViewMut) {
-    debug_assert_eq!(indices.dtype(), DType::I64);
+    assert_eq!(indices.dtype(), DType::I64);
+    for out in values.iter().chain([&indices]) {
+        match dim {
+            Some(dim) => need_reduced(&input, |d| dim == d, out),
+            None => assert_eq!(out.numel(), 1, "one extreme of all elements"),
+        }
+    }
     let (mut kept, mut reduced) = (Dims::new(), Dims::new());
     for (i, (&size, &step)) in input.sizes().iter().zip(input.strides()).enumerate() {
         if dim.is_none_or(|d| d == i) {

@@ -112,7 +112,7 @@ pub fn reduce(op: Reduce, input: View, dims: &[usize], out: ViewMut) {
 
 /// The variance into `var` and the mean into `mean`.
 pub fn var_mean(input: View, dims: &[usize], correction: f64, var: ViewMut, mean: ViewMut) {
-    debug_assert_eq!(var.dtype(), mean.dtype());
+    assert_eq!(var.dtype(), mean.dtype());
     start(Reduce::Var { correction }, input, dims, var, Some(mean))
 }
 
@@ -243,9 +243,17 @@ struct Job<'a> {
     count: usize,
 }
 
+/// Asserts that an output has an element for each of the input's that are not reduced away.
+fn need_reduced(input: &View, gone: impl Fn(usize) -> bool, out: &ViewMut) {
+    let fits = input.ndim() == out.ndim()
+        && (0..out.ndim()).all(|d| out.sizes()[d] == if gone(d) { 1 } else { input.sizes()[d] });
+    assert!(fits, "an output of sizes {:?} for an input of {:?}", out.sizes(), input.sizes());
+}
+
 impl<'a> Job<'a> {
     fn new(op: Reduce, input: View<'a>, dims: &[usize], out: ViewMut<'a>, mean: Option<ViewMut<'a>>) -> Self {
-        debug_assert_eq!(input.ndim(), out.ndim());
+        need_reduced(&input, |d| dims.contains(&d), &out);
+        mean.iter().for_each(|m| need_reduced(&input, |d| dims.contains(&d), m));
         let (mut kept, mut reduced) = (Dims::new(), Dims::new());
         let mut count = 1;
         for (i, (&size, &step)) in input.sizes().iter().zip(input.strides()).enumerate() {

@@ -54,7 +54,7 @@ pub(crate) fn built<T>(layer: firebrand_core::Result<T>) -> T {
 /// An empty f32 tensor of these sizes, as a parameter.
 pub(crate) fn parameter(sizes: &[usize]) -> firebrand_core::Result<firebrand_core::module::Parameter> {
     use firebrand_core::{DType, Device, Spec, Tensor, module::Parameter};
-    Parameter::try_new(Tensor::try_empty(Spec::new(sizes, DType::F32, Device::Cpu))?)
+    Parameter::try_new(Tensor::try_empty(Spec::new(sizes, DType::F32, Device::Cpu)?)?)
 }
 
 /// A parameter with one number everywhere.

@@ -138,7 +138,7 @@ pub(crate) fn native_batch_norm_legit_functional(
 
 /// The empty buffer that other devices keep for the backward pass.
 fn reserve(device: Device) -> Result<Tensor> {
-    Tensor::try_empty(Spec::new(&[0], DType::U8, device))
+    Tensor::try_empty(Spec::new(&[0], DType::U8, device)?)
 }
 
 pub(crate) fn batch_norm_with_update(

@@ -31,8 +31,8 @@ pub(crate) fn attention_backward(
     let (dq, dk, dv) = shape::attention_backward("_attention_backward", grad, query, key, value)?;
     let grads = match query.shape() {
         &[b, h, l, size] if [&dk, &dv].iter().all(|d| d.layout.same_geometry(&dq.layout)) => {
-            let all = Tensor::try_empty(Spec::new(&[b, l, 3, h, size], dq.dtype, dq.device))?;
-            let part = |k| Layout::strided(query.shape(), &[3 * l * h * size, size, 3 * h * size, 1], k * h * size);
+            let all = Tensor::try_empty(Spec::new(&[b, l, 3, h, size], dq.dtype, dq.device)?)?;
+            let part = |k| Layout::derived(query.shape(), &[3 * l * h * size, size, 3 * h * size, 1], k * h * size);
             // They share memory and no element: a write to one is none to the others.
             [0, 1, 2].map(|k| all.alias_with(part(k)).counting_alone())
         }

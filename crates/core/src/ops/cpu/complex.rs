@@ -9,23 +9,23 @@ use firebrand_kernels::fill;
 use firebrand_kernels::pointwise::Op;
 
 /// The parts of complex numbers along a new last dimension: the same memory, outside of autograd.
-pub(crate) fn parts(t: &Tensor) -> Tensor {
-    t.alias_as(Spec { layout: as_parts(t.layout()), dtype: t.dtype().to_real(), device: t.device() })
+pub(crate) fn parts(t: &Tensor) -> Result<Tensor> {
+    Ok(t.alias_as(Spec { layout: as_parts(t.layout())?, dtype: t.dtype().to_real(), device: t.device() }))
 }
 
 /// The real parts (0) or the imaginary ones (1).
-pub(crate) fn part(t: &Tensor, k: usize) -> Tensor {
-    let l = as_parts(t.layout());
+pub(crate) fn part(t: &Tensor, k: usize) -> Result<Tensor> {
+    let l = as_parts(t.layout())?;
     let n = t.ndim();
-    let layout = Layout::strided(&l.sizes()[..n], &l.strides()[..n], l.offset() + k);
-    t.alias_as(Spec { layout, dtype: t.dtype().to_real(), device: t.device() })
+    let layout = Layout::strided(&l.sizes()[..n], &l.strides()[..n], l.offset() + k)?;
+    Ok(t.alias_as(Spec { layout, dtype: t.dtype().to_real(), device: t.device() }))
 }
 
 /// `len` elements along a dimension from `start` on.
 fn cut(t: &Tensor, dim: usize, start: usize, len: usize) -> Tensor {
     let mut sizes = t.dims();
     sizes[dim] = len;
-    t.alias_with(Layout::strided(&sizes, t.strides(), t.storage_offset() + start * t.strides()[dim]))
+    t.alias_with(Layout::derived(&sizes, t.strides(), t.storage_offset() + start * t.strides()[dim]))
 }
 
 /// The product over some dimensions: one after another, each by multiplying its halves.
@@ -41,7 +41,7 @@ pub(crate) fn prod(t: &Tensor, dims: &[usize], out: &Tensor) -> Result<()> {
             let half = n / 2;
             let mut sizes = rest.dims();
             sizes[d] = n - half;
-            let next = Tensor::try_empty(Spec::new(&sizes, rest.dtype(), rest.device()))?;
+            let next = Tensor::try_empty(Spec::new(&sizes, rest.dtype(), rest.device())?)?;
             binary_op(
                 Op::Mul,
                 t.dtype(),
@@ -57,8 +57,7 @@ pub(crate) fn prod(t: &Tensor, dims: &[usize], out: &Tensor) -> Result<()> {
     }
     // The same elements, whether or not dimensions of size 1 are kept.
     let rest = dense(&rest)?;
-    let layout = Layout::contiguous(out.shape());
-    let shaped = rest.alias_with(Layout::strided(layout.sizes(), layout.strides(), rest.storage_offset()));
+    let shaped = rest.alias_with(out.layout().to_contiguous().with_offset(rest.storage_offset())?);
     copy_into(&shaped, out)
 }
 

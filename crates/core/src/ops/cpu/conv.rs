@@ -66,9 +66,9 @@ pub(crate) fn convolution_backward(
 /// Weights that pick one pixel of the window for each output channel.
 fn one_hot(shape: &ConvShape, like: &Tensor) -> Result<Tensor> {
     let k: usize = shape.kernel.iter().product();
-    let w = Tensor::try_empty(Spec::new(&[shape.groups, k, k], like.dtype(), like.device()))?;
+    let w = Tensor::try_empty(Spec::new(&[shape.groups, k, k], like.dtype(), like.device())?)?;
     firebrand_kernels::fill(w.access().view_mut(), Scalar::Int(0).into());
-    let diagonal = crate::layout::Layout::strided(&[shape.groups, k], &[k * k, k + 1], 0);
+    let diagonal = crate::layout::Layout::strided(&[shape.groups, k], &[k * k, k + 1], 0)?;
     firebrand_kernels::fill(w.alias_with(diagonal).access().view_mut(), Scalar::Int(1).into());
     Ok(w)
 }

@@ -108,7 +108,7 @@ pub(crate) fn empty(
 ) -> Result<Tensor> {
     let spec = shape::fresh("empty", size, dtype, device)?;
     let layout = shape::ordered("empty", spec.layout.sizes(), format)?;
-    Tensor::try_empty(Spec { layout, ..spec })
+    Tensor::try_unwritten(Spec { layout, ..spec })
 }
 
 pub(crate) fn empty_permuted(
@@ -131,7 +131,7 @@ pub(crate) fn empty_permuted(
         strides[d] = step;
         step *= sizes[d].max(1);
     }
-    Tensor::try_empty(Spec { layout: Layout::strided(&sizes, &strides, 0), ..spec })
+    Tensor::try_unwritten(Spec { layout: Layout::strided(&sizes, &strides, 0)?, ..spec })
 }
 
 pub(crate) fn empty_strided(
@@ -141,7 +141,7 @@ pub(crate) fn empty_strided(
     device: Option<Device>,
 ) -> Result<Tensor> {
     let dtype = dtype.unwrap_or_else(default_dtype);
-    Tensor::try_empty(shape::strided("empty_strided", size, stride, dtype, device.unwrap_or_default())?)
+    Tensor::try_unwritten(shape::strided("empty_strided", size, stride, dtype, device.unwrap_or_default())?)
 }
 
 pub(crate) fn new_empty_strided(
@@ -152,7 +152,7 @@ pub(crate) fn new_empty_strided(
     device: Option<Device>,
 ) -> Result<Tensor> {
     let (dtype, device) = (dtype.unwrap_or(self_.dtype()), device.unwrap_or(self_.device()));
-    Tensor::try_empty(shape::strided("new_empty_strided", size, stride, dtype, device)?)
+    Tensor::try_unwritten(shape::strided("new_empty_strided", size, stride, dtype, device)?)
 }
 
 pub(crate) fn empty_like(
@@ -161,7 +161,7 @@ pub(crate) fn empty_like(
     device: Option<Device>,
     format: Option<MemoryFormat>,
 ) -> Result<Tensor> {
-    Tensor::try_empty(shape::like(self_, dtype, device, format)?)
+    Tensor::try_unwritten(shape::like(self_, dtype, device, format)?)
 }
 
 pub(crate) fn zeros_like(
@@ -198,7 +198,7 @@ pub(crate) fn new_empty(
     dtype: Option<DType>,
     device: Option<Device>,
 ) -> Result<Tensor> {
-    Tensor::try_empty(shape::new("new_empty", self_, size, dtype, device)?)
+    Tensor::try_unwritten(shape::new("new_empty", self_, size, dtype, device)?)
 }
 
 pub(crate) fn new_zeros(

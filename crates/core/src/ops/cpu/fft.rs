@@ -36,10 +36,10 @@ pub(crate) fn c2c(t: &Tensor, dim: &[SymInt], normalization: i64, forward: bool,
 pub(crate) fn r2c(t: &Tensor, dim: &[i64], normalization: i64, _onesided: bool, out: &Tensor) -> Result<()> {
     let dims = places(dim.iter().copied(), t.ndim());
     let Some((&last, others)) = dims.split_last() else { return copy_into(t, out) };
-    let whole = Tensor::try_empty(Spec::new(t.shape(), out.dtype(), t.device()))?;
+    let whole = Tensor::try_empty(Spec::new(t.shape(), out.dtype(), t.device())?)?;
     copy_into(t, &whole)?;
     kernel::c2c(whole.access().view_mut(), last, true);
-    copy_into(&whole.alias_with(Layout::strided(out.shape(), whole.strides(), whole.storage_offset())), out)?;
+    copy_into(&whole.alias_with(Layout::strided(out.shape(), whole.strides(), whole.storage_offset())?), out)?;
     others.iter().rev().for_each(|&d| kernel::c2c(out.access().view_mut(), d, true));
     normalize(out, normalization, lengths(t, &dims))
 }
@@ -50,7 +50,7 @@ pub(crate) fn c2r(t: &Tensor, dim: &[i64], normalization: i64, _last_dim_size: S
     let mut spectrum = dense(t)?;
     if !others.is_empty() {
         // Transformed in place: never in the caller's memory.
-        let own = Tensor::try_empty(Spec::new(t.shape(), t.dtype(), t.device()))?;
+        let own = Tensor::try_empty(Spec::new(t.shape(), t.dtype(), t.device())?)?;
         copy_into(t, &own)?;
         others.iter().for_each(|&d| kernel::c2c(own.access().view_mut(), d, false));
         spectrum = own;
@@ -74,7 +74,7 @@ fn frequencies(
     let dtype = dtype.unwrap_or_else(crate::dtype::default_dtype);
     crate::ops::shape::need_float(op, dtype)?;
     let numbers: Vec<f64> = list(n).into_iter().map(|k| k as f64 / (n as f64 * d)).collect();
-    let spec = Spec::new(&[numbers.len()], dtype, device.unwrap_or_default());
+    let spec = Spec::new(&[numbers.len()], dtype, device.unwrap_or_default())?;
     let out = Tensor::try_empty(spec)?;
     if !out.is_meta() {
         firebrand_kernels::write_slice(&numbers, out.access().view_mut());

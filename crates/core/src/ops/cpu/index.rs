@@ -4,7 +4,7 @@
 //! In the in-place forms the output is `self_` itself; a source that overlaps it is copied first, an index that does
 //! is refused, because its meaning would change while it is read.
 
-use super::{copy_into, expand, out_of_range, zero_into};
+use super::{copy_into, expand, out_of_range, try_expand, zero_into};
 use crate::layout::{Dims, Layout};
 use crate::ops::inplace::{Overlap, overlap};
 use crate::ops::shape::{self, wrap_dim};
@@ -15,7 +15,7 @@ use firebrand_kernels::pointwise::Op;
 
 /// The tensor with at least one dimension.
 pub(super) fn lifted(t: &Tensor) -> Tensor {
-    if t.ndim() > 0 { t.clone() } else { t.alias_with(Layout::strided(&[1], &[1], t.storage_offset())) }
+    if t.ndim() > 0 { t.clone() } else { t.alias_with(Layout::derived(&[1], &[1], t.storage_offset())) }
 }
 
 /// Brings the old values of an op that then writes over some of them.
@@ -37,7 +37,7 @@ fn apart(src: &Tensor, out: &Tensor) -> Result<Tensor> {
     if overlap(out, src) == Overlap::No {
         return Ok(src.clone());
     }
-    let copy = Tensor::try_empty(Spec::new(src.shape(), src.dtype(), src.device()))?;
+    let copy = Tensor::try_empty(Spec::new(src.shape(), src.dtype(), src.device())?)?;
     copy_into(src, &copy)?;
     Ok(copy)
 }
@@ -50,7 +50,7 @@ fn number(value: Scalar, out: &Tensor) -> Result<Tensor> {
 /// A 0-dim tensor in the dtype of `out`.
 fn number_of(op: &'static str, value: &Tensor, out: &Tensor) -> Result<Tensor> {
     value.need_data(op)?;
-    let copy = Tensor::try_empty(Spec::new(&[], out.dtype(), Device::Cpu))?;
+    let copy = Tensor::try_empty(Spec::new(&[], out.dtype(), Device::Cpu)?)?;
     copy_into(value, &copy)?;
     Ok(copy)
 }
@@ -204,7 +204,7 @@ pub(crate) fn index_reduce(
     let src = lifted(source);
     let mut strides = Dims::from_elem(0, src.ndim());
     strides[d] = lifted(index).strides()[0];
-    let spread = index.alias_with(Layout::strided(src.shape(), &strides, index.storage_offset()));
+    let spread = index.alias_with(Layout::strided(src.shape(), &strides, index.storage_offset())?);
     let (from, to) = (lifted(self_), lifted(out));
     let (from, to) = if out.is_same(self_) { (to.clone(), to) } else { (from, to) };
     scatter_reduce(&from, d as i64, &spread, &src, reduce, include_self, &to)
@@ -253,9 +253,9 @@ pub(crate) fn masked_select(self_: &Tensor, mask: &Tensor) -> Result<Tensor> {
     let sizes = shape::index::masked_select(OP, self_, mask)?;
     self_.need_data(OP)?;
     mask.need_data(OP)?;
-    let (input, mask) = (expand(self_, &sizes), expand(mask, &sizes));
+    let (input, mask) = (try_expand(self_, &sizes)?, try_expand(mask, &sizes)?);
     let n = kernel::count_nonzero(&mask.view());
-    let out = Tensor::try_empty(Spec::new(&[n], self_.dtype(), self_.device()))?;
+    let out = Tensor::try_empty(Spec::new(&[n], self_.dtype(), self_.device())?)?;
     kernel::masked_select(&input.view(), &mask.view(), &out.access().view_mut());
     Ok(out)
 }
@@ -271,8 +271,8 @@ pub(crate) fn masked_scatter(self_: &Tensor, mask: &Tensor, source: &Tensor, out
         return Err(Error::argument(OP, m));
     }
     start_from(OP, self_, &[mask], out)?;
-    let flat = Tensor::try_empty(Spec::new(&[source.numel()], source.dtype(), source.device()))?;
-    copy_into(source, &flat.alias_with(Layout::contiguous(source.shape())))?;
+    let flat = Tensor::try_empty(Spec::new(&[source.numel()], source.dtype(), source.device())?)?;
+    copy_into(source, &flat.alias_with(Layout::contiguous(source.shape())?))?;
     kernel::masked_scatter(&out.access().view_mut(), &chosen.view(), &flat.access().view());
     Ok(())
 }
@@ -287,8 +287,8 @@ pub(crate) fn take(self_: &Tensor, index: &Tensor, out: &Tensor) -> Result<()> {
 /// `put`.
 pub(crate) fn put(self_: &Tensor, index: &Tensor, source: &Tensor, accumulate: bool, out: &Tensor) -> Result<()> {
     start_from("put", self_, &[index], out)?;
-    let src = Tensor::try_empty(Spec::new(index.shape(), source.dtype(), source.device()))?;
-    copy_into(source, &src.alias_with(Layout::contiguous(source.shape())))?;
+    let src = Tensor::try_empty(Spec::new(index.shape(), source.dtype(), source.device())?)?;
+    copy_into(source, &src.alias_with(Layout::contiguous(source.shape())?))?;
     let (to, index, src) = (out.access(), index.access(), src.access());
     kernel::put(&to.view_mut(), &index.view(), &src.view(), accumulate).map_err(|e| out_of_range("put", 0, e))
 }
@@ -298,7 +298,7 @@ pub(crate) fn nonzero(self_: &Tensor) -> Result<Tensor> {
     self_.need_data("nonzero")?;
     let input = self_.access();
     let n = kernel::count_nonzero(&input.view());
-    let out = Tensor::try_empty(Spec::new(&[n, self_.ndim()], DType::I64, self_.device()))?;
+    let out = Tensor::try_empty(Spec::new(&[n, self_.ndim()], DType::I64, self_.device())?)?;
     if self_.ndim() > 0 {
         kernel::nonzero(&input.view(), &out.access().view_mut());
     }
@@ -363,7 +363,7 @@ impl Positions {
                     }
                     let coordinates = nonzero(mask)?;
                     let (n, row) = (coordinates.shape()[0], mask.ndim());
-                    indices.extend((0..row).map(|k| Some(coordinates.alias_with(Layout::strided(&[n], &[row], k)))));
+                    indices.extend((0..row).map(|k| Some(coordinates.alias_with(Layout::derived(&[n], &[row], k)))));
                 }
                 Some(index) => {
                     shape::index::need_index(op, index)?;
@@ -380,7 +380,8 @@ impl Positions {
         for index in indices.iter().flatten() {
             common = shape::broadcast(op, &common, index.shape())?;
         }
-        let layouts = indices.iter().map(|i| i.as_ref().map(|i| shape::expanded(i, &common))).collect();
+        let layouts = indices.iter().map(|i| i.as_ref().map(|i| shape::expanded(i, &common)).transpose());
+        let layouts = layouts.collect::<Result<_>>()?;
         let indexed: Vec<bool> = indices.iter().map(Option::is_some).collect();
         let empty = (0..indices.len()).find(|&k| indexed[k] && self_.shape()[k] == 0);
         if let Some(dim) = empty.filter(|_| common.iter().product::<usize>() > 0) {
@@ -413,7 +414,7 @@ impl Positions {
 pub(crate) fn index(self_: &Tensor, indices: &[Option<Tensor>]) -> Result<Tensor> {
     const OP: &str = "index";
     let at = Positions::new(OP, self_, indices)?;
-    let out = Tensor::try_empty(Spec::new(&at.sizes(self_), self_.dtype(), self_.device()))?;
+    let out = Tensor::try_empty(Spec::new(&at.sizes(self_), self_.dtype(), self_.device())?)?;
     if out.is_meta() {
         return Ok(out);
     }
@@ -444,7 +445,7 @@ pub(crate) fn index_put(
     let lists: Vec<&Tensor> = at.indices.iter().flatten().collect();
     start_from(OP, self_, &lists, out)?;
     let values = apart(values, out)?;
-    let values = expand(&values, &sizes);
+    let values = try_expand(&values, &sizes)?;
     let to = out.access();
     at.with(|views| kernel::index_put(&to.view_mut(), views, &values.view(), accumulate))
         .map_err(|e| out_of_range(OP, 0, e))

@@ -45,7 +45,7 @@ pub(crate) fn repeat(self_: &Tensor, repeats: &[SymInt], out: &Tensor) -> Result
         sizes.extend([count, n]);
         strides.extend([step * n, step]);
     }
-    let blocks = out.alias_with(Layout::strided(&sizes, &strides, out.storage_offset()));
+    let blocks = out.alias_with(Layout::strided(&sizes, &strides, out.storage_offset())?);
     let source: Dims =
         (0..sizes.len()).map(|k| if k % 2 == 1 && k / 2 >= lead { self_.strides()[k / 2 - lead] } else { 0 }).collect();
     let (from, to) = (self_.access(), blocks.access());
@@ -71,11 +71,11 @@ pub(crate) fn roll(self_: &Tensor, shifts: &[SymInt], dims: &[i64], out: &Tensor
         remap::roll(&self_.access().view(), &by, &dims, &out.access().view_mut());
         return Ok(());
     }
-    let dense = |t: &Tensor| Tensor::try_empty(Spec::new(&[t.numel()], t.dtype(), t.device()));
+    let dense = |t: &Tensor| Tensor::try_empty(Spec::new(&[t.numel()], t.dtype(), t.device())?);
     let (from, to) = (dense(self_)?, dense(self_)?);
-    copy_into(self_, &from.alias_with(Layout::contiguous(self_.shape())))?;
+    copy_into(self_, &from.alias_with(Layout::contiguous(self_.shape())?))?;
     remap::roll(&from.access().view(), &by, &[0], &to.access().view_mut());
-    copy_into(&to.alias_with(Layout::contiguous(self_.shape())), out)
+    copy_into(&to.alias_with(Layout::contiguous(self_.shape())?), out)
 }
 
 /// `tril`.

@@ -105,7 +105,7 @@ pub(crate) fn slogdet(a: &Tensor, sign: &Tensor, logabsdet: &Tensor, lu: &Tensor
 /// Numbers of a tensor whose leading dimensions are broadcast to those of `batch`.
 fn spread(t: &Tensor, batch: &[usize], own: usize) -> Result<Vec<f64>> {
     let sizes: Vec<usize> = batch.iter().chain(&t.shape()[t.ndim() - own..]).copied().collect();
-    t.alias_with(expanded(t, &sizes)).try_to_vec()
+    t.alias_with(expanded(t, &sizes)?).try_to_vec()
 }
 
 /// `_linalg_solve_ex`. Each matrix is factored once, however many right-hand sides it is broadcast to.

@@ -21,7 +21,7 @@ fn reduced<const N: usize>(
     if reduction == 0 {
         return formula.run(out.dtype(), inputs, out);
     }
-    let each = Tensor::try_empty(Spec::new(sizes, out.dtype(), out.device()))?;
+    let each = Tensor::try_empty(Spec::new(sizes, out.dtype(), out.device())?)?;
     formula.run(out.dtype(), inputs, &each)?;
     if reduction == MEAN { mean(&each, None, out) } else { sum(&each, None, out) }
 }
@@ -220,7 +220,7 @@ fn forward(
     let ([n, c, rest], strides) = as_classes(&input);
     let t = Targets::new(op, target, weight, c, ignore)?;
     let index = Tensor::try_from_slice(&t.class, [n, 1, rest])?;
-    let picked = Tensor::try_empty(Spec::new(&[n, 1, rest], input.dtype(), input.device()))?;
+    let picked = Tensor::try_empty(Spec::new(&[n, 1, rest], input.dtype(), input.device())?)?;
     gather(&input.access().view_as(&[n, c, rest], &strides), 1, &index.access().view(), &picked.access().view_mut())
         .map_err(|_| Error::argument(op, "a target is out of range"))?;
     let losses: Vec<f64> =
@@ -254,7 +254,7 @@ fn backward(
     let each = |i: usize| if reduction == 0 { grads[i] } else { grads[0] };
     let values: Vec<f64> =
         t.weight.iter().enumerate().map(|(i, &w)| if w == 0.0 { 0.0 } else { -w * each(i) * k }).collect();
-    let src = Tensor::try_empty(Spec::new(&[n, 1, rest], out.dtype(), out.device()))?;
+    let src = Tensor::try_empty(Spec::new(&[n, 1, rest], out.dtype(), out.device())?)?;
     write_slice(&values, src.access().view_mut());
     let index = Tensor::try_from_slice(&t.class, [n, 1, rest])?;
     fill(out.access().view_mut(), crate::Scalar::Int(0).into());

@@ -13,7 +13,7 @@ fn multiply(a: &Tensor, b: &Tensor, out: &Tensor, alpha: f64, beta: f64) {
 
 /// A vector as a matrix of one column.
 fn column(t: &Tensor) -> Tensor {
-    t.alias_with(Layout::strided(&[t.shape()[0], 1], &[t.strides()[0], 1], t.storage_offset()))
+    t.alias_with(Layout::derived(&[t.shape()[0], 1], &[t.strides()[0], 1], t.storage_offset()))
 }
 
 /// `out = beta * term + alpha * a @ b`, the term stretched to the result. With `beta == 0` the term is not read.
@@ -40,8 +40,8 @@ pub(crate) fn mv(a: &Tensor, v: &Tensor, out: &Tensor) -> Result<()> {
 
 pub(crate) fn dot(a: &Tensor, b: &Tensor, out: &Tensor) -> Result<()> {
     let (n, stride) = (a.shape()[0], a.strides()[0]);
-    let row = a.alias_with(Layout::strided(&[1, n], &[n.max(1), stride], a.storage_offset()));
-    mm(&row, &column(b), &out.alias_with(Layout::strided(&[1, 1], &[1, 1], out.storage_offset())))
+    let row = a.alias_with(Layout::strided(&[1, n], &[n.max(1), stride], a.storage_offset())?);
+    mm(&row, &column(b), &out.alias_with(Layout::strided(&[1, 1], &[1, 1], out.storage_offset())?))
 }
 
 /// `beta * term + alpha * out` where one of the numbers is complex: kernels of products take real ones.

@@ -42,9 +42,14 @@ impl Expanded<'_> {
     }
 }
 
-/// A tensor broadcast to `sizes`.
+/// A tensor broadcast to `sizes`, which are those of a tensor that exists.
 pub(crate) fn expand<'a>(t: &'a Tensor, sizes: &[usize]) -> Expanded<'a> {
-    Expanded { access: t.access(), layout: shape::expanded(t, sizes) }
+    try_expand(t, sizes).expect("a shape that exists has a layout")
+}
+
+/// A tensor broadcast to any sizes it fits.
+pub(crate) fn try_expand<'a>(t: &'a Tensor, sizes: &[usize]) -> Result<Expanded<'a>> {
+    Ok(Expanded { layout: shape::expanded(t, sizes)?, access: t.access() })
 }
 
 /// The same numbers in row-major memory: the tensor itself if it is.
@@ -52,7 +57,7 @@ pub(crate) fn dense(t: &Tensor) -> Result<Tensor> {
     if t.is_contiguous() {
         return Ok(t.clone());
     }
-    let copy = Tensor::try_empty(Spec::new(t.shape(), t.dtype(), t.device()))?;
+    let copy = Tensor::try_empty(Spec::new(t.shape(), t.dtype(), t.device())?)?;
     firebrand_kernels::copy(t.access().view(), copy.access().view_mut());
     Ok(copy)
 }

@@ -85,7 +85,7 @@ fn by_channel(t: &Tensor) -> ([usize; 3], [usize; 3]) {
 /// `1 / sqrt(var + eps)` of every channel.
 fn inverse_deviation(var: &Tensor, eps: f64) -> Result<Tensor> {
     let values: Vec<f64> = elements::<f64>(var).iter().map(|v| 1.0 / (v + eps).sqrt()).collect();
-    let out = Tensor::try_empty(Spec::new(var.shape(), var.dtype(), var.device()))?;
+    let out = Tensor::try_empty(Spec::new(var.shape(), var.dtype(), var.device())?)?;
     write_slice(&values, out.access().view_mut());
     Ok(out)
 }

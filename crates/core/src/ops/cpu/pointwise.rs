@@ -106,7 +106,7 @@ measures! { abs Abs, angle Angle }
 /// `real + i imag`.
 pub(crate) fn complex(real: &Tensor, imag: &Tensor, out: &Tensor) -> Result<()> {
     for (k, part) in [real, imag].into_iter().enumerate() {
-        super::copy_into(part, &super::complex::part(out, k))?;
+        super::copy_into(part, &super::complex::part(out, k)?)?;
     }
     Ok(())
 }
@@ -259,10 +259,9 @@ fn check_divisor(op: &'static str, b: &Tensor, out: &Tensor) -> Result<()> {
     if out.dtype().is_differentiable() || out.numel() == 0 {
         return Ok(());
     }
-    let zero = Tensor::try_empty(Spec::new(b.shape(), DType::Bool, b.device()))?;
+    let zero = Tensor::try_empty(Spec::new(b.shape(), DType::Bool, b.device())?)?;
     unary_op(Op::LogicalNot, b.dtype(), b, &zero)?;
-    let access = zero.access();
-    let any = access.view().as_slice::<bool>().is_some_and(|s| s.contains(&true));
+    let any = firebrand_kernels::index::count_nonzero(&zero.access().view()) > 0;
     if any { Err(by_zero(op)) } else { Ok(()) }
 }
 

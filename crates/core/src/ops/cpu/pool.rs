@@ -17,9 +17,8 @@ fn scatter(op: &'static str, n: usize, grad: &Tensor, indices: &Tensor, out: &Te
     let indices = dense(indices)?;
     let pixels: usize = space.iter().product();
     let access = indices.access();
-    let list = access.view().as_slice::<i64>().expect("dense int64 indices, as the shape function has seen");
-    if let Some(bad) = list.iter().find(|&&i| i < 0 || i as usize >= pixels) {
-        return Err(Error::argument(op, format!("index {bad} is outside the plane of {pixels} elements")));
+    if let Err(bad) = firebrand_kernels::index::check(&access.view(), pixels) {
+        return Err(Error::argument(op, format!("index {} is outside the plane of {pixels} elements", bad.index)));
     }
     pooling::max_pool_backward(count, dense(grad)?.access().view(), access.view(), out.access().view_mut());
     Ok(())
@@ -163,7 +162,7 @@ pub(crate) fn max_unpool2d(self_: &Tensor, indices: &Tensor, _output_size: &[Sym
         let (count, space) = planes("max_unpool2d", 2, t.shape())?;
         let sizes = [count, space.iter().product()];
         let t = dense(t)?;
-        Ok(t.alias_with(crate::layout::Layout::contiguous(&sizes).with_offset(t.storage_offset())))
+        Ok(t.alias_with(crate::layout::Layout::contiguous(&sizes)?.with_offset(t.storage_offset())?))
     };
     firebrand_kernels::fill(out.access().view_mut(), crate::Scalar::Int(0).into());
     let (from, at, to) = (flat(self_)?, flat(indices)?, flat(out)?);

@@ -127,7 +127,7 @@ pub(crate) fn normal(
 
 /// Standard normals of a tensor's shape, which a composition then shifts and scales.
 pub(crate) fn standard_normal(like: &Tensor, sizes: &[usize]) -> Result<Tensor> {
-    let spec = float_spec("normal", Spec::new(sizes, like.dtype(), like.device()))?;
+    let spec = float_spec("normal", Spec::new(sizes, like.dtype(), like.device())?)?;
     drawn(spec, |g, to| g.normal(to, 0.0, 1.0))
 }
 
@@ -143,7 +143,7 @@ pub(crate) fn need_probability(op: &'static str, p: f64) -> Result<()> {
 pub(crate) fn need_probabilities(op: &'static str, p: &Tensor) -> Result<()> {
     need_float(op, p.dtype())?;
     p.need_data(op)?;
-    let wide = Tensor::try_empty(Spec::new(p.shape(), DType::F64, Device::Cpu))?;
+    let wide = Tensor::try_empty(Spec::new(p.shape(), DType::F64, Device::Cpu)?)?;
     copy_into(p, &wide)?;
     match wide.try_to_vec::<f64>()?.into_iter().find(|p| !(0.0..=1.0).contains(p)) {
         Some(wrong) => need_probability(op, wrong),
@@ -185,13 +185,13 @@ pub(crate) fn multinomial(self_: &Tensor, num_samples: SymInt, replacement: bool
         return wrong(format!("{n} samples without replacement from {categories} categories"));
     }
     let sizes = if self_.ndim() == 1 { vec![n] } else { vec![rows, n] };
-    let out = Tensor::try_empty(Spec::new(&sizes, DType::I64, self_.device()))?;
+    let out = Tensor::try_empty(Spec::new(&sizes, DType::I64, self_.device())?)?;
     if out.is_meta() {
         return Ok(out);
     }
-    let weights = Tensor::try_empty(Spec::new(&[rows, categories], self_.dtype(), Device::Cpu))?;
-    copy_into(self_, &weights.alias_with(Layout::contiguous(self_.shape())))?;
-    let wide = Tensor::try_empty(Spec::new(&[rows, categories], DType::F64, Device::Cpu))?;
+    let weights = Tensor::try_empty(Spec::new(&[rows, categories], self_.dtype(), Device::Cpu)?)?;
+    copy_into(self_, &weights.alias_with(Layout::contiguous(self_.shape())?))?;
+    let wide = Tensor::try_empty(Spec::new(&[rows, categories], DType::F64, Device::Cpu)?)?;
     copy_into(&weights, &wide)?;
     let values = wide.try_to_vec::<f64>()?;
     for row in values.chunks(categories.max(1)) {
@@ -203,13 +203,13 @@ pub(crate) fn multinomial(self_: &Tensor, num_samples: SymInt, replacement: bool
             return wrong(format!("{n} samples without replacement from fewer positive weights"));
         }
     }
-    let flat = out.alias_with(Layout::contiguous(&[rows, n]));
+    let flat = out.alias_with(Layout::contiguous(&[rows, n])?);
     if replacement {
         let (w, to) = (weights.access(), flat.access());
         draw(|g| g.multinomial(&to.view_mut(), &w.view()));
         return Ok(out);
     }
-    let noise = Tensor::try_empty(Spec::new(&[rows, categories], self_.dtype(), Device::Cpu))?;
+    let noise = Tensor::try_empty(Spec::new(&[rows, categories], self_.dtype(), Device::Cpu)?)?;
     draw(|g| g.exponential(&noise.access().view_mut(), 1.0));
     super::pointwise::binary_op(
         firebrand_kernels::pointwise::Op::Div,
@@ -218,7 +218,7 @@ pub(crate) fn multinomial(self_: &Tensor, num_samples: SymInt, replacement: bool
         &noise,
         &weights,
     )?;
-    let best = Tensor::try_empty(Spec::new(&[rows, n], self_.dtype(), Device::Cpu))?;
+    let best = Tensor::try_empty(Spec::new(&[rows, n], self_.dtype(), Device::Cpu)?)?;
     super::sort::topk(&weights, num_samples, 1, true, true, &best, &flat)?;
     Ok(out)
 }

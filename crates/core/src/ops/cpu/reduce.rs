@@ -35,10 +35,10 @@ fn fold(op: Reduce, t: &Tensor, dims: &[usize], out: &Tensor) -> Result<()> {
 /// Complex numbers: sums part by part, norms of magnitudes, truths of "not zero", products by halves.
 fn fold_complex(op: Reduce, t: &Tensor, dims: &[usize], out: &Tensor) -> Result<()> {
     match op {
-        Reduce::Sum | Reduce::Mean => fold(op, &parts(&converted(t, out.dtype())?), dims, &parts(out)),
+        Reduce::Sum | Reduce::Mean => fold(op, &parts(&converted(t, out.dtype())?)?, dims, &parts(out)?),
         Reduce::Any | Reduce::All => fold(op, &converted(t, DType::Bool)?, dims, out),
         Reduce::Norm(_) => {
-            let magnitudes = Tensor::try_empty(Spec::new(t.shape(), t.dtype().to_real(), t.device()))?;
+            let magnitudes = Tensor::try_empty(Spec::new(t.shape(), t.dtype().to_real(), t.device())?)?;
             super::pointwise::abs(t, &magnitudes)?;
             fold(op, &magnitudes, dims, out)
         }
@@ -59,7 +59,7 @@ pub(crate) fn converted(t: &Tensor, dtype: DType) -> Result<Tensor> {
     if t.dtype() == dtype {
         return Ok(t.clone());
     }
-    let c = Tensor::try_empty(Spec::new(t.shape(), dtype, t.device()))?;
+    let c = Tensor::try_empty(Spec::new(t.shape(), dtype, t.device())?)?;
     copy(t.access().view(), c.access().view_mut());
     Ok(c)
 }
@@ -69,7 +69,7 @@ pub(crate) fn contiguous(t: &Tensor) -> Result<Tensor> {
     if t.is_contiguous() {
         return Ok(t.clone());
     }
-    let c = Tensor::try_empty(Spec::new(t.shape(), t.dtype(), t.device()))?;
+    let c = Tensor::try_empty(Spec::new(t.shape(), t.dtype(), t.device())?)?;
     copy(t.access().view(), c.access().view_mut());
     Ok(c)
 }
@@ -124,7 +124,7 @@ pub(crate) fn nansum(t: &Tensor, dim: Option<&[i64]>, keepdim: bool, dtype: Opti
     if !t.is_floating_point() {
         return sum_dim(t, dim, keepdim, dtype, out);
     }
-    let clean = Tensor::try_empty(Spec::new(t.shape(), t.dtype(), t.device()))?;
+    let clean = Tensor::try_empty(Spec::new(t.shape(), t.dtype(), t.device())?)?;
     static WITHOUT_NAN: super::fused::Fused<1> =
         super::fused::Fused::new(|[x]| x.one(firebrand_kernels::pointwise::Op::Isnan).select(0.0, x));
     WITHOUT_NAN.run(t.dtype(), [t.into()], &clean)?;
@@ -283,7 +283,7 @@ fn along(op: Scan, t: &Tensor, dim: i64, out: &Tensor) -> Result<()> {
     if out.is_complex() {
         let t = converted(t, out.dtype())?;
         return match op {
-            Scan::Sum => along(op, &parts(&t), d as i64, &parts(out)),
+            Scan::Sum => along(op, &parts(&t)?, d as i64, &parts(out)?),
             _ => super::complex::cumprod(&t, d, out),
         };
     }
@@ -321,7 +321,7 @@ pub(crate) fn cummin(t: &Tensor, dim: i64, values: &Tensor, indices: &Tensor) ->
 pub(crate) fn trace(t: &Tensor, out: &Tensor) -> Result<()> {
     let n = t.shape().iter().copied().min().unwrap_or(0);
     let step = t.strides().iter().sum();
-    fold(Reduce::Sum, &t.alias_with(Layout::strided(&[n], &[step], t.storage_offset())), &[0], out)
+    fold(Reduce::Sum, &t.alias_with(Layout::strided(&[n], &[step], t.storage_offset())?), &[0], out)
 }
 
 /// All elements, row by row.
@@ -402,9 +402,9 @@ pub(crate) fn equal(a: &Tensor, b: &Tensor) -> Result<bool> {
     }
     a.need_data("equal")?;
     b.need_data("equal")?;
-    let same = Tensor::try_empty(Spec::new(a.shape(), DType::Bool, a.device()))?;
+    let same = Tensor::try_empty(Spec::new(a.shape(), DType::Bool, a.device())?)?;
     super::pointwise::eq(a, b, &same)?;
-    let out = Tensor::try_empty(Spec::new(&[], DType::Bool, a.device()))?;
+    let out = Tensor::try_empty(Spec::new(&[], DType::Bool, a.device())?)?;
     all(&same, &out)?;
     Ok(elements::<bool>(&out)[0])
 }

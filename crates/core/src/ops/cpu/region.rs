@@ -61,7 +61,7 @@ pub(crate) fn as_strided_scatter(
 ) -> Result<()> {
     let region = view::as_strided(self_, size, stride, storage_offset)?;
     let at = out.storage_offset() + region.offset().saturating_sub(self_.storage_offset());
-    scatter(self_, src, out, region.with_offset(at))
+    scatter(self_, src, out, region.with_offset(at)?)
 }
 
 /// `slice_backward`.
@@ -114,7 +114,7 @@ pub(crate) fn unfold_backward(
         return Ok(());
     }
     if out.ndim() == 0 {
-        return copy_data(&grad.alias_with(Layout::strided(&[], &[], grad.storage_offset())), out);
+        return copy_data(&grad.alias_with(Layout::strided(&[], &[], grad.storage_offset())?), out);
     }
     let d = crate::ops::shape::wrap_dim("unfold_backward", dim, out.ndim())?;
     // Window w holds the positions w * step .. w * step + size: bring the window next to its dimension.
@@ -126,9 +126,9 @@ pub(crate) fn unfold_backward(
     let moved = grad.alias_with(view::permute(grad, &order)?);
     let mut sizes = out.dims();
     sizes[d] = windows * size as usize;
-    let dense = Tensor::try_empty(crate::Spec::new(moved.shape(), grad.dtype(), grad.device()))?;
+    let dense = Tensor::try_empty(crate::Spec::new(moved.shape(), grad.dtype(), grad.device())?)?;
     copy_data(&moved, &dense)?;
-    let source = dense.alias_with(Layout::contiguous(&sizes));
+    let source = dense.alias_with(Layout::contiguous(&sizes)?);
     let (to, index, source) = (out.access(), positions.access(), source.access());
     index::index_add(&to.view_mut(), d, &index.view(), &source.view(), 1.0)
         .map_err(|e| super::out_of_range("unfold_backward", d, e))

@@ -50,7 +50,7 @@ pub(crate) fn safe_softmax(t: &Tensor, dim: i64, _dtype: Option<DType>, out: &Te
     }
     let mut sizes = t.dims();
     sizes[wrap_dim("_safe_softmax", dim, t.ndim())?] = 1;
-    let top = Tensor::try_empty(Spec::new(&sizes, t.dtype(), t.device()))?;
+    let top = Tensor::try_empty(Spec::new(&sizes, t.dtype(), t.device())?)?;
     super::reduce::amax(t, &[dim], true, &top)?;
     static UNLESS_EMPTY: Fused<2> = Fused::new(|[y, top]| top.eq(f64::NEG_INFINITY).select(0.0, y));
     UNLESS_EMPTY.run(out.dtype(), [out.into(), (&top).into()], out)

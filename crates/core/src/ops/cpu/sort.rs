@@ -98,9 +98,9 @@ fn median_of_all(self_: &Tensor, ignore_nan: bool, out: &Tensor) -> Result<()> {
         firebrand_kernels::fill(out.access().view_mut(), Scalar::Float(f64::NAN).into());
         return Ok(());
     }
-    let flat = Tensor::try_empty(Spec::new(&[self_.numel()], self_.dtype(), self_.device()))?;
-    copy_into(self_, &flat.alias_with(Layout::contiguous(self_.shape())))?;
-    let index = Tensor::try_empty(Spec::new(&[], DType::I64, self_.device()))?;
+    let flat = Tensor::try_empty(Spec::new(&[self_.numel()], self_.dtype(), self_.device())?)?;
+    copy_into(self_, &flat.alias_with(Layout::contiguous(self_.shape())?))?;
+    let index = Tensor::try_empty(Spec::new(&[], DType::I64, self_.device())?)?;
     median_along(&flat, 0, ignore_nan, out, &index)
 }
 
@@ -137,11 +137,11 @@ pub(crate) fn searchsorted(
 ) -> Result<()> {
     let mut sequence = sorted_sequence.clone();
     if let Some(order) = sorter {
-        sequence = Tensor::try_empty(Spec::new(order.shape(), sorted_sequence.dtype(), order.device()))?;
+        sequence = Tensor::try_empty(Spec::new(order.shape(), sorted_sequence.dtype(), order.device())?)?;
         super::index::gather(sorted_sequence, -1, order, false, &sequence)?;
     }
     if sequence.dtype() != self_.dtype() {
-        let same = Tensor::try_empty(Spec::new(self_.shape(), sequence.dtype(), self_.device()))?;
+        let same = Tensor::try_empty(Spec::new(self_.shape(), sequence.dtype(), self_.device())?)?;
         copy_into(self_, &same)?;
         return search(&sequence, &same, right || side == Some("right"), out);
     }
@@ -170,7 +170,7 @@ fn distinct(
     let found = kernel::unique(&self_.access().view(), consecutive);
     let n = found.positions.len();
     let positions = Tensor::try_from_vec(found.positions, [n])?;
-    let values = Tensor::try_empty(Spec::new(&[n], self_.dtype(), self_.device()))?;
+    let values = Tensor::try_empty(Spec::new(&[n], self_.dtype(), self_.device())?)?;
     super::index::take(self_, &positions, &values)?;
     let inverse = match inverse {
         true => Tensor::try_from_vec(found.inverse, self_.shape())?,
@@ -253,7 +253,7 @@ fn distinct_slices(
     let count = positions.len();
     let mut shape = self_.dims();
     shape[d] = count;
-    let values = Tensor::try_empty(Spec::new(&shape, self_.dtype(), self_.device()))?;
+    let values = Tensor::try_empty(Spec::new(&shape, self_.dtype(), self_.device())?)?;
     super::index::index_select(self_, d as i64, &Tensor::try_from_vec(positions, [count])?, &values)?;
     let list = |wanted: bool, v: Vec<i64>| {
         let v = if wanted { v } else { Vec::new() };
@@ -267,22 +267,22 @@ fn distinct_slices(
 pub(crate) fn isin(elements: &Tensor, test_elements: &Tensor, _assume_unique: bool, invert: bool) -> Result<Tensor> {
     const OP: &str = "isin";
     if elements.is_meta() {
-        return Tensor::try_empty(Spec::new(elements.shape(), DType::Bool, elements.device()));
+        return Tensor::try_empty(Spec::new(elements.shape(), DType::Bool, elements.device())?);
     }
     test_elements.need_data(OP)?;
     let dtype = crate::dtype::result_type(elements, test_elements);
     let as_common = |t: &Tensor| -> Result<Tensor> {
-        let out = Tensor::try_empty(Spec::new(&[t.numel()], dtype, t.device()))?;
-        copy_into(t, &out.alias_with(Layout::contiguous(t.shape())))?;
+        let out = Tensor::try_empty(Spec::new(&[t.numel()], dtype, t.device())?)?;
+        copy_into(t, &out.alias_with(Layout::contiguous(t.shape())?))?;
         Ok(out)
     };
     let (wanted, tests) = (as_common(elements)?, as_common(test_elements)?);
-    let order = Tensor::try_empty(Spec::new(tests.shape(), DType::I64, tests.device()))?;
-    let sorted = Tensor::try_empty(Spec::new(tests.shape(), dtype, tests.device()))?;
+    let order = Tensor::try_empty(Spec::new(tests.shape(), DType::I64, tests.device())?)?;
+    let sorted = Tensor::try_empty(Spec::new(tests.shape(), dtype, tests.device())?)?;
     sort(&tests, 0, false, &sorted, &order)?;
     // An element occurs if it would be inserted at different places before and after its equals.
     let place = |right: bool| -> Result<Vec<i64>> {
-        let out = Tensor::try_empty(Spec::new(wanted.shape(), DType::I64, wanted.device()))?;
+        let out = Tensor::try_empty(Spec::new(wanted.shape(), DType::I64, wanted.device())?)?;
         search(&sorted, &wanted, right, &out)?;
         out.try_to_vec()
     };

@@ -49,7 +49,7 @@ pub(crate) fn sym_size(t: &Tensor, dim: i64) -> Result<SymInt> {
 
 /// Zeros of a remembered shape, dtype and device.
 pub(crate) fn zeros_of(spec: &Spec) -> Result<Tensor> {
-    zeros_plain(&Layout::contiguous(spec.layout.sizes()), spec.dtype, spec.device)
+    zeros_plain(&spec.layout.to_contiguous(), spec.dtype, spec.device)
 }
 
 /// The formula of a derivative that nobody has written; `what` is `op: argument`.
@@ -143,17 +143,17 @@ fn zeros_strided(layout: &Layout, like: &Tensor) -> Result<Tensor> {
 /// Zeros of the given strides, one for all samples.
 pub(crate) fn zeros_plain(layout: &Layout, dtype: DType, device: crate::Device) -> Result<Tensor> {
     if is_traced() {
-        let end = Layout::strided(layout.sizes(), layout.strides(), 0).end();
+        let end = layout.from_start().end();
         let flat = ops::zeros(&sym(&[end]), Some(dtype), Some(device))?;
         return ops::as_strided(&flat, &sym(layout.sizes()), &sym(layout.strides()), Some(0.into()));
     }
     // All of the memory is cleared, also what lies between the elements: views of it may show that.
-    let end = Layout::strided(layout.sizes(), layout.strides(), 0).end();
-    let flat = Tensor::try_empty(Spec::new(&[end], dtype, device))?;
+    let end = layout.from_start().end();
+    let flat = Tensor::try_empty(Spec::new(&[end], dtype, device)?)?;
     if !flat.is_meta() {
         firebrand_kernels::fill(flat.access().view_mut(), Scalar::Int(0).into());
     }
-    Ok(flat.alias_with(Layout::strided(layout.sizes(), layout.strides(), 0)))
+    Ok(flat.alias_with(layout.from_start()))
 }
 
 /// Zeros with the strides of a tensor, so that regions of both correspond; `like` is going to be written into them.
@@ -163,7 +163,7 @@ pub(crate) fn zeros_with_layout(t: &Tensor, like: &Tensor) -> Result<Tensor> {
 
 /// A copy with the given strides.
 pub(crate) fn clone_with_layout(t: &Tensor, layout: &Layout) -> Result<Tensor> {
-    let layout = Layout::strided(layout.sizes(), layout.strides(), 0);
+    let layout = layout.from_start();
     let out = if crate::state::is(crate::state::LEVEL) || is_traced() {
         zeros_strided(&layout, t)?
     } else {
@@ -190,7 +190,7 @@ pub(crate) fn cut_region(g: &Tensor, base: &Layout, region: &Layout) -> Result<(
 
 /// A region's layout as seen from the first element of its base.
 fn region_at(base: &Layout, region: &Layout) -> Layout {
-    Layout::strided(region.sizes(), region.strides(), region.offset() - base.offset())
+    Layout::derived(region.sizes(), region.strides(), region.offset() - base.offset())
 }
 
 /// The gradient of a base with the region's part replaced (by zeros if there is none).
@@ -203,12 +203,7 @@ pub(crate) fn paste_region(whole: &Tensor, part: Option<&Tensor>, base: &Layout,
                 // Inside vmap the part may differ between samples where the whole does not.
                 let wider = level::zeros_for(base, &[whole, &p])?;
                 ops::copy_(&wider, whole, false)?;
-                return paste_region(
-                    &wider,
-                    Some(&p),
-                    &Layout::strided(base.sizes(), base.strides(), 0),
-                    &region_at(base, region),
-                );
+                return paste_region(&wider, Some(&p), &base.from_start(), &region_at(base, region));
             }
             ops::copy_(&target, &p, false)?;
         }
@@ -229,7 +224,7 @@ pub(crate) fn as_strided_scatter_zeros(g: &Tensor, base: &Layout, region: &Layou
     let sizes: Dims = (0..region.ndim())
         .map(|k| if region.strides()[k] == 0 { region.sizes()[k].min(1) } else { region.sizes()[k] })
         .collect();
-    let region = Layout::strided(&sizes, region.strides(), region.offset());
+    let region = Layout::strided(&sizes, region.strides(), region.offset())?;
     if region.has_internal_overlap() || base.has_internal_overlap() {
         return overlapping_scatter(&g, base, &region);
     }

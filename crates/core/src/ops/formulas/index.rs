@@ -1,7 +1,6 @@
 //! Gradients and tangents of ops that move elements by index or by mask.
 
 use super::{sum_to_size, sym, zeros_of};
-use crate::layout::Layout;
 use crate::ops::arith;
 use crate::ops::shape::wrap_dim;
 use crate::sym::{SymInt, SymInts};
@@ -11,7 +10,7 @@ const ZERO: Scalar = Scalar::Int(0);
 const ONE: Scalar = Scalar::Int(1);
 
 fn dense_zeros(spec: &Spec) -> Result<Tensor> {
-    zeros_of(&Spec { layout: Layout::contiguous(spec.layout.sizes()), ..spec.clone() })
+    zeros_of(&Spec { layout: spec.layout.to_contiguous(), ..spec.clone() })
 }
 
 /// The gradient of `gather`.

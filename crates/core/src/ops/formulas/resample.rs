@@ -177,7 +177,7 @@ pub(crate) fn grid_sampler_backward_jvp(
     output_mask: [bool; 2],
 ) -> Result<Tensor> {
     if !output_mask[k] {
-        return Tensor::try_empty(Spec::new(&[0], grad.0.dtype(), grad.0.device()));
+        return Tensor::try_empty(Spec::new(&[0], grad.0.dtype(), grad.0.device())?);
     }
     let (i, p, c) = (interpolation, padding, corners);
     let (plain, one) = (none(input.0), Scalar::Int(1));

@@ -40,14 +40,14 @@ fn join_parts(grads: &[Option<Tensor>], parts: &[Layout], dim: i64, spec: &Spec)
     for (k, part) in parts.iter().enumerate() {
         pieces.push(match grads.get(k).and_then(Option::as_ref) {
             Some(g) => g.clone(),
-            None => zeros_of(&Spec { layout: Layout::contiguous(part.sizes()), ..spec.clone() })?,
+            None => zeros_of(&Spec { layout: part.to_contiguous(), ..spec.clone() })?,
         });
     }
     if pieces.is_empty() { zeros_of(spec) } else { ops::cat(&pieces, dim) }
 }
 
 fn outline(spec: &Spec) -> Result<Tensor> {
-    Tensor::try_empty(Spec::new(spec.layout.sizes(), spec.dtype, crate::Device::Meta))
+    Tensor::try_empty(Spec::new(spec.layout.sizes(), spec.dtype, crate::Device::Meta)?)
 }
 
 /// The gradient of `split`.
@@ -72,13 +72,13 @@ pub(crate) fn unbind_backward(grads: &[Option<Tensor>], dim: i64, spec: &Spec) -
     for (k, part) in parts.iter().enumerate() {
         pieces.push(match grads.get(k).and_then(Option::as_ref) {
             Some(g) => g.clone(),
-            None => zeros_of(&Spec { layout: Layout::contiguous(part.sizes()), ..spec.clone() })?,
+            None => zeros_of(&Spec { layout: part.to_contiguous(), ..spec.clone() })?,
         });
     }
     if pieces.is_empty() { zeros_of(spec) } else { ops::stack(&pieces, dim) }
 }
 
-fn region(base: &Layout, size: &[SymInt], stride: &[SymInt], storage_offset: Option<SymInt>) -> Layout {
+fn region(base: &Layout, size: &[SymInt], stride: &[SymInt], storage_offset: Option<SymInt>) -> Result<Layout> {
     let offset = storage_offset.and_then(SymInt::to_usize).unwrap_or(base.offset());
     Layout::strided(&plain(size), &plain(stride), offset)
 }
@@ -91,7 +91,7 @@ pub(crate) fn as_strided_backward(
     stride: &[SymInt],
     storage_offset: Option<SymInt>,
 ) -> Result<Tensor> {
-    as_strided_scatter_zeros(grad, base, &region(base, size, stride, storage_offset))
+    as_strided_scatter_zeros(grad, base, &region(base, size, stride, storage_offset)?)
 }
 
 /// The tangent of `as_strided`: the same elements of the tangent, which may lie otherwise in memory.
@@ -104,7 +104,7 @@ pub(crate) fn as_strided_tangent(
 ) -> Result<Tensor> {
     let base = primal.layout();
     let whole = if tangent.layout().same_geometry(base) { tangent.clone() } else { clone_with_layout(tangent, base)? };
-    region_of(&whole, base, &region(base, size, stride, storage_offset))
+    region_of(&whole, base, &region(base, size, stride, storage_offset)?)
 }
 
 /// The tangent seen with other sizes; its strides need not be those of the primal.
@@ -126,7 +126,7 @@ pub(crate) fn as_strided_scatter_self_backward(
     storage_offset: Option<SymInt>,
 ) -> Result<Tensor> {
     let whole = clone_with_layout(grad, base)?;
-    let at = region(base, size, stride, storage_offset);
+    let at = region(base, size, stride, storage_offset)?;
     let offset = at.offset() - base.offset();
     ops::as_strided_scatter(&whole, &zeros_of(src)?, size, &strides_of(&at), Some(offset.into()))
 }
@@ -140,7 +140,7 @@ pub(crate) fn as_strided_scatter_src_backward(
     storage_offset: Option<SymInt>,
 ) -> Result<Tensor> {
     let whole = clone_with_layout(grad, base)?;
-    region_of(&whole, base, &region(base, size, stride, storage_offset))
+    region_of(&whole, base, &region(base, size, stride, storage_offset)?)
 }
 
 /// The tangent of `as_strided_scatter`.
@@ -154,6 +154,6 @@ pub(crate) fn as_strided_scatter_tangent(
 ) -> Result<Tensor> {
     let base = primal.layout();
     let whole = clone_with_layout(self_t, base)?;
-    let offset = region(base, size, stride, storage_offset).offset() - base.offset();
+    let offset = region(base, size, stride, storage_offset)?.offset() - base.offset();
     ops::as_strided_scatter(&whole, src_t, size, stride, Some(offset.into()))
 }

@@ -35,13 +35,13 @@ pub(crate) fn hardtanh(op: &'static str, t: &Tensor, min: Scalar, max: Scalar) -
     if min.to_f64() > max.to_f64() {
         return Err(Error::argument(op, format!("min_val ({min}) must not exceed max_val ({max})")));
     }
-    Ok(like(t, t.dtype()))
+    like(t, t.dtype())
 }
 
 /// `threshold`.
 pub(crate) fn threshold(op: &'static str, t: &Tensor, _: Scalar, _: Scalar) -> Result<Spec> {
     need_number(op, t.dtype())?;
-    Ok(like(t, t.dtype()))
+    like(t, t.dtype())
 }
 
 fn check_approximate(op: &'static str, approximate: &str) -> Result<()> {
@@ -83,7 +83,7 @@ pub(crate) fn glu(op: &'static str, t: &Tensor, dim: i64) -> Result<Spec> {
     }
     let mut sizes = t.dims();
     sizes[d] = n / 2;
-    Ok(Spec { layout: Layout::contiguous(&sizes), dtype: t.dtype(), device: t.device() })
+    Ok(Spec { layout: Layout::contiguous(&sizes)?, dtype: t.dtype(), device: t.device() })
 }
 
 // ---- gradients: the incoming one first, then what the forward op saved
@@ -163,5 +163,5 @@ pub(crate) fn glu_backward(op: &'static str, grad: &Tensor, t: &Tensor, dim: i64
         return Err(Error::argument(op, m));
     }
     same_dtype(op, "grad_output", grad.dtype(), "self", t.dtype())?;
-    Ok(Spec { layout: Layout::contiguous(t.shape()), dtype: t.dtype(), device: device(op, &[grad, t])? })
+    Ok(Spec { layout: Layout::contiguous(t.shape())?, dtype: t.dtype(), device: device(op, &[grad, t])? })
 }

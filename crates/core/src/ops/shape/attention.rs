@@ -4,10 +4,11 @@ use crate::layout::Layout;
 use crate::{DType, Error, Result, Spec, Tensor};
 
 /// Results whose heads lie side by side in memory, so that joining them costs nothing.
-fn heads_beside(like: &Tensor, size: usize) -> Spec {
+fn heads_beside(like: &Tensor, size: usize) -> Result<Spec> {
     let &[b, h, l, _] = like.shape() else { unreachable!("`check` saw four dimensions") };
-    let layout = Layout::strided(&[b, h, l, size], &[l * h * size, size, h * size, 1], 0);
-    Spec { layout, dtype: like.dtype(), device: like.device() }
+    let row = h.saturating_mul(size);
+    let layout = Layout::strided(&[b, h, l, size], &[l.saturating_mul(row), size, row, 1], 0)?;
+    Ok(Spec { layout, dtype: like.dtype(), device: like.device() })
 }
 
 fn check(op: &'static str, query: &Tensor, key: &Tensor, value: &Tensor) -> Result<()> {
@@ -35,7 +36,7 @@ pub(crate) fn attention(
     _causal: bool,
 ) -> Result<Spec> {
     check(op, query, key, value)?;
-    Ok(heads_beside(query, value.shape()[3]))
+    heads_beside(query, value.shape()[3])
 }
 
 pub(crate) fn attention_backward(
@@ -52,6 +53,6 @@ pub(crate) fn attention_backward(
         let (dtype, found) = (query.dtype(), format!("{} {:?}", grad.dtype(), grad.shape()));
         return Err(Error::argument(op, format!("expected a gradient {dtype} {expected:?}, found {found}")));
     }
-    let [q, k, v] = [query, key, value].map(|t| heads_beside(t, t.shape()[3]));
-    Ok((q, k, v))
+    let same = |t: &Tensor| heads_beside(t, t.shape()[3]);
+    Ok((same(query)?, same(key)?, same(value)?))
 }

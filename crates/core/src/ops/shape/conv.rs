@@ -150,7 +150,7 @@ pub(crate) fn convolution(
         Some(b) => one_dtype(op, input, &[weight, b])?,
         None => one_dtype(op, input, &[weight])?,
     }
-    Ok(Spec::new(&sizes, input.dtype(), device(op, &[input, weight])?))
+    Spec::new(&sizes, input.dtype(), device(op, &[input, weight])?)
 }
 
 /// Gradients of input, weight and bias; one that is not wanted has no elements.
@@ -178,7 +178,7 @@ pub(crate) fn convolution_backward(
     let device = device(op, &[grad_output, input, weight])?;
     let spec = |wanted: bool, sizes: &[usize]| Spec::new(if wanted { sizes } else { &[0] }, input.dtype(), device);
     let [i, w, b] = output_mask;
-    Ok((spec(i, input.shape()), spec(w, weight.shape()), spec(b, &sizes[1..2])))
+    Ok((spec(i, input.shape())?, spec(w, weight.shape())?, spec(b, &sizes[1..2])?))
 }
 
 /// Positions of a window over an image: kernel, dilation, padding, stride.
@@ -237,7 +237,7 @@ pub(crate) fn im2col(
     let s = im2col_geometry(op, self_.shape(), kernel_size, dilation, padding, stride)?;
     let columns = [s.batch, s.out_channels, s.output.iter().product()];
     let sizes = if self_.ndim() == 3 { &columns[1..] } else { &columns[..] };
-    Ok(Spec::new(sizes, self_.dtype(), self_.device()))
+    Spec::new(sizes, self_.dtype(), self_.device())
 }
 
 pub(crate) fn col2im(
@@ -264,5 +264,5 @@ pub(crate) fn col2im(
         return Err(Error::argument(op, message));
     }
     let sizes: Dims = lead.into_iter().chain([rows / k, space[0], space[1]]).collect();
-    Ok(Spec::new(&sizes, self_.dtype(), self_.device()))
+    Spec::new(&sizes, self_.dtype(), self_.device())
 }

@@ -18,14 +18,14 @@ pub(crate) fn channels_last(op: &'static str, sizes: &[usize]) -> Result<Layout>
         strides[d] = step;
         step *= sizes[d].max(1);
     }
-    Ok(Layout::strided(sizes, &strides, 0))
+    Layout::strided(sizes, &strides, 0)
 }
 
 /// The layout of a new tensor of these sizes.
 pub(crate) fn ordered(op: &'static str, sizes: &[usize], format: Option<MemoryFormat>) -> Result<Layout> {
     match format {
         Some(MemoryFormat::ChannelsLast) => channels_last(op, sizes),
-        _ => Ok(Layout::contiguous(sizes)),
+        _ => Layout::contiguous(sizes),
     }
 }
 
@@ -93,7 +93,7 @@ pub(crate) fn zero(op: &'static str, self_: &Tensor) -> Result<Spec> {
 /// Row-major, with what options leave open taken from defaults.
 pub(crate) fn fresh(op: &'static str, sizes: &[SymInt], dtype: Option<DType>, device: Option<Device>) -> Result<Spec> {
     let dtype = dtype.unwrap_or_else(crate::dtype::default_dtype);
-    Ok(Spec::new(&checked_sizes(op, sizes)?, dtype, device.unwrap_or_default()))
+    Spec::new(&checked_sizes(op, sizes)?, dtype, device.unwrap_or_default())
 }
 
 /// As another tensor, but for what options say.
@@ -137,5 +137,5 @@ pub(crate) fn strided(
     if last.is_none_or(|l| l > isize::MAX as usize / 16) {
         return Err(Error::argument(op, format!("sizes {sizes:?} with strides {strides:?} overflow")));
     }
-    Ok(Spec { layout: Layout::strided(&sizes, &strides, 0), dtype, device })
+    Ok(Spec { layout: Layout::strided(&sizes, &strides, 0)?, dtype, device })
 }

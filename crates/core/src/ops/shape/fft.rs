@@ -37,7 +37,7 @@ pub(crate) fn c2c(op: &'static str, t: &Tensor, dim: &[SymInt], normalization: i
     need_complex(op, t)?;
     normalized(op, normalization)?;
     checked(op, t, &dim.iter().map(|d| d.int()).collect::<Vec<_>>())?;
-    Ok(Spec::new(t.shape(), t.dtype(), t.device()))
+    Spec::new(t.shape(), t.dtype(), t.device())
 }
 
 pub(crate) fn r2c(op: &'static str, t: &Tensor, dim: &[i64], normalization: i64, onesided: bool) -> Result<Spec> {
@@ -49,7 +49,7 @@ pub(crate) fn r2c(op: &'static str, t: &Tensor, dim: &[i64], normalization: i64,
     if let (Some(&last), true) = (checked(op, t, dim)?.last(), onesided) {
         sizes[last] = sizes[last] / 2 + 1;
     }
-    Ok(Spec::new(&sizes, t.dtype().to_complex(), t.device()))
+    Spec::new(&sizes, t.dtype().to_complex(), t.device())
 }
 
 pub(crate) fn c2r(op: &'static str, t: &Tensor, dim: &[i64], normalization: i64, last: SymInt) -> Result<Spec> {
@@ -64,5 +64,5 @@ pub(crate) fn c2r(op: &'static str, t: &Tensor, dim: &[i64], normalization: i64,
             Error::argument(op, message)
         })?;
     }
-    Ok(Spec::new(&sizes, t.dtype().to_real(), t.device()))
+    Spec::new(&sizes, t.dtype().to_real(), t.device())
 }

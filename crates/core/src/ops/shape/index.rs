@@ -66,7 +66,7 @@ pub(crate) fn gather(op: &'static str, self_: &Tensor, dim: i64, index: &Tensor,
     need_index(op, index)?;
     let d = wrap_dim(op, dim, self_.ndim())?;
     need_within(op, d, index, self_, None)?;
-    Ok(Spec::new(index.shape(), self_.dtype(), device(op, &[self_, index])?))
+    Spec::new(index.shape(), self_.dtype(), device(op, &[self_, index])?)
 }
 
 /// `scatter.src`, `scatter_add`.
@@ -136,7 +136,7 @@ pub(crate) fn index_select(op: &'static str, self_: &Tensor, dim: i64, index: &T
         None if index.numel() == 1 => {}
         None => return Err(Error::argument(op, "a tensor without dimensions needs an index of one element")),
     }
-    Ok(Spec::new(&sizes, self_.dtype(), device(op, &[self_, index])?))
+    Spec::new(&sizes, self_.dtype(), device(op, &[self_, index])?)
 }
 
 /// `index_add`, `index_copy`: the source is the tensor with `dim` as long as the index.
@@ -230,7 +230,7 @@ fn masked(op: &'static str, self_: &Tensor, mask: &Tensor) -> Result<Spec> {
     if sizes[..] == *self_.shape() {
         return Ok(same(self_));
     }
-    Ok(Spec::new(&sizes, self_.dtype(), device))
+    Spec::new(&sizes, self_.dtype(), device)
 }
 
 /// `masked_fill` with a number.
@@ -262,7 +262,7 @@ pub(crate) fn take(op: &'static str, self_: &Tensor, index: &Tensor) -> Result<S
     if self_.numel() == 0 && index.numel() > 0 {
         return Err(Error::argument(op, "there is nothing to take from a tensor of 0 elements"));
     }
-    Ok(Spec::new(index.shape(), self_.dtype(), device(op, &[self_, index])?))
+    Spec::new(index.shape(), self_.dtype(), device(op, &[self_, index])?)
 }
 
 /// `put`.
@@ -300,7 +300,7 @@ pub(crate) fn embedding(
     };
     let mut sizes = indices.dims();
     sizes.push(width);
-    Ok(Spec::new(&sizes, weight.dtype(), device(op, &[weight, indices])?))
+    Spec::new(&sizes, weight.dtype(), device(op, &[weight, indices])?)
 }
 
 /// `embedding_dense_backward`.
@@ -324,7 +324,7 @@ pub(crate) fn embedding_dense_backward(
         let m = format!("gradient of shape {:?} for indices of shape {:?}", grad.shape(), indices.shape());
         return Err(Error::argument(op, m));
     }
-    Ok(Spec::new(&[rows, width], grad.dtype(), grad.device()))
+    Spec::new(&[rows, width], grad.dtype(), grad.device())
 }
 
 /// `index_put` on plain positions: the tensor itself.

@@ -44,7 +44,7 @@ pub(crate) fn cat(op: &'static str, tensors: &[Tensor], dim: i64) -> Result<Spec
         sizes[d] += t.shape()[d];
     }
     let (dtype, device) = joined_type(op, tensors)?;
-    Ok(Spec::new(&sizes, dtype, device))
+    Spec::new(&sizes, dtype, device)
 }
 
 /// `stack`.
@@ -60,7 +60,7 @@ pub(crate) fn stack(op: &'static str, tensors: &[Tensor], dim: i64) -> Result<Sp
     let mut sizes = first.dims();
     sizes.insert(d, tensors.len());
     let (dtype, device) = joined_type(op, tensors)?;
-    Ok(Spec::new(&sizes, dtype, device))
+    Spec::new(&sizes, dtype, device)
 }
 
 /// `repeat`.
@@ -76,11 +76,7 @@ pub(crate) fn repeat(op: &'static str, self_: &Tensor, repeats: &[SymInt]) -> Re
         let n = if k < lead { 1 } else { self_.shape()[k - lead] };
         sizes.push(n.checked_mul(r).ok_or_else(|| Error::argument(op, format!("the repeats {repeats:?} overflow")))?);
     }
-    if checked_numel(&sizes).is_none() {
-        let shape = sizes.iter().map(|&n| n as i64).collect();
-        return Err(ErrorKind::SizeOverflow { shape, dtype: self_.dtype() }.into());
-    }
-    Ok(Spec::new(&sizes, self_.dtype(), self_.device()))
+    Spec::new(&sizes, self_.dtype(), self_.device())
 }
 
 fn same(self_: &Tensor) -> Spec {
@@ -142,15 +138,14 @@ fn padded(op: &'static str, self_: &Tensor, padding: &[SymInt]) -> Result<Dims> 
         }
     }
     if checked_numel(&sizes).is_none() {
-        let shape = sizes.iter().map(|&n| n as i64).collect();
-        return Err(ErrorKind::SizeOverflow { shape, dtype: self_.dtype() }.into());
+        return Err(ErrorKind::SizeOverflow { shape: sizes.to_vec() }.into());
     }
     Ok(sizes)
 }
 
 /// `constant_pad_nd`.
 pub(crate) fn constant_pad_nd(op: &'static str, self_: &Tensor, pad: &[SymInt], _value: crate::Scalar) -> Result<Spec> {
-    Ok(Spec::new(&padded(op, self_, pad)?, self_.dtype(), self_.device()))
+    Spec::new(&padded(op, self_, pad)?, self_.dtype(), self_.device())
 }
 
 /// Number of padded dimensions, by the op's name.
@@ -187,7 +182,7 @@ fn spatial_pad(op: &'static str, self_: &Tensor, padding: &[SymInt]) -> Result<S
             format!("the padding {padding:?} leaves nothing of shape {:?}", self_.shape()),
         ));
     }
-    Ok(Spec::new(&sizes, self_.dtype(), self_.device()))
+    Spec::new(&sizes, self_.dtype(), self_.device())
 }
 
 /// `reflection_pad1d` to `3d`.
@@ -213,7 +208,7 @@ fn pad_backward(op: &'static str, grad: &Tensor, self_: &Tensor, forward: Spec) 
         let m = format!("gradient of shape {:?}, expected {:?}", grad.shape(), forward.layout.sizes());
         return Err(Error::argument(op, m));
     }
-    Ok(Spec::new(self_.shape(), grad.dtype(), grad.device()))
+    Spec::new(self_.shape(), grad.dtype(), grad.device())
 }
 
 /// The gradients of `reflection_pad1d` to `3d`.

@@ -25,26 +25,26 @@ fn square<'a>(op: &'static str, t: &'a Tensor) -> Result<(&'a [usize], usize)> {
 }
 
 /// A result for each matrix, of these sizes.
-fn each(like: &Tensor, batch: &[usize], sizes: &[usize]) -> Spec {
+fn each(like: &Tensor, batch: &[usize], sizes: &[usize]) -> Result<Spec> {
     let sizes: Dims = batch.iter().chain(sizes).copied().collect();
     Spec::new(&sizes, like.dtype(), like.device())
 }
 
 /// A 32-bit integer for each matrix, or several.
-fn integers(like: &Tensor, batch: &[usize], sizes: &[usize]) -> Spec {
-    Spec { dtype: DType::I32, ..each(like, batch, sizes) }
+fn integers(like: &Tensor, batch: &[usize], sizes: &[usize]) -> Result<Spec> {
+    Ok(Spec { dtype: DType::I32, ..each(like, batch, sizes)? })
 }
 
 /// `linalg_inv_ex`.
 pub(crate) fn inv_ex(op: &'static str, a: &Tensor, _check_errors: bool) -> Result<(Spec, Spec)> {
     let (batch, n) = square(op, a)?;
-    Ok((each(a, batch, &[n, n]), integers(a, batch, &[])))
+    Ok((each(a, batch, &[n, n])?, integers(a, batch, &[])?))
 }
 
 /// `_linalg_det`.
 pub(crate) fn det(op: &'static str, a: &Tensor) -> Result<(Spec, Spec, Spec)> {
     let (batch, n) = square(op, a)?;
-    Ok((each(a, batch, &[]), each(a, batch, &[n, n]), integers(a, batch, &[n])))
+    Ok((each(a, batch, &[])?, each(a, batch, &[n, n])?, integers(a, batch, &[n])?))
 }
 
 /// `_linalg_slogdet`.
@@ -89,13 +89,13 @@ pub(crate) fn solve_ex(
         }
         let column = b.alias_with(super::view::unsqueeze(b, -1)?);
         let batch = systems(op, a, &column, left)?;
-        each(a, &batch, &[n])
+        each(a, &batch, &[n])?
     } else {
         let batch = systems(op, a, b, left)?;
-        each(a, &batch, &b.shape()[b.ndim() - 2..])
+        each(a, &batch, &b.shape()[b.ndim() - 2..])?
     };
     device(op, &[a, b])?;
-    Ok((result, each(a, own, &[n, n]), integers(a, own, &[n]), integers(a, own, &[])))
+    Ok((result, each(a, own, &[n, n])?, integers(a, own, &[n])?, integers(a, own, &[])?))
 }
 
 /// `linalg_cholesky_ex`.
@@ -111,8 +111,8 @@ pub(crate) fn qr(op: &'static str, a: &Tensor, mode: &str) -> Result<(Spec, Spec
         "complete" => m,
         _ => return Err(Error::argument(op, format!("the mode is 'reduced', 'complete' or 'r', found {mode:?}"))),
     };
-    let q = if mode == "r" { Spec::new(&[0], a.dtype(), a.device()) } else { each(a, batch, &[m, k]) };
-    Ok((q, each(a, batch, &[k, n])))
+    let q = if mode == "r" { Spec::new(&[0], a.dtype(), a.device())? } else { each(a, batch, &[m, k])? };
+    Ok((q, each(a, batch, &[k, n])?))
 }
 
 /// `_linalg_eigh`.
@@ -121,8 +121,8 @@ pub(crate) fn eigh(op: &'static str, a: &Tensor, uplo: &str, compute_v: bool) ->
     if !matches!(uplo, "L" | "U" | "l" | "u") {
         return Err(Error::argument(op, format!("the triangle to read is 'L' or 'U', found {uplo:?}")));
     }
-    let vectors = if compute_v { each(a, batch, &[n, n]) } else { Spec::new(&[0], a.dtype(), a.device()) };
-    Ok((each(a, batch, &[n]), vectors))
+    let vectors = if compute_v { each(a, batch, &[n, n])? } else { Spec::new(&[0], a.dtype(), a.device())? };
+    Ok((each(a, batch, &[n])?, vectors))
 }
 
 /// `_linalg_svd`.
@@ -138,13 +138,13 @@ pub(crate) fn svd(
         return Err(Error::argument(op, format!("drivers are for CUDA tensors only, found {driver:?}; leave it out")));
     }
     let k = m.min(n);
-    let values = each(a, batch, &[k]);
+    let values = each(a, batch, &[k])?;
     if !compute_uv {
-        let none = Spec::new(&[0], a.dtype(), a.device());
+        let none = Spec::new(&[0], a.dtype(), a.device())?;
         return Ok((none.clone(), values, none));
     }
     let (columns, rows) = if full_matrices { (m, n) } else { (k, k) };
-    Ok((each(a, batch, &[m, columns]), values, each(a, batch, &[rows, n])))
+    Ok((each(a, batch, &[m, columns])?, values, each(a, batch, &[rows, n])?))
 }
 
 /// `linalg_solve_triangular`.
@@ -158,5 +158,5 @@ pub(crate) fn solve_triangular(
 ) -> Result<Spec> {
     let batch = systems(op, a, b, left)?;
     device(op, &[a, b])?;
-    Ok(each(a, &batch, &b.shape()[b.ndim() - 2..]))
+    each(a, &batch, &b.shape()[b.ndim() - 2..])
 }

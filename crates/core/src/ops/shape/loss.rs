@@ -13,14 +13,14 @@ fn check_reduction(op: &'static str, reduction: i64) -> Result<()> {
 }
 
 fn after_reduction(reduction: i64, spec: Spec) -> Spec {
-    if reduction == 0 { spec } else { Spec::new(&[], spec.dtype, spec.device) }
+    if reduction == 0 { spec } else { Spec::scalar(spec.dtype, spec.device) }
 }
 
 /// The elementwise loss before its reduction.
 fn elementwise(op: &'static str, a: &Tensor, b: &Tensor) -> Result<Spec> {
     let dtype = result_type(a, b);
     need_float(op, dtype)?;
-    Ok(Spec::new(&broadcast(op, a.shape(), b.shape())?, dtype, device(op, &[a, b])?))
+    Spec::new(&broadcast(op, a.shape(), b.shape())?, dtype, device(op, &[a, b])?)
 }
 
 fn fits(op: &'static str, what: &str, t: Option<&Tensor>, sizes: &[usize]) -> Result<()> {
@@ -193,8 +193,8 @@ fn nll_forward(
 ) -> Result<(Spec, Spec)> {
     check_reduction(op, reduction)?;
     let sizes = classes(op, input, target, weight, places)?;
-    let one = Spec::new(&[], input.dtype(), input.device());
-    Ok((after_reduction(reduction, Spec::new(&sizes, input.dtype(), input.device())), one))
+    let one = Spec::new(&[], input.dtype(), input.device())?;
+    Ok((after_reduction(reduction, Spec::new(&sizes, input.dtype(), input.device())?), one))
 }
 
 fn nll_backward(
@@ -211,7 +211,7 @@ fn nll_backward(
         let m = format!("expected a gradient of shape {:?}, found {:?}", loss.layout.sizes(), grad.shape());
         return Err(Error::argument(op, m));
     }
-    Ok(Spec::new(input.shape(), input.dtype(), input.device()))
+    Spec::new(input.shape(), input.dtype(), input.device())
 }
 
 /// `nll_loss_forward`: the loss and the sum of the weights it was divided by.

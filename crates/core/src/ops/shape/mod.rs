@@ -97,9 +97,9 @@ pub(crate) fn is_expandable_to(from: &[usize], to: &[usize]) -> bool {
 }
 
 /// The layout of a tensor seen with a larger shape it can be broadcast to: repeated dims get stride 0.
-pub(crate) fn expanded(t: &Tensor, sizes: &[usize]) -> Layout {
+pub(crate) fn expanded(t: &Tensor, sizes: &[usize]) -> Result<Layout> {
     if t.shape() == sizes {
-        return t.layout().clone();
+        return Ok(t.layout().clone());
     }
     let lead = sizes.len() - t.ndim();
     let strides: Dims = (0..sizes.len())

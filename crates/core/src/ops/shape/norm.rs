@@ -33,7 +33,7 @@ fn same_shape(op: &'static str, what: &str, t: Option<&Tensor>, sizes: &[usize])
     }
 }
 
-fn wanted(wanted: bool, sizes: &[usize], dtype: DType, like: &Tensor) -> Spec {
+fn wanted(wanted: bool, sizes: &[usize], dtype: DType, like: &Tensor) -> Result<Spec> {
     Spec::new(if wanted { sizes } else { &[0] }, dtype, like.device())
 }
 
@@ -70,8 +70,8 @@ pub(crate) fn native_layer_norm(
     let device = device(op, &[input])?;
     let lead = input.ndim() - inner.len();
     let sizes: Dims = (0..input.ndim()).map(|k| if k < lead { input.shape()[k] } else { 1 }).collect();
-    let stats = Spec::new(&sizes, dtype, device);
-    Ok((Spec::new(input.shape(), input.dtype(), device), stats.clone(), stats))
+    let stats = Spec::new(&sizes, dtype, device)?;
+    Ok((Spec::new(input.shape(), input.dtype(), device)?, stats.clone(), stats))
 }
 
 /// `native_layer_norm_backward`.
@@ -96,9 +96,9 @@ pub(crate) fn native_layer_norm_backward(
         return Err(Error::argument(op, m));
     }
     Ok((
-        wanted(output_mask[0], input.shape(), input.dtype(), input),
-        wanted(output_mask[1], &inner, dtype, input),
-        wanted(output_mask[2], &inner, dtype, input),
+        wanted(output_mask[0], input.shape(), input.dtype(), input)?,
+        wanted(output_mask[1], &inner, dtype, input)?,
+        wanted(output_mask[2], &inner, dtype, input)?,
     ))
 }
 
@@ -134,8 +134,8 @@ pub(crate) fn native_batch_norm(
         return Err(Error::argument(op, "outside of training running_mean and running_var are needed"));
     }
     let dtype = factor_type(op, input, &[weight, bias, running_mean, running_var])?;
-    let stats = Spec::new(&[if training { c } else { 0 }], dtype, input.device());
-    Ok((Spec::new(input.shape(), input.dtype(), input.device()), stats.clone(), stats))
+    let stats = Spec::new(&[if training { c } else { 0 }], dtype, input.device())?;
+    Ok((Spec::new(input.shape(), input.dtype(), input.device())?, stats.clone(), stats))
 }
 
 /// `native_batch_norm_backward`.
@@ -164,9 +164,9 @@ pub(crate) fn native_batch_norm_backward(
     }
     let dtype = factor_type(op, input, &[weight, used[0].1, used[1].1])?;
     Ok((
-        wanted(output_mask[0], input.shape(), input.dtype(), input),
-        wanted(output_mask[1], &[c], dtype, input),
-        wanted(output_mask[2], &[c], dtype, input),
+        wanted(output_mask[0], input.shape(), input.dtype(), input)?,
+        wanted(output_mask[1], &[c], dtype, input)?,
+        wanted(output_mask[2], &[c], dtype, input)?,
     ))
 }
 
@@ -210,8 +210,8 @@ pub(crate) fn native_group_norm(
     let [n, c, _, group] = groups(op, input, n, c, rest, group)?;
     same_shape(op, "weight", weight, &[c])?;
     same_shape(op, "bias", bias, &[c])?;
-    let stats = Spec::new(&[n, group], factor_type(op, input, &[weight, bias])?, input.device());
-    Ok((Spec::new(input.shape(), input.dtype(), input.device()), stats.clone(), stats))
+    let stats = Spec::new(&[n, group], factor_type(op, input, &[weight, bias])?, input.device())?;
+    Ok((Spec::new(input.shape(), input.dtype(), input.device())?, stats.clone(), stats))
 }
 
 /// `native_group_norm_backward`.
@@ -235,8 +235,8 @@ pub(crate) fn native_group_norm_backward(
     same_shape(op, "rstd", Some(rstd), &[n, group])?;
     let dtype = factor_type(op, input, &[weight])?;
     Ok((
-        wanted(output_mask[0], input.shape(), input.dtype(), input),
-        wanted(output_mask[1], &[c], dtype, input),
-        wanted(output_mask[2], &[c], dtype, input),
+        wanted(output_mask[0], input.shape(), input.dtype(), input)?,
+        wanted(output_mask[1], &[c], dtype, input)?,
+        wanted(output_mask[2], &[c], dtype, input)?,
     ))
 }

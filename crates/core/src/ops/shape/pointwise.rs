@@ -11,7 +11,7 @@ use crate::{DType, Error, ErrorKind, Result, Scalar, Spec, Tensor};
 
 /// The layout of a pointwise result: dense, in the memory order of the operands.
 #[inline]
-fn pointwise_layout(sizes: &[usize], operands: &[&Tensor]) -> Layout {
+fn pointwise_layout(sizes: &[usize], operands: &[&Tensor]) -> Result<Layout> {
     if operands.iter().all(|t| t.is_contiguous() && t.shape() == sizes) {
         return Layout::contiguous(sizes);
     }
@@ -21,12 +21,12 @@ fn pointwise_layout(sizes: &[usize], operands: &[&Tensor]) -> Layout {
 /// As above, if some operand is broadcast or not contiguous. The dims are sorted by stride; where operands disagree the
 /// first that has an opinion decides.
 #[inline(never)]
-fn mixed_layout(sizes: &[usize], operands: &[&Tensor]) -> Layout {
+fn mixed_layout(sizes: &[usize], operands: &[&Tensor]) -> Result<Layout> {
     let first = operands[0].layout();
     if first.is_non_overlapping_and_dense()
         && operands.iter().all(|t| t.shape() == sizes && t.strides() == first.strides())
     {
-        return first.dense_like();
+        return Ok(first.dense_like());
     }
     let stride = |t: &Tensor, d: usize| {
         let lead = sizes.len() - t.ndim();
@@ -68,7 +68,7 @@ fn mixed_layout(sizes: &[usize], operands: &[&Tensor]) -> Layout {
     let mut step = 1;
     for &d in &order {
         strides[d] = step;
-        step *= sizes[d].max(1);
+        step = usize::saturating_mul(step, sizes[d].max(1));
     }
     Layout::strided(sizes, &strides, 0)
 }
@@ -96,15 +96,15 @@ fn need_integer(op: &'static str, dtype: DType) -> Result<()> {
 }
 
 #[inline]
-pub(super) fn like(t: &Tensor, dtype: DType) -> Spec {
-    Spec { layout: pointwise_layout(t.shape(), &[t]), dtype, device: t.device() }
+pub(super) fn like(t: &Tensor, dtype: DType) -> Result<Spec> {
+    Ok(Spec { layout: pointwise_layout(t.shape(), &[t])?, dtype, device: t.device() })
 }
 
 /// A result that equals the operand in all but its numbers.
 #[inline]
-fn same(t: &Tensor) -> Shape<'_> {
+fn same(t: &Tensor) -> Result<Shape<'_>> {
     let spec = t.spec();
-    if spec.layout.is_canonical() { Shape::Like(spec) } else { like(t, spec.dtype).into() }
+    Ok(if spec.layout.is_canonical() { Shape::Like(spec) } else { like(t, spec.dtype)?.into() })
 }
 
 /// The dtype of a tensor combined with a number.
@@ -118,45 +118,45 @@ fn scalar_type(t: &Tensor, s: Scalar) -> DType {
 /// One operand of any dtype, result of the same.
 #[inline]
 pub(crate) fn unary<'a>(_op: &'static str, t: &'a Tensor) -> Result<Shape<'a>> {
-    Ok(same(t))
+    same(t)
 }
 
 /// As [`unary`], but not for bool.
 #[inline]
 pub(crate) fn unary_no_bool<'a>(op: &'static str, t: &'a Tensor) -> Result<Shape<'a>> {
     need_number(op, t.dtype())?;
-    Ok(same(t))
+    same(t)
 }
 
 /// One operand of a float dtype.
 #[inline]
 pub(crate) fn unary_floating<'a>(op: &'static str, t: &'a Tensor) -> Result<Shape<'a>> {
     need_float(op, t.dtype())?;
-    Ok(same(t))
+    same(t)
 }
 
 /// One operand of an integer dtype or bool.
 pub(crate) fn unary_bits(op: &'static str, t: &Tensor) -> Result<Spec> {
     need_whole(op, t.dtype())?;
-    Ok(like(t, t.dtype()))
+    like(t, t.dtype())
 }
 
 /// One operand; integers give the default float dtype.
 #[inline]
 pub(crate) fn unary_float<'a>(_op: &'static str, t: &'a Tensor) -> Result<Shape<'a>> {
     let dtype = to_float(t.dtype());
-    Ok(if dtype == t.dtype() { same(t) } else { like(t, dtype).into() })
+    if dtype == t.dtype() { same(t) } else { Ok(like(t, dtype)?.into()) }
 }
 
 /// As [`unary_no_bool`]; a complex operand gives a real result (`abs`).
 pub(crate) fn unary_to_real<'a>(op: &'static str, t: &'a Tensor) -> Result<Shape<'a>> {
     need_number(op, t.dtype())?;
-    Ok(if t.is_complex() { like(t, t.dtype().to_real()).into() } else { same(t) })
+    if t.is_complex() { Ok(like(t, t.dtype().to_real())?.into()) } else { same(t) }
 }
 
 /// As [`unary_float`]; a complex operand gives a real result (`angle`).
 pub(crate) fn unary_float_to_real(_op: &'static str, t: &Tensor) -> Result<Spec> {
-    Ok(like(t, to_float(t.dtype()).to_real()))
+    like(t, to_float(t.dtype()).to_real())
 }
 
 /// `complex`: two float parts of one dtype.
@@ -173,7 +173,7 @@ pub(crate) fn complex(op: &'static str, real: &Tensor, imag: &Tensor) -> Result<
 
 /// One operand, result bool.
 pub(crate) fn unary_bool(_op: &'static str, t: &Tensor) -> Result<Spec> {
-    Ok(like(t, DType::Bool))
+    like(t, DType::Bool)
 }
 
 /// `round.decimals`.
@@ -226,7 +226,7 @@ pub(crate) fn binary<'a>(op: &'static str, a: &'a Tensor, b: &Tensor) -> Result<
 fn binary_mixed(op: &'static str, a: &Tensor, b: &Tensor) -> Result<Spec> {
     let device = device(op, &[a, b])?;
     let sizes = broadcast(op, a.shape(), b.shape())?;
-    Ok(Spec { layout: pointwise_layout(&sizes, &[a, b]), dtype: result_type(a, b), device })
+    Ok(Spec { layout: pointwise_layout(&sizes, &[a, b])?, dtype: result_type(a, b), device })
 }
 
 /// As [`binary`], but not for bool.
@@ -344,7 +344,7 @@ pub(crate) fn shift<'a>(op: &'static str, a: &'a Tensor, b: &Tensor) -> Result<S
 #[inline]
 pub(crate) fn with_scalar<'a>(_op: &'static str, t: &'a Tensor, s: Scalar) -> Result<Shape<'a>> {
     let dtype = scalar_type(t, s);
-    Ok(if dtype == t.dtype() { same(t) } else { like(t, dtype).into() })
+    if dtype == t.dtype() { same(t) } else { Ok(like(t, dtype)?.into()) }
 }
 
 /// As [`with_scalar`], but not for bool.
@@ -358,7 +358,7 @@ pub(crate) fn with_scalar_no_bool<'a>(op: &'static str, t: &'a Tensor, s: Scalar
 #[inline]
 pub(crate) fn with_scalar_float<'a>(_op: &'static str, t: &'a Tensor, s: Scalar) -> Result<Shape<'a>> {
     let dtype = to_float(scalar_type(t, s));
-    Ok(if dtype == t.dtype() { same(t) } else { like(t, dtype).into() })
+    if dtype == t.dtype() { same(t) } else { Ok(like(t, dtype)?.into()) }
 }
 
 /// `add.Scalar`.
@@ -412,7 +412,7 @@ pub(crate) fn scalar_with_float<'a>(op: &'static str, s: Scalar, t: &'a Tensor) 
 
 /// A comparison with a number.
 pub(crate) fn comparison_scalar(_op: &'static str, t: &Tensor, _s: Scalar) -> Result<Spec> {
-    Ok(like(t, DType::Bool))
+    like(t, DType::Bool)
 }
 
 /// Bitwise ops with a number.
@@ -439,7 +439,7 @@ pub(crate) fn pointwise_of(op: &'static str, ts: &[&Tensor]) -> Result<Spec> {
         sizes = broadcast(op, &sizes, t.shape())?;
         promotion = promotion.tensor(t);
     }
-    Ok(Spec { layout: pointwise_layout(&sizes, ts), dtype: promotion.result(), device: device(op, ts)? })
+    Ok(Spec { layout: pointwise_layout(&sizes, ts)?, dtype: promotion.result(), device: device(op, ts)? })
 }
 
 /// `where.self`: the condition is bool (or, as in old programs, u8), the choices are promoted.
@@ -465,7 +465,7 @@ pub(crate) fn clamp(op: &'static str, t: &Tensor, min: Option<Scalar>, max: Opti
     let promotion = min.into_iter().chain(max).fold(Promotion::default().tensor(t), Promotion::scalar);
     let dtype = promotion.result();
     need_number(op, dtype)?;
-    Ok(like(t, dtype))
+    like(t, dtype)
 }
 
 /// `clamp` between tensors.

@@ -69,12 +69,12 @@ impl PoolArgs<'_> {
     }
 }
 
-fn like(t: &Tensor, sizes: &[usize]) -> Spec {
+fn like(t: &Tensor, sizes: &[usize]) -> Result<Spec> {
     Spec::new(sizes, t.dtype(), t.device())
 }
 
-fn with_indices(t: &Tensor, sizes: &[usize]) -> (Spec, Spec) {
-    (like(t, sizes), Spec::new(sizes, DType::I64, t.device()))
+fn with_indices(t: &Tensor, sizes: &[usize]) -> Result<(Spec, Spec)> {
+    Ok((like(t, sizes)?, Spec::new(sizes, DType::I64, t.device())?))
 }
 
 fn same_shape(op: &'static str, t: &Tensor, expected: &[usize]) -> Result<()> {
@@ -109,7 +109,7 @@ macro_rules! pools {
         ) -> Result<(Spec, Spec)> {
             need_float(op, self_.dtype())?;
             let args = PoolArgs { kernel, stride, padding, dilation, ceil_mode };
-            Ok(with_indices(self_, &args.geometry(op, $n, self_.shape())?.output))
+            with_indices(self_, &args.geometry(op, $n, self_.shape())?.output)
         }
 
         pub(crate) fn $max_backward(
@@ -127,7 +127,7 @@ macro_rules! pools {
             let args = PoolArgs { kernel, stride, padding, dilation, ceil_mode };
             same_shape(op, grad, &args.geometry(op, $n, self_.shape())?.output)?;
             positions(op, grad, indices)?;
-            Ok(like(self_, self_.shape()))
+            like(self_, self_.shape())
         }
 
         pub(crate) fn $avg(
@@ -143,7 +143,7 @@ macro_rules! pools {
             need_float(op, self_.dtype())?;
             need_divisor(op, divisor_override)?;
             let args = PoolArgs { kernel, stride, padding, dilation: &[1], ceil_mode };
-            Ok(like(self_, &args.geometry(op, $n, self_.shape())?.output))
+            like(self_, &args.geometry(op, $n, self_.shape())?.output)
         }
 
         pub(crate) fn $avg_backward(
@@ -161,23 +161,23 @@ macro_rules! pools {
             need_divisor(op, divisor_override)?;
             let args = PoolArgs { kernel, stride, padding, dilation: &[1], ceil_mode };
             same_shape(op, grad, &args.geometry(op, $n, self_.shape())?.output)?;
-            Ok(like(self_, self_.shape()))
+            like(self_, self_.shape())
         }
 
         pub(crate) fn $adaptive_avg(op: &'static str, self_: &Tensor, output_size: &[SymInt]) -> Result<Spec> {
             need_float(op, self_.dtype())?;
-            Ok(like(self_, &adaptive(op, $n, self_.shape(), &ints(output_size))?))
+            like(self_, &adaptive(op, $n, self_.shape(), &ints(output_size))?)
         }
 
         pub(crate) fn $adaptive_avg_backward(op: &'static str, grad: &Tensor, self_: &Tensor) -> Result<Spec> {
             same_dtype(op, grad, self_)?;
             adaptive_backward(op, $n, grad, self_)?;
-            Ok(like(self_, self_.shape()))
+            like(self_, self_.shape())
         }
 
         pub(crate) fn $adaptive_max(op: &'static str, self_: &Tensor, output_size: &[i64]) -> Result<(Spec, Spec)> {
             need_float(op, self_.dtype())?;
-            Ok(with_indices(self_, &adaptive(op, $n, self_.shape(), output_size)?))
+            with_indices(self_, &adaptive(op, $n, self_.shape(), output_size)?)
         }
 
         pub(crate) fn $adaptive_max_backward(
@@ -189,7 +189,7 @@ macro_rules! pools {
             same_dtype(op, grad, self_)?;
             adaptive_backward(op, $n, grad, self_)?;
             positions(op, grad, indices)?;
-            Ok(like(self_, self_.shape()))
+            like(self_, self_.shape())
         }
     )*};
 }
@@ -241,5 +241,5 @@ fn adaptive_backward(op: &'static str, n: usize, grad: &Tensor, self_: &Tensor) 
 pub(crate) fn max_unpool2d(op: &'static str, self_: &Tensor, indices: &Tensor, output_size: &[SymInt]) -> Result<Spec> {
     need_float(op, self_.dtype())?;
     positions(op, self_, indices)?;
-    Ok(like(self_, &adaptive(op, 2, self_.shape(), &ints(output_size))?))
+    like(self_, &adaptive(op, 2, self_.shape(), &ints(output_size))?)
 }

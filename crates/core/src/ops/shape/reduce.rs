@@ -13,7 +13,7 @@ pub(crate) fn reduced_sizes(sizes: &[usize], dims: &[usize], keepdim: bool) -> D
 
 fn over(op: &'static str, t: &Tensor, dim: Option<&[i64]>, keepdim: bool, dtype: DType) -> Result<Spec> {
     let dims = wrap_dims(op, dim.unwrap_or(&[]), t.ndim())?;
-    Ok(Spec::new(&reduced_sizes(t.shape(), &dims, keepdim), dtype, t.device()))
+    Spec::new(&reduced_sizes(t.shape(), &dims, keepdim), dtype, t.device())
 }
 
 /// The dtype of a sum: the one asked for, else integers and bools add up in i64.
@@ -44,7 +44,7 @@ fn need_elements(op: &'static str, t: &Tensor, dims: &[usize]) -> Result<()> {
 
 /// All elements; integers add up in i64.
 pub(crate) fn reduce_all(_op: &'static str, t: &Tensor, dtype: Option<DType>) -> Result<Spec> {
-    Ok(Spec::new(&[], sum_type(t, dtype), t.device()))
+    Spec::new(&[], sum_type(t, dtype), t.device())
 }
 
 /// Some dimensions; integers add up in i64.
@@ -65,7 +65,7 @@ pub(crate) fn reduce_dim(op: &'static str, t: &Tensor, dim: i64, keepdim: bool, 
 
 /// The mean of all.
 pub(crate) fn reduce_all_float(op: &'static str, t: &Tensor, dtype: Option<DType>) -> Result<Spec> {
-    Ok(Spec::new(&[], mean_type(op, t, dtype)?, t.device()))
+    Spec::new(&[], mean_type(op, t, dtype)?, t.device())
 }
 
 /// The mean over some dimensions.
@@ -82,7 +82,7 @@ pub(crate) fn reduce_float(
 /// An extreme of all elements, of the same dtype.
 pub(crate) fn reduce_all_same(op: &'static str, t: &Tensor) -> Result<Spec> {
     need_elements(op, t, &(0..t.ndim()).collect::<Dims>())?;
-    Ok(Spec::new(&[], t.dtype(), t.device()))
+    Spec::new(&[], t.dtype(), t.device())
 }
 
 /// An extreme over some dimensions, of the same dtype.
@@ -99,7 +99,7 @@ pub(crate) fn aminmax(op: &'static str, t: &Tensor, dim: Option<i64>, keepdim: b
         None => (0..t.ndim()).collect(),
     };
     need_elements(op, t, &dims)?;
-    let spec = Spec::new(&reduced_sizes(t.shape(), &dims, keepdim), t.dtype(), t.device());
+    let spec = Spec::new(&reduced_sizes(t.shape(), &dims, keepdim), t.dtype(), t.device())?;
     Ok((spec.clone(), spec))
 }
 
@@ -127,7 +127,7 @@ fn truth_type(t: &Tensor) -> DType {
 
 /// `any` and `all` of all elements.
 pub(crate) fn reduce_all_bool(_op: &'static str, t: &Tensor) -> Result<Spec> {
-    Ok(Spec::new(&[], truth_type(t), t.device()))
+    Spec::new(&[], truth_type(t), t.device())
 }
 
 /// `any` and `all` over one dimension.
@@ -138,7 +138,7 @@ pub(crate) fn reduce_bool(op: &'static str, t: &Tensor, dim: i64, keepdim: bool)
 /// `any` and `all` over some dimensions; an empty list means none, no list means all.
 pub(crate) fn reduce_bool_dims(op: &'static str, t: &Tensor, dim: Option<&[i64]>, keepdim: bool) -> Result<Spec> {
     if dim.is_some_and(<[i64]>::is_empty) {
-        return Ok(Spec::new(t.shape(), truth_type(t), t.device()));
+        return Spec::new(t.shape(), truth_type(t), t.device());
     }
     over(op, t, dim, keepdim, truth_type(t))
 }
@@ -180,7 +180,7 @@ pub(crate) fn variance_mean(
 /// `norm.Scalar`.
 pub(crate) fn norm_all(op: &'static str, t: &Tensor, _p: Scalar) -> Result<Spec> {
     need_float_or_complex(op, t.dtype())?;
-    Ok(Spec::new(&[], t.dtype().to_real(), t.device()))
+    Spec::new(&[], t.dtype().to_real(), t.device())
 }
 
 /// `norm.ScalarOpt_dim`.
@@ -225,13 +225,13 @@ pub(crate) fn logsumexp(op: &'static str, t: &Tensor, dim: &[i64], keepdim: bool
 /// `cumsum` and `cumprod`.
 pub(crate) fn scan(op: &'static str, t: &Tensor, dim: i64, dtype: Option<DType>) -> Result<Spec> {
     wrap_dim(op, dim, t.ndim())?;
-    Ok(Spec::new(t.shape(), sum_type(t, dtype), t.device()))
+    Spec::new(t.shape(), sum_type(t, dtype), t.device())
 }
 
 /// `cummax` and `cummin`.
 pub(crate) fn scan_extreme(op: &'static str, t: &Tensor, dim: i64) -> Result<(Spec, Spec)> {
     wrap_dim(op, dim, t.ndim())?;
-    let indices = Spec::new(t.shape(), DType::I64, t.device());
+    let indices = Spec::new(t.shape(), DType::I64, t.device())?;
     Ok((Spec { dtype: t.dtype(), ..indices.clone() }, indices))
 }
 
@@ -239,7 +239,7 @@ pub(crate) fn scan_extreme(op: &'static str, t: &Tensor, dim: i64) -> Result<(Sp
 pub(crate) fn scan_float(op: &'static str, t: &Tensor, dim: i64) -> Result<Spec> {
     need_float(op, t.dtype())?;
     wrap_dim(op, dim, t.ndim())?;
-    Ok(Spec::new(t.shape(), t.dtype(), t.device()))
+    Spec::new(t.shape(), t.dtype(), t.device())
 }
 
 /// `trace`.
@@ -251,7 +251,7 @@ pub(crate) fn trace(op: &'static str, t: &Tensor) -> Result<Spec> {
         let expected = "an integer or floating point dtype";
         return Err(ErrorKind::DTypeUnsupported { op, found: t.dtype(), expected }.into());
     }
-    Ok(Spec::new(&[], sum_type(t, None), t.device()))
+    Spec::new(&[], sum_type(t, None), t.device())
 }
 
 /// `histc`.
@@ -264,5 +264,5 @@ pub(crate) fn histc(op: &'static str, t: &Tensor, bins: i64, min: Scalar, max: S
     if !(lo.is_finite() && hi.is_finite() && lo <= hi) {
         return Err(Error::argument(op, format!("expected finite bounds with min <= max, found {lo} and {hi}")));
     }
-    Ok(Spec::new(&[n], t.dtype(), t.device()))
+    Spec::new(&[n], t.dtype(), t.device())
 }

@@ -10,7 +10,7 @@ use crate::{Error, Result, Spec, Tensor};
 /// A tensor that is only a shape, to ask layouts of.
 pub(crate) fn outline(op: &'static str, sizes: &[SymInt], like: &Tensor) -> Result<Tensor> {
     let sizes = checked_sizes(op, sizes)?;
-    Tensor::try_empty(Spec::new(&sizes, like.dtype(), crate::Device::Meta))
+    Tensor::try_empty(Spec::new(&sizes, like.dtype(), crate::Device::Meta)?)
 }
 
 /// The whole, after checking that `src` is what its region shows.
@@ -29,7 +29,7 @@ fn returned(op: &'static str, grad: &Tensor, whole: &Tensor, region: &Layout) ->
         let m = format!("the gradient has shape {:?}, the region it belongs to {:?}", grad.shape(), region.sizes());
         return Err(Error::argument(op, m));
     }
-    Ok(Spec::new(whole.shape(), grad.dtype(), grad.device()))
+    Spec::new(whole.shape(), grad.dtype(), grad.device())
 }
 
 /// `slice_scatter`.
@@ -87,7 +87,7 @@ pub(crate) fn as_strided_scatter(
         return Err(Error::argument(op, m));
     }
     let spec = scattered(op, self_, src, &region)?;
-    Ok(Spec { layout: Layout::strided(own.sizes(), own.strides(), 0), ..spec })
+    Ok(Spec { layout: own.from_start(), ..spec })
 }
 
 /// `slice_backward`.

@@ -21,7 +21,7 @@ fn resized(op: &'static str, n: usize, input: &[usize], output_size: &[SymInt]) 
 
 fn resize(op: &'static str, n: usize, t: &Tensor, output_size: &[SymInt]) -> Result<Spec> {
     need_float(op, t.dtype())?;
-    Ok(Spec::new(&resized(op, n, t.shape(), output_size)?, t.dtype(), t.device()))
+    Spec::new(&resized(op, n, t.shape(), output_size)?, t.dtype(), t.device())
 }
 
 fn resize_backward(
@@ -38,7 +38,7 @@ fn resize_backward(
         let message = format!("expected a gradient of the result's shape {expected:?}, found {:?}", grad.shape());
         return Err(Error::argument(op, message));
     }
-    Ok(Spec::new(&input, grad.dtype(), grad.device()))
+    Spec::new(&input, grad.dtype(), grad.device())
 }
 
 macro_rules! resizes {
@@ -129,7 +129,7 @@ macro_rules! grids {
         ) -> Result<Spec> {
             let s = grid_geometry(op, $n, (input, grid), interpolation, padding, align_corners)?;
             let sizes: Dims = [s.batch, s.channels].iter().chain(&grid.shape()[1..=$n]).copied().collect();
-            Ok(Spec::new(&sizes, input.dtype(), device(op, &[input, grid])?))
+            Spec::new(&sizes, input.dtype(), device(op, &[input, grid])?)
         }
 
         /// Gradients of images and points; one that is not wanted has no elements.
@@ -150,7 +150,7 @@ macro_rules! grids {
                 return Err(Error::argument(op, message));
             }
             let spec = |wanted: bool, t: &Tensor| Spec::new(if wanted { t.shape() } else { &[0] }, out.dtype, out.device);
-            Ok((spec(output_mask[0], input), spec(output_mask[1], grid)))
+            Ok((spec(output_mask[0], input)?, spec(output_mask[1], grid)?))
         }
     )*};
 }
@@ -204,5 +204,5 @@ pub(crate) fn grid_sampler_derivative_backward(
         return Err(Error::argument(op, message));
     }
     need_float(op, grad.dtype())?;
-    Ok(Spec::new(&input, grad.dtype(), device(op, &[grad, grid])?))
+    Spec::new(&input, grad.dtype(), device(op, &[grad, grid])?)
 }

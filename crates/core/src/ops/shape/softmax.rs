@@ -14,7 +14,7 @@ pub(crate) fn softmax(op: &'static str, t: &Tensor, dim: i64, half_to_float: boo
         ));
     }
     let dtype = if half_to_float { DType::F32 } else { t.dtype() };
-    Ok(Spec::new(t.shape(), dtype, t.device()))
+    Spec::new(t.shape(), dtype, t.device())
 }
 
 /// `_softmax_backward_data`, `_log_softmax_backward_data`.
@@ -34,7 +34,7 @@ pub(crate) fn softmax_backward_data(
             format!("gradient {:?} and output {:?} must have one shape", grad.shape(), output.shape()),
         ));
     }
-    Ok(Spec::new(grad.shape(), input_dtype, grad.device()))
+    Spec::new(grad.shape(), input_dtype, grad.device())
 }
 
 /// `_safe_softmax`.
@@ -42,5 +42,5 @@ pub(crate) fn safe_softmax(op: &'static str, t: &Tensor, dim: i64, dtype: Option
     wrap_dim(op, dim, t.ndim())?;
     let dtype = dtype.unwrap_or(t.dtype());
     need_float(op, dtype)?;
-    Ok(Spec::new(t.shape(), dtype, t.device()))
+    Spec::new(t.shape(), dtype, t.device())
 }

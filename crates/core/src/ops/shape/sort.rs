@@ -46,7 +46,7 @@ pub(crate) fn topk(
     if let Some(s) = sizes.get_mut(d) {
         *s = k;
     }
-    Ok(pair(self_, Layout::contiguous(&sizes)))
+    Ok(pair(self_, Layout::contiguous(&sizes)?))
 }
 
 /// One element along `dim`.
@@ -63,7 +63,7 @@ fn reduced(op: &'static str, self_: &Tensor, dim: i64, keepdim: bool) -> Result<
             sizes.remove(d);
         }
     }
-    Ok(pair(self_, Layout::contiguous(&sizes)))
+    Ok(pair(self_, Layout::contiguous(&sizes)?))
 }
 
 /// `kthvalue`.
@@ -83,7 +83,7 @@ pub(crate) fn along(op: &'static str, self_: &Tensor, dim: i64, keepdim: bool) -
 
 /// `median`, `nanmedian`.
 pub(crate) fn median(_op: &'static str, self_: &Tensor) -> Result<Spec> {
-    Ok(Spec::new(&[], self_.dtype(), self_.device()))
+    Spec::new(&[], self_.dtype(), self_.device())
 }
 
 /// `searchsorted`.
@@ -117,7 +117,7 @@ pub(crate) fn searchsorted(
         return Err(Error::argument(op, m));
     }
     let dtype = if out_int32 { DType::I32 } else { DType::I64 };
-    Ok(Spec::new(v, dtype, device(op, &[sorted_sequence, self_])?))
+    Spec::new(v, dtype, device(op, &[sorted_sequence, self_])?)
 }
 
 /// `bucketize`.

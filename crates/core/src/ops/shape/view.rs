@@ -56,7 +56,7 @@ pub(crate) fn view(self_: &Tensor, size: &[SymInt]) -> Result<Layout> {
             ),
         )
     })?;
-    Ok(Layout::strided(&sizes, &strides, self_.storage_offset()))
+    Layout::strided(&sizes, &strides, self_.storage_offset())
 }
 
 /// All of it.
@@ -73,7 +73,7 @@ pub(crate) fn permute(self_: &Tensor, dims: &[i64]) -> Result<Layout> {
     let d = if dims.is_empty() { Dims::new() } else { wrap_dims("permute", dims, l.ndim())? };
     let sizes: Dims = d.iter().map(|&k| l.sizes()[k]).collect();
     let strides: Dims = d.iter().map(|&k| l.strides()[k]).collect();
-    Ok(Layout::strided(&sizes, &strides, l.offset()))
+    Layout::strided(&sizes, &strides, l.offset())
 }
 
 /// `transpose`.
@@ -85,7 +85,7 @@ pub(crate) fn transpose(self_: &Tensor, dim0: i64, dim1: i64) -> Result<Layout> 
         sizes.swap(a, b);
         strides.swap(a, b);
     }
-    Ok(Layout::strided(&sizes, &strides, l.offset()))
+    Layout::strided(&sizes, &strides, l.offset())
 }
 
 /// `t`: transpose of at most two dimensions.
@@ -123,7 +123,7 @@ pub(crate) fn expand(self_: &Tensor, size: &[SymInt], _implicit: bool) -> Result
         let m = format!("a tensor of shape {:?} cannot be expanded to {sizes:?}", l.sizes());
         return Err(Error::argument("expand", m));
     }
-    Ok(super::expanded(self_, &sizes))
+    super::expanded(self_, &sizes)
 }
 
 /// Where `index` points in a dimension of this size.
@@ -148,7 +148,7 @@ pub(crate) fn select(self_: &Tensor, dim: i64, index: SymInt) -> Result<Layout> 
     sizes.remove(d);
     // Of nothing, no place is named that memory may not have.
     let offset = if sizes.contains(&0) { l.offset() } else { l.offset() + at * step };
-    Ok(Layout::strided(&sizes, &strides, offset))
+    Layout::strided(&sizes, &strides, offset)
 }
 
 /// Start and length of a slice, clamped as in Python.
@@ -181,8 +181,8 @@ pub(crate) fn slice(
     let (mut sizes, mut strides) = (Dims::from_slice(l.sizes()), Dims::from_slice(l.strides()));
     let offset = l.offset() + at * strides[d];
     sizes[d] = len.div_ceil(step);
-    strides[d] *= step;
-    Ok(Layout::strided(&sizes, &strides, if sizes.contains(&0) { l.offset() } else { offset }))
+    strides[d] = strides[d].saturating_mul(step);
+    Layout::strided(&sizes, &strides, if sizes.contains(&0) { l.offset() } else { offset })
 }
 
 /// `unsqueeze`.
@@ -190,17 +190,17 @@ pub(crate) fn unsqueeze(self_: &Tensor, dim: i64) -> Result<Layout> {
     let l = self_.layout();
     let d = wrap_dim("unsqueeze", dim, l.ndim() + 1)?;
     let (mut sizes, mut strides) = (Dims::from_slice(l.sizes()), Dims::from_slice(l.strides()));
-    let step = if d < sizes.len() { sizes[d].max(1) * strides[d] } else { 1 };
+    let step = if d < sizes.len() { sizes[d].max(1).saturating_mul(strides[d]) } else { 1 };
     sizes.insert(d, 1);
     strides.insert(d, step);
-    Ok(Layout::strided(&sizes, &strides, l.offset()))
+    Layout::strided(&sizes, &strides, l.offset())
 }
 
 fn without(l: &Layout, gone: impl Fn(usize) -> bool) -> Layout {
     let keep: Dims = (0..l.ndim()).filter(|&k| !gone(k)).collect();
     let sizes: Dims = keep.iter().map(|&k| l.sizes()[k]).collect();
     let strides: Dims = keep.iter().map(|&k| l.strides()[k]).collect();
-    Layout::strided(&sizes, &strides, l.offset())
+    Layout::derived(&sizes, &strides, l.offset())
 }
 
 /// `squeeze`.
@@ -245,7 +245,7 @@ pub(crate) fn split_with_sizes(self_: &Tensor, split_sizes: &[SymInt], dim: i64)
     let mut out = Vec::with_capacity(split_sizes.len());
     for &s in split_sizes {
         let len = s.to_usize().ok_or_else(|| negative(OP, s))?;
-        if at + len > n {
+        if len > n - at {
             break;
         }
         out.push(slice(self_, d as i64, Some(at.into()), Some((at + len).into()), 1.into())?);
@@ -316,7 +316,7 @@ pub(crate) fn as_strided(
         );
         return Err(Error::argument(OP, m));
     }
-    Ok(Layout::strided(&sizes, &strides, if empty { 0 } else { offset }))
+    Layout::strided(&sizes, &strides, if empty { 0 } else { offset })
 }
 
 /// `diagonal`.
@@ -338,7 +338,7 @@ pub(crate) fn diagonal(self_: &Tensor, offset: i64, dim1: i64, dim2: i64) -> Res
     let mut strides: Dims = keep.iter().map(|&k| l.strides()[k]).collect();
     sizes.push(len);
     strides.push(l.strides()[a] + l.strides()[b]);
-    Ok(Layout::strided(&sizes, &strides, if sizes.contains(&0) { l.offset() } else { start }))
+    Layout::strided(&sizes, &strides, if sizes.contains(&0) { l.offset() } else { start })
 }
 
 /// `unfold`.
@@ -356,11 +356,11 @@ pub(crate) fn unfold(self_: &Tensor, dimension: i64, size: i64, step: i64) -> Re
     let (mut sizes, mut strides) = (Dims::from_slice(l.sizes()), Dims::from_slice(l.strides()));
     if l.ndim() > 0 {
         sizes[d] = (n - size as usize) / step as usize + 1;
-        strides[d] = stride * step as usize;
+        strides[d] = stride.saturating_mul(step as usize);
     }
     sizes.push(size as usize);
     strides.push(stride);
-    Ok(Layout::strided(&sizes, &strides, l.offset()))
+    Layout::strided(&sizes, &strides, l.offset())
 }
 
 /// `view_as_real`: real and imaginary part along a new last dimension.
@@ -369,11 +369,11 @@ pub(crate) fn view_as_real(self_: &Tensor) -> Result<(Layout, DType)> {
         let found = self_.dtype();
         return Err(ErrorKind::DTypeUnsupported { op: "view_as_real", found, expected: "a complex dtype" }.into());
     }
-    Ok((as_parts(self_.layout()), self_.dtype().to_real()))
+    Ok((as_parts(self_.layout())?, self_.dtype().to_real()))
 }
 
 /// A layout of complex numbers as one of their parts.
-pub(crate) fn as_parts(l: &Layout) -> Layout {
+pub(crate) fn as_parts(l: &Layout) -> Result<Layout> {
     let sizes: Dims = l.sizes().iter().copied().chain([2]).collect();
     let strides: Dims = l.strides().iter().map(|s| 2 * s).chain([1]).collect();
     Layout::strided(&sizes, &strides, 2 * l.offset())
@@ -395,5 +395,5 @@ pub(crate) fn view_as_complex(self_: &Tensor) -> Result<(Layout, DType)> {
         return Err(refused("the two parts of each number must be neighbours in memory; use contiguous()"));
     }
     let strides: Dims = strides.iter().map(|s| s / 2).collect();
-    Ok((Layout::strided(sizes, &strides, l.offset() / 2), dtype.to_complex()))
+    Ok((Layout::strided(sizes, &strides, l.offset() / 2)?, dtype.to_complex()))
 }

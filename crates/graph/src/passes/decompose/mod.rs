@@ -184,7 +184,7 @@ fn outline(node: &Node) -> Result<Tensor> {
     let (Some(sizes), Some(strides), Some(dtype)) = (sizes, strides, meta.dtype.dtype()) else {
         return Err(fail("its sizes have no value at export, or its dtype cannot be computed with"));
     };
-    let layout = Layout::strided(&sizes, &strides, hint(&meta.storage_offset).unwrap_or(0));
+    let layout = Layout::strided(&sizes, &strides, hint(&meta.storage_offset).unwrap_or(0))?;
     let tensor = Tensor::try_empty(Spec { layout, dtype, device: Device::Meta })?;
     Ok(tensor.try_requires_grad_(meta.requires_grad)?)
 }

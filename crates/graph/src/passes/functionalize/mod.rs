@@ -222,7 +222,7 @@ fn outline(node: &Node) -> Result<Value> {
             let (Some(sizes), Some(strides), Some(dtype)) = (sizes, strides, meta.dtype.dtype()) else {
                 return Err(fail("its sizes have no hint, or tensors of its dtype cannot be computed with"));
             };
-            let layout = Layout::strided(&sizes, &strides, hint(&meta.storage_offset).unwrap_or(0));
+            let layout = Layout::strided(&sizes, &strides, hint(&meta.storage_offset).unwrap_or(0))?;
             let tensor = Tensor::try_empty(Spec { layout, dtype, device: Device::Meta })?;
             let leaf = tensor.try_requires_grad_(meta.requires_grad && dtype.is_differentiable())?;
             // No leaf: whether the caller may write it was decided when the program was made.

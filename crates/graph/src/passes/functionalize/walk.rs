@@ -539,8 +539,11 @@ pub(super) fn stand_in(val: &Val) -> Option<Value> {
             let hint = |s: &SymInt| s.hint().and_then(|v| usize::try_from(v).ok());
             let sizes: Vec<usize> = meta.sizes.iter().map(hint).collect::<Option<_>>()?;
             let strides: Vec<usize> = meta.strides.iter().map(hint).collect::<Option<_>>()?;
-            let spec =
-                Spec { layout: Layout::strided(&sizes, &strides, 0), dtype: meta.dtype.dtype()?, device: Device::Meta };
+            let spec = Spec {
+                layout: Layout::strided(&sizes, &strides, 0).ok()?,
+                dtype: meta.dtype.dtype()?,
+                device: Device::Meta,
+            };
             Tensor::try_empty(spec).ok().map(Value::Tensor)
         }
         Val::SymInt(s) => s.hint().map(Value::from),
