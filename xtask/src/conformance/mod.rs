@@ -5,6 +5,7 @@ mod add_op;
 mod environment;
 mod models;
 mod pt2;
+mod sanitizers;
 mod torchgen;
 mod viewer;
 
@@ -17,6 +18,8 @@ what:
   add-op                  the op that schema/README.md adds works, in a scratch copy of the workspace
   models [--venv DIR]     models of torchvision, timm and transformers run and train as in PyTorch
   pt2 [--venv DIR]        programs we write load in PyTorch and give the same outputs
+  sanitizers [miri|address|thread]
+                          nothing is found by Miri, AddressSanitizer and ThreadSanitizer; needs a nightly toolchain
   torchgen [--venv DIR]   the generator's dump equals that of torchgen, byte for byte
   viewer                  pages of `firebrand viz` answer keys and pointer in a headless Chromium; takes pictures
 ";
@@ -29,6 +32,8 @@ pub(crate) fn run(arguments: &[&str]) -> Outcome {
         ["models", "--venv", folder] => models::run(Some(folder)),
         ["pt2"] => pt2::run(None),
         ["pt2", "--venv", folder] => pt2::run(Some(folder)),
+        ["sanitizers"] => sanitizers::run(None),
+        ["sanitizers", which] => sanitizers::run(Some(which)),
         ["torchgen"] => torchgen::run(None),
         ["torchgen", "--venv", folder] => torchgen::run(Some(folder)),
         ["viewer"] => viewer::run(),
