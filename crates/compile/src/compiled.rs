@@ -121,7 +121,10 @@ impl<I: Tree, O: Tree + Send + Sync> Compiled<I, O> {
     /// If it fails; see [`Compiled::try_call`].
     #[track_caller]
     pub fn call(&self, input: &I) -> O {
-        self.try_call(input).unwrap_or_else(|e| panic!("{e}"))
+        self.try_call(input).unwrap_or_else(|e| match e {
+            Error::Core(e) => e.raise(),
+            e => panic!("{e}"),
+        })
     }
 
     /// Calls the function: by a compiled graph that fits, by compiling one, or plainly.

@@ -26,7 +26,7 @@ impl<I: Tree, R: Outcome, F: Fn(&I) -> R> Disabled<I, F> {
     /// If it fails.
     #[track_caller]
     pub fn call(&self, input: &I) -> R::Tree {
-        self.try_call(input).unwrap_or_else(|e| panic!("{e}"))
+        self.try_call(input).unwrap_or_else(|e| e.raise())
     }
 
     /// Calls the function.

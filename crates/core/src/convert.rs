@@ -1,7 +1,7 @@
 //! Reading tensors back: single numbers, vectors, the data without history.
 
 use crate::capture::{self, Caller, Read};
-use crate::{DType, Element, Error, Result, Scalar, Spec, Tensor};
+use crate::{DType, Element, Error, ErrorKind, Result, Scalar, Spec, Tensor};
 use firebrand_kernels::{bf16, copy, f16, pointwise, read_slice};
 use std::panic::Location;
 
@@ -86,9 +86,27 @@ impl Tensor {
         Tensor::from_parts(self.storage().clone(), spec, 0).counting_alone()
     }
 
-    /// Puts the data of another tensor in the place of this one's. Flags, hooks and version stay.
-    pub fn set_data(&self, other: &Tensor) {
+    /// Puts the data of another tensor in the place of this one's, of any shape and dtype. Flags, hooks and version stay;
+    /// views made before keep the old data and go on counting versions with this tensor. Refused are integers for a tensor
+    /// that requires grad, and data on another device.
+    pub fn try_set_data(&self, other: &Tensor) -> Result<()> {
+        if self.device() != other.device() {
+            return Err(ErrorKind::SetDataDevice { expected: self.device(), found: other.device() }.into());
+        }
+        if self.requires_grad() && !other.dtype().is_differentiable() {
+            return Err(ErrorKind::SetDataDtype { dtype: other.dtype() }.into());
+        }
         self.replace_data(other.storage().clone(), other.spec().clone());
+        Ok(())
+    }
+
+    /// As [`Tensor::try_set_data`].
+    ///
+    /// # Panics
+    /// If the data is refused.
+    #[track_caller]
+    pub fn set_data(&self, other: &Tensor) {
+        crate::error::expect_ok(self.try_set_data(other))
     }
 
     /// A copy of a leaf with its gradient; computed tensors are refused.

@@ -23,6 +23,17 @@ impl Error {
         ErrorKind::User(e.into()).into()
     }
 
+    /// Panics with this message: what the forms without `try_` do on error. The end of a recomputation
+    /// ([`ErrorKind::CheckpointEarlyStop`]) is no failure; it unwinds without a message to the checkpoint that recomputes.
+    #[cold]
+    #[track_caller]
+    pub fn raise(self) -> ! {
+        if matches!(*self.0, ErrorKind::CheckpointEarlyStop) {
+            std::panic::resume_unwind(Box::new(self))
+        }
+        panic!("{self}")
+    }
+
     /// A shape or argument error of an op.
     #[cold]
     pub fn argument(op: &'static str, message: impl Into<String>) -> Error {
@@ -268,6 +279,11 @@ pub enum ErrorKind {
     // ---- saved tensors (E)
     #[error("{message}")]
     SavedHooksDisabled { message: String },
+    #[error(
+        "Trying to use a saved tensor that has been detached in-place, i.e. with .detach_(). This is not supported, please \
+         use out-of-place `.detach()` instead"
+    )]
+    SavedDetached,
     #[error("hooks for this saved tensor were already set")]
     SavedHooksTwice,
     #[error("hooks cannot be set on a saved tensor whose graph was freed")]
@@ -284,6 +300,13 @@ pub enum ErrorKind {
     CheckpointMismatch { message: String },
     #[error("checkpoint: a recomputed value was read twice in one backward run; it is dropped after the first")]
     CheckpointDoubleUnpack,
+    #[error(
+        "checkpoint: this recomputation has all that backward needs and ends here. Pass the error on: the checkpoint that \
+         recomputes takes it for success"
+    )]
+    CheckpointEarlyStop,
+    #[error("none of output has requires_grad=True, this checkpoint() is not necessary")]
+    CheckpointNoGradOutput,
     #[error("a reentrant checkpoint cannot run under grad() or backward(inputs=..); use the non-reentrant variant")]
     CheckpointReentrantInputs,
     #[error("a node was created inside a node creation hook; creation hooks must not record operations")]
@@ -298,6 +321,16 @@ pub enum ErrorKind {
     FnGradShape { function: String, position: usize, expected: Vec<usize>, found: Vec<usize> },
     #[error("{function}: the gradient for input {position} is complex, the input is real")]
     FnGradComplex { function: String, position: usize },
+    #[error("{function}: jvp returned {found} tangents, expected {expected}: one for each output of forward")]
+    JvpCount { function: String, expected: usize, found: usize },
+    #[error(
+        "{function}: jvp returned a tangent for output {position}, which is not differentiable; return none at that place"
+    )]
+    JvpNotDifferentiable { function: String, position: usize },
+    #[error("{function}: the tangent of output {position} has shape {found:?}, the output has shape {expected:?}")]
+    JvpShape { function: String, position: usize, expected: Vec<usize>, found: Vec<usize> },
+    #[error("{function}: output {position}: {}", jvp_rule(.rule))]
+    JvpRule { function: String, position: usize, rule: JvpRule },
     #[error("{function}: a leaf that requires grad was marked dirty")]
     DirtyLeaf { function: String },
     #[error("{function}: a tensor was marked dirty and not returned")]
@@ -383,9 +416,56 @@ pub enum ErrorKind {
     #[error("gradcheck: input {index} has elements that share memory (a zero stride); clone() it")]
     OverlappingInput { index: usize },
 
+    // ---- replacing data
+    #[error("data set to a tensor that requires gradients must be floating point or complex dtype, found {dtype}")]
+    SetDataDtype { dtype: DType },
+    #[error(
+        "Attempted to call `variable.set_data(tensor)`, but `variable` and `tensor` have incompatible tensor type: one is on \
+         {expected}, the other on {found}"
+    )]
+    SetDataDevice { expected: crate::Device, found: crate::Device },
+
     // ---- the user's own
     #[error("{0}")]
     User(Box<dyn std::error::Error + Send + Sync>),
+}
+
+/// What the tangent of an output that shares memory with an input must do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum JvpRule {
+    /// The output is a view: so is its tangent.
+    View,
+    /// The tangent is a view of the input's tangent.
+    ViewOfTangent,
+    /// It shows the same elements of it.
+    SameRegion,
+    /// The input was written in place: so is its tangent.
+    WrittenInPlace,
+    /// The tangent that was written is returned itself.
+    ReturnedAsIs,
+}
+
+fn jvp_rule(rule: &JvpRule) -> &'static str {
+    match rule {
+        JvpRule::View => {
+            "forward returns a view (or an input as it is), but jvp does not return a view. Return a view of the \
+             input's tangent, made by the same view operation"
+        }
+        JvpRule::ViewOfTangent => {
+            "forward returns a view, but jvp does not return a view of the tangent of the input it shows"
+        }
+        JvpRule::SameRegion => {
+            "forward returns a view, but jvp returns other elements of the tangent than the view shows"
+        }
+        JvpRule::WrittenInPlace => {
+            "forward writes an input in place, but jvp does not write its tangent in place. Write the tangent that jvp \
+             is given, and return it"
+        }
+        JvpRule::ReturnedAsIs => {
+            "forward writes an input in place, but jvp does not return the tangent it wrote. Return the very tensor that \
+             jvp was given"
+        }
+    }
 }
 
 fn batch_element(batch: &Option<usize>) -> String {
@@ -430,14 +510,9 @@ impl ErrorKind {
 #[track_caller]
 #[inline]
 pub(crate) fn expect_ok<T>(result: Result<T>) -> T {
-    #[cold]
-    #[track_caller]
-    fn fail(e: &Error) -> ! {
-        panic!("{e}")
-    }
     match result {
         Ok(value) => value,
-        Err(e) => fail(&e),
+        Err(e) => e.raise(),
     }
 }
 

@@ -298,7 +298,7 @@ impl Tensor {
     /// If the index does not fit the tensor.
     #[track_caller]
     pub fn i(&self, index: impl IntoIndex) -> Tensor {
-        self.try_i(index).unwrap_or_else(|e| panic!("{e}"))
+        self.try_i(index).unwrap_or_else(|e| e.raise())
     }
 
     /// Writes into what the index names, in place and with history. The value is broadcast.
@@ -323,7 +323,7 @@ impl Tensor {
     /// If the index does not fit the tensor, or the value what it names.
     #[track_caller]
     pub fn set_i(&self, index: impl IntoIndex, value: impl Into<IndexValue>) {
-        self.try_set_i(index, value).unwrap_or_else(|e| panic!("{e}"))
+        self.try_set_i(index, value).unwrap_or_else(|e| e.raise())
     }
 }
 

@@ -41,7 +41,7 @@ mod warnings;
 
 pub use create::TensorOptions;
 pub use device::Device;
-pub use error::{Class, Error, ErrorKind, Result};
+pub use error::{Class, Error, ErrorKind, JvpRule, Result};
 pub use firebrand_kernels::mapped::{MappedFile, PrivatePages};
 pub use firebrand_kernels::parallel::{num_threads, set_num_threads};
 pub use firebrand_kernels::{

@@ -1,21 +1,7 @@
 //! `+ - * / %` and unary `-` on tensors and numbers. They panic with the message of the `try_` form.
 
+pub(crate) use crate::error::expect_ok;
 use crate::{Result, Scalar, Tensor, ops};
-
-#[cold]
-#[track_caller]
-fn fail(e: crate::Error) -> ! {
-    panic!("{e}")
-}
-
-#[inline]
-#[track_caller]
-pub(crate) fn expect_ok<T>(r: Result<T>) -> T {
-    match r {
-        Ok(t) => t,
-        Err(e) => fail(e),
-    }
-}
 
 macro_rules! binary {
     ($($trait:ident $f:ident |$a:ident, $b:ident| $e:expr;)*) => {$(

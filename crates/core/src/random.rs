@@ -20,13 +20,18 @@ fn shared() -> &'static Mutex<Kernel> {
 
 /// Runs `f` on the generator that this thread uses now.
 pub(crate) fn draw<R>(f: impl FnOnce(&mut Kernel) -> R) -> R {
-    let own = OWN.with_borrow_mut(Vec::pop);
-    match own {
-        Some(mut g) => {
-            let r = f(&mut g);
-            OWN.with_borrow_mut(|o| o.push(g));
-            r
+    /// The thread's own generator while it is drawn from; goes back to its place also on unwind.
+    struct Drawn(Option<Kernel>);
+    impl Drop for Drawn {
+        fn drop(&mut self) {
+            if let Some(g) = self.0.take() {
+                OWN.with_borrow_mut(|o| o.push(g));
+            }
         }
+    }
+    let mut own = Drawn(OWN.with_borrow_mut(Vec::pop));
+    match &mut own.0 {
+        Some(g) => f(g),
         None => f(&mut shared().lock().unwrap_or_else(|e| e.into_inner())),
     }
 }
@@ -67,4 +72,24 @@ pub fn with_generator<R>(generator: Generator, f: impl FnOnce() -> R) -> R {
 /// Runs `f` on a copy of the current generator, so that the stream outside does not move.
 pub fn fork_rng<R>(f: impl FnOnce() -> R) -> R {
     with_generator(get_rng_state(), f)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    /// A panic while numbers are drawn lost the thread's generator, and the end of its scope then took the outer one.
+    #[test]
+    fn a_panic_while_drawing_keeps_every_generator() {
+        with_generator(Kernel::new(1), || {
+            with_generator(Kernel::new(2), || {
+                let panicked =
+                    catch_unwind(AssertUnwindSafe(|| draw(|_| -> () { std::panic::resume_unwind(Box::new(())) })));
+                assert!(panicked.is_err());
+                assert_eq!(initial_seed(), 2, "the inner generator is in its place");
+            });
+            assert_eq!(initial_seed(), 1, "the outer generator is in its place");
+        });
+    }
 }

@@ -67,7 +67,7 @@ struct State {
 thread_local! {
     // Const-initialised and without a destructor: reading it is one segment-relative load.
     static STATE: State = const { State { word: Cell::new(GRAD), sequence: Cell::new(0), engine_level: Cell::new(0) } };
-    /// Never held while user code runs.
+    /// Never held while user code runs, nor while a value of the user's is dropped.
     static STACKS: RefCell<Stacks> = const { RefCell::new(Stacks::new()) };
 }
 
@@ -151,7 +151,7 @@ pub(crate) fn next_sequence_peek() -> u64 {
     STATE.with(|s| s.sequence.get())
 }
 
-/// Access to the stacks; never held while user code runs.
+/// Access to the stacks; never held while user code runs. What `f` takes out it returns, so that it is dropped outside.
 pub(crate) fn stacks<R>(f: impl FnOnce(&mut Stacks) -> R) -> R {
     STACKS.with_borrow_mut(f)
 }
@@ -234,12 +234,12 @@ impl LevelGuard {
 
 impl Drop for LevelGuard {
     fn drop(&mut self) {
-        stacks(|s| {
-            if let Some(frame) = s.level.take() {
-                set_word(frame.word);
-                *s = frame.stacks;
-            }
-        })
+        let ended = stacks(|s| {
+            let frame = s.level.take()?;
+            set_word(frame.word);
+            Some((std::mem::replace(s, frame.stacks), frame.level))
+        });
+        drop(ended);
     }
 }
 
@@ -311,7 +311,8 @@ impl ThreadState {
             fn drop(&mut self) {
                 set_word(self.0);
                 if let Some(old) = self.1.take() {
-                    stacks(|s| *s = old)
+                    let ended = stacks(|s| std::mem::replace(s, old));
+                    drop(ended);
                 }
             }
         }

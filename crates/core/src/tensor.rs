@@ -42,6 +42,8 @@ pub(crate) const RETAINS_GRAD: u32 = 1 << 8;
 pub(crate) const WRAPPED: u32 = 1 << 9;
 /// Its sizes vary from call to call of the function that is captured just now.
 pub(crate) const SYMBOLIC: u32 = 1 << 10;
+/// Cut off its history in place, and not given a new one since.
+pub(crate) const DETACHED: u32 = 1 << 11;
 /// The transforms a tensor was born under, at the bits of the mode word (`state::DEPTH`, `state::LEVEL`).
 const BIRTH: u32 = state::DEPTH | state::LEVEL;
 
@@ -142,8 +144,11 @@ impl Replaced {
         if at == next {
             self.specs.put(at, spec);
         }
-        (now.storage, now.at) = (storage, at);
+        let before = std::mem::replace(&mut now.storage, storage);
+        now.at = at;
         self.at.store(at, Release);
+        drop(now);
+        drop(before);
     }
 
     fn spec(&self) -> &Spec {
@@ -189,12 +194,46 @@ pub(crate) struct Extras {
     pub(crate) post_accumulate_hooks: OnceLock<HookTable<PostAccumulateHook>>,
     pub(crate) history: Mutex<Option<Edge>>,
     pub(crate) view: OnceLock<ViewInfo>,
-    pub(crate) own_version: OnceLock<std::sync::Arc<AtomicU32>>,
+    pub(crate) own_version: OnceLock<VersionCounter>,
     pub(crate) replaced: OnceLock<Box<Replaced>>,
     pub(crate) tangent: Mutex<Option<Tensor>>,
     /// What a node saved of this output before the output got its tangent.
     pub(crate) saved_alias: Mutex<Option<Tensor>>,
     pub(crate) wrapped: OnceLock<Wrapped>,
+}
+
+/// What counts the writes to a tensor that does not count with its memory.
+#[derive(Clone)]
+pub(crate) enum VersionCounter {
+    /// A counter of its own (`data()`), shared with aliases made of it.
+    Own(std::sync::Arc<AtomicU32>),
+    /// The memory it had before its data was replaced, with which views made before go on counting.
+    Memory(Storage),
+}
+
+impl VersionCounter {
+    fn get(&self) -> u32 {
+        match self {
+            VersionCounter::Own(v) => v.load(Relaxed),
+            VersionCounter::Memory(s) => s.version(),
+        }
+    }
+
+    fn bump(&self) {
+        match self {
+            VersionCounter::Own(v) => {
+                v.fetch_add(1, Relaxed);
+            }
+            VersionCounter::Memory(s) => s.bump_version(),
+        }
+    }
+
+    fn set(&self, to: u32) {
+        match self {
+            VersionCounter::Own(v) => v.store(to, Relaxed),
+            VersionCounter::Memory(s) => s.set_version(to),
+        }
+    }
 }
 
 /// What a wrapper stands for: a tensor one level down, and which of its dimensions is the batch (none: the same for all).
@@ -240,6 +279,16 @@ impl WeakTensor {
     /// The tensor, if it is still alive.
     pub fn upgrade(&self) -> Option<Tensor> {
         self.0.upgrade().map(Tensor)
+    }
+
+    /// Whether the tensor is still alive. Unlike [`WeakTensor::upgrade`] this never drops it, so it is safe under a lock.
+    pub(crate) fn is_alive(&self) -> bool {
+        self.0.strong_count() > 0
+    }
+
+    /// Whether both handles mean the same tensor object.
+    pub(crate) fn is_same(&self, other: &WeakTensor) -> bool {
+        Weak::ptr_eq(&self.0, &other.0)
     }
 }
 
@@ -604,9 +653,8 @@ impl Tensor {
 
     /// Puts other data in the place of this tensor's: storage, layout and dtype. Version, hooks and flags stay.
     pub(crate) fn replace_data(&self, storage: Storage, spec: Spec) {
-        let version = self.version_counter();
-        // The version belongs to the tensor, not to the new storage.
-        self.extras().own_version.get_or_init(|| std::sync::Arc::new(AtomicU32::new(version)));
+        // The version belongs to the tensor and its views, not to the new storage.
+        self.extras().own_version.get_or_init(|| VersionCounter::Memory(self.0.storage.clone()));
         self.extras().replaced.get_or_init(|| Box::new(Replaced::new(storage.clone()))).set(storage, spec);
         self.set_flag(REPLACED | OWN_VERSION);
     }
@@ -616,7 +664,7 @@ impl Tensor {
     #[inline]
     pub(crate) fn version_counter(&self) -> u32 {
         if self.flags() & OWN_VERSION != 0 {
-            return self.extras().own_version.get().map_or(0, |v| v.load(Relaxed));
+            return self.extras().own_version.get().map_or(0, VersionCounter::get);
         }
         self.0.storage.version()
     }
@@ -647,13 +695,13 @@ impl Tensor {
             return;
         }
         if let Some(v) = self.extras().own_version.get() {
-            v.fetch_add(1, Relaxed);
+            v.bump();
         }
     }
 
     pub(crate) fn set_version_counter(&self, to: u32) {
         match self.extras_if_any().and_then(|e| e.own_version.get()) {
-            Some(v) => v.store(to, Relaxed),
+            Some(v) => v.set(to),
             None => self.0.storage.set_version(to),
         }
     }
@@ -671,7 +719,7 @@ impl Tensor {
 
     /// Makes a tensor that nobody else has seen count versions for itself, whoever shares its memory.
     pub(crate) fn counting_alone(self) -> Tensor {
-        let _ = self.extras().own_version.set(std::sync::Arc::new(AtomicU32::new(0)));
+        let _ = self.extras().own_version.set(VersionCounter::Own(Default::default()));
         self.set_flag(OWN_VERSION);
         self
     }

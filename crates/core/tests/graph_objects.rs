@@ -112,7 +112,7 @@ fn edges_numbers_and_metadata() {
     assert_eq!(get_gradient_edge(&x).unwrap().node.sequence_nr(), u64::MAX);
 
     assert!(na.metadata().is_empty());
-    na.metadata().insert("k".into(), Arc::new(1i32));
+    na.insert_metadata("k", Arc::new(1i32));
     let again = a.grad_fn().unwrap();
     assert_eq!(again.metadata().get("k").and_then(|v| v.downcast_ref::<i32>().copied()), Some(1));
 
@@ -188,7 +188,7 @@ fn lifetimes_of_edges_and_nodes() {
 
     let x = leaf(1.0);
     let held = get_gradient_edge(&x).unwrap().node;
-    held.metadata().insert("mark".into(), Arc::new(()));
+    held.insert_metadata("mark", Arc::new(()));
     assert!(get_gradient_edge(&x).unwrap().node.is_same(&held));
     drop(held);
     assert!(get_gradient_edge(&x).unwrap().node.metadata().is_empty());

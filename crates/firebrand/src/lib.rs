@@ -24,8 +24,8 @@
 #![deny(missing_docs)]
 
 pub use firebrand_core::{
-    Class, Complex, DType, Device, Element, Error, ErrorKind, IntoSizes, Layout, MemoryStats, Result, Scalar, Spec,
-    SymInt, Tensor, TensorOptions, WeakTensor, autograd, backends, bf16, collect_warnings, dispatch, dtype,
+    Class, Complex, DType, Device, Element, Error, ErrorKind, IntoSizes, JvpRule, Layout, MemoryStats, Result, Scalar,
+    Spec, SymInt, Tensor, TensorOptions, WeakTensor, autograd, backends, bf16, collect_warnings, dispatch, dtype,
     empty_cache, f16, func, functional, layout, library, memory_stats, module, num_threads, ops, random,
     reset_peak_memory, set_num_threads, state, sym,
 };

@@ -105,6 +105,17 @@ impl<T> Weak<T> {
         check(counts.fetch_update(Acquire, Relaxed, |c| (c as u32 != 0).then_some(c + 1)).ok()?);
         Some(Arc(self.0, PhantomData))
     }
+
+    /// How many owners are left.
+    pub fn strong_count(&self) -> usize {
+        // SAFETY: the cell outlives its weak handles.
+        unsafe { &self.0.as_ref().counts }.load(Acquire) as u32 as usize
+    }
+
+    /// Whether both point to the same value.
+    pub fn ptr_eq(a: &Self, b: &Self) -> bool {
+        std::ptr::addr_eq(a.0.as_ptr(), b.0.as_ptr())
+    }
 }
 
 impl<T> Clone for Weak<T> {

@@ -19,7 +19,7 @@ pub(super) fn nodes(plans: &[Plan<'_>]) -> String {
     let uses = "\
 use super::functions as ops;
 use crate::autograd::node::{Backward, Gradients, Needs, Node};
-use crate::autograd::saved::{PlainSlot, SavedHooks, SavedSlot, SavedTensor, SavedValue};
+use crate::autograd::saved::{PlainSlot, SavedAt, SavedHooks, SavedSlot, SavedTensor, SavedValue};
 use crate::autograd::saved_visit::{SavedVisitor, Visit};
 use crate::dispatch::MemoryFormat;
 use crate::ops::formulas::{self, IntoGrad, IntoGrads};
@@ -50,15 +50,18 @@ fn node(d: &Derivative) -> String {
     let hooked: String = d
         .saved
         .iter()
-        .filter(|s| s.read.is_none() && matches!(s.ty, Ty::Tensor | Ty::OptTensor))
-        .map(|s| format!("{:?} => s.{}.register_hooks(hooks).map(|()| true),", s.name, s.field()))
+        .filter(|s| is_tensor(s))
+        .map(|s| match s.ty {
+            Ty::Tensor | Ty::OptTensor => format!("({:?}, None) => Some(&mut s.{}),", s.name, s.field()),
+            _ => format!("({:?}, Some(k)) => s.{}.get_mut(k),", s.name, s.field()),
+        })
         .collect();
     let hook = if hooked.is_empty() {
         String::new()
     } else {
         format!(
-            "fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {{
-                self.0.change(|s| match name {{ {hooked} _ => Ok(false) }})
+            "fn hook_saved(&self, at: SavedAt<'_>, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {{
+                self.0.hook(hooks, |s| match at {{ {hooked} _ => None }})
             }}"
         )
     };

@@ -88,12 +88,19 @@ fn nodes_keep_sizes_rather_than_tensors() {
                     s.indices = outline(&s.indices)?;
                     Ok(Some(Box::new(BestBackward0(SavedSlot::new(s)))))
                 }
-                fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+                fn hook_saved(
+                    &self,
+                    at: SavedAt<'_>,
+                    hooks: std::sync::Arc<SavedHooks>,
+                ) -> Result<bool> {
                     self.0
-                        .change(|s| match name {
-                            "indices" => s.indices.register_hooks(hooks).map(|()| true),
-                            _ => Ok(false),
-                        })
+                        .hook(
+                            hooks,
+                            |s| match at {
+                                ("indices", None) => Some(&mut s.indices),
+                                _ => None,
+                            },
+                        )
                 }
             }
         "##]],
@@ -238,13 +245,20 @@ fn formulas_become_calls_that_can_fail() {
                     s.self_ = outline(&s.self_)?;
                     Ok(Some(Box::new(BlendBackward0(SavedSlot::new(s)))))
                 }
-                fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+                fn hook_saved(
+                    &self,
+                    at: SavedAt<'_>,
+                    hooks: std::sync::Arc<SavedHooks>,
+                ) -> Result<bool> {
                     self.0
-                        .change(|s| match name {
-                            "other" => s.other.register_hooks(hooks).map(|()| true),
-                            "self" => s.self_.register_hooks(hooks).map(|()| true),
-                            _ => Ok(false),
-                        })
+                        .hook(
+                            hooks,
+                            |s| match at {
+                                ("other", None) => Some(&mut s.other),
+                                ("self", None) => Some(&mut s.self_),
+                                _ => None,
+                            },
+                        )
                 }
             }
         "#]],

@@ -171,12 +171,19 @@ fn the_example_of_the_readme_is_generated() {
                     s.self_ = outline(&s.self_)?;
                     Ok(Some(Box::new(CubeBackward0(SavedSlot::new(s)))))
                 }
-                fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+                fn hook_saved(
+                    &self,
+                    at: SavedAt<'_>,
+                    hooks: std::sync::Arc<SavedHooks>,
+                ) -> Result<bool> {
                     self.0
-                        .change(|s| match name {
-                            "self" => s.self_.register_hooks(hooks).map(|()| true),
-                            _ => Ok(false),
-                        })
+                        .hook(
+                            hooks,
+                            |s| match at {
+                                ("self", None) => Some(&mut s.self_),
+                                _ => None,
+                            },
+                        )
                 }
             }
         "#]],

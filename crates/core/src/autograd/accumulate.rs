@@ -1,9 +1,10 @@
 //! Accumulate nodes: where gradients end, in `.grad` of a leaf; and everything about `.grad`.
 //!
 //! A leaf holds its accumulate node weakly, graphs hold it strongly and it holds the leaf: so it dies with the last
-//! graph that uses it. The read-modify-write of `.grad` is serialised by the leaf's own lock.
+//! graph that uses it. Additions to `.grad` happen one after another, and no user code runs under a lock (`grad_slot`).
 
-use super::node::{Backward, Edge, Edges, Gradients, InputMetadata, Needs, Node};
+use super::grad_slot::Sum;
+use super::node::{Backward, Edge, Edges, Gradients, InputMetadata, Needs, Node, WeakNode};
 use crate::capture;
 use crate::layout::Layout;
 use crate::tensor::{INFERENCE, REQUIRES_GRAD, RETAINS_GRAD, WeakTensor};
@@ -41,15 +42,30 @@ impl Backward for AccumulateGrad {
 impl Tensor {
     /// The accumulate node of a leaf: the one that lives, or a new one.
     pub(crate) fn grad_accumulator(&self) -> Result<Node> {
-        let mut slot = self.extras().accumulator.lock().unwrap_or_else(|e| e.into_inner());
-        if let Some(n) = slot.as_ref().and_then(|w| w.upgrade()) {
-            return Ok(n);
+        let slot = || self.extras().accumulator.lock().unwrap_or_else(|e| e.into_inner());
+        let living = |slot: &Option<WeakNode>| slot.as_ref().and_then(WeakNode::upgrade);
+        let found = living(&slot());
+        if let Some(node) = found {
+            return Ok(node);
         }
         let formula = Box::new(AccumulateGrad { variable: self.clone() });
         let mut meta = InputMetadata::of(self);
         meta.dtype = self.grad_dtype().unwrap_or(meta.dtype);
-        let node = Node::with_sequence(u64::MAX, Edges::new(), smallvec![meta], formula)?;
-        *slot = Some(node.downgrade());
+        let node = Node::unannounced(u64::MAX, Edges::new(), smallvec![meta], formula);
+        let other = {
+            let mut slot = slot();
+            let other = living(&slot);
+            if other.is_none() {
+                *slot = Some(node.downgrade());
+            }
+            other
+        };
+        // Another thread was faster: nobody has seen ours.
+        if let Some(other) = other {
+            return Ok(other);
+        }
+        // A creation hook that uses the leaf finds this very node.
+        node.announce()?;
         Ok(node)
     }
 
@@ -124,9 +140,12 @@ impl Tensor {
 
     /// Asks for gradients of another dtype than the tensor's own; `None` takes them as they come.
     pub fn set_grad_dtype(&self, dtype: Option<DType>) {
+        let before = self.grad_dtype();
         *self.extras().grad_dtype.lock().unwrap_or_else(|e| e.into_inner()) = Some(dtype);
-        // The accumulate node knows what the engine should cast to; a new one will know the new wish.
-        *self.extras().accumulator.lock().unwrap_or_else(|e| e.into_inner()) = None;
+        if before != dtype {
+            // The accumulate node knows what the engine should cast to; a new one will know the new wish.
+            *self.extras().accumulator.lock().unwrap_or_else(|e| e.into_inner()) = None;
+        }
     }
 
     /// The layout a stored gradient has: the leaf's own if that is dense, row-major otherwise.
@@ -138,42 +157,58 @@ impl Tensor {
         }
     }
 
-    fn accumulate_grad(&self, mut g: Tensor) -> Result<()> {
+    fn accumulate_grad(&self, g: Tensor) -> Result<()> {
         let grad_mode = state::is(state::GRAD);
-        self.extras().grad.update(|old| match old {
-            None => {
-                let fits = state::is(state::FREE_GRAD_LAYOUT) || {
-                    let want = self.layout();
-                    if want.is_contiguous() { g.is_contiguous() } else { g.strides() == self.grad_layout().strides() }
-                };
-                if !grad_mode && fits {
-                    g = without_base(g);
-                    if g.is_sole_owner() && !g.is_view() {
-                        return Ok(Some(g));
-                    }
-                }
-                let free = state::is(state::FREE_GRAD_LAYOUT);
-                let layout = if free { g.layout().dense_like() } else { self.grad_layout() };
-                ops::formulas::clone_with_layout(&g, &layout).map(Some)
+        let in_place = |old: &Tensor| {
+            !grad_mode && (old.flags() & INFERENCE == 0 || state::is(state::INFERENCE)) && !old.requires_grad()
+        };
+        let add = |old: Option<&Tensor>, g: Tensor, may_write: bool| match old {
+            None => self.first_grad(g, grad_mode).map(Sum::New),
+            Some(old) if may_write && in_place(old) => ops::formulas::add_in_place(old, &g).map(|()| Sum::InPlace),
+            Some(old) => ops::formulas::add_tensors(old, &g).map(Sum::New),
+        };
+        let slot = &self.extras().grad;
+        if !is_watched(grad_mode) {
+            return slot.add(g, add);
+        }
+        let g = if slot.is_some() { g } else { self.first_grad(g, grad_mode)? };
+        match slot.set_first(g) {
+            None => Ok(()),
+            Some(g) => slot.add_watched(g, in_place, add, unseen(add)),
+        }
+    }
+
+    /// The first gradient as it is kept: itself if nobody else can see it, else a copy.
+    fn first_grad(&self, mut g: Tensor, grad_mode: bool) -> Result<Tensor> {
+        let free = state::is(state::FREE_GRAD_LAYOUT);
+        let fits = free || {
+            let want = self.layout();
+            if want.is_contiguous() { g.is_contiguous() } else { g.strides() == self.grad_layout().strides() }
+        };
+        if !grad_mode && fits {
+            g = without_base(g);
+            if g.is_sole_owner() && !g.is_view() {
+                return Ok(g);
             }
-            Some(old)
-                if !grad_mode
-                    && (old.flags() & INFERENCE == 0 || state::is(state::INFERENCE))
-                    && !old.requires_grad() =>
-            {
-                ops::formulas::add_in_place(old, &g)?;
-                Ok(None)
-            }
-            Some(old) => ops::formulas::add_tensors(old, &g).map(Some),
-        })
+        }
+        let layout = if free { g.layout().dense_like() } else { self.grad_layout() };
+        ops::formulas::clone_with_layout(&g, &layout)
     }
 
     /// Stores the gradient of a computed tensor that retains it.
     pub(crate) fn accumulate_retained(&self, g: &Tensor) -> Result<()> {
-        self.extras().grad.update(|old| match old {
-            None => ops::formulas::clone_with_layout(g, &g.layout().to_contiguous()).map(Some),
-            Some(old) => ops::formulas::add_tensors(old, g).map(Some),
-        })
+        let add = |old: Option<&Tensor>, g: Tensor, _: bool| {
+            Ok(Sum::New(match old {
+                None => ops::formulas::clone_with_layout(&g, &g.layout().to_contiguous())?,
+                Some(old) => ops::formulas::add_tensors(old, &g)?,
+            }))
+        };
+        let slot = &self.extras().grad;
+        if is_watched(state::is(state::GRAD)) {
+            slot.add_watched(g.clone(), |_| false, add, unseen(add))
+        } else {
+            slot.add(g.clone(), add)
+        }
     }
 
     /// Adds to the kept gradient of a computed tensor; for nodes that stand for several ops and know the gradient of a
@@ -214,6 +249,31 @@ impl Tensor {
     }
 }
 
+/// Whether user code may see the ops that add gradients: layers do, and hooks that see the nodes of a recorded sum.
+fn is_watched(recording: bool) -> bool {
+    let word = state::word();
+    let hooks = if recording { state::CREATION | state::SAVED_HOOKS } else { 0 };
+    if word & (state::LEVEL | hooks) != 0 {
+        return true;
+    }
+    // Autocast alone is no user code.
+    let layered = |s: &mut state::Stacks| !s.layers.is_empty() || !s.inner.is_empty() || s.tracer.is_some();
+    word & (state::LAYERS | state::INNER) != 0 && state::stacks(layered)
+}
+
+/// The addition where no layer and no hook sees it.
+fn unseen<A>(add: A) -> impl Fn(Option<&Tensor>, Tensor, bool) -> Result<Sum<Tensor>>
+where
+    A: Fn(Option<&Tensor>, Tensor, bool) -> Result<Sum<Tensor>>,
+{
+    move |old, g, may_write| {
+        // A level needs its own layer.
+        let layers = if state::is(state::LEVEL) { state::LAYERS } else { state::LAYERS | state::INNER };
+        let _hidden = state::ModeGuard::new(0, layers | state::CREATION | state::SAVED_HOOKS);
+        add(old, g, may_write)
+    }
+}
+
 /// A view of all of a tensor that nobody else holds, as a tensor of its own; any other tensor as it is.
 ///
 /// The gradient of a linear layer's weight is such a view: it was transposed twice. Taking it over spares a copy.
@@ -239,7 +299,7 @@ pub(crate) fn move_retention(t: &Tensor, from: Option<&Edge>, to: Option<&Edge>)
         && let Some(retain) = e.node.extras_if_any().and_then(|x| x.hooks.retain.get())
     {
         let mut list = retain.lock().unwrap_or_else(|e| e.into_inner());
-        list.retain(|(_, w)| w.upgrade().is_some_and(|o| !o.is_same(t)));
+        list.retain(|(_, w)| w.is_alive() && !w.is_same(&weak));
     }
     if let Some(e) = to {
         let retain = e.node.extras().hooks.retain.get_or_init(Default::default);

@@ -34,10 +34,9 @@ pub fn is_anomaly_enabled() -> bool {
 pub(crate) fn remember(node: &Node) {
     let trace = std::backtrace::Backtrace::force_capture().to_string();
     let parent = EXECUTING.with_borrow(|e| e.last().cloned());
-    let mut meta = node.metadata();
-    meta.insert("traceback_".into(), std::sync::Arc::new(trace));
+    node.insert_metadata("traceback_", std::sync::Arc::new(trace));
     if let Some(p) = parent {
-        meta.insert("parent_".into(), std::sync::Arc::new(p));
+        node.insert_metadata("parent_", std::sync::Arc::new(p));
     }
 }
 

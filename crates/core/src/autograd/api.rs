@@ -310,7 +310,7 @@ impl Tensor {
     /// If it does not require grad, has several elements, or a node or hook fails; see [`Tensor::try_backward`].
     #[track_caller]
     pub fn backward(&self) {
-        self.try_backward(&BackwardOptions::default()).unwrap_or_else(|e| panic!("{e}"))
+        self.try_backward(&BackwardOptions::default()).unwrap_or_else(|e| e.raise())
     }
 
     /// [`backward`] of this tensor.
@@ -326,6 +326,6 @@ impl Tensor {
     #[track_caller]
     pub fn backward_with(&self, gradient: &Tensor) {
         let options = BackwardOptions { grad_tensors: vec![Some(gradient.clone())], ..Default::default() };
-        self.try_backward(&options).unwrap_or_else(|e| panic!("{e}"))
+        self.try_backward(&options).unwrap_or_else(|e| e.raise())
     }
 }

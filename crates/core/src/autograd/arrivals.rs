@@ -34,7 +34,7 @@ impl<R, G> Arrivals<R, G> {
     }
 
     /// Member `k` has arrived in a run. The last one gets all gradients, `None` for members that the run does not
-    /// compute. `expected` says how many it does; it is asked once a run, at the first arrival.
+    /// compute. `expected` says how many it does; it is asked at the first arrival, outside the lock.
     pub(crate) fn arrive<E>(
         &self,
         run: &Arc<R>,
@@ -42,20 +42,28 @@ impl<R, G> Arrivals<R, G> {
         grad: Option<G>,
         expected: impl FnOnce() -> Result<usize, E>,
     ) -> Result<Option<Vec<Option<G>>>, E> {
+        let known = |runs: &[Run<R, G>]| runs.iter().position(|r| is(&r.run, run));
+        // What ends here is dropped when the lock is free again.
+        let mut ended = Vec::new();
         let mut runs = self.lock();
-        let at = match runs.iter().position(|r| is(&r.run, run)) {
-            Some(at) => at,
-            None => {
-                runs.retain(|r| r.run.strong_count() > 0);
+        if known(&runs).is_none() {
+            drop(runs);
+            let expected = expected()?;
+            runs = self.lock();
+            if known(&runs).is_none() {
+                ended.extend(runs.extract_if(.., |r| r.run.strong_count() == 0));
                 let grads = std::iter::repeat_with(|| None).take(self.members).collect();
-                runs.push(Run { run: Arc::downgrade(run), expected: expected()?, arrived: 0, grads });
-                runs.len() - 1
+                runs.push(Run { run: Arc::downgrade(run), expected, arrived: 0, grads });
             }
-        };
+        }
+        let at = known(&runs).expect("a run stays until its last member has arrived, and that is this one or a later");
         let state = &mut runs[at];
-        state.grads[k] = grad;
+        let replaced = std::mem::replace(&mut state.grads[k], grad);
         state.arrived += 1;
-        Ok((state.arrived == state.expected).then(|| runs.swap_remove(at).grads))
+        let all = (state.arrived == state.expected).then(|| runs.swap_remove(at).grads);
+        drop(runs);
+        drop((ended, replaced));
+        Ok(all)
     }
 }
 

@@ -93,6 +93,14 @@ pub fn autocast<R>(options: impl Into<AutocastOptions>, f: impl FnOnce() -> R) -
     f()
 }
 
+/// The options of the region this thread is in; what they are outside one.
+pub(crate) fn current() -> AutocastOptions {
+    state::stacks(|s| {
+        let Region { enabled, dtype, cache } = &s.autocast;
+        AutocastOptions { enabled: *enabled, dtype: *dtype, cache_enabled: !enabled || cache.is_some() }
+    })
+}
+
 /// Whether this thread is in a region.
 pub fn is_autocast_enabled() -> bool {
     state::stacks(|s| s.autocast.enabled)
@@ -314,17 +322,18 @@ fn cast(t: &Tensor, to: DType, region: &Region) -> Result<Tensor> {
     };
     let key = t.id();
     let lock = || cache.lock().unwrap_or_else(|e| e.into_inner());
-    if let Some((weak, kept)) = lock().get(&key)
-        && kept.dtype() == to
-        && weak.upgrade().is_some_and(|w| w.is_same(t))
-    {
-        return Ok(kept.clone());
+    let this = t.downgrade();
+    let found =
+        lock().get(&key).filter(|(weak, kept)| kept.dtype() == to && weak.is_same(&this)).map(|(_, k)| k.clone());
+    if let Some(kept) = found {
+        return Ok(kept);
     }
     // Recorded even under no_grad: a later use in the region may want gradients.
     let made = {
         let _on = crate::autograd::EnableGrad::new();
         ops::formulas::cast(t, to)?
     };
-    lock().insert(key, (t.downgrade(), made.clone()));
+    let before = lock().insert(key, (this, made.clone()));
+    drop(before);
     Ok(made)
 }

@@ -3,8 +3,15 @@
 //! *Non-reentrant* (the better one): the function runs once as usual, but saved tensors are replaced by placeholders; the
 //! first placeholder that is read reruns the function, which fills them in order, and stops at the last one it needs.
 //! *Reentrant*: the function runs unrecorded inside a custom function whose backward reruns it and starts a nested run.
-//! Both rerun under the random state the function first saw.
+//! Both rerun under the random state and the autocast options the function first saw.
+//!
+//! A rerun is stopped by an error value ([`ErrorKind::CheckpointEarlyStop`]): saving the last tensor fails with it, so the op
+//! fails, so the function returns it, and the rerun takes any end for success once it has all it needs. Layers, custom
+//! functions and foreign code see an ordinary error. Only a form without `try_` turns it into an unwinding
+//! ([`Error::raise`]), which begins in that form, passes the frames of the function (Rust code that chose that form) and ends
+//! in `rerun`; no panic hook runs.
 
+use super::autocast::{self, AutocastGuard, AutocastOptions};
 use super::engine::{all_runs_are_plain, current_graph_task_id};
 use super::function::{Context, Function};
 use super::mode::{EnableGrad, NoGrad, is_grad_enabled};
@@ -42,7 +49,8 @@ pub struct CheckpointOptions {
     pub preserve_rng_state: bool,
     /// What is compared.
     pub determinism_check: DeterminismCheck,
-    /// Stop the rerun at the last value that is needed; [`set_checkpoint_early_stop`] wins over it.
+    /// Stop the rerun at the last value that is needed: the op that saves it fails with
+    /// [`ErrorKind::CheckpointEarlyStop`], which the function passes on. [`set_checkpoint_early_stop`] wins over it.
     pub early_stop: bool,
 }
 
@@ -93,6 +101,7 @@ pub fn checkpoint(f: impl Recompute, inputs: &[&Tensor], options: &CheckpointOpt
         function: Box::new(f),
         rng: options.preserve_rng_state.then(get_rng_state),
         determinism_check: options.determinism_check,
+        autocast: autocast::current(),
         early_stop: EARLY_STOP.get().unwrap_or(options.early_stop),
         saves: Mutex::default(),
         recomputed: Mutex::default(),
@@ -100,8 +109,9 @@ pub fn checkpoint(f: impl Recompute, inputs: &[&Tensor], options: &CheckpointOpt
     let packing = frame.clone();
     let _scope = faithful_hooks(
         move |t| {
+            let meta = InputMetadata::of(t);
             let mut saves = packing.saves.lock().unwrap_or_else(|e| e.into_inner());
-            saves.push(InputMetadata::of(t));
+            saves.push(meta);
             Ok(Placeholder { frame: packing.clone(), index: saves.len() - 1 })
         },
         Placeholder::read,
@@ -115,6 +125,7 @@ struct Frame {
     function: Box<Closure>,
     inputs: Vec<SavedTensor>,
     rng: Option<Generator>,
+    autocast: AutocastOptions,
     determinism_check: DeterminismCheck,
     early_stop: bool,
     /// What the first run saved, in order.
@@ -134,25 +145,35 @@ impl Placeholder {
         let taken = |list: &mut Vec<(i64, Vec<Option<Tensor>>)>| {
             list.iter_mut().find(|(id, _)| *id == run && run >= 0).map(|(_, values)| values[self.index].take())
         };
-        if let Some(found) = taken(&mut frame.recomputed.lock().unwrap_or_else(|e| e.into_inner())) {
+        let found = taken(&mut frame.recomputed.lock().unwrap_or_else(|e| e.into_inner()));
+        if let Some(found) = found {
             return found.ok_or_else(|| Error::from(ErrorKind::CheckpointDoubleUnpack));
         }
         let mut values = frame.rerun()?;
         let mine = values[self.index].take().ok_or_else(|| Error::from(ErrorKind::CheckpointDoubleUnpack))?;
         let mut list = frame.recomputed.lock().unwrap_or_else(|e| e.into_inner());
-        // Runs that ended left only what nobody read.
-        list.retain(|(id, _)| *id > run - 64);
-        if run >= 0 && values.iter().any(Option::is_some) {
+        // Runs that ended left only what nobody read; it is dropped outside the lock.
+        let ended: Vec<_> = list.extract_if(.., |(id, _)| *id <= run - 64).collect();
+        if run >= 0 {
             list.push((run, values));
-        } else if run >= 0 {
-            list.push((run, vec![None; values.len()]));
         }
+        drop(list);
+        drop(ended);
         Ok(mine)
     }
 }
 
-/// Unwinds a rerun that has all it needs. Not a panic: no hook prints it, and only `rerun` catches it.
-struct Enough;
+/// Runs `f` under the random state and the autocast options that a checkpoint keeps, recording.
+fn as_first_run<R>(rng: &Option<Generator>, options: AutocastOptions, f: impl FnOnce() -> R) -> R {
+    let now = autocast::current();
+    let same = (now.enabled, now.dtype, now.cache_enabled) == (options.enabled, options.dtype, options.cache_enabled);
+    let _region = (!same).then(|| AutocastGuard::new(options));
+    let _grad = EnableGrad::new();
+    match rng {
+        Some(state) => with_generator(state.clone(), f),
+        None => f(),
+    }
+}
 
 impl Frame {
     fn rerun(self: &Arc<Self>) -> Result<Vec<Option<Tensor>>> {
@@ -167,33 +188,27 @@ impl Frame {
         let stop = self.early_stop && cfg!(panic = "unwind");
         let scope = faithful_hooks(
             move |t| {
-                let full = {
-                    let mut list = list.lock().unwrap_or_else(|e| e.into_inner());
-                    list.push((InputMetadata::of(t), t.detach()));
-                    list.len() == needed
-                };
-                if full && stop {
-                    resume_unwind(Box::new(Enough))
+                let saved = (InputMetadata::of(t), t.detach());
+                let mut list = list.lock().unwrap_or_else(|e| e.into_inner());
+                if !stop || list.len() < needed {
+                    list.push(saved);
                 }
-                Ok(t.detach())
+                let full = list.len() >= needed;
+                drop(list);
+                if stop && full { Err(ErrorKind::CheckpointEarlyStop.into()) } else { Ok(t.detach()) }
             },
             |t: &Tensor| Ok(t.clone()),
         )?;
-        let call = || {
-            let _grad = EnableGrad::new();
-            (self.function)(&inputs).map(drop)
-        };
-        let outcome = catch_unwind(AssertUnwindSafe(|| match &self.rng {
-            Some(state) => with_generator(state.clone(), call),
-            None => call(),
-        }));
+        let call = || as_first_run(&self.rng, self.autocast, || (self.function)(&inputs).map(drop));
+        let outcome = catch_unwind(AssertUnwindSafe(call));
         drop(scope);
+        let found = std::mem::take(&mut *found.lock().unwrap_or_else(|e| e.into_inner()));
         match outcome {
+            // It was told to stop; how it did so does not matter.
+            _ if stop && found.len() == needed => {}
             Ok(result) => result?,
-            Err(payload) if payload.is::<Enough>() => {}
             Err(payload) => resume_unwind(payload),
         }
-        let found = std::mem::take(&mut *found.lock().unwrap_or_else(|e| e.into_inner()));
         self.compare(&expected, &found)?;
         Ok(found.into_iter().map(|(_, t)| Some(t)).collect())
     }
@@ -225,6 +240,7 @@ impl Frame {
 struct CheckpointFunction<F> {
     function: F,
     rng: Option<Generator>,
+    autocast: AutocastOptions,
 }
 
 impl<F: Recompute> Function for CheckpointFunction<F> {
@@ -252,14 +268,7 @@ impl<F: Recompute> Function for CheckpointFunction<F> {
                 t.detach().try_requires_grad_(wanted && t.dtype().is_differentiable())
             })
             .collect::<Result<Vec<_>>>()?;
-        let call = || {
-            let _grad = EnableGrad::new();
-            (self.function)(&inputs)
-        };
-        let outputs = match &self.rng {
-            Some(state) => with_generator(state.clone(), call)?,
-            None => call()?,
-        };
+        let outputs = as_first_run(&self.rng, self.autocast, || (self.function)(&inputs))?;
         let (mut roots, mut seeds) = (Vec::new(), Vec::new());
         for (out, g) in outputs.iter().zip(grads) {
             if out.requires_grad() {
@@ -267,10 +276,10 @@ impl<F: Recompute> Function for CheckpointFunction<F> {
                 seeds.push(g.clone());
             }
         }
-        if !roots.is_empty() {
-            let options = BackwardOptions { grad_tensors: seeds, ..Default::default() };
-            api::backward(roots, &options)?;
+        if roots.is_empty() {
+            return Err(ErrorKind::CheckpointNoGradOutput.into());
         }
+        api::backward(roots, &BackwardOptions { grad_tensors: seeds, ..Default::default() })?;
         Ok(inputs.iter().map(|t| if t.requires_grad() { t.grad() } else { None }).collect())
     }
 }
@@ -280,7 +289,7 @@ fn reentrant_checkpoint(f: impl Recompute, inputs: &[&Tensor], options: &Checkpo
         warn("checkpoint: no input requires grad, so the reentrant variant records nothing; gradients will be none");
     }
     let rng = options.preserve_rng_state.then(get_rng_state);
-    CheckpointFunction { function: f, rng }.apply(inputs)
+    CheckpointFunction { function: f, rng, autocast: autocast::current() }.apply(inputs)
 }
 
 /// Runs a chain of functions, the first `segments - 1` parts of it checkpointed.

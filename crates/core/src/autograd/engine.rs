@@ -49,6 +49,9 @@ pub(crate) struct TaskInfo {
     /// Per node of the run: bit 0 if it is executed, bit 1 if something is captured there. Empty: all run.
     state: Vec<u8>,
     roots: Vec<Node>,
+    keep_graph: bool,
+    /// The index of the node that runs just now; `u32::MAX` if none does.
+    executing: AtomicU32,
     callbacks: Mutex<Vec<Callback>>,
 }
 
@@ -68,6 +71,29 @@ pub(crate) fn current() -> Option<StdArc<TaskInfo>> {
 /// The id of the backward run this thread is in; -1 outside. Ids count up by one over all runs.
 pub fn current_graph_task_id() -> i64 {
     current().map_or(-1, |t| i64::from(t.claims.run()))
+}
+
+/// Whether the backward run this thread is in keeps saved values for another; true outside a run, as in PyTorch.
+pub fn current_graph_task_keep_graph() -> bool {
+    current().is_none_or(|t| t.keep_graph)
+}
+
+/// The node that the backward run of this thread executes just now, for its hooks and for ops that it calls; none outside.
+pub fn current_node() -> Option<Node> {
+    let task = current()?;
+    let wanted = Some(task.executing.load(Relaxed)).filter(|i| *i != u32::MAX)?;
+    // Asked rarely: the run itself keeps no list that others could read.
+    let mut seen: HashMap<usize, ()> = HashMap::new();
+    let mut list: Vec<&Node> = task.roots.iter().collect();
+    while let Some(node) = list.pop() {
+        if task.index_of(node) == Some(wanted) {
+            return Some(node.clone());
+        }
+        if seen.insert(address(node), ()).is_none() {
+            list.extend(node.edges().iter().flatten().map(|e| &e.node));
+        }
+    }
+    None
 }
 
 /// Whether every run that this thread is in is a plain backward over the whole graph.
@@ -323,6 +349,8 @@ fn run_here(run: Run) -> Result<Vec<Option<Tensor>>> {
         is_capture: matches!(run.wanted, Wanted::Captures(_)),
         state: marks,
         roots: run.roots.iter().map(|(e, _)| e.node.clone()).collect(),
+        keep_graph: run.keep_graph,
+        executing: AtomicU32::new(u32::MAX),
         callbacks: Mutex::new(Vec::new()),
     });
     struct Leave;
@@ -363,8 +391,10 @@ fn run_here(run: Run) -> Result<Vec<Option<Tensor>>> {
                 continue;
             }
             let observed = observer.as_mut().map(|(_, seen)| seen);
+            info.executing.store(i, Relaxed);
             evaluate(&mut table, i, mark, &info, &run, &captures, &mut answer, &mut ready, observed)?;
         }
+        info.executing.store(u32::MAX, Relaxed);
         if let Some((tell, seen)) = observer {
             tell(&seen)?;
         }
@@ -569,7 +599,9 @@ fn evaluate(
     let result = outs.and_then(|mut outs| {
         validate(node, &mut outs)?;
         observed.iter_mut().for_each(|o| o.push(outs.iter().map(Option::is_some).collect()));
-        if let Some(incoming) = &keep_incoming {
+        // Hooks that were registered while the node ran (by an unpack hook) run too; the gradients it got are gone by then.
+        if hooks::has_post_hooks(node) {
+            let incoming = keep_incoming.as_ref().map_or(&[][..], |g| &g[..]);
             hooks::run_post_hooks(node, &mut outs, incoming)?;
         }
         if !run.keep_graph && !take {

@@ -6,8 +6,8 @@
 
 use crate::func::level;
 use crate::state::{self, ModeGuard};
-use crate::tensor::TANGENT;
 use crate::tensor::WeakTensor;
+use crate::tensor::{TANGENT, WRAPPED};
 use crate::{Error, ErrorKind, Result, Tensor, ops};
 
 /// Enters the dual level; an error if one is active.
@@ -80,13 +80,32 @@ pub fn make_dual(primal: &Tensor, tangent: &Tensor) -> Result<Tensor> {
         let _off = ModeGuard::new(0, state::DUAL);
         ops::formulas::view_of_all(primal)?
     };
-    let tangent = if primal.layout().is_non_overlapping_and_dense() && primal.strides() != tangent.strides() {
-        ops::formulas::clone_with_layout(tangent, &primal.layout().dense_like())?
-    } else {
-        tangent.clone()
-    };
-    attach(&dual, tangent);
+    attach(&dual, like_primal(primal, tangent)?);
     Ok(dual)
+}
+
+/// The tangent itself if it lies in its memory as the primal does in its own, memory included: then what shows a part of the
+/// one's memory can show that part of the other's. Else a copy that does, with zeros around it.
+fn like_primal(primal: &Tensor, tangent: &Tensor) -> Result<Tensor> {
+    let memory = |t: &Tensor| t.storage().nbytes() / t.dtype().size();
+    let (p, t) = (primal.layout(), tangent.layout());
+    let same_strides = (0..p.ndim()).all(|d| p.sizes()[d] == 1 || p.strides()[d] == t.strides()[d]);
+    let same = same_strides && p.offset() == t.offset() && memory(primal) == memory(tangent);
+    // Elements that share memory cannot be written one by one.
+    if same || p.has_internal_overlap() {
+        return Ok(tangent.clone());
+    }
+    // The memory of a wrapper is not what it shows, and whoever writes down what happens sees ops only.
+    let opaque = (primal.flags() | tangent.flags()) & WRAPPED != 0 || state::is(state::LEVEL | state::INNER);
+    if opaque {
+        let dense = p.is_non_overlapping_and_dense() && !same_strides;
+        return if dense { ops::formulas::clone_with_layout(tangent, &p.dense_like()) } else { Ok(tangent.clone()) };
+    }
+    let _off = ModeGuard::new(0, state::DUAL);
+    let zeros = ops::zeros(&[memory(primal).into()], Some(tangent.dtype()), Some(tangent.device()))?;
+    let copy = zeros.alias_with(p.clone());
+    ops::copy_(&copy, tangent, false)?;
+    Ok(copy)
 }
 
 /// The primal (without tangent) and the tangent of a tensor; no tangent outside a level.
@@ -144,7 +163,8 @@ pub(crate) fn tangents_or_zeros(ts: &[Tensor]) -> Result<Vec<Tensor>> {
 
 /// Gives a tensor a tangent until the level ends.
 pub(crate) fn attach(t: &Tensor, tangent: Tensor) {
-    *t.extras().tangent.lock().unwrap_or_else(|e| e.into_inner()) = Some(tangent);
+    let before = t.extras().tangent.lock().unwrap_or_else(|e| e.into_inner()).replace(tangent);
+    drop(before);
     t.set_flag(TANGENT);
     if let Some(list) = state::stacks(|s| s.dual.clone()) {
         list.lock().unwrap_or_else(|e| e.into_inner()).push(t.downgrade());

@@ -1,41 +1,167 @@
-//! The place of a gradient: every read-modify-write of it happens under one lock, so none is lost.
+//! The place of a gradient: additions to it happen one after another, so none is lost.
+//!
+//! A plain addition runs under the lock. One that user code may watch (a layer, a hook that sees new nodes) runs outside it
+//! and is stored if nothing changed meanwhile, else made again unseen on what is there now; so whoever watches may read,
+//! replace or add to the very gradient. Memory that is read or written outside the lock is never written by anybody else: a
+//! plain addition then makes a new tensor. Nothing is dropped under the lock.
 
-use crate::sync::Mutex;
+use crate::sync::{Mutex, MutexGuard};
+use smallvec::SmallVec;
+
+struct Place<T> {
+    value: Option<T>,
+    /// Counts every change of the value.
+    changes: u64,
+    /// How many additions read the value outside the lock.
+    readers: usize,
+    /// Whether an addition writes the value's memory outside the lock.
+    writing: bool,
+    /// What arrived while somebody wrote: the writer adds it.
+    arrived: Vec<T>,
+}
+
+/// How an addition changes what is there.
+pub(crate) enum Sum<T> {
+    /// It was written in place.
+    InPlace,
+    /// This is to be there.
+    New(T),
+}
 
 /// A gradient, or none yet.
-pub(crate) struct GradSlot<T>(Mutex<Option<T>>);
+pub(crate) struct GradSlot<T>(Mutex<Place<T>>);
 
 impl<T> Default for GradSlot<T> {
     fn default() -> Self {
-        GradSlot(Mutex::new(None))
+        GradSlot(Mutex::new(Place { value: None, changes: 0, readers: 0, writing: false, arrived: Vec::new() }))
     }
 }
 
 impl<T> GradSlot<T> {
+    fn lock(&self) -> MutexGuard<'_, Place<T>> {
+        self.0.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
     /// The gradient, if there is one.
     pub(crate) fn get(&self) -> Option<T>
     where
         T: Clone,
     {
-        self.0.lock().unwrap_or_else(|e| e.into_inner()).clone()
+        self.lock().value.clone()
     }
 
     /// Whether there is one.
     pub(crate) fn is_some(&self) -> bool {
-        self.0.lock().unwrap_or_else(|e| e.into_inner()).is_some()
+        self.lock().value.is_some()
     }
 
     /// Puts another in its place; the old one is returned, to be dropped outside the lock.
     pub(crate) fn replace(&self, new: Option<T>) -> Option<T> {
-        std::mem::replace(&mut *self.0.lock().unwrap_or_else(|e| e.into_inner()), new)
+        let mut place = self.lock();
+        place.changes += 1;
+        std::mem::replace(&mut place.value, new)
+    }
+}
+
+impl<T: Clone> GradSlot<T> {
+    /// Adds `g`, by code that runs no user code: `add` gets what is there, the gradient, and whether it may write what is
+    /// there. Nothing changes on error.
+    pub(crate) fn add<E>(
+        &self,
+        mut g: T,
+        mut add: impl FnMut(Option<&T>, T, bool) -> Result<Sum<T>, E>,
+    ) -> Result<(), E> {
+        let mut before = SmallVec::<[T; 1]>::new();
+        let mut place = self.lock();
+        if place.writing {
+            place.arrived.push(g);
+            return Ok(());
+        }
+        loop {
+            let may_write = place.readers == 0;
+            if let Sum::New(new) = add(place.value.as_ref(), g, may_write)? {
+                before.extend(place.value.replace(new));
+            }
+            place.changes += 1;
+            // A writer that failed left it behind.
+            match place.arrived.pop() {
+                Some(next) => g = next,
+                None => return Ok(()),
+            }
+        }
     }
 
-    /// Adds to it: `f` gets what is there and changes it, or returns what shall be there. Nothing changes on error.
-    pub(crate) fn update<E>(&self, f: impl FnOnce(Option<&T>) -> Result<Option<T>, E>) -> Result<(), E> {
-        let mut slot = self.0.lock().unwrap_or_else(|e| e.into_inner());
-        if let Some(new) = f(slot.as_ref())? {
-            *slot = Some(new);
+    /// Puts a gradient where there is none; gives it back if there is one.
+    pub(crate) fn set_first(&self, g: T) -> Option<T> {
+        let mut place = self.lock();
+        if place.value.is_some() || place.writing {
+            return Some(g);
         }
-        Ok(())
+        place.changes += 1;
+        place.value = Some(g);
+        None
+    }
+
+    /// Adds `g`, by code that user code may watch, and that may therefore come back here. `in_place` says whether `add`
+    /// would write what is there if it may. `unseen` is the same addition where nobody sees it: each gradient is shown once,
+    /// so user code that adds to what it watches comes to an end.
+    pub(crate) fn add_watched<E>(
+        &self,
+        g: T,
+        in_place: impl Fn(&T) -> bool,
+        add: impl FnOnce(Option<&T>, T, bool) -> Result<Sum<T>, E>,
+        mut unseen: impl FnMut(Option<&T>, T, bool) -> Result<Sum<T>, E>,
+    ) -> Result<(), E> {
+        let mut place = self.lock();
+        if place.writing {
+            // Somebody further up this stack or on another thread writes the memory just now. Waiting could be for ever,
+            // since they may wait for us: they add this when they are done.
+            place.arrived.push(g);
+            return Ok(());
+        }
+        let (old, changes) = (place.value.clone(), place.changes);
+        let may_write = place.readers == 0 && old.as_ref().is_some_and(in_place);
+        if may_write {
+            place.writing = true
+        } else {
+            place.readers += 1
+        }
+        drop(place);
+        let turn = Turn { slot: self, writes: may_write };
+        let sum = add(old.as_ref(), g.clone(), may_write);
+        drop(turn);
+        let stored = sum.map(|sum| self.store(sum, changes));
+        // What others left with us is added whatever became of our own.
+        let left = std::mem::take(&mut self.lock().arrived);
+        left.into_iter().try_for_each(|g| self.add(g, &mut unseen))?;
+        if stored? { Ok(()) } else { self.add(g, unseen) }
+    }
+
+    /// Whether the sum counts; false if the value changed since `changes`, and the sum must be made again.
+    fn store(&self, sum: Sum<T>, changes: u64) -> bool {
+        let mut place = self.lock();
+        let before = match sum {
+            // Only `replace` can have come between, and what it put there is to stay.
+            Sum::InPlace => None,
+            Sum::New(new) if place.changes == changes => place.value.replace(new),
+            Sum::New(_) => return false,
+        };
+        place.changes += 1;
+        drop(place);
+        drop(before);
+        true
+    }
+}
+
+/// An addition outside the lock: ends when dropped, also on unwind.
+struct Turn<'a, T> {
+    slot: &'a GradSlot<T>,
+    writes: bool,
+}
+
+impl<T> Drop for Turn<'_, T> {
+    fn drop(&mut self) {
+        let mut place = self.slot.lock();
+        if self.writes { place.writing = false } else { place.readers -= 1 }
     }
 }

@@ -7,7 +7,7 @@
 
 use crate::sync::{AtomicBool, Mutex, Ordering::*, RwLock};
 use smallvec::SmallVec;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, compiler_fence, fence};
 use std::sync::{Arc, TryLockError, Weak};
 
 type List<F> = SmallVec<[(u64, F); 1]>;
@@ -55,6 +55,8 @@ impl<F> Entries<F> {
         }
         self.waiting.lock().unwrap_or_else(|e| e.into_inner()).push(change);
         self.dirty.store(true, SeqCst);
+        // Pairs with the fence of `Settle`: either we find the list free, or whoever holds it finds the flag.
+        fence(SeqCst);
         self.settle();
     }
 
@@ -99,10 +101,18 @@ struct Settle<'a, F>(&'a Entries<F>);
 impl<F> Drop for Settle<'_, F> {
     #[inline]
     fn drop(&mut self) {
-        if self.0.dirty.load(Relaxed) {
+        after_unlock();
+        if self.0.dirty.load(Acquire) {
             self.0.settle();
         }
     }
+}
+
+/// Orders giving the list back before reading the flag; see `Entries::change`. Giving a lock back is a locked instruction
+/// on x86-64, which is a full barrier already: there only the compiler must be kept from moving the read up.
+#[inline]
+fn after_unlock() {
+    if cfg!(target_arch = "x86_64") { compiler_fence(SeqCst) } else { fence(SeqCst) }
 }
 
 /// Hooks in order.

@@ -294,12 +294,13 @@ pub(crate) fn run_pre_hooks(node: &Node, grads: &mut Gradients) -> Result<()> {
 }
 
 /// Whether the incoming gradients must be kept for post-hooks.
+#[inline]
 pub(crate) fn has_post_hooks(node: &Node) -> bool {
     node.extras_if_any().is_some_and(|e| e.hooks.post.get().is_some())
 }
 
 /// Node post-hooks.
-pub(crate) fn run_post_hooks(node: &Node, outgoing: &mut Gradients, incoming: &Gradients) -> Result<()> {
+pub(crate) fn run_post_hooks(node: &Node, outgoing: &mut Gradients, incoming: &[Option<Tensor>]) -> Result<()> {
     let Some(table) = node.extras_if_any().and_then(|e| e.hooks.post.get()) else { return Ok(()) };
     table.try_for_each(|hook| match hook(outgoing, incoming)? {
         Some(new) => replace_all(new, outgoing, &[]),

@@ -37,7 +37,10 @@ pub use autocast::{AutocastGuard, AutocastOptions, autocast, autocast_dtype, is_
 pub use checkpoint::{
     CheckpointOptions, DeterminismCheck, checkpoint, checkpoint_sequential, set_checkpoint_early_stop,
 };
-pub use engine::{current_graph_task_execution_order, current_graph_task_id, queue_callback, will_engine_execute_node};
+pub use engine::{
+    current_graph_task_execution_order, current_graph_task_id, current_graph_task_keep_graph, current_node,
+    queue_callback, will_engine_execute_node,
+};
 pub use forward::{dual_level, enter_dual_level, exit_dual_level, make_dual, unpack_dual};
 pub use function::{BatchedOutputs, Context, Function, VmapInfo, apply_function};
 pub use gradcheck::{GradcheckOptions, gradcheck, gradgradcheck};
@@ -57,7 +60,7 @@ pub use multi_grad::{MultiHandle, MultiHookGuard, register_multi_grad_hook, regi
 pub use mutation::{MutationCounts, MutationGuard, allow_mutation_on_saved_tensors};
 pub use node::{Backward, Edge, Edges, GradientEdge, Gradients, InputMetadata, Needs, Node, get_gradient_edge};
 pub use offload::{SpillStore, Spilled, save_compressed, save_in_store};
-pub use saved::{Look, SavedHooks, SavedTensor, SavedValue};
+pub use saved::{Look, SavedAt, SavedHooks, SavedTensor, SavedValue};
 pub use saved_scopes::{
     DisabledGuard, PreserveVersions, SavedHooksGuard, disable_saved_tensors_hooks, increment_version, save_on_cpu,
     saved_tensors_hooks, saved_tensors_hooks_disabled, unsafe_preserve_version_counter,

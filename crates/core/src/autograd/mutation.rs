@@ -9,7 +9,7 @@ use crate::state::{self, ModeGuard};
 use crate::{Error, ErrorKind, Result, Tensor, ops};
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 /// One saved tensor at one version.
 struct Handle {
@@ -20,6 +20,22 @@ struct Handle {
 enum Kept {
     Original(Tensor),
     Cloned(Tensor),
+}
+
+impl Handle {
+    fn lock(&self) -> MutexGuard<'_, Kept> {
+        self.value.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    /// Keeps a copy in place of the original, unless somebody else has copied it meanwhile.
+    fn keep_copy(&self, copy: Tensor) {
+        let mut value = self.lock();
+        if matches!(*value, Kept::Original(_)) {
+            let original = std::mem::replace(&mut *value, Kept::Cloned(copy));
+            drop(value);
+            drop(original);
+        }
+    }
 }
 
 struct Scope {
@@ -51,18 +67,10 @@ pub struct MutationGuard {
 impl MutationGuard {
     /// How many saved tensors the scope holds.
     pub fn counts(&self) -> MutationCounts {
-        SCOPE.with_borrow(|s| {
-            let mut counts = MutationCounts { cloned: 0, original: 0 };
-            for (h, _) in s.iter().flat_map(|s| s.handles.values().flatten()) {
-                match h.upgrade().map(|h| matches!(*h.value.lock().unwrap_or_else(|e| e.into_inner()), Kept::Cloned(_)))
-                {
-                    Some(true) => counts.cloned += 1,
-                    Some(false) => counts.original += 1,
-                    None => {}
-                }
-            }
-            counts
-        })
+        let all = |s: &Scope| s.handles.values().flatten().filter_map(|(h, _)| h.upgrade()).collect();
+        let handles: Vec<Arc<Handle>> = SCOPE.with_borrow(|s| s.as_ref().map(all)).unwrap_or_default();
+        let cloned = handles.iter().filter(|h| matches!(*h.lock(), Kept::Cloned(_))).count();
+        MutationCounts { cloned, original: handles.len() - cloned }
     }
 
     /// Forgets everything that was saved: reading it is an error from now on.
@@ -100,31 +108,39 @@ pub fn allow_mutation_on_saved_tensors() -> Result<MutationGuard> {
 }
 
 fn keep(t: &Tensor) -> Arc<Handle> {
+    let (address, version) = (t.storage().addr(), t.version_counter());
+    // The same tensor at the same version shares one handle.
+    let same = handles_of(t).into_iter().filter(|(_, v)| *v == version).map(|(h, _)| h).find(|h| {
+        matches!(&*h.lock(),
+            Kept::Original(o) if o.layout().same_geometry(t.layout()) && o.storage_offset() == t.storage_offset())
+    });
+    if let Some(same) = same {
+        return same;
+    }
+    let value = Mutex::new(Kept::Original(t.detach())); // an op that layers see
     SCOPE.with_borrow_mut(|s| {
-        let Some(scope) = s else {
-            return Arc::new(Handle { scope: 0, value: Mutex::new(Kept::Original(t.detach())) });
-        };
-        let list = scope.handles.entry(t.storage().addr()).or_default();
+        let Some(scope) = s else { return Arc::new(Handle { scope: 0, value }) };
+        let h = Arc::new(Handle { scope: scope.id, value });
+        let list = scope.handles.entry(address).or_default();
         list.retain(|(h, _)| h.strong_count() > 0);
-        let version = t.version_counter();
-        // The same tensor at the same version shares one handle.
-        let same = list.iter().filter(|(_, v)| *v == version).filter_map(|(h, _)| h.upgrade()).find(|h| {
-            matches!(&*h.value.lock().unwrap_or_else(|e| e.into_inner()),
-                Kept::Original(o) if o.layout().same_geometry(t.layout()) && o.storage_offset() == t.storage_offset())
-        });
-        same.unwrap_or_else(|| {
-            let h = Arc::new(Handle { scope: scope.id, value: Mutex::new(Kept::Original(t.detach())) });
-            list.push((Arc::downgrade(&h), version));
-            h
-        })
+        list.push((Arc::downgrade(&h), version));
+        h
     })
+}
+
+/// What is saved of the memory of `t`, with the versions it had. No user code runs while the scope is borrowed, and nothing
+/// is dropped.
+fn handles_of(t: &Tensor) -> Vec<(Arc<Handle>, u32)> {
+    let living = |list: &Vec<(Weak<Handle>, u32)>| list.iter().filter_map(|(h, v)| Some((h.upgrade()?, *v))).collect();
+    let found = SCOPE.with_borrow(|s| s.as_ref().and_then(|s| s.handles.get(&t.storage().addr()).map(living)));
+    found.unwrap_or_default()
 }
 
 fn read(h: &Arc<Handle>) -> Result<Tensor> {
     if SCOPE.with_borrow(|s| s.as_ref().map(|s| s.id)) != Some(h.scope) {
         return Err(Error::from(ErrorKind::MutationCtxOutside));
     }
-    Ok(match &*h.value.lock().unwrap_or_else(|e| e.into_inner()) {
+    Ok(match &*h.lock() {
         Kept::Original(t) | Kept::Cloned(t) => t.clone(),
     })
 }
@@ -132,18 +148,19 @@ fn read(h: &Arc<Handle>) -> Result<Tensor> {
 /// Clones what is saved of the elements that are about to be written.
 #[cold]
 pub(crate) fn before_write(target: &Tensor) -> Result<()> {
-    let list = SCOPE.with_borrow(|s| s.as_ref().and_then(|s| s.handles.get(&target.storage().addr()).cloned()));
-    for h in list.into_iter().flatten().filter_map(|(h, _)| h.upgrade()) {
-        let mut value = h.value.lock().unwrap_or_else(|e| e.into_inner());
-        let Kept::Original(t) = &*value else { continue };
-        if ops::inplace::overlap(t, target) == ops::inplace::Overlap::No {
+    for (h, _) in handles_of(target) {
+        let original = match &*h.lock() {
+            Kept::Original(t) => t.clone(),
+            Kept::Cloned(_) => continue,
+        };
+        if ops::inplace::overlap(&original, target) == ops::inplace::Overlap::No {
             continue;
         }
         let copy = {
             let _plain = ModeGuard::new(0, state::GRAD | state::MUTATION_WATCH | state::SAVED_HOOKS | state::DUAL);
-            ops::clone(t, None)?
+            ops::clone(&original, None)?
         };
-        *value = Kept::Cloned(copy);
+        h.keep_copy(copy);
     }
     Ok(())
 }

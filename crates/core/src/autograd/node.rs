@@ -5,7 +5,7 @@
 //! back, so there are no cycles; dropping is iterative (`defer`), so a chain of a million nodes drops on a small stack.
 
 use super::hooks::NodeHooks;
-use super::saved::{SavedTensor, SavedValue};
+use super::saved::{SavedAt, SavedTensor, SavedValue};
 use super::saved_visit::SavedVisitor;
 use super::stamp::Stamp;
 use crate::layout::Dims;
@@ -16,7 +16,7 @@ use smallvec::SmallVec;
 use std::any::{Any, TypeId};
 use std::cell::{Cell, RefCell};
 use std::mem::ManuallyDrop;
-use std::sync::{Mutex, MutexGuard, OnceLock};
+use std::sync::{Mutex, OnceLock};
 
 /// Where a gradient goes: a node and which of its inputs (= outputs of its forward op).
 #[derive(Clone)]
@@ -139,8 +139,8 @@ pub trait Backward: Send + Sync + 'static {
         TypeId::of::<Self>()
     }
 
-    /// Sets hooks on the saved tensor `name`. `Ok(false)` if there is none of that name.
-    fn hook_saved(&self, _name: &str, _hooks: std::sync::Arc<super::saved::SavedHooks>) -> Result<bool> {
+    /// Sets hooks on a saved tensor. `Ok(false)` if there is none of that name.
+    fn hook_saved(&self, _at: SavedAt<'_>, _hooks: std::sync::Arc<super::saved::SavedHooks>) -> Result<bool> {
         Ok(false)
     }
 
@@ -214,20 +214,34 @@ impl Node {
         inputs: SmallVec<[InputMetadata; 1]>,
         formula: Box<dyn Backward>,
     ) -> Result<Node> {
-        let word = state::word();
-        let node = Node(Arc::new(NodeInner {
+        let node = Node::unannounced(sequence_nr, edges, inputs, formula);
+        node.announce()?;
+        Ok(node)
+    }
+
+    /// A node that creation hooks have not seen: [`Node::announce`] shows it to them.
+    #[inline]
+    pub(crate) fn unannounced(
+        sequence_nr: u64,
+        edges: Edges,
+        inputs: SmallVec<[InputMetadata; 1]>,
+        formula: Box<dyn Backward>,
+    ) -> Node {
+        Node(Arc::new(NodeInner {
             sequence_nr,
-            level: word & state::LEVEL,
+            level: state::word() & state::LEVEL,
             edges,
             inputs,
             stamp: Stamp::default(),
             extras: OnceLock::new(),
             formula,
-        }));
-        if word & (state::ANOMALY | state::CREATION) != 0 {
-            super::hooks::announce(&node)?;
-        }
-        Ok(node)
+        }))
+    }
+
+    /// Shows a new node to anomaly mode and to creation hooks. No lock is held.
+    #[inline]
+    pub(crate) fn announce(&self) -> Result<()> {
+        if state::is(state::ANOMALY | state::CREATION) { super::hooks::announce(self) } else { Ok(()) }
     }
 
     /// `MulBackward0`, `torch::autograd::AccumulateGrad`, …
@@ -261,9 +275,27 @@ impl Node {
         &self.0.inputs
     }
 
-    /// The mutable map that lives with the node.
-    pub fn metadata(&self) -> MutexGuard<'_, Metadata> {
-        self.extras().metadata.lock().unwrap_or_else(|e| e.into_inner())
+    /// A copy of the map that lives with the node.
+    pub fn metadata(&self) -> Metadata {
+        match self.extras_if_any() {
+            Some(e) => e.metadata.lock().unwrap_or_else(|e| e.into_inner()).clone(),
+            None => Metadata::default(),
+        }
+    }
+
+    /// Puts a value into the map that lives with the node; returns the one it replaces.
+    pub fn insert_metadata(
+        &self,
+        key: impl Into<String>,
+        value: std::sync::Arc<dyn Any + Send + Sync>,
+    ) -> Option<std::sync::Arc<dyn Any + Send + Sync>> {
+        let key = key.into();
+        self.extras().metadata.lock().unwrap_or_else(|e| e.into_inner()).insert(key, value)
+    }
+
+    /// Takes a value out of the map that lives with the node.
+    pub fn remove_metadata(&self, key: &str) -> Option<std::sync::Arc<dyn Any + Send + Sync>> {
+        self.extras_if_any()?.metadata.lock().unwrap_or_else(|e| e.into_inner()).shift_remove(key)
     }
 
     /// The leaf that this node accumulates into, if it is an accumulate node.
@@ -297,9 +329,15 @@ impl Node {
         Ok(self.0.formula.saved(self)?.into_iter().map(|(n, _)| n).collect())
     }
 
-    /// Sets pack and unpack hooks on one saved tensor, packing it at once.
+    /// Sets pack and unpack hooks on one saved tensor, packing it at once. One of several that are saved under a name is
+    /// `tensors[0]`; so are those of a custom function.
     pub fn register_saved_hooks(&self, name: &str, hooks: super::saved::SavedHooks) -> Result<()> {
-        match self.0.formula.hook_saved(name, std::sync::Arc::new(hooks))? {
+        let index = |s: &str| s.strip_suffix(']').and_then(|k| k.parse().ok());
+        let at = match name.split_once('[').map(|(list, k)| (list, index(k))) {
+            Some((list, Some(k))) => (list, Some(k)),
+            _ => (name, None),
+        };
+        match self.0.formula.hook_saved(at, std::sync::Arc::new(hooks))? {
             true => Ok(()),
             false => Err(Error::argument("register_saved_hooks", format!("{} saves no tensor '{name}'", self.name()))),
         }
@@ -363,11 +401,42 @@ pub(crate) fn defer(node: Node) {
         return PENDING.with(|p| p.borrow_mut().push(node));
     }
     DRAINING.set(true);
+    let mut draining = Draining { ended: false };
     drop(node);
-    while let Some(n) = PENDING.with(|p| p.borrow_mut().pop()) {
+    while let Some(n) = next_pending() {
         drop(n)
     }
-    DRAINING.set(false);
+    draining.ended = true;
+}
+
+fn next_pending() -> Option<Node> {
+    PENDING.with(|p| p.borrow_mut().pop())
+}
+
+/// Ends draining, also when a value that a node owns panics in its own drop: what waits is dropped all the same.
+struct Draining {
+    ended: bool,
+}
+
+impl Drop for Draining {
+    #[inline]
+    fn drop(&mut self) {
+        if !self.ended {
+            drain_after_panic();
+        }
+        DRAINING.set(false);
+    }
+}
+
+/// Drops what waits while a panic is under way. A second panic is kept from ending the process; its payload is not dropped,
+/// because that could be a third.
+#[cold]
+fn drain_after_panic() {
+    while let Some(n) = next_pending() {
+        if let Err(payload) = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| drop(n))) {
+            std::mem::forget(payload);
+        }
+    }
 }
 
 impl Drop for NodeInner {

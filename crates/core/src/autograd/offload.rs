@@ -80,9 +80,9 @@ struct Known(Mutex<Vec<(WeakTensor, u32, Weak<Away>)>>);
 
 impl Known {
     fn find(&self, t: &Tensor) -> Option<Arc<Away>> {
-        let mut list = self.0.lock().unwrap_or_else(|e| e.into_inner());
-        list.retain(|(tensor, _, away)| away.strong_count() > 0 && tensor.upgrade().is_some());
-        let same = |w: &WeakTensor| w.upgrade().is_some_and(|known| known.is_same(t));
+        let (mut list, this) = (self.0.lock().unwrap_or_else(|e| e.into_inner()), t.downgrade());
+        list.retain(|(tensor, _, away)| away.strong_count() > 0 && tensor.is_alive());
+        let same = |w: &WeakTensor| w.is_same(&this);
         list.iter().find(|(w, version, _)| *version == t.version_counter() && same(w)).and_then(|(_, _, a)| a.upgrade())
     }
 

@@ -8,8 +8,8 @@ use super::forward;
 use super::node::{Edge, Node};
 use crate::state;
 use crate::sym::SymInts;
-use crate::tensor::{INFERENCE, REQUIRES_GRAD, TANGENT};
-use crate::{DType, ErrorKind, Result, Scalar, Spec, Tensor};
+use crate::tensor::{DETACHED, INFERENCE, REQUIRES_GRAD, TANGENT};
+use crate::{DType, Error, ErrorKind, Result, Scalar, Spec, Tensor};
 use firebrand_kernels::shared::Arc;
 use std::any::Any;
 use std::sync::{Mutex, MutexGuard};
@@ -71,10 +71,13 @@ impl PackedTensor {
 #[derive(Clone)]
 enum Kept {
     None,
-    Input { tensor: Tensor, version: u32 },
+    Input { tensor: Tensor, version: u32, computed: bool },
     Output { alias: Tensor, version: u32, output_nr: u32 },
     Packed(Arc<PackedTensor>),
 }
+
+/// Which of a node's saved tensors: by its name, and its place where several are saved under one name.
+pub type SavedAt<'a> = (&'a str, Option<usize>);
 
 /// What a [`SavedTensor`] holds.
 pub enum Look<'a> {
@@ -105,12 +108,14 @@ impl SavedTensor {
         {
             return pack(t, h, None);
         }
-        Ok(SavedTensor(Kept::Input { tensor: t.clone(), version: t.version_counter() }))
+        Ok(SavedTensor::unpacked(t))
     }
 
     /// Keeps a tensor as it is, whatever hooks are active.
+    #[inline]
     pub fn unpacked(t: &Tensor) -> SavedTensor {
-        SavedTensor(Kept::Input { tensor: t.clone(), version: t.version_counter() })
+        let computed = t.has_history_to_lose();
+        SavedTensor(Kept::Input { tensor: t.clone(), version: t.version_counter(), computed })
     }
 
     /// Keeps an input if there is one.
@@ -134,7 +139,8 @@ impl SavedTensor {
         copy_tangent(t, &alias);
         if state::word() & state::DUAL != 0 {
             // The output gets its tangent later, and passes it on.
-            *t.extras().saved_alias.lock().unwrap_or_else(|e| e.into_inner()) = Some(alias.clone());
+            let before = t.extras().saved_alias.lock().unwrap_or_else(|e| e.into_inner()).replace(alias.clone());
+            drop(before);
         }
         Ok(SavedTensor(Kept::Output { version: t.version_counter(), alias, output_nr }))
     }
@@ -144,7 +150,8 @@ impl SavedTensor {
     pub fn look(&self, node: &Node) -> Result<Look<'_>> {
         Ok(match &self.0 {
             Kept::None => Look::None,
-            Kept::Input { tensor, version } => {
+            Kept::Input { tensor, version, computed } => {
+                check_attached(tensor, *computed)?;
                 check_version(tensor, *version, || producer_of(tensor))?;
                 Look::Tensor(tensor)
             }
@@ -166,7 +173,8 @@ impl SavedTensor {
     pub fn unpack(self, node: &Node) -> Result<Option<Tensor>> {
         match self.0 {
             Kept::None => Ok(None),
-            Kept::Input { tensor, version } => {
+            Kept::Input { tensor, version, computed } => {
+                check_attached(&tensor, computed)?;
                 check_version(&tensor, version, || producer_of(&tensor))?;
                 Ok(Some(tensor))
             }
@@ -183,11 +191,23 @@ impl SavedTensor {
         }
     }
 
+    /// As [`SavedTensor::unpack`], for a custom function: what was detached in place is refused only where its history
+    /// would count.
+    pub(crate) fn unpack_for_function(mut self, node: &Node) -> Result<Option<Tensor>> {
+        if let Kept::Input { computed, .. } = &mut self.0
+            && !state::is(state::GRAD)
+        {
+            *computed = false;
+        }
+        self.unpack(node)
+    }
+
     /// The tensor, if it was kept as an input: needs no node.
     pub(crate) fn unpack_input(self) -> Result<Option<Tensor>> {
         match self.0 {
             Kept::None | Kept::Output { .. } => Ok(None),
-            Kept::Input { tensor, version } => {
+            Kept::Input { tensor, version, computed } => {
+                check_attached(&tensor, computed)?;
                 check_version(&tensor, version, || producer_of(&tensor))?;
                 Ok(Some(tensor))
             }
@@ -201,16 +221,14 @@ impl SavedTensor {
         self.unpack(node)?.ok_or_else(|| node.freed())
     }
 
-    /// Passes the kept tensor through hooks from now on.
-    pub fn register_hooks(&mut self, hooks: std::sync::Arc<SavedHooks>) -> Result<()> {
-        let (tensor, output_nr) = match &self.0 {
-            Kept::None => return Err(ErrorKind::SavedHooksOnNone.into()),
-            Kept::Packed(_) => return Err(ErrorKind::SavedHooksTwice.into()),
-            Kept::Input { tensor, .. } => (tensor.clone(), None),
-            Kept::Output { alias, output_nr, .. } => (alias.clone(), Some(*output_nr)),
-        };
-        *self = pack(&tensor, hooks, output_nr)?;
-        Ok(())
+    /// What `pack` makes of the kept tensor: reading it runs `unpack`.
+    fn packed(&self, hooks: std::sync::Arc<SavedHooks>) -> Result<SavedTensor> {
+        match &self.0 {
+            Kept::None => Err(ErrorKind::SavedHooksOnNone.into()),
+            Kept::Packed(_) => Err(ErrorKind::SavedHooksTwice.into()),
+            Kept::Input { tensor, .. } => pack(tensor, hooks, None),
+            Kept::Output { alias, output_nr, .. } => pack(alias, hooks, Some(*output_nr)),
+        }
     }
 }
 
@@ -236,6 +254,12 @@ pub(crate) fn peek<R>(f: impl FnOnce() -> R) -> (R, usize) {
     let before = PEEKED.replace(Some(0));
     let result = f();
     (result, PEEKED.replace(before).unwrap_or(0))
+}
+
+/// A tensor that was computed when it was saved must not have lost its history since: gradients of gradients would be gone.
+#[inline]
+fn check_attached(t: &Tensor, computed: bool) -> Result<()> {
+    if computed && t.flags() & DETACHED != 0 { Err(ErrorKind::SavedDetached.into()) } else { Ok(()) }
 }
 
 #[inline]
@@ -301,7 +325,7 @@ fn copy_tangent(from: &Tensor, to: &Tensor) {
     }
 }
 
-/// The saved values of one node: present until released.
+/// The saved values of one node: present until released. No hook runs under the lock, and no value is dropped under it.
 pub struct SavedSlot<T>(Mutex<Option<T>>);
 
 impl<T> SavedSlot<T> {
@@ -337,12 +361,26 @@ impl<T> SavedSlot<T> {
         self.lock().take().ok_or_else(|| node.freed())
     }
 
-    /// Changes a saved tensor (to register hooks); an error after release.
-    pub fn change<R>(&self, f: impl FnOnce(&mut T) -> Result<R>) -> Result<R> {
-        match self.lock().as_mut() {
-            Some(v) => f(v),
-            None => Err(ErrorKind::SavedHooksAfterFree.into()),
+    /// Passes the saved tensor that `pick` finds through hooks from now on; `Ok(false)` if it finds none, an error after
+    /// release. `pack` runs outside the lock: it may read the node, and hook or release its other saved tensors.
+    pub fn hook(
+        &self,
+        hooks: std::sync::Arc<SavedHooks>,
+        pick: impl Fn(&mut T) -> Option<&mut SavedTensor>,
+    ) -> Result<bool> {
+        let released = || Error::from(ErrorKind::SavedHooksAfterFree);
+        let kept = pick(self.lock().as_mut().ok_or_else(released)?).cloned();
+        let Some(kept) = kept else { return Ok(false) };
+        let packed = kept.packed(hooks)?;
+        let mut slot = self.lock();
+        let place = pick(slot.as_mut().ok_or_else(released)?).ok_or_else(released)?;
+        if matches!(place.0, Kept::Packed(_)) {
+            return Err(ErrorKind::SavedHooksTwice.into());
         }
+        let before = std::mem::replace(place, packed);
+        drop(slot);
+        drop(before);
+        Ok(true)
     }
 
     /// Drops the values, outside the lock.

@@ -3,11 +3,12 @@
 //! explores `SCHEDULES` (10,000) of them for each test.
 
 use super::arrivals::{Arrivals, FirstArrival};
-use super::grad_slot::GradSlot;
+use super::grad_slot::{GradSlot, Sum};
 use super::hook_table::HookTable;
 use super::stamp::{Claims, Stamp};
 use shuttle::thread;
 use std::convert::Infallible;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 
 fn explore(test: impl Fn() + Send + Sync + 'static) {
@@ -132,33 +133,51 @@ fn first_arrivals() {
     });
 }
 
-/// Four threads add to one gradient, some in place and some not: nothing is lost.
+/// Four threads add to one gradient, some in place and some not, under the lock and outside it where others may watch:
+/// nothing is lost, and nobody writes what another reads.
 #[test]
 fn gradients_add_up() {
     explore(|| {
-        let slot = Arc::new(GradSlot::<Arc<Mutex<u32>>>::default());
+        let slot = Arc::new(GradSlot::<Shared>::default());
         let threads: Vec<_> = (0..4)
             .map(|k: u32| {
                 let slot = slot.clone();
                 thread::spawn(move || {
                     let g = 1 << k;
-                    let Ok(()) = slot.update(|old| {
-                        thread::yield_now();
-                        Ok::<_, Infallible>(match old {
-                            None => Some(Arc::new(Mutex::new(g))),
-                            Some(old) if k % 2 == 0 => {
-                                *old.lock().unwrap() += g;
-                                None
-                            }
-                            Some(old) => Some(Arc::new(Mutex::new(*old.lock().unwrap() + g))),
-                        })
-                    });
+                    let g = Arc::new((Mutex::new(g), AtomicBool::new(false)));
+                    let in_place = move |_: &Shared| k % 2 == 0;
+                    let Ok(()) = match k {
+                        0 | 1 => slot.add(g, |old, g, may_write| Ok::<_, Infallible>(sum(old, g, may_write && k == 0))),
+                        _ => {
+                            let add = |old: Option<&Shared>, g, may_write| Ok(sum(old, g, may_write));
+                            slot.add_watched(g, in_place, add, add)
+                        }
+                    };
                 })
             })
             .collect();
         threads.into_iter().for_each(|t| t.join().unwrap());
-        assert_eq!(*slot.get().unwrap().lock().unwrap(), 0b1111);
+        assert_eq!(*slot.get().unwrap().0.lock().unwrap(), 0b1111);
     });
+}
+
+/// A number, and whether somebody writes it.
+type Shared = Arc<(Mutex<u32>, AtomicBool)>;
+
+fn sum(old: Option<&Shared>, g: Shared, in_place: bool) -> Sum<Shared> {
+    let number = |s: &Shared| *s.0.lock().unwrap();
+    let Some(old) = old else { return Sum::New(g) };
+    if in_place {
+        assert!(!old.1.swap(true, SeqCst), "two write at once");
+        thread::yield_now();
+        *old.0.lock().unwrap() += number(&g);
+        old.1.store(false, SeqCst);
+        return Sum::InPlace;
+    }
+    let before = number(old);
+    thread::yield_now();
+    assert!(!old.1.load(SeqCst) && number(old) == before, "written while it is read");
+    Sum::New(Arc::new((Mutex::new(before + number(&g)), AtomicBool::new(false))))
 }
 
 /// Two runs walk the same nodes: each finds its own indices whatever the other does, and both leave the stamps free.

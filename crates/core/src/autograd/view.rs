@@ -8,7 +8,7 @@ use super::node::{Backward, Edge, Edges, Gradients, InputMetadata, Needs, Node};
 use super::saved::SavedTensor;
 use super::saved_visit::{SavedVisitor, Visit};
 use crate::layout::Layout;
-use crate::tensor::{INFERENCE, REBASED, REQUIRES_GRAD, RETAINS_GRAD, VIEW};
+use crate::tensor::{DETACHED, INFERENCE, REBASED, REQUIRES_GRAD, RETAINS_GRAD, VIEW};
 use crate::{DType, Error, ErrorKind, Result, Tensor, ops, state};
 use smallvec::smallvec;
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering::*};
@@ -156,7 +156,7 @@ impl Tensor {
     /// If the tensor is a view whose history cannot be rebuilt; see [`Tensor::grad_fn_edge`].
     #[track_caller]
     pub fn grad_fn(&self) -> Option<Node> {
-        self.grad_fn_edge().unwrap_or_else(|e| panic!("{e}")).map(|e| e.node)
+        self.grad_fn_edge().unwrap_or_else(|e| e.raise()).map(|e| e.node)
     }
 
     /// Which output of its node this tensor is; 0 for leaves.
@@ -198,8 +198,12 @@ impl Tensor {
             let old = self.stored_history();
             super::accumulate::move_retention(self, old.as_ref(), edge.as_ref());
         }
+        let renewed = edge.is_some();
         let old = std::mem::replace(&mut *self.extras().history.lock().unwrap_or_else(|e| e.into_inner()), edge);
         self.set_flag(REBASED);
+        if renewed && self.flags() & DETACHED != 0 {
+            self.clear_flag(DETACHED);
+        }
         if let Some(e) = old {
             super::node::defer(e.node)
         }
@@ -306,6 +310,20 @@ impl Tensor {
         // The view's own history is rebuilt now, so that hooks and edges taken from it belong to the new value.
         self.current_history()?;
         Ok(())
+    }
+
+    /// Whether an operation computed it, for tensors that can be detached in place: views cannot.
+    #[inline]
+    pub(crate) fn has_history_to_lose(&self) -> bool {
+        let f = self.flags();
+        f & (VIEW | DETACHED) == 0 && (f & REBASED != 0 || self.birth_history().is_some())
+    }
+
+    /// Says that the history of a view, which was given to it by hand, is that of what its memory holds now.
+    pub(crate) fn mark_history_current(&self) {
+        if let Some(v) = self.view_info() {
+            v.attr_version.store(self.version_counter(), Release)
+        }
     }
 
     /// Sets the kind of a view that was made as another (custom functions).

@@ -161,7 +161,10 @@ impl Call {
             self.without_inputs(&grad_outputs)?;
         }
         let replaced = slots.gather(&grad_outputs);
-        *self.grad_outputs.lock().unwrap_or_else(|e| e.into_inner()) = Some(grad_outputs);
+        let mut place = self.grad_outputs.lock().unwrap_or_else(|e| e.into_inner());
+        let before = std::mem::replace(&mut *place, Some(grad_outputs));
+        drop(place);
+        drop(before);
         Ok(Some(replaced))
     }
 

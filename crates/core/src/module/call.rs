@@ -37,7 +37,7 @@ pub trait Forward<Input: TensorTree = Tensor>: Module {
     fn call(&self, input: &Input) -> Self::Output {
         match self.try_call(input) {
             Ok(output) => output,
-            Err(e) => panic!("{e}"),
+            Err(e) => e.raise(),
         }
     }
 }

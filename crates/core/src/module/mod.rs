@@ -195,7 +195,7 @@ pub trait Module: Any + AsModule + Send + Sync {
     #[track_caller]
     fn requires_grad_(&self, on: bool) {
         for p in self.parameters() {
-            p.try_set_requires_grad(on).unwrap_or_else(|e| panic!("{e}"))
+            p.try_set_requires_grad(on).unwrap_or_else(|e| e.raise())
         }
     }
 

@@ -4,7 +4,7 @@ use crate::autograd::node::{Backward, Edges, Gradients, Needs, Node};
 use crate::autograd::{SavedVisitor, forward, record};
 use crate::dispatch::Op;
 use crate::func::level;
-use crate::tensor::{REQUIRES_GRAD, RETAINS_GRAD};
+use crate::tensor::{DETACHED, REQUIRES_GRAD, RETAINS_GRAD};
 use crate::{ErrorKind, Result, Tensor, ops, state};
 use smallvec::smallvec;
 
@@ -104,5 +104,6 @@ pub(crate) fn detach_(self_: &Tensor) -> Result<&Tensor> {
     }
     self_.store_history(None);
     self_.clear_flag(REQUIRES_GRAD | RETAINS_GRAD);
+    self_.set_flag(DETACHED);
     Ok(self_)
 }

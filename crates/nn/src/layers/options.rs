@@ -47,7 +47,7 @@ pub(crate) use options;
 pub(crate) fn built<T>(layer: firebrand_core::Result<T>) -> T {
     match layer {
         Ok(layer) => layer,
-        Err(e) => panic!("{e}"),
+        Err(e) => e.raise(),
     }
 }
 

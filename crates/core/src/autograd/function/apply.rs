@@ -6,14 +6,14 @@
 use super::mapped::Mapped;
 use super::{BatchedOutputs, Context, Function, VmapInfo};
 use crate::autograd::node::{Backward, Edge, Edges, Gradients, InputMetadata, Needs, Node};
-use crate::autograd::saved::{SavedSlot, SavedTensor, SavedValue};
+use crate::autograd::saved::{SavedAt, SavedHooks, SavedSlot, SavedTensor, SavedValue};
 use crate::autograd::view::CreationKind;
 use crate::autograd::{SavedVisitor, forward, record};
 use crate::capture;
 use crate::func::level;
 use crate::state::{self, ModeGuard};
 use crate::warnings::warn;
-use crate::{ErrorKind, Result, Tensor};
+use crate::{Error, ErrorKind, JvpRule, Result, Tensor};
 use smallvec::{SmallVec, smallvec};
 use std::any::Any;
 use std::sync::Arc;
@@ -110,6 +110,13 @@ impl Backward for FunctionNode {
         Ok(vec![("tensors", SavedValue::Tensors(tensors))])
     }
 
+    fn hook_saved(&self, at: SavedAt<'_>, hooks: Arc<SavedHooks>) -> Result<bool> {
+        match (at, &self.ctx.saved) {
+            (("tensors", Some(k)), Some(saved)) => saved.hook(hooks, |list| list.get_mut(k)),
+            _ => Ok(false),
+        }
+    }
+
     fn as_any(&self) -> Option<&dyn Any> {
         Some(&*self.function)
     }
@@ -165,7 +172,7 @@ pub fn run(function: Arc<dyn Function>, inputs: Vec<Tensor>) -> Result<Vec<Tenso
         }
     }
     if word & state::DUAL != 0 && inputs.iter().any(|t| forward::tangent(t).is_some()) {
-        push_tangents(&*function, &ctx, &inputs, &outputs)?;
+        push_tangents(&*function, &ctx, &inputs, &results, &outputs)?;
     }
     if recording {
         link(function, ctx, edges, &results, &mut outputs)?;
@@ -202,18 +209,90 @@ fn one_level_down(function: &Arc<dyn Function>, inputs: &[Tensor]) -> Result<Vec
     Ok(outs.into_iter().zip(out_dims).map(|(t, d)| level::wrap(t, d)).collect())
 }
 
-fn push_tangents(function: &dyn Function, ctx: &Context, inputs: &[Tensor], outputs: &[Tensor]) -> Result<()> {
-    let tangents = inputs
+/// Asks the function for the tangents of its outputs and holds them to what the outputs are: an output that shares memory
+/// with an input has a tangent that shares memory with the input's.
+fn push_tangents(
+    function: &dyn Function,
+    ctx: &Context,
+    inputs: &[Tensor],
+    results: &[Tensor],
+    outputs: &[Tensor],
+) -> Result<()> {
+    let own: Vec<Option<Tensor>> = inputs.iter().map(forward::tangent).collect();
+    let versions: Vec<Option<u32>> = own.iter().map(|t| t.as_ref().map(Tensor::version_counter)).collect();
+    let given = inputs
         .iter()
-        .map(|t| match forward::tangent(t) {
-            None if ctx.materialize_grads => forward::tangent_or_zeros(t).map(Some),
-            found => Ok(found),
+        .zip(&own)
+        .map(|(input, own)| match own {
+            None if ctx.materialize_grads => forward::tangent_or_zeros(input).map(Some),
+            own => Ok(own.clone()),
         })
         .collect::<Result<Vec<_>>>()?;
-    for (out, t) in outputs.iter().zip(function.jvp(ctx, &tangents)?) {
-        if let Some(t) = t {
+    let tangents = function.jvp(ctx, &given)?;
+    if tangents.len() != outputs.len() {
+        let (expected, found) = (outputs.len(), tangents.len());
+        return Err(ErrorKind::JvpCount { function: ctx.name.clone(), expected, found }.into());
+    }
+    for (position, tangent) in tangents.into_iter().enumerate() {
+        let (result, out) = (&results[position], &outputs[position]);
+        let refused = |rule| Error::from(ErrorKind::JvpRule { function: ctx.name.clone(), position, rule });
+        if ctx.is_frozen(result) {
+            if tangent.is_some() {
+                return Err(ErrorKind::JvpNotDifferentiable { function: ctx.name.clone(), position }.into());
+            }
+            continue;
+        }
+        if let Some(t) = tangent.as_ref().filter(|t| t.shape() != out.shape()) {
+            let (expected, found) = (out.shape().to_vec(), t.shape().to_vec());
+            return Err(ErrorKind::JvpShape { function: ctx.name.clone(), position, expected, found }.into());
+        }
+        if ctx.is_dirty(result) {
+            let input = inputs.iter().position(|i| i.is_same(result));
+            if let Some((i, old)) = input.and_then(|i| Some((i, own[i].as_ref()?))) {
+                if Some(old.version_counter()) == versions[i] {
+                    return Err(refused(JvpRule::WrittenInPlace));
+                }
+                if !tangent.as_ref().is_some_and(|t| t.is_same(old)) {
+                    return Err(refused(JvpRule::ReturnedAsIs));
+                }
+            }
+            if let Some(t) = tangent {
+                forward::set_tangent_inplace(out, t)?;
+            }
+            continue;
+        }
+        if let Some((input, old)) = shown_input(out, inputs, &own) {
+            check_view(tangent.as_ref(), old, out, input).map_err(refused)?;
+        }
+        if let Some(t) = tangent {
             forward::set_tangent(out, t)?;
         }
+    }
+    Ok(())
+}
+
+/// The input with a tangent whose memory an output shows. Wrappers of a level show nothing themselves.
+fn shown_input<'a>(
+    out: &Tensor,
+    inputs: &'a [Tensor],
+    tangents: &'a [Option<Tensor>],
+) -> Option<(&'a Tensor, &'a Tensor)> {
+    let base = out.base().filter(|_| !state::is(state::LEVEL))?;
+    let shares = |i: &Tensor| i.is_same(base) || i.base().is_some_and(|b| b.is_same(base));
+    inputs.iter().zip(tangents).find_map(|(i, t)| t.as_ref().filter(|_| shares(i)).map(|t| (i, t)))
+}
+
+/// Whether the tangent of a view is the same view of the input's tangent `old`.
+fn check_view(tangent: Option<&Tensor>, old: &Tensor, out: &Tensor, input: &Tensor) -> Result<(), JvpRule> {
+    let t = tangent.ok_or(JvpRule::View)?;
+    let base = t.base().ok_or(JvpRule::View)?;
+    if !base.is_same(old.base().unwrap_or(old)) {
+        return Err(JvpRule::ViewOfTangent);
+    }
+    let from = |t: &Tensor, whole: &Tensor| t.storage_offset() as isize - whole.storage_offset() as isize;
+    let comparable = old.strides() == input.strides();
+    if comparable && (t.strides() != out.strides() || from(t, old) != from(out, input)) {
+        return Err(JvpRule::SameRegion);
     }
     Ok(())
 }
@@ -247,10 +326,7 @@ fn wrap(ctx: &Context, inputs: &[Tensor], result: &Tensor) -> Tensor {
         }
         return input.make_view(input.layout().clone(), CreationKind::Custom);
     }
-    let of_input = |base: &Tensor| inputs.iter().any(|i| i.is_same(base) || i.base().is_some_and(|b| b.is_same(base)));
-    if result.base().is_some_and(of_input) {
-        result.set_view_kind(CreationKind::Custom);
-    }
+    result.set_view_kind(CreationKind::Custom);
     result.clone()
 }
 
@@ -276,10 +352,7 @@ fn link(
     if !saved.is_empty() {
         ctx.saved = Some(SavedSlot::new(saved));
     }
-    let frozen: Vec<bool> = results
-        .iter()
-        .map(|r| !r.dtype().is_differentiable() || ctx.non_differentiable.iter().any(|n| n.is_same(r)))
-        .collect();
+    let frozen: Vec<bool> = results.iter().map(|r| ctx.is_frozen(r)).collect();
     let dirty: Vec<bool> = results.iter().map(|r| ctx.is_dirty(r)).collect();
     let name = format!("{}Backward", ctx.name);
     let meta: SmallVec<[InputMetadata; 1]> = ctx.outputs.iter().cloned().collect();
@@ -292,6 +365,8 @@ fn link(
             out.rebase_history(node.clone(), slot as u32)?;
         } else {
             out.set_birth_history(Edge { node: node.clone(), slot: slot as u32 });
+            // Forward may have written what it returns a view of; this history is that of the result.
+            out.mark_history_current();
         }
     }
     Ok(())

@@ -106,7 +106,7 @@ impl Context {
         if self.clear_on_access {
             saved.release();
         }
-        list.into_iter().map(|s| s.unpack(&node)).collect()
+        list.into_iter().map(|s| s.unpack_for_function(&node)).collect()
     }
 
     /// As [`saved_tensors`](Context::saved_tensors), but in the last run of the node they are handed over: what only this
@@ -115,7 +115,7 @@ impl Context {
     pub fn take_saved_tensors(&self) -> Result<Vec<Option<Tensor>>> {
         match (&self.saved, self.node.get().and_then(|w| w.upgrade())) {
             (Some(saved), Some(node)) if self.last_run.load(Relaxed) => {
-                saved.take(&node)?.into_iter().map(|s| s.unpack(&node)).collect()
+                saved.take(&node)?.into_iter().map(|s| s.unpack_for_function(&node)).collect()
             }
             _ => self.saved_tensors(),
         }
@@ -137,6 +137,11 @@ impl Context {
                 None => Err("only inside backward, and only if uses_input_grad_buffers says so"),
             })
             .map_err(|message| ErrorKind::InputGradBuffers { function: self.name.clone(), message }.into())
+    }
+
+    /// Whether no gradient flows through this result.
+    pub(super) fn is_frozen(&self, result: &Tensor) -> bool {
+        !result.dtype().is_differentiable() || self.non_differentiable.iter().any(|n| n.is_same(result))
     }
 
     pub(super) fn is_dirty(&self, t: &Tensor) -> bool {
@@ -162,6 +167,7 @@ impl BufferScope {
 
 impl Drop for BufferScope {
     fn drop(&mut self) {
-        BUFFERS.with_borrow_mut(|b| *b = self.0.take())
+        let ended = BUFFERS.with_borrow_mut(|b| std::mem::replace(b, self.0.take()));
+        drop(ended);
     }
 }

@@ -4,7 +4,7 @@
 
 use super::functions as ops;
 use crate::autograd::node::{Backward, Gradients, Needs, Node};
-use crate::autograd::saved::{PlainSlot, SavedHooks, SavedSlot, SavedTensor, SavedValue};
+use crate::autograd::saved::{PlainSlot, SavedAt, SavedHooks, SavedSlot, SavedTensor, SavedValue};
 use crate::autograd::saved_visit::{SavedVisitor, Visit};
 use crate::dispatch::MemoryFormat;
 use crate::ops::formulas::{self, IntoGrad, IntoGrads};
@@ -305,13 +305,20 @@ impl Backward for MulBackward0 {
         s.self_ = outline(&s.self_)?;
         Ok(Some(Box::new(MulBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "other" => s.other.register_hooks(hooks).map(|()| true),
-                "self" => s.self_.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("other", None) => Some(&mut s.other),
+                    ("self", None) => Some(&mut s.self_),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -430,13 +437,20 @@ impl Backward for DivBackward0 {
         s.self_ = outline(&s.self_)?;
         Ok(Some(Box::new(DivBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "other" => s.other.register_hooks(hooks).map(|()| true),
-                "self" => s.self_.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("other", None) => Some(&mut s.other),
+                    ("self", None) => Some(&mut s.self_),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -562,13 +576,20 @@ impl Backward for DivBackward2 {
         s.self_ = outline(&s.self_)?;
         Ok(Some(Box::new(DivBackward2(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "other" => s.other.register_hooks(hooks).map(|()| true),
-                "self" => s.self_.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("other", None) => Some(&mut s.other),
+                    ("self", None) => Some(&mut s.self_),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -743,13 +764,20 @@ impl Backward for RemainderBackward1 {
         s.self_ = outline(&s.self_)?;
         Ok(Some(Box::new(RemainderBackward1(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "other" => s.other.register_hooks(hooks).map(|()| true),
-                "self" => s.self_.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("other", None) => Some(&mut s.other),
+                    ("self", None) => Some(&mut s.self_),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -838,12 +866,19 @@ impl Backward for RemainderBackward2 {
         s.other = outline(&s.other)?;
         Ok(Some(Box::new(RemainderBackward2(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "other" => s.other.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("other", None) => Some(&mut s.other),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -919,13 +954,20 @@ impl Backward for FmodBackward1 {
         s.self_ = outline(&s.self_)?;
         Ok(Some(Box::new(FmodBackward1(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "other" => s.other.register_hooks(hooks).map(|()| true),
-                "self" => s.self_.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("other", None) => Some(&mut s.other),
+                    ("self", None) => Some(&mut s.self_),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -1029,14 +1071,21 @@ impl Backward for PowBackward1 {
         s.result = outline(&s.result)?;
         Ok(Some(Box::new(PowBackward1(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "exponent" => s.exponent.register_hooks(hooks).map(|()| true),
-                "self" => s.self_.register_hooks(hooks).map(|()| true),
-                "result" => s.result.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("exponent", None) => Some(&mut s.exponent),
+                    ("self", None) => Some(&mut s.self_),
+                    ("result", None) => Some(&mut s.result),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -1104,12 +1153,19 @@ impl Backward for PowBackward0 {
         s.self_ = outline(&s.self_)?;
         Ok(Some(Box::new(PowBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "self" => s.self_.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("self", None) => Some(&mut s.self_),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -1183,13 +1239,20 @@ impl Backward for PowBackward2 {
         s.result = outline(&s.result)?;
         Ok(Some(Box::new(PowBackward2(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "exponent" => s.exponent.register_hooks(hooks).map(|()| true),
-                "result" => s.result.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("exponent", None) => Some(&mut s.exponent),
+                    ("result", None) => Some(&mut s.result),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -1276,13 +1339,20 @@ impl Backward for AddcmulBackward0 {
         s.tensor2 = outline(&s.tensor2)?;
         Ok(Some(Box::new(AddcmulBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "tensor1" => s.tensor1.register_hooks(hooks).map(|()| true),
-                "tensor2" => s.tensor2.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("tensor1", None) => Some(&mut s.tensor1),
+                    ("tensor2", None) => Some(&mut s.tensor2),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -1369,13 +1439,20 @@ impl Backward for AddcdivBackward0 {
         s.tensor2 = outline(&s.tensor2)?;
         Ok(Some(Box::new(AddcdivBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "tensor1" => s.tensor1.register_hooks(hooks).map(|()| true),
-                "tensor2" => s.tensor2.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("tensor1", None) => Some(&mut s.tensor1),
+                    ("tensor2", None) => Some(&mut s.tensor2),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -1501,14 +1578,21 @@ impl Backward for LerpBackward1 {
         s.weight = outline(&s.weight)?;
         Ok(Some(Box::new(LerpBackward1(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "end" => s.end.register_hooks(hooks).map(|()| true),
-                "self" => s.self_.register_hooks(hooks).map(|()| true),
-                "weight" => s.weight.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("end", None) => Some(&mut s.end),
+                    ("self", None) => Some(&mut s.self_),
+                    ("weight", None) => Some(&mut s.weight),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -1584,13 +1668,20 @@ impl Backward for LdexpBackward0 {
         s.result = outline(&s.result)?;
         Ok(Some(Box::new(LdexpBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "other" => s.other.register_hooks(hooks).map(|()| true),
-                "result" => s.result.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("other", None) => Some(&mut s.other),
+                    ("result", None) => Some(&mut s.result),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -1662,13 +1753,20 @@ impl Backward for MaximumBackward0 {
         s.self_ = outline(&s.self_)?;
         Ok(Some(Box::new(MaximumBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "other" => s.other.register_hooks(hooks).map(|()| true),
-                "self" => s.self_.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("other", None) => Some(&mut s.other),
+                    ("self", None) => Some(&mut s.self_),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -1740,13 +1838,20 @@ impl Backward for MinimumBackward0 {
         s.self_ = outline(&s.self_)?;
         Ok(Some(Box::new(MinimumBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "other" => s.other.register_hooks(hooks).map(|()| true),
-                "self" => s.self_.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("other", None) => Some(&mut s.other),
+                    ("self", None) => Some(&mut s.self_),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -1820,13 +1925,20 @@ impl Backward for FmaxBackward0 {
         s.self_ = outline(&s.self_)?;
         Ok(Some(Box::new(FmaxBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "other" => s.other.register_hooks(hooks).map(|()| true),
-                "self" => s.self_.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("other", None) => Some(&mut s.other),
+                    ("self", None) => Some(&mut s.self_),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -1900,13 +2012,20 @@ impl Backward for FminBackward0 {
         s.self_ = outline(&s.self_)?;
         Ok(Some(Box::new(FminBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "other" => s.other.register_hooks(hooks).map(|()| true),
-                "self" => s.self_.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("other", None) => Some(&mut s.other),
+                    ("self", None) => Some(&mut s.self_),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -1983,14 +2102,21 @@ impl Backward for HypotBackward0 {
         s.result = outline(&s.result)?;
         Ok(Some(Box::new(HypotBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "other" => s.other.register_hooks(hooks).map(|()| true),
-                "self" => s.self_.register_hooks(hooks).map(|()| true),
-                "result" => s.result.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("other", None) => Some(&mut s.other),
+                    ("self", None) => Some(&mut s.self_),
+                    ("result", None) => Some(&mut s.result),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -2070,13 +2196,20 @@ impl Backward for LogaddexpBackward0 {
         s.self_ = outline(&s.self_)?;
         Ok(Some(Box::new(LogaddexpBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "other" => s.other.register_hooks(hooks).map(|()| true),
-                "self" => s.self_.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("other", None) => Some(&mut s.other),
+                    ("self", None) => Some(&mut s.self_),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -2156,13 +2289,20 @@ impl Backward for Logaddexp2Backward0 {
         s.self_ = outline(&s.self_)?;
         Ok(Some(Box::new(Logaddexp2Backward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "other" => s.other.register_hooks(hooks).map(|()| true),
-                "self" => s.self_.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("other", None) => Some(&mut s.other),
+                    ("self", None) => Some(&mut s.self_),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -2243,13 +2383,20 @@ impl Backward for Atan2Backward0 {
         s.self_ = outline(&s.self_)?;
         Ok(Some(Box::new(Atan2Backward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "other" => s.other.register_hooks(hooks).map(|()| true),
-                "self" => s.self_.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("other", None) => Some(&mut s.other),
+                    ("self", None) => Some(&mut s.self_),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -2324,13 +2471,20 @@ impl Backward for CopysignBackward0 {
         s.result = outline(&s.result)?;
         Ok(Some(Box::new(CopysignBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "self" => s.self_.register_hooks(hooks).map(|()| true),
-                "result" => s.result.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("self", None) => Some(&mut s.self_),
+                    ("result", None) => Some(&mut s.result),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -2399,13 +2553,20 @@ impl Backward for CopysignBackward1 {
         s.result = outline(&s.result)?;
         Ok(Some(Box::new(CopysignBackward1(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "self" => s.self_.register_hooks(hooks).map(|()| true),
-                "result" => s.result.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("self", None) => Some(&mut s.self_),
+                    ("result", None) => Some(&mut s.result),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -2477,13 +2638,20 @@ impl Backward for XlogyBackward0 {
         s.self_ = outline(&s.self_)?;
         Ok(Some(Box::new(XlogyBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "other" => s.other.register_hooks(hooks).map(|()| true),
-                "self" => s.self_.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("other", None) => Some(&mut s.other),
+                    ("self", None) => Some(&mut s.self_),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -2552,12 +2720,19 @@ impl Backward for XlogyBackward2 {
         s.self_ = outline(&s.self_)?;
         Ok(Some(Box::new(XlogyBackward2(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "self" => s.self_.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("self", None) => Some(&mut s.self_),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -2625,12 +2800,19 @@ impl Backward for XlogyBackward1 {
         s.other = outline(&s.other)?;
         Ok(Some(Box::new(XlogyBackward1(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "other" => s.other.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("other", None) => Some(&mut s.other),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -2756,12 +2938,19 @@ impl Backward for AbsBackward0 {
         s.self_ = outline(&s.self_)?;
         Ok(Some(Box::new(AbsBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "self" => s.self_.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("self", None) => Some(&mut s.self_),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -2930,13 +3119,20 @@ impl Backward for SgnBackward0 {
         s.result = outline(&s.result)?;
         Ok(Some(Box::new(SgnBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "self" => s.self_.register_hooks(hooks).map(|()| true),
-                "result" => s.result.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("self", None) => Some(&mut s.self_),
+                    ("result", None) => Some(&mut s.result),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -3056,12 +3252,19 @@ impl Backward for AngleBackward0 {
         s.self_ = outline(&s.self_)?;
         Ok(Some(Box::new(AngleBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "self" => s.self_.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("self", None) => Some(&mut s.self_),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -3188,12 +3391,19 @@ impl Backward for ReciprocalBackward0 {
         s.result = outline(&s.result)?;
         Ok(Some(Box::new(ReciprocalBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "result" => s.result.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("result", None) => Some(&mut s.result),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -3254,12 +3464,19 @@ impl Backward for SqrtBackward0 {
         s.result = outline(&s.result)?;
         Ok(Some(Box::new(SqrtBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "result" => s.result.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("result", None) => Some(&mut s.result),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -3323,12 +3540,19 @@ impl Backward for RsqrtBackward0 {
         s.result = outline(&s.result)?;
         Ok(Some(Box::new(RsqrtBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "result" => s.result.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("result", None) => Some(&mut s.result),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -3388,12 +3612,19 @@ impl Backward for ExpBackward0 {
         s.result = outline(&s.result)?;
         Ok(Some(Box::new(ExpBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "result" => s.result.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("result", None) => Some(&mut s.result),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -3457,12 +3688,19 @@ impl Backward for Exp2Backward0 {
         s.result = outline(&s.result)?;
         Ok(Some(Box::new(Exp2Backward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "result" => s.result.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("result", None) => Some(&mut s.result),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -3523,12 +3761,19 @@ impl Backward for Expm1Backward0 {
         s.result = outline(&s.result)?;
         Ok(Some(Box::new(Expm1Backward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "result" => s.result.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("result", None) => Some(&mut s.result),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -3588,12 +3833,19 @@ impl Backward for LogBackward0 {
         s.self_ = outline(&s.self_)?;
         Ok(Some(Box::new(LogBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "self" => s.self_.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("self", None) => Some(&mut s.self_),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -3657,12 +3909,19 @@ impl Backward for Log2Backward0 {
         s.self_ = outline(&s.self_)?;
         Ok(Some(Box::new(Log2Backward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "self" => s.self_.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("self", None) => Some(&mut s.self_),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -3726,12 +3985,19 @@ impl Backward for Log10Backward0 {
         s.self_ = outline(&s.self_)?;
         Ok(Some(Box::new(Log10Backward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "self" => s.self_.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("self", None) => Some(&mut s.self_),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -3792,12 +4058,19 @@ impl Backward for Log1PBackward0 {
         s.self_ = outline(&s.self_)?;
         Ok(Some(Box::new(Log1PBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "self" => s.self_.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("self", None) => Some(&mut s.self_),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -3857,12 +4130,19 @@ impl Backward for SinBackward0 {
         s.self_ = outline(&s.self_)?;
         Ok(Some(Box::new(SinBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "self" => s.self_.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("self", None) => Some(&mut s.self_),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -3923,12 +4203,19 @@ impl Backward for CosBackward0 {
         s.self_ = outline(&s.self_)?;
         Ok(Some(Box::new(CosBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "self" => s.self_.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("self", None) => Some(&mut s.self_),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -3992,12 +4279,19 @@ impl Backward for TanBackward0 {
         s.result = outline(&s.result)?;
         Ok(Some(Box::new(TanBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "result" => s.result.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("result", None) => Some(&mut s.result),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -4061,12 +4355,19 @@ impl Backward for AsinBackward0 {
         s.self_ = outline(&s.self_)?;
         Ok(Some(Box::new(AsinBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "self" => s.self_.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("self", None) => Some(&mut s.self_),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -4130,12 +4431,19 @@ impl Backward for AcosBackward0 {
         s.self_ = outline(&s.self_)?;
         Ok(Some(Box::new(AcosBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "self" => s.self_.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("self", None) => Some(&mut s.self_),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -4199,12 +4507,19 @@ impl Backward for AtanBackward0 {
         s.self_ = outline(&s.self_)?;
         Ok(Some(Box::new(AtanBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "self" => s.self_.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("self", None) => Some(&mut s.self_),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -4264,12 +4579,19 @@ impl Backward for SinhBackward0 {
         s.self_ = outline(&s.self_)?;
         Ok(Some(Box::new(SinhBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "self" => s.self_.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("self", None) => Some(&mut s.self_),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -4329,12 +4651,19 @@ impl Backward for CoshBackward0 {
         s.self_ = outline(&s.self_)?;
         Ok(Some(Box::new(CoshBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "self" => s.self_.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("self", None) => Some(&mut s.self_),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -4394,12 +4723,19 @@ impl Backward for TanhBackward0 {
         s.result = outline(&s.result)?;
         Ok(Some(Box::new(TanhBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "result" => s.result.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("result", None) => Some(&mut s.result),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -4463,12 +4799,19 @@ impl Backward for AsinhBackward0 {
         s.self_ = outline(&s.self_)?;
         Ok(Some(Box::new(AsinhBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "self" => s.self_.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("self", None) => Some(&mut s.self_),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -4535,12 +4878,19 @@ impl Backward for AcoshBackward0 {
         s.self_ = outline(&s.self_)?;
         Ok(Some(Box::new(AcoshBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "self" => s.self_.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("self", None) => Some(&mut s.self_),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -4604,12 +4954,19 @@ impl Backward for AtanhBackward0 {
         s.self_ = outline(&s.self_)?;
         Ok(Some(Box::new(AtanhBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "self" => s.self_.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("self", None) => Some(&mut s.self_),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -4669,12 +5026,19 @@ impl Backward for SigmoidBackward0 {
         s.result = outline(&s.result)?;
         Ok(Some(Box::new(SigmoidBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "result" => s.result.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("result", None) => Some(&mut s.result),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -4741,12 +5105,19 @@ impl Backward for ErfBackward0 {
         s.self_ = outline(&s.self_)?;
         Ok(Some(Box::new(ErfBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "self" => s.self_.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("self", None) => Some(&mut s.self_),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -4813,12 +5184,19 @@ impl Backward for ErfcBackward0 {
         s.self_ = outline(&s.self_)?;
         Ok(Some(Box::new(ErfcBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "self" => s.self_.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("self", None) => Some(&mut s.self_),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -4882,12 +5260,19 @@ impl Backward for ErfinvBackward0 {
         s.result = outline(&s.result)?;
         Ok(Some(Box::new(ErfinvBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "result" => s.result.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("result", None) => Some(&mut s.result),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -4947,12 +5332,19 @@ impl Backward for LgammaBackward0 {
         s.self_ = outline(&s.self_)?;
         Ok(Some(Box::new(LgammaBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "self" => s.self_.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("self", None) => Some(&mut s.self_),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -5012,12 +5404,19 @@ impl Backward for DigammaBackward0 {
         s.self_ = outline(&s.self_)?;
         Ok(Some(Box::new(DigammaBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "self" => s.self_.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("self", None) => Some(&mut s.self_),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -5077,12 +5476,19 @@ impl Backward for SincBackward0 {
         s.self_ = outline(&s.self_)?;
         Ok(Some(Box::new(SincBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "self" => s.self_.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("self", None) => Some(&mut s.self_),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -5190,12 +5596,19 @@ impl Backward for PolygammaBackward0 {
         s.self_ = outline(&s.self_)?;
         Ok(Some(Box::new(PolygammaBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "self" => s.self_.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("self", None) => Some(&mut s.self_),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -5263,12 +5676,19 @@ impl Backward for LogitBackward0 {
         s.self_ = outline(&s.self_)?;
         Ok(Some(Box::new(LogitBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "self" => s.self_.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("self", None) => Some(&mut s.self_),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -5328,12 +5748,19 @@ impl Backward for NanToNumBackward0 {
         s.self_ = outline(&s.self_)?;
         Ok(Some(Box::new(NanToNumBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "self" => s.self_.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("self", None) => Some(&mut s.self_),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -6306,12 +6733,19 @@ impl Backward for WhereBackward0 {
         s.condition = outline(&s.condition)?;
         Ok(Some(Box::new(WhereBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "condition" => s.condition.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("condition", None) => Some(&mut s.condition),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -6383,12 +6817,19 @@ impl Backward for ClampBackward1 {
         s.self_ = outline(&s.self_)?;
         Ok(Some(Box::new(ClampBackward1(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "self" => s.self_.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("self", None) => Some(&mut s.self_),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -6481,14 +6922,21 @@ impl Backward for ClampBackward0 {
         s.self_ = outline(&s.self_)?;
         Ok(Some(Box::new(ClampBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "max" => s.max.register_hooks(hooks).map(|()| true),
-                "min" => s.min.register_hooks(hooks).map(|()| true),
-                "self" => s.self_.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("max", None) => Some(&mut s.max),
+                    ("min", None) => Some(&mut s.min),
+                    ("self", None) => Some(&mut s.self_),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -6561,12 +7009,19 @@ impl Backward for ClampMinBackward0 {
         s.self_ = outline(&s.self_)?;
         Ok(Some(Box::new(ClampMinBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "self" => s.self_.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("self", None) => Some(&mut s.self_),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -6639,12 +7094,19 @@ impl Backward for ClampMaxBackward0 {
         s.self_ = outline(&s.self_)?;
         Ok(Some(Box::new(ClampMaxBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "self" => s.self_.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("self", None) => Some(&mut s.self_),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -6716,13 +7178,20 @@ impl Backward for ClampMinBackward1 {
         s.self_ = outline(&s.self_)?;
         Ok(Some(Box::new(ClampMinBackward1(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "min" => s.min.register_hooks(hooks).map(|()| true),
-                "self" => s.self_.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("min", None) => Some(&mut s.min),
+                    ("self", None) => Some(&mut s.self_),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -6794,13 +7263,20 @@ impl Backward for ClampMaxBackward1 {
         s.self_ = outline(&s.self_)?;
         Ok(Some(Box::new(ClampMaxBackward1(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "max" => s.max.register_hooks(hooks).map(|()| true),
-                "self" => s.self_.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("max", None) => Some(&mut s.max),
+                    ("self", None) => Some(&mut s.self_),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -6861,12 +7337,19 @@ impl Backward for ReluBackward0 {
         s.result = outline(&s.result)?;
         Ok(Some(Box::new(ReluBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "result" => s.result.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("result", None) => Some(&mut s.result),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -6926,12 +7409,19 @@ impl Backward for SiluBackward0 {
         s.self_ = outline(&s.self_)?;
         Ok(Some(Box::new(SiluBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "self" => s.self_.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("self", None) => Some(&mut s.self_),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -6991,12 +7481,19 @@ impl Backward for MishBackward0 {
         s.self_ = outline(&s.self_)?;
         Ok(Some(Box::new(MishBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "self" => s.self_.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("self", None) => Some(&mut s.self_),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -7056,12 +7553,19 @@ impl Backward for HardsigmoidBackward0 {
         s.self_ = outline(&s.self_)?;
         Ok(Some(Box::new(HardsigmoidBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "self" => s.self_.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("self", None) => Some(&mut s.self_),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -7121,12 +7625,19 @@ impl Backward for HardswishBackward0 {
         s.self_ = outline(&s.self_)?;
         Ok(Some(Box::new(HardswishBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "self" => s.self_.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("self", None) => Some(&mut s.self_),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -7194,12 +7705,19 @@ impl Backward for GeluBackward0 {
         s.self_ = outline(&s.self_)?;
         Ok(Some(Box::new(GeluBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "self" => s.self_.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("self", None) => Some(&mut s.self_),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -7268,13 +7786,20 @@ impl Backward for LogSigmoidBackward0 {
         s.buffer = outline(&s.buffer)?;
         Ok(Some(Box::new(LogSigmoidBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "self" => s.self_.register_hooks(hooks).map(|()| true),
-                "buffer" => s.buffer.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("self", None) => Some(&mut s.self_),
+                    ("buffer", None) => Some(&mut s.buffer),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -7347,12 +7872,19 @@ impl Backward for SoftplusBackward0 {
         s.self_ = outline(&s.self_)?;
         Ok(Some(Box::new(SoftplusBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "self" => s.self_.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("self", None) => Some(&mut s.self_),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -7436,12 +7968,19 @@ impl Backward for EluBackward0 {
         s.self_ = outline(&s.self_)?;
         Ok(Some(Box::new(EluBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "self" => s.self_.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("self", None) => Some(&mut s.self_),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -7509,12 +8048,19 @@ impl Backward for CeluBackward0 {
         s.self_ = outline(&s.self_)?;
         Ok(Some(Box::new(CeluBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "self" => s.self_.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("self", None) => Some(&mut s.self_),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -7583,12 +8129,19 @@ impl Backward for LeakyReluBackward0 {
         s.self_ = outline(&s.self_)?;
         Ok(Some(Box::new(LeakyReluBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "self" => s.self_.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("self", None) => Some(&mut s.self_),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -7661,12 +8214,19 @@ impl Backward for HardtanhBackward0 {
         s.self_ = outline(&s.self_)?;
         Ok(Some(Box::new(HardtanhBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "self" => s.self_.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("self", None) => Some(&mut s.self_),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -7734,12 +8294,19 @@ impl Backward for HardshrinkBackward0 {
         s.self_ = outline(&s.self_)?;
         Ok(Some(Box::new(HardshrinkBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "self" => s.self_.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("self", None) => Some(&mut s.self_),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -7807,12 +8374,19 @@ impl Backward for SoftshrinkBackward0 {
         s.self_ = outline(&s.self_)?;
         Ok(Some(Box::new(SoftshrinkBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "self" => s.self_.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("self", None) => Some(&mut s.self_),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -7880,12 +8454,19 @@ impl Backward for ThresholdBackward0 {
         s.self_ = outline(&s.self_)?;
         Ok(Some(Box::new(ThresholdBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "self" => s.self_.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("self", None) => Some(&mut s.self_),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -7967,13 +8548,20 @@ impl Backward for PreluKernelBackward0 {
         s.weight = outline(&s.weight)?;
         Ok(Some(Box::new(PreluKernelBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "self" => s.self_.register_hooks(hooks).map(|()| true),
-                "weight" => s.weight.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("self", None) => Some(&mut s.self_),
+                    ("weight", None) => Some(&mut s.weight),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -8041,12 +8629,19 @@ impl Backward for GluBackward0 {
         s.self_ = outline(&s.self_)?;
         Ok(Some(Box::new(GluBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "self" => s.self_.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("self", None) => Some(&mut s.self_),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -8119,12 +8714,19 @@ impl Backward for ThresholdBackwardBackward0 {
         s.self_ = outline(&s.self_)?;
         Ok(Some(Box::new(ThresholdBackwardBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "self" => s.self_.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("self", None) => Some(&mut s.self_),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -8203,13 +8805,20 @@ impl Backward for TanhBackwardBackward0 {
         s.output = outline(&s.output)?;
         Ok(Some(Box::new(TanhBackwardBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "grad_output" => s.grad_output.register_hooks(hooks).map(|()| true),
-                "output" => s.output.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("grad_output", None) => Some(&mut s.grad_output),
+                    ("output", None) => Some(&mut s.output),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -8288,13 +8897,20 @@ impl Backward for SigmoidBackwardBackward0 {
         s.output = outline(&s.output)?;
         Ok(Some(Box::new(SigmoidBackwardBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "grad_output" => s.grad_output.register_hooks(hooks).map(|()| true),
-                "output" => s.output.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("grad_output", None) => Some(&mut s.grad_output),
+                    ("output", None) => Some(&mut s.output),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -8372,13 +8988,20 @@ impl Backward for SiluBackwardBackward0 {
         s.self_ = outline(&s.self_)?;
         Ok(Some(Box::new(SiluBackwardBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "grad_output" => s.grad_output.register_hooks(hooks).map(|()| true),
-                "self" => s.self_.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("grad_output", None) => Some(&mut s.grad_output),
+                    ("self", None) => Some(&mut s.self_),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -8456,13 +9079,20 @@ impl Backward for MishBackwardBackward0 {
         s.self_ = outline(&s.self_)?;
         Ok(Some(Box::new(MishBackwardBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "grad_output" => s.grad_output.register_hooks(hooks).map(|()| true),
-                "self" => s.self_.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("grad_output", None) => Some(&mut s.grad_output),
+                    ("self", None) => Some(&mut s.self_),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -8540,13 +9170,20 @@ impl Backward for HardswishBackwardBackward0 {
         s.self_ = outline(&s.self_)?;
         Ok(Some(Box::new(HardswishBackwardBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "grad_output" => s.grad_output.register_hooks(hooks).map(|()| true),
-                "self" => s.self_.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("grad_output", None) => Some(&mut s.grad_output),
+                    ("self", None) => Some(&mut s.self_),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -8611,12 +9248,19 @@ impl Backward for HardsigmoidBackwardBackward0 {
         s.self_ = outline(&s.self_)?;
         Ok(Some(Box::new(HardsigmoidBackwardBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "self" => s.self_.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("self", None) => Some(&mut s.self_),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -8700,13 +9344,20 @@ impl Backward for GeluBackwardBackward0 {
         s.self_ = outline(&s.self_)?;
         Ok(Some(Box::new(GeluBackwardBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "grad_output" => s.grad_output.register_hooks(hooks).map(|()| true),
-                "self" => s.self_.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("grad_output", None) => Some(&mut s.grad_output),
+                    ("self", None) => Some(&mut s.self_),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -8811,13 +9462,20 @@ impl Backward for EluBackwardBackward0 {
         s.self_or_result = outline(&s.self_or_result)?;
         Ok(Some(Box::new(EluBackwardBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "grad_output" => s.grad_output.register_hooks(hooks).map(|()| true),
-                "self_or_result" => s.self_or_result.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("grad_output", None) => Some(&mut s.grad_output),
+                    ("self_or_result", None) => Some(&mut s.self_or_result),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -8900,12 +9558,19 @@ impl Backward for LeakyReluBackwardBackward0 {
         s.self_ = outline(&s.self_)?;
         Ok(Some(Box::new(LeakyReluBackwardBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "self" => s.self_.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("self", None) => Some(&mut s.self_),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -8983,12 +9648,19 @@ impl Backward for HardtanhBackwardBackward0 {
         s.self_ = outline(&s.self_)?;
         Ok(Some(Box::new(HardtanhBackwardBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "self" => s.self_.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("self", None) => Some(&mut s.self_),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -9077,13 +9749,20 @@ impl Backward for SoftplusBackwardBackward0 {
         s.self_ = outline(&s.self_)?;
         Ok(Some(Box::new(SoftplusBackwardBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "grad_output" => s.grad_output.register_hooks(hooks).map(|()| true),
-                "self" => s.self_.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("grad_output", None) => Some(&mut s.grad_output),
+                    ("self", None) => Some(&mut s.self_),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -9156,12 +9835,19 @@ impl Backward for HardshrinkBackwardBackward0 {
         s.self_ = outline(&s.self_)?;
         Ok(Some(Box::new(HardshrinkBackwardBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "self" => s.self_.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("self", None) => Some(&mut s.self_),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -9234,12 +9920,19 @@ impl Backward for SoftshrinkBackwardBackward0 {
         s.self_ = outline(&s.self_)?;
         Ok(Some(Box::new(SoftshrinkBackwardBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "self" => s.self_.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("self", None) => Some(&mut s.self_),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -9322,14 +10015,21 @@ impl Backward for LogSigmoidBackwardBackward0 {
         s.self_ = outline(&s.self_)?;
         Ok(Some(Box::new(LogSigmoidBackwardBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "buffer" => s.buffer.register_hooks(hooks).map(|()| true),
-                "grad_output" => s.grad_output.register_hooks(hooks).map(|()| true),
-                "self" => s.self_.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("buffer", None) => Some(&mut s.buffer),
+                    ("grad_output", None) => Some(&mut s.grad_output),
+                    ("self", None) => Some(&mut s.self_),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -9406,13 +10106,20 @@ impl Backward for GluBackwardBackward0 {
         s.self_ = outline(&s.self_)?;
         Ok(Some(Box::new(GluBackwardBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "grad_output" => s.grad_output.register_hooks(hooks).map(|()| true),
-                "self" => s.self_.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("grad_output", None) => Some(&mut s.grad_output),
+                    ("self", None) => Some(&mut s.self_),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -9691,13 +10398,20 @@ impl Backward for ProdBackward0 {
         s.result = outline(&s.result)?;
         Ok(Some(Box::new(ProdBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "self" => s.self_.register_hooks(hooks).map(|()| true),
-                "result" => s.result.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("self", None) => Some(&mut s.self_),
+                    ("result", None) => Some(&mut s.result),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -9781,13 +10495,20 @@ impl Backward for ProdBackward1 {
         s.result = outline(&s.result)?;
         Ok(Some(Box::new(ProdBackward1(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "self" => s.self_.register_hooks(hooks).map(|()| true),
-                "result" => s.result.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("self", None) => Some(&mut s.self_),
+                    ("result", None) => Some(&mut s.result),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -9860,12 +10581,19 @@ impl Backward for NansumBackward0 {
         s.self_ = outline(&s.self_)?;
         Ok(Some(Box::new(NansumBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "self" => s.self_.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("self", None) => Some(&mut s.self_),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -9935,13 +10663,20 @@ impl Backward for MaxBackward1 {
         s.result = outline(&s.result)?;
         Ok(Some(Box::new(MaxBackward1(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "self" => s.self_.register_hooks(hooks).map(|()| true),
-                "result" => s.result.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("self", None) => Some(&mut s.self_),
+                    ("result", None) => Some(&mut s.result),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -10011,13 +10746,20 @@ impl Backward for MinBackward1 {
         s.result = outline(&s.result)?;
         Ok(Some(Box::new(MinBackward1(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "self" => s.self_.register_hooks(hooks).map(|()| true),
-                "result" => s.result.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("self", None) => Some(&mut s.self_),
+                    ("result", None) => Some(&mut s.result),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -10100,12 +10842,19 @@ impl Backward for MaxBackward0 {
         s.indices = outline(&s.indices)?;
         Ok(Some(Box::new(MaxBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "indices" => s.indices.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("indices", None) => Some(&mut s.indices),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -10188,12 +10937,19 @@ impl Backward for MinBackward0 {
         s.indices = outline(&s.indices)?;
         Ok(Some(Box::new(MinBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "indices" => s.indices.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("indices", None) => Some(&mut s.indices),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -10277,13 +11033,20 @@ impl Backward for AmaxBackward0 {
         s.result = outline(&s.result)?;
         Ok(Some(Box::new(AmaxBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "self" => s.self_.register_hooks(hooks).map(|()| true),
-                "result" => s.result.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("self", None) => Some(&mut s.self_),
+                    ("result", None) => Some(&mut s.result),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -10367,13 +11130,20 @@ impl Backward for AminBackward0 {
         s.result = outline(&s.result)?;
         Ok(Some(Box::new(AminBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "self" => s.self_.register_hooks(hooks).map(|()| true),
-                "result" => s.result.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("self", None) => Some(&mut s.self_),
+                    ("result", None) => Some(&mut s.result),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -10467,14 +11237,21 @@ impl Backward for AminmaxBackward0 {
         s.min = outline(&s.min)?;
         Ok(Some(Box::new(AminmaxBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "self" => s.self_.register_hooks(hooks).map(|()| true),
-                "max" => s.max.register_hooks(hooks).map(|()| true),
-                "min" => s.min.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("self", None) => Some(&mut s.self_),
+                    ("max", None) => Some(&mut s.max),
+                    ("min", None) => Some(&mut s.min),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -10551,12 +11328,19 @@ impl Backward for VarBackward0 {
         s.self_ = outline(&s.self_)?;
         Ok(Some(Box::new(VarBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "self" => s.self_.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("self", None) => Some(&mut s.self_),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -10645,13 +11429,20 @@ impl Backward for StdBackward0 {
         s.result = outline(&s.result)?;
         Ok(Some(Box::new(StdBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "self" => s.self_.register_hooks(hooks).map(|()| true),
-                "result" => s.result.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("self", None) => Some(&mut s.self_),
+                    ("result", None) => Some(&mut s.result),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -10738,12 +11529,19 @@ impl Backward for VarMeanBackward0 {
         s.self_ = outline(&s.self_)?;
         Ok(Some(Box::new(VarMeanBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "self" => s.self_.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("self", None) => Some(&mut s.self_),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -10836,13 +11634,20 @@ impl Backward for StdMeanBackward0 {
         s.result0 = outline(&s.result0)?;
         Ok(Some(Box::new(StdMeanBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "self" => s.self_.register_hooks(hooks).map(|()| true),
-                "result0" => s.result0.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("self", None) => Some(&mut s.self_),
+                    ("result0", None) => Some(&mut s.result0),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -10916,13 +11721,20 @@ impl Backward for NormBackward0 {
         s.result = outline(&s.result)?;
         Ok(Some(Box::new(NormBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "self" => s.self_.register_hooks(hooks).map(|()| true),
-                "result" => s.result.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("self", None) => Some(&mut s.self_),
+                    ("result", None) => Some(&mut s.result),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -11011,13 +11823,20 @@ impl Backward for NormBackward1 {
         s.result = outline(&s.result)?;
         Ok(Some(Box::new(NormBackward1(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "self" => s.self_.register_hooks(hooks).map(|()| true),
-                "result" => s.result.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("self", None) => Some(&mut s.self_),
+                    ("result", None) => Some(&mut s.result),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -11108,13 +11927,20 @@ impl Backward for LinalgVectorNormBackward0 {
         s.result = outline(&s.result)?;
         Ok(Some(Box::new(LinalgVectorNormBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "self" => s.self_.register_hooks(hooks).map(|()| true),
-                "result" => s.result.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("self", None) => Some(&mut s.self_),
+                    ("result", None) => Some(&mut s.result),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -11198,13 +12024,20 @@ impl Backward for LogsumexpBackward0 {
         s.result = outline(&s.result)?;
         Ok(Some(Box::new(LogsumexpBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "self" => s.self_.register_hooks(hooks).map(|()| true),
-                "result" => s.result.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("self", None) => Some(&mut s.self_),
+                    ("result", None) => Some(&mut s.result),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -11321,13 +12154,20 @@ impl Backward for CumprodBackward0 {
         s.result = outline(&s.result)?;
         Ok(Some(Box::new(CumprodBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "self" => s.self_.register_hooks(hooks).map(|()| true),
-                "result" => s.result.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("self", None) => Some(&mut s.self_),
+                    ("result", None) => Some(&mut s.result),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -11400,12 +12240,19 @@ impl Backward for CummaxBackward0 {
         s.indices = outline(&s.indices)?;
         Ok(Some(Box::new(CummaxBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "indices" => s.indices.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("indices", None) => Some(&mut s.indices),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -11478,12 +12325,19 @@ impl Backward for CumminBackward0 {
         s.indices = outline(&s.indices)?;
         Ok(Some(Box::new(CumminBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "indices" => s.indices.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("indices", None) => Some(&mut s.indices),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -11559,13 +12413,20 @@ impl Backward for LogcumsumexpBackward0 {
         s.result = outline(&s.result)?;
         Ok(Some(Box::new(LogcumsumexpBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "self" => s.self_.register_hooks(hooks).map(|()| true),
-                "result" => s.result.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("self", None) => Some(&mut s.self_),
+                    ("result", None) => Some(&mut s.result),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -11686,12 +12547,19 @@ impl Backward for SoftmaxBackward0 {
         s.result = outline(&s.result)?;
         Ok(Some(Box::new(SoftmaxBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "result" => s.result.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("result", None) => Some(&mut s.result),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -11769,12 +12637,19 @@ impl Backward for LogSoftmaxBackward0 {
         s.result = outline(&s.result)?;
         Ok(Some(Box::new(LogSoftmaxBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "result" => s.result.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("result", None) => Some(&mut s.result),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -11863,13 +12738,20 @@ impl Backward for SoftmaxBackwardDataBackward0 {
         s.output = outline(&s.output)?;
         Ok(Some(Box::new(SoftmaxBackwardDataBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "grad_output" => s.grad_output.register_hooks(hooks).map(|()| true),
-                "output" => s.output.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("grad_output", None) => Some(&mut s.grad_output),
+                    ("output", None) => Some(&mut s.output),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -11954,13 +12836,20 @@ impl Backward for LogSoftmaxBackwardDataBackward0 {
         s.output = outline(&s.output)?;
         Ok(Some(Box::new(LogSoftmaxBackwardDataBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "grad_output" => s.grad_output.register_hooks(hooks).map(|()| true),
-                "output" => s.output.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("grad_output", None) => Some(&mut s.grad_output),
+                    ("output", None) => Some(&mut s.output),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -12038,12 +12927,19 @@ impl Backward for SafeSoftmaxBackward0 {
         s.result = outline(&s.result)?;
         Ok(Some(Box::new(SafeSoftmaxBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "result" => s.result.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("result", None) => Some(&mut s.result),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -12154,16 +13050,23 @@ impl Backward for NativeLayerNormBackward0 {
         s.result2 = outline(&s.result2)?;
         Ok(Some(Box::new(NativeLayerNormBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "bias" => s.bias.register_hooks(hooks).map(|()| true),
-                "input" => s.input.register_hooks(hooks).map(|()| true),
-                "weight" => s.weight.register_hooks(hooks).map(|()| true),
-                "result1" => s.result1.register_hooks(hooks).map(|()| true),
-                "result2" => s.result2.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("bias", None) => Some(&mut s.bias),
+                    ("input", None) => Some(&mut s.input),
+                    ("weight", None) => Some(&mut s.weight),
+                    ("result1", None) => Some(&mut s.result1),
+                    ("result2", None) => Some(&mut s.result2),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -12274,16 +13177,23 @@ impl Backward for NativeLayerNormBackwardBackward0 {
         s.weight = outline(&s.weight)?;
         Ok(Some(Box::new(NativeLayerNormBackwardBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "grad_out" => s.grad_out.register_hooks(hooks).map(|()| true),
-                "input" => s.input.register_hooks(hooks).map(|()| true),
-                "mean" => s.mean.register_hooks(hooks).map(|()| true),
-                "rstd" => s.rstd.register_hooks(hooks).map(|()| true),
-                "weight" => s.weight.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("grad_out", None) => Some(&mut s.grad_out),
+                    ("input", None) => Some(&mut s.input),
+                    ("mean", None) => Some(&mut s.mean),
+                    ("rstd", None) => Some(&mut s.rstd),
+                    ("weight", None) => Some(&mut s.weight),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -12403,15 +13313,22 @@ impl Backward for NativeGroupNormBackward0 {
         s.result2 = outline(&s.result2)?;
         Ok(Some(Box::new(NativeGroupNormBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "input" => s.input.register_hooks(hooks).map(|()| true),
-                "weight" => s.weight.register_hooks(hooks).map(|()| true),
-                "result1" => s.result1.register_hooks(hooks).map(|()| true),
-                "result2" => s.result2.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("input", None) => Some(&mut s.input),
+                    ("weight", None) => Some(&mut s.weight),
+                    ("result1", None) => Some(&mut s.result1),
+                    ("result2", None) => Some(&mut s.result2),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -12534,16 +13451,23 @@ impl Backward for NativeGroupNormBackwardBackward0 {
         s.weight = outline(&s.weight)?;
         Ok(Some(Box::new(NativeGroupNormBackwardBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "grad_out" => s.grad_out.register_hooks(hooks).map(|()| true),
-                "input" => s.input.register_hooks(hooks).map(|()| true),
-                "mean" => s.mean.register_hooks(hooks).map(|()| true),
-                "rstd" => s.rstd.register_hooks(hooks).map(|()| true),
-                "weight" => s.weight.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("grad_out", None) => Some(&mut s.grad_out),
+                    ("input", None) => Some(&mut s.input),
+                    ("mean", None) => Some(&mut s.mean),
+                    ("rstd", None) => Some(&mut s.rstd),
+                    ("weight", None) => Some(&mut s.weight),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -12666,17 +13590,24 @@ impl Backward for NativeBatchNormBackward0 {
         s.result2 = outline(&s.result2)?;
         Ok(Some(Box::new(NativeBatchNormBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "input" => s.input.register_hooks(hooks).map(|()| true),
-                "running_mean" => s.running_mean.register_hooks(hooks).map(|()| true),
-                "running_var" => s.running_var.register_hooks(hooks).map(|()| true),
-                "weight" => s.weight.register_hooks(hooks).map(|()| true),
-                "result1" => s.result1.register_hooks(hooks).map(|()| true),
-                "result2" => s.result2.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("input", None) => Some(&mut s.input),
+                    ("running_mean", None) => Some(&mut s.running_mean),
+                    ("running_var", None) => Some(&mut s.running_var),
+                    ("weight", None) => Some(&mut s.weight),
+                    ("result1", None) => Some(&mut s.result1),
+                    ("result2", None) => Some(&mut s.result2),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -12808,18 +13739,25 @@ impl Backward for NativeBatchNormBackwardBackward0 {
         s.weight = outline(&s.weight)?;
         Ok(Some(Box::new(NativeBatchNormBackwardBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "grad_out" => s.grad_out.register_hooks(hooks).map(|()| true),
-                "input" => s.input.register_hooks(hooks).map(|()| true),
-                "running_mean" => s.running_mean.register_hooks(hooks).map(|()| true),
-                "running_var" => s.running_var.register_hooks(hooks).map(|()| true),
-                "save_invstd" => s.save_invstd.register_hooks(hooks).map(|()| true),
-                "save_mean" => s.save_mean.register_hooks(hooks).map(|()| true),
-                "weight" => s.weight.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("grad_out", None) => Some(&mut s.grad_out),
+                    ("input", None) => Some(&mut s.input),
+                    ("running_mean", None) => Some(&mut s.running_mean),
+                    ("running_var", None) => Some(&mut s.running_var),
+                    ("save_invstd", None) => Some(&mut s.save_invstd),
+                    ("save_mean", None) => Some(&mut s.save_mean),
+                    ("weight", None) => Some(&mut s.weight),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -12897,13 +13835,20 @@ impl Backward for MseLossBackward0 {
         s.target = outline(&s.target)?;
         Ok(Some(Box::new(MseLossBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "self" => s.self_.register_hooks(hooks).map(|()| true),
-                "target" => s.target.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("self", None) => Some(&mut s.self_),
+                    ("target", None) => Some(&mut s.target),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -13014,14 +13959,21 @@ impl Backward for MseLossBackwardBackward0 {
         s.target = outline(&s.target)?;
         Ok(Some(Box::new(MseLossBackwardBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "grad_output" => s.grad_output.register_hooks(hooks).map(|()| true),
-                "self" => s.self_.register_hooks(hooks).map(|()| true),
-                "target" => s.target.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("grad_output", None) => Some(&mut s.grad_output),
+                    ("self", None) => Some(&mut s.self_),
+                    ("target", None) => Some(&mut s.target),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -13117,13 +14069,20 @@ impl Backward for SmoothL1LossBackward0 {
         s.target = outline(&s.target)?;
         Ok(Some(Box::new(SmoothL1LossBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "self" => s.self_.register_hooks(hooks).map(|()| true),
-                "target" => s.target.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("self", None) => Some(&mut s.self_),
+                    ("target", None) => Some(&mut s.target),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -13238,14 +14197,21 @@ impl Backward for SmoothL1LossBackwardBackward0 {
         s.target = outline(&s.target)?;
         Ok(Some(Box::new(SmoothL1LossBackwardBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "grad_output" => s.grad_output.register_hooks(hooks).map(|()| true),
-                "self" => s.self_.register_hooks(hooks).map(|()| true),
-                "target" => s.target.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("grad_output", None) => Some(&mut s.grad_output),
+                    ("self", None) => Some(&mut s.self_),
+                    ("target", None) => Some(&mut s.target),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -13339,13 +14305,20 @@ impl Backward for HuberLossBackward0 {
         s.target = outline(&s.target)?;
         Ok(Some(Box::new(HuberLossBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "self" => s.self_.register_hooks(hooks).map(|()| true),
-                "target" => s.target.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("self", None) => Some(&mut s.self_),
+                    ("target", None) => Some(&mut s.target),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -13460,14 +14433,21 @@ impl Backward for HuberLossBackwardBackward0 {
         s.target = outline(&s.target)?;
         Ok(Some(Box::new(HuberLossBackwardBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "grad_output" => s.grad_output.register_hooks(hooks).map(|()| true),
-                "self" => s.self_.register_hooks(hooks).map(|()| true),
-                "target" => s.target.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("grad_output", None) => Some(&mut s.grad_output),
+                    ("self", None) => Some(&mut s.self_),
+                    ("target", None) => Some(&mut s.target),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -13565,14 +14545,21 @@ impl Backward for BinaryCrossEntropyBackward0 {
         s.weight = outline(&s.weight)?;
         Ok(Some(Box::new(BinaryCrossEntropyBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "self" => s.self_.register_hooks(hooks).map(|()| true),
-                "target" => s.target.register_hooks(hooks).map(|()| true),
-                "weight" => s.weight.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("self", None) => Some(&mut s.self_),
+                    ("target", None) => Some(&mut s.target),
+                    ("weight", None) => Some(&mut s.weight),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -13687,15 +14674,22 @@ impl Backward for BinaryCrossEntropyBackwardBackward0 {
         s.weight = outline(&s.weight)?;
         Ok(Some(Box::new(BinaryCrossEntropyBackwardBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "grad_output" => s.grad_output.register_hooks(hooks).map(|()| true),
-                "self" => s.self_.register_hooks(hooks).map(|()| true),
-                "target" => s.target.register_hooks(hooks).map(|()| true),
-                "weight" => s.weight.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("grad_output", None) => Some(&mut s.grad_output),
+                    ("self", None) => Some(&mut s.self_),
+                    ("target", None) => Some(&mut s.target),
+                    ("weight", None) => Some(&mut s.weight),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -13801,15 +14795,22 @@ impl Backward for BinaryCrossEntropyWithLogitsBackward0 {
         s.weight = outline(&s.weight)?;
         Ok(Some(Box::new(BinaryCrossEntropyWithLogitsBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "pos_weight" => s.pos_weight.register_hooks(hooks).map(|()| true),
-                "self" => s.self_.register_hooks(hooks).map(|()| true),
-                "target" => s.target.register_hooks(hooks).map(|()| true),
-                "weight" => s.weight.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("pos_weight", None) => Some(&mut s.pos_weight),
+                    ("self", None) => Some(&mut s.self_),
+                    ("target", None) => Some(&mut s.target),
+                    ("weight", None) => Some(&mut s.weight),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -13906,15 +14907,22 @@ impl Backward for NllLossBackward0 {
         s.total_weight = outline(&s.total_weight)?;
         Ok(Some(Box::new(NllLossBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "self" => s.self_.register_hooks(hooks).map(|()| true),
-                "target" => s.target.register_hooks(hooks).map(|()| true),
-                "weight" => s.weight.register_hooks(hooks).map(|()| true),
-                "total_weight" => s.total_weight.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("self", None) => Some(&mut s.self_),
+                    ("target", None) => Some(&mut s.target),
+                    ("weight", None) => Some(&mut s.weight),
+                    ("total_weight", None) => Some(&mut s.total_weight),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -14010,14 +15018,21 @@ impl Backward for NllLossBackwardBackward0 {
         s.weight = outline(&s.weight)?;
         Ok(Some(Box::new(NllLossBackwardBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "grad_output" => s.grad_output.register_hooks(hooks).map(|()| true),
-                "target" => s.target.register_hooks(hooks).map(|()| true),
-                "weight" => s.weight.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("grad_output", None) => Some(&mut s.grad_output),
+                    ("target", None) => Some(&mut s.target),
+                    ("weight", None) => Some(&mut s.weight),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -14114,15 +15129,22 @@ impl Backward for NllLoss2DBackward0 {
         s.total_weight = outline(&s.total_weight)?;
         Ok(Some(Box::new(NllLoss2DBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "self" => s.self_.register_hooks(hooks).map(|()| true),
-                "target" => s.target.register_hooks(hooks).map(|()| true),
-                "weight" => s.weight.register_hooks(hooks).map(|()| true),
-                "total_weight" => s.total_weight.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("self", None) => Some(&mut s.self_),
+                    ("target", None) => Some(&mut s.target),
+                    ("weight", None) => Some(&mut s.weight),
+                    ("total_weight", None) => Some(&mut s.total_weight),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -14218,14 +15240,21 @@ impl Backward for NllLoss2DBackwardBackward0 {
         s.weight = outline(&s.weight)?;
         Ok(Some(Box::new(NllLoss2DBackwardBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "grad_output" => s.grad_output.register_hooks(hooks).map(|()| true),
-                "target" => s.target.register_hooks(hooks).map(|()| true),
-                "weight" => s.weight.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("grad_output", None) => Some(&mut s.grad_output),
+                    ("target", None) => Some(&mut s.target),
+                    ("weight", None) => Some(&mut s.weight),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -14315,13 +15344,20 @@ impl Backward for MmBackward0 {
         s.self_ = outline(&s.self_)?;
         Ok(Some(Box::new(MmBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "mat2" => s.mat2.register_hooks(hooks).map(|()| true),
-                "self" => s.self_.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("mat2", None) => Some(&mut s.mat2),
+                    ("self", None) => Some(&mut s.self_),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -14395,13 +15431,20 @@ impl Backward for BmmBackward0 {
         s.self_ = outline(&s.self_)?;
         Ok(Some(Box::new(BmmBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "mat2" => s.mat2.register_hooks(hooks).map(|()| true),
-                "self" => s.self_.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("mat2", None) => Some(&mut s.mat2),
+                    ("self", None) => Some(&mut s.self_),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -14477,13 +15520,20 @@ impl Backward for MvBackward0 {
         s.vec = outline(&s.vec)?;
         Ok(Some(Box::new(MvBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "self" => s.self_.register_hooks(hooks).map(|()| true),
-                "vec" => s.vec.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("self", None) => Some(&mut s.self_),
+                    ("vec", None) => Some(&mut s.vec),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -14555,13 +15605,20 @@ impl Backward for DotBackward0 {
         s.tensor = outline(&s.tensor)?;
         Ok(Some(Box::new(DotBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "self" => s.self_.register_hooks(hooks).map(|()| true),
-                "tensor" => s.tensor.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("self", None) => Some(&mut s.self_),
+                    ("tensor", None) => Some(&mut s.tensor),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -14652,13 +15709,20 @@ impl Backward for AddmmBackward0 {
         s.mat2 = outline(&s.mat2)?;
         Ok(Some(Box::new(AddmmBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "mat1" => s.mat1.register_hooks(hooks).map(|()| true),
-                "mat2" => s.mat2.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("mat1", None) => Some(&mut s.mat1),
+                    ("mat2", None) => Some(&mut s.mat2),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -14752,13 +15816,20 @@ impl Backward for AddmvBackward0 {
         s.vec = outline(&s.vec)?;
         Ok(Some(Box::new(AddmvBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "mat" => s.mat.register_hooks(hooks).map(|()| true),
-                "vec" => s.vec.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("mat", None) => Some(&mut s.mat),
+                    ("vec", None) => Some(&mut s.vec),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -14841,13 +15912,20 @@ impl Backward for BaddbmmBackward0 {
         s.batch2 = outline(&s.batch2)?;
         Ok(Some(Box::new(BaddbmmBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "batch1" => s.batch1.register_hooks(hooks).map(|()| true),
-                "batch2" => s.batch2.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("batch1", None) => Some(&mut s.batch1),
+                    ("batch2", None) => Some(&mut s.batch2),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -15080,12 +16158,19 @@ impl Backward for LinalgInvExBackward0 {
         s.inverse = outline(&s.inverse)?;
         Ok(Some(Box::new(LinalgInvExBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "inverse" => s.inverse.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("inverse", None) => Some(&mut s.inverse),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -15178,13 +16263,20 @@ impl Backward for LinalgSolveExBackward0 {
         s.result = outline(&s.result)?;
         Ok(Some(Box::new(LinalgSolveExBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "A" => s.A.register_hooks(hooks).map(|()| true),
-                "result" => s.result.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("A", None) => Some(&mut s.A),
+                    ("result", None) => Some(&mut s.result),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -15253,13 +16345,20 @@ impl Backward for LinalgDetBackward0 {
         s.result = outline(&s.result)?;
         Ok(Some(Box::new(LinalgDetBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "A" => s.A.register_hooks(hooks).map(|()| true),
-                "result" => s.result.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("A", None) => Some(&mut s.A),
+                    ("result", None) => Some(&mut s.result),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -15324,12 +16423,19 @@ impl Backward for LinalgSlogdetBackward0 {
         s.A = outline(&s.A)?;
         Ok(Some(Box::new(LinalgSlogdetBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "A" => s.A.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("A", None) => Some(&mut s.A),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -15400,12 +16506,19 @@ impl Backward for LinalgCholeskyExBackward0 {
         s.L = outline(&s.L)?;
         Ok(Some(Box::new(LinalgCholeskyExBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "L" => s.L.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("L", None) => Some(&mut s.L),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -15482,13 +16595,20 @@ impl Backward for LinalgQrBackward0 {
         s.R = outline(&s.R)?;
         Ok(Some(Box::new(LinalgQrBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "Q" => s.Q.register_hooks(hooks).map(|()| true),
-                "R" => s.R.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("Q", None) => Some(&mut s.Q),
+                    ("R", None) => Some(&mut s.R),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -15571,13 +16691,20 @@ impl Backward for LinalgEighBackward0 {
         s.eigenvectors = outline(&s.eigenvectors)?;
         Ok(Some(Box::new(LinalgEighBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "eigenvalues" => s.eigenvalues.register_hooks(hooks).map(|()| true),
-                "eigenvectors" => s.eigenvectors.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("eigenvalues", None) => Some(&mut s.eigenvalues),
+                    ("eigenvectors", None) => Some(&mut s.eigenvectors),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -15668,14 +16795,21 @@ impl Backward for LinalgSvdBackward0 {
         s.Vh = outline(&s.Vh)?;
         Ok(Some(Box::new(LinalgSvdBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "S" => s.S.register_hooks(hooks).map(|()| true),
-                "U" => s.U.register_hooks(hooks).map(|()| true),
-                "Vh" => s.Vh.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("S", None) => Some(&mut s.S),
+                    ("U", None) => Some(&mut s.U),
+                    ("Vh", None) => Some(&mut s.Vh),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -15773,13 +16907,20 @@ impl Backward for LinalgSolveTriangularBackward0 {
         s.result = outline(&s.result)?;
         Ok(Some(Box::new(LinalgSolveTriangularBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "self" => s.self_.register_hooks(hooks).map(|()| true),
-                "result" => s.result.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("self", None) => Some(&mut s.self_),
+                    ("result", None) => Some(&mut s.result),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -15885,14 +17026,21 @@ impl Backward for ScaledDotProductFlashAttentionForCpuBackward0 {
             ),
         )
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "key" => s.key.register_hooks(hooks).map(|()| true),
-                "query" => s.query.register_hooks(hooks).map(|()| true),
-                "value" => s.value.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("key", None) => Some(&mut s.key),
+                    ("query", None) => Some(&mut s.query),
+                    ("value", None) => Some(&mut s.value),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -16040,13 +17188,20 @@ impl Backward for ConvolutionBackward0 {
         s.weight = outline(&s.weight)?;
         Ok(Some(Box::new(ConvolutionBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "input" => s.input.register_hooks(hooks).map(|()| true),
-                "weight" => s.weight.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("input", None) => Some(&mut s.input),
+                    ("weight", None) => Some(&mut s.weight),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -16174,14 +17329,21 @@ impl Backward for ConvolutionBackwardBackward0 {
         s.weight = outline(&s.weight)?;
         Ok(Some(Box::new(ConvolutionBackwardBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "grad_output" => s.grad_output.register_hooks(hooks).map(|()| true),
-                "input" => s.input.register_hooks(hooks).map(|()| true),
-                "weight" => s.weight.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("grad_output", None) => Some(&mut s.grad_output),
+                    ("input", None) => Some(&mut s.input),
+                    ("weight", None) => Some(&mut s.weight),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -16413,13 +17575,20 @@ impl Backward for MaxPool2DWithIndicesBackward0 {
         s.result1 = outline(&s.result1)?;
         Ok(Some(Box::new(MaxPool2DWithIndicesBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "self" => s.self_.register_hooks(hooks).map(|()| true),
-                "result1" => s.result1.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("self", None) => Some(&mut s.self_),
+                    ("result1", None) => Some(&mut s.result1),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -16481,12 +17650,19 @@ impl Backward for MaxPool2DWithIndicesBackwardBackward0 {
         s.indices = outline(&s.indices)?;
         Ok(Some(Box::new(MaxPool2DWithIndicesBackwardBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "indices" => s.indices.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("indices", None) => Some(&mut s.indices),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -16587,13 +17763,20 @@ impl Backward for MaxPool3DWithIndicesBackward0 {
         s.result1 = outline(&s.result1)?;
         Ok(Some(Box::new(MaxPool3DWithIndicesBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "self" => s.self_.register_hooks(hooks).map(|()| true),
-                "result1" => s.result1.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("self", None) => Some(&mut s.self_),
+                    ("result1", None) => Some(&mut s.result1),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -16655,12 +17838,19 @@ impl Backward for MaxPool3DWithIndicesBackwardBackward0 {
         s.indices = outline(&s.indices)?;
         Ok(Some(Box::new(MaxPool3DWithIndicesBackwardBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "indices" => s.indices.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("indices", None) => Some(&mut s.indices),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -16720,12 +17910,19 @@ impl Backward for MaxUnpool2DBackward0 {
         s.indices = outline(&s.indices)?;
         Ok(Some(Box::new(MaxUnpool2DBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "indices" => s.indices.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("indices", None) => Some(&mut s.indices),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -16823,12 +18020,19 @@ impl Backward for AvgPool2DBackward0 {
         s.self_ = outline(&s.self_)?;
         Ok(Some(Box::new(AvgPool2DBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "self" => s.self_.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("self", None) => Some(&mut s.self_),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -17004,12 +18208,19 @@ impl Backward for AvgPool3DBackward0 {
         s.self_ = outline(&s.self_)?;
         Ok(Some(Box::new(AvgPool3DBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "self" => s.self_.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("self", None) => Some(&mut s.self_),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -17149,12 +18360,19 @@ impl Backward for AdaptiveAvgPool2DBackward0 {
         s.self_ = outline(&s.self_)?;
         Ok(Some(Box::new(AdaptiveAvgPool2DBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "self" => s.self_.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("self", None) => Some(&mut s.self_),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -17275,13 +18493,20 @@ impl Backward for AdaptiveMaxPool2DBackward0 {
         s.result1 = outline(&s.result1)?;
         Ok(Some(Box::new(AdaptiveMaxPool2DBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "self" => s.self_.register_hooks(hooks).map(|()| true),
-                "result1" => s.result1.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("self", None) => Some(&mut s.self_),
+                    ("result1", None) => Some(&mut s.result1),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -17343,12 +18568,19 @@ impl Backward for AdaptiveMaxPool2DBackwardBackward0 {
         s.indices = outline(&s.indices)?;
         Ok(Some(Box::new(AdaptiveMaxPool2DBackwardBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "indices" => s.indices.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("indices", None) => Some(&mut s.indices),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -17410,12 +18642,19 @@ impl Backward for AdaptiveAvgPool3DBackward0 {
         s.self_ = outline(&s.self_)?;
         Ok(Some(Box::new(AdaptiveAvgPool3DBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "self" => s.self_.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("self", None) => Some(&mut s.self_),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -17536,13 +18775,20 @@ impl Backward for AdaptiveMaxPool3DBackward0 {
         s.result1 = outline(&s.result1)?;
         Ok(Some(Box::new(AdaptiveMaxPool3DBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "self" => s.self_.register_hooks(hooks).map(|()| true),
-                "result1" => s.result1.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("self", None) => Some(&mut s.self_),
+                    ("result1", None) => Some(&mut s.result1),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -17604,12 +18850,19 @@ impl Backward for AdaptiveMaxPool3DBackwardBackward0 {
         s.indices = outline(&s.indices)?;
         Ok(Some(Box::new(AdaptiveMaxPool3DBackwardBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "indices" => s.indices.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("indices", None) => Some(&mut s.indices),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -19049,13 +20302,20 @@ impl Backward for GridSampler2DBackward0 {
         s.input = outline(&s.input)?;
         Ok(Some(Box::new(GridSampler2DBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "grid" => s.grid.register_hooks(hooks).map(|()| true),
-                "input" => s.input.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("grid", None) => Some(&mut s.grid),
+                    ("input", None) => Some(&mut s.input),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -19168,14 +20428,21 @@ impl Backward for GridSampler2DBackwardBackward0 {
         s.input = outline(&s.input)?;
         Ok(Some(Box::new(GridSampler2DBackwardBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "grad_output" => s.grad_output.register_hooks(hooks).map(|()| true),
-                "grid" => s.grid.register_hooks(hooks).map(|()| true),
-                "input" => s.input.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("grad_output", None) => Some(&mut s.grad_output),
+                    ("grid", None) => Some(&mut s.grid),
+                    ("input", None) => Some(&mut s.input),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -19273,13 +20540,20 @@ impl Backward for GridSampler3DBackward0 {
         s.input = outline(&s.input)?;
         Ok(Some(Box::new(GridSampler3DBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "grid" => s.grid.register_hooks(hooks).map(|()| true),
-                "input" => s.input.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("grid", None) => Some(&mut s.grid),
+                    ("input", None) => Some(&mut s.input),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -19392,14 +20666,21 @@ impl Backward for GridSampler3DBackwardBackward0 {
         s.input = outline(&s.input)?;
         Ok(Some(Box::new(GridSampler3DBackwardBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "grad_output" => s.grad_output.register_hooks(hooks).map(|()| true),
-                "grid" => s.grid.register_hooks(hooks).map(|()| true),
-                "input" => s.input.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("grad_output", None) => Some(&mut s.grad_output),
+                    ("grid", None) => Some(&mut s.grid),
+                    ("input", None) => Some(&mut s.input),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -19511,13 +20792,20 @@ impl Backward for GridSamplerDerivativeBackward0 {
         s.input = outline(&s.input)?;
         Ok(Some(Box::new(GridSamplerDerivativeBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "grid" => s.grid.register_hooks(hooks).map(|()| true),
-                "input" => s.input.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("grid", None) => Some(&mut s.grid),
+                    ("input", None) => Some(&mut s.input),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -19624,13 +20912,20 @@ impl Backward for GridSamplerDerivativeBackwardBackward0 {
         s.grid = outline(&s.grid)?;
         Ok(Some(Box::new(GridSamplerDerivativeBackwardBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "grad_output" => s.grad_output.register_hooks(hooks).map(|()| true),
-                "grid" => s.grid.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("grad_output", None) => Some(&mut s.grad_output),
+                    ("grid", None) => Some(&mut s.grid),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -21413,12 +22708,19 @@ impl Backward for GatherBackward0 {
         s.index = outline(&s.index)?;
         Ok(Some(Box::new(GatherBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "index" => s.index.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("index", None) => Some(&mut s.index),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -21500,12 +22802,19 @@ impl Backward for ScatterBackward0 {
         s.index = outline(&s.index)?;
         Ok(Some(Box::new(ScatterBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "index" => s.index.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("index", None) => Some(&mut s.index),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -21574,12 +22883,19 @@ impl Backward for ScatterBackward1 {
         s.index = outline(&s.index)?;
         Ok(Some(Box::new(ScatterBackward1(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "index" => s.index.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("index", None) => Some(&mut s.index),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -21660,12 +22976,19 @@ impl Backward for ScatterAddBackward0 {
         s.index = outline(&s.index)?;
         Ok(Some(Box::new(ScatterAddBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "index" => s.index.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("index", None) => Some(&mut s.index),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -21773,15 +23096,22 @@ impl Backward for ScatterReduceBackward0 {
         s.result = outline(&s.result)?;
         Ok(Some(Box::new(ScatterReduceBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "index" => s.index.register_hooks(hooks).map(|()| true),
-                "self" => s.self_.register_hooks(hooks).map(|()| true),
-                "src" => s.src.register_hooks(hooks).map(|()| true),
-                "result" => s.result.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("index", None) => Some(&mut s.index),
+                    ("self", None) => Some(&mut s.self_),
+                    ("src", None) => Some(&mut s.src),
+                    ("result", None) => Some(&mut s.result),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -21887,15 +23217,22 @@ impl Backward for IndexReduceBackward0 {
         s.result = outline(&s.result)?;
         Ok(Some(Box::new(IndexReduceBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "index" => s.index.register_hooks(hooks).map(|()| true),
-                "self" => s.self_.register_hooks(hooks).map(|()| true),
-                "source" => s.source.register_hooks(hooks).map(|()| true),
-                "result" => s.result.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("index", None) => Some(&mut s.index),
+                    ("self", None) => Some(&mut s.self_),
+                    ("source", None) => Some(&mut s.source),
+                    ("result", None) => Some(&mut s.result),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -21978,6 +23315,20 @@ impl Backward for IndexBackward0 {
         }
         Ok(Some(Box::new(IndexBackward0(SavedSlot::new(s)))))
     }
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
+        self.0
+            .hook(
+                hooks,
+                |s| match at {
+                    ("indices", Some(k)) => s.indices.get_mut(k),
+                    _ => None,
+                },
+            )
+    }
 }
 
 #[derive(Clone)]
@@ -22058,6 +23409,20 @@ impl Backward for UnsafeIndexBackward0 {
             *t = outline(t)?;
         }
         Ok(Some(Box::new(UnsafeIndexBackward0(SavedSlot::new(s)))))
+    }
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
+        self.0
+            .hook(
+                hooks,
+                |s| match at {
+                    ("indices", Some(k)) => s.indices.get_mut(k),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -22151,6 +23516,20 @@ impl Backward for IndexPutBackward0 {
             *t = outline(t)?;
         }
         Ok(Some(Box::new(IndexPutBackward0(SavedSlot::new(s)))))
+    }
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
+        self.0
+            .hook(
+                hooks,
+                |s| match at {
+                    ("indices", Some(k)) => s.indices.get_mut(k),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -22247,6 +23626,20 @@ impl Backward for UnsafeIndexPutBackward0 {
         }
         Ok(Some(Box::new(UnsafeIndexPutBackward0(SavedSlot::new(s)))))
     }
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
+        self.0
+            .hook(
+                hooks,
+                |s| match at {
+                    ("indices", Some(k)) => s.indices.get_mut(k),
+                    _ => None,
+                },
+            )
+    }
 }
 
 #[derive(Clone)]
@@ -22318,12 +23711,19 @@ impl Backward for IndexSelectBackward0 {
         s.index = outline(&s.index)?;
         Ok(Some(Box::new(IndexSelectBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "index" => s.index.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("index", None) => Some(&mut s.index),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -22409,12 +23809,19 @@ impl Backward for IndexAddBackward0 {
         s.index = outline(&s.index)?;
         Ok(Some(Box::new(IndexAddBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "index" => s.index.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("index", None) => Some(&mut s.index),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -22494,12 +23901,19 @@ impl Backward for IndexCopyBackward0 {
         s.index = outline(&s.index)?;
         Ok(Some(Box::new(IndexCopyBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "index" => s.index.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("index", None) => Some(&mut s.index),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -22568,12 +23982,19 @@ impl Backward for IndexFillBackward0 {
         s.index = outline(&s.index)?;
         Ok(Some(Box::new(IndexFillBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "index" => s.index.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("index", None) => Some(&mut s.index),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -22646,12 +24067,19 @@ impl Backward for IndexFillBackward1 {
         s.index = outline(&s.index)?;
         Ok(Some(Box::new(IndexFillBackward1(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "index" => s.index.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("index", None) => Some(&mut s.index),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -22711,12 +24139,19 @@ impl Backward for MaskedFillBackward0 {
         s.mask = outline(&s.mask)?;
         Ok(Some(Box::new(MaskedFillBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "mask" => s.mask.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("mask", None) => Some(&mut s.mask),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -22779,12 +24214,19 @@ impl Backward for MaskedFillBackward1 {
         s.mask = outline(&s.mask)?;
         Ok(Some(Box::new(MaskedFillBackward1(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "mask" => s.mask.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("mask", None) => Some(&mut s.mask),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -22855,12 +24297,19 @@ impl Backward for MaskedSelectBackward0 {
         s.mask = outline(&s.mask)?;
         Ok(Some(Box::new(MaskedSelectBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "mask" => s.mask.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("mask", None) => Some(&mut s.mask),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -22938,12 +24387,19 @@ impl Backward for MaskedScatterBackward0 {
         s.mask = outline(&s.mask)?;
         Ok(Some(Box::new(MaskedScatterBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "mask" => s.mask.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("mask", None) => Some(&mut s.mask),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -23006,12 +24462,19 @@ impl Backward for TakeBackward0 {
         s.index = outline(&s.index)?;
         Ok(Some(Box::new(TakeBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "index" => s.index.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("index", None) => Some(&mut s.index),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -23096,12 +24559,19 @@ impl Backward for PutBackward0 {
         s.index = outline(&s.index)?;
         Ok(Some(Box::new(PutBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "index" => s.index.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("index", None) => Some(&mut s.index),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -23184,12 +24654,19 @@ impl Backward for EmbeddingBackward0 {
         s.indices = outline(&s.indices)?;
         Ok(Some(Box::new(EmbeddingBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "indices" => s.indices.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("indices", None) => Some(&mut s.indices),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -23269,12 +24746,19 @@ impl Backward for EmbeddingDenseBackwardBackward0 {
         s.indices = outline(&s.indices)?;
         Ok(Some(Box::new(EmbeddingDenseBackwardBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "indices" => s.indices.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("indices", None) => Some(&mut s.indices),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -23744,12 +25228,19 @@ impl Backward for ReflectionPad1DBackward0 {
         s.self_ = outline(&s.self_)?;
         Ok(Some(Box::new(ReflectionPad1DBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "self" => s.self_.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("self", None) => Some(&mut s.self_),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -23865,12 +25356,19 @@ impl Backward for ReflectionPad2DBackward0 {
         s.self_ = outline(&s.self_)?;
         Ok(Some(Box::new(ReflectionPad2DBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "self" => s.self_.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("self", None) => Some(&mut s.self_),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -23986,12 +25484,19 @@ impl Backward for ReflectionPad3DBackward0 {
         s.self_ = outline(&s.self_)?;
         Ok(Some(Box::new(ReflectionPad3DBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "self" => s.self_.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("self", None) => Some(&mut s.self_),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -24107,12 +25612,19 @@ impl Backward for ReplicationPad1DBackward0 {
         s.self_ = outline(&s.self_)?;
         Ok(Some(Box::new(ReplicationPad1DBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "self" => s.self_.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("self", None) => Some(&mut s.self_),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -24228,12 +25740,19 @@ impl Backward for ReplicationPad2DBackward0 {
         s.self_ = outline(&s.self_)?;
         Ok(Some(Box::new(ReplicationPad2DBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "self" => s.self_.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("self", None) => Some(&mut s.self_),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -24349,12 +25868,19 @@ impl Backward for ReplicationPad3DBackward0 {
         s.self_ = outline(&s.self_)?;
         Ok(Some(Box::new(ReplicationPad3DBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "self" => s.self_.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("self", None) => Some(&mut s.self_),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -24478,12 +26004,19 @@ impl Backward for SortBackward0 {
         s.indices = outline(&s.indices)?;
         Ok(Some(Box::new(SortBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "indices" => s.indices.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("indices", None) => Some(&mut s.indices),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -24562,12 +26095,19 @@ impl Backward for SortBackward1 {
         s.indices = outline(&s.indices)?;
         Ok(Some(Box::new(SortBackward1(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "indices" => s.indices.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("indices", None) => Some(&mut s.indices),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -24646,12 +26186,19 @@ impl Backward for TopkBackward0 {
         s.indices = outline(&s.indices)?;
         Ok(Some(Box::new(TopkBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "indices" => s.indices.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("indices", None) => Some(&mut s.indices),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -24734,12 +26281,19 @@ impl Backward for KthvalueBackward0 {
         s.indices = outline(&s.indices)?;
         Ok(Some(Box::new(KthvalueBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "indices" => s.indices.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("indices", None) => Some(&mut s.indices),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -24809,13 +26363,20 @@ impl Backward for MedianBackward0 {
         s.result = outline(&s.result)?;
         Ok(Some(Box::new(MedianBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "self" => s.self_.register_hooks(hooks).map(|()| true),
-                "result" => s.result.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("self", None) => Some(&mut s.self_),
+                    ("result", None) => Some(&mut s.result),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -24898,12 +26459,19 @@ impl Backward for MedianBackward1 {
         s.indices = outline(&s.indices)?;
         Ok(Some(Box::new(MedianBackward1(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "indices" => s.indices.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("indices", None) => Some(&mut s.indices),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -24973,13 +26541,20 @@ impl Backward for NanmedianBackward0 {
         s.result = outline(&s.result)?;
         Ok(Some(Box::new(NanmedianBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "self" => s.self_.register_hooks(hooks).map(|()| true),
-                "result" => s.result.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("self", None) => Some(&mut s.self_),
+                    ("result", None) => Some(&mut s.result),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -25062,12 +26637,19 @@ impl Backward for NanmedianBackward1 {
         s.indices = outline(&s.indices)?;
         Ok(Some(Box::new(NanmedianBackward1(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "indices" => s.indices.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("indices", None) => Some(&mut s.indices),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -25150,12 +26732,19 @@ impl Backward for ModeBackward0 {
         s.indices = outline(&s.indices)?;
         Ok(Some(Box::new(ModeBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "indices" => s.indices.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("indices", None) => Some(&mut s.indices),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -25314,12 +26903,19 @@ impl Backward for NativeDropoutBackward0 {
         s.result1 = outline(&s.result1)?;
         Ok(Some(Box::new(NativeDropoutBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "result1" => s.result1.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("result1", None) => Some(&mut s.result1),
+                    _ => None,
+                },
+            )
     }
 }
 
@@ -25389,11 +26985,18 @@ impl Backward for NativeDropoutBackwardBackward0 {
         s.mask = outline(&s.mask)?;
         Ok(Some(Box::new(NativeDropoutBackwardBackward0(SavedSlot::new(s)))))
     }
-    fn hook_saved(&self, name: &str, hooks: std::sync::Arc<SavedHooks>) -> Result<bool> {
+    fn hook_saved(
+        &self,
+        at: SavedAt<'_>,
+        hooks: std::sync::Arc<SavedHooks>,
+    ) -> Result<bool> {
         self.0
-            .change(|s| match name {
-                "mask" => s.mask.register_hooks(hooks).map(|()| true),
-                _ => Ok(false),
-            })
+            .hook(
+                hooks,
+                |s| match at {
+                    ("mask", None) => Some(&mut s.mask),
+                    _ => None,
+                },
+            )
     }
 }
