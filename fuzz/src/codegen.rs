@@ -1,5 +1,6 @@
 //! Targets of the derivative code generator: nothing panics, and what is read prints back.
 
+use crate::counting::measured;
 use firebrand_codegen::ctype::CBase;
 use firebrand_codegen::emit::{Source, generate};
 use firebrand_codegen::formula::{replace_ident, tokens::Lexed, uses_ident};
@@ -9,7 +10,7 @@ use firebrand_codegen::{Dialect, Sources, Stage, dump, lint, yaml};
 /// A schema that parses prints back as it was, and its signature is its own signature.
 pub(crate) fn fuzz_schema(data: &[u8]) -> bool {
     let Ok(text) = std::str::from_utf8(data) else { return false };
-    let Ok(schema) = text.parse::<FunctionSchema>() else { return false };
+    let Ok(schema) = measured(data.len(), || text.parse::<FunctionSchema>()) else { return false };
     assert_eq!(schema.to_string(), text);
     let signature = schema.signature();
     assert_eq!(signature.signature(), signature);
@@ -20,7 +21,7 @@ pub(crate) fn fuzz_schema(data: &[u8]) -> bool {
 /// Any text is a tree or an error.
 pub(crate) fn fuzz_yaml(data: &[u8]) -> bool {
     let Ok(text) = std::str::from_utf8(data) else { return false };
-    let Ok(node) = yaml::parse(text, Stage::Native) else { return false };
+    let Ok(node) = measured(data.len(), || yaml::parse(text, Stage::Native)) else { return false };
     assert!(node.line >= 1);
     true
 }

@@ -1,9 +1,13 @@
-//! Drives fuzz targets with mutated corpus files: `firebrand-fuzz TARGET [--seconds N] [--seed N]`.
+//! Drives fuzz targets with mutated corpus files: `firebrand-fuzz TARGET|all [--count N] [--time S] [--seed N]`.
 //!
-//! A target is a plain function on bytes that panics when a property fails. The runner is deterministic
-//! for a seed, mutates what is in `fuzz/corpus/TARGET`, and writes the input of a failure to a file.
+//! A target is a plain function on bytes that panics when a property fails; readers are run under `measured`, which also
+//! fails if they take more memory than the input justifies. The runner is deterministic for a seed and a count, mutates
+//! what is in `fuzz/corpus/TARGET`, and writes the input of a failure to a file. With `all`, the time is shared out evenly
+//! and the count by how fast targets are. Without a count or a time, every target runs for five seconds.
 
+mod arrays;
 mod codegen;
+mod counting;
 mod graph;
 mod mutate;
 mod programs;
@@ -17,51 +21,110 @@ use std::time::{Duration, Instant};
 /// A fuzz target: panics when a property fails, says whether the input was accepted.
 type Target = fn(&[u8]) -> bool;
 
-/// Every target by name.
-const TARGETS: &[(&str, Target)] = &[
-    ("schema", codegen::fuzz_schema),
-    ("yaml", codegen::fuzz_yaml),
-    ("formula", codegen::fuzz_formula),
-    ("dump", codegen::fuzz_dump),
-    ("emit", codegen::fuzz_emit),
-    ("graph_text", graph::fuzz_text),
-    ("archive", programs::fuzz_archive),
-    ("program", programs::fuzz_program),
-    ("expression", programs::fuzz_expression),
-    ("safetensors", programs::fuzz_safetensors),
-    ("pickle", programs::fuzz_pickle),
+/// Every target by name, with its share in a run of all: about as many inputs as it takes in a millisecond, so that none
+/// holds up the others.
+const TARGETS: &[(&str, u64, Target)] = &[
+    ("schema", 480, codegen::fuzz_schema),
+    ("yaml", 320, codegen::fuzz_yaml),
+    ("formula", 80, codegen::fuzz_formula),
+    ("dump", 4, codegen::fuzz_dump),
+    ("emit", 1, codegen::fuzz_emit),
+    ("graph_text", 80, graph::fuzz_text),
+    ("graph_passes", 60, graph::fuzz_passes),
+    ("archive", 320, programs::fuzz_archive),
+    ("program", 20, programs::fuzz_program),
+    ("expression", 280, programs::fuzz_expression),
+    ("safetensors", 180, programs::fuzz_safetensors),
+    ("pickle", 80, programs::fuzz_pickle),
+    ("torch_save", 240, programs::fuzz_torch_save),
+    ("npy", 100, arrays::fuzz_npy),
+    ("npz", 800, arrays::fuzz_npz),
+    ("npz_entry", 80, arrays::fuzz_npz_entry),
+    ("idx", 180, arrays::fuzz_idx),
+    ("png", 120, arrays::fuzz_png),
+    ("pnm", 480, arrays::fuzz_pnm),
+    ("csv", 480, arrays::fuzz_csv),
+    ("checkpoint", 80, arrays::fuzz_checkpoint),
+    ("generator", 120, arrays::fuzz_generator),
 ];
 
-fn main() -> ExitCode {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let option = |name: &str, default: u64| {
-        let at = arguments.iter().position(|a| a == name);
-        at.and_then(|at| arguments.get(at + 1)?.parse().ok()).unwrap_or(default)
-    };
-    let wanted = arguments.first().map_or("", String::as_str);
-    let Some((name, target)) = TARGETS.iter().find(|(name, _)| *name == wanted) else {
-        let names: Vec<_> = TARGETS.iter().map(|(name, _)| *name).collect();
-        eprintln!("usage: firebrand-fuzz {} [--seconds N] [--seed N]", names.join("|"));
-        return ExitCode::from(2);
-    };
-    let corpus = read_corpus(&Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(name));
-    let limit = Duration::from_secs(option("--seconds", 5));
-    match run(*target, corpus, option("--seed", 1), limit) {
-        Ok(count) => {
-            println!("{name}: {count} inputs, no failure");
-            ExitCode::SUCCESS
-        }
-        Err(input) => {
-            let file = PathBuf::from(format!("fuzz-failure-{name}.bin"));
-            let kept = std::fs::write(&file, &input);
-            eprintln!("{name}: failed on {:?}", String::from_utf8_lossy(&input));
-            eprintln!("input kept in {}: {kept:?}", file.display());
-            ExitCode::FAILURE
-        }
-    }
+/// How long a target runs, and from which seed.
+#[derive(Clone, Copy)]
+struct Limits {
+    count: u64,
+    time: Duration,
+    seed: u64,
 }
 
-fn read_corpus(folder: &Path) -> Vec<Vec<u8>> {
+const USAGE: &str = "usage: firebrand-fuzz TARGET|all [--count N] [--time S] [--seed N]";
+
+/// A target by name, and how long it runs.
+type Run = (&'static str, Target, Limits);
+
+/// The targets that are wanted, and the limits of each.
+fn arguments(given: &[String]) -> Option<Vec<Run>> {
+    let (wanted, rest) = given.split_first()?;
+    let targets: Vec<_> = TARGETS.iter().filter(|(name, ..)| wanted == "all" || wanted == name).collect();
+    let (mut count, mut time, mut seed) = (None, None, 1);
+    for pair in rest.chunks(2) {
+        let [name, value] = pair else { return None };
+        let value: u64 = value.parse().ok()?;
+        match name.as_str() {
+            "--count" => count = Some(value),
+            "--time" => time = Some(value),
+            "--seed" => seed = value,
+            _ => return None,
+        }
+    }
+    let n = targets.len().max(1) as u64;
+    let time = match (count, time) {
+        (_, Some(seconds)) => Duration::from_secs_f64(seconds as f64 / n as f64),
+        (None, None) => Duration::from_secs(5),
+        (Some(_), None) => Duration::MAX,
+    };
+    let shares: u64 = targets.iter().map(|(_, share, _)| share).sum();
+    let limits = |share: u64| Limits {
+        count: count.map_or(u64::MAX, |c| (u128::from(c) * u128::from(share)).div_ceil(shares.into()) as u64),
+        time,
+        seed,
+    };
+    (!targets.is_empty())
+        .then(|| targets.iter().map(|(name, share, target)| (*name, *target, limits(*share))).collect())
+}
+
+fn main() -> ExitCode {
+    let given: Vec<String> = std::env::args().skip(1).collect();
+    let Some(runs) = arguments(&given) else {
+        let names: Vec<_> = TARGETS.iter().map(|(name, ..)| *name).collect();
+        eprintln!("{USAGE}\ntargets: {}", names.join(" "));
+        return ExitCode::from(2);
+    };
+    let (begin, mut total) = (Instant::now(), 0);
+    for (name, target, limits) in runs {
+        let began = Instant::now();
+        match run(target, read_corpus(name), limits) {
+            Ok((count, accepted)) => {
+                total += count;
+                let rate = count as f64 / began.elapsed().as_secs_f64();
+                println!("{name}: {count} inputs, {accepted} accepted, {rate:.0} inputs/s, no failure");
+            }
+            Err(input) => {
+                let file = PathBuf::from(format!("fuzz-failure-{name}.bin"));
+                let kept = std::fs::write(&file, &input);
+                eprintln!("{name}: failed on {:?}", String::from_utf8_lossy(&input));
+                eprintln!("input kept in {}: {kept:?}", file.display());
+                return ExitCode::FAILURE;
+            }
+        }
+    }
+    println!("{total} inputs in {:.1} s, no failure", begin.elapsed().as_secs_f64());
+    ExitCode::SUCCESS
+}
+
+fn read_corpus(name: &str) -> Vec<Vec<u8>> {
+    // Both read the same texts.
+    let name = if name == "graph_passes" { "graph_text" } else { name };
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(name);
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let mut files: Vec<_> = entries.map(|entry| entry.path()).collect();
     files.sort();
@@ -70,24 +133,70 @@ fn read_corpus(folder: &Path) -> Vec<Vec<u8>> {
     corpus
 }
 
-/// Runs a target until time is up; the input that failed is the error.
-fn run(target: Target, corpus: Vec<Vec<u8>>, seed: u64, limit: Duration) -> Result<u64, Vec<u8>> {
+/// Runs a target until its count or time is used up: how many inputs there were and how many were accepted; the input
+/// that failed is the error.
+fn run(target: Target, corpus: Vec<Vec<u8>>, limits: Limits) -> Result<(u64, u64), Vec<u8>> {
     let begin = Instant::now();
-    let mut count = 0;
-    let mut try_one = |input: &[u8]| {
+    let (mut count, mut accepted) = (0, 0);
+    let mut try_one = |input: &[u8]| -> Result<(bool, u64), Vec<u8>> {
         count += 1;
-        catch_unwind(AssertUnwindSafe(|| target(input))).map_err(|_| input.to_vec())
+        let taken = catch_unwind(AssertUnwindSafe(|| target(input))).map_err(|_| input.to_vec())?;
+        accepted += u64::from(taken);
+        Ok((taken, count))
     };
     for input in &corpus {
         try_one(input)?;
     }
-    let mut mutator = Mutator::new(seed, corpus);
-    while begin.elapsed() < limit {
-        let input = mutator.next();
+    let mut mutator = Mutator::new(limits.seed, corpus);
+    let mut input = Vec::new();
+    loop {
+        mutator.next(&mut input);
+        let (taken, count) = try_one(&input)?;
         // Accepted inputs are worth building on; refused ones only lead further away.
-        if try_one(&input)? {
-            mutator.keep(input);
+        if taken {
+            mutator.keep(&input);
+        }
+        // Looking at the clock costs as much as a short input.
+        if count >= limits.count || (count % 64 == 0 && begin.elapsed() >= limits.time) {
+            break;
         }
     }
-    Ok(count)
+    Ok((count, accepted))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A short run of every target, by count, so that it is the same everywhere. One test, since memory is counted for
+    /// the whole process.
+    #[test]
+    fn every_target_holds() {
+        counting::measured(10, || vec![0u8; 1 << 10]);
+        let too_much = catch_unwind(|| counting::measured(10, || vec![1u8; 2 << 20]));
+        assert!(too_much.is_err(), "the bound is not asserted");
+        for (name, _, target) in TARGETS {
+            let corpus = read_corpus(name);
+            assert!(corpus.len() > 1, "{name} has no corpus");
+            assert!(corpus.iter().any(|input| target(input)), "{name} accepts nothing of its corpus");
+            let limits = Limits { count: 400, time: Duration::MAX, seed: 7 };
+            if let Err(input) = run(*target, corpus, limits) {
+                panic!("{name} failed on {:?}", String::from_utf8_lossy(&input));
+            }
+        }
+    }
+
+    #[test]
+    fn arguments_are_understood() {
+        let parse = |text: &str| arguments(&text.split(' ').map(String::from).collect::<Vec<_>>());
+        let all = parse("all --count 200000 --seed 3").expect("right");
+        assert!(all.len() == TARGETS.len() && all.iter().all(|(.., l)| l.seed == 3 && l.count > 0));
+        let total: u64 = all.iter().map(|(.., l)| l.count).sum();
+        assert!((200_000..200_000 + TARGETS.len() as u64).contains(&total), "{total}");
+        let one = parse("npz --time 2").expect("right");
+        assert_eq!((one.len(), one[0].2.count, one[0].2.time), (1, u64::MAX, Duration::from_secs(2)));
+        for wrong in ["", "nothing", "npz --count", "npz --count x", "npz --colour 3"] {
+            assert!(parse(wrong).is_none(), "{wrong}");
+        }
+    }
 }

@@ -63,12 +63,20 @@ fn other_target() -> Outcome {
     pass(cargo(&["check", "--quiet", "--workspace", "--target", OTHER_TARGET]))
 }
 
+/// What `deny.toml` accepts of dependencies. Advisories are fetched, so this needs a network.
+pub(crate) fn deny() -> Outcome {
+    if !answers(cargo(&["deny", "--version"])) {
+        return Ok("skipped: cargo-deny is not installed; `cargo install cargo-deny` gets it".into());
+    }
+    pass(cargo(&["deny", "--log-level", "error", "check"]))
+}
+
 /// A step by name.
 type Step = (&'static str, fn() -> Outcome);
 
 /// Runs every step, says how long each took, and stops at the first failure.
 pub(crate) fn run() -> Outcome {
-    let steps: [Step; 10] = [
+    let steps: [Step; 11] = [
         ("format", || pass(cargo(&["fmt", "--all", "--check"]))),
         ("formulas", codegen::lint),
         ("generated code", codegen::check),
@@ -79,6 +87,7 @@ pub(crate) fn run() -> Outcome {
         ("documentation", documentation),
         ("packages", packages),
         (OTHER_TARGET, other_target),
+        ("dependencies", deny),
     ];
     for (name, step) in steps {
         let began = Instant::now();

@@ -24,6 +24,7 @@ chores:
   check             everything that must hold before a change lands
   codegen           write crates/core/src/ops/generated/ from schema/
   codegen --check   fail if that folder is not what schema/ says
+  deny              licences, advisories and versions of dependencies (deny.toml); needs cargo-deny
   conformance ...   proofs against torchgen and in a scratch copy; alone it lists them
   bench [...]       compare with PyTorch and JAX (bench/compare.py); needs Python
   golden            write the reference data in golden/ anew; needs Python with PyTorch
@@ -34,6 +35,7 @@ fn main() -> ExitCode {
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let done = match arguments.as_slice() {
         ["check"] => check::run(),
+        ["deny"] => check::deny(),
         ["bench", rest @ ..] => python::bench(rest),
         ["golden"] => python::golden(),
         ["conformance", rest @ ..] => conformance::run(rest),

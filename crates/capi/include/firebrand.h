@@ -5,10 +5,17 @@
  * fine. Every other pointer that a function gives lives as long as the object it was asked of.
  *
  * A function that gives an object gives null on failure, one that gives a status gives 0 on success and -1 on failure;
- * fb_last_error() then says why. No function ends the process on wrong input, and nothing is thrown through C.
+ * fb_last_error() then says why. Wrong arguments and damaged files are refused that way: pointers that are null or not
+ * aligned, numbers that name nothing, memory that is not there. Nothing is thrown through C, and an error inside the
+ * library becomes a failure too. What a library cannot check is up to the caller: pointers lead to what they should, and a
+ * loaded file is not changed or truncated in place while its program lives (replacing it by a rename is fine).
  *
- * Different objects may be used on different threads at once; one object by one thread at a time. A program, its
- * optimisers and the results of running it count as one object. */
+ * Memory that a function only writes need not be initialised.
+ *
+ * Different objects may be used on different threads at once; one object by one thread at a time. These count as one
+ * object: a program, its optimisers, the results of running it, the losses of those, and the tensors that
+ * fb_program_parameter and fb_program_gradient gave, which are the program's own memory. Tensors of fb_tensor_new are
+ * objects of their own until a program runs on them; fb_last_error is each thread's own. */
 #ifndef FIREBRAND_H
 #define FIREBRAND_H
 

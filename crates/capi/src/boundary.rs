@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char};
+use std::mem::MaybeUninit;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// What a function of the interface refuses, as text.
@@ -60,6 +61,7 @@ pub(crate) fn object<T>(f: impl FnOnce() -> Answer<T>) -> *mut T {
 pub(crate) unsafe fn free<T>(pointer: *mut T) {
     if !pointer.is_null() {
         guard(|| {
+            check_pointer(pointer, "the object")?;
             // SAFETY: it came from `Box::into_raw` and was not freed, says the caller.
             drop(unsafe { Box::from_raw(pointer) });
             Ok(())
@@ -72,8 +74,9 @@ pub(crate) unsafe fn free<T>(pointer: *mut T) {
 /// # Safety
 /// `pointer` is null, or points to a `T` that lives and is not changed elsewhere during the call.
 pub(crate) unsafe fn borrow<'a, T>(pointer: *const T, what: &str) -> Answer<&'a T> {
-    // SAFETY: not null is all that is left to check, says the caller.
-    unsafe { pointer.as_ref() }.ok_or_else(|| Refusal::because(format!("{what} is null")))
+    check_pointer(pointer, what)?;
+    // SAFETY: it is neither null nor misaligned, and points to a `T` that lives and is not changed, says the caller.
+    Ok(unsafe { &*pointer })
 }
 
 /// The object behind a pointer, to change.
@@ -81,8 +84,22 @@ pub(crate) unsafe fn borrow<'a, T>(pointer: *const T, what: &str) -> Answer<&'a 
 /// # Safety
 /// `pointer` is null, or points to a `T` that lives and nobody else uses during the call.
 pub(crate) unsafe fn borrow_mut<'a, T>(pointer: *mut T, what: &str) -> Answer<&'a mut T> {
-    // SAFETY: not null is all that is left to check, says the caller.
-    unsafe { pointer.as_mut() }.ok_or_else(|| Refusal::because(format!("{what} is null")))
+    check_pointer(pointer, what)?;
+    // SAFETY: it is neither null nor misaligned, and points to a `T` that lives and nobody else uses, says the caller.
+    Ok(unsafe { &mut *pointer })
+}
+
+/// Writes a value for the caller; to null, nothing.
+///
+/// # Safety
+/// `pointer` is null, or points to memory for a `T` that nobody else uses during the call.
+pub(crate) unsafe fn put<T>(pointer: *mut T, value: T, what: &str) -> Answer<()> {
+    if !pointer.is_null() {
+        check_pointer(pointer, what)?;
+        // SAFETY: it is aligned, and memory for a `T` that may be written, says the caller; what was there is not read.
+        unsafe { pointer.write(value) };
+    }
+    Ok(())
 }
 
 /// The elements of an array; an empty one may be null.
@@ -98,26 +115,32 @@ pub(crate) unsafe fn array<'a, T>(pointer: *const T, count: usize, what: &str) -
     Ok(unsafe { std::slice::from_raw_parts(pointer, count) })
 }
 
-/// The elements of an array, to write.
+/// Memory for the elements of an array, to write. C need not have initialised it, so nothing of it can be read.
 ///
 /// # Safety
-/// `pointer` is null, or points to `count` elements that live and nobody else uses during the call.
-pub(crate) unsafe fn array_mut<'a, T>(pointer: *mut T, count: usize, what: &str) -> Answer<&'a mut [T]> {
+/// `pointer` is null, or points to memory for `count` elements that lives and nobody else uses during the call.
+pub(crate) unsafe fn array_out<'a, T>(pointer: *mut T, count: usize, what: &str) -> Answer<&'a mut [MaybeUninit<T>]> {
     if count == 0 {
         return Ok(&mut []);
     }
     check_array(pointer, count, what)?;
-    // SAFETY: it is neither null nor misaligned nor too long, and holds `count` elements, says the caller.
-    Ok(unsafe { std::slice::from_raw_parts_mut(pointer, count) })
+    // SAFETY: it is neither null nor misaligned nor too long, and memory for `count` elements, says the caller; a
+    // `MaybeUninit` may hold anything.
+    Ok(unsafe { std::slice::from_raw_parts_mut(pointer.cast::<MaybeUninit<T>>(), count) })
 }
 
-fn check_array<T>(pointer: *const T, count: usize, what: &str) -> Answer<()> {
+fn check_pointer<T>(pointer: *const T, what: &str) -> Answer<()> {
     if pointer.is_null() {
         return Err(Refusal::because(format!("{what} is null")));
     }
     if !pointer.is_aligned() {
         return Err(Refusal::because(format!("{what} is not aligned to {} bytes", align_of::<T>())));
     }
+    Ok(())
+}
+
+fn check_array<T>(pointer: *const T, count: usize, what: &str) -> Answer<()> {
+    check_pointer(pointer, what)?;
     if count.checked_mul(size_of::<T>()).is_none_or(|n| n > isize::MAX as usize) {
         return Err(Refusal::because(format!("{what} of {count} elements is larger than memory")));
     }

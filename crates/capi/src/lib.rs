@@ -9,3 +9,5 @@ pub mod boundary;
 pub mod optimizer;
 pub mod program;
 pub mod tensor;
+#[cfg(test)]
+mod tests;

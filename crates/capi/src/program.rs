@@ -1,6 +1,6 @@
 //! Programs across the boundary: loaded, described, run, differentiated, saved.
 
-use crate::boundary::{Answer, Refusal, array, array_mut, borrow, free, guard, object, status, text};
+use crate::boundary::{Answer, Refusal, array, array_out, borrow, free, guard, object, put, status, text};
 use crate::tensor::dtype_code;
 use firebrand::graph::interpret::Value;
 use firebrand::graph::ir::TensorMeta;
@@ -131,8 +131,8 @@ pub unsafe extern "C" fn fb_program_input_sizes(
         let (_, meta) = unsafe { borrow(program, "program") }?.input(index)?;
         if !sizes.is_null() {
             // SAFETY: `sizes` has room for `capacity` numbers, says the caller.
-            let out = unsafe { array_mut(sizes, capacity, "sizes") }?;
-            out.iter_mut().zip(&meta.sizes).for_each(|(o, s)| *o = s.known().unwrap_or(-1));
+            let out = unsafe { array_out(sizes, capacity, "sizes") }?;
+            out.iter_mut().zip(&meta.sizes).for_each(|(o, s)| _ = o.write(s.known().unwrap_or(-1)));
         }
         Ok(meta.sizes.len() as i32)
     });
@@ -161,7 +161,8 @@ pub unsafe extern "C" fn fb_program_train(program: *mut Program, on: i32) -> i32
 /// `capacity` fit. `outputs_count`, unless null, gets how many there are. If they do not fit, none is given.
 ///
 /// # Safety
-/// `program` and every input are null or of this library; `outputs` has room for `capacity` pointers.
+/// `program` and every input are null or of this library; `outputs` has room for `capacity` pointers; `outputs_count` is
+/// null or has room for a number.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fb_program_run(
     program: *const Program,
@@ -179,16 +180,14 @@ pub unsafe extern "C" fn fb_program_run(
         let results = program.module.run(&tensors.collect::<Answer<Vec<Tensor>>>()?)?;
         let results: Vec<Tensor> =
             results.into_iter().filter_map(|v| if let Value::Tensor(t) = v { Some(t) } else { None }).collect();
-        if !outputs_count.is_null() {
-            // SAFETY: not null means a number to write, says the caller.
-            unsafe { outputs_count.write(results.len()) };
-        }
+        // SAFETY: it is null or memory for a number, says the caller.
+        unsafe { put(outputs_count, results.len(), "outputs_count") }?;
         if results.len() > capacity {
             return Err(Refusal::because(format!("{} results, room for {capacity}", results.len())));
         }
         // SAFETY: `outputs` has room for `capacity` pointers, and no more are written, says the check above.
-        let out = unsafe { array_mut(outputs, results.len(), "outputs") }?;
-        out.iter_mut().zip(results).for_each(|(o, t)| *o = Box::into_raw(Box::new(t)));
+        let out = unsafe { array_out(outputs, results.len(), "outputs") }?;
+        out.iter_mut().zip(results).for_each(|(o, t)| _ = o.write(Box::into_raw(Box::new(t))));
         Ok(())
     })
 }

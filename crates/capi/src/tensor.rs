@@ -1,6 +1,6 @@
 //! Tensors across the boundary: copied in, looked at, copied out.
 
-use crate::boundary::{Answer, Refusal, array, array_mut, borrow, free, guard, object, status};
+use crate::boundary::{Answer, Refusal, array, array_out, borrow, free, guard, object, status};
 use firebrand::{Complex, DType, Tensor, bf16, f16};
 
 /// Dtypes in the order of `fb_dtype`.
@@ -139,8 +139,8 @@ pub unsafe extern "C" fn fb_tensor_copy(tensor: *const Tensor, out: *mut std::ff
         let stored = if tensor.dtype() == DType::Bool { &tensor.try_to_dtype(DType::U8)? } else { tensor };
         with_type!(stored.dtype(), T => {
             // SAFETY: there is room for `count` elements of this type, says the caller.
-            let out = unsafe { array_mut(out.cast::<T>(), count, "out") }?;
-            out.copy_from_slice(&stored.try_to_vec::<T>()?);
+            let out = unsafe { array_out(out.cast::<T>(), count, "out") }?;
+            out.iter_mut().zip(stored.try_to_vec::<T>()?).for_each(|(o, v)| _ = o.write(v));
         });
         Ok(())
     })

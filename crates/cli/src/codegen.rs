@@ -1,11 +1,12 @@
 //! `firebrand codegen`: the derivative code generator, on PyTorch's declaration files and on ours.
 
-use crate::refusal::{Done, Refusal, say};
+use crate::refusal::{Done, Refusal, put, say};
 use clap::{Args, Subcommand, ValueEnum};
 use firebrand::dispatch::{Derivative, Op};
-use firebrand::io::write_text;
+use firebrand::io::{Output, read_text};
 use firebrand_codegen::emit::{GeneratedFile, Source, generate};
 use firebrand_codegen::{CodegenError, Dialect, Sources, coverage, error_json, lint};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 /// What to do with declarations.
@@ -88,7 +89,7 @@ enum Language {
 }
 
 fn read(path: &Path) -> Done<String> {
-    std::fs::read_to_string(path).map_err(|e| Refusal::because(format!("{}: {e}", path.display())))
+    Ok(read_text(path)?)
 }
 
 /// The library names files by role; people know them by path.
@@ -104,9 +105,9 @@ fn dump(options: &Dump) -> Done {
         Sources { native: &native_text, derivatives: &derivatives_text, tags: tags.as_deref(), dialect: Dialect::Cpp };
     if options.json {
         return match sources.dump(options.plan) {
-            Ok(text) => Ok(std::io::Write::write_all(&mut std::io::stdout().lock(), text.as_bytes())?),
+            Ok(text) => Ok(put(&text)?),
             Err(e) => {
-                std::io::Write::write_all(&mut std::io::stdout().lock(), error_json(&e).as_bytes())?;
+                put(&error_json(&e))?;
                 Err(named(e, native, derivatives))
             }
         };
@@ -136,16 +137,16 @@ fn generated(ours: &Ours) -> Done<Vec<GeneratedFile>> {
 fn emit(ours: &Ours) -> Done {
     let files = generated(ours)?;
     std::fs::create_dir_all(&ours.out).map_err(|e| Refusal::because(format!("{}: {e}", ours.out.display())))?;
-    for file in &files {
-        write_text(ours.out.join(file.name), &file.text)?;
-    }
+    // All of them or none: a folder half new would not compile.
+    let write = |f: &GeneratedFile| Output::write(ours.out.join(f.name), |out| Ok(out.write_all(f.text.as_bytes())?));
+    Output::commit_all(files.iter().map(write).collect::<Result<Vec<_>, _>>()?)?;
     Ok(say!("{} files in {}", files.len(), ours.out.display())?)
 }
 
 fn check(ours: &Ours) -> Done {
     for file in generated(ours)? {
         let path = ours.out.join(file.name);
-        if !std::fs::read_to_string(&path).is_ok_and(|text| text == file.text) {
+        if !read_text(&path).is_ok_and(|text| text == file.text) {
             return Err(Refusal::because(format!("{} is stale; run `firebrand codegen emit`", path.display())));
         }
     }

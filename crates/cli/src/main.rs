@@ -1,6 +1,6 @@
 //! `firebrand`: train, run exported programs, list ops, measure, generate. The only crate that prints.
 //!
-//! Exit codes: 0 done; 2 wrong usage; 3 the input was refused (the reason is on stderr, nothing was written).
+//! Exit codes: 0 done; 2 wrong usage; 3 the input was refused (the reason is on stderr, no output was written or changed).
 
 mod bench;
 mod codegen;
@@ -9,11 +9,12 @@ mod pass;
 mod program;
 mod program_file;
 mod refusal;
+mod signals;
 mod train;
 mod viz;
 
 use clap::{Parser, Subcommand};
-use refusal::Refusal;
+use refusal::{Refusal, printable};
 use std::process::ExitCode;
 
 /// PyTorch's autograd stack in Rust.
@@ -51,7 +52,16 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        // An argument may be anything, and is quoted in what follows.
+        Err(e) if std::env::args_os().any(|a| a.to_string_lossy().chars().any(char::is_control)) => {
+            eprint!("{}", printable(&e.render().to_string()));
+            return ExitCode::from(2);
+        }
+        Err(e) => e.exit(),
+    };
+    signals::watch();
     if let Some(n) = cli.threads {
         firebrand::set_num_threads(n.into());
     }
@@ -71,7 +81,7 @@ fn main() -> ExitCode {
         // Whoever reads our output has had enough of it.
         Err(Refusal::ReaderGone) => ExitCode::SUCCESS,
         Err(Refusal::Because(reason)) => {
-            eprintln!("error: {reason}");
+            eprintln!("error: {}", printable(&reason));
             ExitCode::from(3)
         }
     }

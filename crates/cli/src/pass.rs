@@ -1,11 +1,13 @@
 //! `firebrand pass`: runs passes on a program and prints or writes what comes out, in the form it came in.
 
+use crate::program::WeightOptions;
 use crate::program_file;
 use crate::refusal::{Done, Refusal, say};
 use clap::ValueEnum;
 use firebrand::graph::LoadOptions;
 use firebrand::graph::passes::{self, Context, PASSES, Pass};
 use firebrand::graph::text::{Form, print};
+use firebrand::io::check_outputs;
 use std::path::PathBuf;
 
 /// A grad mode.
@@ -36,9 +38,11 @@ pub(crate) struct Options {
     /// Grad mode where the program is called
     #[arg(long, value_name = "MODE", default_value = "on")]
     ambient_grad: Mode,
-    /// Reproduce the quirks of the reference
+    /// Reproduce PyTorch's quirks
     #[arg(long)]
     compat: bool,
+    #[command(flatten)]
+    weights: WeightOptions,
     /// List all passes
     #[arg(long)]
     list: bool,
@@ -62,8 +66,10 @@ pub(crate) fn run(options: &Options) -> Done {
         return Ok(());
     }
     let Some(file) = &options.file else { return Err(Refusal::because("no file given")) };
+    check_outputs(&options.output)?;
+    let memory = options.weights.memory();
     let (program, format) =
-        program_file::read(file, &LoadOptions { refuse_unsupported: false, ..LoadOptions::default() })?;
+        program_file::read(file, &LoadOptions { refuse_unsupported: false, memory, ..LoadOptions::default() })?;
     let context = Context { ambient_grad: matches!(options.ambient_grad, Mode::On), compat: options.compat };
     let names = options.names.as_deref().unwrap_or_default().split(',');
     let list: Vec<&Pass> = names.map(passes::find).collect::<Result<_, _>>().map_err(Refusal::because)?;

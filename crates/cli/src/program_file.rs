@@ -3,6 +3,7 @@
 use crate::refusal::{Done, Refusal};
 use firebrand::graph::text::{Form, parse, print};
 use firebrand::graph::{ExportedProgram, LoadOptions};
+use firebrand::io::{open_regular, plain, read_regular};
 use std::path::Path;
 
 /// How a program is kept.
@@ -16,17 +17,20 @@ pub(crate) enum Format {
 
 /// Reads a program.
 pub(crate) fn read(path: &Path, options: &LoadOptions) -> Done<(ExportedProgram, Format)> {
-    let named = |e: &dyn std::fmt::Display| Refusal::because(format!("{}: {e}", path.display()));
+    let named = |e: &dyn std::fmt::Display| Refusal::because(format!("{}: {e}", plain(&path.display().to_string())));
     let mut first = [0; 2];
-    let mut file = std::fs::File::open(path).map_err(|e| named(&e))?;
+    let (mut file, _) = open_regular(path)?;
     // A file too short to be an archive is read as text.
     let archive = std::io::Read::read_exact(&mut file, &mut first).is_ok() && &first == b"PK";
     if archive {
-        let program = ExportedProgram::load_with(path, options).map_err(|e| named(&e))?;
+        let program = ExportedProgram::load_with(path, options).map_err(|e| match e {
+            // It names the file itself.
+            e @ firebrand::graph::Error::Io(_) => Refusal::because(e),
+            e => named(&e),
+        })?;
         return Ok((program, Format::Pt2));
     }
-    let bytes = std::fs::read(path).map_err(|e| named(&e))?;
-    let text = String::from_utf8(bytes).map_err(|_| named(&"neither an archive nor text in UTF-8"))?;
+    let text = String::from_utf8(read_regular(path)?).map_err(|_| named(&"neither an archive nor text in UTF-8"))?;
     Ok((parse(&text).map_err(|e| named(&e))?, Format::Text))
 }
 

@@ -1,6 +1,9 @@
-//! Why a command ended early.
+//! Why a command ended early, and how anything is printed: as text that no terminal takes for a command.
 
+use firebrand::io::plain;
+use std::borrow::Cow;
 use std::fmt::Display;
+use std::io::Write;
 
 /// What every command returns.
 pub(crate) type Done<T = ()> = Result<T, Refusal>;
@@ -39,10 +42,39 @@ impl From<std::io::Error> for Refusal {
     }
 }
 
+/// Text with everything but line ends and tabs escaped that a terminal would act on. Escapes are JSON's, so that JSON
+/// stays what it was. Names come from files, and files from anybody.
+pub(crate) fn printable(text: &str) -> Cow<'_, str> {
+    let plain_line = |line: &str| line.split('\t').map(plain).collect::<Vec<_>>().join("\t");
+    if text.split(['\n', '\t']).all(|part| matches!(plain(part), Cow::Borrowed(_))) {
+        return text.into();
+    }
+    text.split('\n').map(plain_line).collect::<Vec<_>>().join("\n").into()
+}
+
+/// Writes text to standard output.
+pub(crate) fn put(text: &str) -> std::io::Result<()> {
+    std::io::stdout().lock().write_all(printable(text).as_bytes())
+}
+
 /// Prints a line to standard output.
 macro_rules! say {
     ($($t:tt)*) => {
-        std::io::Write::write_fmt(&mut std::io::stdout().lock(), format_args!("{}\n", format_args!($($t)*)))
+        $crate::refusal::put(&format!("{}\n", format_args!($($t)*)))
     };
 }
 pub(crate) use say;
+
+#[cfg(test)]
+mod tests {
+    use super::printable;
+
+    #[test]
+    fn only_line_ends_and_tabs_are_left_of_control_characters() {
+        assert_eq!(printable("a\tb\nc\n"), "a\tb\nc\n");
+        assert_eq!(
+            printable("a\tb\u{1b}[2J\nc\r\u{202e}d\u{9b}\u{7f}"),
+            "a\tb\\u001b[2J\nc\\u000d\\u202ed\\u009b\\u007f"
+        );
+    }
+}

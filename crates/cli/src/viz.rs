@@ -3,6 +3,7 @@
 use crate::program_file;
 use crate::refusal::{Done, Refusal};
 use firebrand::graph::LoadOptions;
+use firebrand::io::check_outputs;
 use std::path::PathBuf;
 
 /// Arguments of `firebrand viz`.
@@ -18,6 +19,7 @@ pub(crate) struct Options {
 
 /// Writes the page; ops that cannot be run are drawn like any other.
 pub(crate) fn run(options: &Options) -> Done {
+    check_outputs([&options.output])?;
     let (program, _) = program_file::read(&options.model, &LoadOptions::structure())?;
     let title = options.model.file_name().unwrap_or_default().to_string_lossy();
     let page = firebrand::viz::program_html(&title, &program);

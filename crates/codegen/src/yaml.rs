@@ -90,7 +90,8 @@ impl Node {
 
 /// Reads one document. An empty text is [`Value::Null`].
 pub fn parse(text: &str, stage: Stage) -> Result<Node> {
-    let mut reader = Reader { events: Parser::new_from_str(text), stage, anchors: HashMap::new(), copied: 0 };
+    let copies_left = text.len().saturating_mul(COPIES).saturating_add(1 << 16);
+    let mut reader = Reader { events: Parser::new_from_str(text), stage, anchors: HashMap::new(), copies_left };
     let mut document = None;
     loop {
         let (event, span) = reader.next()?;
@@ -110,14 +111,17 @@ pub fn parse(text: &str, stage: Stage) -> Result<Node> {
 const MAX_DEPTH: usize = 64;
 /// Up to this size a mapping is searched key by key.
 const SMALL: usize = 32;
-/// How many nodes aliases may add in all.
-const MAX_COPIED: usize = 100_000;
+/// What anchors and aliases may copy in all, as a multiple of the text and a little more.
+const COPIES: usize = 4;
+/// What a copied value costs besides its text.
+const COPIED_NODE: usize = 64;
 
 struct Reader<'a> {
     events: Parser<'a, saphyr_parser::StrInput<'a>>,
     stage: Stage,
     anchors: HashMap<usize, Node>,
-    copied: usize,
+    /// How many bytes anchors and aliases may still copy: a short file must not become a long one.
+    copies_left: usize,
 }
 
 impl<'a> Reader<'a> {
@@ -156,22 +160,29 @@ impl<'a> Reader<'a> {
             Event::SequenceStart(anchor, _) => (self.sequence(depth)?, anchor),
             Event::MappingStart(anchor, _) => (self.mapping(depth)?, anchor),
             Event::Alias(id) => {
-                let Some(node) = self.anchors.get(&id).cloned() else {
+                let Some(cost) = self.anchors.get(&id).map(size) else {
                     return Err(self.error(Kind::YamlSyntax, span, "an alias to something that is not complete"));
                 };
-                self.copied += size(&node);
-                if self.copied > MAX_COPIED {
-                    return Err(self.error(Kind::YamlSyntax, span, "aliases expand to too much"));
-                }
-                return Ok(Node { line, ..node });
+                self.pay(cost, span)?;
+                return Ok(Node { line, ..self.anchors[&id].clone() });
             }
             _ => return Err(self.error(Kind::YamlSyntax, span, "a value is missing")),
         };
         let node = Node { line, value };
         if anchor != 0 {
+            self.pay(size(&node), span)?;
             self.anchors.insert(anchor, node.clone());
         }
         Ok(node)
+    }
+
+    /// Takes a copy of this cost off what is allowed.
+    fn pay(&mut self, cost: usize, span: &Span) -> Result<()> {
+        match self.copies_left.checked_sub(cost) {
+            Some(left) => self.copies_left = left,
+            None => return Err(self.error(Kind::YamlSyntax, span, "aliases expand to too much")),
+        }
+        Ok(())
     }
 
     fn sequence(&mut self, depth: usize) -> Result<Value> {
@@ -216,13 +227,15 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// How many nodes a tree has.
+/// What a copy of a tree costs.
 fn size(node: &Node) -> usize {
-    1 + match &node.value {
-        Value::List(items) => items.iter().map(size).sum(),
-        Value::Map(pairs) => pairs.iter().map(|(k, v)| size(k) + size(v)).sum(),
-        _ => 0,
-    }
+    COPIED_NODE
+        + match &node.value {
+            Value::List(items) => items.iter().map(size).sum(),
+            Value::Map(pairs) => pairs.iter().map(|(k, v)| size(k) + size(v)).sum(),
+            Value::Str(text) | Value::Other(text) => text.len(),
+            Value::Null | Value::Bool(_) | Value::Int(_) => 0,
+        }
 }
 
 /// A plain scalar by the rules of YAML 1.1.
@@ -305,4 +318,23 @@ fn is_date(text: &str) -> bool {
             && pattern.bytes().zip(bytes).all(|(p, b)| if p == b'd' { b.is_ascii_digit() } else { p == *b })
     };
     shape("dddd-dd-dd")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Anchors and aliases cannot make a long document of a short one, be it by many nodes, by nesting or by long texts.
+    #[test]
+    fn copies_are_bounded() {
+        let doubling: String = (1..20).map(|i| format!("- &a{i} [*a{}, *a{}]\n", i - 1, i - 1)).collect();
+        let nested = (0..60).map(|i| format!("&b{i} [")).collect::<String>() + &"x,".repeat(4000) + &"]".repeat(60);
+        let text = format!("- &t {}\n", "x".repeat(10_000)) + &"- *t\n".repeat(1000);
+        for (label, text) in [("doubling", format!("- &a0 x\n{doubling}")), ("nested", nested), ("long text", text)] {
+            let error = parse(&text, Stage::Native).expect_err(label);
+            assert!(error.to_string().contains("aliases expand to too much"), "{label}: {error}");
+        }
+        let honest = "- &common [a, b]\n- *common\n- {x: *common}\n";
+        assert_eq!(parse(honest, Stage::Native).expect("small copies").as_list().map(<[Node]>::len), Some(3));
+    }
 }

@@ -1,5 +1,6 @@
 //! Everything that can go wrong in this crate, as one enum with fields.
 
+use firebrand_io::plain;
 use thiserror::Error;
 
 /// The result of a fallible operation.
@@ -32,15 +33,15 @@ pub enum Error {
     Run { node: String, source: Box<Error> },
     #[error("{0}")]
     Value(String),
-    #[error("{entry}: {message}")]
+    #[error("{}: {}", plain(.entry), plain(.message))]
     Pt2 { entry: String, message: String },
-    #[error("{entry}, node %{node}: {message}")]
+    #[error("{}, node %{}: {}", plain(.entry), plain(.node), plain(.message))]
     Pt2Node { entry: String, node: String, message: String },
     #[error("this build cannot run: {}", list_unsupported(.targets))]
     Unsupported { targets: Vec<(String, Vec<String>)> },
     #[error("Dim {dim} ({place}) cannot vary: {op} forces the value {value}: {message}")]
     Specialized { dim: String, place: String, value: i64, op: String, message: String },
-    #[error("input {name}: {message}")]
+    #[error("input {}: {message}", plain(.name))]
     Input { name: String, message: String },
     #[error(transparent)]
     Io(#[from] firebrand_io::Error),
@@ -53,7 +54,7 @@ fn list_unsupported(targets: &[(String, Vec<String>)]) -> String {
     let one = |(target, nodes): &(String, Vec<String>)| {
         let shown: Vec<String> = nodes.iter().take(5).map(|n| format!("%{n}")).collect();
         let more = if nodes.len() > 5 { format!(", … {} in all", nodes.len()) } else { String::new() };
-        format!("{target} ({}{more})", shown.join(", "))
+        plain(&format!("{target} ({}{more})", shown.join(", "))).into_owned()
     };
     targets.iter().map(one).collect::<Vec<_>>().join("; ")
 }

@@ -25,6 +25,7 @@ pub use cond::{BranchRecorder, RecorderScope, cond};
 pub use dynamic::Dim;
 pub use error::{Error, Result};
 pub use export::{Export, NamedTensor, Tracer, export};
+pub use firebrand_io::Memory;
 pub use program::{Constant, Dialect, ExportedProgram, ModuleCallEntry, ModuleCallSignature, State, ValueRange};
 pub use pt2::{Extras, LoadOptions, SaveOptions};
 pub use signature::{GraphSignature, InputKind, InputSpec, OutputKind, OutputSpec, SpecArg};

@@ -117,6 +117,25 @@ fn changed_programs_are_refused() {
         (set(node("/inputs/0/arg"), json!({"as_tensor": {"name": "relu"}})), "used before it is defined"),
         (set(node("/outputs/0"), json!({"as_tensor": {"name": "input"}})), "two values are called \"input\""),
         (set(node("/outputs/0"), json!({"as_tensor": {"name": "tomato"}})), "nothing is known of the value \"tomato\""),
+        (
+            set(node("/target"), json!("torch.ops.aten.re\u{1b}[31mlu.default")),
+            "\\u{1b}[31mlu.default\" is no name of an op",
+        ),
+        (set(node("/target"), json!("torch.ops.aten.relu.default\nerror: x")), "is no name of an op"),
+        (
+            json_edit(MODEL, |v| {
+                let graph = v.pointer_mut("/graph_module/graph").unwrap();
+                graph["tensor_values"]["a b\n"] = graph["tensor_values"]["linear"].clone();
+                graph["nodes"][0]["outputs"][0] = json!({"as_tensor": {"name": "a b\n"}});
+            }),
+            "\"a b\\n\" is no name: letters, digits and underscores are expected",
+        ),
+        (
+            json_edit(MODEL, |v| {
+                v.pointer_mut(NODE).unwrap()["inputs"][2] = json!({"name": "a b", "arg": {"as_none": true}, "kind": 2})
+            }),
+            "\"a b\" is no name",
+        ),
         (set(node("/inputs/2/name"), json!("tomato")), ""), // by position: the name does not matter
         (
             json_edit(MODEL, |v| {

@@ -1,6 +1,7 @@
 //! Elements as bytes: NumPy's type strings, and both byte orders.
 
 use crate::{Error, Result};
+use firebrand_core::autograd::no_grad;
 use firebrand_core::{Complex, DType, Element, Tensor, bf16, f16};
 use std::io::{Read, Write};
 
@@ -107,32 +108,50 @@ pub(crate) fn dtype_of(descr: &str) -> Result<(DType, bool)> {
     Ok((dtype, big_endian))
 }
 
-/// Reads `count` elements, row by row, into a tensor of these sizes. The caller has checked that the bytes exist.
+/// Elements that pass through a buffer at once.
+const PIECE: usize = 1 << 16;
+
+/// Reads elements, row by row, into a tensor of these sizes. The caller has checked that the bytes exist, and that they
+/// may be spent; besides the tensor only a piece of it is in memory.
 pub(crate) fn read(source: &mut impl Read, dtype: DType, big_endian: bool, sizes: &[usize]) -> Result<Tensor> {
     let count: usize = sizes.iter().product();
     with_type!(dtype, T => {
-        let mut elements: Vec<T> = Vec::with_capacity(count);
-        let mut buffer = [0u8; 1 << 14];
-        let per_buffer = buffer.len() / dtype.size();
-        while elements.len() < count {
-            let n = per_buffer.min(count - elements.len());
-            let bytes = &mut buffer[..n * dtype.size()];
+        let mut bytes = vec![0u8; PIECE.min(count) * dtype.size()];
+        let mut piece = |n: usize| -> Result<Vec<T>> {
+            let bytes = &mut bytes[..n * dtype.size()];
             source.read_exact(bytes)?;
-            elements.extend(bytes.chunks_exact(dtype.size()).map(|b| <T as Stored>::from_bytes(b, big_endian)));
+            Ok(bytes.chunks_exact(dtype.size()).map(|b| <T as Stored>::from_bytes(b, big_endian)).collect())
+        };
+        if count <= PIECE {
+            return Ok(Tensor::try_from_vec(piece(count)?, sizes)?);
         }
-        Ok(Tensor::try_from_vec(elements, sizes)?)
+        no_grad(|| {
+            let whole = Tensor::try_full([count], 0i64, dtype)?;
+            for at in (0..count).step_by(PIECE) {
+                let n = PIECE.min(count - at);
+                let part = Tensor::try_from_vec(piece(n)?, [n])?;
+                whole.try_narrow(0, at as i64, n as i64)?.try_copy_(&part, false)?;
+            }
+            let sizes: Vec<i64> = sizes.iter().map(|&n| n as i64).collect();
+            Ok(whole.try_view(sizes)?)
+        })
     })
 }
 
-/// Writes the elements, row by row, little-endian.
+/// Writes the elements, row by row, little-endian. A tensor in one piece is written in parts, any other copied once.
 pub(crate) fn write(out: &mut impl Write, t: &Tensor) -> Result<()> {
-    with_type!(t.dtype(), T => {
-        let mut buffer = Vec::new();
-        for part in t.try_to_vec::<T>()?.chunks(1 << 13) {
-            buffer.clear();
-            part.iter().for_each(|&v| Stored::put(v, &mut buffer));
-            out.write_all(&buffer)?;
-        }
-        Ok(())
+    no_grad(|| {
+        let flat = t.try_detach()?.try_contiguous()?.try_view([-1])?;
+        with_type!(t.dtype(), T => {
+            let mut buffer = Vec::new();
+            for at in (0..t.numel()).step_by(PIECE) {
+                let n = PIECE.min(t.numel() - at);
+                buffer.clear();
+                let part = flat.try_narrow(0, at as i64, n as i64)?.try_to_vec::<T>()?;
+                part.into_iter().for_each(|v| Stored::put(v, &mut buffer));
+                out.write_all(&buffer)?;
+            }
+            Ok(())
+        })
     })
 }

@@ -13,7 +13,7 @@ pub enum Error {
     #[error(transparent)]
     System(#[from] std::io::Error),
     /// An error with the file it concerns.
-    #[error("{}: {source}", path.display())]
+    #[error("{}: {source}", plain(&path.display().to_string()))]
     File {
         /// The file.
         path: PathBuf,
@@ -21,7 +21,7 @@ pub enum Error {
         source: Box<Error>,
     },
     /// An error with the array it concerns.
-    #[error("array `{name}`: {source}")]
+    #[error("array `{}`: {source}", plain(name))]
     Array {
         /// Its name in the archive.
         name: String,
@@ -43,7 +43,7 @@ pub enum Error {
         minor: u8,
     },
     /// The npy header is not the dictionary it should be.
-    #[error("npy header: {reason} at byte {at}")]
+    #[error("npy header: {} at byte {at}", plain(reason))]
     Header {
         /// What was expected.
         reason: String,
@@ -52,7 +52,8 @@ pub enum Error {
     },
     /// An element type no tensor can hold.
     #[error(
-        "element type {descr} has no tensor counterpart; cast the array to a float, a signed integer, uint8 or bool"
+        "element type {} has no tensor counterpart; cast the array to a float, a signed integer, uint8 or bool",
+        plain(descr)
     )]
     ElementType {
         /// NumPy's type string.
@@ -84,13 +85,13 @@ pub enum Error {
         stored: u64,
     },
     /// Two arrays of one name.
-    #[error("two arrays are called `{name}`")]
+    #[error("two arrays are called `{}`", plain(name))]
     DuplicateName {
         /// The name.
         name: String,
     },
     /// An error with the file of an archive it concerns.
-    #[error("{name}: {source}")]
+    #[error("{}: {source}", plain(name))]
     Entry {
         /// Its name in the archive.
         name: String,
@@ -98,7 +99,7 @@ pub enum Error {
         source: Box<Error>,
     },
     /// A file that should be in an archive is not.
-    #[error("`{name}` is missing from the archive")]
+    #[error("`{}` is missing from the archive", plain(name))]
     MissingEntry {
         /// Its name.
         name: String,
@@ -110,7 +111,7 @@ pub enum Error {
         reason: String,
     },
     /// A name in an archive that could lead astray.
-    #[error("the entry name `{}` {reason}", name.escape_debug())]
+    #[error("the entry name `{}` {reason}", plain(name))]
     EntryName {
         /// The name.
         name: String,
@@ -133,8 +134,31 @@ pub enum Error {
         /// What is allowed.
         limit: u64,
     },
+    /// Reading would take more memory than the input justifies.
+    #[error(
+        "reading its {input} bytes would take more than {limit} bytes of memory, the most that an input of this size may cost; \
+         store it uncompressed, or in smaller parts"
+    )]
+    Budget {
+        /// Bytes of the input.
+        input: u64,
+        /// What it may cost.
+        limit: u64,
+    },
+    /// Only regular files are read.
+    #[error("this is {what}; only regular files are read: copy its content to one first")]
+    NotRegular {
+        /// What it is.
+        what: &'static str,
+    },
+    /// An output that cannot be written there.
+    #[error("cannot be written: {reason}")]
+    Output {
+        /// Why not.
+        reason: String,
+    },
     /// A pickle that is not plain data.
-    #[error("pickle, byte {at}: {reason}")]
+    #[error("pickle, byte {at}: {}", plain(reason))]
     Pickle {
         /// Where.
         at: usize,
@@ -142,7 +166,7 @@ pub enum Error {
         reason: String,
     },
     /// Not a safetensors file, or a damaged one.
-    #[error("safetensors: {reason}")]
+    #[error("safetensors: {}", plain(reason))]
     Safetensors {
         /// What is wrong.
         reason: String,
@@ -150,6 +174,28 @@ pub enum Error {
     /// No tensor could be made, or its data could not be read.
     #[error(transparent)]
     Tensor(#[from] firebrand_core::Error),
+}
+
+/// Text of a file as it may be shown: control characters and those that turn the direction of text are escaped, as
+/// JSON escapes them, so that no file can write to a terminal anything but text.
+pub fn plain(text: &str) -> std::borrow::Cow<'_, str> {
+    let shown = |c: char| {
+        !(c.is_control() || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}'))
+    };
+    if text.chars().all(shown) {
+        return text.into();
+    }
+    let mut out = String::with_capacity(text.len() + 16);
+    for c in text.chars() {
+        match c {
+            c if shown(c) => out.push(c),
+            '\n' => out.push_str("\\n"),
+            '\t' => out.push_str("\\t"),
+            // Every one of these is in the plane that four digits reach.
+            c => out.push_str(&format!("\\u{:04x}", u32::from(c))),
+        }
+    }
+    out.into()
 }
 
 impl Error {

@@ -1,7 +1,8 @@
 //! Tensors in files: NumPy's `.npy` and `.npz`, safetensors, what `torch.save` wrote, and the zip archives PyTorch keeps
 //! programs in; writing files whole or not at all; and saved tensors of autograd on disk.
 //!
-//! Readers treat every file as hostile: they never panic, and never allocate more than the bytes in the file justify.
+//! Readers treat every file as hostile: they never panic, read regular files only, and allocate no more than
+//! [`FACTOR`] times the bytes of the file and [`SPARE`]; see [`Budget`].
 //! bfloat16, which NumPy does not have, travels as `uint16` bits in both directions. Nothing here knows graphs.
 //!
 //! ```
@@ -14,9 +15,11 @@
 
 pub mod archive;
 mod atomic;
+mod budget;
 mod elements;
 mod error;
 mod header;
+mod input;
 pub mod npy;
 pub mod npz;
 pub mod place;
@@ -24,11 +27,13 @@ pub mod safetensors;
 mod spill;
 pub mod torch_save;
 
-pub use archive::{Archive, ArchiveWriter, ReadOptions};
-pub use atomic::{write_atomic, write_text};
-pub use error::{Error, Result};
+pub use archive::{Archive, ArchiveWriter, Memory, ReadOptions};
+pub use atomic::{Output, check_outputs, remove_unfinished, write_atomic, write_text};
+pub use budget::{Budget, FACTOR, SPARE};
+pub use error::{Error, Result, plain};
+pub use input::{open_regular, read_regular, read_text};
 pub use npy::{read_npy, write_npy};
-pub use npz::{read_npz, write_npz};
-pub use safetensors::{read_safetensors, write_safetensors};
+pub use npz::{read_npz, stage_npz, write_npz};
+pub use safetensors::{read_safetensors, read_safetensors_with, write_safetensors};
 pub use spill::{SpillFile, save_on_disk};
 pub use torch_save::read_torch_save;

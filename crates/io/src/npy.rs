@@ -2,9 +2,8 @@
 
 use crate::elements::{self, descr, dtype_of};
 use crate::header::Header;
-use crate::{Error, Result, write_atomic};
+use crate::{Budget, Error, Result, open_regular, write_atomic};
 use firebrand_core::{Tensor, ops};
-use std::fs::File;
 use std::io::{BufReader, Read, Write};
 use std::path::Path;
 
@@ -17,12 +16,8 @@ const MAX_DIMS: usize = 64;
 /// Reads a `.npy` file.
 pub fn read_npy(path: impl AsRef<Path>) -> Result<Tensor> {
     let path = path.as_ref();
-    let read = || -> Result<Tensor> {
-        let file = File::open(path)?;
-        let length = file.metadata()?.len();
-        read_from(&mut BufReader::new(file), length)
-    };
-    read().map_err(|e| e.in_file(path))
+    let (file, length) = open_regular(path)?;
+    read_from(&mut BufReader::new(file), length, &Budget::for_input(length)).map_err(|e| e.in_file(path))
 }
 
 /// Writes a `.npy` file, whole or not at all.
@@ -31,9 +26,14 @@ pub fn write_npy(path: impl AsRef<Path>, t: &Tensor) -> Result<()> {
 }
 
 /// Reads a tensor from the content of a `.npy` file.
-pub fn from_bytes(mut bytes: &[u8]) -> Result<Tensor> {
+pub fn from_bytes(bytes: &[u8]) -> Result<Tensor> {
+    from_bytes_within(bytes, &Budget::for_input(bytes.len() as u64))
+}
+
+/// As [`from_bytes`], within a budget of the caller's.
+pub fn from_bytes_within(mut bytes: &[u8], budget: &Budget) -> Result<Tensor> {
     let length = bytes.len() as u64;
-    read_from(&mut bytes, length)
+    read_from(&mut bytes, length, budget)
 }
 
 /// The content of a `.npy` file with this tensor.
@@ -43,6 +43,11 @@ pub fn to_bytes(t: &Tensor) -> Result<Vec<u8>> {
     Ok(out)
 }
 
+/// Writes the content of a `.npy` file with this tensor, a part at a time.
+pub fn write(out: &mut impl Write, t: &Tensor) -> Result<()> {
+    write_to(out, t)
+}
+
 /// Takes `n` bytes off what is left, if they are there.
 fn spend(left: &mut u64, n: u64) -> Result<()> {
     *left = left.checked_sub(n).ok_or(Error::Truncated { needed: n, found: *left })?;
@@ -50,7 +55,7 @@ fn spend(left: &mut u64, n: u64) -> Result<()> {
 }
 
 /// Reads a tensor from a source that holds `length` bytes.
-pub(crate) fn read_from(source: &mut impl Read, length: u64) -> Result<Tensor> {
+pub(crate) fn read_from(source: &mut impl Read, length: u64, budget: &Budget) -> Result<Tensor> {
     let mut left = length;
     let mut start = [0u8; 8];
     spend(&mut left, 8)?;
@@ -74,6 +79,8 @@ pub(crate) fn read_from(source: &mut impl Read, length: u64) -> Result<Tensor> {
         (major, minor) => return Err(Error::Version { major, minor }),
     };
     spend(&mut left, header_length)?;
+    // The text, its sizes (a digit and a comma each), and what is made of them.
+    budget.take(header_length.saturating_mul(16))?;
     let mut text = vec![0u8; header_length as usize];
     source.read_exact(&mut text)?;
     let text = String::from_utf8(text)
@@ -82,6 +89,7 @@ pub(crate) fn read_from(source: &mut impl Read, length: u64) -> Result<Tensor> {
     let (dtype, big_endian) = dtype_of(&header.descr)?;
     let needed = bytes_of(&header.shape, dtype.size()).ok_or_else(|| Error::Shape { shape: header.shape.clone() })?;
     spend(&mut left, needed)?;
+    budget.take(needed)?;
     if !header.fortran_order {
         return elements::read(source, dtype, big_endian, &header.shape);
     }

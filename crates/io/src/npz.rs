@@ -1,9 +1,8 @@
 //! Named tensors in one `.npz` archive: a zip of `.npy` files, stored or deflated.
 
-use crate::{Error, Result, npy, write_atomic};
+use crate::{Budget, Error, Output, Result, npy, open_regular};
 use firebrand_core::Tensor;
 use indexmap::IndexMap;
-use std::fs::File;
 use std::io::{BufReader, Cursor, Read, Seek, Write};
 use std::path::Path;
 use zip::write::SimpleFileOptions;
@@ -14,18 +13,16 @@ pub type Tensors = IndexMap<String, Tensor>;
 
 /// No deflate stream grows by more than this factor.
 const DEFLATE_LIMIT: u64 = 1032;
+/// What an entry costs besides its elements: a tensor, and its place in the directory.
+const ENTRY: u64 = 1 << 10;
 /// Entries above this length need the wide form of zip headers.
 const NARROW: usize = u32::MAX as usize - (1 << 16);
 
 /// Reads every array of a `.npz` file.
 pub fn read_npz(path: impl AsRef<Path>) -> Result<Tensors> {
     let path = path.as_ref();
-    let read = || -> Result<Tensors> {
-        let file = File::open(path)?;
-        let length = file.metadata()?.len();
-        read_from(BufReader::new(file), length)
-    };
-    read().map_err(|e| e.in_file(path))
+    let (file, length) = open_regular(path)?;
+    read_from(BufReader::new(file), length, &Budget::for_input(length)).map_err(|e| e.in_file(path))
 }
 
 /// Writes a `.npz` file, whole or not at all. Equal tensors give equal bytes.
@@ -33,12 +30,25 @@ pub fn write_npz<'a>(
     path: impl AsRef<Path>,
     tensors: impl IntoIterator<Item = (impl AsRef<str>, &'a Tensor)>,
 ) -> Result<()> {
-    write_atomic(path, |out| write_to(out, tensors))
+    stage_npz(path, tensors)?.commit()
+}
+
+/// As [`write_npz`], up to the point where the file appears.
+pub fn stage_npz<'a>(
+    path: impl AsRef<Path>,
+    tensors: impl IntoIterator<Item = (impl AsRef<str>, &'a Tensor)>,
+) -> Result<Output> {
+    Output::write(path, |out| write_to(out, tensors))
 }
 
 /// Reads the content of a `.npz` file.
 pub fn from_bytes(bytes: &[u8]) -> Result<Tensors> {
-    read_from(Cursor::new(bytes), bytes.len() as u64)
+    from_bytes_within(bytes, &Budget::for_input(bytes.len() as u64))
+}
+
+/// As [`from_bytes`], within a budget of the caller's.
+pub fn from_bytes_within(bytes: &[u8], budget: &Budget) -> Result<Tensors> {
+    read_from(Cursor::new(bytes), bytes.len() as u64, budget)
 }
 
 /// The content of a `.npz` file with these tensors.
@@ -48,7 +58,7 @@ pub fn to_bytes<'a>(tensors: impl IntoIterator<Item = (impl AsRef<str>, &'a Tens
     Ok(out.into_inner())
 }
 
-fn read_from(source: impl Read + Seek, length: u64) -> Result<Tensors> {
+fn read_from(source: impl Read + Seek, length: u64, budget: &Budget) -> Result<Tensors> {
     let mut archive = ZipArchive::new(source)?;
     let mut tensors = Tensors::new();
     let mut spent = 0u64;
@@ -61,9 +71,10 @@ fn read_from(source: impl Read + Seek, length: u64) -> Result<Tensors> {
         if claimed > stored.saturating_mul(growth) || spent > length {
             return Err(Error::Inflated { claimed, stored: stored.min(length) });
         }
+        budget.take(ENTRY)?;
         let name = entry.name()?.into_owned();
         let name = name.strip_suffix(".npy").map_or(name.clone(), str::to_string);
-        let tensor = npy::read_from(&mut entry, claimed).map_err(|e| e.in_array(&name))?;
+        let tensor = npy::read_from(&mut entry, claimed, budget).map_err(|e| e.in_array(&name))?;
         // The checksum is compared at the end of the entry.
         std::io::copy(&mut entry, &mut std::io::sink()).map_err(|e| Error::from(e).in_array(&name))?;
         if tensors.insert(name.clone(), tensor).is_some() {

@@ -1,14 +1,14 @@
 //! Named tensors in one `.safetensors` file.
 //!
 //! A file is mapped and its tensors lie in it: nothing is copied until it is written (and then by the system, a page at
-//! a time, in memory of this process only). The header is checked by the `safetensors` crate: offsets lie inside the
-//! file, follow each other without gaps and agree with shapes and dtypes.
+//! a time, in memory of this process only); see [`Memory`]. The header is copied first and checked by the `safetensors`
+//! crate: offsets lie inside the file, follow each other without gaps and agree with shapes and dtypes.
 
 use crate::npz::Tensors;
-use crate::{Error, Result, elements, write_atomic};
+use crate::{Budget, Error, Memory, Result, elements, open_regular, read_regular, write_atomic};
 use firebrand_core::{DType, Layout, MappedFile, Storage, Tensor};
+use safetensors::Dtype;
 use safetensors::tensor::{Metadata, TensorInfo};
-use safetensors::{Dtype, SafeTensors};
 use std::collections::HashMap;
 use std::io::Write;
 use std::ops::Range;
@@ -18,25 +18,61 @@ fn refuse(reason: impl ToString) -> Error {
     Error::Safetensors { reason: reason.to_string() }
 }
 
+/// The largest header, as the format has it.
+const HEADER_LIMIT: u64 = 100_000_000;
+/// What a tensor costs besides its elements.
+const TENSOR: u64 = 1 << 10;
+
 /// Reads every tensor of a `.safetensors` file, in place.
 pub fn read_safetensors(path: impl AsRef<Path>) -> Result<Tensors> {
+    read_safetensors_with(path, Memory::Mapped)
+}
+
+/// As [`read_safetensors`], with tensors in the mapped file or in memory of their own.
+pub fn read_safetensors_with(path: impl AsRef<Path>, memory: Memory) -> Result<Tensors> {
     let path = path.as_ref();
+    if memory == Memory::Copied {
+        return from_bytes(&read_regular(path)?).map_err(|e| e.in_file(path));
+    }
+    let (file, length) = open_regular(path)?;
     let read = || -> Result<Tensors> {
-        let file = MappedFile::new(std::fs::File::open(path)?)?;
+        let file = MappedFile::new(file)?;
         let pages = file.copy_on_write()?;
-        place(file.bytes(), |range| pages.storage(range))
+        place(file.bytes(), &Budget::for_input(length), |range| pages.storage(range))
     };
     read().map_err(|e| e.in_file(path))
 }
 
 /// Reads the content of a `.safetensors` file.
 pub fn from_bytes(bytes: &[u8]) -> Result<Tensors> {
-    place(bytes, |_| None)
+    from_bytes_within(bytes, &Budget::for_input(bytes.len() as u64))
+}
+
+/// As [`from_bytes`], within a budget of the caller's.
+pub fn from_bytes_within(bytes: &[u8], budget: &Budget) -> Result<Tensors> {
+    place(bytes, budget, |_| None)
+}
+
+/// Length and content of the header. Its text is copied before it is looked at, since a mapped file may change.
+fn header(bytes: &[u8], budget: &Budget) -> Result<(usize, Metadata)> {
+    let (first, rest) = bytes.split_first_chunk::<8>().ok_or_else(|| refuse("the file ends before its header"))?;
+    let length = u64::from_le_bytes(*first);
+    let text = usize::try_from(length).ok().filter(|_| length <= HEADER_LIMIT).and_then(|n| rest.get(..n));
+    let text = text.ok_or_else(|| refuse(format!("a header of {length} bytes is more than the file can hold")))?;
+    budget.take(length)?;
+    let text = String::from_utf8(text.to_vec()).map_err(|_| refuse("the header is not text in UTF-8"))?;
+    budget.take_json(&text)?;
+    let metadata: Metadata = serde_json::from_str(&text).map_err(refuse)?;
+    let (held, described) = (rest.len() - text.len(), metadata.data_len());
+    if held != described {
+        return Err(refuse(format!("the header describes {described} bytes, {held} follow it")));
+    }
+    Ok((text.len(), metadata))
 }
 
 /// Places tensors in what `in_place` gives for their bytes, or in copies.
-fn place(bytes: &[u8], in_place: impl Fn(Range<usize>) -> Option<Storage>) -> Result<Tensors> {
-    let (header, metadata) = SafeTensors::read_metadata(bytes).map_err(refuse)?;
+fn place(bytes: &[u8], budget: &Budget, in_place: impl Fn(Range<usize>) -> Option<Storage>) -> Result<Tensors> {
+    let (header, metadata) = header(bytes, budget)?;
     let start = header + 8;
     let mut tensors = Tensors::new();
     for name in metadata.offset_keys() {
@@ -47,12 +83,16 @@ fn place(bytes: &[u8], in_place: impl Fn(Range<usize>) -> Option<Storage>) -> Re
             let range = start + begin..start + end;
             let content = bytes.get(range.clone()).ok_or_else(|| refuse("an offset lies outside the file"))?;
             let layout = Layout::contiguous(&info.shape).map_err(|_| Error::Shape { shape: info.shape.clone() })?;
+            budget.take(TENSOR)?;
+            let copied = |bytes: &[u8]| -> Result<Storage> {
+                budget.take(2 * bytes.len() as u64)?;
+                Ok(Storage::from_bytes(bytes).map_err(firebrand_core::Error::from)?)
+            };
             // Other writers may spell `true` differently; ours is 1.
             let storage = match dtype {
-                DType::Bool => Storage::from_bytes(&content.iter().map(|&b| u8::from(b != 0)).collect::<Vec<u8>>()),
-                _ => in_place(range).map_or_else(|| Storage::from_bytes(content), Ok),
-            }
-            .map_err(firebrand_core::Error::from)?;
+                DType::Bool => copied(&content.iter().map(|&b| u8::from(b != 0)).collect::<Vec<u8>>())?,
+                _ => in_place(range).map_or_else(|| copied(content), Ok)?,
+            };
             Ok(Tensor::try_from_storage(&storage, dtype, layout)?)
         };
         let tensor = tensor().map_err(|e| e.in_array(&name))?;

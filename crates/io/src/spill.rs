@@ -7,11 +7,10 @@
 use crate::Result;
 use firebrand_core::autograd::{SavedHooksGuard, SpillStore, Spilled, save_in_store};
 use firebrand_core::{Error, MappedFile, Storage};
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{Seek, SeekFrom, Write};
 use std::ops::Range;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 /// Tensors smaller than this stay in memory: a page of the file would cost more.
@@ -96,15 +95,7 @@ impl SpillFile {
 
     /// A file in `dir` that never grows beyond `limit` bytes.
     pub fn with_limit(dir: impl AsRef<Path>, limit: u64) -> Result<SpillFile> {
-        static COUNT: AtomicU64 = AtomicU64::new(0);
-        let name = format!(".firebrand-spill.{}.{}", std::process::id(), COUNT.fetch_add(1, Relaxed));
-        let path = dir.as_ref().join(name);
-        let make = || -> Result<File> {
-            let file = OpenOptions::new().read(true).write(true).create_new(true).open(&path)?;
-            std::fs::remove_file(&path)?;
-            Ok(file)
-        };
-        let file = make().map_err(|e| e.in_file(&path))?;
+        let file = crate::atomic::nameless(dir.as_ref()).map_err(|e| e.in_file(dir.as_ref()))?;
         Ok(SpillFile(Arc::new(Mutex::new(Space { file, free: Vec::new(), end: 0, limit }))))
     }
 

@@ -124,7 +124,8 @@ fn names_that_lead_astray_are_refused() {
         (&["/absolute"][..], "is absolute"),
         (&["model/../../etc"], "leads out"),
         (&["a\\backslash"], "backslash"),
-        (&["nul\0byte"], "NUL"),
+        (&["nul\0byte"], "control character"),
+        (&["line\nend"], "control character"),
         (&["C:/windows"], "drive letter"),
         (&["same/name", "same/name"], "is there twice"),
     ] {

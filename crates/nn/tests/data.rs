@@ -204,3 +204,43 @@ fn memory_stays_flat_while_workers_make_batches() {
     let after = passes(20);
     assert!(after < warm + (16 << 20), "{warm} bytes after two passes, {after} after twenty more");
 }
+
+/// Headers that claim more than the file justifies are refused before anything is made of them.
+#[test]
+fn claims_of_headers_are_compared_with_the_file() {
+    let png = |width: u32, height: u32| {
+        let mut bytes = b"\x89PNG\r\n\x1a\n".to_vec();
+        let ihdr = [&b"IHDR"[..], &width.to_be_bytes(), &height.to_be_bytes(), &[8, 2, 0, 0, 0]].concat();
+        for chunk in [&ihdr[..], b"IDAT\x78\x9c\x03\0\0\0\0\x01"] {
+            bytes.extend((chunk.len() as u32 - 4).to_be_bytes());
+            bytes.extend(chunk);
+            bytes.extend(crc(chunk).to_be_bytes());
+        }
+        bytes
+    };
+    // A gibibyte and more, in a hundred bytes.
+    for (width, height) in [(20_000, 20_000), (1 << 30, 1), (i32::MAX as u32, i32::MAX as u32)] {
+        let message = parse_png(&png(width, height)).expect_err("too large").to_string();
+        assert!(message.contains("memory") || message.contains("limit") || message.contains("large"), "{message}");
+    }
+    let mut idx = vec![0, 0, 8, 65];
+    idx.extend([0, 0, 0, 1].repeat(65));
+    idx.push(7);
+    assert!(parse_idx(&idx).expect_err("65 dimensions").to_string().contains("65 dimensions"));
+    // 256 MiB of zeros, packed.
+    let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+    std::io::Write::write_all(&mut packed, &[0, 0, 8, 1, 16, 0, 0, 0]).expect("memory");
+    for _ in 0..256 {
+        std::io::Write::write_all(&mut packed, &vec![0; 1 << 20]).expect("memory");
+    }
+    let packed = packed.finish().expect("memory");
+    assert!(parse_idx(&packed).expect_err("a bomb").to_string().contains("memory"));
+    let names = ",".repeat(1 << 22);
+    assert!(parse_csv(&names, &CsvOptions::default()).is_err(), "four million empty names");
+}
+
+/// The checksum of PNG chunks.
+fn crc(bytes: &[u8]) -> u32 {
+    let step = |c: u32, _| if c & 1 == 1 { c >> 1 ^ 0xedb8_8320 } else { c >> 1 };
+    !bytes.iter().fold(!0u32, |c, &b| (0..8).fold(c ^ u32::from(b), step))
+}

@@ -14,7 +14,7 @@ const LR: f64 = 1e-4;
 
 /// Measures milliseconds of a call, or with a loss, of a step: zero gradients, forward, backward, AdamW.
 pub(super) fn run(bench: &Bench, model: &Path, inputs: &Path, loss: Option<TrainLoss>) -> Done {
-    let module = load(model)?;
+    let module = load(model, Default::default())?;
     let inputs = read_npz(inputs)?;
     let case = model.file_stem().and_then(|s| s.to_str()).unwrap_or("program");
     // The clock takes what the library may refuse; what a program refuses is said in the same words.

@@ -6,16 +6,16 @@
 //! error; a folder, if one is named, gets metrics and a report as a run of the built-in model does.
 
 use super::loss::TrainLoss;
-use super::{TARGET, float_outputs, load};
+use super::{TARGET, WeightOptions, float_outputs, load};
 use crate::refusal::{Done, Refusal, say};
 use crate::train::progress::Progress;
 use crate::train::run_folder::{RunFolder, Writer};
 use crate::train::{Config, report};
 use clap::ValueEnum;
 use firebrand::autograd::GraphView;
-use firebrand::graph::ProgramModule;
+use firebrand::graph::{ProgramModule, SaveOptions};
 use firebrand::io::npz::Tensors;
-use firebrand::io::read_npz;
+use firebrand::io::{Output, check_outputs, read_npz};
 use firebrand::optim::schedule::{CosineAnnealingLR, LRScheduler, LinearLR, OneCycleLR};
 use firebrand::optim::{
     Adadelta, AdadeltaOptions, Adagrad, AdagradOptions, Adam, AdamOptions, AdamW, AdamWOptions, Adamax, AdamaxOptions,
@@ -112,6 +112,8 @@ pub(crate) struct Task<'a> {
     pub(crate) seed: u64,
     /// Whether forward and backward go through the compiler.
     pub(crate) compile: bool,
+    /// How the weights are held.
+    pub(crate) weights: WeightOptions,
     /// Where metrics and the report go, if anywhere.
     pub(crate) folder: Option<&'a Path>,
 }
@@ -184,7 +186,8 @@ fn batch_range(module: &ProgramModule) -> Done<(usize, usize)> {
 /// Trains and writes the program.
 pub(crate) fn run(task: &Task<'_>) -> Done {
     manual_seed(task.seed);
-    let mut module = load(task.model)?;
+    check_outputs([task.output])?;
+    let mut module = load(task.model, task.weights)?;
     if task.compile {
         module.set_evaluator(super::compiled());
     }
@@ -209,6 +212,9 @@ pub(crate) fn run(task: &Task<'_>) -> Done {
     let steps = (whole + usize::from(rest >= least)) * task.epochs as usize;
     let mut scheduler = task.schedule.over(steps as u64, task.lr, &mut *optimizer);
     let folder = task.folder.map(|path| RunFolder::make(Some(path))).transpose()?;
+    if let Some(folder) = &folder {
+        check_outputs([task.output.as_path(), &folder.path().join("report.html")])?;
+    }
     let config = task.config(data.samples, parameters.iter().map(Tensor::numel).sum(), batch);
     let progress = Progress::new(steps, task.epochs as usize, data.samples);
     let mut watchers: Vec<Box<dyn Callback>> = vec![Box::new(progress.clone())];
@@ -253,10 +259,14 @@ pub(crate) fn run(task: &Task<'_>) -> Done {
         }
     }
     progress.finish();
-    module.program().save(task.output).map_err(Refusal::because)?;
+    // Program and report appear together, once both are written.
+    let mut outputs = vec![module.program().stage_with(task.output, SaveOptions::default()).map_err(Refusal::because)?];
     if let (Some(folder), Some(graph)) = (&folder, &graph) {
         let seconds = began.elapsed().as_secs_f64();
-        folder.write_report(&report::program_page(&config, &history, graph, seconds))?;
+        outputs.push(folder.stage_report(&report::program_page(&config, &history, graph, seconds))?);
+    }
+    Output::commit_all(outputs)?;
+    if let (Some(folder), Some(_)) = (&folder, &graph) {
         say!("report {}", folder.path().join("report.html").display())?;
     }
     let last = history.last().and_then(|m| m.get("train_loss")).copied().unwrap_or(f64::NAN);

@@ -1,10 +1,10 @@
 //! `firebrand grad`: the gradient of a loss with respect to every parameter of a program.
 
 use super::loss::GradLoss;
-use super::{TARGET, call, float_outputs, load};
+use super::{TARGET, WeightOptions, call, float_outputs, load};
 use crate::refusal::{Done, Refusal};
 use firebrand::io::npz::Tensors;
-use firebrand::io::{read_npz, write_npz};
+use firebrand::io::{check_outputs, read_npz, write_npz};
 use firebrand::prelude::{BackwardOptions, Module};
 use std::path::PathBuf;
 
@@ -26,11 +26,14 @@ pub(crate) struct Options {
     /// Gradients of float inputs too, as `input:<name>`
     #[arg(long)]
     wrt_inputs: bool,
+    #[command(flatten)]
+    weights: WeightOptions,
 }
 
 /// Runs forward and backward, and writes the gradients.
 pub(crate) fn run(options: &Options) -> Done {
-    let module = load(&options.model)?;
+    check_outputs([&options.output])?;
+    let module = load(&options.model, options.weights)?;
     let inputs = read_npz(&options.inputs)?;
     if options.wrt_inputs {
         for (_, t) in inputs.iter().filter(|(name, t)| *name != TARGET && t.is_floating_point()) {

@@ -5,6 +5,7 @@ use crate::refusal::{Done, Refusal, say};
 use firebrand::graph::ir::{GraphModule, Kind, Val};
 use firebrand::graph::text::{self, Form};
 use firebrand::graph::{ExportedProgram, GraphSignature, InputKind, LoadOptions};
+use firebrand::io::plain;
 use indexmap::IndexMap;
 use serde_json::{Value, json};
 use std::path::PathBuf;
@@ -83,20 +84,20 @@ pub(crate) fn run(options: &Options) -> Done {
         });
         say!("{}", serde_json::to_string_pretty(&all).map_err(Refusal::because)?)?;
     } else {
-        let source = if torch.is_empty() { String::new() } else { format!(" of PyTorch {torch}") };
+        let source = if torch.is_empty() { String::new() } else { format!(" of PyTorch {}", plain(torch)) };
         say!("{}: {} program{source}", options.model.display(), program.dialect.name())?;
         for input in &inputs {
             let target = input["target"].as_str().map(|t| format!("  {t}")).unwrap_or_default();
             let [name, kind, ty] = ["name", "kind", "type"].map(|k| input[k].as_str().unwrap_or_default());
-            say!("  {name}: {kind} {ty}{target}")?;
+            say!("  {}", plain(&format!("{name}: {kind} {ty}{target}")))?;
         }
         for (symbol, range) in &ranges {
-            say!("  {symbol} in {}..{}", range["min"], range["max"])?;
+            say!("  {} in {}..{}", plain(symbol), range["min"], range["max"])?;
         }
         say!("\n{}", text::print(&program, Form::Short).trim_end())?;
         say!("\ncalls")?;
         for (target, n) in &calls {
-            say!("{n:>6}  {target}{}", if missing.contains_key(target) { "  (not supported)" } else { "" })?;
+            say!("{n:>6}  {}{}", plain(target), if missing.contains_key(target) { "  (not supported)" } else { "" })?;
         }
     }
     if missing.is_empty() {

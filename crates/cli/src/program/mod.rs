@@ -10,7 +10,7 @@ use crate::refusal::{Done, Refusal};
 use firebrand::Tensor;
 use firebrand::graph::interpret::Value;
 use firebrand::graph::ir::TensorMeta;
-use firebrand::graph::{Evaluator, ExportedProgram, ProgramModule};
+use firebrand::graph::{Evaluator, ExportedProgram, LoadOptions, Memory, ProgramModule};
 use firebrand::io::npz::Tensors;
 use firebrand_compile::fused::{Fused, FusedGraph, FusedOptions};
 use firebrand_compile::joint::AotExecutable;
@@ -21,9 +21,25 @@ use std::sync::{Arc, OnceLock};
 /// The array of labels among the inputs; no input of the program.
 pub(crate) const TARGET: &str = "__target__";
 
+/// How the weights of a program are held.
+#[derive(Clone, Copy, Default, clap::Args)]
+pub(crate) struct WeightOptions {
+    /// Copy weights into memory instead of mapping the file, which others may then change
+    #[arg(long)]
+    copy_weights: bool,
+}
+
+impl WeightOptions {
+    /// As the loader takes it.
+    pub(crate) fn memory(self) -> Memory {
+        if self.copy_weights { Memory::Copied } else { Memory::Mapped }
+    }
+}
+
 /// Loads a program and gives it a state of its own.
-pub(crate) fn load(path: &Path) -> Done<ProgramModule> {
-    let program = ExportedProgram::load(path).map_err(Refusal::because)?;
+pub(crate) fn load(path: &Path, weights: WeightOptions) -> Done<ProgramModule> {
+    let options = LoadOptions { memory: weights.memory(), ..LoadOptions::default() };
+    let program = ExportedProgram::load_with(path, &options).map_err(Refusal::because)?;
     program.module().map_err(Refusal::because)
 }
 

@@ -1,14 +1,16 @@
 //! `firebrand run`: a program on arrays, its outputs as arrays.
 
-use super::{call, load};
+use super::{WeightOptions, call, load};
 use crate::refusal::{Done, Refusal, say};
 use firebrand::graph::interpret::Value;
 use firebrand::graph::ir::Argument;
 use firebrand::io::npz::Tensors;
-use firebrand::io::{npy, read_npz, write_npz};
+use firebrand::io::{Output, check_outputs, npy, read_npz, stage_npz};
 use firebrand::prelude::{Module, no_grad};
 use firebrand::{Scalar, Tensor};
 use serde_json::{Map, json};
+use std::hash::{DefaultHasher, Hasher};
+use std::io::Write;
 use std::path::PathBuf;
 
 /// Arguments of `firebrand run`.
@@ -29,6 +31,8 @@ pub(crate) struct Options {
     /// Run it through the compiler's fused back end
     #[arg(long)]
     compile: bool,
+    #[command(flatten)]
+    weights: WeightOptions,
     /// Print a summary as JSON
     #[arg(long)]
     json: bool,
@@ -53,9 +57,27 @@ fn summary(value: &Value) -> serde_json::Value {
     }
 }
 
+/// A number that changes with the elements of a tensor.
+fn fingerprint(t: &Tensor) -> Done<u64> {
+    struct Hashed(DefaultHasher);
+    impl Write for Hashed {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.write(bytes);
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+    let mut hashed = Hashed(DefaultHasher::new());
+    npy::write(&mut hashed, t)?;
+    Ok(hashed.0.finish())
+}
+
 /// Runs the program and writes what it gives.
 pub(crate) fn run(options: &Options) -> Done {
-    let mut module = load(&options.model)?;
+    check_outputs([&options.output].into_iter().chain(&options.state_after))?;
+    let mut module = load(&options.model, options.weights)?;
     if options.compile {
         module.set_evaluator(super::fused());
     }
@@ -67,7 +89,7 @@ pub(crate) fn run(options: &Options) -> Done {
         .map(|(name, t)| (format!("buffer:{name}"), t))
         .chain(inputs.iter().map(|(name, t)| (format!("input:{name}"), t.clone())))
         .collect();
-    let mark = |t: &Tensor| -> Done<(u32, Vec<u8>)> { Ok((t.version(), npy::to_bytes(t)?)) };
+    let mark = |t: &Tensor| -> Done<(u32, u64)> { Ok((t.version(), fingerprint(t)?)) };
     let before = watched.iter().map(|(_, t)| mark(t)).collect::<Done<Vec<_>>>()?;
     let outputs = no_grad(|| call(&module, &inputs))?;
     let arrays: Tensors =
@@ -78,15 +100,10 @@ pub(crate) fn run(options: &Options) -> Done {
             written.insert(name, t);
         }
     }
-    if let Some(path) = &options.state_after {
-        write_npz(path, &written)?;
-    }
-    write_npz(&options.output, &arrays).inspect_err(|_| {
-        // Nothing is left behind by a run that fails.
-        if let Some(path) = &options.state_after {
-            let _ = std::fs::remove_file(path);
-        }
-    })?;
+    // Both are written before either appears, so that a run that fails changes nothing.
+    let state = options.state_after.as_ref().map(|path| stage_npz(path, &written)).transpose()?;
+    let outputs_file = stage_npz(&options.output, &arrays)?;
+    Output::commit_all(state.into_iter().chain([outputs_file]))?;
     if options.json {
         let state: Map<String, serde_json::Value> =
             written.iter().map(|(k, t)| (k.clone(), summary(&Value::Tensor(t.clone())))).collect();

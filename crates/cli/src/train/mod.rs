@@ -8,6 +8,7 @@ pub(crate) mod progress;
 pub(crate) mod report;
 pub(crate) mod run_folder;
 
+use crate::program::WeightOptions;
 use crate::program::fine_tune::{self, OptimizerName, ScheduleName};
 use crate::program::loss::TrainLoss;
 use crate::refusal::{Done, Refusal, say};
@@ -24,8 +25,6 @@ use progress::Progress;
 use run_folder::{RunFolder, Writer};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 fn positive(text: &str) -> Result<f64, String> {
@@ -68,6 +67,8 @@ pub(crate) struct Options {
     /// Compile forward and backward of MODEL.pt2
     #[arg(long, requires = "model")]
     compile: bool,
+    #[command(flatten)]
+    weights: WeightOptions,
     /// Seed of initial weights and shuffling
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
@@ -141,18 +142,6 @@ fn evaluate(model: &Sequential, data: &Digits) -> Result<Evaluation> {
     Ok(Evaluation { loss: loss.into(), predicted, confusion })
 }
 
-/// A flag that Ctrl-C sets; a second one ends the program at once.
-fn stop_on_interrupt() -> Done<Arc<AtomicBool>> {
-    let stop = Arc::new(AtomicBool::new(false));
-    #[cfg(unix)]
-    {
-        use signal_hook::consts::SIGINT;
-        signal_hook::flag::register_conditional_shutdown(SIGINT, 130, stop.clone())?;
-        signal_hook::flag::register(SIGINT, stop.clone())?;
-    }
-    Ok(stop)
-}
-
 /// Fine-tunes a program, or trains the built-in model.
 pub(crate) fn run(options: &Options) -> Done {
     let (Some(model), Some(data), Some(loss), Some(output)) =
@@ -172,6 +161,7 @@ pub(crate) fn run(options: &Options) -> Done {
         batch_size: options.batch_size as usize,
         seed: options.seed,
         compile: options.compile,
+        weights: options.weights,
         folder: options.out.as_deref(),
     })
 }
@@ -197,7 +187,7 @@ fn train_digits(options: &Options) -> Done {
         schedule_every_step: true,
         autocast: config.bf16.then_some(DType::BF16),
         checkpoint: Some(folder.checkpoint()),
-        stop: stop_on_interrupt()?,
+        stop: crate::signals::stop_on_interrupt(),
         ..Default::default()
     };
     let started = Instant::now();
@@ -246,7 +236,7 @@ fn report_run(
     let names = model.named_parameters();
     let graph = GraphView::of(&[&loss]).all_named(names.iter().map(|(name, t)| (name.as_str(), &**t)));
     let page = report::Page { config, history, test, tested: &tested, graph: &graph, seconds };
-    folder.write_report(&report::page(&page)?)?;
+    folder.stage_report(&report::page(&page)?)?.commit()?;
     say!("test accuracy {:.2}% after {seconds:.1} s", 100.0 * tested.confusion.accuracy())?;
     Ok(say!("report {}", folder.path().join("report.html").display())?)
 }

@@ -3,11 +3,11 @@
 
 use super::Config;
 use crate::refusal::{Done, Refusal};
-use firebrand::io::write_text;
+use firebrand::io::{Output, read_text, write_text};
 use firebrand::prelude::*;
 use firebrand::train::{Callback, EventWriter, Metrics, Step};
 use std::fs;
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 /// Where runs are numbered when no folder is named.
@@ -74,13 +74,13 @@ impl RunFolder {
     /// What the run was asked to do.
     pub(crate) fn config(&self) -> Done<Config> {
         let path = self.0.join("config.json");
-        let text = fs::read_to_string(&path).map_err(|e| refused(&path, e))?;
+        let text = read_text(&path)?;
         serde_json::from_str(&text).map_err(|e| refused(&path, e))
     }
 
-    /// Writes the report.
-    pub(crate) fn write_report(&self, html: &str) -> Done {
-        Ok(write_text(self.0.join("report.html"), html)?)
+    /// Writes the report, up to the point where it appears.
+    pub(crate) fn stage_report(&self, html: &str) -> Done<Output> {
+        Ok(Output::write(self.0.join("report.html"), |out| Ok(out.write_all(html.as_bytes())?))?)
     }
 }
 

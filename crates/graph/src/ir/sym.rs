@@ -284,6 +284,9 @@ impl<'a> Parser<'a> {
     fn symbol(&mut self) -> Result<Expr> {
         self.within(|p| {
             let name: Name = p.quoted()?.into();
+            if name.chars().any(char::is_control) {
+                return Err(p.wrong("a name without control characters"));
+            }
             let mut assumptions: Vec<(Name, bool)> = Vec::new();
             while p.eat(',') {
                 let key: Name = p.word().into();

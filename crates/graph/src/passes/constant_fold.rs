@@ -1,7 +1,8 @@
 //! constant_fold: computes now what depends on constants only.
 //!
 //! A folded value becomes a buffer `_frozen_param<i>`, read where it was computed. Random ops, constructors without a
-//! tensor and ops with effects stay. Values that only feed other folded values are not kept.
+//! tensor and ops with effects stay. Values that only feed other folded values are not kept. What would take far more
+//! memory than the constants themselves stays too: a few bytes of program can ask for any amount.
 
 use super::dead_code::sweep;
 use super::purity::is_impure;
@@ -10,8 +11,8 @@ use crate::error::Result;
 use crate::interpret::{Call, Eager, NodeRunner, Value};
 use crate::ir::*;
 use crate::program::ExportedProgram;
-use firebrand_core::Tensor;
 use firebrand_core::autograd::no_grad;
+use firebrand_core::{Device, Tensor};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
@@ -43,9 +44,51 @@ pub fn constant_fold_if(
     Ok((ExportedProgram { module: Arc::new(module), ..program.clone() }, Report::of(count)))
 }
 
+/// What folded values may take, besides [`FACTOR`] times the constants.
+const SPARE: usize = 64 << 20;
+/// How many times the memory of the constants folded values may take.
+const FACTOR: usize = 4;
+/// Operands up to this many elements in all may go to an op whose result cannot be foreseen, such as `nonzero`.
+const FORESEEN: usize = 1 << 20;
+
+/// Bytes that a tensor has to itself at most.
+fn bytes(t: &Tensor) -> usize {
+    t.numel().saturating_mul(t.dtype().size()).min(t.untyped_storage().nbytes())
+}
+
+/// The same value on the meta device.
+fn outlined(value: &Value) -> Result<Value> {
+    Ok(match value {
+        Value::Tensor(t) => t.detach().try_to_device(Device::Meta)?.into(),
+        Value::List(items) => Value::List(items.iter().map(outlined).collect::<Result<_>>()?),
+        Value::Dict(items) => {
+            Value::Dict(items.iter().map(|(k, v)| Ok((k.clone(), outlined(v)?))).collect::<Result<_>>()?)
+        }
+        other => other.clone(),
+    })
+}
+
+/// How much memory the result of a call will take, found out without computing it; none if that cannot be said.
+fn foreseen(call: &Call<'_>) -> Option<usize> {
+    let run = || -> Result<usize> {
+        let args = call.args.iter().map(outlined).collect::<Result<_>>()?;
+        let kwargs = call.kwargs.iter().map(|(k, v)| Ok((k.clone(), outlined(v)?))).collect::<Result<_>>()?;
+        let outline = Call { module: call.module, node: call.node, args, kwargs };
+        let result = Eager { device: Some(Device::Meta) }.run_node(&outline)?;
+        Ok(result.tensors().into_iter().map(bytes).fold(0, usize::saturating_add))
+    };
+    if let Ok(bytes) = run() {
+        return Some(bytes);
+    }
+    let operands = call.args.iter().chain(call.kwargs.iter().map(|(_, v)| v)).flat_map(Value::tensors);
+    (operands.map(Tensor::numel).fold(0, usize::saturating_add) <= FORESEEN).then_some(0)
+}
+
 /// The tensors that can be computed now, in order. An op that fails is left to fail when the program runs.
 fn fold_values(module: &GraphModule) -> Vec<(NodeId, Tensor)> {
     let graph = &module.graph;
+    let constants = module.attributes.iter().filter_map(|(_, a)| a.tensor()).map(bytes);
+    let mut left = constants.fold(0, usize::saturating_add).saturating_mul(FACTOR).saturating_add(SPARE);
     let mut known: HashMap<NodeId, Value> = HashMap::new();
     let mut folded = Vec::new();
     for n in graph.nodes() {
@@ -61,9 +104,11 @@ fn fold_values(module: &GraphModule) -> Vec<(NodeId, Tensor)> {
         let value = |a: &Argument| crate::interpret::materialize(a, &mut |n| Ok(known[&n].clone()));
         let args: Result<Vec<Value>> = node.args().iter().map(value).collect();
         let kwargs: Result<Vec<_>> = node.kwargs().iter().map(|(k, a)| Ok((k.clone(), value(a)?))).collect();
-        if let (Ok(args), Ok(kwargs)) = (args, kwargs)
-            && let Ok(result) = Eager::default().run_node(&Call { module, node: n, args, kwargs })
-        {
+        let (Ok(args), Ok(kwargs)) = (args, kwargs) else { continue };
+        let call = Call { module, node: n, args, kwargs };
+        let Some(rest) = foreseen(&call).and_then(|bytes| left.checked_sub(bytes)) else { continue };
+        left = rest;
+        if let Ok(result) = Eager::default().run_node(&call) {
             if let Value::Tensor(t) = &result {
                 folded.push((n, t.clone()));
             }

@@ -10,7 +10,7 @@ use crate::program::{Constant, Dialect, ExportedProgram, State, ValueRange};
 use crate::signature::InputKind;
 use crate::verify::verify_module;
 use firebrand_core::Tensor;
-use firebrand_io::{Archive, ReadOptions, torch_save};
+use firebrand_io::{Archive, Memory, ReadOptions, torch_save};
 use indexmap::IndexMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -35,11 +35,22 @@ pub struct LoadOptions {
     pub refuse_unsupported: bool,
     /// Whether the checksums of weights are compared, which reads all of them once.
     pub check_weights: bool,
+    /// Where weights lie: in the mapped file, or in memory of their own, for files that others may write.
+    pub memory: Memory,
+    /// What loading may cost beyond [`firebrand_io::FACTOR`] times the length of the file.
+    pub spare: u64,
 }
 
 impl Default for LoadOptions {
     fn default() -> Self {
-        LoadOptions { model: None, state: true, refuse_unsupported: true, check_weights: true }
+        LoadOptions {
+            model: None,
+            state: true,
+            refuse_unsupported: true,
+            check_weights: true,
+            memory: Memory::Mapped,
+            spare: firebrand_io::SPARE,
+        }
     }
 }
 
@@ -48,18 +59,23 @@ impl LoadOptions {
     pub fn structure() -> LoadOptions {
         LoadOptions { state: false, refuse_unsupported: false, ..LoadOptions::default() }
     }
+
+    fn archive(&self) -> ReadOptions {
+        let LoadOptions { check_weights: check_storages, memory, spare, .. } = *self;
+        ReadOptions { check_storages, memory, spare, ..ReadOptions::default() }
+    }
 }
 
 impl ExportedProgram {
-    /// Reads a `.pt2` file. Weights are used in place: they cost nothing until they are written.
+    /// Reads a `.pt2` file. Weights are used in place: they cost nothing until they are written. Nobody may change or
+    /// truncate the file in place meanwhile; [`LoadOptions::memory`] has the choice of a copy.
     pub fn load(path: impl AsRef<Path>) -> Result<ExportedProgram> {
         ExportedProgram::load_with(path, &LoadOptions::default())
     }
 
     /// As [`ExportedProgram::load`], with options.
     pub fn load_with(path: impl AsRef<Path>, options: &LoadOptions) -> Result<ExportedProgram> {
-        let read = ReadOptions { check_storages: options.check_weights, ..ReadOptions::default() };
-        from_archive(&Archive::open_with(path, read)?, options)
+        from_archive(&Archive::open_with(path, options.archive())?, options)
     }
 
     /// Reads the content of a `.pt2` file.
@@ -69,7 +85,7 @@ impl ExportedProgram {
 
     /// As [`ExportedProgram::from_bytes`], with options.
     pub fn from_bytes_with(bytes: impl Into<Arc<[u8]>>, options: &LoadOptions) -> Result<ExportedProgram> {
-        from_archive(&Archive::from_bytes(bytes)?, options)
+        from_archive(&Archive::from_bytes_with(bytes, options.archive())?, options)
     }
 }
 
@@ -126,12 +142,12 @@ fn from_root(archive: &Archive, options: &LoadOptions) -> Result<ExportedProgram
     let mut extras = program.extras.take().map(Arc::unwrap_or_clone).unwrap_or_default();
     for name in archive.names() {
         if let Some(file) = name.strip_prefix(&root).and_then(|n| n.strip_prefix("extra/")) {
-            extras.files.insert(file.to_string(), archive.read(name, PICKLE_LIMIT)?.into_owned());
+            extras.files.insert(file.to_string(), owned(archive, name)?);
         }
     }
     let samples = format!("{root}data/sample_inputs/{model}.pt");
     if archive.contains(&samples) {
-        extras.sample_inputs = archive.read(&samples, PICKLE_LIMIT)?.into_owned();
+        extras.sample_inputs = owned(archive, &samples)?;
     }
     program.extras = Some(Arc::new(extras));
     if options.state {
@@ -147,6 +163,13 @@ fn from_root(archive: &Archive, options: &LoadOptions) -> Result<ExportedProgram
         check_state(&program, Place { entry: &entry })?;
     }
     Ok(program)
+}
+
+/// A file of the archive as memory of its own.
+fn owned(archive: &Archive, name: &str) -> Result<Vec<u8>> {
+    let content = archive.read(name, PICKLE_LIMIT)?;
+    archive.budget().take(content.len() as u64)?;
+    Ok(content.into_owned())
 }
 
 fn choose_model(archive: &Archive, root: &str, options: &LoadOptions) -> Result<String> {
@@ -165,7 +188,7 @@ fn choose_model(archive: &Archive, root: &str, options: &LoadOptions) -> Result<
 }
 
 fn parse<T: serde::de::DeserializeOwned>(archive: &Archive, entry: &str) -> Result<T> {
-    let text = archive.read_text(entry, JSON_LIMIT)?;
+    let text = archive.read_json(entry, JSON_LIMIT)?;
     serde_json::from_str(&text).or_else(|e| refuse(entry, e.to_string()))
 }
 
@@ -183,11 +206,11 @@ fn from_config(archive: &Archive, root: &str, model: &str, role: Role) -> Result
 }
 
 fn from_pickle(archive: &Archive, entry: &str) -> Result<Tensors> {
-    let bytes = archive.read(entry, PICKLE_LIMIT)?.into_owned();
+    let bytes = owned(archive, entry)?;
     if bytes.is_empty() {
         return Ok(Tensors::new());
     }
-    let tensors = torch_save::from_bytes(bytes).and_then(torch_save::Object::into_tensors);
+    let tensors = archive.inner(bytes).and_then(|a| torch_save::from_archive(&a)?.into_tensors());
     let mut tensors = tensors.map_err(|e| e.in_entry(entry))?;
     payload::unify(tensors.values_mut());
     Ok(tensors.into_iter().map(|(name, t)| (name, (t.clone(), t.requires_grad()))).collect())
@@ -199,6 +222,9 @@ fn place_state(program: &mut ExportedProgram, role: Role, tensors: Tensors) -> R
         .filter_map(|i| Some((i.kind.target()?.to_string(), matches!(i.kind, InputKind::Parameter(_)))))
         .collect();
     for (fqn, (tensor, is_param)) in tensors {
+        if fqn.chars().any(char::is_control) {
+            return refuse(role.folder(), format!("the name {fqn:?} has control characters"));
+        }
         match role {
             Role::Weights => {
                 let is_parameter = kinds.get(&fqn).copied().unwrap_or(is_param);
@@ -233,7 +259,7 @@ fn from_old_layout(archive: &Archive, options: &LoadOptions) -> Result<ExportedP
     let mut extras = program.extras.take().map(Arc::unwrap_or_clone).unwrap_or_default();
     for name in archive.names() {
         if let Some(file) = name.strip_prefix("extra_files/") {
-            extras.files.insert(file.to_string(), archive.read(name, PICKLE_LIMIT)?.into_owned());
+            extras.files.insert(file.to_string(), owned(archive, name)?);
         }
     }
     program.extras = Some(Arc::new(extras));

@@ -1,6 +1,7 @@
 //! From the JSON of a program to the IR: graphs, their values and their sub-graphs.
 //!
-//! Names are taken as they are; a value that is defined twice or used before it is defined is refused. `getitem` and
+//! Names are taken as they are if they are identifiers (ASCII letters, digits, `_`), as those of PyTorch's graphs all are;
+//! a value that is defined twice or used before it is defined is refused. `getitem` and
 //! `get_attr` nodes, which the file leaves out, are made again. Ops are not judged here: one that this build does not
 //! know is kept by name, so that a program can be inspected; see [`crate::ExportedProgram::unsupported`].
 
@@ -40,6 +41,24 @@ pub(super) fn module(place: Place<'_>, source: &schema::Graph, names: &[Option<N
     Reader::read(place, source, names, 0)
 }
 
+/// Names of values and sub-graphs are identifiers: they are printed, and stand in the text form, as they are.
+fn check_name(name: &str) -> Result<(), String> {
+    if !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') {
+        return Ok(());
+    }
+    // Long ones are cut, since they are somebody's joke.
+    let shown: String = name.chars().take(80).collect();
+    Err(format!("{shown:?} is no name: letters, digits and underscores are expected"))
+}
+
+/// What is called, as the file names it: a dotted path, and nothing that a terminal could take for a command.
+fn target(name: &str) -> Result<Target, String> {
+    match name.bytes().all(|b| b.is_ascii_graphic()) {
+        true => Ok(codes::target(name)),
+        false => Err(format!("{:?} is no name of an op", name.chars().take(80).collect::<String>())),
+    }
+}
+
 /// An element of a graph's values that is not there.
 fn missing(name: &str) -> String {
     format!("nothing is known of the value {name:?}")
@@ -48,6 +67,14 @@ fn missing(name: &str) -> String {
 /// Everything runs on the CPU, whichever processor a value once lived on; the loader says so once.
 fn device(d: &schema::Device) -> DeviceName {
     DeviceName { kind: if d.kind == "meta" { "meta".into() } else { "cpu".into() }, index: None }
+}
+
+/// An object of a class that is known by name only.
+fn custom_object(o: &schema::CustomObj) -> Result<Val, String> {
+    match o.class_fqn.chars().any(char::is_control) {
+        true => Err(format!("{:?} is no name of a class", o.class_fqn)),
+        false => Ok(Val::CustomObj { class_fqn: o.class_fqn.as_str().into() }),
+    }
 }
 
 /// A symbolic number.
@@ -134,6 +161,7 @@ impl<'a> Reader<'a> {
         kwargs: Vec<(Name, Argument)>,
         name: &str,
     ) -> Result<NodeId, String> {
+        check_name(name)?;
         let node = self.graph().create_named(kind, args, kwargs, &name.into());
         node.ok_or_else(|| format!("two values are called {name:?}"))
     }
@@ -144,7 +172,7 @@ impl<'a> Reader<'a> {
             schema::Argument::AsSymInt(schema::SymArg::AsName(n)) => (&**n, self.sym_int(n)?),
             schema::Argument::AsSymFloat(schema::SymArg::AsName(n)) => (&**n, self.sym_float(n)?),
             schema::Argument::AsSymBool(schema::SymArg::AsName(n)) => (&**n, self.sym_bool(n)?),
-            schema::Argument::AsCustomObj(o) => (&*o.name, Val::CustomObj { class_fqn: o.class_fqn.as_str().into() }),
+            schema::Argument::AsCustomObj(o) => (&*o.name, custom_object(o)?),
             constant => {
                 let value = plain(constant).ok_or("an input is neither a tensor nor a number nor a constant")?;
                 let node = match constant_name {
@@ -183,7 +211,7 @@ impl<'a> Reader<'a> {
     // ---- nodes
 
     fn node(&mut self, node: &'a schema::Node, used: &HashSet<&str>) -> Result<(), Refusal> {
-        let target = codes::target(&node.target);
+        let target = target(&node.target)?;
         let hop = matches!(target, Target::Hop(_));
         let (mut args, mut kwargs): (Vec<Argument>, Vec<(Name, Argument)>) = (Vec::new(), Vec::new());
         let schema = target.overload().and_then(OpOverload::schema);
@@ -203,7 +231,10 @@ impl<'a> Reader<'a> {
                 Some(kind) => return Err(Refusal::Here(format!("{kind} is no kind of argument"))),
             };
             match by_name {
-                true => kwargs.push((input.name.as_str().into(), value)),
+                true => {
+                    check_name(&input.name)?;
+                    kwargs.push((input.name.as_str().into(), value));
+                }
                 false if kwargs.is_empty() => args.push(value),
                 false => return Err(Refusal::Here("an argument by position behind one by name".into())),
             }
@@ -271,7 +302,7 @@ impl<'a> Reader<'a> {
             schema::Argument::AsSymInt(schema::SymArg::AsName(n)) => (n, self.sym_int(n)?),
             schema::Argument::AsSymFloat(schema::SymArg::AsName(n)) => (n, self.sym_float(n)?),
             schema::Argument::AsSymBool(schema::SymArg::AsName(n)) => (n, self.sym_bool(n)?),
-            schema::Argument::AsCustomObj(o) => (&o.name, Val::CustomObj { class_fqn: o.class_fqn.as_str().into() }),
+            schema::Argument::AsCustomObj(o) => (&o.name, custom_object(o)?),
             schema::Argument::AsNone(_) => return Ok(None),
             _ => return Err("a result that is neither a tensor nor a number".into()),
         }))
@@ -325,7 +356,7 @@ impl<'a> Reader<'a> {
                 }
                 Argument::Dict(items.into())
             }
-            A::AsOperator(name) => Argument::Op(Arc::new(codes::target(name))),
+            A::AsOperator(name) => Argument::Op(Arc::new(target(name)?)),
             A::AsDevice(d) => Argument::Device(device(d)),
             A::AsScalarType(v) => Argument::DType(ScalarType::from_code(*v)?),
             A::AsMemoryFormat(v) => Argument::MemoryFormat(MemoryFormat::from_code(*v)?),
@@ -342,6 +373,7 @@ impl<'a> Reader<'a> {
     }
 
     fn subgraph(&mut self, sub: &'a schema::Subgraph) -> Result<Argument, Refusal> {
+        check_name(&sub.name)?;
         match self.subgraphs.insert(&sub.name, &sub.graph) {
             Some(other) if *other != *sub.graph => {
                 return Err(Refusal::Here(format!("two sub-graphs are called {:?}", sub.name)));

@@ -5,7 +5,7 @@ use super::schema::{self, MAJOR, MINOR};
 use super::{signature, write};
 use crate::error::{Error, Result};
 use crate::program::{Constant, ExportedProgram};
-use firebrand_io::{ArchiveWriter, write_atomic};
+use firebrand_io::{ArchiveWriter, Output};
 use std::io::Write;
 use std::path::Path;
 
@@ -31,12 +31,18 @@ impl ExportedProgram {
 
     /// As [`ExportedProgram::save`], with options.
     pub fn save_with(&self, path: impl AsRef<Path>, options: SaveOptions) -> Result<()> {
+        Ok(self.stage_with(path, options)?.commit()?)
+    }
+
+    /// As [`ExportedProgram::save_with`], up to the point where the file appears: for programs that write several files
+    /// and want all of them or none.
+    pub fn stage_with(&self, path: impl AsRef<Path>, options: SaveOptions) -> Result<Output> {
         let path = path.as_ref();
         let stem = path.file_stem().and_then(|s| s.to_str()).filter(|s| !s.is_empty()).unwrap_or("archive");
         // Translated first, so that a program that cannot be written leaves no trace.
         let text = self.model_json(options)?;
         let mut refused = None;
-        let written = write_atomic(path, |out| {
+        let written = Output::write(path, |out| {
             self.write_archive(&format!("{stem}/"), &text, out).map(drop).map_err(|e| match e {
                 Error::Io(e) => e,
                 other => {

@@ -265,6 +265,27 @@ fn constants_are_folded() {
     assert!(after.module.attributes.get("v").is_none());
 }
 
+/// A few bytes of program can ask for any amount of memory; folding does not take it.
+#[test]
+fn folding_takes_no_more_than_constants_justify() {
+    let module = |last: &str| {
+        let text = format!(
+            "graph {{\n  %x = placeholder\n  %w = get_attr w\n  %wide = aten.expand.default(%w, [1073741824, 2])\n  \
+             %{last}\n  return (%x, %y)\n}}\n"
+        );
+        let mut module = parse_module(&text).unwrap();
+        module.attributes.set("w", Attribute::Tensor(Tensor::new(&[0.25f32, 0.5])));
+        ExportedProgram::new(module, None)
+    };
+    for last in ["y = aten.neg.default(%wide)", "y = aten.clone.default(%wide)", "y = aten.nonzero.default(%wide)"] {
+        let (after, _) = constant_fold(&module(last), &Context::default()).unwrap();
+        assert!(
+            body(&after).iter().any(|line| line == &format!("%{}", last.replace("%wide", "%_frozen_param0"))),
+            "{last}"
+        );
+    }
+}
+
 /// P-116
 #[test]
 fn folding_can_be_vetoed() {

@@ -110,8 +110,8 @@ fn check_name(name: &str) -> Result<()> {
         "is absolute"
     } else if name.contains('\\') {
         "has a backslash"
-    } else if name.contains('\0') {
-        "has a NUL"
+    } else if name.chars().any(char::is_control) {
+        "has a control character"
     } else if name.as_bytes().get(1) == Some(&b':') {
         "starts with a drive letter"
     } else if name.split('/').any(|part| part == "..") {

@@ -3,14 +3,18 @@
 //! Reading treats the file as hostile. The whole directory is checked before anything is used: entries lie inside the
 //! file and do not overlap, names are relative, plain and unique, nothing is encrypted, and nothing claims to be much
 //! larger than what is stored. Checksums are compared. Any zip tool's rewrite is accepted: alignment only decides
-//! whether an entry is used in place or copied. Nothing is ever extracted to a path.
+//! whether an entry is used in place or copied. Nothing is ever extracted to a path. An archive inside an archive may
+//! not be compressed, and draws on the outer one's [`Budget`].
+//!
+//! Of a mapped file ([`Memory::Mapped`]) only storages are used in place. Everything else is copied first, and
+//! checked, decoded and used as that copy.
 
 mod directory;
 mod write;
 
 pub use write::ArchiveWriter;
 
-use crate::{Error, Result};
+use crate::{Budget, Error, Result, open_regular, read_regular};
 use directory::{Entry, Method};
 use firebrand_core::{MappedFile, Storage};
 use indexmap::IndexMap;
@@ -19,9 +23,26 @@ use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
 
+/// Where the tensors of a file lie once it is read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Memory {
+    /// In the file itself, as private pages that the system copies when they are written: loading costs next to nothing.
+    /// Nobody may change the file in place or truncate it while its tensors live: its values would change, or the
+    /// process be ended by the system. Replacing it by a rename, as every writer here does, is fine.
+    #[default]
+    Mapped,
+    /// In memory of their own. The file is read once, as a whole, before anything of it is looked at; what happens to it
+    /// afterwards does not matter. For files that others may write.
+    Copied,
+}
+
 /// What an archive may claim, and what is checked.
 #[derive(Clone, Copy, Debug)]
 pub struct ReadOptions {
+    /// Where tensors lie.
+    pub memory: Memory,
+    /// What reading may cost beyond [`crate::FACTOR`] times the length of the file.
+    pub spare: u64,
     /// The largest entry that is read or inflated into memory (not one that is used in place).
     pub entry_limit: u64,
     /// The sum of all sizes.
@@ -34,7 +55,14 @@ pub struct ReadOptions {
 
 impl Default for ReadOptions {
     fn default() -> Self {
-        ReadOptions { entry_limit: 1 << 30, total_limit: 64 << 30, ratio_limit: 200, check_storages: true }
+        ReadOptions {
+            memory: Memory::Mapped,
+            spare: crate::SPARE,
+            entry_limit: 1 << 30,
+            total_limit: 64 << 30,
+            ratio_limit: 200,
+            check_storages: true,
+        }
     }
 }
 
@@ -57,6 +85,7 @@ pub struct Archive {
     source: Source,
     entries: IndexMap<String, Entry>,
     options: ReadOptions,
+    budget: Budget,
     pages: std::sync::OnceLock<Option<firebrand_core::PrivatePages>>,
 }
 
@@ -66,27 +95,50 @@ impl Archive {
         Archive::open_with(path, ReadOptions::default())
     }
 
-    /// As [`Archive::open`], with limits of one's own.
+    /// As [`Archive::open`], with options.
     pub fn open_with(path: impl AsRef<Path>, options: ReadOptions) -> Result<Archive> {
         let path = path.as_ref();
-        let open = || -> Result<Archive> {
-            let file = std::fs::File::open(path)?;
-            if file.metadata()?.is_dir() {
-                return Err(std::io::Error::from(std::io::ErrorKind::IsADirectory).into());
+        let source = match options.memory {
+            Memory::Mapped => {
+                let (file, _) = open_regular(path)?;
+                Source::Mapped(MappedFile::new(file).map_err(|e| Error::from(e).in_file(path))?)
             }
-            Archive::new(Source::Mapped(MappedFile::new(file)?), options)
+            Memory::Copied => Source::Bytes(read_regular(path)?.into()),
         };
-        open().map_err(|e| e.in_file(path))
+        Archive::new(source, options, None).map_err(|e| e.in_file(path))
     }
 
     /// Reads the directory of an archive in memory.
     pub fn from_bytes(bytes: impl Into<Arc<[u8]>>) -> Result<Archive> {
-        Archive::new(Source::Bytes(bytes.into()), ReadOptions::default())
+        Archive::from_bytes_with(bytes, ReadOptions::default())
     }
 
-    fn new(source: Source, options: ReadOptions) -> Result<Archive> {
+    /// As [`Archive::from_bytes`], with options.
+    pub fn from_bytes_with(bytes: impl Into<Arc<[u8]>>, options: ReadOptions) -> Result<Archive> {
+        Archive::new(Source::Bytes(bytes.into()), options, None)
+    }
+
+    /// Reads the directory of an archive that was a file of this one. It may not be compressed, since what it holds
+    /// could then be any number of times larger than this one, and what it costs is taken from this one's budget.
+    pub fn inner(&self, bytes: impl Into<Arc<[u8]>>) -> Result<Archive> {
+        Archive::new(Source::Bytes(bytes.into()), self.options, Some(self.budget.clone()))
+    }
+
+    fn new(source: Source, options: ReadOptions, outer: Option<Budget>) -> Result<Archive> {
         let entries = directory::read(source.bytes(), &options)?;
-        Ok(Archive { source, entries, options, pages: std::sync::OnceLock::new() })
+        if outer.is_some()
+            && let Some((name, _)) = entries.iter().find(|(_, e)| e.method == Method::Deflated)
+        {
+            let reason = "compressed, in an archive inside an archive; store the inner one uncompressed".to_string();
+            return Err(Error::Damaged { reason }.in_entry(name));
+        }
+        let budget = outer.unwrap_or_else(|| Budget::with_spare(source.bytes().len() as u64, options.spare));
+        Ok(Archive { source, entries, options, budget, pages: std::sync::OnceLock::new() })
+    }
+
+    /// What may still be spent on reading this archive.
+    pub fn budget(&self) -> &Budget {
+        &self.budget
     }
 
     /// The names of all files in it, in the order of the directory.
@@ -109,7 +161,8 @@ impl Archive {
         Ok((entry, &self.source.bytes()[entry.data.clone()]))
     }
 
-    /// The content of a file of at most `limit` bytes, its checksum compared; borrowed if it is stored as it is.
+    /// The content of a file of at most `limit` bytes, its checksum compared; borrowed if it is stored as it is in
+    /// memory that nobody else can change.
     pub fn read(&self, name: &str, limit: u64) -> Result<Cow<'_, [u8]>> {
         let (entry, stored) = self.entry(name)?;
         let limit = limit.min(self.options.entry_limit);
@@ -117,14 +170,26 @@ impl Archive {
             if entry.size > limit {
                 return Err(Error::TooLarge { claimed: entry.size, limit });
             }
-            let content = match entry.method {
-                Method::Stored => Cow::Borrowed(stored),
-                Method::Deflated => Cow::Owned(inflate(stored, entry.size)?),
-            };
-            check(entry, &content)?;
-            Ok(content)
+            self.content(entry, stored)
         };
         content().map_err(|e| e.in_entry(name))
+    }
+
+    /// What an entry holds. The checksum is that of the bytes that are given, not of a file that may change.
+    fn content<'a>(&self, entry: &Entry, stored: &'a [u8]) -> Result<Cow<'a, [u8]>> {
+        let content = match (entry.method, &self.source) {
+            (Method::Stored, Source::Bytes(_)) => Cow::Borrowed(stored),
+            (Method::Stored, Source::Mapped(_)) => {
+                self.budget.take(entry.size)?;
+                Cow::Owned(stored.to_vec())
+            }
+            (Method::Deflated, _) => {
+                self.budget.take(entry.size)?;
+                Cow::Owned(inflate(stored, entry.size)?)
+            }
+        };
+        check(entry, &content)?;
+        Ok(content)
     }
 
     /// The content as text.
@@ -136,24 +201,31 @@ impl Archive {
         })
     }
 
+    /// The content as JSON text. What its values cost, however they are read, is taken from the budget.
+    pub fn read_json(&self, name: &str, limit: u64) -> Result<Cow<'_, str>> {
+        let text = self.read_text(name, limit)?;
+        self.budget.take_json(&text).map_err(|e| e.in_entry(name))?;
+        Ok(text)
+    }
+
     /// The content as memory for tensors: the mapped file itself (private pages, copied by the system when they are
     /// written) if the entry is stored and aligned, else a copy.
     pub fn storage(&self, name: &str) -> Result<Storage> {
         let (entry, stored) = self.entry(name)?;
-        if entry.method == Method::Stored
-            && let Some(storage) = self.pages().and_then(|p| p.storage(entry.data.clone()))
-        {
-            if self.options.check_storages {
-                check(entry, stored).map_err(|e| e.in_entry(name))?;
+        let storage = || -> Result<Storage> {
+            if entry.method == Method::Stored
+                && let Some(storage) = self.pages().and_then(|p| p.storage(entry.data.clone()))
+            {
+                if self.options.check_storages {
+                    check(entry, stored)?;
+                }
+                return Ok(storage);
             }
-            return Ok(storage);
-        }
-        let content = match entry.method {
-            Method::Stored => Cow::Borrowed(stored),
-            Method::Deflated => Cow::Owned(inflate(stored, entry.size).map_err(|e| e.in_entry(name))?),
+            self.budget.take(entry.size)?;
+            let content = self.content(entry, stored)?;
+            Ok(Storage::from_bytes(&content).map_err(firebrand_core::Error::from)?)
         };
-        check(entry, &content).map_err(|e| e.in_entry(name))?;
-        Ok(Storage::from_bytes(&content).map_err(firebrand_core::Error::from)?)
+        storage().map_err(|e| e.in_entry(name))
     }
 
     fn pages(&self) -> Option<&firebrand_core::PrivatePages> {
@@ -172,6 +244,8 @@ fn check(entry: &Entry, content: &[u8]) -> Result<()> {
 fn inflate(stored: &[u8], size: u64) -> Result<Vec<u8>> {
     let damaged = |reason: String| Error::Damaged { reason };
     let mut content = Vec::new();
+    let room = usize::try_from(size).unwrap_or(usize::MAX);
+    content.try_reserve_exact(room).map_err(|_| damaged(format!("there is no memory for {size} bytes")))?;
     let mut reader = flate2::read::DeflateDecoder::new(stored).take(size.saturating_add(1));
     reader.read_to_end(&mut content).map_err(|e| damaged(format!("compressed data: {e}")))?;
     if content.len() as u64 != size {

@@ -1,11 +1,12 @@
 //! Files that `torch.save` wrote: tensors, numbers, text and plain containers of them.
 //!
 //! The pickle inside is read as data: nothing is imported or executed, whatever it says (see `pickle.rs`). Tensors that
-//! share a storage in the file share it here. Everything else, such as whole modules, is refused by name.
+//! share a storage in the file share it here; a storage is of one element type, as PyTorch's writer sees to. Everything
+//! else, such as whole modules, is refused by name.
 
 mod pickle;
 
-use crate::{Archive, Error, Result, place};
+use crate::{Archive, Budget, Error, ReadOptions, Result, place};
 use firebrand_core::{DType, Storage, Tensor};
 use indexmap::IndexMap;
 use pickle::{Arena, Builder, Id, Node};
@@ -16,7 +17,9 @@ use std::sync::Arc;
 /// How deep containers may nest.
 const DEPTH: usize = 128;
 /// Limit of the pickle itself; the tensors lie beside it.
-const PICKLE_LIMIT: u64 = 1 << 30;
+const PICKLE_LIMIT: u64 = 1 << 28;
+/// What a tensor costs besides its elements.
+const TENSOR: u64 = 1 << 10;
 
 /// Plain data.
 #[derive(Clone, Debug)]
@@ -54,7 +57,8 @@ impl Object {
                 (Object::Str(name), Object::Tensor(t)) => {
                     tensors.insert(name, t);
                 }
-                (key, _) => return refuse(format!("{key:?} is not the name of a tensor")),
+                (Object::Str(name), _) => return refuse(format!("the value of {name:?} is no tensor")),
+                _ => return refuse("a key that is not the name of a tensor".into()),
             }
         }
         Ok(tensors)
@@ -75,7 +79,13 @@ pub fn from_bytes(bytes: impl Into<Arc<[u8]>>) -> Result<Object> {
     from_archive(&Archive::from_bytes(bytes)?)
 }
 
-fn from_archive(archive: &Archive) -> Result<Object> {
+/// As [`from_bytes`], with options.
+pub fn from_bytes_with(bytes: impl Into<Arc<[u8]>>, options: ReadOptions) -> Result<Object> {
+    from_archive(&Archive::from_bytes_with(bytes, options)?)
+}
+
+/// What an archive holds that `torch.save` wrote; see [`Archive::inner`] for one inside another.
+pub fn from_archive(archive: &Archive) -> Result<Object> {
     let pickle = archive
         .names()
         .find(|n| *n == "data.pkl" || n.ends_with("/data.pkl"))
@@ -87,21 +97,22 @@ fn from_archive(archive: &Archive) -> Result<Object> {
     }
     let bytes = archive.read(pickle, PICKLE_LIMIT)?;
     let mut builder = Tensors { archive, root, storages: HashMap::new() };
-    let (arena, result) = pickle::run(&bytes, &mut builder).map_err(|e| e.in_entry(pickle))?;
-    // A memo lets a short pickle describe a huge tree; what an honest one describes is about its own size.
-    let mut budget = bytes.len().saturating_mul(16).saturating_add(1 << 16);
-    unfold(&arena, result, 0, &mut budget).map_err(|reason| Error::Pickle { at: bytes.len(), reason }.in_entry(pickle))
+    let budget = archive.budget();
+    let (arena, result) = pickle::run(&bytes, &mut builder, budget).map_err(|e| e.in_entry(pickle))?;
+    unfold(&arena, result, 0, budget).map_err(|reason| Error::Pickle { at: bytes.len(), reason }.in_entry(pickle))
 }
 
-/// Takes a value out of the arena.
-fn unfold(arena: &Arena<Leaf>, id: Id, depth: usize, budget: &mut usize) -> Result<Object, String> {
+/// Takes a value out of the arena. A memo lets a short pickle describe a huge tree, so every value is paid for again.
+fn unfold(arena: &Arena<Leaf>, id: Id, depth: usize, budget: &Budget) -> Result<Object, String> {
     if depth > DEPTH {
         return Err(format!("containers nest deeper than {DEPTH}"));
     }
     let node = arena.get(id);
-    let cost = if let Node::Str(s) = node { 1 + s.len() } else { 1 };
-    *budget = budget.checked_sub(cost).ok_or("shared values unfold to more than the file justifies")?;
-    let mut all = |ids: &[Id]| ids.iter().map(|&i| unfold(arena, i, depth + 1, budget)).collect::<Result<Vec<_>, _>>();
+    // A value in a container twice its size, and the ids it came from.
+    const VALUE: u64 = 2 * size_of::<Object>() as u64 + 16;
+    let text = if let Node::Str(s) = node { s.len() as u64 } else { 0 };
+    budget.take(VALUE + text).map_err(|_| "shared values unfold to more than the file justifies")?;
+    let all = |ids: &[Id]| ids.iter().map(|&i| unfold(arena, i, depth + 1, budget)).collect::<Result<Vec<_>, _>>();
     Ok(match node {
         Node::None => Object::None,
         Node::Bool(b) => Object::Bool(*b),
@@ -131,7 +142,7 @@ enum Leaf {
 struct Tensors<'a> {
     archive: &'a Archive,
     root: &'a str,
-    storages: HashMap<(String, DType), Storage>,
+    storages: HashMap<String, (DType, Storage)>,
 }
 
 fn storage_dtype(global: &str) -> Option<DType> {
@@ -178,6 +189,7 @@ impl Builder for Tensors<'_> {
                 let offset = usize::try_from(arena.int(*offset)?).map_err(|_| "a negative offset")?;
                 let (sizes, strides) = (arena.sizes(*sizes)?, arena.sizes(*strides)?);
                 let layout = place::layout(&sizes, &strides, offset).map_err(|e| e.to_string())?;
+                self.archive.budget().take(TENSOR).map_err(|e| e.to_string())?;
                 let t = Tensor::try_from_storage(storage, *dtype, layout).map_err(|e| e.to_string())?;
                 tensor(t, wants_grad(*grad))
             }
@@ -199,15 +211,19 @@ impl Builder for Tensors<'_> {
         }
         let dtype = storage_dtype(class).ok_or_else(|| format!("`{class}` is no storage class"))?;
         let (key, count) = (arena.str(*key)?, arena.int(*count)?);
-        let storage = match self.storages.get(&(key.to_string(), dtype)) {
-            Some(s) => s.clone(),
+        let storage = match self.storages.get(key) {
+            Some((known, storage)) if *known == dtype => storage.clone(),
+            // Two types over one memory; PyTorch refuses to write that.
+            Some((known, _)) => return Err(format!("storage {key} is claimed to hold {known} and {dtype}")),
             None => {
                 let entry = format!("{}data/{key}", self.root);
                 let mut storage = self.archive.storage(&entry).map_err(|e| e.to_string())?;
                 if dtype == DType::Bool {
+                    self.archive.budget().take(2 * storage.nbytes() as u64).map_err(|e| e.to_string())?;
                     storage = place::bools(&storage).map_err(|e| e.to_string())?;
                 }
-                self.storages.insert((key.to_string(), dtype), storage.clone());
+                self.archive.budget().take(TENSOR).map_err(|e| e.to_string())?;
+                self.storages.insert(key.to_string(), (dtype, storage.clone()));
                 storage
             }
         };

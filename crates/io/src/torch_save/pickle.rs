@@ -3,9 +3,10 @@
 //! It understands what `torch.save` writes for tensors, numbers, text and containers of them. A global is only a name;
 //! the few that may be "called" (rebuilding a tensor, making an `OrderedDict`) are functions of [`Builder`]. Values live
 //! in an arena, so that a memo may share them; what is shared a thousandfold or contains itself is refused when the
-//! result is taken out, where size and depth are limited.
+//! result is taken out, where depth is limited. One byte of a pickle makes a value many times as large, so every value
+//! is paid for from the [`Budget`] of the file before it is made.
 
-use crate::{Error, Result};
+use crate::{Budget, Error, Result};
 use std::collections::HashMap;
 
 /// A value under construction: an index into the arena.
@@ -84,10 +85,16 @@ struct Machine<'a, B: Builder> {
     marks: Vec<usize>,
     memo: HashMap<u32, Id>,
     builder: &'a mut B,
+    budget: &'a Budget,
 }
 
+/// What an id in a list costs; lists grow by doubling.
+const ID: u64 = 2 * size_of::<Id>() as u64;
+/// What an entry of the memo costs, in a table that is at least a quarter full.
+const MEMO: u64 = 96;
+
 /// Runs a pickle; gives its values and which of them is the result.
-pub(super) fn run<B: Builder>(bytes: &[u8], builder: &mut B) -> Result<(Arena<B::Leaf>, Id)> {
+pub(super) fn run<B: Builder>(bytes: &[u8], builder: &mut B, budget: &Budget) -> Result<(Arena<B::Leaf>, Id)> {
     let mut m = Machine {
         bytes,
         at: 0,
@@ -96,6 +103,7 @@ pub(super) fn run<B: Builder>(bytes: &[u8], builder: &mut B) -> Result<(Arena<B:
         marks: Vec::new(),
         memo: HashMap::new(),
         builder,
+        budget,
     };
     loop {
         let start = m.at;
@@ -129,13 +137,23 @@ impl<'a, B: Builder> Machine<'a, B> {
     fn text(&mut self, length: u64) -> Result<(), String> {
         let n = usize::try_from(length).map_err(|_| "the pickle is cut off")?;
         let text = std::str::from_utf8(self.take(n)?).map_err(|_| "text in UTF-8 expected")?;
-        self.push(Node::Str(text.to_string()));
-        Ok(())
+        self.push(Node::Str(text.to_string()))
     }
 
-    fn push(&mut self, node: Node<B::Leaf>) {
+    fn pay(&self, bytes: u64) -> Result<(), String> {
+        self.budget.take(bytes).map_err(|_| "the values take more memory than the file justifies".into())
+    }
+
+    fn push(&mut self, node: Node<B::Leaf>) -> Result<(), String> {
+        let content = match &node {
+            Node::Str(text) | Node::Global(text) => text.len() as u64,
+            Node::Tuple(ids) | Node::List(ids) => ids.len() as u64 * ID,
+            _ => 0,
+        };
+        self.pay(2 * size_of::<Node<B::Leaf>>() as u64 + ID + content)?;
         self.stack.push(self.arena.0.len());
         self.arena.0.push(node);
+        Ok(())
     }
 
     fn pop(&mut self) -> Result<Id, String> {
@@ -154,8 +172,7 @@ impl<'a, B: Builder> Machine<'a, B> {
     fn tuple(&mut self, n: usize) -> Result<(), String> {
         let mut items = (0..n).map(|_| self.pop()).collect::<Result<Vec<Id>, String>>()?;
         items.reverse();
-        self.push(Node::Tuple(items));
-        Ok(())
+        self.push(Node::Tuple(items))
     }
 
     fn top(&mut self) -> Result<&mut Node<B::Leaf>, String> {
@@ -164,6 +181,7 @@ impl<'a, B: Builder> Machine<'a, B> {
     }
 
     fn append(&mut self, items: Vec<Id>) -> Result<(), String> {
+        self.pay(items.len() as u64 * ID)?;
         match self.top()? {
             Node::List(list) => list.extend(items),
             _ => return Err("only lists can be appended to".into()),
@@ -175,6 +193,7 @@ impl<'a, B: Builder> Machine<'a, B> {
         if !items.len().is_multiple_of(2) {
             return Err("a key without a value".into());
         }
+        self.pay(items.len() as u64 * ID)?;
         match self.top()? {
             Node::Dict(dict) => dict.extend(items.chunks_exact(2).map(|p| (p[0], p[1]))),
             _ => return Err("only dictionaries have items".into()),
@@ -184,12 +203,14 @@ impl<'a, B: Builder> Machine<'a, B> {
 
     fn put_memo(&mut self, key: u32) -> Result<(), String> {
         let id = *self.stack.last().ok_or("a value is missing on the stack")?;
+        self.pay(MEMO)?;
         self.memo.insert(key, id);
         Ok(())
     }
 
     fn get_memo(&mut self, key: u32) -> Result<(), String> {
         let id = *self.memo.get(&key).ok_or_else(|| format!("memo {key} was never set"))?;
+        self.pay(ID)?;
         self.stack.push(id);
         Ok(())
     }
@@ -201,8 +222,7 @@ impl<'a, B: Builder> Machine<'a, B> {
                 "`{global}` is refused: only tensors, numbers, text and plain containers are read, nothing is executed"
             ));
         }
-        self.push(Node::Global(global));
-        Ok(())
+        self.push(Node::Global(global))
     }
 
     /// One instruction; the result at the last one.
@@ -215,20 +235,20 @@ impl<'a, B: Builder> Machine<'a, B> {
                 }
             }
             b'.' => return self.pop().map(Some),
-            b'N' => self.push(Node::None),
-            b'\x88' => self.push(Node::Bool(true)),
-            b'\x89' => self.push(Node::Bool(false)),
+            b'N' => self.push(Node::None)?,
+            b'\x88' => self.push(Node::Bool(true))?,
+            b'\x89' => self.push(Node::Bool(false))?,
             b'J' => {
                 let v = i32::from_le_bytes(self.number()?);
-                self.push(Node::Int(i64::from(v)));
+                self.push(Node::Int(i64::from(v)))?;
             }
             b'K' => {
                 let [v] = self.number()?;
-                self.push(Node::Int(i64::from(v)));
+                self.push(Node::Int(i64::from(v)))?;
             }
             b'M' => {
                 let v = u16::from_le_bytes(self.number()?);
-                self.push(Node::Int(i64::from(v)));
+                self.push(Node::Int(i64::from(v)))?;
             }
             b'\x8a' => {
                 let [n] = self.number()?;
@@ -239,11 +259,11 @@ impl<'a, B: Builder> Machine<'a, B> {
                 let fill = if bytes.last().is_some_and(|b| b & 0x80 != 0) { 0xff } else { 0 };
                 let mut wide = [fill; 8];
                 wide[..bytes.len()].copy_from_slice(bytes);
-                self.push(Node::Int(i64::from_le_bytes(wide)));
+                self.push(Node::Int(i64::from_le_bytes(wide)))?;
             }
             b'G' => {
                 let v = f64::from_be_bytes(self.number()?);
-                self.push(Node::Float(v));
+                self.push(Node::Float(v))?;
             }
             b'X' => {
                 let n = u32::from_le_bytes(self.number()?);
@@ -257,17 +277,20 @@ impl<'a, B: Builder> Machine<'a, B> {
                 let n = u64::from_le_bytes(self.number()?);
                 self.text(n)?;
             }
-            b')' => self.push(Node::Tuple(Vec::new())),
+            b')' => self.push(Node::Tuple(Vec::new()))?,
             b'\x85' => self.tuple(1)?,
             b'\x86' => self.tuple(2)?,
             b'\x87' => self.tuple(3)?,
             b't' => {
                 let items = self.pop_mark()?;
-                self.push(Node::Tuple(items));
+                self.push(Node::Tuple(items))?;
             }
-            b']' => self.push(Node::List(Vec::new())),
-            b'}' => self.push(Node::Dict(Vec::new())),
-            b'(' => self.marks.push(self.stack.len()),
+            b']' => self.push(Node::List(Vec::new()))?,
+            b'}' => self.push(Node::Dict(Vec::new()))?,
+            b'(' => {
+                self.pay(ID)?;
+                self.marks.push(self.stack.len());
+            }
             b'a' => {
                 let item = self.pop()?;
                 self.append(vec![item])?;
@@ -316,7 +339,7 @@ impl<'a, B: Builder> Machine<'a, B> {
             b'Q' => {
                 let id = self.pop()?;
                 let node = self.builder.persistent(&self.arena, id)?;
-                self.push(node);
+                self.push(node)?;
             }
             b'R' => {
                 let (args, function) = (self.pop()?, self.pop()?);
@@ -325,7 +348,7 @@ impl<'a, B: Builder> Machine<'a, B> {
                 };
                 let args = self.arena.items(args)?;
                 let node = self.builder.call(&self.arena, global, args)?;
-                self.push(node);
+                self.push(node)?;
             }
             // Attributes of a dictionary (state_dict() keeps its versions there) carry no data.
             b'b' => {

@@ -117,8 +117,9 @@ impl Generator {
         if left == 0 || left > mersenne::N || seeded != 1 || next > mersenne::N as u64 {
             return Err(InvalidState);
         }
-        // The next draw reads `words[next]` unless it is the one that makes new words.
-        if left > 1 && next == mersenne::N as u64 {
+        // Draws read `words[next]` until `left` is used up, when new words are made and both begin anew; so the two move
+        // together, or there is one draw left, which makes new words whatever `next` is.
+        if left > 1 && left as u64 + next != mersenne::N as u64 + 1 {
             return Err(InvalidState);
         }
         let words = std::array::from_fn(|i| word(WORDS_AT + 8 * i) as u32);

@@ -113,3 +113,31 @@ fn a_saved_state_continues_where_it_was() {
     assert_eq!(Generator::from_bytes(&[0; 5056]), Err(InvalidState));
     assert_eq!(Generator::from_bytes(&g.to_bytes()[1..]), Err(InvalidState));
 }
+
+/// A state is taken only if a thousand draws stay inside its words, whatever `left` and `next` claim.
+#[test]
+fn places_in_a_state_belong_together() {
+    let n = mersenne::N as u64;
+    for (left, next, good) in [
+        (1, 0, true),
+        (1, n, true),
+        (n, 1, true),
+        (2, n - 1, true),
+        (n, 0, false),
+        (2, n, false),
+        (n, n, false),
+        (3, n - 1, false),
+        (0, 1, false),
+        (n + 1, 0, false),
+        (1, n + 1, false),
+    ] {
+        let mut bytes = Generator::new(3).to_bytes();
+        bytes[8..12].copy_from_slice(&(left as u32).to_le_bytes());
+        bytes[16..24].copy_from_slice(&next.to_le_bytes());
+        let found = Generator::from_bytes(&bytes);
+        assert_eq!(found.is_ok(), good, "left {left}, next {next}");
+        if let Ok(mut g) = found {
+            (0..1000).for_each(|_| _ = g.random());
+        }
+    }
+}

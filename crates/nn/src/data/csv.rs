@@ -29,20 +29,35 @@ pub fn read_csv(path: impl AsRef<Path>, options: &CsvOptions) -> Result<(Vec<Str
 /// As [`read_csv`], of text. Empty fields are not a number (NaN).
 pub fn parse_csv(text: &str, options: &CsvOptions) -> Result<(Vec<String>, Tensor)> {
     let refused = |line: usize, what: String| Error::argument("read_csv", format!("line {}: {what}", line + 1));
+    let budget = super::budget(text.as_bytes());
+    let pay = |line: usize, bytes: usize| budget.take(bytes as u64).map_err(|e| refused(line, e.to_string()));
     let mut lines = text.lines().enumerate().filter(|(_, l)| !l.trim().is_empty());
-    let fields = |line: &str| line.split(options.separator).map(|f| f.trim().trim_matches('"').to_string()).collect();
-    let names: Vec<String> =
-        if options.header { lines.next().map_or_else(Vec::new, |(_, l)| fields(l)) } else { vec![] };
+    let separator = options.separator;
+    fn fields(line: &str, separator: char) -> impl Iterator<Item = &str> {
+        line.split(separator).map(|f| f.trim().trim_matches('"'))
+    }
+    let mut names = Vec::new();
+    if options.header
+        && let Some((at, line)) = lines.next()
+    {
+        pay(at, line.len() + 2 * size_of::<String>() * fields(line, separator).count())?;
+        names.extend(fields(line, separator).map(str::to_string));
+    }
     let (mut numbers, mut rows, mut columns) = (Vec::new(), 0usize, options.header.then_some(names.len()));
     for (at, line) in lines {
-        let row: Vec<String> = fields(line);
-        let expected = *columns.get_or_insert(row.len());
-        if row.len() != expected {
-            return Err(refused(at, format!("expected {expected} fields, found {}", row.len())));
+        let found = fields(line, separator).count();
+        let expected = *columns.get_or_insert(found);
+        if found != expected {
+            return Err(refused(at, format!("expected {expected} fields, found {found}")));
         }
-        for field in row {
+        // A number in a list that may be twice as long, and in the tensor.
+        pay(at, 3 * size_of::<f64>() * found)?;
+        for field in fields(line, separator) {
             let number = if field.is_empty() { Ok(f64::NAN) } else { field.parse::<f64>() };
-            numbers.push(number.map_err(|_| refused(at, format!("expected a number, found `{field}`")))?);
+            numbers.push(
+                number
+                    .map_err(|_| refused(at, format!("expected a number, found `{}`", firebrand_io::plain(field))))?,
+            );
         }
         rows += 1;
     }

@@ -2,6 +2,7 @@
 //! big-endian. Files compressed by gzip, as they are published, are unpacked on the way.
 
 use firebrand_core::{Error, Result, Tensor};
+use firebrand_io::Budget;
 use std::io::Read;
 use std::path::Path;
 
@@ -9,33 +10,53 @@ fn refused(message: impl Into<String>) -> Error {
     Error::argument("read_idx", message)
 }
 
-/// How much longer than itself a compressed file can become: no more is possible.
-const LARGEST_RATIO: u64 = 1032;
+/// What a tensor may have.
+const MOST_DIMS: usize = 64;
 
 /// Reads an IDX file, compressed by gzip or not.
 pub fn read_idx(path: impl AsRef<Path>) -> Result<Tensor> {
-    super::read_file(path.as_ref(), |bytes| match bytes {
-        [0x1F, 0x8B, ..] => parse_idx(&unpacked(bytes)?),
-        _ => parse_idx(bytes),
-    })
+    super::read_file(path.as_ref(), parse_idx)
 }
 
-fn unpacked(bytes: &[u8]) -> Result<Vec<u8>> {
-    let mut content = Vec::new();
-    let limit = LARGEST_RATIO.saturating_mul(bytes.len() as u64);
-    let read = flate2::read::GzDecoder::new(bytes).take(limit).read_to_end(&mut content);
-    read.map_err(|e| refused(format!("the compressed file is damaged: {e}")))?;
-    Ok(content)
-}
-
-/// The content of an IDX file as a tensor of its element type.
+/// The content of an IDX file, compressed by gzip or not, as a tensor of its element type.
 pub fn parse_idx(bytes: &[u8]) -> Result<Tensor> {
+    parse_idx_within(bytes, &super::budget(bytes))
+}
+
+/// As [`parse_idx`], within a budget of the caller's.
+pub fn parse_idx_within(bytes: &[u8], budget: &Budget) -> Result<Tensor> {
+    match bytes {
+        [0x1F, 0x8B, ..] => elements(&unpacked(bytes, budget)?, budget),
+        _ => elements(bytes, budget),
+    }
+}
+
+fn unpacked(bytes: &[u8], budget: &Budget) -> Result<Vec<u8>> {
+    let mut content = Vec::new();
+    let mut decoder = flate2::read::GzDecoder::new(bytes);
+    let mut buffer = [0; 1 << 13];
+    loop {
+        match decoder.read(&mut buffer).map_err(|e| refused(format!("the compressed file is damaged: {e}")))? {
+            0 => return Ok(content),
+            n => {
+                // A list that grows by doubling is up to twice as long as what is in it, and moves.
+                budget.take(3 * n as u64).map_err(|e| refused(e.to_string()))?;
+                content.extend_from_slice(&buffer[..n]);
+            }
+        }
+    }
+}
+
+fn elements(bytes: &[u8], budget: &Budget) -> Result<Tensor> {
     let [0, 0, kind, dims, rest @ ..] = bytes else {
         return Err(refused(
             "expected a file that starts with two zero bytes, an element type and a number of dimensions",
         ));
     };
     let dims = usize::from(*dims);
+    if dims > MOST_DIMS {
+        return Err(refused(format!("{dims} dimensions are more than the {MOST_DIMS} a tensor may have")));
+    }
     if rest.len() < 4 * dims {
         return Err(refused(format!("expected {dims} sizes, the file ends before")));
     }
@@ -54,6 +75,8 @@ pub fn parse_idx(bytes: &[u8]) -> Result<Tensor> {
         let message = format!("sizes {sizes:?} of {width} bytes do not make the {} bytes that follow", data.len());
         return Err(refused(message));
     }
+    // The elements in this machine's order, and the tensor.
+    budget.take(2 * data.len() as u64).map_err(|e| refused(e.to_string()))?;
     macro_rules! elements {
         ($t:ty, $n:literal) => {{
             let numbers: Vec<$t> = data.as_chunks::<$n>().0.iter().map(|c| <$t>::from_be_bytes(*c)).collect();

@@ -1,5 +1,6 @@
 //! Data sets, and loaders that turn them into batches.
 //!
+//! Readers of files take regular files only, never panic, and allocate no more than a [`firebrand_io::Budget`] allows.
 //! With the same seed a shuffling loader visits samples in the order PyTorch's does; see [`DataLoader`].
 //!
 //! ```
@@ -24,18 +25,24 @@ mod pnm;
 
 pub use csv::{CsvOptions, parse_csv, read_csv};
 pub use dataset::{Collate, Dataset, Map, Subset, TensorDataset, random_split};
-pub use idx::{parse_idx, read_idx};
+pub use idx::{parse_idx, parse_idx_within, read_idx};
 pub use image_folder::ImageFolder;
 pub use loader::{Batches, DataLoader, LoaderOptions};
-pub use png::{parse_png, read_png};
+pub use png::{parse_png, parse_png_within, read_png};
 pub use pnm::{parse_pnm, read_pnm};
 
 use firebrand_core::{Error, Result};
+use firebrand_io::Budget;
 use std::path::Path;
 
-/// Reads a file and lets `parse` make something of its bytes; errors name the file.
+/// Reads a regular file and lets `parse` make something of its bytes; errors name the file.
 fn read_file<T>(path: &Path, parse: impl FnOnce(&[u8]) -> Result<T>) -> Result<T> {
-    let in_file = |e: &dyn std::fmt::Display| Error::user(format!("{}: {e}", path.display()));
-    let bytes = std::fs::read(path).map_err(|e| in_file(&e))?;
-    parse(&bytes).map_err(|e| in_file(&e))
+    let bytes = firebrand_io::read_regular(path).map_err(Error::user)?;
+    let in_file = |e| Error::user(format!("{}: {e}", firebrand_io::plain(&path.display().to_string())));
+    parse(&bytes).map_err(in_file)
+}
+
+/// What parsing these bytes may cost.
+fn budget(bytes: &[u8]) -> Budget {
+    Budget::for_input(bytes.len() as u64)
 }

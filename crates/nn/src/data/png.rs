@@ -2,11 +2,9 @@
 //! left out, since models are fed colours.
 
 use firebrand_core::{Error, Result, Tensor};
+use firebrand_io::Budget;
 use png::{ColorType, Decoder, Limits, Transformations};
 use std::path::Path;
-
-/// More pixels than this are refused, whatever a header claims.
-const MOST_BYTES: usize = 1 << 30;
 
 fn refused(message: impl std::fmt::Display) -> Error {
     Error::argument("read_png", message.to_string())
@@ -19,11 +17,22 @@ pub fn read_png(path: impl AsRef<Path>) -> Result<Tensor> {
 
 /// The content of a PNG file as u8 `[channels, height, width]`.
 pub fn parse_png(bytes: &[u8]) -> Result<Tensor> {
-    let mut decoder = Decoder::new_with_limits(std::io::Cursor::new(bytes), Limits { bytes: MOST_BYTES });
+    parse_png_within(bytes, &super::budget(bytes))
+}
+
+/// As [`parse_png`], within a budget of the caller's: what the header claims is compared with it before anything is made.
+pub fn parse_png_within(bytes: &[u8], budget: &Budget) -> Result<Tensor> {
+    let most = usize::try_from(budget.limit()).unwrap_or(usize::MAX);
+    let mut decoder = Decoder::new_with_limits(std::io::Cursor::new(bytes), Limits { bytes: most });
     decoder.set_transformations(Transformations::normalize_to_color8());
+    // Texts, profiles and times are nothing to a model.
+    decoder.set_ignore_text_chunk(true);
+    decoder.set_ignore_iccp_chunk(true);
     let mut reader = decoder.read_info().map_err(refused)?;
-    let size = reader.output_buffer_size().filter(|&n| n <= MOST_BYTES);
-    let mut pixels = vec![0; size.ok_or_else(|| refused("the image is too large"))?];
+    let size = reader.output_buffer_size().ok_or_else(|| refused("the image is too large"))?;
+    // Pixels, the tensor of them, and the tensor with channels first.
+    budget.take((size as u64).saturating_mul(3)).map_err(refused)?;
+    let mut pixels = vec![0; size];
     let frame = reader.next_frame(&mut pixels).map_err(refused)?;
     pixels.truncate(frame.buffer_size());
     let (found, channels) = match frame.color_type {

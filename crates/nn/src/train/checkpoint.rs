@@ -8,7 +8,8 @@ use crate::optim::schedule::PlateauState;
 use crate::optim::{GroupDict, Optimizer, StateDict};
 use firebrand_core::module::Module;
 use firebrand_core::random::{Generator, get_rng_state, set_rng_state};
-use firebrand_core::{Error, Result, Tensor};
+use firebrand_core::{DType, Error, Result, Tensor};
+use firebrand_io::Budget;
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
@@ -76,19 +77,49 @@ pub(super) fn save(
 /// Puts model, optimiser and random stream back; progress and the random state at the start of the epoch come out.
 pub(super) fn load(path: &Path, model: &dyn Module, optimizer: &mut dyn Optimizer) -> Result<(Progress, Generator)> {
     let tensors = firebrand_io::read_safetensors(path).map_err(Error::user)?;
-    let bytes = |name: &str| -> Result<Vec<u8>> {
-        let t = tensors.get(name).ok_or_else(|| refused(path, format!("not a checkpoint: `{name}` is missing")))?;
-        t.try_to_vec::<u8>()
-    };
-    let generator = |name: &str| Generator::from_bytes(&bytes(name)?).map_err(|e| refused(path, e));
-    let document: Document = serde_json::from_slice(&bytes(DOCUMENT)?).map_err(|e| refused(path, e))?;
-    let (now, epoch_start) = (generator(RNG)?, generator(RNG_EPOCH)?);
-    let part = |prefix: &str| -> IndexMap<String, Tensor> {
-        tensors.iter().filter_map(|(name, t)| Some((name.strip_prefix(prefix)?.to_string(), t.clone()))).collect()
-    };
-    let state = StateDict::from_parts(&part("optimizer."), document.param_groups)?;
-    model.load_state_dict(&part("model."), true)?;
-    optimizer.load_state_dict(&state)?;
-    set_rng_state(now);
-    Ok((document.progress, epoch_start))
+    let saved = Saved::new(&tensors).map_err(|e| refused(path, e))?;
+    model.load_state_dict(&part(&tensors, "model."), true)?;
+    optimizer.load_state_dict(&saved.optimizer)?;
+    set_rng_state(saved.now);
+    Ok((saved.progress, saved.epoch_start))
+}
+
+/// The tensors whose names begin so, without that.
+fn part(tensors: &IndexMap<String, Tensor>, prefix: &str) -> IndexMap<String, Tensor> {
+    tensors.iter().filter_map(|(name, t)| Some((name.strip_prefix(prefix)?.to_string(), t.clone()))).collect()
+}
+
+/// What a checkpoint holds besides the model, checked as far as it can be without one.
+struct Saved {
+    progress: Progress,
+    optimizer: StateDict,
+    now: Generator,
+    epoch_start: Generator,
+}
+
+impl Saved {
+    fn new(tensors: &IndexMap<String, Tensor>) -> Result<Saved> {
+        let bytes = |name: &str| -> Result<Vec<u8>> {
+            let t = tensors.get(name).ok_or_else(|| Error::user(format!("not a checkpoint: `{name}` is missing")))?;
+            match t.dtype() {
+                DType::U8 => t.try_to_vec::<u8>(),
+                other => Err(Error::user(format!("not a checkpoint: `{name}` holds {other} where bytes are expected"))),
+            }
+        };
+        let generator = |name: &str| Generator::from_bytes(&bytes(name)?).map_err(Error::user);
+        let text = String::from_utf8(bytes(DOCUMENT)?).map_err(Error::user)?;
+        Budget::for_input(text.len() as u64).take_json(&text).map_err(Error::user)?;
+        let document: Document = serde_json::from_str(&text).map_err(Error::user)?;
+        let (now, epoch_start) = (generator(RNG)?, generator(RNG_EPOCH)?);
+        let optimizer = StateDict::from_parts(&part(tensors, "optimizer."), document.param_groups)?;
+        Ok(Saved { progress: document.progress, optimizer, now, epoch_start })
+    }
+}
+
+impl Progress {
+    /// How far the run has come whose checkpoint has this content. The model is not looked at.
+    pub fn from_checkpoint(bytes: &[u8]) -> Result<Progress> {
+        let tensors = firebrand_io::safetensors::from_bytes(bytes).map_err(Error::user)?;
+        Ok(Saved::new(&tensors)?.progress)
+    }
 }

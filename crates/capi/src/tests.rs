@@ -1,0 +1,135 @@
+//! What C may get wrong is refused with a message, and memory that C need not have initialised is only written.
+#![allow(clippy::unwrap_used)] // a test that cannot go on should stop
+
+use crate::boundary::{borrow, fb_last_error, put};
+use crate::optimizer::*;
+use crate::program::*;
+use crate::tensor::*;
+use firebrand::Tensor;
+use std::ffi::{CStr, CString, c_char, c_void};
+use std::mem::MaybeUninit;
+use std::ptr::{null, null_mut};
+
+const F32: i32 = 8;
+
+fn last_error() -> String {
+    // SAFETY: the message of this thread is text that ends with a zero byte, and no call comes between.
+    unsafe { CStr::from_ptr(fb_last_error()) }.to_str().unwrap().to_string()
+}
+
+/// A pointer one byte beside where a `T` may lie. It is never followed.
+fn beside<T>() -> *mut T {
+    std::ptr::without_provenance_mut(align_of::<T>() + 1)
+}
+
+fn tensor(values: &[f32]) -> *mut Tensor {
+    let sizes = [values.len() as i64];
+    // SAFETY: sizes and elements are as many as is said.
+    unsafe { fb_tensor_new(F32, sizes.as_ptr(), 1, values.as_ptr().cast()) }
+}
+
+fn program() -> *mut Program {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../golden/programs/mlp/model.pt2");
+    let path = CString::new(path).unwrap();
+    // SAFETY: a path that ends with a zero byte.
+    unsafe { fb_program_load(path.as_ptr()) }
+}
+
+/// Every pointer of every function, objects and places for answers included, may be null or misaligned.
+#[test]
+fn wrong_pointers_are_refused() {
+    let good = tensor(&[1.0, 2.0]);
+    let model = program();
+    assert!(!good.is_null() && !model.is_null());
+    let (name, sizes, data) = (c"0.weight".as_ptr(), [2i64], [1.0f32, 2.0]);
+    let mut out = [0.0f32; 2];
+    let mut outputs = [null_mut::<Tensor>(); 1];
+    let inputs = [good.cast_const()];
+    for (wrong, reason) in [(false, "is null"), (true, "is not aligned")] {
+        let t = if wrong { beside::<Tensor>() } else { null_mut() };
+        let p = if wrong { beside::<Program>() } else { null_mut() };
+        let o = if wrong { beside::<COptimizer>() } else { null_mut() };
+        let i64s = if wrong { beside::<i64>() } else { null_mut() };
+        let f32s = if wrong { beside::<f32>() } else { null_mut() };
+        let list = if wrong { beside::<*const Tensor>() } else { null_mut() };
+        let room = if wrong { beside::<*mut Tensor>() } else { null_mut() };
+        let bad_inputs = [t.cast_const()];
+        let mut k = 0;
+        let mut refused = |failed: bool| {
+            assert!(failed && last_error().contains(reason), "case {k}, {reason}: {}", last_error());
+            k += 1;
+        };
+        // SAFETY: what is not null or misaligned, and so refused before it is followed, is what the functions ask for.
+        unsafe {
+            refused(fb_tensor_new(F32, i64s, 1, data.as_ptr().cast()).is_null());
+            refused(fb_tensor_new(F32, sizes.as_ptr(), 1, f32s.cast::<c_void>()).is_null());
+            refused(fb_tensor_dtype(t) == -1);
+            refused(fb_tensor_ndim(t) == 0);
+            refused(fb_tensor_size(t, 0) == -1);
+            refused(fb_tensor_numel(t) == 0);
+            refused(fb_tensor_copy(t, out.as_mut_ptr().cast(), 2) == -1);
+            refused(fb_tensor_copy(good, f32s.cast(), 2) == -1);
+            refused(fb_program_input_count(p) == 0);
+            refused(fb_program_input_name(p, 0).is_null());
+            refused(fb_program_input_dtype(p, 0) == -1);
+            refused(fb_program_input_sizes(p, 0, null_mut(), 0) == -1);
+            refused(fb_program_train(p, 1) == -1);
+            refused(fb_program_save(p, c"/tmp/x".as_ptr()) == -1);
+            refused(fb_program_run(p, inputs.as_ptr(), 1, outputs.as_mut_ptr(), 1, null_mut()) == -1);
+            refused(fb_program_run(model, list, 1, outputs.as_mut_ptr(), 1, null_mut()) == -1);
+            refused(fb_program_run(model, bad_inputs.as_ptr(), 1, outputs.as_mut_ptr(), 1, null_mut()) == -1);
+            refused(fb_loss(0, t, good).is_null());
+            refused(fb_loss(0, good, t).is_null());
+            refused(fb_backward(t) == -1);
+            refused(fb_program_parameter_count(p) == 0);
+            refused(fb_program_parameter_name(p, 0).is_null());
+            refused(fb_program_parameter(p, name).is_null());
+            refused(fb_program_gradient(p, name).is_null());
+            refused(fb_optimizer_new(p, 0, 0.1).is_null());
+            refused(fb_optimizer_step(o) == -1);
+            refused(fb_optimizer_zero_grad(o) == -1);
+            let batch = fb_tensor_new(F32, [4i64, 6].as_ptr(), 2, [0.5f32; 24].as_ptr().cast());
+            let batch = [batch.cast_const()];
+            refused(fb_program_run(model, batch.as_ptr(), 1, room, 1, null_mut()) == -1);
+            fb_tensor_free(batch[0].cast_mut());
+        }
+    }
+    // Null where it means "not wanted" is fine; misaligned is not.
+    // SAFETY: misaligned pointers are refused before they are followed.
+    unsafe {
+        assert!(put(null_mut::<usize>(), 3, "count").is_ok());
+        assert!(put(beside::<usize>(), 3, "count").is_err());
+        assert!(borrow(beside::<u64>().cast_const(), "it").is_err());
+        assert_eq!(fb_program_input_sizes(model, 0, beside::<i64>(), 1), -1);
+        fb_tensor_free(beside::<Tensor>());
+        assert!(last_error().contains("not aligned"));
+        assert!(fb_program_load(null::<c_char>()).is_null());
+        fb_tensor_free(good);
+        fb_program_free(model);
+    }
+}
+
+/// Memory for answers comes from C as `malloc` gave it.
+#[test]
+fn answers_go_to_uninitialised_memory() {
+    let model = program();
+    let mut sizes = [const { MaybeUninit::<i64>::uninit() }; 4];
+    let mut outputs = [const { MaybeUninit::<*mut Tensor>::uninit() }; 3];
+    let mut count = MaybeUninit::<usize>::uninit();
+    let mut values = [const { MaybeUninit::<f32>::uninit() }; 4 * 5];
+    // SAFETY: pointers and counts are those of the arrays above, and only what was written is read.
+    unsafe {
+        assert_eq!(fb_program_input_sizes(model, 0, sizes.as_mut_ptr().cast(), 4), 2);
+        assert_eq!([sizes[0].assume_init(), sizes[1].assume_init()], [4, 6]);
+        let batch = fb_tensor_new(F32, [4i64, 6].as_ptr(), 2, [0.5f32; 24].as_ptr().cast());
+        let inputs = [batch.cast_const()];
+        let run = fb_program_run(model, inputs.as_ptr(), 1, outputs.as_mut_ptr().cast(), 3, count.as_mut_ptr());
+        assert_eq!((run, count.assume_init()), (0, 1), "{}", last_error());
+        let result = outputs[0].assume_init();
+        assert_eq!(fb_tensor_copy(result, values.as_mut_ptr().cast(), fb_tensor_numel(result)), 0, "{}", last_error());
+        assert!(values[..fb_tensor_numel(result)].iter().all(|v| v.assume_init().is_finite()));
+        fb_tensor_free(result);
+        fb_tensor_free(batch);
+        fb_program_free(model);
+    }
+}
