@@ -4,7 +4,7 @@
 //! asks for the memory behind a tensor with [`Tensor::untyped_storage`]. [`Fork`] copies a family of tensors so that those
 //! that shared memory still do. Nothing here knows files.
 
-use crate::layout::Layout;
+use crate::layout::{Dims, Layout};
 use crate::{DType, Device, Error, Result, Spec, Tensor};
 use firebrand_kernels::{Storage, mapped};
 
@@ -31,8 +31,18 @@ impl Tensor {
         Ok(t)
     }
 
+    /// The bytes behind a tensor of bools: each at least once, and never more than its memory has, however often strides
+    /// show them.
     fn bytes_of_bools(&self) -> Vec<u8> {
-        let spec = Spec { layout: self.layout().clone(), dtype: DType::U8, device: Device::Cpu };
+        let l = self.layout();
+        let once = |(&n, &s): (&usize, &usize)| if s == 0 { n.min(1) } else { n };
+        let sizes: Dims = l.sizes().iter().zip(l.strides()).map(once).collect();
+        let mut layout = Layout::derived(&sizes, l.strides(), l.offset());
+        let span = l.end().saturating_sub(l.offset());
+        if layout.numel() > span {
+            layout = Layout::derived(&[span], &[1], l.offset());
+        }
+        let spec = Spec { layout, dtype: DType::U8, device: Device::Cpu };
         Tensor::from_parts(self.storage().clone(), spec, 0).to_vec()
     }
 
@@ -89,6 +99,14 @@ mod tests {
         };
         assert_eq!(make(&[0, 1]).unwrap().to_vec::<bool>(), [false, true]);
         assert!(make(&[0, 2]).is_err());
+        // However large the tensor is, its memory is looked at once.
+        let storage = Storage::from_bytes(&[1, 0, 1, 7]).unwrap();
+        let at = |sizes: &[usize], strides: &[usize], offset| {
+            Tensor::try_from_storage(&storage, DType::Bool, Layout::strided(sizes, strides, offset).unwrap())
+        };
+        assert_eq!(at(&[1 << 50], &[0], 2).unwrap().numel(), 1 << 50);
+        assert!(at(&[1 << 50], &[0], 3).is_err() && at(&[1 << 25, 1 << 25, 2], &[0, 0, 1], 2).is_err());
+        assert!(at(&[2, 2, 2, 2], &[1, 1, 0, 0], 0).is_ok() && at(&[2, 2, 2], &[1, 1, 1], 0).is_err());
     }
 
     #[test]
