@@ -164,7 +164,7 @@ impl<T> Drop for Arc<T> {
 fn last<T>(p: NonNull<Cell<T>>) {
     // SAFETY: the owners' weak handle still holds the cell. A load that acquires what other owners released; a fence would
     // do, but ThreadSanitizer does not know fences.
-    unsafe { p.as_ref() }.counts.load(Acquire);
+    let _ = unsafe { p.as_ref() }.counts.load(Acquire);
     // SAFETY: no owner is left, so the value is ours to drop; the owners' weak handle still holds the memory.
     unsafe { drop_in_place(&raw mut (*p.as_ptr()).value) };
     drop(Weak(p));
@@ -175,7 +175,7 @@ impl<T> Drop for Weak<T> {
         // SAFETY: the cell outlives its weak handles.
         let counts = unsafe { &self.0.as_ref().counts };
         if counts.fetch_sub(WEAK, Release) >> 32 == 1 {
-            counts.load(Acquire);
+            let _ = counts.load(Acquire);
             // SAFETY: last handle of any kind; the value was dropped before.
             unsafe { small::give(self.0.cast(), Layout::new::<Cell<T>>()) }
         }

@@ -339,14 +339,14 @@ fn operands_that_do_not_fit_are_refused() {
     let (sm, lm, wm) = (small.view_mut(), large.view_mut(), wide.view_mut());
     type Case<'a> = (&'a str, &'a dyn Fn());
     let cases: [Case; 24] = [
-        ("gather: output", &|| drop(gather(&l, 0, &long.view(), &sm))),
-        ("gather: input", &|| drop(gather(&s, 0, &long.view(), &lm))),
-        ("gather: dtype", &|| drop(gather(&s, 0, &index.view(), &wm))),
-        ("gather: float index", &|| drop(gather(&s, 0, &s, &sm))),
-        ("scatter: source", &|| drop(scatter(&lm, 0, &long.view(), &s))),
-        ("scatter: target", &|| drop(scatter(&sm, 0, &long.view(), &l))),
-        ("scatter_reduce: source", &|| drop(scatter_reduce(&lm, 0, &long.view(), &s, Reduce::Sum, true))),
-        ("scatter_add: dtype", &|| drop(scatter_add(&sm, 0, &index.view(), &w))),
+        ("gather: output", &|| _ = gather(&l, 0, &long.view(), &sm)),
+        ("gather: input", &|| _ = gather(&s, 0, &long.view(), &lm)),
+        ("gather: dtype", &|| _ = gather(&s, 0, &index.view(), &wm)),
+        ("gather: float index", &|| _ = gather(&s, 0, &s, &sm)),
+        ("scatter: source", &|| _ = scatter(&lm, 0, &long.view(), &s)),
+        ("scatter: target", &|| _ = scatter(&sm, 0, &long.view(), &l)),
+        ("scatter_reduce: source", &|| _ = scatter_reduce(&lm, 0, &long.view(), &s, Reduce::Sum, true)),
+        ("scatter_add: dtype", &|| _ = scatter_add(&sm, 0, &index.view(), &w)),
         ("masked_fill: mask", &|| masked_fill(&sm, &mask.view(), &one.view())),
         ("masked_fill: value", &|| masked_fill(&lm, &mask.view(), &f(&[0]).view())),
         ("masked_fill: float mask", &|| masked_fill(&sm, &s, &one.view())),
@@ -354,17 +354,17 @@ fn operands_that_do_not_fit_are_refused() {
         ("masked_scatter: mask", &|| masked_scatter(&sm, &mask.view(), &f(&[9]).view())),
         ("nonzero: coordinates", &|| nonzero(&s, &i(&[4, 1]).view_mut())),
         ("nonzero: dtype", &|| nonzero(&s, &f(&[4, 2]).view_mut())),
-        ("index: output", &|| drop(super::index(&l, &[Some(line.view())], &sm))),
-        ("index: too many", &|| drop(super::index(&s, &[Some(line.view()); 3], &f(&[2]).view_mut()))),
+        ("index: output", &|| _ = super::index(&l, &[Some(line.view())], &sm)),
+        ("index: too many", &|| _ = super::index(&s, &[Some(line.view()); 3], &f(&[2]).view_mut())),
         ("index: not broadcast", &|| {
-            drop(super::index(&s, &[Some(line.view()), Some(long.view())], &f(&[2]).view_mut()))
+            _ = super::index(&s, &[Some(line.view()), Some(long.view())], &f(&[2]).view_mut())
         }),
-        ("index_put: values", &|| drop(index_put(&lm, &[Some(line.view())], &s, true))),
-        ("index_select: output", &|| drop(index_select(&l, 0, &i(&[3]).view(), &sm))),
-        ("index_add: dtype", &|| drop(index_add(&sm, 0, &line.view(), &w, 1.0))),
-        ("index_fill: value", &|| drop(index_fill(&sm, 0, &line.view(), &f(&[0]).view()))),
-        ("embedding: output", &|| drop(embedding(&l, &i(&[3]).view(), &sm))),
-        ("embedding: gradient", &|| drop(embedding_dense_backward(&s, &i(&[3]).view(), &lm, None, false))),
+        ("index_put: values", &|| _ = index_put(&lm, &[Some(line.view())], &s, true)),
+        ("index_select: output", &|| _ = index_select(&l, 0, &i(&[3]).view(), &sm)),
+        ("index_add: dtype", &|| _ = index_add(&sm, 0, &line.view(), &w, 1.0)),
+        ("index_fill: value", &|| _ = index_fill(&sm, 0, &line.view(), &f(&[0]).view())),
+        ("embedding: output", &|| _ = embedding(&l, &i(&[3]).view(), &sm)),
+        ("embedding: gradient", &|| _ = embedding_dense_backward(&s, &i(&[3]).view(), &lm, None, false)),
     ];
     for (name, call) in cases {
         assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(call)).is_err(), "{name}");
