@@ -10,6 +10,7 @@ mod codegen;
 mod counting;
 mod graph;
 mod mutate;
+mod ops;
 mod programs;
 
 use mutate::Mutator;
@@ -94,9 +95,12 @@ fn arguments(given: &[String]) -> Option<Vec<Run>> {
 
 fn main() -> ExitCode {
     let given: Vec<String> = std::env::args().skip(1).collect();
+    if given.first().is_some_and(|wanted| wanted == "ops") {
+        return ops::command(&given); // calls are made from numbers, not from files
+    }
     let Some(runs) = arguments(&given) else {
         let names: Vec<_> = TARGETS.iter().map(|(name, ..)| *name).collect();
-        eprintln!("{USAGE}\ntargets: {}", names.join(" "));
+        eprintln!("{USAGE}\ntargets: {} ops", names.join(" "));
         return ExitCode::from(2);
     };
     let (begin, mut total) = (Instant::now(), 0);

@@ -26,7 +26,7 @@ impl Tensor {
             return w.value.try_to_vec_here();
         }
         self.need_data("to_vec")?;
-        let mut out = vec![T::default(); self.numel()];
+        let mut out = crate::ops::lists::filled(T::default(), self.numel())?;
         read_slice(self.access().view(), &mut out);
         Ok(out)
     }

@@ -10,6 +10,7 @@
 use crate::autograd::autocast;
 use crate::func::{functional_call, level};
 use crate::library;
+use crate::ops::devices;
 use crate::state::{self, ModeGuard};
 use crate::sym::{SymInt, SymInts};
 use crate::{DType, Device, Error, ErrorKind, Result, Scalar, Tensor};
@@ -469,6 +470,12 @@ pub(crate) fn call_layers(op: Op, args: &[Value]) -> Result<Outputs> {
 #[cold]
 pub(crate) fn call_inner(op: Op, args: &[Value]) -> Result<Outputs> {
     call_stack(true, op, args)
+}
+
+/// Below autograd, for a call that is not plain: to the layers, or to the rules for operands on different devices.
+#[cold]
+pub(crate) fn call_apart(word: u32, op: Op, args: &[Value]) -> Result<Outputs> {
+    if word & state::INNER != 0 { call_inner(op, args) } else { devices::settle(op, args) }
 }
 
 /// Calls an op with boxed arguments, through every layer: what a loaded program or an interpreter does.

@@ -3,6 +3,7 @@
 //! An [`Error`] is one pointer wide, so `Result<Tensor>` stays small on the hot path. Messages say what was expected,
 //! what was found and what to do. Kinds are the contract (tests match on them); wording is free to improve.
 
+use crate::Device;
 use firebrand_kernels::DType;
 
 /// The result of a fallible operation.
@@ -125,8 +126,10 @@ pub enum ErrorKind {
     LayoutOverflow { sizes: Vec<usize>, strides: Vec<usize>, offset: usize },
     #[error("cannot allocate {bytes} bytes; free tensors or call empty_cache()")]
     OutOfMemory { bytes: usize },
-    #[error("{op}: tensors are on different devices ({left} and {right}); move them to one device first")]
-    DeviceMismatch { op: &'static str, left: &'static str, right: &'static str },
+    #[error(
+        "{op}: expected all tensors on the same device, but {argument} is on {device} and {reference} is on {expected}"
+    )]
+    DeviceMismatch { op: &'static str, argument: String, device: Device, reference: String, expected: Device },
     #[error("{op}: a tensor on the meta device has no data to read")]
     MetaData { op: &'static str },
     #[error("{op}: no op has this name; `firebrand ops` lists them")]

@@ -1,9 +1,10 @@
 //! SymInt: a size that is an integer today and may be an expression under capture.
 //!
-//! One machine word, `Copy`. Integers are stored as they are; the lowest quarter of the range is reserved for indices
-//! into the expression table of the capture that runs on this thread, so sizes flow through arithmetic without a
-//! different type. Arithmetic extends the expression; comparing it or asking for the integer answers with the value it
-//! has now and records that as a fact the captured graph depends on. Outside [`record`] there are only integers.
+//! `Copy`: the value it has now, and beside it the place of an expression in the table of the capture that runs on this
+//! thread, if it is one. So every `i64` is an integer and no integer can pass for an expression, and sizes flow through
+//! arithmetic without a different type. Arithmetic extends the expression; comparing it or asking for the integer answers
+//! with the value it has now and records that as a fact the captured graph depends on. Outside [`record`] there are only
+//! integers: an expression that was kept beyond its capture is its value.
 //! Size arguments take anything that implements [`IntoSizes`]: arrays, slices and tuples of integers and `SymInt`s.
 
 use smallvec::SmallVec;
@@ -12,13 +13,14 @@ use std::cmp::Ordering;
 
 /// A size argument: an integer (or, under capture, an expression).
 #[derive(Clone, Copy, Default)]
-pub struct SymInt(i64);
+pub struct SymInt {
+    value: i64,
+    /// One more than the expression's place in the table; 0 is an integer.
+    place: u32,
+}
 
 /// A list of sizes.
 pub type SymInts = SmallVec<[SymInt; 5]>;
-
-/// What lies below is an index into the table.
-const EXPRESSIONS: i64 = i64::MIN + (1 << 62);
 
 /// How two sizes are combined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,9 +102,9 @@ thread_local! {
     static RECORD: RefCell<Option<SymRecord>> = const { RefCell::new(None) };
 }
 
-/// Access to the record of the capture that runs on this thread.
-fn recording<R>(f: impl FnOnce(&mut SymRecord) -> R) -> R {
-    RECORD.with_borrow_mut(|r| f(r.as_mut().expect("expressions live inside `record`")))
+/// Access to the record of the capture that runs on this thread, if one does.
+fn recording<R>(f: impl FnOnce(&mut SymRecord) -> R) -> Option<R> {
+    RECORD.with_borrow_mut(|r| r.as_mut().map(f))
 }
 
 /// Runs `f` with an empty table and returns what was recorded. Expressions must not be kept beyond it.
@@ -121,15 +123,22 @@ pub fn record<R>(f: impl FnOnce() -> R) -> (R, SymRecord) {
 }
 
 fn push(node: SymNode, value: i64) -> SymInt {
-    recording(|r| {
+    let place = recording(|r| {
         r.nodes.push((node, value));
-        SymInt(i64::MIN + (r.nodes.len() as i64 - 1))
-    })
+        u32::try_from(r.nodes.len()).expect("a capture has fewer than 2^32 expressions")
+    });
+    SymInt { value, place: place.unwrap_or(0) }
 }
 
 impl SymInt {
     /// The size 1.
-    pub const ONE: SymInt = SymInt(1);
+    pub const ONE: SymInt = SymInt::new(1);
+
+    /// The integer `value`.
+    #[inline]
+    const fn new(value: i64) -> SymInt {
+        SymInt { value, place: 0 }
+    }
 
     /// A value that varies, under the name `symbol`; only inside [`record`].
     pub fn symbol(symbol: u32, value: i64) -> SymInt {
@@ -139,32 +148,28 @@ impl SymInt {
     /// Where it is in the table, if it is an expression.
     #[inline]
     pub fn expression(self) -> Option<usize> {
-        if self.0 < EXPRESSIONS { Some((self.0 - i64::MIN) as usize) } else { None }
+        (self.place as usize).checked_sub(1)
     }
 
-    /// What it is made of, if it is an expression.
+    /// What it is made of, if it is an expression of the capture that runs.
     pub fn parts(self) -> Option<SymNode> {
-        self.expression().map(|i| recording(|r| r.nodes[i].0))
+        let place = self.expression()?;
+        recording(|r| r.nodes.get(place).map(|(node, _)| *node)).flatten()
     }
 
     /// The value it has now; nothing is recorded.
     #[inline]
     pub fn hint(self) -> i64 {
-        match self.expression() {
-            None => self.0,
-            Some(i) => recording(|r| r.nodes[i].1),
-        }
+        self.value
     }
 
     /// The integer. Under capture this is what a guard is recorded on.
     #[inline]
     pub fn int(self) -> i64 {
-        if self.0 >= EXPRESSIONS {
-            return self.0;
+        if self.place != 0 {
+            fact(self, SymRelation::Equal, SymInt::new(self.value));
         }
-        let value = self.hint();
-        fact(self, SymRelation::Equal, SymInt(value));
-        value
+        self.value
     }
 
     /// As an index or length; negative values are the caller's to refuse.
@@ -173,29 +178,39 @@ impl SymInt {
         usize::try_from(self.int()).ok()
     }
 
-    fn combine(self, op: SymOp, o: SymInt, plain: impl FnOnce(i64, i64) -> i64) -> SymInt {
-        if self.0 >= EXPRESSIONS && o.0 >= EXPRESSIONS {
-            return SymInt(plain(self.0, o.0));
-        }
-        push(SymNode::Binary(op, self, o), plain(self.hint(), o.hint()))
+    /// The result of an operation; it extends the expression if one side is one.
+    ///
+    /// # Panics
+    /// If it divides by zero.
+    fn combine(self, op: SymOp, o: SymInt) -> SymInt {
+        let (a, b) = (self.value, o.value);
+        let value = op.apply(a, b).unwrap_or_else(|| match op {
+            // What is beyond every size stays there, so that it is refused where a tensor would have it.
+            SymOp::Add => a.saturating_add(b),
+            SymOp::Sub => a.saturating_sub(b),
+            SymOp::Mul => a.saturating_mul(b),
+            SymOp::Div => a.saturating_div(b),
+            SymOp::Rem => a.wrapping_rem(b),
+        });
+        if self.are_plain(o) { SymInt::new(value) } else { push(SymNode::Binary(op, self, o), value) }
     }
 }
 
 fn fact(left: SymInt, relation: SymRelation, right: SymInt) {
-    recording(|r| r.facts.push(SymFact { left, relation, right }));
+    let _ = recording(|r| r.facts.push(SymFact { left, relation, right }));
 }
 
 impl SymInt {
     #[inline]
     fn are_plain(self, o: SymInt) -> bool {
-        self.0 >= EXPRESSIONS && o.0 >= EXPRESSIONS
+        self.place | o.place == 0
     }
 
     /// Whether `self < o`; the answer is a fact.
     #[inline]
     fn is_less(self, o: SymInt) -> bool {
         if self.are_plain(o) {
-            return self.0 < o.0;
+            return self.value < o.value;
         }
         let less = self.hint() < o.hint();
         match less {
@@ -238,7 +253,7 @@ impl PartialOrd for SymInt {
 impl PartialEq for SymInt {
     fn eq(&self, o: &SymInt) -> bool {
         if self.are_plain(*o) {
-            return self.0 == o.0;
+            return self.value == o.value;
         }
         let equal = self.hint() == o.hint();
         fact(*self, if equal { SymRelation::Equal } else { SymRelation::NotEqual }, *o);
@@ -266,24 +281,24 @@ impl std::fmt::Display for SymInt {
 macro_rules! comparisons {
     ($($t:ty),*) => {$(
         impl PartialEq<$t> for SymInt {
-            fn eq(&self, o: &$t) -> bool { *self == SymInt(*o as i64) }
+            fn eq(&self, o: &$t) -> bool { *self == SymInt::from(*o) }
         }
         impl PartialOrd<$t> for SymInt {
-            fn partial_cmp(&self, o: &$t) -> Option<Ordering> { Some(self.cmp(&SymInt(*o as i64))) }
-            fn lt(&self, o: &$t) -> bool { *self < SymInt(*o as i64) }
-            fn le(&self, o: &$t) -> bool { *self <= SymInt(*o as i64) }
-            fn gt(&self, o: &$t) -> bool { *self > SymInt(*o as i64) }
-            fn ge(&self, o: &$t) -> bool { *self >= SymInt(*o as i64) }
+            fn partial_cmp(&self, o: &$t) -> Option<Ordering> { Some(self.cmp(&SymInt::from(*o))) }
+            fn lt(&self, o: &$t) -> bool { *self < SymInt::from(*o) }
+            fn le(&self, o: &$t) -> bool { *self <= SymInt::from(*o) }
+            fn gt(&self, o: &$t) -> bool { *self > SymInt::from(*o) }
+            fn ge(&self, o: &$t) -> bool { *self >= SymInt::from(*o) }
         }
     )*};
 }
 comparisons!(i32, u32, i64, usize);
 
 macro_rules! conversions {
-    ($($t:ty),*) => {$(
+    ($($t:ty, $from:expr);*) => {$(
         impl From<$t> for SymInt {
             #[inline]
-            fn from(v: $t) -> SymInt { SymInt(v as i64) }
+            fn from(v: $t) -> SymInt { SymInt::new($from(v)) }
         }
         impl From<SymInt> for $t {
             /// Panics if the size does not fit.
@@ -291,12 +306,13 @@ macro_rules! conversions {
         }
     )*};
 }
-conversions!(i32, u32, usize);
+// A size beyond i64 is beyond every tensor: it is refused as i64::MAX is.
+conversions!(i32, i64::from; u32, i64::from; usize, |v| i64::try_from(v).unwrap_or(i64::MAX));
 
 impl From<i64> for SymInt {
     #[inline]
     fn from(v: i64) -> SymInt {
-        SymInt(v)
+        SymInt::new(v)
     }
 }
 impl From<SymInt> for i64 {
@@ -317,31 +333,31 @@ impl From<SymInt> for crate::Scalar {
 }
 
 macro_rules! arithmetic {
-    ($($trait:ident $f:ident $op:tt),*) => {$(
+    ($($trait:ident $f:ident),*) => {$(
         impl<T: Into<SymInt>> std::ops::$trait<T> for SymInt {
             type Output = SymInt;
-            fn $f(self, o: T) -> SymInt { self.combine(SymOp::$trait, o.into(), |a, b| a $op b) }
+            fn $f(self, o: T) -> SymInt { self.combine(SymOp::$trait, o.into()) }
         }
     )*};
 }
-arithmetic!(Add add +, Sub sub -, Mul mul *, Div div /, Rem rem %);
+arithmetic!(Add add, Sub sub, Mul mul, Div div, Rem rem);
 
 impl std::ops::Neg for SymInt {
     type Output = SymInt;
     fn neg(self) -> SymInt {
-        SymInt(0) - self
+        SymInt::new(0) - self
     }
 }
 
 impl std::iter::Product for SymInt {
     fn product<I: Iterator<Item = SymInt>>(iter: I) -> SymInt {
-        iter.fold(SymInt(1), |a, b| a * b)
+        iter.fold(SymInt::new(1), |a, b| a * b)
     }
 }
 
 impl std::iter::Sum for SymInt {
     fn sum<I: Iterator<Item = SymInt>>(iter: I) -> SymInt {
-        iter.fold(SymInt(0), |a, b| a + b)
+        iter.fold(SymInt::new(0), |a, b| a + b)
     }
 }
 
@@ -421,6 +437,31 @@ mod tests {
         assert!(n > 5 && n < 7usize);
         assert_eq!([1, 2, 3, 4, 5, 6, 7][usize::from(n)], 7);
         assert_eq!((n, -1).into_sizes().as_slice(), &[SymInt::from(6), SymInt::from(-1)]);
+    }
+
+    /// The lowest quarter of the range once stood for expressions.
+    #[test]
+    fn every_integer_is_an_integer() {
+        let ((), r) = record(|| {
+            let n = SymInt::symbol(0, 6);
+            for v in [i64::MIN, i64::MIN + 1, -(1 << 62) - 1, -(1 << 62), -1, 0, i64::MAX] {
+                let s = SymInt::from(v);
+                assert_eq!((s.int(), s.hint(), s.expression(), s.parts().is_none()), (v, v, None, true));
+                assert_eq!(format!("{s} {s:?}"), format!("{v} {v}"));
+                assert_eq!(s.to_usize(), usize::try_from(v).ok());
+                assert!(s == v && (s < 6) == (v < 6));
+            }
+            assert_eq!((n + i64::MIN).hint(), i64::MIN + 6);
+        });
+        assert_eq!((r.nodes.len(), r.facts.len()), (2, 0), "integers are neither expressions nor facts");
+        assert_eq!(SymInt::from(usize::MAX), i64::MAX);
+        assert_eq!(SymInt::from(i64::MAX) * 2 + 1, i64::MAX);
+    }
+
+    #[test]
+    fn an_expression_kept_beyond_its_capture_is_its_value() {
+        let (n, _) = record(|| SymInt::symbol(0, 6));
+        assert_eq!((n.int(), (n + 1).int(), n > 5, n.parts().is_none()), (6, 7, true, true));
     }
 
     #[test]

@@ -66,6 +66,11 @@ struct Span {
     count: usize,
 }
 
+/// How many spans to make for `n` positions: without planes nobody asks for one, however many positions there are.
+fn positions(planes: usize, n: usize) -> usize {
+    if planes == 0 { 0 } else { n }
+}
+
 /// The spans of every output position, by dimension.
 struct Spans {
     planes: usize,
@@ -85,7 +90,7 @@ impl Spans {
                 let start = at + p.saturating_sub(at).div_ceil(step) * step - p;
                 Span { start: start.min(n - 1), end: end.max(start), count: 1 }
             };
-            (0..s.output[d]).map(span).collect()
+            (0..positions(s.planes, s.output[d])).map(span).collect()
         });
         Spans { planes: s.planes, input: s.input, axes, step: s.dilation }
     }
@@ -100,7 +105,7 @@ impl Spans {
                 let inside = end.saturating_sub(start);
                 Span { start, end, count: if count_include_pad { stop.saturating_sub(at) } else { inside } }
             };
-            (0..s.output[d]).map(span).collect()
+            (0..positions(s.planes, s.output[d])).map(span).collect()
         });
         Spans { planes: s.planes, input: s.input, axes, step: [1; 3] }
     }
@@ -113,7 +118,7 @@ impl Spans {
                 let (start, end) = (o * n / m, ((o + 1) * n).div_ceil(m));
                 Span { start, end, count: end - start }
             };
-            (0..m).map(span).collect()
+            (0..positions(planes, m)).map(span).collect()
         });
         Spans { planes, input, axes, step: [1; 3] }
     }

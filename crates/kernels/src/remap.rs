@@ -114,6 +114,9 @@ fn copy(input: &View, maps: &Maps, fill: Option<&View>, out: &ViewMut) {
 
 /// Turns the order along `dims` round.
 pub fn flip(input: &View, dims: &[usize], out: &ViewMut) {
+    if input.numel() == 0 {
+        return;
+    }
     let mut maps = identity(input.sizes());
     dims.iter().for_each(|&d| maps[d].reverse());
     copy(input, &maps, None, out)
@@ -121,6 +124,9 @@ pub fn flip(input: &View, dims: &[usize], out: &ViewMut) {
 
 /// Moves elements on by `shifts` along `dims`; what leaves at one end enters at the other.
 pub fn roll(input: &View, shifts: &[i64], dims: &[usize], out: &ViewMut) {
+    if input.numel() == 0 {
+        return;
+    }
     let mut maps = identity(input.sizes());
     for (&shift, &d) in shifts.iter().zip(dims) {
         let n = maps[d].len().max(1) as i64;
@@ -133,12 +139,17 @@ pub fn roll(input: &View, shifts: &[i64], dims: &[usize], out: &ViewMut) {
 ///
 /// Reflecting wants less than the size on each side, circular at most the size. Without `value` a constant is zero.
 pub fn pad(input: &View, pads: &[(i64, i64)], mode: PadMode, value: Option<&View>, out: &ViewMut) {
-    copy(input, &pad_maps(input.sizes(), pads, mode), value, out)
+    if out.numel() > 0 {
+        copy(input, &pad_maps(input.sizes(), pads, mode), value, out)
+    }
 }
 
 /// Adds the gradient of [`pad`]'s output to `grad_input`, which starts as zeros.
 pub fn pad_backward(grad: &View, pads: &[(i64, i64)], mode: PadMode, grad_input: &ViewMut) {
     assert_eq!(grad.dtype(), grad_input.dtype());
+    if grad.numel() == 0 {
+        return;
+    }
     let maps = pad_maps(grad_input.sizes(), pads, mode);
     assert!(maps.iter().map(Vec::len).eq(grad.sizes().iter().copied()), "the maps are those of the gradient's sizes");
     with_element!(grad.dtype(), T => add_back::<T>(grad, &maps, grad_input.ndim() - pads.len(), grad_input))

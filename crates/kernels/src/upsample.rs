@@ -147,11 +147,11 @@ pub fn upsample(
     x: View<'_>,
     out: ViewMut<'_>,
 ) {
+    if out.numel() == 0 {
+        return; // without planes there is no limit to their sizes
+    }
     let (plane, pixels): (usize, usize) = (input.iter().product(), output.iter().product());
     assert!(x.numel() == planes * plane && out.numel() == planes * pixels);
-    if out.numel() == 0 {
-        return;
-    }
     with_real!(x.dtype(), T => {
         let axes = axes::<T>(mode, input, output, scales);
         let x = reals::<T>(x);
@@ -177,11 +177,11 @@ pub fn upsample_backward(
     dy: View<'_>,
     dx: ViewMut<'_>,
 ) {
-    let (plane, pixels): (usize, usize) = (input.iter().product(), output.iter().product());
-    assert!(dx.numel() == planes * plane && dy.numel() == planes * pixels);
     if dx.numel() == 0 {
         return;
     }
+    let (plane, pixels): (usize, usize) = (input.iter().product(), output.iter().product());
+    assert!(dx.numel() == planes * plane && dy.numel() == planes * pixels);
     with_real!(dy.dtype(), T => {
         let axes = axes::<T>(mode, input, output, scales);
         let dy = reals::<T>(dy);

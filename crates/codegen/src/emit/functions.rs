@@ -22,7 +22,7 @@ use crate::autograd::node::Edges;
 use crate::autograd::record;
 use crate::autograd::saved::{PlainSlot, SavedSlot, SavedTensor};
 use crate::dispatch::{self, MemoryFormat, Value};
-use crate::ops::{composite, foreach, formulas, manual};
+use crate::ops::{composite, devices, foreach, formulas, manual};
 use crate::{DType, Device, ErrorKind, Result, Scalar, SymInt, Tensor, state};
 use smallvec::smallvec;
 ";
@@ -36,7 +36,7 @@ pub(super) fn below(plans: &[Plan<'_>]) -> String {
 use super::schema::Op;
 use crate::autograd::view::CreationKind;
 use crate::dispatch::{self, MemoryFormat, Value};
-use crate::ops::{cpu, inplace, shape};
+use crate::ops::{cpu, devices, inplace, shape};
 use crate::{DType, Device, Result, Scalar, SymInt, Tensor, state};
 ";
     let items: Vec<String> = plans.iter().filter_map(below_item).collect();
@@ -49,13 +49,14 @@ fn function(plan: &Plan<'_>) -> String {
     let call = format!("dispatch::call_layers(Op::{}, &[{}])", op.constant(), plan.boxed_arguments());
     let layers = format!("if word & state::LAYERS != 0 {{ {} }}", plan.return_unboxed(&call));
     let body = match (&op.rust.implementation, op.rust.form) {
-        (Implementation::Composite(f), _) => handed("composite", f, plan),
+        (Implementation::Composite(f), _) => format!("{} {}", device_check(plan), handed("composite", f, plan)),
         (Implementation::Foreach(_), _) => op.foreach.as_ref().map_or(String::new(), |call| foreach::body(plan, call)),
         (Implementation::Manual(f, _), _) => {
             // What is written by hand records itself; a layer below autograd sees the whole of it. Levels it knows itself.
             let call = format!("dispatch::call_inner(Op::{}, &[{}])", op.constant(), plan.boxed_arguments());
             let inner = "word & state::INNER != 0 && word & state::LEVEL == 0";
-            format!("if {inner} {{ {} }} {}", plan.return_unboxed(&call), handed("manual", f, plan))
+            let (devices, handed) = (device_check(plan), handed("manual", f, plan));
+            format!("if {inner} {{ {} }} {devices} {handed}", plan.return_unboxed(&call))
         }
         (_, Form::Declared) => functional(plan),
         (_, Form::Inplace) => inplace(plan),
@@ -65,6 +66,15 @@ fn function(plan: &Plan<'_>) -> String {
     format!(
         "{doc}\npub fn {rust}{generics}({parameters}) -> Result<{ret}> {{ let word = state::word(); {layers} {body} }}"
     )
+}
+
+/// Refuses operands on different devices. A layer below autograd may show tensors of another device than those it
+/// computes with, so it decides in the ops this one is made of.
+fn device_check(plan: &Plan<'_>) -> String {
+    plan.mixed_devices().map_or(String::new(), |mixed| {
+        let (op, boxed) = (plan.op.constant(), plan.boxed_arguments());
+        format!("if word & state::INNER == 0 && {mixed} {{ devices::check(Op::{op}, &[{boxed}])?; }}")
+    })
 }
 
 fn handed(module: &str, function: &str, plan: &Plan<'_>) -> String {
@@ -379,12 +389,17 @@ fn below_item(plan: &Plan<'_>) -> Option<String> {
     };
     let back = plan.handed_back().is_some();
     let ret = if back { "()".to_owned() } else { plan.return_type() };
-    let call = format!("dispatch::call_inner(Op::{}, &[{}])", op.constant(), plan.boxed_arguments());
+    // What is no plain call leaves by one door: to the layers, or to where operands on different devices are refused.
+    let (apart, door) = match plan.mixed_devices() {
+        Some(mixed) => (format!("word & state::INNER != 0 || {mixed}"), "call_apart(word, "),
+        None => ("word & state::INNER != 0".to_owned(), "call_inner("),
+    };
+    let call = format!("dispatch::{door}Op::{}, &[{}])", op.constant(), plan.boxed_arguments());
     let inner = if back { format!("return {call}.map(drop);") } else { plan.return_unboxed(&call) };
     let parameters = plan.parameters().replace("&'a ", "&");
     Some(format!(
         "pub(crate) fn {rust}(word: u32, {parameters}) -> Result<{ret}> {{
-            if word & state::INNER != 0 {{ {inner} }} {guard} {body}
+            if {apart} {{ {inner} }} {guard} {body}
         }}"
     ))
 }

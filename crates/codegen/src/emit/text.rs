@@ -106,6 +106,21 @@ impl Plan<'_> {
         text + ".collect::<Vec<_>>()"
     }
 
+    /// Whether operands are on different devices, as an expression; none if there are no two operands.
+    pub(super) fn mixed_devices(&self) -> Option<String> {
+        let tensors: Vec<&Arg> = self.op.args().chain(&self.op.outs).filter(|a| a.ty.is_tensor()).collect();
+        if let [] | [Arg { ty: Ty::Tensor | Ty::OptTensor, .. }] = tensors.as_slice() {
+            return None;
+        }
+        let bit = |a: &Arg| match a.ty {
+            Ty::OptTensor => format!("devices::of_opt({})", a.ident),
+            Ty::Tensors => format!("devices::of_list({})", a.ident),
+            Ty::OptTensors => format!("devices::of_opts({})", a.ident),
+            _ => format!("devices::of({})", a.ident),
+        };
+        Some(format!("{} == devices::MIXED", tensors.into_iter().map(bit).collect::<Vec<_>>().join(" | ")))
+    }
+
     /// Doc comment with the op's schema.
     pub(super) fn doc(&self) -> String {
         format!("/// `aten::{}`", self.op.native.text)

@@ -216,6 +216,9 @@ impl Lowering<'_> {
             Attribute::Graph(g) => Known::Plain(Value::Graph(Arc::clone(g))),
             attribute => {
                 let t = attribute.tensor().ok_or_else(missing)?;
+                if t.is_meta() {
+                    return Err(Error::internal(format!("attribute {path} is on meta")));
+                }
                 let layout = t.layout().from_start();
                 let spec = Spec { layout: layout.clone(), dtype: t.dtype(), device: Device::Meta };
                 let buffer = self.buffer(layout.clone(), t.dtype(), Origin::Constant(t.clone()));
@@ -238,6 +241,10 @@ impl Lowering<'_> {
             Argument::Int(i) => Known::Plain(Value::Scalar(Scalar::Int(*i))),
             Argument::Float(v) => Known::Plain(Value::Scalar(Scalar::Float(*v))),
             Argument::Complex(re, im) => Known::Plain(Value::Scalar(Scalar::Complex(Complex::new(*re, *im)))),
+            // Here every tensor has memory in the end; a graph that makes others is interpreted.
+            Argument::Device(d) if &*d.kind == "meta" => {
+                return Err(Error::internal("a tensor is made on meta"));
+            }
             other => Known::Plain(Value::Constant(other.clone())),
         })
     }

@@ -9,7 +9,7 @@ use crate::backend::{Call, Executable, Value};
 use crate::error::{Error, Result};
 use firebrand_core::autograd::set_grad_enabled;
 use firebrand_core::dispatch;
-use firebrand_core::{Tensor, fusion, ops};
+use firebrand_core::{Device, ErrorKind, Tensor, fusion, ops};
 use firebrand_graph::interpret::{self, Eager, boxed_arguments};
 use firebrand_graph::ir::{Function, GraphModule, Name, Target};
 use smallvec::SmallVec;
@@ -84,6 +84,9 @@ impl Frame<'_> {
 
     fn part<'b>(&'b self, l: &'b Load) -> Result<fusion::Part<'b>> {
         let tensor = self.tensors[l.buffer].as_ref().ok_or_else(|| missing(l.buffer))?;
+        if tensor.is_meta() {
+            return Err(on_meta(l.buffer));
+        }
         Ok(fusion::Part { tensor, layout: &l.layout })
     }
 
@@ -167,6 +170,21 @@ impl Frame<'_> {
         let spec = firebrand_core::Spec { layout: planned.layout.clone(), dtype: planned.dtype, device: t.device() };
         Ok(ops::copy_(&Tensor::try_empty(spec)?, &t, false)?.clone())
     }
+}
+
+/// A call, a hook or a branch gave a meta tensor where the plan has memory.
+#[cold]
+fn on_meta(b: BufferId) -> Error {
+    let (argument, reference) = (format!("buffer {b}"), "what it was planned with".to_owned());
+    let (device, expected) = (Device::Meta, Device::Cpu);
+    firebrand_core::Error::from(ErrorKind::DeviceMismatch {
+        op: "compiled graph",
+        argument,
+        device,
+        reference,
+        expected,
+    })
+    .into()
 }
 
 #[cold]

@@ -102,8 +102,9 @@ impl Tensor {
                 return Err(ErrorKind::GradAssignDtype { expected, found: g.dtype() }.into());
             }
             if g.device() != self.device() {
-                let (left, right) = (self.device().name(), g.device().name());
-                return Err(ErrorKind::DeviceMismatch { op: "set_grad", left, right }.into());
+                let (device, expected) = (g.device(), self.device());
+                let (argument, reference) = ("the gradient".into(), "the tensor".into());
+                return Err(ErrorKind::DeviceMismatch { op: "set_grad", argument, device, reference, expected }.into());
             }
         }
         drop(self.extras().grad.replace(grad.cloned()));

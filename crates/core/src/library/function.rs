@@ -6,6 +6,7 @@ use super::{OpCall, refused};
 use crate::autograd::{BatchedOutputs, Context, Function, VmapInfo};
 use crate::dispatch::{self, Args, Outputs, Value};
 use crate::func::rules;
+use crate::ops::devices;
 use crate::state;
 use crate::{Error, ErrorKind, Result, Tensor};
 use std::sync::Arc;
@@ -33,8 +34,11 @@ pub(super) fn below(a: &Args<'_>) -> Result<Outputs> {
     let entry = called(a.op())?;
     let values = complete(entry.info.name, &entry.schema, &entry.defaults, a.values())?;
     let args = Args::new(entry.info.name, &values);
-    let specs = entry.body.shape.as_ref().map(|shape| shape(&args)).transpose()?;
     let (_, tensors) = Frame::split(&values);
+    if devices::of_list(&tensors) == devices::MIXED {
+        devices::refuse(entry.op, &values)?;
+    }
+    let specs = entry.body.shape.as_ref().map(|shape| shape(&args)).transpose()?;
     let outs = if tensors.iter().any(Tensor::is_meta) {
         let what = "a shape function, which the meta device and capture need; give one with shape()";
         let missing = || ErrorKind::NotImplemented { op: entry.info.name.to_string(), what: what.to_string() };

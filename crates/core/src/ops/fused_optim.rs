@@ -77,6 +77,9 @@ fn prepare(
     inf: Option<&Tensor>,
 ) -> Result<bool> {
     ops::foreach::check(op, lists, &[])?;
+    if grads.iter().any(Tensor::is_meta) {
+        return Ok(true); // on meta nothing is read
+    }
     if let Some(inf) = inf
         && ops::item(inf)?.to_f64() == 1.0
     {
@@ -89,6 +92,11 @@ fn prepare(
         }
     }
     Ok(true)
+}
+
+/// The number of the step; on meta there is none to read.
+fn count(step: &Tensor, param: &Tensor) -> Result<f64> {
+    if param.is_meta() { Ok(1.0) } else { Ok(ops::item(step)?.to_f64()) }
 }
 
 fn adam(
@@ -106,7 +114,7 @@ fn adam(
         return Ok(());
     }
     for i in 0..n {
-        let step = AdamStep { step: ops::item(&steps[i])?.to_f64(), ..step };
+        let step = AdamStep { step: count(&steps[i], &params[i])?, ..step };
         let mut written = vec![&params[i], &means[i], &squares[i]];
         if amsgrad {
             written.push(&maxima[i]);
@@ -199,7 +207,7 @@ pub(crate) fn fused_adagrad_(
         return Ok(());
     }
     for i in 0..self_.len() {
-        let count = ops::item(&state_steps[i])?.to_f64();
+        let count = count(&state_steps[i], &self_[i])?;
         let step = AdagradStep { lr: lr / (1.0 + (count - 1.0) * lr_decay), eps, weight_decay, maximize };
         Place { op: OP, written: vec![&self_[i], &state_sums[i]], grad: &grads[i] }.run(|g, w| {
             let (g, p, s) = (g.access(), w[0].access(), w[1].access());

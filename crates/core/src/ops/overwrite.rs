@@ -5,7 +5,7 @@
 use crate::autograd::node::{Backward, Edges, Gradients, Needs, Node};
 use crate::autograd::{SavedVisitor, forward, record};
 use crate::ops::cpu::random::{need_probabilities, need_probability, need_range, need_std};
-use crate::ops::shape::{is_expandable_to, need_float};
+use crate::ops::shape::{is_expandable_to, need_float, need_real};
 use crate::random::draw;
 use crate::{Error, Result, Tensor, ops, state};
 use firebrand_kernels::ViewMut;
@@ -77,6 +77,7 @@ fn random<'a>(
     self_: &'a Tensor,
     fill: impl FnOnce(&mut Generator, &ViewMut<'_>),
 ) -> Result<&'a Tensor> {
+    need_real(op, &[self_])?;
     overwrite(op, node, self_, |t| {
         let to = t.access();
         draw(|g| fill(g, &to.view_mut()));

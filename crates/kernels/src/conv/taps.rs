@@ -74,12 +74,10 @@ pub(super) fn forward(s: &ConvShape, x: &[f32], w: &[f32], bias: Option<&[f32]>,
 pub(super) fn grad_input(s: &ConvShape, dy: &[f32], w: &[f32], bias: Option<&[f32]>, dx: &mut [f32]) {
     let (taps, mg, cg) = (s.taps(), s.group_out(), s.group_in());
     let mut phases = Vec::new();
-    for i in 0..s.stride.iter().product() {
-        let [_, sh, sw] = s.stride;
+    // A phase that begins beyond the input has no elements.
+    let [starts, sh, sw] = [0, 1, 2].map(|d| s.stride[d].min(s.input[d]));
+    for i in 0..starts * sh * sw {
         let at = [i / (sh * sw), i / sw % sh, i % sw];
-        if (0..3).any(|d| at[d] >= s.input[d]) {
-            continue;
-        }
         // Tap k reaches input `at + stride * g` from output `g + (at + padding - k * dilation) / stride`, if that divides.
         let reach = |t: usize| -> Option<[isize; 3]> {
             let (k, mut from) = (s.tap(t), [0; 3]);

@@ -49,7 +49,8 @@ fn additive(mask: &Tensor, dtype: DType) -> Result<Tensor> {
 
 /// Position `i` sees positions up to `i`.
 pub(crate) fn causal_mask(l: usize, s: usize, like: &Tensor) -> Result<Tensor> {
-    let seen: Vec<bool> = (0..l).flat_map(|i| (0..s).map(move |j| j <= i)).collect();
+    let seen = (0..l).flat_map(|i| (0..s).map(move |j| j <= i));
+    let seen = crate::ops::lists::collected(l.saturating_mul(s), seen)?;
     let mask = additive(&Tensor::try_from_vec(seen, [l, s])?, like.dtype())?;
     if like.is_meta() { ops::to_copy(&mask, None, Some(like.device()), false, None) } else { Ok(mask) }
 }

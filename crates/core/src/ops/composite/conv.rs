@@ -51,7 +51,8 @@ fn conv_named(
                     format!("padding \"same\" expects stride 1 and {n} dilations, found {stride:?}, {dilation:?}");
                 return Err(Error::argument(op, message));
             }
-            let total = |d: usize| dilation[d.min(dilation.len() - 1)].int() * (weight.shape()[d + 2] as i64 - 1);
+            let total =
+                |d: usize| dilation[d.min(dilation.len() - 1)].int().saturating_mul(weight.shape()[d + 2] as i64 - 1);
             let before: Vec<SymInt> = (0..n).map(|d| SymInt::from(total(d) / 2)).collect();
             // An odd number of zeros: one more at the end, in the memory of the input.
             let extra: Vec<SymInt> =

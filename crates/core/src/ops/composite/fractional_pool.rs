@@ -38,7 +38,7 @@ fn pool(
     let batched = if input.ndim() == n + 1 { ops::unsqueeze(input, 0)? } else { input.clone() };
     let fits = |k: usize| {
         let size = batched.shape()[2 + k] as i64;
-        kernel[k] > 0 && output[k] > 0 && output[k] + kernel[k] - 1 <= size
+        kernel[k] > 0 && (1..=size).contains(&output[k]) && kernel[k] - 1 <= size - output[k]
     };
     let good = (output.len(), order.len()) == (n, n)
         && batched.ndim() == n + 2

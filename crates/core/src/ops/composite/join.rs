@@ -3,6 +3,7 @@
 use crate::dispatch::MemoryFormat;
 use crate::layout::Dims;
 use crate::ops::formulas::sym;
+use crate::ops::lists;
 use crate::ops::shape::{self, wrap_dim};
 use crate::sym::{SymInt, SymInts};
 use crate::{DType, Error, Result, Scalar, Tensor, ops};
@@ -87,18 +88,19 @@ pub(crate) fn repeat_interleave_tensor(
     let mut counts = wide.try_to_vec::<i64>()?;
     let n = input.shape()[d];
     if repeats.ndim() == 0 || (repeats.ndim() == 1 && counts.len() == 1) {
-        counts = vec![counts[0]; n];
+        counts = lists::filled(counts[0], n)?;
     }
     if repeats.ndim() > 1 || counts.len() != n || counts.iter().any(|&c| c < 0) {
         let m = format!("expected {n} repeats that are not negative, found {counts:?} of shape {:?}", repeats.shape());
         return Err(Error::argument(OP, m));
     }
-    let total: i64 = counts.iter().sum();
+    let total = counts.iter().try_fold(0i64, |sum, &c| sum.checked_add(c));
+    let total = total.ok_or_else(|| Error::argument(OP, "the repeats add up to more than a tensor can hold"))?;
     if let Some(expected) = output_size.filter(|s| *s != total) {
         return Err(Error::argument(OP, format!("the repeats add up to {total}, output_size says {expected}")));
     }
-    let repeated = counts.iter().enumerate().flat_map(|(k, &c)| std::iter::repeat_n(k as i64, c as usize)).collect();
-    ops::index_select(&input, d as i64, &positions(repeated, self_)?)
+    let repeated = counts.iter().enumerate().flat_map(|(k, &c)| std::iter::repeat_n(k as i64, c as usize));
+    ops::index_select(&input, d as i64, &positions(lists::collected(total as usize, repeated)?, self_)?)
 }
 
 pub(crate) fn fliplr(self_: &Tensor) -> Result<Tensor> {
@@ -137,7 +139,7 @@ pub(crate) fn pad_circular(self_: &Tensor, pad: &[SymInt]) -> Result<Tensor> {
     for (k, (before, after)) in shape::join::pads(pad).into_iter().enumerate() {
         let d = first + k;
         let n = self_.shape()[d] as i64;
-        let (cut, left) = (before.min(0), n + before.min(0) + after.min(0));
+        let (cut, left) = (before.min(0), n.saturating_add(before.min(0)).saturating_add(after.min(0)));
         if before > n || after > n || left < 0 || (left == 0 && (before > 0 || after > 0)) {
             let m = format!("padding {before} and {after} wraps more than once around dimension {d} with size {n}");
             return Err(Error::argument(OP, m));
@@ -145,8 +147,9 @@ pub(crate) fn pad_circular(self_: &Tensor, pad: &[SymInt]) -> Result<Tensor> {
         if before == 0 && after == 0 {
             continue;
         }
-        let wrapped = (-before.max(0)..left + after.max(0)).map(|p| p.rem_euclid(left) - cut).collect();
-        out = ops::index_select(&out, d as i64, &positions(wrapped, self_)?)?;
+        let wrapped = (-before.max(0)..left + after.max(0)).map(|p| p.rem_euclid(left) - cut);
+        let count = (before.max(0) + left + after.max(0)) as usize;
+        out = ops::index_select(&out, d as i64, &positions(lists::collected(count, wrapped)?, self_)?)?;
     }
     Ok(out)
 }
@@ -204,25 +207,39 @@ pub(crate) fn combinations(self_: &Tensor, r: i64, with_replacement: bool) -> Re
         return ops::new_zeros(self_, &[0.into()], None, None);
     }
     let n = self_.numel() as i64;
+    let top = if with_replacement { n.saturating_add(r).saturating_sub(1) } else { n };
+    let count = binomial(top, r).ok_or_else(|| {
+        Error::argument("combinations", format!("{r} of {n} elements have more combinations than a tensor can hold"))
+    })?;
     if self_.is_meta() {
-        let (top, r) = (if with_replacement { n + r - 1 } else { n }, r as i128);
-        let count = (0..r).fold(1i128, |c, k| c.saturating_mul((i128::from(top) - k).max(0)) / (k + 1));
-        let count = i64::try_from(count).unwrap_or(i64::MAX);
-        return ops::new_empty(self_, &[count.into(), (r as i64).into()], None, None);
+        return ops::new_empty(self_, &[count.into(), r.into()], None, None);
     }
-    // Ascending lists of positions, extended one place at a time.
-    let mut lists: Vec<Vec<i64>> = vec![Vec::new()];
-    for _ in 0..r {
-        lists = lists
-            .into_iter()
-            .flat_map(|list| {
-                let from = list.last().map_or(0, |&l| if with_replacement { l } else { l + 1 });
-                (from..n).map(move |k| list.iter().copied().chain([k]).collect())
-            })
-            .collect();
+    if count == 0 {
+        return ops::take(self_, &Tensor::try_from_vec(Vec::<i64>::new(), [0, r])?);
     }
-    let count = lists.len();
-    ops::take(self_, &Tensor::try_from_vec(lists.concat(), [count as i64, r])?)
+    // Ascending lists of positions in order: the last place that can be raised is, and those after it begin anew.
+    let places = (count as usize).checked_mul(r as usize);
+    let mut all: Vec<i64> = lists::room(places.unwrap_or(usize::MAX))?;
+    let step = i64::from(!with_replacement);
+    let mut list = lists::collected(r as usize, (0..r).map(|k| k * step))?;
+    loop {
+        all.extend_from_slice(&list);
+        let most = |k: usize| n - 1 - (r - 1 - k as i64) * step;
+        let Some(k) = (0..list.len()).rev().find(|&k| list[k] < most(k)) else { break };
+        let first = list[k] + 1;
+        list[k..].iter_mut().zip(0..).for_each(|(p, j)| *p = first + j * step);
+    }
+    ops::take(self_, &Tensor::try_from_vec(all, [count, r])?)
+}
+
+/// The number of ways to choose `r` of `n`, if it is a size.
+fn binomial(n: i64, r: i64) -> Option<i64> {
+    let r = r.min(n.checked_sub(r)?);
+    if r < 0 {
+        return Some(0);
+    }
+    // Each step at least doubles it until then, so this ends soon.
+    (0..r).try_fold(1i64, |c, k| i64::try_from(i128::from(c) * i128::from(n - k) / i128::from(k + 1)).ok())
 }
 
 pub(crate) fn block_diag(tensors: &[Tensor]) -> Result<Tensor> {

@@ -1,6 +1,6 @@
 //! Pointwise ops that are others by another name, or a short combination of them.
 
-use crate::ops;
+use crate::ops::{self, lists};
 use crate::{DType, Error, ErrorKind, Result, Scalar, SymInt, Tensor};
 
 /// `div.Tensor`.
@@ -159,8 +159,8 @@ pub(crate) fn mvlgamma(a: &Tensor, p: i64) -> Result<Tensor> {
     if p < 1 {
         return Err(Error::argument("mvlgamma", format!("the dimension must be positive, found {p}")));
     }
-    let constant = (p * (p - 1)) as f64 / 4.0 * std::f64::consts::PI.ln();
-    let shifts: Vec<f64> = (0..p).map(|j| -0.5 * j as f64).collect();
+    let constant = p as f64 * (p - 1) as f64 / 4.0 * std::f64::consts::PI.ln();
+    let shifts = lists::collected(p as usize, (0..p).map(|j| -0.5 * j as f64))?;
     let float = if a.is_floating_point() { a.dtype() } else { DType::F32 };
     let shifts = ops::to_copy(&Tensor::try_from_vec(shifts, [p])?, Some(float), Some(a.device()), false, None)?;
     let terms = ops::lgamma(&ops::add(&ops::unsqueeze(a, -1)?, &shifts, Scalar::Int(1))?)?;

@@ -145,10 +145,13 @@ pub(crate) fn max_unpool3d(
         );
         return Err(Error::argument("max_unpool3d", m));
     };
+    let Some(places) = crate::layout::checked_numel(&space) else {
+        return Err(Error::argument("max_unpool3d", format!("volumes of {space:?} are larger than memory can be")));
+    };
     let lead = t.shape()[..t.ndim() - 3].to_vec();
     let flat =
         |t: &Tensor| ops::reshape(t, &sym(&[lead.as_slice(), &[t.shape()[lead.len()..].iter().product()]].concat()));
-    let empty = ops::new_zeros(t, &sym(&[lead.as_slice(), &[space.iter().product()]].concat()), None, None)?;
+    let empty = ops::new_zeros(t, &sym(&[lead.as_slice(), &[places]].concat()), None, None)?;
     let filled = ops::scatter(&empty, -1, &flat(indices)?, &flat(t)?)?;
     ops::reshape(&filled, &sym(&[lead, space].concat()))
 }

@@ -1,6 +1,7 @@
 //! Resizing by factors, anti-aliased resizing, and grids for sampling.
 
 use crate::ops::formulas::{cast, sym};
+use crate::ops::lists;
 use crate::sym::SymInts;
 use crate::{Error, Result, SymInt, Tensor, ops};
 
@@ -90,8 +91,12 @@ pub(crate) fn affine_grid_generator(theta: &Tensor, size: &[SymInt], align_corne
         if align_corners { if len > 1 { k as f64 * step - 1.0 } else { 0.0 } } else { (k as f64 + 0.5) * step - 1.0 }
     };
     // Homogeneous coordinates, x first.
-    let points: usize = space.iter().product();
-    let mut base = Vec::with_capacity(points * (n + 1));
+    let points = space.iter().try_fold(1usize, |points, &len| points.checked_mul(len));
+    let numbers = points.and_then(|p| p.checked_mul(n + 1));
+    let (Some(points), Some(numbers)) = (points, numbers) else {
+        return Err(Error::argument(OP, format!("a grid of {space:?} points is larger than memory can be")));
+    };
+    let mut base = lists::room(numbers)?;
     for p in 0..points {
         let mut rest = p;
         for &len in space.iter().rev() {
@@ -132,7 +137,13 @@ const CUBIC: Filter = Filter {
 };
 
 /// Weights `[output, input]` of resizing with a filter at least as wide as an output pixel.
-fn smooth_weights(filter: Filter, input: usize, output: usize, align_corners: bool, factor: Option<f64>) -> Vec<f64> {
+fn smooth_weights(
+    filter: Filter,
+    input: usize,
+    output: usize,
+    align_corners: bool,
+    factor: Option<f64>,
+) -> Result<Vec<f64>> {
     let scale = match (align_corners, factor) {
         (true, _) if output > 1 => (input as f64 - 1.0) / (output as f64 - 1.0),
         (true, _) => 0.0,
@@ -141,8 +152,8 @@ fn smooth_weights(filter: Filter, input: usize, output: usize, align_corners: bo
     };
     let stretch = scale.max(1.0);
     let width = filter.reach * stretch;
-    let mut weights = vec![0.0; output * input];
-    for (o, row) in weights.chunks_exact_mut(input).enumerate() {
+    let mut weights = lists::filled(0.0, output.saturating_mul(input))?;
+    for (o, row) in weights.chunks_exact_mut(input.max(1)).enumerate() {
         let centre = scale * (o as f64 + 0.5);
         let first = (centre - width + 0.5).max(0.0) as usize;
         let last = ((centre + width + 0.5) as usize).min(input);
@@ -154,7 +165,7 @@ fn smooth_weights(filter: Filter, input: usize, output: usize, align_corners: bo
             row.iter_mut().for_each(|w| *w /= sum);
         }
     }
-    weights
+    Ok(weights)
 }
 
 macro_rules! smooth {
@@ -171,8 +182,8 @@ macro_rules! smooth {
             let (&[_, _, h, w], &[_, _, oh, ow]) = (self_.shape(), spec.layout.sizes()) else {
                 unreachable!("the shape function has seen four dimensions")
             };
-            let rows = constant(smooth_weights($filter, h, oh, align_corners, scale_h), &[oh, h], self_)?;
-            let columns = constant(smooth_weights($filter, w, ow, align_corners, scale_w), &[ow, w], self_)?;
+            let rows = constant(smooth_weights($filter, h, oh, align_corners, scale_h)?, &[oh, h], self_)?;
+            let columns = constant(smooth_weights($filter, w, ow, align_corners, scale_w)?, &[ow, w], self_)?;
             ops::matmul(&rows, &ops::matmul(self_, &ops::t(&columns)?)?)
         }
     )*};

@@ -153,7 +153,9 @@ pub(crate) fn istft(
         None => ops::ones(&[n_fft.into()], Some(pieces.dtype().to_real()), Some(pieces.device()))?,
     };
     // Frames are added up where they overlap, and so are the squares of the window that was on them twice.
-    let whole = frames.size + frames.hop * (count - 1);
+    let Some(whole) = frames.hop.checked_mul(count - 1).and_then(|n| n.checked_add(frames.size)) else {
+        return wrong(format!("{count} frames every {} samples are longer than a signal can be", frames.hop));
+    };
     let overlap = |pieces: &Tensor| {
         let mut sizes = pieces.dims();
         sizes.truncate(pieces.ndim() - 2);
@@ -165,7 +167,7 @@ pub(crate) fn istft(
     let envelope = overlap(&squares)?;
     let start = if center { frames.size / 2 } else { 0 };
     let end = match length {
-        Some(length) if length > 0 => start + length as usize,
+        Some(length) if length > 0 => start.saturating_add(length as usize),
         Some(length) => return wrong(format!("the length must be positive, found {length}")),
         None if center => whole - frames.size / 2,
         None => whole,

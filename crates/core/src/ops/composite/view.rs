@@ -3,6 +3,7 @@
 use crate::dispatch::MemoryFormat;
 use crate::layout::Dims;
 use crate::ops::formulas::sym;
+use crate::ops::lists;
 use crate::ops::shape::{self, view::infer_size, wrap_dim};
 use crate::sym::{SymInt, SymInts};
 use crate::{Error, Result, Tensor, ops};
@@ -67,7 +68,7 @@ pub(crate) fn narrow(self_: &Tensor, dim: i64, start: SymInt, length: SymInt) ->
     }
     let d = wrap_dim(OP, dim, self_.ndim())?;
     let n = self_.shape()[d] as i64;
-    let at = if start.int() < 0 { start.int() + n } else { start.int() };
+    let at = if start.int() < 0 { start.int().saturating_add(n) } else { start.int() };
     let length = length.int();
     if length < 0 || at < 0 || at > n || length > n - at {
         let m = format!("start {start} and length {length} reach outside dimension {d} with size {n}");
@@ -134,6 +135,7 @@ fn chunk_size(op: &'static str, self_: &Tensor, chunks: i64, dim: i64) -> Result
 pub(crate) fn chunk(self_: &Tensor, chunks: i64, dim: i64) -> Result<Vec<Tensor>> {
     let (n, size) = chunk_size("chunk", self_, chunks, dim)?;
     if n == 0 {
+        lists::room_for_views(chunks as usize)?;
         let sizes: SymInts = (0..chunks).map(|_| SymInt::from(0i64)).collect();
         return ops::split_with_sizes(self_, &sizes, dim);
     }
@@ -156,6 +158,7 @@ pub(crate) fn tensor_split(self_: &Tensor, sections: SymInt, dim: i64) -> Result
         return Err(Error::argument(OP, format!("the number of sections must be positive, found {parts}")));
     }
     let (n, parts) = (self_.shape()[d], parts as usize);
+    lists::room_for_views(parts)?;
     let mut at = 0;
     (0..parts)
         .map(|k| {
@@ -296,7 +299,8 @@ pub(crate) fn pixel_shuffle(self_: &Tensor, upscale_factor: i64) -> Result<Tenso
     }
     let batch: usize = s[..lead].iter().product();
     let mut result = s[..lead].to_vec();
-    result.extend([c / (r * r), h * r, w * r]);
+    // Without channels any factor divides them.
+    result.extend([c / (r * r), h.saturating_mul(r), w.saturating_mul(r)]);
     regroup(self_, &[batch, c / (r * r), r, r, h, w], &[0, 1, 4, 2, 5, 3], &result)
 }
 
@@ -315,7 +319,7 @@ pub(crate) fn pixel_unshuffle(self_: &Tensor, downscale_factor: i64) -> Result<T
     }
     let batch: usize = s[..lead].iter().product();
     let mut result = s[..lead].to_vec();
-    result.extend([c * r * r, h / r, w / r]);
+    result.extend([c.saturating_mul(r).saturating_mul(r), h / r, w / r]);
     regroup(self_, &[batch, c, h / r, r, w / r, r], &[0, 1, 3, 5, 2, 4], &result)
 }
 

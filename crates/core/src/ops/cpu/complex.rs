@@ -25,18 +25,20 @@ pub(crate) fn part(t: &Tensor, k: usize) -> Result<Tensor> {
 fn cut(t: &Tensor, dim: usize, start: usize, len: usize) -> Tensor {
     let mut sizes = t.dims();
     sizes[dim] = len;
-    t.alias_with(Layout::derived(&sizes, t.strides(), t.storage_offset() + start * t.strides()[dim]))
+    // Of nothing, no place is named that memory may not have.
+    let from = if sizes.contains(&0) { 0 } else { start * t.strides()[dim] };
+    t.alias_with(Layout::derived(&sizes, t.strides(), t.storage_offset() + from))
 }
 
 /// The product over some dimensions: one after another, each by multiplying its halves.
 pub(crate) fn prod(t: &Tensor, dims: &[usize], out: &Tensor) -> Result<()> {
+    if t.numel() == 0 {
+        fill(out.access().view_mut(), Scalar::Int(1).into());
+        return Ok(());
+    }
     let mut rest = t.clone();
     for &d in dims {
         let mut n = rest.shape()[d];
-        if n == 0 {
-            fill(out.access().view_mut(), Scalar::Int(1).into());
-            return Ok(());
-        }
         while n > 1 {
             let half = n / 2;
             let mut sizes = rest.dims();
@@ -64,7 +66,7 @@ pub(crate) fn prod(t: &Tensor, dims: &[usize], out: &Tensor) -> Result<()> {
 /// Products of the elements so far, along one dimension.
 pub(crate) fn cumprod(t: &Tensor, dim: usize, out: &Tensor) -> Result<()> {
     let sizes: Dims = t.dims();
-    let Some(&n) = sizes.get(dim) else { return copy_into(t, out) };
+    let Some(&n) = sizes.get(dim).filter(|_| t.numel() > 0) else { return copy_into(t, out) };
     for k in 0..n {
         let (from, to) = (cut(t, dim, k, 1), cut(out, dim, k, 1));
         match k {

@@ -4,6 +4,7 @@ use super::copy_into;
 use crate::dispatch::MemoryFormat;
 use crate::dtype::default_dtype;
 use crate::layout::{Dims, Layout};
+use crate::ops::lists;
 use crate::ops::shape::{creation as shape, wrap_dims};
 use crate::sym::SymInt;
 use crate::{DType, Device, Error, Result, Scalar, Spec, Tensor};
@@ -27,13 +28,8 @@ fn made(spec: Spec, write: impl FnOnce(&Tensor)) -> Result<Tensor> {
 }
 
 /// A vector of numbers computed in double precision.
-fn computed(spec: Spec, values: impl FnOnce() -> Vec<f64>) -> Result<Tensor> {
-    let out = Tensor::try_empty(spec)?;
-    if !out.is_meta() {
-        let values = Tensor::try_from_vec(values(), [out.numel()])?;
-        copy_into(&values, &out)?;
-    }
-    Ok(out)
+fn computed(spec: Spec, value: impl Fn(usize) -> f64) -> Result<Tensor> {
+    made(spec, |out| lists::write(out, (0..out.numel()).map(value)))
 }
 
 // ---- copies
@@ -312,11 +308,9 @@ pub(crate) fn logspace(
     const OP: &str = "logspace";
     let n = steps_of(OP, steps)?;
     let (a, b) = (start.to_f64(), end.to_f64());
-    computed(shape::fresh(OP, &length(n), dtype, device)?, || {
-        let step = if n > 1 { (b - a) / (n - 1) as f64 } else { 0.0 };
-        (0..n)
-            .map(|i| base.powf(if i < n / 2 || n == 1 { a + step * i as f64 } else { b - step * (n - 1 - i) as f64 }))
-            .collect()
+    let step = if n > 1 { (b - a) / (n - 1) as f64 } else { 0.0 };
+    computed(shape::fresh(OP, &length(n), dtype, device)?, |i| {
+        base.powf(if i < n / 2 || n == 1 { a + step * i as f64 } else { b - step * (n - 1 - i) as f64 })
     })
 }
 
@@ -341,31 +335,36 @@ pub(crate) fn hann_window_periodic(
     let n = steps_of("hann_window", window_length)?;
     let spec = shape::fresh("hann_window", &length(n), dtype, device)?;
     crate::ops::shape::need_float("hann_window", spec.dtype)?;
-    computed(spec, || {
-        let period = if periodic || n < 2 { n } else { n - 1 } as f64;
-        let turn = |i: usize| 2.0 * std::f64::consts::PI * i as f64 / period;
-        if n == 1 { vec![1.0] } else { (0..n).map(|i| 0.5 - 0.5 * turn(i).cos()).collect() }
-    })
+    let period = if periodic || n < 2 { n } else { n - 1 } as f64;
+    let turn = |i: usize| 2.0 * std::f64::consts::PI * i as f64 / period;
+    computed(spec, |i| if n == 1 { 1.0 } else { 0.5 - 0.5 * turn(i).cos() })
 }
 
-/// Row and column numbers of a triangle of a matrix.
+/// How many cells `(r, c)` of a matrix have `c <= r + offset`.
+fn cells_below(rows: i128, columns: i128, offset: i128) -> i128 {
+    // Rows before `first` have none, those from `full` on have all; between them each has one more than the last.
+    let first = (-offset).clamp(0, rows);
+    let full = (columns - offset - 1).clamp(first, rows);
+    let (shortest, longest) = (first + offset + 1, full + offset);
+    let growing = full - first;
+    (shortest + longest) * growing / 2 + (rows - full) * columns
+}
+
+/// Row and column numbers of the cells of a triangle, row by row: `columns` of each row.
 fn triangle(
     op: &'static str,
-    (row, col): (i64, i64),
+    cells: i128,
     dtype: Option<DType>,
     device: Option<Device>,
+    rows: std::ops::Range<i64>,
     columns: impl Fn(i64) -> std::ops::Range<i64>,
 ) -> Result<Tensor> {
-    let (rows, _) = (steps_of(op, row)?, steps_of(op, col)?);
-    let cells: Vec<(i64, i64)> = (0..rows as i64).flat_map(|r| columns(r).map(move |c| (r, c))).collect();
-    let sizes = [2.into(), cells.len().into()];
+    let count = i64::try_from(cells).map_err(|_| Error::argument(op, format!("{cells} cells are too many")))?;
+    let sizes = [2.into(), count.into()];
     let spec = shape::fresh(op, &sizes, Some(dtype.unwrap_or(DType::I64)), device)?;
-    made(spec, |_| ()).and_then(|out| {
-        if !out.is_meta() {
-            let all: Vec<i64> = cells.iter().map(|c| c.0).chain(cells.iter().map(|c| c.1)).collect();
-            copy_into(&Tensor::try_from_vec(all, [2, cells.len()])?, &out)?;
-        }
-        Ok(out)
+    made(spec, |out| {
+        let each_row = rows.clone().flat_map(|r| columns(r).map(move |_| r));
+        lists::write(out, each_row.chain(rows.clone().flat_map(&columns)));
     })
 }
 
@@ -376,8 +375,13 @@ pub(crate) fn tril_indices(
     dtype: Option<DType>,
     device: Option<Device>,
 ) -> Result<Tensor> {
-    let end = move |r: i64| r.saturating_add(offset).saturating_add(1).clamp(0, col.max(0));
-    triangle("tril_indices", (row, col), dtype, device, |r| 0..end(r))
+    const OP: &str = "tril_indices";
+    (steps_of(OP, row)?, steps_of(OP, col)?);
+    let cells = cells_below(row.into(), col.into(), offset.into());
+    let end = move |r: i64| r.saturating_add(offset).saturating_add(1).clamp(0, col);
+    // Rows above the triangle are skipped: there may be many more of them than cells.
+    let first = if col == 0 { row } else { offset.saturating_neg().clamp(0, row) };
+    triangle(OP, cells, dtype, device, first..row, |r| 0..end(r))
 }
 
 pub(crate) fn triu_indices(
@@ -387,8 +391,12 @@ pub(crate) fn triu_indices(
     dtype: Option<DType>,
     device: Option<Device>,
 ) -> Result<Tensor> {
-    let start = move |r: i64| r.saturating_add(offset).clamp(0, col.max(0));
-    triangle("triu_indices", (row, col), dtype, device, |r| start(r)..col.max(0))
+    const OP: &str = "triu_indices";
+    (steps_of(OP, row)?, steps_of(OP, col)?);
+    let cells = i128::from(row) * i128::from(col) - cells_below(row.into(), col.into(), i128::from(offset) - 1);
+    let start = move |r: i64| r.saturating_add(offset).clamp(0, col);
+    let last = col.saturating_sub(offset).clamp(0, row);
+    triangle(OP, cells, dtype, device, 0..if col == 0 { 0 } else { last }, |r| start(r)..col)
 }
 
 // ---- numbers of a tensor

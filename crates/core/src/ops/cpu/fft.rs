@@ -66,27 +66,25 @@ fn frequencies(
     d: f64,
     dtype: Option<DType>,
     device: Option<Device>,
-    list: impl Fn(i64) -> Vec<i64>,
+    count: i64,
+    list: impl Iterator<Item = i64>,
 ) -> Result<Tensor> {
     if n < 0 {
         return Err(Error::argument(op, format!("the number of samples must not be negative, found {n}")));
     }
     let dtype = dtype.unwrap_or_else(crate::dtype::default_dtype);
     crate::ops::shape::need_float(op, dtype)?;
-    let numbers: Vec<f64> = list(n).into_iter().map(|k| k as f64 / (n as f64 * d)).collect();
-    let spec = Spec::new(&[numbers.len()], dtype, device.unwrap_or_default())?;
-    let out = Tensor::try_empty(spec)?;
+    let out = Tensor::try_empty(Spec::new(&[count as usize], dtype, device.unwrap_or_default())?)?;
     if !out.is_meta() {
-        firebrand_kernels::write_slice(&numbers, out.access().view_mut());
+        crate::ops::lists::write(&out, list.map(|k| k as f64 / (n as f64 * d)));
     }
     Ok(out)
 }
 
 pub(crate) fn fftfreq(n: i64, d: f64, dtype: Option<DType>, device: Option<Device>) -> Result<Tensor> {
-    let list = |n: i64| (0..(n + 1) / 2).chain(-(n / 2)..0).collect();
-    frequencies("fft_fftfreq", n, d, dtype, device, list)
+    frequencies("fft_fftfreq", n, d, dtype, device, n, (0..n - n / 2).chain(-(n / 2)..0))
 }
 
 pub(crate) fn rfftfreq(n: i64, d: f64, dtype: Option<DType>, device: Option<Device>) -> Result<Tensor> {
-    frequencies("fft_rfftfreq", n, d, dtype, device, |n| (0..=n / 2).collect())
+    frequencies("fft_rfftfreq", n, d, dtype, device, n / 2 + 1, 0..=n / 2)
 }

@@ -108,7 +108,7 @@ pub(crate) fn binary_cross_entropy(
     reduction: i64,
     out: &Tensor,
 ) -> Result<()> {
-    if let Some(bad) = elements::<f64>(a).iter().find(|x| !(0.0..=1.0).contains(*x)) {
+    if let Some(bad) = elements::<f64>(a)?.iter().find(|x| !(0.0..=1.0).contains(*x)) {
         return Err(Error::argument(
             "binary_cross_entropy",
             format!(
@@ -174,7 +174,7 @@ impl Targets {
         classes: usize,
         ignore: SymInt,
     ) -> Result<Targets> {
-        let (mut class, table): (Vec<i64>, _) = (elements(target), weight.map(elements::<f64>));
+        let (mut class, table): (Vec<i64>, _) = (elements(target)?, weight.map(elements::<f64>).transpose()?);
         let ignore = ignore.int();
         if let Some(&index) = class.iter().find(|&&t| t != ignore && !(0..classes as i64).contains(&t)) {
             return Err(ErrorKind::IndexOutOfRange { op, index, dim: 1, size: classes }.into());
@@ -224,7 +224,7 @@ fn forward(
     gather(&input.access().view_as(&[n, c, rest], &strides), 1, &index.access().view(), &picked.access().view_mut())
         .map_err(|_| Error::argument(op, "a target is out of range"))?;
     let losses: Vec<f64> =
-        elements::<f64>(&picked).iter().zip(&t.weight).map(|(x, &w)| if w == 0.0 { 0.0 } else { -x * w }).collect();
+        elements::<f64>(&picked)?.iter().zip(&t.weight).map(|(x, &w)| if w == 0.0 { 0.0 } else { -x * w }).collect();
     let weights: f64 = t.weight.iter().sum();
     if reduction == 0 {
         write_slice(&losses, out.access().view_mut());
@@ -249,8 +249,8 @@ fn backward(
 ) -> Result<()> {
     let ([n, c, rest], strides) = as_classes(out);
     let t = Targets::new(op, target, weight, c, ignore)?;
-    let grads: Vec<f64> = elements(grad);
-    let k = if reduction == MEAN { 1.0 / elements::<f64>(total_weight)[0] } else { 1.0 };
+    let grads: Vec<f64> = elements(grad)?;
+    let k = if reduction == MEAN { 1.0 / elements::<f64>(total_weight)?[0] } else { 1.0 };
     let each = |i: usize| if reduction == 0 { grads[i] } else { grads[0] };
     let values: Vec<f64> =
         t.weight.iter().enumerate().map(|(i, &w)| if w == 0.0 { 0.0 } else { -w * each(i) * k }).collect();

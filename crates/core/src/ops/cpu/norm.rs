@@ -84,20 +84,21 @@ fn by_channel(t: &Tensor) -> ([usize; 3], [usize; 3]) {
 
 /// `1 / sqrt(var + eps)` of every channel.
 fn inverse_deviation(var: &Tensor, eps: f64) -> Result<Tensor> {
-    let values: Vec<f64> = elements::<f64>(var).iter().map(|v| 1.0 / (v + eps).sqrt()).collect();
+    let values: Vec<f64> = elements::<f64>(var)?.iter().map(|v| 1.0 / (v + eps).sqrt()).collect();
     let out = Tensor::try_empty(Spec::new(var.shape(), var.dtype(), var.device())?)?;
     write_slice(&values, out.access().view_mut());
     Ok(out)
 }
 
 /// Moves a running statistic towards a new value.
-fn update(running: Option<&Tensor>, new: &Tensor, momentum: f64, factor: f64) {
+fn update(running: Option<&Tensor>, new: &Tensor, momentum: f64, factor: f64) -> Result<()> {
     if let Some(r) = running {
-        let news: Vec<f64> = elements(new);
+        let news: Vec<f64> = elements(new)?;
         let moved: Vec<f64> =
-            elements::<f64>(r).iter().zip(news).map(|(r, x)| (1.0 - momentum) * r + momentum * (x * factor)).collect();
+            elements::<f64>(r)?.iter().zip(news).map(|(r, x)| (1.0 - momentum) * r + momentum * (x * factor)).collect();
         write_slice(&moved, r.access().view_mut());
     }
+    Ok(())
 }
 
 pub(crate) fn native_batch_norm(
@@ -125,8 +126,8 @@ pub(crate) fn native_batch_norm(
             let invstd = inverse_deviation(&var, eps)?;
             firebrand_kernels::copy(invstd.access().view(), save_invstd.access().view_mut());
             let n = (sizes[0] * sizes[2]) as f64;
-            update(running_mean, save_mean, momentum, 1.0);
-            update(running_var, &var, momentum, n / (n - 1.0));
+            update(running_mean, save_mean, momentum, 1.0)?;
+            update(running_var, &var, momentum, n / (n - 1.0))?;
             (save_mean.clone(), invstd)
         }
     };

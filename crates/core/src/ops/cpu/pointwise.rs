@@ -422,7 +422,7 @@ pub(crate) fn polygamma(n: i64, a: &Tensor, out: &Tensor) -> Result<()> {
     // (-1)^(n+1) n! zeta(n + 1, a)
     let factorial: f64 = (2..=n.min(200)).map(|k| k as f64).product();
     let sign = if n % 2 == 0 { -1.0 } else { 1.0 };
-    POLYGAMMA.run(out.dtype(), [((n + 1) as f64).into(), a.into(), (sign * factorial).into()], out)
+    POLYGAMMA.run(out.dtype(), [(n as f64 + 1.0).into(), a.into(), (sign * factorial).into()], out)
 }
 
 static NAN_TO_NUM: Fused<4> = Fused::new(|[x, nan, high, low]| {

@@ -2,6 +2,7 @@
 
 use super::complex::parts;
 use crate::layout::{Dims, Layout};
+use crate::ops::lists;
 use crate::ops::shape::{wrap_dim, wrap_dims};
 use crate::{DType, Error, Result, Scalar, Spec, Tensor};
 use firebrand_kernels::reduce::{self as kernel, ArgReduce, Reduce};
@@ -325,15 +326,15 @@ pub(crate) fn trace(t: &Tensor, out: &Tensor) -> Result<()> {
 }
 
 /// All elements, row by row.
-pub(crate) fn elements<T: Element + Default>(t: &Tensor) -> Vec<T> {
-    let mut list = vec![T::default(); t.numel()];
+pub(crate) fn elements<T: Element + Default>(t: &Tensor) -> Result<Vec<T>> {
+    let mut list = lists::filled(T::default(), t.numel())?;
     read_slice(t.access().view(), &mut list);
-    list
+    Ok(list)
 }
 
 /// How many elements fall into each of `bins` equal intervals; equal bounds mean the extremes of the data.
 pub(crate) fn histc(t: &Tensor, bins: i64, min: Scalar, max: Scalar, out: &Tensor) -> Result<()> {
-    let data: Vec<f64> = elements(t);
+    let data: Vec<f64> = elements(t)?;
     let (mut lo, mut hi) = (min.to_f64(), max.to_f64());
     if lo == hi {
         lo = data.iter().copied().fold(f64::INFINITY, f64::min);
@@ -349,7 +350,7 @@ pub(crate) fn histc(t: &Tensor, bins: i64, min: Scalar, max: Scalar, out: &Tenso
         }
     }
     let n = bins as usize;
-    let mut counts = vec![0f64; n];
+    let mut counts = lists::filled(0f64, n)?;
     for x in data {
         if x >= lo && x <= hi {
             let at = ((x - lo) / (hi - lo) * n as f64) as usize;
@@ -375,20 +376,20 @@ pub(crate) fn bincount(t: &Tensor, weights: Option<&Tensor>, minlength: crate::S
         return Err(Error::argument(OP, m));
     }
     t.need_data(OP)?;
-    let places: Vec<i64> = elements(t);
+    let places: Vec<i64> = elements(t)?;
     if let Some(bad) = places.iter().find(|p| **p < 0) {
         return Err(Error::argument(OP, format!("only non-negative integers can be counted, found {bad}")));
     }
-    let n = places.iter().max().map_or(0, |m| *m as usize + 1).max(least);
+    let n = places.iter().max().map_or(0, |m| (*m as usize).saturating_add(1)).max(least);
     match weights {
         None => {
-            let mut counts = vec![0i64; n];
+            let mut counts = lists::filled(0i64, n)?;
             places.iter().for_each(|&p| counts[p as usize] += 1);
             Tensor::try_from_slice(&counts, [n])
         }
         Some(w) => {
-            let mut sums = vec![0f64; n];
-            places.iter().zip(elements::<f64>(w)).for_each(|(&p, w)| sums[p as usize] += w);
+            let mut sums = lists::filled(0f64, n)?;
+            places.iter().zip(elements::<f64>(w)?).for_each(|(&p, w)| sums[p as usize] += w);
             let sums = Tensor::try_from_slice(&sums, [n])?;
             converted(&sums, if w.dtype() == DType::F32 { DType::F32 } else { DType::F64 })
         }
@@ -406,5 +407,5 @@ pub(crate) fn equal(a: &Tensor, b: &Tensor) -> Result<bool> {
     super::pointwise::eq(a, b, &same)?;
     let out = Tensor::try_empty(Spec::new(&[], DType::Bool, a.device())?)?;
     all(&same, &out)?;
-    Ok(elements::<bool>(&out)[0])
+    Ok(elements::<bool>(&out)?[0])
 }

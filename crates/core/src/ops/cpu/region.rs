@@ -2,6 +2,7 @@
 
 use super::{copy_into, zero_into};
 use crate::layout::Layout;
+use crate::ops::lists;
 use crate::ops::manual::copy_data;
 use crate::ops::shape::view;
 use crate::sym::SymInt;
@@ -119,7 +120,8 @@ pub(crate) fn unfold_backward(
     let d = crate::ops::shape::wrap_dim("unfold_backward", dim, out.ndim())?;
     // Window w holds the positions w * step .. w * step + size: bring the window next to its dimension.
     let windows = grad.shape()[d];
-    let positions: Vec<i64> = (0..windows as i64).flat_map(|w| (0..size).map(move |k| w * step + k)).collect();
+    let positions = (0..windows as i64).flat_map(|w| (0..size).map(move |k| w * step + k));
+    let positions = lists::collected(windows * size as usize, positions)?;
     let positions = Tensor::try_from_vec(positions, [windows * size as usize])?;
     let mut order: Vec<i64> = (0..grad.ndim() as i64 - 1).collect();
     order.insert(d + 1, grad.ndim() as i64 - 1);

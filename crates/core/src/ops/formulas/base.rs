@@ -2,6 +2,7 @@
 
 use crate::func::level;
 use crate::layout::{Dims, Layout};
+use crate::ops::lists;
 use crate::sym::{SymInt, SymInts};
 use crate::{DType, Result, Scalar, Spec, Tensor, ops};
 use smallvec::SmallVec;
@@ -242,7 +243,8 @@ fn overlapping_scatter(g: &Tensor, base: &Layout, region: &Layout) -> Result<Ten
     let positions = |l: &Layout| -> Result<Tensor> {
         let mut list = vec![(l.offset() - start) as i64];
         for (&n, &s) in l.sizes().iter().zip(l.strides()) {
-            list = list.iter().flat_map(|&p| (0..n).map(move |k| p + (k * s) as i64)).collect();
+            let next = list.iter().flat_map(|&p| (0..n).map(move |k| p + (k * s) as i64));
+            list = lists::collected(list.len().saturating_mul(n), next)?;
         }
         Tensor::try_from_vec(list, [l.numel()])
     };

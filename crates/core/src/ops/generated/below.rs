@@ -5,7 +5,7 @@
 use super::schema::Op;
 use crate::autograd::view::CreationKind;
 use crate::dispatch::{self, MemoryFormat, Value};
-use crate::ops::{cpu, inplace, shape};
+use crate::ops::{cpu, devices, inplace, shape};
 use crate::{DType, Device, Result, Scalar, SymInt, Tensor, state};
 
 pub(crate) fn add(
@@ -14,9 +14,12 @@ pub(crate) fn add(
     other: &Tensor,
     alpha: Scalar,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(other) == devices::MIXED
+    {
         return dispatch::one_tensor(
-            dispatch::call_inner(
+            dispatch::call_apart(
+                word,
                 Op::ADD_TENSOR,
                 &[self_.into(), other.into(), alpha.into()],
             )?,
@@ -35,8 +38,11 @@ pub(crate) fn add_(
     other: &Tensor,
     alpha: Scalar,
 ) -> Result<()> {
-    if word & state::INNER != 0 {
-        return dispatch::call_inner(
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(other) == devices::MIXED
+    {
+        return dispatch::call_apart(
+                word,
                 Op::ADD__TENSOR,
                 &[self_.into(), other.into(), alpha.into()],
             )
@@ -59,8 +65,11 @@ pub(crate) fn add_out(
     alpha: Scalar,
     out: &Tensor,
 ) -> Result<()> {
-    if word & state::INNER != 0 {
-        return dispatch::call_inner(
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(other) | devices::of(out) == devices::MIXED
+    {
+        return dispatch::call_apart(
+                word,
                 Op::ADD_OUT,
                 &[self_.into(), other.into(), alpha.into(), out.into()],
             )
@@ -128,9 +137,12 @@ pub(crate) fn sub(
     other: &Tensor,
     alpha: Scalar,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(other) == devices::MIXED
+    {
         return dispatch::one_tensor(
-            dispatch::call_inner(
+            dispatch::call_apart(
+                word,
                 Op::SUB_TENSOR,
                 &[self_.into(), other.into(), alpha.into()],
             )?,
@@ -149,8 +161,11 @@ pub(crate) fn sub_(
     other: &Tensor,
     alpha: Scalar,
 ) -> Result<()> {
-    if word & state::INNER != 0 {
-        return dispatch::call_inner(
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(other) == devices::MIXED
+    {
+        return dispatch::call_apart(
+                word,
                 Op::SUB__TENSOR,
                 &[self_.into(), other.into(), alpha.into()],
             )
@@ -173,8 +188,11 @@ pub(crate) fn sub_out(
     alpha: Scalar,
     out: &Tensor,
 ) -> Result<()> {
-    if word & state::INNER != 0 {
-        return dispatch::call_inner(
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(other) | devices::of(out) == devices::MIXED
+    {
+        return dispatch::call_apart(
+                word,
                 Op::SUB_OUT,
                 &[self_.into(), other.into(), alpha.into(), out.into()],
             )
@@ -240,9 +258,12 @@ pub(crate) fn rsub(
     other: &Tensor,
     alpha: Scalar,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(other) == devices::MIXED
+    {
         return dispatch::one_tensor(
-            dispatch::call_inner(
+            dispatch::call_apart(
+                word,
                 Op::RSUB_TENSOR,
                 &[self_.into(), other.into(), alpha.into()],
             )?,
@@ -277,9 +298,11 @@ pub(crate) fn rsub_scalar(
 }
 
 pub(crate) fn mul(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(other) == devices::MIXED
+    {
         return dispatch::one_tensor(
-            dispatch::call_inner(Op::MUL_TENSOR, &[self_.into(), other.into()])?,
+            dispatch::call_apart(word, Op::MUL_TENSOR, &[self_.into(), other.into()])?,
         );
     }
     let result = Tensor::try_empty(shape::binary("mul", self_, other)?)?;
@@ -290,8 +313,10 @@ pub(crate) fn mul(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor> {
 }
 
 pub(crate) fn mul_(word: u32, self_: &Tensor, other: &Tensor) -> Result<()> {
-    if word & state::INNER != 0 {
-        return dispatch::call_inner(Op::MUL__TENSOR, &[self_.into(), other.into()])
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(other) == devices::MIXED
+    {
+        return dispatch::call_apart(word, Op::MUL__TENSOR, &[self_.into(), other.into()])
             .map(drop);
     }
     let spec = shape::binary("mul_", self_, other)?;
@@ -310,8 +335,11 @@ pub(crate) fn mul_out(
     other: &Tensor,
     out: &Tensor,
 ) -> Result<()> {
-    if word & state::INNER != 0 {
-        return dispatch::call_inner(
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(other) | devices::of(out) == devices::MIXED
+    {
+        return dispatch::call_apart(
+                word,
                 Op::MUL_OUT,
                 &[self_.into(), other.into(), out.into()],
             )
@@ -356,9 +384,11 @@ pub(crate) fn mul_scalar_(word: u32, self_: &Tensor, other: Scalar) -> Result<()
 }
 
 pub(crate) fn div(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(other) == devices::MIXED
+    {
         return dispatch::one_tensor(
-            dispatch::call_inner(Op::DIV_TENSOR, &[self_.into(), other.into()])?,
+            dispatch::call_apart(word, Op::DIV_TENSOR, &[self_.into(), other.into()])?,
         );
     }
     let result = Tensor::try_empty(shape::binary_float("div", self_, other)?)?;
@@ -369,8 +399,10 @@ pub(crate) fn div(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor> {
 }
 
 pub(crate) fn div_(word: u32, self_: &Tensor, other: &Tensor) -> Result<()> {
-    if word & state::INNER != 0 {
-        return dispatch::call_inner(Op::DIV__TENSOR, &[self_.into(), other.into()])
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(other) == devices::MIXED
+    {
+        return dispatch::call_apart(word, Op::DIV__TENSOR, &[self_.into(), other.into()])
             .map(drop);
     }
     let spec = shape::binary_float("div_", self_, other)?;
@@ -389,8 +421,11 @@ pub(crate) fn div_out(
     other: &Tensor,
     out: &Tensor,
 ) -> Result<()> {
-    if word & state::INNER != 0 {
-        return dispatch::call_inner(
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(other) | devices::of(out) == devices::MIXED
+    {
+        return dispatch::call_apart(
+                word,
                 Op::DIV_OUT,
                 &[self_.into(), other.into(), out.into()],
             )
@@ -440,9 +475,12 @@ pub(crate) fn div_mode(
     other: &Tensor,
     rounding_mode: Option<&str>,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(other) == devices::MIXED
+    {
         return dispatch::one_tensor(
-            dispatch::call_inner(
+            dispatch::call_apart(
+                word,
                 Op::DIV_TENSOR_MODE,
                 &[self_.into(), other.into(), rounding_mode.into()],
             )?,
@@ -464,8 +502,11 @@ pub(crate) fn div_mode_(
     other: &Tensor,
     rounding_mode: Option<&str>,
 ) -> Result<()> {
-    if word & state::INNER != 0 {
-        return dispatch::call_inner(
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(other) == devices::MIXED
+    {
+        return dispatch::call_apart(
+                word,
                 Op::DIV__TENSOR_MODE,
                 &[self_.into(), other.into(), rounding_mode.into()],
             )
@@ -531,9 +572,11 @@ pub(crate) fn div_scalar_mode_(
 }
 
 pub(crate) fn floor_divide(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(other) == devices::MIXED
+    {
         return dispatch::one_tensor(
-            dispatch::call_inner(Op::FLOOR_DIVIDE, &[self_.into(), other.into()])?,
+            dispatch::call_apart(word, Op::FLOOR_DIVIDE, &[self_.into(), other.into()])?,
         );
     }
     shape::need_real("floor_divide", &[self_, other])?;
@@ -547,8 +590,11 @@ pub(crate) fn floor_divide(word: u32, self_: &Tensor, other: &Tensor) -> Result<
 }
 
 pub(crate) fn floor_divide_(word: u32, self_: &Tensor, other: &Tensor) -> Result<()> {
-    if word & state::INNER != 0 {
-        return dispatch::call_inner(
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(other) == devices::MIXED
+    {
+        return dispatch::call_apart(
+                word,
                 Op::FLOOR_DIVIDE__TENSOR,
                 &[self_.into(), other.into()],
             )
@@ -609,9 +655,15 @@ pub(crate) fn floor_divide_scalar_(
 }
 
 pub(crate) fn remainder(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(other) == devices::MIXED
+    {
         return dispatch::one_tensor(
-            dispatch::call_inner(Op::REMAINDER_TENSOR, &[self_.into(), other.into()])?,
+            dispatch::call_apart(
+                word,
+                Op::REMAINDER_TENSOR,
+                &[self_.into(), other.into()],
+            )?,
         );
     }
     shape::need_real("remainder", &[self_, other])?;
@@ -623,8 +675,14 @@ pub(crate) fn remainder(word: u32, self_: &Tensor, other: &Tensor) -> Result<Ten
 }
 
 pub(crate) fn remainder_(word: u32, self_: &Tensor, other: &Tensor) -> Result<()> {
-    if word & state::INNER != 0 {
-        return dispatch::call_inner(Op::REMAINDER__TENSOR, &[self_.into(), other.into()])
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(other) == devices::MIXED
+    {
+        return dispatch::call_apart(
+                word,
+                Op::REMAINDER__TENSOR,
+                &[self_.into(), other.into()],
+            )
             .map(drop);
     }
     shape::need_real("remainder_", &[self_, other])?;
@@ -696,9 +754,11 @@ pub(crate) fn scalar_remainder(
 }
 
 pub(crate) fn fmod(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(other) == devices::MIXED
+    {
         return dispatch::one_tensor(
-            dispatch::call_inner(Op::FMOD_TENSOR, &[self_.into(), other.into()])?,
+            dispatch::call_apart(word, Op::FMOD_TENSOR, &[self_.into(), other.into()])?,
         );
     }
     shape::need_real("fmod", &[self_, other])?;
@@ -710,8 +770,14 @@ pub(crate) fn fmod(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor> 
 }
 
 pub(crate) fn fmod_(word: u32, self_: &Tensor, other: &Tensor) -> Result<()> {
-    if word & state::INNER != 0 {
-        return dispatch::call_inner(Op::FMOD__TENSOR, &[self_.into(), other.into()])
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(other) == devices::MIXED
+    {
+        return dispatch::call_apart(
+                word,
+                Op::FMOD__TENSOR,
+                &[self_.into(), other.into()],
+            )
             .map(drop);
     }
     shape::need_real("fmod_", &[self_, other])?;
@@ -756,9 +822,12 @@ pub(crate) fn fmod_scalar_(word: u32, self_: &Tensor, other: Scalar) -> Result<(
 }
 
 pub(crate) fn pow(word: u32, self_: &Tensor, exponent: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(exponent) == devices::MIXED
+    {
         return dispatch::one_tensor(
-            dispatch::call_inner(
+            dispatch::call_apart(
+                word,
                 Op::POW_TENSOR_TENSOR,
                 &[self_.into(), exponent.into()],
             )?,
@@ -772,8 +841,14 @@ pub(crate) fn pow(word: u32, self_: &Tensor, exponent: &Tensor) -> Result<Tensor
 }
 
 pub(crate) fn pow_(word: u32, self_: &Tensor, exponent: &Tensor) -> Result<()> {
-    if word & state::INNER != 0 {
-        return dispatch::call_inner(Op::POW__TENSOR, &[self_.into(), exponent.into()])
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(exponent) == devices::MIXED
+    {
+        return dispatch::call_apart(
+                word,
+                Op::POW__TENSOR,
+                &[self_.into(), exponent.into()],
+            )
             .map(drop);
     }
     let spec = shape::binary_no_bool("pow_", self_, exponent)?;
@@ -837,9 +912,13 @@ pub(crate) fn addcmul(
     tensor2: &Tensor,
     value: Scalar,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(tensor1) | devices::of(tensor2)
+            == devices::MIXED
+    {
         return dispatch::one_tensor(
-            dispatch::call_inner(
+            dispatch::call_apart(
+                word,
                 Op::ADDCMUL,
                 &[self_.into(), tensor1.into(), tensor2.into(), value.into()],
             )?,
@@ -861,8 +940,12 @@ pub(crate) fn addcmul_(
     tensor2: &Tensor,
     value: Scalar,
 ) -> Result<()> {
-    if word & state::INNER != 0 {
-        return dispatch::call_inner(
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(tensor1) | devices::of(tensor2)
+            == devices::MIXED
+    {
+        return dispatch::call_apart(
+                word,
                 Op::ADDCMUL_,
                 &[self_.into(), tensor1.into(), tensor2.into(), value.into()],
             )
@@ -885,9 +968,13 @@ pub(crate) fn addcdiv(
     tensor2: &Tensor,
     value: Scalar,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(tensor1) | devices::of(tensor2)
+            == devices::MIXED
+    {
         return dispatch::one_tensor(
-            dispatch::call_inner(
+            dispatch::call_apart(
+                word,
                 Op::ADDCDIV,
                 &[self_.into(), tensor1.into(), tensor2.into(), value.into()],
             )?,
@@ -909,8 +996,12 @@ pub(crate) fn addcdiv_(
     tensor2: &Tensor,
     value: Scalar,
 ) -> Result<()> {
-    if word & state::INNER != 0 {
-        return dispatch::call_inner(
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(tensor1) | devices::of(tensor2)
+            == devices::MIXED
+    {
+        return dispatch::call_apart(
+                word,
                 Op::ADDCDIV_,
                 &[self_.into(), tensor1.into(), tensor2.into(), value.into()],
             )
@@ -932,9 +1023,12 @@ pub(crate) fn lerp_scalar(
     end: &Tensor,
     weight: Scalar,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(end) == devices::MIXED
+    {
         return dispatch::one_tensor(
-            dispatch::call_inner(
+            dispatch::call_apart(
+                word,
                 Op::LERP_SCALAR,
                 &[self_.into(), end.into(), weight.into()],
             )?,
@@ -954,8 +1048,11 @@ pub(crate) fn lerp_scalar_(
     end: &Tensor,
     weight: Scalar,
 ) -> Result<()> {
-    if word & state::INNER != 0 {
-        return dispatch::call_inner(
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(end) == devices::MIXED
+    {
+        return dispatch::call_apart(
+                word,
                 Op::LERP__SCALAR,
                 &[self_.into(), end.into(), weight.into()],
             )
@@ -978,9 +1075,12 @@ pub(crate) fn lerp(
     end: &Tensor,
     weight: &Tensor,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(end) | devices::of(weight) == devices::MIXED
+    {
         return dispatch::one_tensor(
-            dispatch::call_inner(
+            dispatch::call_apart(
+                word,
                 Op::LERP_TENSOR,
                 &[self_.into(), end.into(), weight.into()],
             )?,
@@ -1000,8 +1100,11 @@ pub(crate) fn lerp_(
     end: &Tensor,
     weight: &Tensor,
 ) -> Result<()> {
-    if word & state::INNER != 0 {
-        return dispatch::call_inner(
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(end) | devices::of(weight) == devices::MIXED
+    {
+        return dispatch::call_apart(
+                word,
                 Op::LERP__TENSOR,
                 &[self_.into(), end.into(), weight.into()],
             )
@@ -1019,9 +1122,11 @@ pub(crate) fn lerp_(
 }
 
 pub(crate) fn ldexp(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(other) == devices::MIXED
+    {
         return dispatch::one_tensor(
-            dispatch::call_inner(Op::LDEXP_TENSOR, &[self_.into(), other.into()])?,
+            dispatch::call_apart(word, Op::LDEXP_TENSOR, &[self_.into(), other.into()])?,
         );
     }
     shape::need_real("ldexp", &[self_, other])?;
@@ -1033,9 +1138,11 @@ pub(crate) fn ldexp(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor>
 }
 
 pub(crate) fn maximum(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(other) == devices::MIXED
+    {
         return dispatch::one_tensor(
-            dispatch::call_inner(Op::MAXIMUM, &[self_.into(), other.into()])?,
+            dispatch::call_apart(word, Op::MAXIMUM, &[self_.into(), other.into()])?,
         );
     }
     shape::need_real("maximum", &[self_, other])?;
@@ -1052,8 +1159,11 @@ pub(crate) fn maximum_out(
     other: &Tensor,
     out: &Tensor,
 ) -> Result<()> {
-    if word & state::INNER != 0 {
-        return dispatch::call_inner(
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(other) | devices::of(out) == devices::MIXED
+    {
+        return dispatch::call_apart(
+                word,
                 Op::MAXIMUM_OUT,
                 &[self_.into(), other.into(), out.into()],
             )
@@ -1071,9 +1181,11 @@ pub(crate) fn maximum_out(
 }
 
 pub(crate) fn minimum(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(other) == devices::MIXED
+    {
         return dispatch::one_tensor(
-            dispatch::call_inner(Op::MINIMUM, &[self_.into(), other.into()])?,
+            dispatch::call_apart(word, Op::MINIMUM, &[self_.into(), other.into()])?,
         );
     }
     shape::need_real("minimum", &[self_, other])?;
@@ -1090,8 +1202,11 @@ pub(crate) fn minimum_out(
     other: &Tensor,
     out: &Tensor,
 ) -> Result<()> {
-    if word & state::INNER != 0 {
-        return dispatch::call_inner(
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(other) | devices::of(out) == devices::MIXED
+    {
+        return dispatch::call_apart(
+                word,
                 Op::MINIMUM_OUT,
                 &[self_.into(), other.into(), out.into()],
             )
@@ -1109,9 +1224,11 @@ pub(crate) fn minimum_out(
 }
 
 pub(crate) fn fmax(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(other) == devices::MIXED
+    {
         return dispatch::one_tensor(
-            dispatch::call_inner(Op::FMAX, &[self_.into(), other.into()])?,
+            dispatch::call_apart(word, Op::FMAX, &[self_.into(), other.into()])?,
         );
     }
     shape::need_real("fmax", &[self_, other])?;
@@ -1123,9 +1240,11 @@ pub(crate) fn fmax(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor> 
 }
 
 pub(crate) fn fmin(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(other) == devices::MIXED
+    {
         return dispatch::one_tensor(
-            dispatch::call_inner(Op::FMIN, &[self_.into(), other.into()])?,
+            dispatch::call_apart(word, Op::FMIN, &[self_.into(), other.into()])?,
         );
     }
     shape::need_real("fmin", &[self_, other])?;
@@ -1137,9 +1256,11 @@ pub(crate) fn fmin(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor> 
 }
 
 pub(crate) fn hypot(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(other) == devices::MIXED
+    {
         return dispatch::one_tensor(
-            dispatch::call_inner(Op::HYPOT, &[self_.into(), other.into()])?,
+            dispatch::call_apart(word, Op::HYPOT, &[self_.into(), other.into()])?,
         );
     }
     shape::need_real("hypot", &[self_, other])?;
@@ -1151,8 +1272,11 @@ pub(crate) fn hypot(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor>
 }
 
 pub(crate) fn hypot_(word: u32, self_: &Tensor, other: &Tensor) -> Result<()> {
-    if word & state::INNER != 0 {
-        return dispatch::call_inner(Op::HYPOT_, &[self_.into(), other.into()]).map(drop);
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(other) == devices::MIXED
+    {
+        return dispatch::call_apart(word, Op::HYPOT_, &[self_.into(), other.into()])
+            .map(drop);
     }
     shape::need_real("hypot_", &[self_, other])?;
     let spec = shape::binary_floating("hypot_", self_, other)?;
@@ -1166,9 +1290,11 @@ pub(crate) fn hypot_(word: u32, self_: &Tensor, other: &Tensor) -> Result<()> {
 }
 
 pub(crate) fn logaddexp(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(other) == devices::MIXED
+    {
         return dispatch::one_tensor(
-            dispatch::call_inner(Op::LOGADDEXP, &[self_.into(), other.into()])?,
+            dispatch::call_apart(word, Op::LOGADDEXP, &[self_.into(), other.into()])?,
         );
     }
     shape::need_real("logaddexp", &[self_, other])?;
@@ -1180,9 +1306,11 @@ pub(crate) fn logaddexp(word: u32, self_: &Tensor, other: &Tensor) -> Result<Ten
 }
 
 pub(crate) fn logaddexp2(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(other) == devices::MIXED
+    {
         return dispatch::one_tensor(
-            dispatch::call_inner(Op::LOGADDEXP2, &[self_.into(), other.into()])?,
+            dispatch::call_apart(word, Op::LOGADDEXP2, &[self_.into(), other.into()])?,
         );
     }
     shape::need_real("logaddexp2", &[self_, other])?;
@@ -1194,9 +1322,11 @@ pub(crate) fn logaddexp2(word: u32, self_: &Tensor, other: &Tensor) -> Result<Te
 }
 
 pub(crate) fn atan2(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(other) == devices::MIXED
+    {
         return dispatch::one_tensor(
-            dispatch::call_inner(Op::ATAN2, &[self_.into(), other.into()])?,
+            dispatch::call_apart(word, Op::ATAN2, &[self_.into(), other.into()])?,
         );
     }
     shape::need_real("atan2", &[self_, other])?;
@@ -1208,8 +1338,11 @@ pub(crate) fn atan2(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor>
 }
 
 pub(crate) fn atan2_(word: u32, self_: &Tensor, other: &Tensor) -> Result<()> {
-    if word & state::INNER != 0 {
-        return dispatch::call_inner(Op::ATAN2_, &[self_.into(), other.into()]).map(drop);
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(other) == devices::MIXED
+    {
+        return dispatch::call_apart(word, Op::ATAN2_, &[self_.into(), other.into()])
+            .map(drop);
     }
     shape::need_real("atan2_", &[self_, other])?;
     let spec = shape::binary_float("atan2_", self_, other)?;
@@ -1223,9 +1356,15 @@ pub(crate) fn atan2_(word: u32, self_: &Tensor, other: &Tensor) -> Result<()> {
 }
 
 pub(crate) fn copysign(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(other) == devices::MIXED
+    {
         return dispatch::one_tensor(
-            dispatch::call_inner(Op::COPYSIGN_TENSOR, &[self_.into(), other.into()])?,
+            dispatch::call_apart(
+                word,
+                Op::COPYSIGN_TENSOR,
+                &[self_.into(), other.into()],
+            )?,
         );
     }
     shape::need_real("copysign", &[self_, other])?;
@@ -1237,8 +1376,14 @@ pub(crate) fn copysign(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tens
 }
 
 pub(crate) fn copysign_(word: u32, self_: &Tensor, other: &Tensor) -> Result<()> {
-    if word & state::INNER != 0 {
-        return dispatch::call_inner(Op::COPYSIGN__TENSOR, &[self_.into(), other.into()])
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(other) == devices::MIXED
+    {
+        return dispatch::call_apart(
+                word,
+                Op::COPYSIGN__TENSOR,
+                &[self_.into(), other.into()],
+            )
             .map(drop);
     }
     shape::need_real("copysign_", &[self_, other])?;
@@ -1287,9 +1432,11 @@ pub(crate) fn copysign_scalar_(word: u32, self_: &Tensor, other: Scalar) -> Resu
 }
 
 pub(crate) fn xlogy(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(other) == devices::MIXED
+    {
         return dispatch::one_tensor(
-            dispatch::call_inner(Op::XLOGY_TENSOR, &[self_.into(), other.into()])?,
+            dispatch::call_apart(word, Op::XLOGY_TENSOR, &[self_.into(), other.into()])?,
         );
     }
     shape::need_real("xlogy", &[self_, other])?;
@@ -1301,8 +1448,14 @@ pub(crate) fn xlogy(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor>
 }
 
 pub(crate) fn xlogy_(word: u32, self_: &Tensor, other: &Tensor) -> Result<()> {
-    if word & state::INNER != 0 {
-        return dispatch::call_inner(Op::XLOGY__TENSOR, &[self_.into(), other.into()])
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(other) == devices::MIXED
+    {
+        return dispatch::call_apart(
+                word,
+                Op::XLOGY__TENSOR,
+                &[self_.into(), other.into()],
+            )
             .map(drop);
     }
     shape::need_real("xlogy_", &[self_, other])?;
@@ -1364,9 +1517,11 @@ pub(crate) fn scalar_xlogy(word: u32, self_: Scalar, other: &Tensor) -> Result<T
 }
 
 pub(crate) fn heaviside(word: u32, self_: &Tensor, values: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(values) == devices::MIXED
+    {
         return dispatch::one_tensor(
-            dispatch::call_inner(Op::HEAVISIDE, &[self_.into(), values.into()])?,
+            dispatch::call_apart(word, Op::HEAVISIDE, &[self_.into(), values.into()])?,
         );
     }
     shape::need_real("heaviside", &[self_, values])?;
@@ -1378,8 +1533,10 @@ pub(crate) fn heaviside(word: u32, self_: &Tensor, values: &Tensor) -> Result<Te
 }
 
 pub(crate) fn heaviside_(word: u32, self_: &Tensor, values: &Tensor) -> Result<()> {
-    if word & state::INNER != 0 {
-        return dispatch::call_inner(Op::HEAVISIDE_, &[self_.into(), values.into()])
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(values) == devices::MIXED
+    {
+        return dispatch::call_apart(word, Op::HEAVISIDE_, &[self_.into(), values.into()])
             .map(drop);
     }
     shape::need_real("heaviside_", &[self_, values])?;
@@ -1413,8 +1570,11 @@ pub(crate) fn neg_(word: u32, self_: &Tensor) -> Result<()> {
 }
 
 pub(crate) fn neg_out(word: u32, self_: &Tensor, out: &Tensor) -> Result<()> {
-    if word & state::INNER != 0 {
-        return dispatch::call_inner(Op::NEG_OUT, &[self_.into(), out.into()]).map(drop);
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(out) == devices::MIXED
+    {
+        return dispatch::call_apart(word, Op::NEG_OUT, &[self_.into(), out.into()])
+            .map(drop);
     }
     let spec = shape::unary_no_bool("neg", self_)?;
     inplace::write_out("neg", out, spec, &[self_], |out| cpu::pointwise::neg(self_, out))
@@ -1440,8 +1600,11 @@ pub(crate) fn abs_(word: u32, self_: &Tensor) -> Result<()> {
 }
 
 pub(crate) fn abs_out(word: u32, self_: &Tensor, out: &Tensor) -> Result<()> {
-    if word & state::INNER != 0 {
-        return dispatch::call_inner(Op::ABS_OUT, &[self_.into(), out.into()]).map(drop);
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(out) == devices::MIXED
+    {
+        return dispatch::call_apart(word, Op::ABS_OUT, &[self_.into(), out.into()])
+            .map(drop);
     }
     let spec = shape::unary_to_real("abs", self_)?;
     inplace::write_out("abs", out, spec, &[self_], |out| cpu::pointwise::abs(self_, out))
@@ -1693,8 +1856,14 @@ pub(crate) fn conj_physical_(word: u32, self_: &Tensor) -> Result<()> {
 }
 
 pub(crate) fn conj_physical_out(word: u32, self_: &Tensor, out: &Tensor) -> Result<()> {
-    if word & state::INNER != 0 {
-        return dispatch::call_inner(Op::CONJ_PHYSICAL_OUT, &[self_.into(), out.into()])
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(out) == devices::MIXED
+    {
+        return dispatch::call_apart(
+                word,
+                Op::CONJ_PHYSICAL_OUT,
+                &[self_.into(), out.into()],
+            )
             .map(drop);
     }
     let spec = shape::unary("conj_physical", self_)?;
@@ -1719,8 +1888,10 @@ pub(crate) fn angle(word: u32, self_: &Tensor) -> Result<Tensor> {
 }
 
 pub(crate) fn angle_out(word: u32, self_: &Tensor, out: &Tensor) -> Result<()> {
-    if word & state::INNER != 0 {
-        return dispatch::call_inner(Op::ANGLE_OUT, &[self_.into(), out.into()])
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(out) == devices::MIXED
+    {
+        return dispatch::call_apart(word, Op::ANGLE_OUT, &[self_.into(), out.into()])
             .map(drop);
     }
     let spec = shape::unary_float_to_real("angle", self_)?;
@@ -1734,9 +1905,11 @@ pub(crate) fn angle_out(word: u32, self_: &Tensor, out: &Tensor) -> Result<()> {
 }
 
 pub(crate) fn complex(word: u32, real: &Tensor, imag: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::INNER != 0
+        || devices::of(real) | devices::of(imag) == devices::MIXED
+    {
         return dispatch::one_tensor(
-            dispatch::call_inner(Op::COMPLEX, &[real.into(), imag.into()])?,
+            dispatch::call_apart(word, Op::COMPLEX, &[real.into(), imag.into()])?,
         );
     }
     shape::need_real("complex", &[real, imag])?;
@@ -1753,8 +1926,11 @@ pub(crate) fn complex_out(
     imag: &Tensor,
     out: &Tensor,
 ) -> Result<()> {
-    if word & state::INNER != 0 {
-        return dispatch::call_inner(
+    if word & state::INNER != 0
+        || devices::of(real) | devices::of(imag) | devices::of(out) == devices::MIXED
+    {
+        return dispatch::call_apart(
+                word,
                 Op::COMPLEX_OUT,
                 &[real.into(), imag.into(), out.into()],
             )
@@ -1819,8 +1995,14 @@ pub(crate) fn reciprocal_(word: u32, self_: &Tensor) -> Result<()> {
 }
 
 pub(crate) fn reciprocal_out(word: u32, self_: &Tensor, out: &Tensor) -> Result<()> {
-    if word & state::INNER != 0 {
-        return dispatch::call_inner(Op::RECIPROCAL_OUT, &[self_.into(), out.into()])
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(out) == devices::MIXED
+    {
+        return dispatch::call_apart(
+                word,
+                Op::RECIPROCAL_OUT,
+                &[self_.into(), out.into()],
+            )
             .map(drop);
     }
     let spec = shape::unary_float("reciprocal", self_)?;
@@ -1859,8 +2041,11 @@ pub(crate) fn sqrt_(word: u32, self_: &Tensor) -> Result<()> {
 }
 
 pub(crate) fn sqrt_out(word: u32, self_: &Tensor, out: &Tensor) -> Result<()> {
-    if word & state::INNER != 0 {
-        return dispatch::call_inner(Op::SQRT_OUT, &[self_.into(), out.into()]).map(drop);
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(out) == devices::MIXED
+    {
+        return dispatch::call_apart(word, Op::SQRT_OUT, &[self_.into(), out.into()])
+            .map(drop);
     }
     let spec = shape::unary_float("sqrt", self_)?;
     inplace::write_out(
@@ -1917,8 +2102,11 @@ pub(crate) fn exp_(word: u32, self_: &Tensor) -> Result<()> {
 }
 
 pub(crate) fn exp_out(word: u32, self_: &Tensor, out: &Tensor) -> Result<()> {
-    if word & state::INNER != 0 {
-        return dispatch::call_inner(Op::EXP_OUT, &[self_.into(), out.into()]).map(drop);
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(out) == devices::MIXED
+    {
+        return dispatch::call_apart(word, Op::EXP_OUT, &[self_.into(), out.into()])
+            .map(drop);
     }
     let spec = shape::unary_float("exp", self_)?;
     inplace::write_out("exp", out, spec, &[self_], |out| cpu::pointwise::exp(self_, out))
@@ -1994,8 +2182,11 @@ pub(crate) fn log_(word: u32, self_: &Tensor) -> Result<()> {
 }
 
 pub(crate) fn log_out(word: u32, self_: &Tensor, out: &Tensor) -> Result<()> {
-    if word & state::INNER != 0 {
-        return dispatch::call_inner(Op::LOG_OUT, &[self_.into(), out.into()]).map(drop);
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(out) == devices::MIXED
+    {
+        return dispatch::call_apart(word, Op::LOG_OUT, &[self_.into(), out.into()])
+            .map(drop);
     }
     let spec = shape::unary_float("log", self_)?;
     inplace::write_out("log", out, spec, &[self_], |out| cpu::pointwise::log(self_, out))
@@ -2096,8 +2287,11 @@ pub(crate) fn sin_(word: u32, self_: &Tensor) -> Result<()> {
 }
 
 pub(crate) fn sin_out(word: u32, self_: &Tensor, out: &Tensor) -> Result<()> {
-    if word & state::INNER != 0 {
-        return dispatch::call_inner(Op::SIN_OUT, &[self_.into(), out.into()]).map(drop);
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(out) == devices::MIXED
+    {
+        return dispatch::call_apart(word, Op::SIN_OUT, &[self_.into(), out.into()])
+            .map(drop);
     }
     let spec = shape::unary_float("sin", self_)?;
     inplace::write_out("sin", out, spec, &[self_], |out| cpu::pointwise::sin(self_, out))
@@ -2123,8 +2317,11 @@ pub(crate) fn cos_(word: u32, self_: &Tensor) -> Result<()> {
 }
 
 pub(crate) fn cos_out(word: u32, self_: &Tensor, out: &Tensor) -> Result<()> {
-    if word & state::INNER != 0 {
-        return dispatch::call_inner(Op::COS_OUT, &[self_.into(), out.into()]).map(drop);
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(out) == devices::MIXED
+    {
+        return dispatch::call_apart(word, Op::COS_OUT, &[self_.into(), out.into()])
+            .map(drop);
     }
     let spec = shape::unary_float("cos", self_)?;
     inplace::write_out("cos", out, spec, &[self_], |out| cpu::pointwise::cos(self_, out))
@@ -2300,8 +2497,11 @@ pub(crate) fn tanh_(word: u32, self_: &Tensor) -> Result<()> {
 }
 
 pub(crate) fn tanh_out(word: u32, self_: &Tensor, out: &Tensor) -> Result<()> {
-    if word & state::INNER != 0 {
-        return dispatch::call_inner(Op::TANH_OUT, &[self_.into(), out.into()]).map(drop);
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(out) == devices::MIXED
+    {
+        return dispatch::call_apart(word, Op::TANH_OUT, &[self_.into(), out.into()])
+            .map(drop);
     }
     let spec = shape::unary_float("tanh", self_)?;
     inplace::write_out(
@@ -2414,8 +2614,10 @@ pub(crate) fn sigmoid_(word: u32, self_: &Tensor) -> Result<()> {
 }
 
 pub(crate) fn sigmoid_out(word: u32, self_: &Tensor, out: &Tensor) -> Result<()> {
-    if word & state::INNER != 0 {
-        return dispatch::call_inner(Op::SIGMOID_OUT, &[self_.into(), out.into()])
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(out) == devices::MIXED
+    {
+        return dispatch::call_apart(word, Op::SIGMOID_OUT, &[self_.into(), out.into()])
             .map(drop);
     }
     let spec = shape::unary_float("sigmoid", self_)?;
@@ -2834,9 +3036,11 @@ pub(crate) fn logical_not_(word: u32, self_: &Tensor) -> Result<()> {
 }
 
 pub(crate) fn eq(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(other) == devices::MIXED
+    {
         return dispatch::one_tensor(
-            dispatch::call_inner(Op::EQ_TENSOR, &[self_.into(), other.into()])?,
+            dispatch::call_apart(word, Op::EQ_TENSOR, &[self_.into(), other.into()])?,
         );
     }
     let result = Tensor::try_empty(shape::comparison("eq", self_, other)?)?;
@@ -2847,8 +3051,10 @@ pub(crate) fn eq(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor> {
 }
 
 pub(crate) fn eq_(word: u32, self_: &Tensor, other: &Tensor) -> Result<()> {
-    if word & state::INNER != 0 {
-        return dispatch::call_inner(Op::EQ__TENSOR, &[self_.into(), other.into()])
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(other) == devices::MIXED
+    {
+        return dispatch::call_apart(word, Op::EQ__TENSOR, &[self_.into(), other.into()])
             .map(drop);
     }
     let spec = shape::comparison("eq_", self_, other)?;
@@ -2890,9 +3096,11 @@ pub(crate) fn eq_scalar_(word: u32, self_: &Tensor, other: Scalar) -> Result<()>
 }
 
 pub(crate) fn ne(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(other) == devices::MIXED
+    {
         return dispatch::one_tensor(
-            dispatch::call_inner(Op::NE_TENSOR, &[self_.into(), other.into()])?,
+            dispatch::call_apart(word, Op::NE_TENSOR, &[self_.into(), other.into()])?,
         );
     }
     let result = Tensor::try_empty(shape::comparison("ne", self_, other)?)?;
@@ -2903,8 +3111,10 @@ pub(crate) fn ne(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor> {
 }
 
 pub(crate) fn ne_(word: u32, self_: &Tensor, other: &Tensor) -> Result<()> {
-    if word & state::INNER != 0 {
-        return dispatch::call_inner(Op::NE__TENSOR, &[self_.into(), other.into()])
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(other) == devices::MIXED
+    {
+        return dispatch::call_apart(word, Op::NE__TENSOR, &[self_.into(), other.into()])
             .map(drop);
     }
     let spec = shape::comparison("ne_", self_, other)?;
@@ -2946,9 +3156,11 @@ pub(crate) fn ne_scalar_(word: u32, self_: &Tensor, other: Scalar) -> Result<()>
 }
 
 pub(crate) fn lt(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(other) == devices::MIXED
+    {
         return dispatch::one_tensor(
-            dispatch::call_inner(Op::LT_TENSOR, &[self_.into(), other.into()])?,
+            dispatch::call_apart(word, Op::LT_TENSOR, &[self_.into(), other.into()])?,
         );
     }
     shape::need_real("lt", &[self_, other])?;
@@ -2960,8 +3172,10 @@ pub(crate) fn lt(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor> {
 }
 
 pub(crate) fn lt_(word: u32, self_: &Tensor, other: &Tensor) -> Result<()> {
-    if word & state::INNER != 0 {
-        return dispatch::call_inner(Op::LT__TENSOR, &[self_.into(), other.into()])
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(other) == devices::MIXED
+    {
+        return dispatch::call_apart(word, Op::LT__TENSOR, &[self_.into(), other.into()])
             .map(drop);
     }
     shape::need_real("lt_", &[self_, other])?;
@@ -3006,9 +3220,11 @@ pub(crate) fn lt_scalar_(word: u32, self_: &Tensor, other: Scalar) -> Result<()>
 }
 
 pub(crate) fn le(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(other) == devices::MIXED
+    {
         return dispatch::one_tensor(
-            dispatch::call_inner(Op::LE_TENSOR, &[self_.into(), other.into()])?,
+            dispatch::call_apart(word, Op::LE_TENSOR, &[self_.into(), other.into()])?,
         );
     }
     shape::need_real("le", &[self_, other])?;
@@ -3020,8 +3236,10 @@ pub(crate) fn le(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor> {
 }
 
 pub(crate) fn le_(word: u32, self_: &Tensor, other: &Tensor) -> Result<()> {
-    if word & state::INNER != 0 {
-        return dispatch::call_inner(Op::LE__TENSOR, &[self_.into(), other.into()])
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(other) == devices::MIXED
+    {
+        return dispatch::call_apart(word, Op::LE__TENSOR, &[self_.into(), other.into()])
             .map(drop);
     }
     shape::need_real("le_", &[self_, other])?;
@@ -3066,9 +3284,11 @@ pub(crate) fn le_scalar_(word: u32, self_: &Tensor, other: Scalar) -> Result<()>
 }
 
 pub(crate) fn gt(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(other) == devices::MIXED
+    {
         return dispatch::one_tensor(
-            dispatch::call_inner(Op::GT_TENSOR, &[self_.into(), other.into()])?,
+            dispatch::call_apart(word, Op::GT_TENSOR, &[self_.into(), other.into()])?,
         );
     }
     shape::need_real("gt", &[self_, other])?;
@@ -3080,8 +3300,10 @@ pub(crate) fn gt(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor> {
 }
 
 pub(crate) fn gt_(word: u32, self_: &Tensor, other: &Tensor) -> Result<()> {
-    if word & state::INNER != 0 {
-        return dispatch::call_inner(Op::GT__TENSOR, &[self_.into(), other.into()])
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(other) == devices::MIXED
+    {
+        return dispatch::call_apart(word, Op::GT__TENSOR, &[self_.into(), other.into()])
             .map(drop);
     }
     shape::need_real("gt_", &[self_, other])?;
@@ -3126,9 +3348,11 @@ pub(crate) fn gt_scalar_(word: u32, self_: &Tensor, other: Scalar) -> Result<()>
 }
 
 pub(crate) fn ge(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(other) == devices::MIXED
+    {
         return dispatch::one_tensor(
-            dispatch::call_inner(Op::GE_TENSOR, &[self_.into(), other.into()])?,
+            dispatch::call_apart(word, Op::GE_TENSOR, &[self_.into(), other.into()])?,
         );
     }
     shape::need_real("ge", &[self_, other])?;
@@ -3140,8 +3364,10 @@ pub(crate) fn ge(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor> {
 }
 
 pub(crate) fn ge_(word: u32, self_: &Tensor, other: &Tensor) -> Result<()> {
-    if word & state::INNER != 0 {
-        return dispatch::call_inner(Op::GE__TENSOR, &[self_.into(), other.into()])
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(other) == devices::MIXED
+    {
+        return dispatch::call_apart(word, Op::GE__TENSOR, &[self_.into(), other.into()])
             .map(drop);
     }
     shape::need_real("ge_", &[self_, other])?;
@@ -3186,9 +3412,11 @@ pub(crate) fn ge_scalar_(word: u32, self_: &Tensor, other: Scalar) -> Result<()>
 }
 
 pub(crate) fn logical_and(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(other) == devices::MIXED
+    {
         return dispatch::one_tensor(
-            dispatch::call_inner(Op::LOGICAL_AND, &[self_.into(), other.into()])?,
+            dispatch::call_apart(word, Op::LOGICAL_AND, &[self_.into(), other.into()])?,
         );
     }
     let result = Tensor::try_empty(shape::comparison("logical_and", self_, other)?)?;
@@ -3199,8 +3427,14 @@ pub(crate) fn logical_and(word: u32, self_: &Tensor, other: &Tensor) -> Result<T
 }
 
 pub(crate) fn logical_and_(word: u32, self_: &Tensor, other: &Tensor) -> Result<()> {
-    if word & state::INNER != 0 {
-        return dispatch::call_inner(Op::LOGICAL_AND_, &[self_.into(), other.into()])
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(other) == devices::MIXED
+    {
+        return dispatch::call_apart(
+                word,
+                Op::LOGICAL_AND_,
+                &[self_.into(), other.into()],
+            )
             .map(drop);
     }
     let spec = shape::comparison("logical_and_", self_, other)?;
@@ -3214,9 +3448,11 @@ pub(crate) fn logical_and_(word: u32, self_: &Tensor, other: &Tensor) -> Result<
 }
 
 pub(crate) fn logical_or(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(other) == devices::MIXED
+    {
         return dispatch::one_tensor(
-            dispatch::call_inner(Op::LOGICAL_OR, &[self_.into(), other.into()])?,
+            dispatch::call_apart(word, Op::LOGICAL_OR, &[self_.into(), other.into()])?,
         );
     }
     let result = Tensor::try_empty(shape::comparison("logical_or", self_, other)?)?;
@@ -3227,8 +3463,10 @@ pub(crate) fn logical_or(word: u32, self_: &Tensor, other: &Tensor) -> Result<Te
 }
 
 pub(crate) fn logical_or_(word: u32, self_: &Tensor, other: &Tensor) -> Result<()> {
-    if word & state::INNER != 0 {
-        return dispatch::call_inner(Op::LOGICAL_OR_, &[self_.into(), other.into()])
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(other) == devices::MIXED
+    {
+        return dispatch::call_apart(word, Op::LOGICAL_OR_, &[self_.into(), other.into()])
             .map(drop);
     }
     let spec = shape::comparison("logical_or_", self_, other)?;
@@ -3242,9 +3480,11 @@ pub(crate) fn logical_or_(word: u32, self_: &Tensor, other: &Tensor) -> Result<(
 }
 
 pub(crate) fn logical_xor(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(other) == devices::MIXED
+    {
         return dispatch::one_tensor(
-            dispatch::call_inner(Op::LOGICAL_XOR, &[self_.into(), other.into()])?,
+            dispatch::call_apart(word, Op::LOGICAL_XOR, &[self_.into(), other.into()])?,
         );
     }
     let result = Tensor::try_empty(shape::comparison("logical_xor", self_, other)?)?;
@@ -3255,8 +3495,14 @@ pub(crate) fn logical_xor(word: u32, self_: &Tensor, other: &Tensor) -> Result<T
 }
 
 pub(crate) fn logical_xor_(word: u32, self_: &Tensor, other: &Tensor) -> Result<()> {
-    if word & state::INNER != 0 {
-        return dispatch::call_inner(Op::LOGICAL_XOR_, &[self_.into(), other.into()])
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(other) == devices::MIXED
+    {
+        return dispatch::call_apart(
+                word,
+                Op::LOGICAL_XOR_,
+                &[self_.into(), other.into()],
+            )
             .map(drop);
     }
     let spec = shape::comparison("logical_xor_", self_, other)?;
@@ -3299,9 +3545,15 @@ pub(crate) fn bitwise_not_(word: u32, self_: &Tensor) -> Result<()> {
 }
 
 pub(crate) fn bitwise_and(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(other) == devices::MIXED
+    {
         return dispatch::one_tensor(
-            dispatch::call_inner(Op::BITWISE_AND_TENSOR, &[self_.into(), other.into()])?,
+            dispatch::call_apart(
+                word,
+                Op::BITWISE_AND_TENSOR,
+                &[self_.into(), other.into()],
+            )?,
         );
     }
     shape::need_real("bitwise_and", &[self_, other])?;
@@ -3313,8 +3565,11 @@ pub(crate) fn bitwise_and(word: u32, self_: &Tensor, other: &Tensor) -> Result<T
 }
 
 pub(crate) fn bitwise_and_(word: u32, self_: &Tensor, other: &Tensor) -> Result<()> {
-    if word & state::INNER != 0 {
-        return dispatch::call_inner(
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(other) == devices::MIXED
+    {
+        return dispatch::call_apart(
+                word,
                 Op::BITWISE_AND__TENSOR,
                 &[self_.into(), other.into()],
             )
@@ -3373,9 +3628,15 @@ pub(crate) fn bitwise_and_scalar_(
 }
 
 pub(crate) fn bitwise_or(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(other) == devices::MIXED
+    {
         return dispatch::one_tensor(
-            dispatch::call_inner(Op::BITWISE_OR_TENSOR, &[self_.into(), other.into()])?,
+            dispatch::call_apart(
+                word,
+                Op::BITWISE_OR_TENSOR,
+                &[self_.into(), other.into()],
+            )?,
         );
     }
     shape::need_real("bitwise_or", &[self_, other])?;
@@ -3387,8 +3648,11 @@ pub(crate) fn bitwise_or(word: u32, self_: &Tensor, other: &Tensor) -> Result<Te
 }
 
 pub(crate) fn bitwise_or_(word: u32, self_: &Tensor, other: &Tensor) -> Result<()> {
-    if word & state::INNER != 0 {
-        return dispatch::call_inner(
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(other) == devices::MIXED
+    {
+        return dispatch::call_apart(
+                word,
                 Op::BITWISE_OR__TENSOR,
                 &[self_.into(), other.into()],
             )
@@ -3447,9 +3711,15 @@ pub(crate) fn bitwise_or_scalar_(
 }
 
 pub(crate) fn bitwise_xor(word: u32, self_: &Tensor, other: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(other) == devices::MIXED
+    {
         return dispatch::one_tensor(
-            dispatch::call_inner(Op::BITWISE_XOR_TENSOR, &[self_.into(), other.into()])?,
+            dispatch::call_apart(
+                word,
+                Op::BITWISE_XOR_TENSOR,
+                &[self_.into(), other.into()],
+            )?,
         );
     }
     shape::need_real("bitwise_xor", &[self_, other])?;
@@ -3461,8 +3731,11 @@ pub(crate) fn bitwise_xor(word: u32, self_: &Tensor, other: &Tensor) -> Result<T
 }
 
 pub(crate) fn bitwise_xor_(word: u32, self_: &Tensor, other: &Tensor) -> Result<()> {
-    if word & state::INNER != 0 {
-        return dispatch::call_inner(
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(other) == devices::MIXED
+    {
+        return dispatch::call_apart(
+                word,
                 Op::BITWISE_XOR__TENSOR,
                 &[self_.into(), other.into()],
             )
@@ -3525,9 +3798,12 @@ pub(crate) fn bitwise_left_shift(
     self_: &Tensor,
     other: &Tensor,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(other) == devices::MIXED
+    {
         return dispatch::one_tensor(
-            dispatch::call_inner(
+            dispatch::call_apart(
+                word,
                 Op::BITWISE_LEFT_SHIFT_TENSOR,
                 &[self_.into(), other.into()],
             )?,
@@ -3546,8 +3822,11 @@ pub(crate) fn bitwise_left_shift_(
     self_: &Tensor,
     other: &Tensor,
 ) -> Result<()> {
-    if word & state::INNER != 0 {
-        return dispatch::call_inner(
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(other) == devices::MIXED
+    {
+        return dispatch::call_apart(
+                word,
                 Op::BITWISE_LEFT_SHIFT__TENSOR,
                 &[self_.into(), other.into()],
             )
@@ -3615,9 +3894,12 @@ pub(crate) fn bitwise_right_shift(
     self_: &Tensor,
     other: &Tensor,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(other) == devices::MIXED
+    {
         return dispatch::one_tensor(
-            dispatch::call_inner(
+            dispatch::call_apart(
+                word,
                 Op::BITWISE_RIGHT_SHIFT_TENSOR,
                 &[self_.into(), other.into()],
             )?,
@@ -3636,8 +3918,11 @@ pub(crate) fn bitwise_right_shift_(
     self_: &Tensor,
     other: &Tensor,
 ) -> Result<()> {
-    if word & state::INNER != 0 {
-        return dispatch::call_inner(
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(other) == devices::MIXED
+    {
+        return dispatch::call_apart(
+                word,
                 Op::BITWISE_RIGHT_SHIFT__TENSOR,
                 &[self_.into(), other.into()],
             )
@@ -3706,9 +3991,13 @@ pub(crate) fn where_self(
     self_: &Tensor,
     other: &Tensor,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::INNER != 0
+        || devices::of(condition) | devices::of(self_) | devices::of(other)
+            == devices::MIXED
+    {
         return dispatch::one_tensor(
-            dispatch::call_inner(
+            dispatch::call_apart(
+                word,
                 Op::WHERE_SELF,
                 &[condition.into(), self_.into(), other.into()],
             )?,
@@ -3730,8 +4019,12 @@ pub(crate) fn where_self_out(
     other: &Tensor,
     out: &Tensor,
 ) -> Result<()> {
-    if word & state::INNER != 0 {
-        return dispatch::call_inner(
+    if word & state::INNER != 0
+        || devices::of(condition) | devices::of(self_) | devices::of(other)
+            | devices::of(out) == devices::MIXED
+    {
+        return dispatch::call_apart(
+                word,
                 Op::WHERE_SELF_OUT,
                 &[condition.into(), self_.into(), other.into(), out.into()],
             )
@@ -3793,9 +4086,13 @@ pub(crate) fn clamp_tensor(
     min: Option<&Tensor>,
     max: Option<&Tensor>,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of_opt(min) | devices::of_opt(max)
+            == devices::MIXED
+    {
         return dispatch::one_tensor(
-            dispatch::call_inner(
+            dispatch::call_apart(
+                word,
                 Op::CLAMP_TENSOR,
                 &[self_.into(), min.into(), max.into()],
             )?,
@@ -3822,8 +4119,12 @@ pub(crate) fn clamp_tensor_(
     min: Option<&Tensor>,
     max: Option<&Tensor>,
 ) -> Result<()> {
-    if word & state::INNER != 0 {
-        return dispatch::call_inner(
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of_opt(min) | devices::of_opt(max)
+            == devices::MIXED
+    {
+        return dispatch::call_apart(
+                word,
                 Op::CLAMP__TENSOR,
                 &[self_.into(), min.into(), max.into()],
             )
@@ -3920,9 +4221,15 @@ pub(crate) fn clamp_min_tensor(
     self_: &Tensor,
     min: &Tensor,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(min) == devices::MIXED
+    {
         return dispatch::one_tensor(
-            dispatch::call_inner(Op::CLAMP_MIN_TENSOR, &[self_.into(), min.into()])?,
+            dispatch::call_apart(
+                word,
+                Op::CLAMP_MIN_TENSOR,
+                &[self_.into(), min.into()],
+            )?,
         );
     }
     shape::need_real("clamp_min", &[self_, min])?;
@@ -3934,8 +4241,14 @@ pub(crate) fn clamp_min_tensor(
 }
 
 pub(crate) fn clamp_min_tensor_(word: u32, self_: &Tensor, min: &Tensor) -> Result<()> {
-    if word & state::INNER != 0 {
-        return dispatch::call_inner(Op::CLAMP_MIN__TENSOR, &[self_.into(), min.into()])
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(min) == devices::MIXED
+    {
+        return dispatch::call_apart(
+                word,
+                Op::CLAMP_MIN__TENSOR,
+                &[self_.into(), min.into()],
+            )
             .map(drop);
     }
     shape::need_real("clamp_min_", &[self_, min])?;
@@ -3954,9 +4267,15 @@ pub(crate) fn clamp_max_tensor(
     self_: &Tensor,
     max: &Tensor,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(max) == devices::MIXED
+    {
         return dispatch::one_tensor(
-            dispatch::call_inner(Op::CLAMP_MAX_TENSOR, &[self_.into(), max.into()])?,
+            dispatch::call_apart(
+                word,
+                Op::CLAMP_MAX_TENSOR,
+                &[self_.into(), max.into()],
+            )?,
         );
     }
     shape::need_real("clamp_max", &[self_, max])?;
@@ -3968,8 +4287,14 @@ pub(crate) fn clamp_max_tensor(
 }
 
 pub(crate) fn clamp_max_tensor_(word: u32, self_: &Tensor, max: &Tensor) -> Result<()> {
-    if word & state::INNER != 0 {
-        return dispatch::call_inner(Op::CLAMP_MAX__TENSOR, &[self_.into(), max.into()])
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(max) == devices::MIXED
+    {
+        return dispatch::call_apart(
+                word,
+                Op::CLAMP_MAX__TENSOR,
+                &[self_.into(), max.into()],
+            )
             .map(drop);
     }
     shape::need_real("clamp_max_", &[self_, max])?;
@@ -4447,9 +4772,15 @@ pub(crate) fn prelu_kernel(
     self_: &Tensor,
     weight: &Tensor,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(weight) == devices::MIXED
+    {
         return dispatch::one_tensor(
-            dispatch::call_inner(Op::_PRELU_KERNEL, &[self_.into(), weight.into()])?,
+            dispatch::call_apart(
+                word,
+                Op::_PRELU_KERNEL,
+                &[self_.into(), weight.into()],
+            )?,
         );
     }
     shape::need_real("_prelu_kernel", &[self_, weight])?;
@@ -4482,9 +4813,12 @@ pub(crate) fn threshold_backward(
     self_: &Tensor,
     threshold: Scalar,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::INNER != 0
+        || devices::of(grad_output) | devices::of(self_) == devices::MIXED
+    {
         return dispatch::one_tensor(
-            dispatch::call_inner(
+            dispatch::call_apart(
+                word,
                 Op::THRESHOLD_BACKWARD,
                 &[grad_output.into(), self_.into(), threshold.into()],
             )?,
@@ -4505,9 +4839,12 @@ pub(crate) fn tanh_backward(
     grad_output: &Tensor,
     output: &Tensor,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::INNER != 0
+        || devices::of(grad_output) | devices::of(output) == devices::MIXED
+    {
         return dispatch::one_tensor(
-            dispatch::call_inner(
+            dispatch::call_apart(
+                word,
                 Op::TANH_BACKWARD,
                 &[grad_output.into(), output.into()],
             )?,
@@ -4527,9 +4864,12 @@ pub(crate) fn sigmoid_backward(
     grad_output: &Tensor,
     output: &Tensor,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::INNER != 0
+        || devices::of(grad_output) | devices::of(output) == devices::MIXED
+    {
         return dispatch::one_tensor(
-            dispatch::call_inner(
+            dispatch::call_apart(
+                word,
                 Op::SIGMOID_BACKWARD,
                 &[grad_output.into(), output.into()],
             )?,
@@ -4549,9 +4889,15 @@ pub(crate) fn silu_backward(
     grad_output: &Tensor,
     self_: &Tensor,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::INNER != 0
+        || devices::of(grad_output) | devices::of(self_) == devices::MIXED
+    {
         return dispatch::one_tensor(
-            dispatch::call_inner(Op::SILU_BACKWARD, &[grad_output.into(), self_.into()])?,
+            dispatch::call_apart(
+                word,
+                Op::SILU_BACKWARD,
+                &[grad_output.into(), self_.into()],
+            )?,
         );
     }
     shape::need_real("silu_backward", &[grad_output, self_])?;
@@ -4569,9 +4915,15 @@ pub(crate) fn mish_backward(
     grad_output: &Tensor,
     self_: &Tensor,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::INNER != 0
+        || devices::of(grad_output) | devices::of(self_) == devices::MIXED
+    {
         return dispatch::one_tensor(
-            dispatch::call_inner(Op::MISH_BACKWARD, &[grad_output.into(), self_.into()])?,
+            dispatch::call_apart(
+                word,
+                Op::MISH_BACKWARD,
+                &[grad_output.into(), self_.into()],
+            )?,
         );
     }
     shape::need_real("mish_backward", &[grad_output, self_])?;
@@ -4589,9 +4941,12 @@ pub(crate) fn hardswish_backward(
     grad_output: &Tensor,
     self_: &Tensor,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::INNER != 0
+        || devices::of(grad_output) | devices::of(self_) == devices::MIXED
+    {
         return dispatch::one_tensor(
-            dispatch::call_inner(
+            dispatch::call_apart(
+                word,
                 Op::HARDSWISH_BACKWARD,
                 &[grad_output.into(), self_.into()],
             )?,
@@ -4612,9 +4967,12 @@ pub(crate) fn hardsigmoid_backward(
     grad_output: &Tensor,
     self_: &Tensor,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::INNER != 0
+        || devices::of(grad_output) | devices::of(self_) == devices::MIXED
+    {
         return dispatch::one_tensor(
-            dispatch::call_inner(
+            dispatch::call_apart(
+                word,
                 Op::HARDSIGMOID_BACKWARD,
                 &[grad_output.into(), self_.into()],
             )?,
@@ -4636,9 +4994,12 @@ pub(crate) fn gelu_backward(
     self_: &Tensor,
     approximate: &str,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::INNER != 0
+        || devices::of(grad_output) | devices::of(self_) == devices::MIXED
+    {
         return dispatch::one_tensor(
-            dispatch::call_inner(
+            dispatch::call_apart(
+                word,
                 Op::GELU_BACKWARD,
                 &[grad_output.into(), self_.into(), approximate.into()],
             )?,
@@ -4663,9 +5024,12 @@ pub(crate) fn elu_backward(
     is_result: bool,
     self_or_result: &Tensor,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::INNER != 0
+        || devices::of(grad_output) | devices::of(self_or_result) == devices::MIXED
+    {
         return dispatch::one_tensor(
-            dispatch::call_inner(
+            dispatch::call_apart(
+                word,
                 Op::ELU_BACKWARD,
                 &[
                     grad_output.into(),
@@ -4711,9 +5075,12 @@ pub(crate) fn leaky_relu_backward(
     negative_slope: Scalar,
     self_is_result: bool,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::INNER != 0
+        || devices::of(grad_output) | devices::of(self_) == devices::MIXED
+    {
         return dispatch::one_tensor(
-            dispatch::call_inner(
+            dispatch::call_apart(
+                word,
                 Op::LEAKY_RELU_BACKWARD,
                 &[
                     grad_output.into(),
@@ -4753,9 +5120,12 @@ pub(crate) fn hardtanh_backward(
     min_val: Scalar,
     max_val: Scalar,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::INNER != 0
+        || devices::of(grad_output) | devices::of(self_) == devices::MIXED
+    {
         return dispatch::one_tensor(
-            dispatch::call_inner(
+            dispatch::call_apart(
+                word,
                 Op::HARDTANH_BACKWARD,
                 &[grad_output.into(), self_.into(), min_val.into(), max_val.into()],
             )?,
@@ -4784,9 +5154,12 @@ pub(crate) fn softplus_backward(
     beta: Scalar,
     threshold: Scalar,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::INNER != 0
+        || devices::of(grad_output) | devices::of(self_) == devices::MIXED
+    {
         return dispatch::one_tensor(
-            dispatch::call_inner(
+            dispatch::call_apart(
+                word,
                 Op::SOFTPLUS_BACKWARD,
                 &[grad_output.into(), self_.into(), beta.into(), threshold.into()],
             )?,
@@ -4814,9 +5187,12 @@ pub(crate) fn hardshrink_backward(
     self_: &Tensor,
     lambd: Scalar,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::INNER != 0
+        || devices::of(grad_out) | devices::of(self_) == devices::MIXED
+    {
         return dispatch::one_tensor(
-            dispatch::call_inner(
+            dispatch::call_apart(
+                word,
                 Op::HARDSHRINK_BACKWARD,
                 &[grad_out.into(), self_.into(), lambd.into()],
             )?,
@@ -4838,9 +5214,12 @@ pub(crate) fn softshrink_backward(
     self_: &Tensor,
     lambd: Scalar,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::INNER != 0
+        || devices::of(grad_output) | devices::of(self_) == devices::MIXED
+    {
         return dispatch::one_tensor(
-            dispatch::call_inner(
+            dispatch::call_apart(
+                word,
                 Op::SOFTSHRINK_BACKWARD,
                 &[grad_output.into(), self_.into(), lambd.into()],
             )?,
@@ -4862,9 +5241,13 @@ pub(crate) fn log_sigmoid_backward(
     self_: &Tensor,
     buffer: &Tensor,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::INNER != 0
+        || devices::of(grad_output) | devices::of(self_) | devices::of(buffer)
+            == devices::MIXED
+    {
         return dispatch::one_tensor(
-            dispatch::call_inner(
+            dispatch::call_apart(
+                word,
                 Op::LOG_SIGMOID_BACKWARD,
                 &[grad_output.into(), self_.into(), buffer.into()],
             )?,
@@ -4886,9 +5269,12 @@ pub(crate) fn glu_backward(
     self_: &Tensor,
     dim: i64,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::INNER != 0
+        || devices::of(grad_output) | devices::of(self_) == devices::MIXED
+    {
         return dispatch::one_tensor(
-            dispatch::call_inner(
+            dispatch::call_apart(
+                word,
                 Op::GLU_BACKWARD,
                 &[grad_output.into(), self_.into(), dim.into()],
             )?,
@@ -4947,8 +5333,11 @@ pub(crate) fn sum_dim_out(
     dtype: Option<DType>,
     out: &Tensor,
 ) -> Result<()> {
-    if word & state::INNER != 0 {
-        return dispatch::call_inner(
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(out) == devices::MIXED
+    {
+        return dispatch::call_apart(
+                word,
                 Op::SUM_INTLIST_OUT,
                 &[self_.into(), dim.into(), keepdim.into(), dtype.into(), out.into()],
             )
@@ -5009,8 +5398,11 @@ pub(crate) fn mean_dim_out(
     dtype: Option<DType>,
     out: &Tensor,
 ) -> Result<()> {
-    if word & state::INNER != 0 {
-        return dispatch::call_inner(
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(out) == devices::MIXED
+    {
+        return dispatch::call_apart(
+                word,
                 Op::MEAN_OUT,
                 &[self_.into(), dim.into(), keepdim.into(), dtype.into(), out.into()],
             )
@@ -5071,8 +5463,11 @@ pub(crate) fn prod_dim_out(
     dtype: Option<DType>,
     out: &Tensor,
 ) -> Result<()> {
-    if word & state::INNER != 0 {
-        return dispatch::call_inner(
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(out) == devices::MIXED
+    {
+        return dispatch::call_apart(
+                word,
                 Op::PROD_INT_OUT,
                 &[self_.into(), dim.into(), keepdim.into(), dtype.into(), out.into()],
             )
@@ -5213,8 +5608,11 @@ pub(crate) fn amax_out(
     keepdim: bool,
     out: &Tensor,
 ) -> Result<()> {
-    if word & state::INNER != 0 {
-        return dispatch::call_inner(
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(out) == devices::MIXED
+    {
+        return dispatch::call_apart(
+                word,
                 Op::AMAX_OUT,
                 &[self_.into(), dim.into(), keepdim.into(), out.into()],
             )
@@ -5257,8 +5655,11 @@ pub(crate) fn amin_out(
     keepdim: bool,
     out: &Tensor,
 ) -> Result<()> {
-    if word & state::INNER != 0 {
-        return dispatch::call_inner(
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(out) == devices::MIXED
+    {
+        return dispatch::call_apart(
+                word,
                 Op::AMIN_OUT,
                 &[self_.into(), dim.into(), keepdim.into(), out.into()],
             )
@@ -5714,8 +6115,11 @@ pub(crate) fn cumsum_out(
     dtype: Option<DType>,
     out: &Tensor,
 ) -> Result<()> {
-    if word & state::INNER != 0 {
-        return dispatch::call_inner(
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(out) == devices::MIXED
+    {
+        return dispatch::call_apart(
+                word,
                 Op::CUMSUM_OUT,
                 &[self_.into(), dim.into(), dtype.into(), out.into()],
             )
@@ -5756,8 +6160,11 @@ pub(crate) fn cumprod_out(
     dtype: Option<DType>,
     out: &Tensor,
 ) -> Result<()> {
-    if word & state::INNER != 0 {
-        return dispatch::call_inner(
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(out) == devices::MIXED
+    {
+        return dispatch::call_apart(
+                word,
                 Op::CUMPROD_OUT,
                 &[self_.into(), dim.into(), dtype.into(), out.into()],
             )
@@ -5861,9 +6268,12 @@ pub(crate) fn bincount(
     weights: Option<&Tensor>,
     minlength: SymInt,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of_opt(weights) == devices::MIXED
+    {
         return dispatch::one_tensor(
-            dispatch::call_inner(
+            dispatch::call_apart(
+                word,
                 Op::BINCOUNT,
                 &[self_.into(), weights.into(), minlength.into()],
             )?,
@@ -5877,9 +6287,11 @@ pub(crate) fn bincount(
 }
 
 pub(crate) fn equal(word: u32, self_: &Tensor, other: &Tensor) -> Result<bool> {
-    if word & state::INNER != 0 {
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(other) == devices::MIXED
+    {
         return dispatch::one_bool(
-            dispatch::call_inner(Op::EQUAL, &[self_.into(), other.into()])?,
+            dispatch::call_apart(word, Op::EQUAL, &[self_.into(), other.into()])?,
         );
     }
     cpu::reduce::equal(self_, other)
@@ -5916,8 +6328,11 @@ pub(crate) fn _softmax_out(
     half_to_float: bool,
     out: &Tensor,
 ) -> Result<()> {
-    if word & state::INNER != 0 {
-        return dispatch::call_inner(
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(out) == devices::MIXED
+    {
+        return dispatch::call_apart(
+                word,
                 Op::_SOFTMAX_OUT,
                 &[self_.into(), dim.into(), half_to_float.into(), out.into()],
             )
@@ -5965,8 +6380,11 @@ pub(crate) fn _log_softmax_out(
     half_to_float: bool,
     out: &Tensor,
 ) -> Result<()> {
-    if word & state::INNER != 0 {
-        return dispatch::call_inner(
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(out) == devices::MIXED
+    {
+        return dispatch::call_apart(
+                word,
                 Op::_LOG_SOFTMAX_OUT,
                 &[self_.into(), dim.into(), half_to_float.into(), out.into()],
             )
@@ -5990,9 +6408,12 @@ pub(crate) fn _softmax_backward_data(
     dim: i64,
     input_dtype: DType,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::INNER != 0
+        || devices::of(grad_output) | devices::of(output) == devices::MIXED
+    {
         return dispatch::one_tensor(
-            dispatch::call_inner(
+            dispatch::call_apart(
+                word,
                 Op::_SOFTMAX_BACKWARD_DATA,
                 &[grad_output.into(), output.into(), dim.into(), input_dtype.into()],
             )?,
@@ -6027,9 +6448,12 @@ pub(crate) fn _log_softmax_backward_data(
     dim: i64,
     input_dtype: DType,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::INNER != 0
+        || devices::of(grad_output) | devices::of(output) == devices::MIXED
+    {
         return dispatch::one_tensor(
-            dispatch::call_inner(
+            dispatch::call_apart(
+                word,
                 Op::_LOG_SOFTMAX_BACKWARD_DATA,
                 &[grad_output.into(), output.into(), dim.into(), input_dtype.into()],
             )?,
@@ -6089,9 +6513,13 @@ pub(crate) fn native_layer_norm(
     bias: Option<&Tensor>,
     eps: f64,
 ) -> Result<(Tensor, Tensor, Tensor)> {
-    if word & state::INNER != 0 {
+    if word & state::INNER != 0
+        || devices::of(input) | devices::of_opt(weight) | devices::of_opt(bias)
+            == devices::MIXED
+    {
         return dispatch::tensors(
-                dispatch::call_inner(
+                dispatch::call_apart(
+                    word,
                     Op::NATIVE_LAYER_NORM,
                     &[
                         input.into(),
@@ -6149,9 +6577,14 @@ pub(crate) fn native_layer_norm_backward(
     bias: Option<&Tensor>,
     output_mask: [bool; 3],
 ) -> Result<(Tensor, Tensor, Tensor)> {
-    if word & state::INNER != 0 {
+    if word & state::INNER != 0
+        || devices::of(grad_out) | devices::of(input) | devices::of(mean)
+            | devices::of(rstd) | devices::of_opt(weight) | devices::of_opt(bias)
+            == devices::MIXED
+    {
         return dispatch::tensors(
-                dispatch::call_inner(
+                dispatch::call_apart(
+                    word,
                     Op::NATIVE_LAYER_NORM_BACKWARD,
                     &[
                         grad_out.into(),
@@ -6221,9 +6654,13 @@ pub(crate) fn native_group_norm(
     group: i64,
     eps: f64,
 ) -> Result<(Tensor, Tensor, Tensor)> {
-    if word & state::INNER != 0 {
+    if word & state::INNER != 0
+        || devices::of(input) | devices::of_opt(weight) | devices::of_opt(bias)
+            == devices::MIXED
+    {
         return dispatch::tensors(
-                dispatch::call_inner(
+                dispatch::call_apart(
+                    word,
                     Op::NATIVE_GROUP_NORM,
                     &[
                         input.into(),
@@ -6292,9 +6729,13 @@ pub(crate) fn native_group_norm_backward(
     group: i64,
     output_mask: [bool; 3],
 ) -> Result<(Tensor, Tensor, Tensor)> {
-    if word & state::INNER != 0 {
+    if word & state::INNER != 0
+        || devices::of(grad_out) | devices::of(input) | devices::of(mean)
+            | devices::of(rstd) | devices::of_opt(weight) == devices::MIXED
+    {
         return dispatch::tensors(
-                dispatch::call_inner(
+                dispatch::call_apart(
+                    word,
                     Op::NATIVE_GROUP_NORM_BACKWARD,
                     &[
                         grad_out.into(),
@@ -6369,9 +6810,14 @@ pub(crate) fn native_batch_norm(
     momentum: f64,
     eps: f64,
 ) -> Result<(Tensor, Tensor, Tensor)> {
-    if word & state::INNER != 0 {
+    if word & state::INNER != 0
+        || devices::of(input) | devices::of_opt(weight) | devices::of_opt(bias)
+            | devices::of_opt(running_mean) | devices::of_opt(running_var)
+            == devices::MIXED
+    {
         return dispatch::tensors(
-                dispatch::call_inner(
+                dispatch::call_apart(
+                    word,
                     Op::NATIVE_BATCH_NORM,
                     &[
                         input.into(),
@@ -6442,9 +6888,14 @@ pub(crate) fn native_batch_norm_backward(
     eps: f64,
     output_mask: [bool; 3],
 ) -> Result<(Tensor, Tensor, Tensor)> {
-    if word & state::INNER != 0 {
+    if word & state::INNER != 0
+        || devices::of(grad_out) | devices::of(input) | devices::of_opt(weight)
+            | devices::of_opt(running_mean) | devices::of_opt(running_var)
+            | devices::of_opt(save_mean) | devices::of_opt(save_invstd) == devices::MIXED
+    {
         return dispatch::tensors(
-                dispatch::call_inner(
+                dispatch::call_apart(
+                    word,
                     Op::NATIVE_BATCH_NORM_BACKWARD,
                     &[
                         grad_out.into(),
@@ -6516,9 +6967,12 @@ pub(crate) fn mse_loss(
     target: &Tensor,
     reduction: i64,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(target) == devices::MIXED
+    {
         return dispatch::one_tensor(
-            dispatch::call_inner(
+            dispatch::call_apart(
+                word,
                 Op::MSE_LOSS,
                 &[self_.into(), target.into(), reduction.into()],
             )?,
@@ -6541,9 +6995,13 @@ pub(crate) fn mse_loss_backward(
     target: &Tensor,
     reduction: i64,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::INNER != 0
+        || devices::of(grad_output) | devices::of(self_) | devices::of(target)
+            == devices::MIXED
+    {
         return dispatch::one_tensor(
-            dispatch::call_inner(
+            dispatch::call_apart(
+                word,
                 Op::MSE_LOSS_BACKWARD,
                 &[grad_output.into(), self_.into(), target.into(), reduction.into()],
             )?,
@@ -6572,9 +7030,12 @@ pub(crate) fn smooth_l1_loss(
     reduction: i64,
     beta: f64,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(target) == devices::MIXED
+    {
         return dispatch::one_tensor(
-            dispatch::call_inner(
+            dispatch::call_apart(
+                word,
                 Op::SMOOTH_L1_LOSS,
                 &[self_.into(), target.into(), reduction.into(), beta.into()],
             )?,
@@ -6598,9 +7059,13 @@ pub(crate) fn smooth_l1_loss_backward(
     reduction: i64,
     beta: f64,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::INNER != 0
+        || devices::of(grad_output) | devices::of(self_) | devices::of(target)
+            == devices::MIXED
+    {
         return dispatch::one_tensor(
-            dispatch::call_inner(
+            dispatch::call_apart(
+                word,
                 Op::SMOOTH_L1_LOSS_BACKWARD,
                 &[
                     grad_output.into(),
@@ -6643,9 +7108,12 @@ pub(crate) fn huber_loss(
     reduction: i64,
     delta: f64,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(target) == devices::MIXED
+    {
         return dispatch::one_tensor(
-            dispatch::call_inner(
+            dispatch::call_apart(
+                word,
                 Op::HUBER_LOSS,
                 &[self_.into(), target.into(), reduction.into(), delta.into()],
             )?,
@@ -6669,9 +7137,13 @@ pub(crate) fn huber_loss_backward(
     reduction: i64,
     delta: f64,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::INNER != 0
+        || devices::of(grad_output) | devices::of(self_) | devices::of(target)
+            == devices::MIXED
+    {
         return dispatch::one_tensor(
-            dispatch::call_inner(
+            dispatch::call_apart(
+                word,
                 Op::HUBER_LOSS_BACKWARD,
                 &[
                     grad_output.into(),
@@ -6714,9 +7186,13 @@ pub(crate) fn binary_cross_entropy(
     weight: Option<&Tensor>,
     reduction: i64,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(target) | devices::of_opt(weight)
+            == devices::MIXED
+    {
         return dispatch::one_tensor(
-            dispatch::call_inner(
+            dispatch::call_apart(
+                word,
                 Op::BINARY_CROSS_ENTROPY,
                 &[self_.into(), target.into(), weight.into(), reduction.into()],
             )?,
@@ -6753,9 +7229,13 @@ pub(crate) fn binary_cross_entropy_backward(
     weight: Option<&Tensor>,
     reduction: i64,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::INNER != 0
+        || devices::of(grad_output) | devices::of(self_) | devices::of(target)
+            | devices::of_opt(weight) == devices::MIXED
+    {
         return dispatch::one_tensor(
-            dispatch::call_inner(
+            dispatch::call_apart(
+                word,
                 Op::BINARY_CROSS_ENTROPY_BACKWARD,
                 &[
                     grad_output.into(),
@@ -6807,9 +7287,13 @@ pub(crate) fn binary_cross_entropy_with_logits(
     pos_weight: Option<&Tensor>,
     reduction: i64,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(target) | devices::of_opt(weight)
+            | devices::of_opt(pos_weight) == devices::MIXED
+    {
         return dispatch::one_tensor(
-            dispatch::call_inner(
+            dispatch::call_apart(
+                word,
                 Op::BINARY_CROSS_ENTROPY_WITH_LOGITS,
                 &[
                     self_.into(),
@@ -6861,9 +7345,13 @@ pub(crate) fn nll_loss_forward(
     reduction: i64,
     ignore_index: SymInt,
 ) -> Result<(Tensor, Tensor)> {
-    if word & state::INNER != 0 {
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(target) | devices::of_opt(weight)
+            == devices::MIXED
+    {
         return dispatch::tensors(
-                dispatch::call_inner(
+                dispatch::call_apart(
+                    word,
                     Op::NLL_LOSS_FORWARD,
                     &[
                         self_.into(),
@@ -6918,9 +7406,13 @@ pub(crate) fn nll_loss_backward(
     ignore_index: SymInt,
     total_weight: &Tensor,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::INNER != 0
+        || devices::of(grad_output) | devices::of(self_) | devices::of(target)
+            | devices::of_opt(weight) | devices::of(total_weight) == devices::MIXED
+    {
         return dispatch::one_tensor(
-            dispatch::call_inner(
+            dispatch::call_apart(
+                word,
                 Op::NLL_LOSS_BACKWARD,
                 &[
                     grad_output.into(),
@@ -6979,9 +7471,13 @@ pub(crate) fn nll_loss2d_forward(
     reduction: i64,
     ignore_index: SymInt,
 ) -> Result<(Tensor, Tensor)> {
-    if word & state::INNER != 0 {
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(target) | devices::of_opt(weight)
+            == devices::MIXED
+    {
         return dispatch::tensors(
-                dispatch::call_inner(
+                dispatch::call_apart(
+                    word,
                     Op::NLL_LOSS2D_FORWARD,
                     &[
                         self_.into(),
@@ -7036,9 +7532,13 @@ pub(crate) fn nll_loss2d_backward(
     ignore_index: SymInt,
     total_weight: &Tensor,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::INNER != 0
+        || devices::of(grad_output) | devices::of(self_) | devices::of(target)
+            | devices::of_opt(weight) | devices::of(total_weight) == devices::MIXED
+    {
         return dispatch::one_tensor(
-            dispatch::call_inner(
+            dispatch::call_apart(
+                word,
                 Op::NLL_LOSS2D_BACKWARD,
                 &[
                     grad_output.into(),
@@ -7090,9 +7590,11 @@ pub(crate) fn nll_loss2d_backward(
 }
 
 pub(crate) fn mm(word: u32, self_: &Tensor, mat2: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(mat2) == devices::MIXED
+    {
         return dispatch::one_tensor(
-            dispatch::call_inner(Op::MM, &[self_.into(), mat2.into()])?,
+            dispatch::call_apart(word, Op::MM, &[self_.into(), mat2.into()])?,
         );
     }
     let result = Tensor::try_empty(shape::mm("mm", self_, mat2)?)?;
@@ -7108,8 +7610,14 @@ pub(crate) fn mm_out(
     mat2: &Tensor,
     out: &Tensor,
 ) -> Result<()> {
-    if word & state::INNER != 0 {
-        return dispatch::call_inner(Op::MM_OUT, &[self_.into(), mat2.into(), out.into()])
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(mat2) | devices::of(out) == devices::MIXED
+    {
+        return dispatch::call_apart(
+                word,
+                Op::MM_OUT,
+                &[self_.into(), mat2.into(), out.into()],
+            )
             .map(drop);
     }
     let spec = shape::mm("mm", self_, mat2)?;
@@ -7123,9 +7631,11 @@ pub(crate) fn mm_out(
 }
 
 pub(crate) fn bmm(word: u32, self_: &Tensor, mat2: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(mat2) == devices::MIXED
+    {
         return dispatch::one_tensor(
-            dispatch::call_inner(Op::BMM, &[self_.into(), mat2.into()])?,
+            dispatch::call_apart(word, Op::BMM, &[self_.into(), mat2.into()])?,
         );
     }
     let result = Tensor::try_empty(shape::bmm("bmm", self_, mat2)?)?;
@@ -7141,8 +7651,11 @@ pub(crate) fn bmm_out(
     mat2: &Tensor,
     out: &Tensor,
 ) -> Result<()> {
-    if word & state::INNER != 0 {
-        return dispatch::call_inner(
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(mat2) | devices::of(out) == devices::MIXED
+    {
+        return dispatch::call_apart(
+                word,
                 Op::BMM_OUT,
                 &[self_.into(), mat2.into(), out.into()],
             )
@@ -7159,9 +7672,11 @@ pub(crate) fn bmm_out(
 }
 
 pub(crate) fn mv(word: u32, self_: &Tensor, vec: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(vec) == devices::MIXED
+    {
         return dispatch::one_tensor(
-            dispatch::call_inner(Op::MV, &[self_.into(), vec.into()])?,
+            dispatch::call_apart(word, Op::MV, &[self_.into(), vec.into()])?,
         );
     }
     let result = Tensor::try_empty(shape::mv("mv", self_, vec)?)?;
@@ -7177,8 +7692,14 @@ pub(crate) fn mv_out(
     vec: &Tensor,
     out: &Tensor,
 ) -> Result<()> {
-    if word & state::INNER != 0 {
-        return dispatch::call_inner(Op::MV_OUT, &[self_.into(), vec.into(), out.into()])
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(vec) | devices::of(out) == devices::MIXED
+    {
+        return dispatch::call_apart(
+                word,
+                Op::MV_OUT,
+                &[self_.into(), vec.into(), out.into()],
+            )
             .map(drop);
     }
     let spec = shape::mv("mv", self_, vec)?;
@@ -7192,9 +7713,11 @@ pub(crate) fn mv_out(
 }
 
 pub(crate) fn dot(word: u32, self_: &Tensor, tensor: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(tensor) == devices::MIXED
+    {
         return dispatch::one_tensor(
-            dispatch::call_inner(Op::DOT, &[self_.into(), tensor.into()])?,
+            dispatch::call_apart(word, Op::DOT, &[self_.into(), tensor.into()])?,
         );
     }
     let result = Tensor::try_empty(shape::dot("dot", self_, tensor)?)?;
@@ -7210,8 +7733,11 @@ pub(crate) fn dot_out(
     tensor: &Tensor,
     out: &Tensor,
 ) -> Result<()> {
-    if word & state::INNER != 0 {
-        return dispatch::call_inner(
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(tensor) | devices::of(out) == devices::MIXED
+    {
+        return dispatch::call_apart(
+                word,
                 Op::DOT_OUT,
                 &[self_.into(), tensor.into(), out.into()],
             )
@@ -7235,9 +7761,12 @@ pub(crate) fn addmm(
     beta: Scalar,
     alpha: Scalar,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(mat1) | devices::of(mat2) == devices::MIXED
+    {
         return dispatch::one_tensor(
-            dispatch::call_inner(
+            dispatch::call_apart(
+                word,
                 Op::ADDMM,
                 &[self_.into(), mat1.into(), mat2.into(), beta.into(), alpha.into()],
             )?,
@@ -7260,8 +7789,11 @@ pub(crate) fn addmm_(
     beta: Scalar,
     alpha: Scalar,
 ) -> Result<()> {
-    if word & state::INNER != 0 {
-        return dispatch::call_inner(
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(mat1) | devices::of(mat2) == devices::MIXED
+    {
+        return dispatch::call_apart(
+                word,
                 Op::ADDMM_,
                 &[self_.into(), mat1.into(), mat2.into(), beta.into(), alpha.into()],
             )
@@ -7286,8 +7818,12 @@ pub(crate) fn addmm_out(
     alpha: Scalar,
     out: &Tensor,
 ) -> Result<()> {
-    if word & state::INNER != 0 {
-        return dispatch::call_inner(
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(mat1) | devices::of(mat2) | devices::of(out)
+            == devices::MIXED
+    {
+        return dispatch::call_apart(
+                word,
                 Op::ADDMM_OUT,
                 &[
                     self_.into(),
@@ -7318,9 +7854,12 @@ pub(crate) fn addmv(
     beta: Scalar,
     alpha: Scalar,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(mat) | devices::of(vec) == devices::MIXED
+    {
         return dispatch::one_tensor(
-            dispatch::call_inner(
+            dispatch::call_apart(
+                word,
                 Op::ADDMV,
                 &[self_.into(), mat.into(), vec.into(), beta.into(), alpha.into()],
             )?,
@@ -7343,8 +7882,11 @@ pub(crate) fn addmv_(
     beta: Scalar,
     alpha: Scalar,
 ) -> Result<()> {
-    if word & state::INNER != 0 {
-        return dispatch::call_inner(
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(mat) | devices::of(vec) == devices::MIXED
+    {
+        return dispatch::call_apart(
+                word,
                 Op::ADDMV_,
                 &[self_.into(), mat.into(), vec.into(), beta.into(), alpha.into()],
             )
@@ -7369,8 +7911,12 @@ pub(crate) fn addmv_out(
     alpha: Scalar,
     out: &Tensor,
 ) -> Result<()> {
-    if word & state::INNER != 0 {
-        return dispatch::call_inner(
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(mat) | devices::of(vec) | devices::of(out)
+            == devices::MIXED
+    {
+        return dispatch::call_apart(
+                word,
                 Op::ADDMV_OUT,
                 &[
                     self_.into(),
@@ -7401,9 +7947,13 @@ pub(crate) fn baddbmm(
     beta: Scalar,
     alpha: Scalar,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(batch1) | devices::of(batch2)
+            == devices::MIXED
+    {
         return dispatch::one_tensor(
-            dispatch::call_inner(
+            dispatch::call_apart(
+                word,
                 Op::BADDBMM,
                 &[self_.into(), batch1.into(), batch2.into(), beta.into(), alpha.into()],
             )?,
@@ -7426,8 +7976,12 @@ pub(crate) fn baddbmm_(
     beta: Scalar,
     alpha: Scalar,
 ) -> Result<()> {
-    if word & state::INNER != 0 {
-        return dispatch::call_inner(
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(batch1) | devices::of(batch2)
+            == devices::MIXED
+    {
+        return dispatch::call_apart(
+                word,
                 Op::BADDBMM_,
                 &[self_.into(), batch1.into(), batch2.into(), beta.into(), alpha.into()],
             )
@@ -7452,8 +8006,12 @@ pub(crate) fn baddbmm_out(
     alpha: Scalar,
     out: &Tensor,
 ) -> Result<()> {
-    if word & state::INNER != 0 {
-        return dispatch::call_inner(
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(batch1) | devices::of(batch2)
+            | devices::of(out) == devices::MIXED
+    {
+        return dispatch::call_apart(
+                word,
                 Op::BADDBMM_OUT,
                 &[
                     self_.into(),
@@ -7630,9 +8188,10 @@ pub(crate) fn _linalg_solve_ex(
     left: bool,
     check_errors: bool,
 ) -> Result<(Tensor, Tensor, Tensor, Tensor)> {
-    if word & state::INNER != 0 {
+    if word & state::INNER != 0 || devices::of(A) | devices::of(B) == devices::MIXED {
         return dispatch::tensors(
-                dispatch::call_inner(
+                dispatch::call_apart(
+                    word,
                     Op::_LINALG_SOLVE_EX,
                     &[A.into(), B.into(), left.into(), check_errors.into()],
                 )?,
@@ -7806,9 +8365,11 @@ pub(crate) fn linalg_solve_triangular(
     left: bool,
     unitriangular: bool,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::INNER != 0 || devices::of(self_) | devices::of(B) == devices::MIXED
+    {
         return dispatch::one_tensor(
-            dispatch::call_inner(
+            dispatch::call_apart(
+                word,
                 Op::LINALG_SOLVE_TRIANGULAR,
                 &[
                     self_.into(),
@@ -7845,9 +8406,12 @@ pub(crate) fn _attention(
     scale: f64,
     is_causal: bool,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::INNER != 0
+        || devices::of(query) | devices::of(key) | devices::of(value) == devices::MIXED
+    {
         return dispatch::one_tensor(
-            dispatch::call_inner(
+            dispatch::call_apart(
+                word,
                 Op::_ATTENTION,
                 &[query.into(), key.into(), value.into(), scale.into(), is_causal.into()],
             )?,
@@ -7872,9 +8436,13 @@ pub(crate) fn _attention_backward(
     scale: f64,
     is_causal: bool,
 ) -> Result<(Tensor, Tensor, Tensor)> {
-    if word & state::INNER != 0 {
+    if word & state::INNER != 0
+        || devices::of(grad) | devices::of(query) | devices::of(key) | devices::of(value)
+            == devices::MIXED
+    {
         return dispatch::tensors(
-                dispatch::call_inner(
+                dispatch::call_apart(
+                    word,
                     Op::_ATTENTION_BACKWARD,
                     &[
                         grad.into(),
@@ -7904,9 +8472,13 @@ pub(crate) fn convolution(
     output_padding: &[SymInt],
     groups: SymInt,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::INNER != 0
+        || devices::of(input) | devices::of(weight) | devices::of_opt(bias)
+            == devices::MIXED
+    {
         return dispatch::one_tensor(
-            dispatch::call_inner(
+            dispatch::call_apart(
+                word,
                 Op::CONVOLUTION,
                 &[
                     input.into(),
@@ -7974,8 +8546,12 @@ pub(crate) fn convolution_out(
     groups: SymInt,
     out: &Tensor,
 ) -> Result<()> {
-    if word & state::INNER != 0 {
-        return dispatch::call_inner(
+    if word & state::INNER != 0
+        || devices::of(input) | devices::of(weight) | devices::of_opt(bias)
+            | devices::of(out) == devices::MIXED
+    {
+        return dispatch::call_apart(
+                word,
                 Op::CONVOLUTION_OUT,
                 &[
                     input.into(),
@@ -8050,9 +8626,13 @@ pub(crate) fn convolution_backward(
     groups: SymInt,
     output_mask: [bool; 3],
 ) -> Result<(Tensor, Tensor, Tensor)> {
-    if word & state::INNER != 0 {
+    if word & state::INNER != 0
+        || devices::of(grad_output) | devices::of(input) | devices::of(weight)
+            == devices::MIXED
+    {
         return dispatch::tensors(
-                dispatch::call_inner(
+                dispatch::call_apart(
+                    word,
                     Op::CONVOLUTION_BACKWARD,
                     &[
                         grad_output.into(),
@@ -8255,9 +8835,13 @@ pub(crate) fn max_pool2d_with_indices_backward(
     ceil_mode: bool,
     indices: &Tensor,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::INNER != 0
+        || devices::of(grad_output) | devices::of(self_) | devices::of(indices)
+            == devices::MIXED
+    {
         return dispatch::one_tensor(
-            dispatch::call_inner(
+            dispatch::call_apart(
+                word,
                 Op::MAX_POOL2D_WITH_INDICES_BACKWARD,
                 &[
                     grad_output.into(),
@@ -8368,9 +8952,13 @@ pub(crate) fn max_pool3d_with_indices_backward(
     ceil_mode: bool,
     indices: &Tensor,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::INNER != 0
+        || devices::of(grad_output) | devices::of(self_) | devices::of(indices)
+            == devices::MIXED
+    {
         return dispatch::one_tensor(
-            dispatch::call_inner(
+            dispatch::call_apart(
+                word,
                 Op::MAX_POOL3D_WITH_INDICES_BACKWARD,
                 &[
                     grad_output.into(),
@@ -8424,9 +9012,12 @@ pub(crate) fn max_unpool2d(
     indices: &Tensor,
     output_size: &[SymInt],
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(indices) == devices::MIXED
+    {
         return dispatch::one_tensor(
-            dispatch::call_inner(
+            dispatch::call_apart(
+                word,
                 Op::MAX_UNPOOL2D,
                 &[self_.into(), indices.into(), output_size.into()],
             )?,
@@ -8507,9 +9098,12 @@ pub(crate) fn avg_pool2d_backward(
     count_include_pad: bool,
     divisor_override: Option<i64>,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::INNER != 0
+        || devices::of(grad_output) | devices::of(self_) == devices::MIXED
+    {
         return dispatch::one_tensor(
-            dispatch::call_inner(
+            dispatch::call_apart(
+                word,
                 Op::AVG_POOL2D_BACKWARD,
                 &[
                     grad_output.into(),
@@ -8619,9 +9213,12 @@ pub(crate) fn avg_pool3d_backward(
     count_include_pad: bool,
     divisor_override: Option<i64>,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::INNER != 0
+        || devices::of(grad_output) | devices::of(self_) == devices::MIXED
+    {
         return dispatch::one_tensor(
-            dispatch::call_inner(
+            dispatch::call_apart(
+                word,
                 Op::AVG_POOL3D_BACKWARD,
                 &[
                     grad_output.into(),
@@ -8694,9 +9291,12 @@ pub(crate) fn _adaptive_avg_pool2d_backward(
     grad_output: &Tensor,
     self_: &Tensor,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::INNER != 0
+        || devices::of(grad_output) | devices::of(self_) == devices::MIXED
+    {
         return dispatch::one_tensor(
-            dispatch::call_inner(
+            dispatch::call_apart(
+                word,
                 Op::_ADAPTIVE_AVG_POOL2D_BACKWARD,
                 &[grad_output.into(), self_.into()],
             )?,
@@ -8750,9 +9350,13 @@ pub(crate) fn adaptive_max_pool2d_backward(
     self_: &Tensor,
     indices: &Tensor,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::INNER != 0
+        || devices::of(grad_output) | devices::of(self_) | devices::of(indices)
+            == devices::MIXED
+    {
         return dispatch::one_tensor(
-            dispatch::call_inner(
+            dispatch::call_apart(
+                word,
                 Op::ADAPTIVE_MAX_POOL2D_BACKWARD,
                 &[grad_output.into(), self_.into(), indices.into()],
             )?,
@@ -8801,9 +9405,12 @@ pub(crate) fn _adaptive_avg_pool3d_backward(
     grad_output: &Tensor,
     self_: &Tensor,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::INNER != 0
+        || devices::of(grad_output) | devices::of(self_) == devices::MIXED
+    {
         return dispatch::one_tensor(
-            dispatch::call_inner(
+            dispatch::call_apart(
+                word,
                 Op::_ADAPTIVE_AVG_POOL3D_BACKWARD,
                 &[grad_output.into(), self_.into()],
             )?,
@@ -8857,9 +9464,13 @@ pub(crate) fn adaptive_max_pool3d_backward(
     self_: &Tensor,
     indices: &Tensor,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::INNER != 0
+        || devices::of(grad_output) | devices::of(self_) | devices::of(indices)
+            == devices::MIXED
+    {
         return dispatch::one_tensor(
-            dispatch::call_inner(
+            dispatch::call_apart(
+                word,
                 Op::ADAPTIVE_MAX_POOL3D_BACKWARD,
                 &[grad_output.into(), self_.into(), indices.into()],
             )?,
@@ -9744,9 +10355,12 @@ pub(crate) fn grid_sampler_2d(
     padding_mode: i64,
     align_corners: bool,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::INNER != 0
+        || devices::of(input) | devices::of(grid) == devices::MIXED
+    {
         return dispatch::one_tensor(
-            dispatch::call_inner(
+            dispatch::call_apart(
+                word,
                 Op::GRID_SAMPLER_2D,
                 &[
                     input.into(),
@@ -9792,9 +10406,13 @@ pub(crate) fn grid_sampler_2d_backward(
     align_corners: bool,
     output_mask: [bool; 2],
 ) -> Result<(Tensor, Tensor)> {
-    if word & state::INNER != 0 {
+    if word & state::INNER != 0
+        || devices::of(grad_output) | devices::of(input) | devices::of(grid)
+            == devices::MIXED
+    {
         return dispatch::tensors(
-                dispatch::call_inner(
+                dispatch::call_apart(
+                    word,
                     Op::GRID_SAMPLER_2D_BACKWARD,
                     &[
                         grad_output.into(),
@@ -9846,9 +10464,12 @@ pub(crate) fn grid_sampler_3d(
     padding_mode: i64,
     align_corners: bool,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::INNER != 0
+        || devices::of(input) | devices::of(grid) == devices::MIXED
+    {
         return dispatch::one_tensor(
-            dispatch::call_inner(
+            dispatch::call_apart(
+                word,
                 Op::GRID_SAMPLER_3D,
                 &[
                     input.into(),
@@ -9894,9 +10515,13 @@ pub(crate) fn grid_sampler_3d_backward(
     align_corners: bool,
     output_mask: [bool; 2],
 ) -> Result<(Tensor, Tensor)> {
-    if word & state::INNER != 0 {
+    if word & state::INNER != 0
+        || devices::of(grad_output) | devices::of(input) | devices::of(grid)
+            == devices::MIXED
+    {
         return dispatch::tensors(
-                dispatch::call_inner(
+                dispatch::call_apart(
+                    word,
                     Op::GRID_SAMPLER_3D_BACKWARD,
                     &[
                         grad_output.into(),
@@ -9949,9 +10574,12 @@ pub(crate) fn _grid_sampler_derivative(
     padding_mode: i64,
     align_corners: bool,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::INNER != 0
+        || devices::of(input) | devices::of(grid) == devices::MIXED
+    {
         return dispatch::one_tensor(
-            dispatch::call_inner(
+            dispatch::call_apart(
+                word,
                 Op::_GRID_SAMPLER_DERIVATIVE,
                 &[
                     input.into(),
@@ -10000,9 +10628,12 @@ pub(crate) fn _grid_sampler_derivative_backward(
     padding_mode: i64,
     align_corners: bool,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::INNER != 0
+        || devices::of(grad_output) | devices::of(grid) == devices::MIXED
+    {
         return dispatch::one_tensor(
-            dispatch::call_inner(
+            dispatch::call_apart(
+                word,
                 Op::_GRID_SAMPLER_DERIVATIVE_BACKWARD,
                 &[
                     grad_output.into(),
@@ -10355,9 +10986,12 @@ pub(crate) fn slice_scatter(
     end: Option<SymInt>,
     step: SymInt,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(src) == devices::MIXED
+    {
         return dispatch::one_tensor(
-            dispatch::call_inner(
+            dispatch::call_apart(
+                word,
                 Op::SLICE_SCATTER,
                 &[
                     self_.into(),
@@ -10386,9 +11020,12 @@ pub(crate) fn select_scatter(
     dim: i64,
     index: SymInt,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(src) == devices::MIXED
+    {
         return dispatch::one_tensor(
-            dispatch::call_inner(
+            dispatch::call_apart(
+                word,
                 Op::SELECT_SCATTER,
                 &[self_.into(), src.into(), dim.into(), index.into()],
             )?,
@@ -10411,9 +11048,12 @@ pub(crate) fn diagonal_scatter(
     dim1: i64,
     dim2: i64,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(src) == devices::MIXED
+    {
         return dispatch::one_tensor(
-            dispatch::call_inner(
+            dispatch::call_apart(
+                word,
                 Op::DIAGONAL_SCATTER,
                 &[self_.into(), src.into(), offset.into(), dim1.into(), dim2.into()],
             )?,
@@ -10443,9 +11083,12 @@ pub(crate) fn as_strided_scatter(
     stride: &[SymInt],
     storage_offset: Option<SymInt>,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(src) == devices::MIXED
+    {
         return dispatch::one_tensor(
-            dispatch::call_inner(
+            dispatch::call_apart(
+                word,
                 Op::AS_STRIDED_SCATTER,
                 &[
                     self_.into(),
@@ -10729,9 +11372,12 @@ pub(crate) fn copy(
     src: &Tensor,
     non_blocking: bool,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(src) == devices::MIXED
+    {
         return dispatch::one_tensor(
-            dispatch::call_inner(
+            dispatch::call_apart(
+                word,
                 Op::COPY,
                 &[self_.into(), src.into(), non_blocking.into()],
             )?,
@@ -10775,9 +11421,11 @@ pub(crate) fn fill_(word: u32, self_: &Tensor, value: Scalar) -> Result<()> {
 }
 
 pub(crate) fn fill_tensor(word: u32, self_: &Tensor, value: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(value) == devices::MIXED
+    {
         return dispatch::one_tensor(
-            dispatch::call_inner(Op::FILL_TENSOR, &[self_.into(), value.into()])?,
+            dispatch::call_apart(word, Op::FILL_TENSOR, &[self_.into(), value.into()])?,
         );
     }
     let result = Tensor::try_empty(shape::creation::fill_tensor("fill", self_, value)?)?;
@@ -10788,8 +11436,14 @@ pub(crate) fn fill_tensor(word: u32, self_: &Tensor, value: &Tensor) -> Result<T
 }
 
 pub(crate) fn fill_tensor_(word: u32, self_: &Tensor, value: &Tensor) -> Result<()> {
-    if word & state::INNER != 0 {
-        return dispatch::call_inner(Op::FILL__TENSOR, &[self_.into(), value.into()])
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(value) == devices::MIXED
+    {
+        return dispatch::call_apart(
+                word,
+                Op::FILL__TENSOR,
+                &[self_.into(), value.into()],
+            )
             .map(drop);
     }
     let spec = shape::creation::fill_tensor("fill_", self_, value)?;
@@ -11639,9 +12293,12 @@ pub(crate) fn gather(
     index: &Tensor,
     sparse_grad: bool,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(index) == devices::MIXED
+    {
         return dispatch::one_tensor(
-            dispatch::call_inner(
+            dispatch::call_apart(
+                word,
                 Op::GATHER,
                 &[self_.into(), dim.into(), index.into(), sparse_grad.into()],
             )?,
@@ -11663,9 +12320,12 @@ pub(crate) fn scatter(
     index: &Tensor,
     src: &Tensor,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(index) | devices::of(src) == devices::MIXED
+    {
         return dispatch::one_tensor(
-            dispatch::call_inner(
+            dispatch::call_apart(
+                word,
                 Op::SCATTER_SRC,
                 &[self_.into(), dim.into(), index.into(), src.into()],
             )?,
@@ -11687,8 +12347,11 @@ pub(crate) fn scatter_(
     index: &Tensor,
     src: &Tensor,
 ) -> Result<()> {
-    if word & state::INNER != 0 {
-        return dispatch::call_inner(
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(index) | devices::of(src) == devices::MIXED
+    {
+        return dispatch::call_apart(
+                word,
                 Op::SCATTER__SRC,
                 &[self_.into(), dim.into(), index.into(), src.into()],
             )
@@ -11711,9 +12374,12 @@ pub(crate) fn scatter_value(
     index: &Tensor,
     value: Scalar,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(index) == devices::MIXED
+    {
         return dispatch::one_tensor(
-            dispatch::call_inner(
+            dispatch::call_apart(
+                word,
                 Op::SCATTER_VALUE,
                 &[self_.into(), dim.into(), index.into(), value.into()],
             )?,
@@ -11735,8 +12401,11 @@ pub(crate) fn scatter_value_(
     index: &Tensor,
     value: Scalar,
 ) -> Result<()> {
-    if word & state::INNER != 0 {
-        return dispatch::call_inner(
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(index) == devices::MIXED
+    {
+        return dispatch::call_apart(
+                word,
                 Op::SCATTER__VALUE,
                 &[self_.into(), dim.into(), index.into(), value.into()],
             )
@@ -11759,9 +12428,12 @@ pub(crate) fn scatter_add(
     index: &Tensor,
     src: &Tensor,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(index) | devices::of(src) == devices::MIXED
+    {
         return dispatch::one_tensor(
-            dispatch::call_inner(
+            dispatch::call_apart(
+                word,
                 Op::SCATTER_ADD,
                 &[self_.into(), dim.into(), index.into(), src.into()],
             )?,
@@ -11783,8 +12455,11 @@ pub(crate) fn scatter_add_(
     index: &Tensor,
     src: &Tensor,
 ) -> Result<()> {
-    if word & state::INNER != 0 {
-        return dispatch::call_inner(
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(index) | devices::of(src) == devices::MIXED
+    {
+        return dispatch::call_apart(
+                word,
                 Op::SCATTER_ADD_,
                 &[self_.into(), dim.into(), index.into(), src.into()],
             )
@@ -11809,9 +12484,12 @@ pub(crate) fn scatter_reduce(
     reduce: &str,
     include_self: bool,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(index) | devices::of(src) == devices::MIXED
+    {
         return dispatch::one_tensor(
-            dispatch::call_inner(
+            dispatch::call_apart(
+                word,
                 Op::SCATTER_REDUCE_TWO,
                 &[
                     self_.into(),
@@ -11859,8 +12537,11 @@ pub(crate) fn scatter_reduce_(
     reduce: &str,
     include_self: bool,
 ) -> Result<()> {
-    if word & state::INNER != 0 {
-        return dispatch::call_inner(
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(index) | devices::of(src) == devices::MIXED
+    {
+        return dispatch::call_apart(
+                word,
                 Op::SCATTER_REDUCE__TWO,
                 &[
                     self_.into(),
@@ -11909,9 +12590,13 @@ pub(crate) fn index_reduce(
     reduce: &str,
     include_self: bool,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(index) | devices::of(source)
+            == devices::MIXED
+    {
         return dispatch::one_tensor(
-            dispatch::call_inner(
+            dispatch::call_apart(
+                word,
                 Op::INDEX_REDUCE,
                 &[
                     self_.into(),
@@ -11959,8 +12644,12 @@ pub(crate) fn index_reduce_(
     reduce: &str,
     include_self: bool,
 ) -> Result<()> {
-    if word & state::INNER != 0 {
-        return dispatch::call_inner(
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(index) | devices::of(source)
+            == devices::MIXED
+    {
+        return dispatch::call_apart(
+                word,
                 Op::INDEX_REDUCE_,
                 &[
                     self_.into(),
@@ -12005,9 +12694,15 @@ pub(crate) fn index(
     self_: &Tensor,
     indices: &[Option<Tensor>],
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of_opts(indices) == devices::MIXED
+    {
         return dispatch::one_tensor(
-            dispatch::call_inner(Op::INDEX_TENSOR, &[self_.into(), indices.into()])?,
+            dispatch::call_apart(
+                word,
+                Op::INDEX_TENSOR,
+                &[self_.into(), indices.into()],
+            )?,
         );
     }
     cpu::index::index(self_, indices)
@@ -12018,9 +12713,12 @@ pub(crate) fn unsafe_index(
     self_: &Tensor,
     indices: &[Option<Tensor>],
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of_opts(indices) == devices::MIXED
+    {
         return dispatch::one_tensor(
-            dispatch::call_inner(
+            dispatch::call_apart(
+                word,
                 Op::_UNSAFE_INDEX_TENSOR,
                 &[self_.into(), indices.into()],
             )?,
@@ -12036,9 +12734,13 @@ pub(crate) fn index_put(
     values: &Tensor,
     accumulate: bool,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of_opts(indices) | devices::of(values)
+            == devices::MIXED
+    {
         return dispatch::one_tensor(
-            dispatch::call_inner(
+            dispatch::call_apart(
+                word,
                 Op::INDEX_PUT,
                 &[self_.into(), indices.into(), values.into(), accumulate.into()],
             )?,
@@ -12060,8 +12762,12 @@ pub(crate) fn index_put_(
     values: &Tensor,
     accumulate: bool,
 ) -> Result<()> {
-    if word & state::INNER != 0 {
-        return dispatch::call_inner(
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of_opts(indices) | devices::of(values)
+            == devices::MIXED
+    {
+        return dispatch::call_apart(
+                word,
                 Op::INDEX_PUT_,
                 &[self_.into(), indices.into(), values.into(), accumulate.into()],
             )
@@ -12094,9 +12800,13 @@ pub(crate) fn unsafe_index_put(
     values: &Tensor,
     accumulate: bool,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of_opts(indices) | devices::of(values)
+            == devices::MIXED
+    {
         return dispatch::one_tensor(
-            dispatch::call_inner(
+            dispatch::call_apart(
+                word,
                 Op::_UNSAFE_INDEX_PUT,
                 &[self_.into(), indices.into(), values.into(), accumulate.into()],
             )?,
@@ -12117,9 +12827,12 @@ pub(crate) fn index_select(
     dim: i64,
     index: &Tensor,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(index) == devices::MIXED
+    {
         return dispatch::one_tensor(
-            dispatch::call_inner(
+            dispatch::call_apart(
+                word,
                 Op::INDEX_SELECT,
                 &[self_.into(), dim.into(), index.into()],
             )?,
@@ -12142,9 +12855,13 @@ pub(crate) fn index_add(
     source: &Tensor,
     alpha: Scalar,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(index) | devices::of(source)
+            == devices::MIXED
+    {
         return dispatch::one_tensor(
-            dispatch::call_inner(
+            dispatch::call_apart(
+                word,
                 Op::INDEX_ADD,
                 &[self_.into(), dim.into(), index.into(), source.into(), alpha.into()],
             )?,
@@ -12167,8 +12884,12 @@ pub(crate) fn index_add_(
     source: &Tensor,
     alpha: Scalar,
 ) -> Result<()> {
-    if word & state::INNER != 0 {
-        return dispatch::call_inner(
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(index) | devices::of(source)
+            == devices::MIXED
+    {
+        return dispatch::call_apart(
+                word,
                 Op::INDEX_ADD_,
                 &[self_.into(), dim.into(), index.into(), source.into(), alpha.into()],
             )
@@ -12191,9 +12912,13 @@ pub(crate) fn index_copy(
     index: &Tensor,
     source: &Tensor,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(index) | devices::of(source)
+            == devices::MIXED
+    {
         return dispatch::one_tensor(
-            dispatch::call_inner(
+            dispatch::call_apart(
+                word,
                 Op::INDEX_COPY,
                 &[self_.into(), dim.into(), index.into(), source.into()],
             )?,
@@ -12215,8 +12940,12 @@ pub(crate) fn index_copy_(
     index: &Tensor,
     source: &Tensor,
 ) -> Result<()> {
-    if word & state::INNER != 0 {
-        return dispatch::call_inner(
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(index) | devices::of(source)
+            == devices::MIXED
+    {
+        return dispatch::call_apart(
+                word,
                 Op::INDEX_COPY_,
                 &[self_.into(), dim.into(), index.into(), source.into()],
             )
@@ -12239,9 +12968,12 @@ pub(crate) fn index_fill(
     index: &Tensor,
     value: Scalar,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(index) == devices::MIXED
+    {
         return dispatch::one_tensor(
-            dispatch::call_inner(
+            dispatch::call_apart(
+                word,
                 Op::INDEX_FILL_INT_SCALAR,
                 &[self_.into(), dim.into(), index.into(), value.into()],
             )?,
@@ -12263,8 +12995,11 @@ pub(crate) fn index_fill_(
     index: &Tensor,
     value: Scalar,
 ) -> Result<()> {
-    if word & state::INNER != 0 {
-        return dispatch::call_inner(
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(index) == devices::MIXED
+    {
+        return dispatch::call_apart(
+                word,
                 Op::INDEX_FILL__INT_SCALAR,
                 &[self_.into(), dim.into(), index.into(), value.into()],
             )
@@ -12287,9 +13022,12 @@ pub(crate) fn index_fill_tensor(
     index: &Tensor,
     value: &Tensor,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(index) | devices::of(value) == devices::MIXED
+    {
         return dispatch::one_tensor(
-            dispatch::call_inner(
+            dispatch::call_apart(
+                word,
                 Op::INDEX_FILL_INT_TENSOR,
                 &[self_.into(), dim.into(), index.into(), value.into()],
             )?,
@@ -12311,8 +13049,11 @@ pub(crate) fn index_fill_tensor_(
     index: &Tensor,
     value: &Tensor,
 ) -> Result<()> {
-    if word & state::INNER != 0 {
-        return dispatch::call_inner(
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(index) | devices::of(value) == devices::MIXED
+    {
+        return dispatch::call_apart(
+                word,
                 Op::INDEX_FILL__INT_TENSOR,
                 &[self_.into(), dim.into(), index.into(), value.into()],
             )
@@ -12334,9 +13075,12 @@ pub(crate) fn masked_fill(
     mask: &Tensor,
     value: Scalar,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(mask) == devices::MIXED
+    {
         return dispatch::one_tensor(
-            dispatch::call_inner(
+            dispatch::call_apart(
+                word,
                 Op::MASKED_FILL_SCALAR,
                 &[self_.into(), mask.into(), value.into()],
             )?,
@@ -12357,8 +13101,11 @@ pub(crate) fn masked_fill_(
     mask: &Tensor,
     value: Scalar,
 ) -> Result<()> {
-    if word & state::INNER != 0 {
-        return dispatch::call_inner(
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(mask) == devices::MIXED
+    {
+        return dispatch::call_apart(
+                word,
                 Op::MASKED_FILL__SCALAR,
                 &[self_.into(), mask.into(), value.into()],
             )
@@ -12380,9 +13127,12 @@ pub(crate) fn masked_fill_tensor(
     mask: &Tensor,
     value: &Tensor,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(mask) | devices::of(value) == devices::MIXED
+    {
         return dispatch::one_tensor(
-            dispatch::call_inner(
+            dispatch::call_apart(
+                word,
                 Op::MASKED_FILL_TENSOR,
                 &[self_.into(), mask.into(), value.into()],
             )?,
@@ -12403,8 +13153,11 @@ pub(crate) fn masked_fill_tensor_(
     mask: &Tensor,
     value: &Tensor,
 ) -> Result<()> {
-    if word & state::INNER != 0 {
-        return dispatch::call_inner(
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(mask) | devices::of(value) == devices::MIXED
+    {
+        return dispatch::call_apart(
+                word,
                 Op::MASKED_FILL__TENSOR,
                 &[self_.into(), mask.into(), value.into()],
             )
@@ -12421,9 +13174,11 @@ pub(crate) fn masked_fill_tensor_(
 }
 
 pub(crate) fn masked_select(word: u32, self_: &Tensor, mask: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(mask) == devices::MIXED
+    {
         return dispatch::one_tensor(
-            dispatch::call_inner(Op::MASKED_SELECT, &[self_.into(), mask.into()])?,
+            dispatch::call_apart(word, Op::MASKED_SELECT, &[self_.into(), mask.into()])?,
         );
     }
     cpu::index::masked_select(self_, mask)
@@ -12435,9 +13190,12 @@ pub(crate) fn masked_scatter(
     mask: &Tensor,
     source: &Tensor,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(mask) | devices::of(source) == devices::MIXED
+    {
         return dispatch::one_tensor(
-            dispatch::call_inner(
+            dispatch::call_apart(
+                word,
                 Op::MASKED_SCATTER,
                 &[self_.into(), mask.into(), source.into()],
             )?,
@@ -12458,8 +13216,11 @@ pub(crate) fn masked_scatter_(
     mask: &Tensor,
     source: &Tensor,
 ) -> Result<()> {
-    if word & state::INNER != 0 {
-        return dispatch::call_inner(
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(mask) | devices::of(source) == devices::MIXED
+    {
+        return dispatch::call_apart(
+                word,
                 Op::MASKED_SCATTER_,
                 &[self_.into(), mask.into(), source.into()],
             )
@@ -12476,9 +13237,11 @@ pub(crate) fn masked_scatter_(
 }
 
 pub(crate) fn take(word: u32, self_: &Tensor, index: &Tensor) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(index) == devices::MIXED
+    {
         return dispatch::one_tensor(
-            dispatch::call_inner(Op::TAKE, &[self_.into(), index.into()])?,
+            dispatch::call_apart(word, Op::TAKE, &[self_.into(), index.into()])?,
         );
     }
     let result = Tensor::try_empty(shape::index::take("take", self_, index)?)?;
@@ -12495,9 +13258,13 @@ pub(crate) fn put(
     source: &Tensor,
     accumulate: bool,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(index) | devices::of(source)
+            == devices::MIXED
+    {
         return dispatch::one_tensor(
-            dispatch::call_inner(
+            dispatch::call_apart(
+                word,
                 Op::PUT,
                 &[self_.into(), index.into(), source.into(), accumulate.into()],
             )?,
@@ -12519,8 +13286,12 @@ pub(crate) fn put_(
     source: &Tensor,
     accumulate: bool,
 ) -> Result<()> {
-    if word & state::INNER != 0 {
-        return dispatch::call_inner(
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(index) | devices::of(source)
+            == devices::MIXED
+    {
+        return dispatch::call_apart(
+                word,
                 Op::PUT_,
                 &[self_.into(), index.into(), source.into(), accumulate.into()],
             )
@@ -12551,9 +13322,12 @@ pub(crate) fn embedding(
     scale_grad_by_freq: bool,
     sparse: bool,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::INNER != 0
+        || devices::of(weight) | devices::of(indices) == devices::MIXED
+    {
         return dispatch::one_tensor(
-            dispatch::call_inner(
+            dispatch::call_apart(
+                word,
                 Op::EMBEDDING,
                 &[
                     weight.into(),
@@ -12597,9 +13371,12 @@ pub(crate) fn embedding_dense_backward(
     padding_idx: SymInt,
     scale_grad_by_freq: bool,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::INNER != 0
+        || devices::of(grad_output) | devices::of(indices) == devices::MIXED
+    {
         return dispatch::one_tensor(
-            dispatch::call_inner(
+            dispatch::call_apart(
+                word,
                 Op::EMBEDDING_DENSE_BACKWARD,
                 &[
                     grad_output.into(),
@@ -12636,9 +13413,9 @@ pub(crate) fn embedding_dense_backward(
 }
 
 pub(crate) fn cat(word: u32, tensors: &[Tensor], dim: i64) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::INNER != 0 || devices::of_list(tensors) == devices::MIXED {
         return dispatch::one_tensor(
-            dispatch::call_inner(Op::CAT, &[tensors.into(), dim.into()])?,
+            dispatch::call_apart(word, Op::CAT, &[tensors.into(), dim.into()])?,
         );
     }
     let result = Tensor::try_empty(shape::join::cat("cat", tensors, dim)?)?;
@@ -12654,8 +13431,11 @@ pub(crate) fn cat_out(
     dim: i64,
     out: &Tensor,
 ) -> Result<()> {
-    if word & state::INNER != 0 {
-        return dispatch::call_inner(
+    if word & state::INNER != 0
+        || devices::of_list(tensors) | devices::of(out) == devices::MIXED
+    {
+        return dispatch::call_apart(
+                word,
                 Op::CAT_OUT,
                 &[tensors.into(), dim.into(), out.into()],
             )
@@ -12672,9 +13452,9 @@ pub(crate) fn cat_out(
 }
 
 pub(crate) fn stack(word: u32, tensors: &[Tensor], dim: i64) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::INNER != 0 || devices::of_list(tensors) == devices::MIXED {
         return dispatch::one_tensor(
-            dispatch::call_inner(Op::STACK, &[tensors.into(), dim.into()])?,
+            dispatch::call_apart(word, Op::STACK, &[tensors.into(), dim.into()])?,
         );
     }
     let result = Tensor::try_empty(shape::join::stack("stack", tensors, dim)?)?;
@@ -12690,8 +13470,11 @@ pub(crate) fn stack_out(
     dim: i64,
     out: &Tensor,
 ) -> Result<()> {
-    if word & state::INNER != 0 {
-        return dispatch::call_inner(
+    if word & state::INNER != 0
+        || devices::of_list(tensors) | devices::of(out) == devices::MIXED
+    {
+        return dispatch::call_apart(
+                word,
                 Op::STACK_OUT,
                 &[tensors.into(), dim.into(), out.into()],
             )
@@ -12856,9 +13639,12 @@ pub(crate) fn reflection_pad1d_backward(
     self_: &Tensor,
     padding: &[SymInt],
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::INNER != 0
+        || devices::of(grad_output) | devices::of(self_) == devices::MIXED
+    {
         return dispatch::one_tensor(
-            dispatch::call_inner(
+            dispatch::call_apart(
+                word,
                 Op::REFLECTION_PAD1D_BACKWARD,
                 &[grad_output.into(), self_.into(), padding.into()],
             )?,
@@ -12905,9 +13691,12 @@ pub(crate) fn reflection_pad2d_backward(
     self_: &Tensor,
     padding: &[SymInt],
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::INNER != 0
+        || devices::of(grad_output) | devices::of(self_) == devices::MIXED
+    {
         return dispatch::one_tensor(
-            dispatch::call_inner(
+            dispatch::call_apart(
+                word,
                 Op::REFLECTION_PAD2D_BACKWARD,
                 &[grad_output.into(), self_.into(), padding.into()],
             )?,
@@ -12954,9 +13743,12 @@ pub(crate) fn reflection_pad3d_backward(
     self_: &Tensor,
     padding: &[SymInt],
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::INNER != 0
+        || devices::of(grad_output) | devices::of(self_) == devices::MIXED
+    {
         return dispatch::one_tensor(
-            dispatch::call_inner(
+            dispatch::call_apart(
+                word,
                 Op::REFLECTION_PAD3D_BACKWARD,
                 &[grad_output.into(), self_.into(), padding.into()],
             )?,
@@ -13003,9 +13795,12 @@ pub(crate) fn replication_pad1d_backward(
     self_: &Tensor,
     padding: &[SymInt],
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::INNER != 0
+        || devices::of(grad_output) | devices::of(self_) == devices::MIXED
+    {
         return dispatch::one_tensor(
-            dispatch::call_inner(
+            dispatch::call_apart(
+                word,
                 Op::REPLICATION_PAD1D_BACKWARD,
                 &[grad_output.into(), self_.into(), padding.into()],
             )?,
@@ -13052,9 +13847,12 @@ pub(crate) fn replication_pad2d_backward(
     self_: &Tensor,
     padding: &[SymInt],
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::INNER != 0
+        || devices::of(grad_output) | devices::of(self_) == devices::MIXED
+    {
         return dispatch::one_tensor(
-            dispatch::call_inner(
+            dispatch::call_apart(
+                word,
                 Op::REPLICATION_PAD2D_BACKWARD,
                 &[grad_output.into(), self_.into(), padding.into()],
             )?,
@@ -13101,9 +13899,12 @@ pub(crate) fn replication_pad3d_backward(
     self_: &Tensor,
     padding: &[SymInt],
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::INNER != 0
+        || devices::of(grad_output) | devices::of(self_) == devices::MIXED
+    {
         return dispatch::one_tensor(
-            dispatch::call_inner(
+            dispatch::call_apart(
+                word,
                 Op::REPLICATION_PAD3D_BACKWARD,
                 &[grad_output.into(), self_.into(), padding.into()],
             )?,
@@ -13157,8 +13958,12 @@ pub(crate) fn sort_out(
     values: &Tensor,
     indices: &Tensor,
 ) -> Result<()> {
-    if word & state::INNER != 0 {
-        return dispatch::call_inner(
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(values) | devices::of(indices)
+            == devices::MIXED
+    {
+        return dispatch::call_apart(
+                word,
                 Op::SORT_VALUES,
                 &[
                     self_.into(),
@@ -13250,8 +14055,12 @@ pub(crate) fn topk_out(
     values: &Tensor,
     indices: &Tensor,
 ) -> Result<()> {
-    if word & state::INNER != 0 {
-        return dispatch::call_inner(
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(values) | devices::of(indices)
+            == devices::MIXED
+    {
+        return dispatch::call_apart(
+                word,
                 Op::TOPK_VALUES,
                 &[
                     self_.into(),
@@ -13420,9 +14229,13 @@ pub(crate) fn searchsorted(
     side: Option<&str>,
     sorter: Option<&Tensor>,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::INNER != 0
+        || devices::of(sorted_sequence) | devices::of(self_) | devices::of_opt(sorter)
+            == devices::MIXED
+    {
         return dispatch::one_tensor(
-            dispatch::call_inner(
+            dispatch::call_apart(
+                word,
                 Op::SEARCHSORTED_TENSOR,
                 &[
                     sorted_sequence.into(),
@@ -13475,9 +14288,12 @@ pub(crate) fn bucketize(
     out_int32: bool,
     right: bool,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::INNER != 0
+        || devices::of(self_) | devices::of(boundaries) == devices::MIXED
+    {
         return dispatch::one_tensor(
-            dispatch::call_inner(
+            dispatch::call_apart(
+                word,
                 Op::BUCKETIZE_TENSOR,
                 &[self_.into(), boundaries.into(), out_int32.into(), right.into()],
             )?,
@@ -13577,9 +14393,12 @@ pub(crate) fn isin(
     assume_unique: bool,
     invert: bool,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::INNER != 0
+        || devices::of(elements) | devices::of(test_elements) == devices::MIXED
+    {
         return dispatch::one_tensor(
-            dispatch::call_inner(
+            dispatch::call_apart(
+                word,
                 Op::ISIN_TENSOR_TENSOR,
                 &[
                     elements.into(),
@@ -13901,9 +14720,12 @@ pub(crate) fn native_dropout_backward(
     mask: &Tensor,
     scale: f64,
 ) -> Result<Tensor> {
-    if word & state::INNER != 0 {
+    if word & state::INNER != 0
+        || devices::of(grad_output) | devices::of(mask) == devices::MIXED
+    {
         return dispatch::one_tensor(
-            dispatch::call_inner(
+            dispatch::call_apart(
+                word,
                 Op::NATIVE_DROPOUT_BACKWARD,
                 &[grad_output.into(), mask.into(), scale.into()],
             )?,

@@ -9,7 +9,7 @@ use crate::autograd::node::Edges;
 use crate::autograd::record;
 use crate::autograd::saved::{PlainSlot, SavedSlot, SavedTensor};
 use crate::dispatch::{self, MemoryFormat, Value};
-use crate::ops::{composite, foreach, formulas, manual};
+use crate::ops::{composite, devices, foreach, formulas, manual};
 use crate::{DType, Device, ErrorKind, Result, Scalar, SymInt, Tensor, state};
 use smallvec::smallvec;
 
@@ -855,6 +855,11 @@ pub fn true_divide(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
         return dispatch::one_tensor(
             dispatch::call_layers(Op::TRUE_DIVIDE_TENSOR, &[self_.into(), other.into()])?,
         );
+    }
+    if word & state::INNER == 0
+        && devices::of(self_) | devices::of(other) == devices::MIXED
+    {
+        devices::check(Op::TRUE_DIVIDE_TENSOR, &[self_.into(), other.into()])?;
     }
     composite::true_divide(self_, other)
 }
@@ -2058,6 +2063,11 @@ pub fn max_other(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
             dispatch::call_layers(Op::MAX_OTHER, &[self_.into(), other.into()])?,
         );
     }
+    if word & state::INNER == 0
+        && devices::of(self_) | devices::of(other) == devices::MIXED
+    {
+        devices::check(Op::MAX_OTHER, &[self_.into(), other.into()])?;
+    }
     composite::max_other(self_, other)
 }
 
@@ -2068,6 +2078,11 @@ pub fn min_other(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
         return dispatch::one_tensor(
             dispatch::call_layers(Op::MIN_OTHER, &[self_.into(), other.into()])?,
         );
+    }
+    if word & state::INNER == 0
+        && devices::of(self_) | devices::of(other) == devices::MIXED
+    {
+        devices::check(Op::MIN_OTHER, &[self_.into(), other.into()])?;
     }
     composite::min_other(self_, other)
 }
@@ -3331,6 +3346,11 @@ pub fn polar(abs: &Tensor, angle: &Tensor) -> Result<Tensor> {
         return dispatch::one_tensor(
             dispatch::call_layers(Op::POLAR, &[abs.into(), angle.into()])?,
         );
+    }
+    if word & state::INNER == 0
+        && devices::of(abs) | devices::of(angle) == devices::MIXED
+    {
+        devices::check(Op::POLAR, &[abs.into(), angle.into()])?;
     }
     composite::polar(abs, angle)
 }
@@ -5740,6 +5760,11 @@ pub fn arctan2(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
             dispatch::call_layers(Op::ARCTAN2, &[self_.into(), other.into()])?,
         );
     }
+    if word & state::INNER == 0
+        && devices::of(self_) | devices::of(other) == devices::MIXED
+    {
+        devices::check(Op::ARCTAN2, &[self_.into(), other.into()])?;
+    }
     composite::aliases::arctan2(self_, other)
 }
 
@@ -5750,6 +5775,11 @@ pub fn multiply(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
         return dispatch::one_tensor(
             dispatch::call_layers(Op::MULTIPLY_TENSOR, &[self_.into(), other.into()])?,
         );
+    }
+    if word & state::INNER == 0
+        && devices::of(self_) | devices::of(other) == devices::MIXED
+    {
+        devices::check(Op::MULTIPLY_TENSOR, &[self_.into(), other.into()])?;
     }
     composite::aliases::multiply(self_, other)
 }
@@ -5772,6 +5802,11 @@ pub fn divide(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
         return dispatch::one_tensor(
             dispatch::call_layers(Op::DIVIDE_TENSOR, &[self_.into(), other.into()])?,
         );
+    }
+    if word & state::INNER == 0
+        && devices::of(self_) | devices::of(other) == devices::MIXED
+    {
+        devices::check(Op::DIVIDE_TENSOR, &[self_.into(), other.into()])?;
     }
     composite::aliases::divide(self_, other)
 }
@@ -5801,6 +5836,14 @@ pub fn divide_mode(
                 &[self_.into(), other.into(), rounding_mode.into()],
             )?,
         );
+    }
+    if word & state::INNER == 0
+        && devices::of(self_) | devices::of(other) == devices::MIXED
+    {
+        devices::check(
+            Op::DIVIDE_TENSOR_MODE,
+            &[self_.into(), other.into(), rounding_mode.into()],
+        )?;
     }
     composite::aliases::divide_mode(self_, other, rounding_mode)
 }
@@ -5845,6 +5888,14 @@ pub fn subtract(self_: &Tensor, other: &Tensor, alpha: Scalar) -> Result<Tensor>
             )?,
         );
     }
+    if word & state::INNER == 0
+        && devices::of(self_) | devices::of(other) == devices::MIXED
+    {
+        devices::check(
+            Op::SUBTRACT_TENSOR,
+            &[self_.into(), other.into(), alpha.into()],
+        )?;
+    }
     composite::aliases::subtract(self_, other, alpha)
 }
 
@@ -5872,6 +5923,11 @@ pub fn float_power(self_: &Tensor, exponent: &Tensor) -> Result<Tensor> {
                 &[self_.into(), exponent.into()],
             )?,
         );
+    }
+    if word & state::INNER == 0
+        && devices::of(self_) | devices::of(exponent) == devices::MIXED
+    {
+        devices::check(Op::FLOAT_POWER_TENSOR_TENSOR, &[self_.into(), exponent.into()])?;
     }
     composite::float_power(self_, exponent)
 }
@@ -6761,6 +6817,14 @@ pub fn isclose(
             )?,
         );
     }
+    if word & state::INNER == 0
+        && devices::of(self_) | devices::of(other) == devices::MIXED
+    {
+        devices::check(
+            Op::ISCLOSE,
+            &[self_.into(), other.into(), rtol.into(), atol.into(), equal_nan.into()],
+        )?;
+    }
     composite::isclose(self_, other, rtol, atol, equal_nan)
 }
 
@@ -6780,6 +6844,14 @@ pub fn allclose(
                 &[self_.into(), other.into(), rtol.into(), atol.into(), equal_nan.into()],
             )?,
         );
+    }
+    if word & state::INNER == 0
+        && devices::of(self_) | devices::of(other) == devices::MIXED
+    {
+        devices::check(
+            Op::ALLCLOSE,
+            &[self_.into(), other.into(), rtol.into(), atol.into(), equal_nan.into()],
+        )?;
     }
     composite::allclose(self_, other, rtol, atol, equal_nan)
 }
@@ -6918,6 +6990,11 @@ pub fn and_tensor(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
             dispatch::call_layers(Op::__AND___TENSOR, &[self_.into(), other.into()])?,
         );
     }
+    if word & state::INNER == 0
+        && devices::of(self_) | devices::of(other) == devices::MIXED
+    {
+        devices::check(Op::__AND___TENSOR, &[self_.into(), other.into()])?;
+    }
     composite::bitwise_and(self_, other)
 }
 
@@ -7028,6 +7105,11 @@ pub fn or_tensor(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
             dispatch::call_layers(Op::__OR___TENSOR, &[self_.into(), other.into()])?,
         );
     }
+    if word & state::INNER == 0
+        && devices::of(self_) | devices::of(other) == devices::MIXED
+    {
+        devices::check(Op::__OR___TENSOR, &[self_.into(), other.into()])?;
+    }
     composite::bitwise_or(self_, other)
 }
 
@@ -7137,6 +7219,11 @@ pub fn xor_tensor(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
         return dispatch::one_tensor(
             dispatch::call_layers(Op::__XOR___TENSOR, &[self_.into(), other.into()])?,
         );
+    }
+    if word & state::INNER == 0
+        && devices::of(self_) | devices::of(other) == devices::MIXED
+    {
+        devices::check(Op::__XOR___TENSOR, &[self_.into(), other.into()])?;
     }
     composite::bitwise_xor(self_, other)
 }
@@ -7436,6 +7523,14 @@ pub fn where_scalar_other(
             )?,
         );
     }
+    if word & state::INNER == 0
+        && devices::of(condition) | devices::of(self_) == devices::MIXED
+    {
+        devices::check(
+            Op::WHERE_SCALAROTHER,
+            &[condition.into(), self_.into(), other.into()],
+        )?;
+    }
     composite::where_scalar_other(condition, self_, other)
 }
 
@@ -7453,6 +7548,14 @@ pub fn where_scalar_self(
                 &[condition.into(), self_.into(), other.into()],
             )?,
         );
+    }
+    if word & state::INNER == 0
+        && devices::of(condition) | devices::of(other) == devices::MIXED
+    {
+        devices::check(
+            Op::WHERE_SCALARSELF,
+            &[condition.into(), self_.into(), other.into()],
+        )?;
     }
     composite::where_scalar_self(condition, self_, other)
 }
@@ -7987,6 +8090,12 @@ pub fn clip_tensor(
             )?,
         );
     }
+    if word & state::INNER == 0
+        && devices::of(self_) | devices::of_opt(min) | devices::of_opt(max)
+            == devices::MIXED
+    {
+        devices::check(Op::CLIP_TENSOR, &[self_.into(), min.into(), max.into()])?;
+    }
     composite::aliases::clip_tensor(self_, min, max)
 }
 
@@ -7997,6 +8106,11 @@ pub fn greater(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
         return dispatch::one_tensor(
             dispatch::call_layers(Op::GREATER_TENSOR, &[self_.into(), other.into()])?,
         );
+    }
+    if word & state::INNER == 0
+        && devices::of(self_) | devices::of(other) == devices::MIXED
+    {
+        devices::check(Op::GREATER_TENSOR, &[self_.into(), other.into()])?;
     }
     composite::aliases::greater(self_, other)
 }
@@ -8023,6 +8137,11 @@ pub fn greater_equal(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
             )?,
         );
     }
+    if word & state::INNER == 0
+        && devices::of(self_) | devices::of(other) == devices::MIXED
+    {
+        devices::check(Op::GREATER_EQUAL_TENSOR, &[self_.into(), other.into()])?;
+    }
     composite::aliases::greater_equal(self_, other)
 }
 
@@ -8048,6 +8167,11 @@ pub fn less(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
             dispatch::call_layers(Op::LESS_TENSOR, &[self_.into(), other.into()])?,
         );
     }
+    if word & state::INNER == 0
+        && devices::of(self_) | devices::of(other) == devices::MIXED
+    {
+        devices::check(Op::LESS_TENSOR, &[self_.into(), other.into()])?;
+    }
     composite::aliases::less(self_, other)
 }
 
@@ -8070,6 +8194,11 @@ pub fn less_equal(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
             dispatch::call_layers(Op::LESS_EQUAL_TENSOR, &[self_.into(), other.into()])?,
         );
     }
+    if word & state::INNER == 0
+        && devices::of(self_) | devices::of(other) == devices::MIXED
+    {
+        devices::check(Op::LESS_EQUAL_TENSOR, &[self_.into(), other.into()])?;
+    }
     composite::aliases::less_equal(self_, other)
 }
 
@@ -8091,6 +8220,11 @@ pub fn not_equal(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
         return dispatch::one_tensor(
             dispatch::call_layers(Op::NOT_EQUAL_TENSOR, &[self_.into(), other.into()])?,
         );
+    }
+    if word & state::INNER == 0
+        && devices::of(self_) | devices::of(other) == devices::MIXED
+    {
+        devices::check(Op::NOT_EQUAL_TENSOR, &[self_.into(), other.into()])?;
     }
     composite::aliases::not_equal(self_, other)
 }
@@ -9116,6 +9250,21 @@ pub fn rrelu_with_noise(
             )?,
         );
     }
+    if word & state::INNER == 0
+        && devices::of(self_) | devices::of(noise) == devices::MIXED
+    {
+        devices::check(
+            Op::RRELU_WITH_NOISE,
+            &[
+                self_.into(),
+                noise.into(),
+                lower.into(),
+                upper.into(),
+                training.into(),
+                Value::None,
+            ],
+        )?;
+    }
     composite::rrelu_with_noise(self_, noise, lower, upper, training)
 }
 
@@ -9141,6 +9290,21 @@ pub fn rrelu_with_noise_<'a>(
             ],
         )?;
         return Ok(self_);
+    }
+    if word & state::INNER == 0
+        && devices::of(self_) | devices::of(noise) == devices::MIXED
+    {
+        devices::check(
+            Op::RRELU_WITH_NOISE_,
+            &[
+                self_.into(),
+                noise.into(),
+                lower.into(),
+                upper.into(),
+                training.into(),
+                Value::None,
+            ],
+        )?;
     }
     composite::rrelu_with_noise_(self_, noise, lower, upper, training)?;
     Ok(self_)
@@ -9191,6 +9355,11 @@ pub fn prelu(self_: &Tensor, weight: &Tensor) -> Result<Tensor> {
         return dispatch::one_tensor(
             dispatch::call_layers(Op::PRELU, &[self_.into(), weight.into()])?,
         );
+    }
+    if word & state::INNER == 0
+        && devices::of(self_) | devices::of(weight) == devices::MIXED
+    {
+        devices::check(Op::PRELU, &[self_.into(), weight.into()])?;
     }
     composite::prelu(self_, weight)
 }
@@ -11435,6 +11604,15 @@ pub fn diff(
             )?,
         );
     }
+    if word & state::INNER == 0
+        && devices::of(self_) | devices::of_opt(prepend) | devices::of_opt(append)
+            == devices::MIXED
+    {
+        devices::check(
+            Op::DIFF,
+            &[self_.into(), n.into(), dim.into(), prepend.into(), append.into()],
+        )?;
+    }
     composite::diff(self_, n, dim, prepend, append)
 }
 
@@ -11460,6 +11638,11 @@ pub fn dist(self_: &Tensor, other: &Tensor, p: Scalar) -> Result<Tensor> {
             dispatch::call_layers(Op::DIST, &[self_.into(), other.into(), p.into()])?,
         );
     }
+    if word & state::INNER == 0
+        && devices::of(self_) | devices::of(other) == devices::MIXED
+    {
+        devices::check(Op::DIST, &[self_.into(), other.into(), p.into()])?;
+    }
     composite::dist(self_, other, p)
 }
 
@@ -11479,6 +11662,12 @@ pub fn _cdist_forward(
             )?,
         );
     }
+    if word & state::INNER == 0 && devices::of(x1) | devices::of(x2) == devices::MIXED {
+        devices::check(
+            Op::_CDIST_FORWARD,
+            &[x1.into(), x2.into(), p.into(), compute_mode.into()],
+        )?;
+    }
     composite::cdist_forward(x1, x2, p, compute_mode)
 }
 
@@ -11497,6 +11686,12 @@ pub fn cdist(
                 &[x1.into(), x2.into(), p.into(), compute_mode.into()],
             )?,
         );
+    }
+    if word & state::INNER == 0 && devices::of(x1) | devices::of(x2) == devices::MIXED {
+        devices::check(
+            Op::CDIST,
+            &[x1.into(), x2.into(), p.into(), compute_mode.into()],
+        )?;
     }
     composite::cdist(x1, x2, p, compute_mode)
 }
@@ -11534,6 +11729,13 @@ pub fn quantile(
                 ],
             )?,
         );
+    }
+    if word & state::INNER == 0 && devices::of(self_) | devices::of(q) == devices::MIXED
+    {
+        devices::check(
+            Op::QUANTILE,
+            &[self_.into(), q.into(), dim.into(), keepdim.into(), interpolation.into()],
+        )?;
     }
     composite::quantile::quantile(self_, q, dim, keepdim, interpolation)
 }
@@ -11587,6 +11789,13 @@ pub fn nanquantile(
             )?,
         );
     }
+    if word & state::INNER == 0 && devices::of(self_) | devices::of(q) == devices::MIXED
+    {
+        devices::check(
+            Op::NANQUANTILE,
+            &[self_.into(), q.into(), dim.into(), keepdim.into(), interpolation.into()],
+        )?;
+    }
     composite::quantile::nanquantile(self_, q, dim, keepdim, interpolation)
 }
 
@@ -11624,6 +11833,9 @@ pub fn trapezoid_x(y: &Tensor, x: &Tensor, dim: i64) -> Result<Tensor> {
             dispatch::call_layers(Op::TRAPEZOID_X, &[y.into(), x.into(), dim.into()])?,
         );
     }
+    if word & state::INNER == 0 && devices::of(y) | devices::of(x) == devices::MIXED {
+        devices::check(Op::TRAPEZOID_X, &[y.into(), x.into(), dim.into()])?;
+    }
     composite::trapezoid_x(y, x, dim)
 }
 
@@ -11645,6 +11857,9 @@ pub fn trapz_x(y: &Tensor, x: &Tensor, dim: i64) -> Result<Tensor> {
         return dispatch::one_tensor(
             dispatch::call_layers(Op::TRAPZ_X, &[y.into(), x.into(), dim.into()])?,
         );
+    }
+    if word & state::INNER == 0 && devices::of(y) | devices::of(x) == devices::MIXED {
+        devices::check(Op::TRAPZ_X, &[y.into(), x.into(), dim.into()])?;
     }
     composite::trapezoid_x(y, x, dim)
 }
@@ -11670,6 +11885,9 @@ pub fn cumulative_trapezoid_x(y: &Tensor, x: &Tensor, dim: i64) -> Result<Tensor
                 &[y.into(), x.into(), dim.into()],
             )?,
         );
+    }
+    if word & state::INNER == 0 && devices::of(y) | devices::of(x) == devices::MIXED {
+        devices::check(Op::CUMULATIVE_TRAPEZOID_X, &[y.into(), x.into(), dim.into()])?;
     }
     composite::cumulative_trapezoid_x(y, x, dim)
 }
@@ -11725,6 +11943,15 @@ pub fn cov(
                 &[self_.into(), correction.into(), fweights.into(), aweights.into()],
             )?,
         );
+    }
+    if word & state::INNER == 0
+        && devices::of(self_) | devices::of_opt(fweights) | devices::of_opt(aweights)
+            == devices::MIXED
+    {
+        devices::check(
+            Op::COV,
+            &[self_.into(), correction.into(), fweights.into(), aweights.into()],
+        )?;
     }
     composite::cov(self_, correction, fweights, aweights)
 }
@@ -12034,6 +12261,22 @@ pub fn layer_norm(
             )?,
         );
     }
+    if word & state::INNER == 0
+        && devices::of(input) | devices::of_opt(weight) | devices::of_opt(bias)
+            == devices::MIXED
+    {
+        devices::check(
+            Op::LAYER_NORM,
+            &[
+                input.into(),
+                normalized_shape.into(),
+                weight.into(),
+                bias.into(),
+                eps.into(),
+                cudnn_enable.into(),
+            ],
+        )?;
+    }
     composite::layer_norm(input, normalized_shape, weight, bias, eps, cudnn_enable)
 }
 
@@ -12207,6 +12450,14 @@ pub fn rms_norm(
             )?,
         );
     }
+    if word & state::INNER == 0
+        && devices::of(input) | devices::of_opt(weight) == devices::MIXED
+    {
+        devices::check(
+            Op::RMS_NORM,
+            &[input.into(), normalized_shape.into(), weight.into(), eps.into()],
+        )?;
+    }
     composite::rms_norm(input, normalized_shape, weight, eps)
 }
 
@@ -12234,6 +12485,22 @@ pub fn group_norm(
                 ],
             )?,
         );
+    }
+    if word & state::INNER == 0
+        && devices::of(input) | devices::of_opt(weight) | devices::of_opt(bias)
+            == devices::MIXED
+    {
+        devices::check(
+            Op::GROUP_NORM,
+            &[
+                input.into(),
+                num_groups.into(),
+                weight.into(),
+                bias.into(),
+                eps.into(),
+                cudnn_enabled.into(),
+            ],
+        )?;
     }
     composite::group_norm(input, num_groups, weight, bias, eps, cudnn_enabled)
 }
@@ -12449,6 +12716,26 @@ pub fn batch_norm(
                 ],
             )?,
         );
+    }
+    if word & state::INNER == 0
+        && devices::of(input) | devices::of_opt(weight) | devices::of_opt(bias)
+            | devices::of_opt(running_mean) | devices::of_opt(running_var)
+            == devices::MIXED
+    {
+        devices::check(
+            Op::BATCH_NORM,
+            &[
+                input.into(),
+                weight.into(),
+                bias.into(),
+                running_mean.into(),
+                running_var.into(),
+                training.into(),
+                momentum.into(),
+                eps.into(),
+                cudnn_enabled.into(),
+            ],
+        )?;
     }
     composite::batch_norm(
         input,
@@ -12672,6 +12959,24 @@ pub fn _native_batch_norm_legit(
             )
             .map(|[result0, result1, result2]| (result0, result1, result2));
     }
+    if word & state::INNER == 0
+        && devices::of(input) | devices::of_opt(weight) | devices::of_opt(bias)
+            | devices::of(running_mean) | devices::of(running_var) == devices::MIXED
+    {
+        devices::check(
+            Op::_NATIVE_BATCH_NORM_LEGIT,
+            &[
+                input.into(),
+                weight.into(),
+                bias.into(),
+                running_mean.into(),
+                running_var.into(),
+                training.into(),
+                momentum.into(),
+                eps.into(),
+            ],
+        )?;
+    }
     composite::native_batch_norm_legit(
         input,
         weight,
@@ -12710,6 +13015,22 @@ pub fn _native_batch_norm_legit_no_stats(
             )
             .map(|[result0, result1, result2]| (result0, result1, result2));
     }
+    if word & state::INNER == 0
+        && devices::of(input) | devices::of_opt(weight) | devices::of_opt(bias)
+            == devices::MIXED
+    {
+        devices::check(
+            Op::_NATIVE_BATCH_NORM_LEGIT_NO_STATS,
+            &[
+                input.into(),
+                weight.into(),
+                bias.into(),
+                training.into(),
+                momentum.into(),
+                eps.into(),
+            ],
+        )?;
+    }
     composite::native_batch_norm_legit_no_stats(
         input,
         weight,
@@ -12747,6 +13068,23 @@ pub fn _native_batch_norm_legit_no_training(
                 )?,
             )
             .map(|[result0, result1, result2]| (result0, result1, result2));
+    }
+    if word & state::INNER == 0
+        && devices::of(input) | devices::of_opt(weight) | devices::of_opt(bias)
+            | devices::of(running_mean) | devices::of(running_var) == devices::MIXED
+    {
+        devices::check(
+            Op::_NATIVE_BATCH_NORM_LEGIT_NO_TRAINING,
+            &[
+                input.into(),
+                weight.into(),
+                bias.into(),
+                running_mean.into(),
+                running_var.into(),
+                momentum.into(),
+                eps.into(),
+            ],
+        )?;
     }
     composite::native_batch_norm_legit_no_training(
         input,
@@ -12795,6 +13133,24 @@ pub fn _native_batch_norm_legit_functional(
                 running_var_out,
             ));
     }
+    if word & state::INNER == 0
+        && devices::of(input) | devices::of_opt(weight) | devices::of_opt(bias)
+            | devices::of(running_mean) | devices::of(running_var) == devices::MIXED
+    {
+        devices::check(
+            Op::_NATIVE_BATCH_NORM_LEGIT_FUNCTIONAL,
+            &[
+                input.into(),
+                weight.into(),
+                bias.into(),
+                running_mean.into(),
+                running_var.into(),
+                training.into(),
+                momentum.into(),
+                eps.into(),
+            ],
+        )?;
+    }
     composite::native_batch_norm_legit_functional(
         input,
         weight,
@@ -12839,6 +13195,23 @@ pub fn _batch_norm_with_update(
                 result2,
                 result3,
             ));
+    }
+    if word & state::INNER == 0
+        && devices::of(input) | devices::of_opt(weight) | devices::of_opt(bias)
+            | devices::of(running_mean) | devices::of(running_var) == devices::MIXED
+    {
+        devices::check(
+            Op::_BATCH_NORM_WITH_UPDATE,
+            &[
+                input.into(),
+                weight.into(),
+                bias.into(),
+                running_mean.into(),
+                running_var.into(),
+                momentum.into(),
+                eps.into(),
+            ],
+        )?;
     }
     composite::batch_norm_with_update(
         input,
@@ -12887,6 +13260,23 @@ pub fn _batch_norm_with_update_functional(
                 ]|
             (result0, result1, result2, result3, running_mean_out, running_var_out));
     }
+    if word & state::INNER == 0
+        && devices::of(input) | devices::of_opt(weight) | devices::of_opt(bias)
+            | devices::of(running_mean) | devices::of(running_var) == devices::MIXED
+    {
+        devices::check(
+            Op::_BATCH_NORM_WITH_UPDATE_FUNCTIONAL,
+            &[
+                input.into(),
+                weight.into(),
+                bias.into(),
+                running_mean.into(),
+                running_var.into(),
+                momentum.into(),
+                eps.into(),
+            ],
+        )?;
+    }
     composite::batch_norm_with_update_functional(
         input,
         weight,
@@ -12929,6 +13319,26 @@ pub fn instance_norm(
             )?,
         );
     }
+    if word & state::INNER == 0
+        && devices::of(input) | devices::of_opt(weight) | devices::of_opt(bias)
+            | devices::of_opt(running_mean) | devices::of_opt(running_var)
+            == devices::MIXED
+    {
+        devices::check(
+            Op::INSTANCE_NORM,
+            &[
+                input.into(),
+                weight.into(),
+                bias.into(),
+                running_mean.into(),
+                running_var.into(),
+                use_input_stats.into(),
+                momentum.into(),
+                eps.into(),
+                cudnn_enabled.into(),
+            ],
+        )?;
+    }
     composite::instance_norm(
         input,
         weight,
@@ -12950,6 +13360,9 @@ pub fn _weight_norm(v: &Tensor, g: &Tensor, dim: i64) -> Result<Tensor> {
             dispatch::call_layers(Op::_WEIGHT_NORM, &[v.into(), g.into(), dim.into()])?,
         );
     }
+    if word & state::INNER == 0 && devices::of(v) | devices::of(g) == devices::MIXED {
+        devices::check(Op::_WEIGHT_NORM, &[v.into(), g.into(), dim.into()])?;
+    }
     composite::weight_norm(v, g, dim)
 }
 
@@ -12968,6 +13381,9 @@ pub fn _weight_norm_interface(
                 )?,
             )
             .map(|[result0, result1]| (result0, result1));
+    }
+    if word & state::INNER == 0 && devices::of(v) | devices::of(g) == devices::MIXED {
+        devices::check(Op::_WEIGHT_NORM_INTERFACE, &[v.into(), g.into(), dim.into()])?;
     }
     composite::weight_norm_interface(v, g, dim)
 }
@@ -13073,6 +13489,11 @@ pub fn l1_loss(self_: &Tensor, target: &Tensor, reduction: i64) -> Result<Tensor
                 &[self_.into(), target.into(), reduction.into()],
             )?,
         );
+    }
+    if word & state::INNER == 0
+        && devices::of(self_) | devices::of(target) == devices::MIXED
+    {
+        devices::check(Op::L1_LOSS, &[self_.into(), target.into(), reduction.into()])?;
     }
     composite::l1_loss(self_, target, reduction)
 }
@@ -13312,6 +13733,14 @@ pub fn soft_margin_loss(
             )?,
         );
     }
+    if word & state::INNER == 0
+        && devices::of(self_) | devices::of(target) == devices::MIXED
+    {
+        devices::check(
+            Op::SOFT_MARGIN_LOSS,
+            &[self_.into(), target.into(), reduction.into()],
+        )?;
+    }
     composite::soft_margin_loss(self_, target, reduction)
 }
 
@@ -13513,6 +13942,14 @@ pub fn kl_div(
             )?,
         );
     }
+    if word & state::INNER == 0
+        && devices::of(self_) | devices::of(target) == devices::MIXED
+    {
+        devices::check(
+            Op::KL_DIV,
+            &[self_.into(), target.into(), reduction.into(), log_target.into()],
+        )?;
+    }
     composite::kl_div(self_, target, reduction, log_target)
 }
 
@@ -13539,6 +13976,21 @@ pub fn nll_loss(
             )?,
         );
     }
+    if word & state::INNER == 0
+        && devices::of(self_) | devices::of(target) | devices::of_opt(weight)
+            == devices::MIXED
+    {
+        devices::check(
+            Op::NLL_LOSS,
+            &[
+                self_.into(),
+                target.into(),
+                weight.into(),
+                reduction.into(),
+                ignore_index.into(),
+            ],
+        )?;
+    }
     composite::nll_loss(self_, target, weight, reduction, ignore_index)
 }
 
@@ -13564,6 +14016,21 @@ pub fn nll_loss_nd(
                 ],
             )?,
         );
+    }
+    if word & state::INNER == 0
+        && devices::of(self_) | devices::of(target) | devices::of_opt(weight)
+            == devices::MIXED
+    {
+        devices::check(
+            Op::NLL_LOSS_ND,
+            &[
+                self_.into(),
+                target.into(),
+                weight.into(),
+                reduction.into(),
+                ignore_index.into(),
+            ],
+        )?;
     }
     composite::nll_loss_nd(self_, target, weight, reduction, ignore_index)
 }
@@ -13725,6 +14192,21 @@ pub fn nll_loss2d(
                 ],
             )?,
         );
+    }
+    if word & state::INNER == 0
+        && devices::of(self_) | devices::of(target) | devices::of_opt(weight)
+            == devices::MIXED
+    {
+        devices::check(
+            Op::NLL_LOSS2D,
+            &[
+                self_.into(),
+                target.into(),
+                weight.into(),
+                reduction.into(),
+                ignore_index.into(),
+            ],
+        )?;
     }
     composite::nll_loss2d(self_, target, weight, reduction, ignore_index)
 }
@@ -13889,6 +14371,22 @@ pub fn cross_entropy_loss(
             )?,
         );
     }
+    if word & state::INNER == 0
+        && devices::of(self_) | devices::of(target) | devices::of_opt(weight)
+            == devices::MIXED
+    {
+        devices::check(
+            Op::CROSS_ENTROPY_LOSS,
+            &[
+                self_.into(),
+                target.into(),
+                weight.into(),
+                reduction.into(),
+                ignore_index.into(),
+                label_smoothing.into(),
+            ],
+        )?;
+    }
     composite::cross_entropy_loss(
         self_,
         target,
@@ -13922,6 +14420,21 @@ pub fn margin_ranking_loss(
             )?,
         );
     }
+    if word & state::INNER == 0
+        && devices::of(input1) | devices::of(input2) | devices::of(target)
+            == devices::MIXED
+    {
+        devices::check(
+            Op::MARGIN_RANKING_LOSS,
+            &[
+                input1.into(),
+                input2.into(),
+                target.into(),
+                margin.into(),
+                reduction.into(),
+            ],
+        )?;
+    }
     composite::margin_ranking_loss(input1, input2, target, margin, reduction)
 }
 
@@ -13940,6 +14453,14 @@ pub fn hinge_embedding_loss(
                 &[self_.into(), target.into(), margin.into(), reduction.into()],
             )?,
         );
+    }
+    if word & state::INNER == 0
+        && devices::of(self_) | devices::of(target) == devices::MIXED
+    {
+        devices::check(
+            Op::HINGE_EMBEDDING_LOSS,
+            &[self_.into(), target.into(), margin.into(), reduction.into()],
+        )?;
     }
     composite::hinge_embedding_loss(self_, target, margin, reduction)
 }
@@ -13966,6 +14487,21 @@ pub fn cosine_embedding_loss(
                 ],
             )?,
         );
+    }
+    if word & state::INNER == 0
+        && devices::of(input1) | devices::of(input2) | devices::of(target)
+            == devices::MIXED
+    {
+        devices::check(
+            Op::COSINE_EMBEDDING_LOSS,
+            &[
+                input1.into(),
+                input2.into(),
+                target.into(),
+                margin.into(),
+                reduction.into(),
+            ],
+        )?;
     }
     composite::cosine_embedding_loss(input1, input2, target, margin, reduction)
 }
@@ -13998,6 +14534,24 @@ pub fn triplet_margin_loss(
                 ],
             )?,
         );
+    }
+    if word & state::INNER == 0
+        && devices::of(anchor) | devices::of(positive) | devices::of(negative)
+            == devices::MIXED
+    {
+        devices::check(
+            Op::TRIPLET_MARGIN_LOSS,
+            &[
+                anchor.into(),
+                positive.into(),
+                negative.into(),
+                margin.into(),
+                p.into(),
+                eps.into(),
+                swap.into(),
+                reduction.into(),
+            ],
+        )?;
     }
     composite::triplet_margin_loss(
         anchor,
@@ -14036,6 +14590,21 @@ pub fn poisson_nll_loss(
             )?,
         );
     }
+    if word & state::INNER == 0
+        && devices::of(input) | devices::of(target) == devices::MIXED
+    {
+        devices::check(
+            Op::POISSON_NLL_LOSS,
+            &[
+                input.into(),
+                target.into(),
+                log_input.into(),
+                full.into(),
+                eps.into(),
+                reduction.into(),
+            ],
+        )?;
+    }
     composite::poisson_nll_loss(input, target, log_input, full, eps, reduction)
 }
 
@@ -14054,6 +14623,12 @@ pub fn cosine_similarity(
                 &[x1.into(), x2.into(), dim.into(), eps.into()],
             )?,
         );
+    }
+    if word & state::INNER == 0 && devices::of(x1) | devices::of(x2) == devices::MIXED {
+        devices::check(
+            Op::COSINE_SIMILARITY,
+            &[x1.into(), x2.into(), dim.into(), eps.into()],
+        )?;
     }
     composite::cosine_similarity(x1, x2, dim, eps)
 }
@@ -14074,6 +14649,12 @@ pub fn pairwise_distance(
                 &[x1.into(), x2.into(), p.into(), eps.into(), keepdim.into()],
             )?,
         );
+    }
+    if word & state::INNER == 0 && devices::of(x1) | devices::of(x2) == devices::MIXED {
+        devices::check(
+            Op::PAIRWISE_DISTANCE,
+            &[x1.into(), x2.into(), p.into(), eps.into(), keepdim.into()],
+        )?;
     }
     composite::pairwise_distance(x1, x2, p, eps, keepdim)
 }
@@ -14103,6 +14684,22 @@ pub fn multi_margin_loss(
             )?,
         );
     }
+    if word & state::INNER == 0
+        && devices::of(self_) | devices::of(target) | devices::of_opt(weight)
+            == devices::MIXED
+    {
+        devices::check(
+            Op::MULTI_MARGIN_LOSS,
+            &[
+                self_.into(),
+                target.into(),
+                p.into(),
+                margin.into(),
+                weight.into(),
+                reduction.into(),
+            ],
+        )?;
+    }
     composite::multi_margin_loss(self_, target, p, margin, weight, reduction)
 }
 
@@ -14120,6 +14717,14 @@ pub fn multilabel_margin_loss(
                 &[self_.into(), target.into(), reduction.into()],
             )?,
         );
+    }
+    if word & state::INNER == 0
+        && devices::of(self_) | devices::of(target) == devices::MIXED
+    {
+        devices::check(
+            Op::MULTILABEL_MARGIN_LOSS,
+            &[self_.into(), target.into(), reduction.into()],
+        )?;
     }
     composite::multilabel_margin_loss(self_, target, reduction)
 }
@@ -14155,6 +14760,25 @@ pub fn lstm(
                 )?,
             )
             .map(|[result0, result1, result2]| (result0, result1, result2));
+    }
+    if word & state::INNER == 0
+        && devices::of(input) | devices::of_list(hx) | devices::of_list(params)
+            == devices::MIXED
+    {
+        devices::check(
+            Op::LSTM_INPUT,
+            &[
+                input.into(),
+                hx.into(),
+                params.into(),
+                has_biases.into(),
+                num_layers.into(),
+                dropout.into(),
+                train.into(),
+                bidirectional.into(),
+                batch_first.into(),
+            ],
+        )?;
     }
     composite::lstm(
         input,
@@ -14201,6 +14825,25 @@ pub fn gru(
             )
             .map(|[result0, result1]| (result0, result1));
     }
+    if word & state::INNER == 0
+        && devices::of(input) | devices::of(hx) | devices::of_list(params)
+            == devices::MIXED
+    {
+        devices::check(
+            Op::GRU_INPUT,
+            &[
+                input.into(),
+                hx.into(),
+                params.into(),
+                has_biases.into(),
+                num_layers.into(),
+                dropout.into(),
+                train.into(),
+                bidirectional.into(),
+                batch_first.into(),
+            ],
+        )?;
+    }
     composite::gru(
         input,
         hx,
@@ -14245,6 +14888,25 @@ pub fn rnn_tanh(
                 )?,
             )
             .map(|[result0, result1]| (result0, result1));
+    }
+    if word & state::INNER == 0
+        && devices::of(input) | devices::of(hx) | devices::of_list(params)
+            == devices::MIXED
+    {
+        devices::check(
+            Op::RNN_TANH_INPUT,
+            &[
+                input.into(),
+                hx.into(),
+                params.into(),
+                has_biases.into(),
+                num_layers.into(),
+                dropout.into(),
+                train.into(),
+                bidirectional.into(),
+                batch_first.into(),
+            ],
+        )?;
     }
     composite::rnn_tanh(
         input,
@@ -14291,6 +14953,25 @@ pub fn rnn_relu(
             )
             .map(|[result0, result1]| (result0, result1));
     }
+    if word & state::INNER == 0
+        && devices::of(input) | devices::of(hx) | devices::of_list(params)
+            == devices::MIXED
+    {
+        devices::check(
+            Op::RNN_RELU_INPUT,
+            &[
+                input.into(),
+                hx.into(),
+                params.into(),
+                has_biases.into(),
+                num_layers.into(),
+                dropout.into(),
+                train.into(),
+                bidirectional.into(),
+                batch_first.into(),
+            ],
+        )?;
+    }
     composite::rnn_relu(
         input,
         hx,
@@ -14330,6 +15011,23 @@ pub fn lstm_cell(
             )
             .map(|[result0, result1]| (result0, result1));
     }
+    if word & state::INNER == 0
+        && devices::of(input) | devices::of_list(hx) | devices::of(w_ih)
+            | devices::of(w_hh) | devices::of_opt(b_ih) | devices::of_opt(b_hh)
+            == devices::MIXED
+    {
+        devices::check(
+            Op::LSTM_CELL,
+            &[
+                input.into(),
+                hx.into(),
+                w_ih.into(),
+                w_hh.into(),
+                b_ih.into(),
+                b_hh.into(),
+            ],
+        )?;
+    }
     composite::lstm_cell(input, hx, w_ih, w_hh, b_ih, b_hh)
 }
 
@@ -14357,6 +15055,22 @@ pub fn gru_cell(
                 ],
             )?,
         );
+    }
+    if word & state::INNER == 0
+        && devices::of(input) | devices::of(hx) | devices::of(w_ih) | devices::of(w_hh)
+            | devices::of_opt(b_ih) | devices::of_opt(b_hh) == devices::MIXED
+    {
+        devices::check(
+            Op::GRU_CELL,
+            &[
+                input.into(),
+                hx.into(),
+                w_ih.into(),
+                w_hh.into(),
+                b_ih.into(),
+                b_hh.into(),
+            ],
+        )?;
     }
     composite::gru_cell(input, hx, w_ih, w_hh, b_ih, b_hh)
 }
@@ -14386,6 +15100,22 @@ pub fn rnn_tanh_cell(
             )?,
         );
     }
+    if word & state::INNER == 0
+        && devices::of(input) | devices::of(hx) | devices::of(w_ih) | devices::of(w_hh)
+            | devices::of_opt(b_ih) | devices::of_opt(b_hh) == devices::MIXED
+    {
+        devices::check(
+            Op::RNN_TANH_CELL,
+            &[
+                input.into(),
+                hx.into(),
+                w_ih.into(),
+                w_hh.into(),
+                b_ih.into(),
+                b_hh.into(),
+            ],
+        )?;
+    }
     composite::rnn_tanh_cell(input, hx, w_ih, w_hh, b_ih, b_hh)
 }
 
@@ -14413,6 +15143,22 @@ pub fn rnn_relu_cell(
                 ],
             )?,
         );
+    }
+    if word & state::INNER == 0
+        && devices::of(input) | devices::of(hx) | devices::of(w_ih) | devices::of(w_hh)
+            | devices::of_opt(b_ih) | devices::of_opt(b_hh) == devices::MIXED
+    {
+        devices::check(
+            Op::RNN_RELU_CELL,
+            &[
+                input.into(),
+                hx.into(),
+                w_ih.into(),
+                w_hh.into(),
+                b_ih.into(),
+                b_hh.into(),
+            ],
+        )?;
     }
     composite::rnn_relu_cell(input, hx, w_ih, w_hh, b_ih, b_hh)
 }
@@ -15057,6 +15803,15 @@ pub fn addbmm(
             )?,
         );
     }
+    if word & state::INNER == 0
+        && devices::of(self_) | devices::of(batch1) | devices::of(batch2)
+            == devices::MIXED
+    {
+        devices::check(
+            Op::ADDBMM,
+            &[self_.into(), batch1.into(), batch2.into(), beta.into(), alpha.into()],
+        )?;
+    }
     composite::addbmm(self_, batch1, batch2, beta, alpha)
 }
 
@@ -15077,6 +15832,14 @@ pub fn addr(
             )?,
         );
     }
+    if word & state::INNER == 0
+        && devices::of(self_) | devices::of(vec1) | devices::of(vec2) == devices::MIXED
+    {
+        devices::check(
+            Op::ADDR,
+            &[self_.into(), vec1.into(), vec2.into(), beta.into(), alpha.into()],
+        )?;
+    }
     composite::addr(self_, vec1, vec2, beta, alpha)
 }
 
@@ -15087,6 +15850,11 @@ pub fn matmul(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
         return dispatch::one_tensor(
             dispatch::call_layers(Op::MATMUL, &[self_.into(), other.into()])?,
         );
+    }
+    if word & state::INNER == 0
+        && devices::of(self_) | devices::of(other) == devices::MIXED
+    {
+        devices::check(Op::MATMUL, &[self_.into(), other.into()])?;
     }
     composite::matmul(self_, other)
 }
@@ -15101,6 +15869,12 @@ pub fn linear(input: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Result<
                 &[input.into(), weight.into(), bias.into()],
             )?,
         );
+    }
+    if word & state::INNER == 0
+        && devices::of(input) | devices::of(weight) | devices::of_opt(bias)
+            == devices::MIXED
+    {
+        devices::check(Op::LINEAR, &[input.into(), weight.into(), bias.into()])?;
     }
     composite::linear(input, weight, bias)
 }
@@ -15121,6 +15895,15 @@ pub fn bilinear(
             )?,
         );
     }
+    if word & state::INNER == 0
+        && devices::of(input1) | devices::of(input2) | devices::of(weight)
+            | devices::of_opt(bias) == devices::MIXED
+    {
+        devices::check(
+            Op::BILINEAR,
+            &[input1.into(), input2.into(), weight.into(), bias.into()],
+        )?;
+    }
     composite::bilinear(input1, input2, weight, bias)
 }
 
@@ -15131,6 +15914,11 @@ pub fn vdot(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
         return dispatch::one_tensor(
             dispatch::call_layers(Op::VDOT, &[self_.into(), other.into()])?,
         );
+    }
+    if word & state::INNER == 0
+        && devices::of(self_) | devices::of(other) == devices::MIXED
+    {
+        devices::check(Op::VDOT, &[self_.into(), other.into()])?;
     }
     composite::vdot(self_, other)
 }
@@ -15143,6 +15931,11 @@ pub fn inner(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
             dispatch::call_layers(Op::INNER, &[self_.into(), other.into()])?,
         );
     }
+    if word & state::INNER == 0
+        && devices::of(self_) | devices::of(other) == devices::MIXED
+    {
+        devices::check(Op::INNER, &[self_.into(), other.into()])?;
+    }
     composite::inner(self_, other)
 }
 
@@ -15153,6 +15946,11 @@ pub fn outer(self_: &Tensor, vec2: &Tensor) -> Result<Tensor> {
         return dispatch::one_tensor(
             dispatch::call_layers(Op::OUTER, &[self_.into(), vec2.into()])?,
         );
+    }
+    if word & state::INNER == 0
+        && devices::of(self_) | devices::of(vec2) == devices::MIXED
+    {
+        devices::check(Op::OUTER, &[self_.into(), vec2.into()])?;
     }
     composite::outer(self_, vec2)
 }
@@ -15173,6 +15971,14 @@ pub fn tensordot(
             )?,
         );
     }
+    if word & state::INNER == 0
+        && devices::of(self_) | devices::of(other) == devices::MIXED
+    {
+        devices::check(
+            Op::TENSORDOT,
+            &[self_.into(), other.into(), dims_self.into(), dims_other.into()],
+        )?;
+    }
     composite::tensordot(self_, other, dims_self, dims_other)
 }
 
@@ -15183,6 +15989,9 @@ pub fn chain_matmul(matrices: &[Tensor]) -> Result<Tensor> {
         return dispatch::one_tensor(
             dispatch::call_layers(Op::CHAIN_MATMUL, &[matrices.into()])?,
         );
+    }
+    if word & state::INNER == 0 && devices::of_list(matrices) == devices::MIXED {
+        devices::check(Op::CHAIN_MATMUL, &[matrices.into()])?;
     }
     composite::chain_matmul(matrices)
 }
@@ -15195,6 +16004,11 @@ pub fn kron(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
             dispatch::call_layers(Op::KRON, &[self_.into(), other.into()])?,
         );
     }
+    if word & state::INNER == 0
+        && devices::of(self_) | devices::of(other) == devices::MIXED
+    {
+        devices::check(Op::KRON, &[self_.into(), other.into()])?;
+    }
     composite::kron(self_, other)
 }
 
@@ -15205,6 +16019,11 @@ pub fn cross(self_: &Tensor, other: &Tensor, dim: Option<i64>) -> Result<Tensor>
         return dispatch::one_tensor(
             dispatch::call_layers(Op::CROSS, &[self_.into(), other.into(), dim.into()])?,
         );
+    }
+    if word & state::INNER == 0
+        && devices::of(self_) | devices::of(other) == devices::MIXED
+    {
+        devices::check(Op::CROSS, &[self_.into(), other.into(), dim.into()])?;
     }
     composite::cross(self_, other, dim)
 }
@@ -15220,6 +16039,11 @@ pub fn linalg_cross(self_: &Tensor, other: &Tensor, dim: i64) -> Result<Tensor> 
             )?,
         );
     }
+    if word & state::INNER == 0
+        && devices::of(self_) | devices::of(other) == devices::MIXED
+    {
+        devices::check(Op::LINALG_CROSS, &[self_.into(), other.into(), dim.into()])?;
+    }
     composite::linalg_cross(self_, other, dim)
 }
 
@@ -15230,6 +16054,11 @@ pub fn ger(self_: &Tensor, vec2: &Tensor) -> Result<Tensor> {
         return dispatch::one_tensor(
             dispatch::call_layers(Op::GER, &[self_.into(), vec2.into()])?,
         );
+    }
+    if word & state::INNER == 0
+        && devices::of(self_) | devices::of(vec2) == devices::MIXED
+    {
+        devices::check(Op::GER, &[self_.into(), vec2.into()])?;
     }
     composite::outer(self_, vec2)
 }
@@ -15248,6 +16077,9 @@ pub fn einsum(
                 &[equation.into(), tensors.into(), path.into()],
             )?,
         );
+    }
+    if word & state::INNER == 0 && devices::of_list(tensors) == devices::MIXED {
+        devices::check(Op::EINSUM, &[equation.into(), tensors.into(), path.into()])?;
     }
     composite::einsum(equation, tensors, path)
 }
@@ -15485,6 +16317,24 @@ pub fn stft(
             )?,
         );
     }
+    if word & state::INNER == 0
+        && devices::of(self_) | devices::of_opt(window) == devices::MIXED
+    {
+        devices::check(
+            Op::STFT,
+            &[
+                self_.into(),
+                n_fft.into(),
+                hop_length.into(),
+                win_length.into(),
+                window.into(),
+                normalized.into(),
+                onesided.into(),
+                return_complex.into(),
+                align_to_window.into(),
+            ],
+        )?;
+    }
     composite::spectrum::stft(
         self_,
         n_fft,
@@ -15533,6 +16383,26 @@ pub fn stft_center(
             )?,
         );
     }
+    if word & state::INNER == 0
+        && devices::of(self_) | devices::of_opt(window) == devices::MIXED
+    {
+        devices::check(
+            Op::STFT_CENTER,
+            &[
+                self_.into(),
+                n_fft.into(),
+                hop_length.into(),
+                win_length.into(),
+                window.into(),
+                center.into(),
+                pad_mode.into(),
+                normalized.into(),
+                onesided.into(),
+                return_complex.into(),
+                align_to_window.into(),
+            ],
+        )?;
+    }
     composite::spectrum::stft_center(
         self_,
         n_fft,
@@ -15580,6 +16450,25 @@ pub fn istft(
                 ],
             )?,
         );
+    }
+    if word & state::INNER == 0
+        && devices::of(self_) | devices::of_opt(window) == devices::MIXED
+    {
+        devices::check(
+            Op::ISTFT,
+            &[
+                self_.into(),
+                n_fft.into(),
+                hop_length.into(),
+                win_length.into(),
+                window.into(),
+                center.into(),
+                normalized.into(),
+                onesided.into(),
+                length.into(),
+                return_complex.into(),
+            ],
+        )?;
     }
     composite::spectrum::istft(
         self_,
@@ -15983,6 +16872,12 @@ pub fn linalg_solve_ex(
             )
             .map(|[result, info]| (result, info));
     }
+    if word & state::INNER == 0 && devices::of(A) | devices::of(B) == devices::MIXED {
+        devices::check(
+            Op::LINALG_SOLVE_EX,
+            &[A.into(), B.into(), left.into(), check_errors.into()],
+        )?;
+    }
     composite::linalg::solve_ex(A, B, left, check_errors)
 }
 
@@ -15993,6 +16888,9 @@ pub fn linalg_solve(A: &Tensor, B: &Tensor, left: bool) -> Result<Tensor> {
         return dispatch::one_tensor(
             dispatch::call_layers(Op::LINALG_SOLVE, &[A.into(), B.into(), left.into()])?,
         );
+    }
+    if word & state::INNER == 0 && devices::of(A) | devices::of(B) == devices::MIXED {
+        devices::check(Op::LINALG_SOLVE, &[A.into(), B.into(), left.into()])?;
     }
     composite::linalg::solve(A, B, left)
 }
@@ -16167,6 +17065,14 @@ pub fn cholesky_solve(self_: &Tensor, input2: &Tensor, upper: bool) -> Result<Te
             )?,
         );
     }
+    if word & state::INNER == 0
+        && devices::of(self_) | devices::of(input2) == devices::MIXED
+    {
+        devices::check(
+            Op::CHOLESKY_SOLVE,
+            &[self_.into(), input2.into(), upper.into()],
+        )?;
+    }
     composite::linalg::cholesky_solve(self_, input2, upper)
 }
 
@@ -16205,6 +17111,19 @@ pub fn triangular_solve(
             )
             .map(|[solution, cloned_coefficient]| (solution, cloned_coefficient));
     }
+    if word & state::INNER == 0 && devices::of(self_) | devices::of(A) == devices::MIXED
+    {
+        devices::check(
+            Op::TRIANGULAR_SOLVE,
+            &[
+                self_.into(),
+                A.into(),
+                upper.into(),
+                transpose.into(),
+                unitriangular.into(),
+            ],
+        )?;
+    }
     composite::linalg::triangular_solve(self_, A, upper, transpose, unitriangular)
 }
 
@@ -16235,6 +17154,9 @@ pub fn linalg_vecdot(x: &Tensor, y: &Tensor, dim: i64) -> Result<Tensor> {
             dispatch::call_layers(Op::LINALG_VECDOT, &[x.into(), y.into(), dim.into()])?,
         );
     }
+    if word & state::INNER == 0 && devices::of(x) | devices::of(y) == devices::MIXED {
+        devices::check(Op::LINALG_VECDOT, &[x.into(), y.into(), dim.into()])?;
+    }
     composite::linalg::vecdot(x, y, dim)
 }
 
@@ -16246,6 +17168,9 @@ pub fn linalg_multi_dot(tensors: &[Tensor]) -> Result<Tensor> {
             dispatch::call_layers(Op::LINALG_MULTI_DOT, &[tensors.into()])?,
         );
     }
+    if word & state::INNER == 0 && devices::of_list(tensors) == devices::MIXED {
+        devices::check(Op::LINALG_MULTI_DOT, &[tensors.into()])?;
+    }
     composite::linalg::multi_dot(tensors)
 }
 
@@ -16256,6 +17181,11 @@ pub fn linalg_matmul(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
         return dispatch::one_tensor(
             dispatch::call_layers(Op::LINALG_MATMUL, &[self_.into(), other.into()])?,
         );
+    }
+    if word & state::INNER == 0
+        && devices::of(self_) | devices::of(other) == devices::MIXED
+    {
+        devices::check(Op::LINALG_MATMUL, &[self_.into(), other.into()])?;
     }
     composite::aliases::linalg_matmul(self_, other)
 }
@@ -16308,6 +17238,23 @@ pub fn _trilinear(
                 ],
             )?,
         );
+    }
+    if word & state::INNER == 0
+        && devices::of(i1) | devices::of(i2) | devices::of(i3) == devices::MIXED
+    {
+        devices::check(
+            Op::_TRILINEAR,
+            &[
+                i1.into(),
+                i2.into(),
+                i3.into(),
+                expand1.into(),
+                expand2.into(),
+                expand3.into(),
+                sumdim.into(),
+                unroll_dim.into(),
+            ],
+        )?;
     }
     composite::linalg::trilinear(
         i1,
@@ -16704,6 +17651,24 @@ pub fn scaled_dot_product_attention(
             )?,
         );
     }
+    if word & state::INNER == 0
+        && devices::of(query) | devices::of(key) | devices::of(value)
+            | devices::of_opt(attn_mask) == devices::MIXED
+    {
+        devices::check(
+            Op::SCALED_DOT_PRODUCT_ATTENTION,
+            &[
+                query.into(),
+                key.into(),
+                value.into(),
+                attn_mask.into(),
+                dropout_p.into(),
+                is_causal.into(),
+                scale.into(),
+                enable_gqa.into(),
+            ],
+        )?;
+    }
     composite::scaled_dot_product_attention(
         query,
         key,
@@ -17096,6 +18061,29 @@ pub fn _convolution(
             )?,
         );
     }
+    if word & state::INNER == 0
+        && devices::of(input) | devices::of(weight) | devices::of_opt(bias)
+            == devices::MIXED
+    {
+        devices::check(
+            Op::_CONVOLUTION,
+            &[
+                input.into(),
+                weight.into(),
+                bias.into(),
+                stride.into(),
+                padding.into(),
+                dilation.into(),
+                transposed.into(),
+                output_padding.into(),
+                groups.into(),
+                benchmark.into(),
+                deterministic.into(),
+                cudnn_enabled.into(),
+                allow_tf32.into(),
+            ],
+        )?;
+    }
     composite::_convolution(
         input,
         weight,
@@ -17140,6 +18128,23 @@ pub fn conv1d(
             )?,
         );
     }
+    if word & state::INNER == 0
+        && devices::of(input) | devices::of(weight) | devices::of_opt(bias)
+            == devices::MIXED
+    {
+        devices::check(
+            Op::CONV1D,
+            &[
+                input.into(),
+                weight.into(),
+                bias.into(),
+                stride.into(),
+                padding.into(),
+                dilation.into(),
+                groups.into(),
+            ],
+        )?;
+    }
     composite::conv1d(input, weight, bias, stride, padding, dilation, groups)
 }
 
@@ -17169,6 +18174,23 @@ pub fn conv1d_padding(
                 ],
             )?,
         );
+    }
+    if word & state::INNER == 0
+        && devices::of(input) | devices::of(weight) | devices::of_opt(bias)
+            == devices::MIXED
+    {
+        devices::check(
+            Op::CONV1D_PADDING,
+            &[
+                input.into(),
+                weight.into(),
+                bias.into(),
+                stride.into(),
+                padding.into(),
+                dilation.into(),
+                groups.into(),
+            ],
+        )?;
     }
     composite::conv1d_padding(input, weight, bias, stride, padding, dilation, groups)
 }
@@ -17201,6 +18223,24 @@ pub fn conv_transpose1d(
                 ],
             )?,
         );
+    }
+    if word & state::INNER == 0
+        && devices::of(input) | devices::of(weight) | devices::of_opt(bias)
+            == devices::MIXED
+    {
+        devices::check(
+            Op::CONV_TRANSPOSE1D,
+            &[
+                input.into(),
+                weight.into(),
+                bias.into(),
+                stride.into(),
+                padding.into(),
+                output_padding.into(),
+                groups.into(),
+                dilation.into(),
+            ],
+        )?;
     }
     composite::conv_transpose1d(
         input,
@@ -17241,6 +18281,23 @@ pub fn conv2d(
             )?,
         );
     }
+    if word & state::INNER == 0
+        && devices::of(input) | devices::of(weight) | devices::of_opt(bias)
+            == devices::MIXED
+    {
+        devices::check(
+            Op::CONV2D,
+            &[
+                input.into(),
+                weight.into(),
+                bias.into(),
+                stride.into(),
+                padding.into(),
+                dilation.into(),
+                groups.into(),
+            ],
+        )?;
+    }
     composite::conv2d(input, weight, bias, stride, padding, dilation, groups)
 }
 
@@ -17270,6 +18327,23 @@ pub fn conv2d_padding(
                 ],
             )?,
         );
+    }
+    if word & state::INNER == 0
+        && devices::of(input) | devices::of(weight) | devices::of_opt(bias)
+            == devices::MIXED
+    {
+        devices::check(
+            Op::CONV2D_PADDING,
+            &[
+                input.into(),
+                weight.into(),
+                bias.into(),
+                stride.into(),
+                padding.into(),
+                dilation.into(),
+                groups.into(),
+            ],
+        )?;
     }
     composite::conv2d_padding(input, weight, bias, stride, padding, dilation, groups)
 }
@@ -17302,6 +18376,24 @@ pub fn conv_transpose2d(
                 ],
             )?,
         );
+    }
+    if word & state::INNER == 0
+        && devices::of(input) | devices::of(weight) | devices::of_opt(bias)
+            == devices::MIXED
+    {
+        devices::check(
+            Op::CONV_TRANSPOSE2D_INPUT,
+            &[
+                input.into(),
+                weight.into(),
+                bias.into(),
+                stride.into(),
+                padding.into(),
+                output_padding.into(),
+                groups.into(),
+                dilation.into(),
+            ],
+        )?;
     }
     composite::conv_transpose2d(
         input,
@@ -17342,6 +18434,23 @@ pub fn conv3d(
             )?,
         );
     }
+    if word & state::INNER == 0
+        && devices::of(input) | devices::of(weight) | devices::of_opt(bias)
+            == devices::MIXED
+    {
+        devices::check(
+            Op::CONV3D,
+            &[
+                input.into(),
+                weight.into(),
+                bias.into(),
+                stride.into(),
+                padding.into(),
+                dilation.into(),
+                groups.into(),
+            ],
+        )?;
+    }
     composite::conv3d(input, weight, bias, stride, padding, dilation, groups)
 }
 
@@ -17371,6 +18480,23 @@ pub fn conv3d_padding(
                 ],
             )?,
         );
+    }
+    if word & state::INNER == 0
+        && devices::of(input) | devices::of(weight) | devices::of_opt(bias)
+            == devices::MIXED
+    {
+        devices::check(
+            Op::CONV3D_PADDING,
+            &[
+                input.into(),
+                weight.into(),
+                bias.into(),
+                stride.into(),
+                padding.into(),
+                dilation.into(),
+                groups.into(),
+            ],
+        )?;
     }
     composite::conv3d_padding(input, weight, bias, stride, padding, dilation, groups)
 }
@@ -17403,6 +18529,24 @@ pub fn conv_transpose3d(
                 ],
             )?,
         );
+    }
+    if word & state::INNER == 0
+        && devices::of(input) | devices::of(weight) | devices::of_opt(bias)
+            == devices::MIXED
+    {
+        devices::check(
+            Op::CONV_TRANSPOSE3D_INPUT,
+            &[
+                input.into(),
+                weight.into(),
+                bias.into(),
+                stride.into(),
+                padding.into(),
+                output_padding.into(),
+                groups.into(),
+                dilation.into(),
+            ],
+        )?;
     }
     composite::conv_transpose3d(
         input,
@@ -17998,6 +19142,20 @@ pub fn max_unpool3d(
             )?,
         );
     }
+    if word & state::INNER == 0
+        && devices::of(self_) | devices::of(indices) == devices::MIXED
+    {
+        devices::check(
+            Op::MAX_UNPOOL3D,
+            &[
+                self_.into(),
+                indices.into(),
+                output_size.into(),
+                stride.into(),
+                padding.into(),
+            ],
+        )?;
+    }
     composite::max_unpool3d(self_, indices, output_size, stride, padding)
 }
 
@@ -18022,6 +19180,19 @@ pub fn fractional_max_pool2d(
                 )?,
             )
             .map(|[result0, result1]| (result0, result1));
+    }
+    if word & state::INNER == 0
+        && devices::of(self_) | devices::of(random_samples) == devices::MIXED
+    {
+        devices::check(
+            Op::FRACTIONAL_MAX_POOL2D,
+            &[
+                self_.into(),
+                kernel_size.into(),
+                output_size.into(),
+                random_samples.into(),
+            ],
+        )?;
     }
     composite::fractional_pool::fractional_max_pool2d(
         self_,
@@ -18052,6 +19223,19 @@ pub fn fractional_max_pool3d(
                 )?,
             )
             .map(|[result0, result1]| (result0, result1));
+    }
+    if word & state::INNER == 0
+        && devices::of(self_) | devices::of(random_samples) == devices::MIXED
+    {
+        devices::check(
+            Op::FRACTIONAL_MAX_POOL3D,
+            &[
+                self_.into(),
+                kernel_size.into(),
+                output_size.into(),
+                random_samples.into(),
+            ],
+        )?;
     }
     composite::fractional_pool::fractional_max_pool3d(
         self_,
@@ -20328,6 +21512,20 @@ pub fn grid_sampler(
             )?,
         );
     }
+    if word & state::INNER == 0
+        && devices::of(input) | devices::of(grid) == devices::MIXED
+    {
+        devices::check(
+            Op::GRID_SAMPLER,
+            &[
+                input.into(),
+                grid.into(),
+                interpolation_mode.into(),
+                padding_mode.into(),
+                align_corners.into(),
+            ],
+        )?;
+    }
     composite::grid_sampler(input, grid, interpolation_mode, padding_mode, align_corners)
 }
 
@@ -21568,6 +22766,11 @@ pub fn reshape_as(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
             dispatch::call_layers(Op::RESHAPE_AS, &[self_.into(), other.into()])?,
         );
     }
+    if word & state::INNER == 0
+        && devices::of(self_) | devices::of(other) == devices::MIXED
+    {
+        devices::check(Op::RESHAPE_AS, &[self_.into(), other.into()])?;
+    }
     composite::view::reshape_as(self_, other)
 }
 
@@ -21579,6 +22782,11 @@ pub fn view_as(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
             dispatch::call_layers(Op::VIEW_AS, &[self_.into(), other.into()])?,
         );
     }
+    if word & state::INNER == 0
+        && devices::of(self_) | devices::of(other) == devices::MIXED
+    {
+        devices::check(Op::VIEW_AS, &[self_.into(), other.into()])?;
+    }
     composite::view::view_as(self_, other)
 }
 
@@ -21589,6 +22797,11 @@ pub fn expand_as(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
         return dispatch::one_tensor(
             dispatch::call_layers(Op::EXPAND_AS, &[self_.into(), other.into()])?,
         );
+    }
+    if word & state::INNER == 0
+        && devices::of(self_) | devices::of(other) == devices::MIXED
+    {
+        devices::check(Op::EXPAND_AS, &[self_.into(), other.into()])?;
     }
     composite::view::expand_as(self_, other)
 }
@@ -21611,6 +22824,9 @@ pub fn broadcast_tensors(tensors: &[Tensor]) -> Result<Vec<Tensor>> {
         return dispatch::one_list(
             dispatch::call_layers(Op::BROADCAST_TENSORS, &[tensors.into()])?,
         );
+    }
+    if word & state::INNER == 0 && devices::of_list(tensors) == devices::MIXED {
+        devices::check(Op::BROADCAST_TENSORS, &[tensors.into()])?;
     }
     composite::view::broadcast_tensors(tensors)
 }
@@ -21775,6 +22991,9 @@ pub fn atleast_1d_sequence(tensors: &[Tensor]) -> Result<Vec<Tensor>> {
             dispatch::call_layers(Op::ATLEAST_1D_SEQUENCE, &[tensors.into()])?,
         );
     }
+    if word & state::INNER == 0 && devices::of_list(tensors) == devices::MIXED {
+        devices::check(Op::ATLEAST_1D_SEQUENCE, &[tensors.into()])?;
+    }
     composite::view::atleast_1d_sequence(tensors)
 }
 
@@ -21786,6 +23005,9 @@ pub fn atleast_2d_sequence(tensors: &[Tensor]) -> Result<Vec<Tensor>> {
             dispatch::call_layers(Op::ATLEAST_2D_SEQUENCE, &[tensors.into()])?,
         );
     }
+    if word & state::INNER == 0 && devices::of_list(tensors) == devices::MIXED {
+        devices::check(Op::ATLEAST_2D_SEQUENCE, &[tensors.into()])?;
+    }
     composite::view::atleast_2d_sequence(tensors)
 }
 
@@ -21796,6 +23018,9 @@ pub fn atleast_3d_sequence(tensors: &[Tensor]) -> Result<Vec<Tensor>> {
         return dispatch::one_list(
             dispatch::call_layers(Op::ATLEAST_3D_SEQUENCE, &[tensors.into()])?,
         );
+    }
+    if word & state::INNER == 0 && devices::of_list(tensors) == devices::MIXED {
+        devices::check(Op::ATLEAST_3D_SEQUENCE, &[tensors.into()])?;
     }
     composite::view::atleast_3d_sequence(tensors)
 }
@@ -22062,6 +23287,9 @@ pub fn meshgrid(tensors: &[Tensor]) -> Result<Vec<Tensor>> {
             dispatch::call_layers(Op::MESHGRID, &[tensors.into()])?,
         );
     }
+    if word & state::INNER == 0 && devices::of_list(tensors) == devices::MIXED {
+        devices::check(Op::MESHGRID, &[tensors.into()])?;
+    }
     composite::view::meshgrid(tensors)
 }
 
@@ -22075,6 +23303,9 @@ pub fn meshgrid_indexing(tensors: &[Tensor], indexing: &str) -> Result<Vec<Tenso
                 &[tensors.into(), indexing.into()],
             )?,
         );
+    }
+    if word & state::INNER == 0 && devices::of_list(tensors) == devices::MIXED {
+        devices::check(Op::MESHGRID_INDEXING, &[tensors.into(), indexing.into()])?;
     }
     composite::view::meshgrid_indexing(tensors, indexing)
 }
@@ -23073,6 +24304,20 @@ pub fn to_other(
             )?,
         );
     }
+    if word & state::INNER == 0
+        && devices::of(self_) | devices::of(other) == devices::MIXED
+    {
+        devices::check(
+            Op::TO_OTHER,
+            &[
+                self_.into(),
+                other.into(),
+                non_blocking.into(),
+                copy.into(),
+                memory_format.into(),
+            ],
+        )?;
+    }
     composite::creation::to_other(self_, other, non_blocking, copy, memory_format)
 }
 
@@ -23083,6 +24328,11 @@ pub fn type_as(self_: &Tensor, other: &Tensor) -> Result<Tensor> {
         return dispatch::one_tensor(
             dispatch::call_layers(Op::TYPE_AS, &[self_.into(), other.into()])?,
         );
+    }
+    if word & state::INNER == 0
+        && devices::of(self_) | devices::of(other) == devices::MIXED
+    {
+        devices::check(Op::TYPE_AS, &[self_.into(), other.into()])?;
     }
     composite::creation::type_as(self_, other)
 }
@@ -23107,6 +24357,11 @@ pub fn copy_<'a>(
             &[self_.into(), src.into(), non_blocking.into()],
         )?;
         return Ok(self_);
+    }
+    if word & state::INNER == 0
+        && devices::of(self_) | devices::of(src) == devices::MIXED
+    {
+        devices::check(Op::COPY_, &[self_.into(), src.into(), non_blocking.into()])?;
     }
     manual::copy_(self_, src, non_blocking)?;
     Ok(self_)
@@ -24212,6 +25467,15 @@ pub fn _unsafe_masked_index(
             )?,
         );
     }
+    if word & state::INNER == 0
+        && devices::of(self_) | devices::of(mask) | devices::of_opts(indices)
+            == devices::MIXED
+    {
+        devices::check(
+            Op::_UNSAFE_MASKED_INDEX,
+            &[self_.into(), mask.into(), indices.into(), fill.into()],
+        )?;
+    }
     composite::index::unsafe_masked_index(self_, mask, indices, fill)
 }
 
@@ -24230,6 +25494,15 @@ pub fn _unsafe_masked_index_put_accumulate(
                 &[self_.into(), mask.into(), indices.into(), values.into()],
             )?,
         );
+    }
+    if word & state::INNER == 0
+        && devices::of(self_) | devices::of(mask) | devices::of_opts(indices)
+            | devices::of(values) == devices::MIXED
+    {
+        devices::check(
+            Op::_UNSAFE_MASKED_INDEX_PUT_ACCUMULATE,
+            &[self_.into(), mask.into(), indices.into(), values.into()],
+        )?;
     }
     composite::index::unsafe_masked_index_put_accumulate(self_, mask, indices, values)
 }
@@ -24421,6 +25694,14 @@ pub fn scatter_with_reduce(
             )?,
         );
     }
+    if word & state::INNER == 0
+        && devices::of(self_) | devices::of(index) | devices::of(src) == devices::MIXED
+    {
+        devices::check(
+            Op::SCATTER_REDUCE,
+            &[self_.into(), dim.into(), index.into(), src.into(), reduce.into()],
+        )?;
+    }
     composite::index::scatter_with_reduce(self_, dim, index, src, reduce)
 }
 
@@ -24440,6 +25721,14 @@ pub fn scatter_value_with_reduce(
                 &[self_.into(), dim.into(), index.into(), value.into(), reduce.into()],
             )?,
         );
+    }
+    if word & state::INNER == 0
+        && devices::of(self_) | devices::of(index) == devices::MIXED
+    {
+        devices::check(
+            Op::SCATTER_VALUE_REDUCE,
+            &[self_.into(), dim.into(), index.into(), value.into(), reduce.into()],
+        )?;
     }
     composite::index::scatter_value_with_reduce(self_, dim, index, value, reduce)
 }
@@ -25079,6 +26368,14 @@ pub fn index_select_backward(
                 &[grad.into(), self_sizes.into(), dim.into(), index.into()],
             )?,
         );
+    }
+    if word & state::INNER == 0
+        && devices::of(grad) | devices::of(index) == devices::MIXED
+    {
+        devices::check(
+            Op::INDEX_SELECT_BACKWARD,
+            &[grad.into(), self_sizes.into(), dim.into(), index.into()],
+        )?;
     }
     composite::index::index_select_backward(grad, self_sizes, dim, index)
 }
@@ -25749,6 +27046,11 @@ pub fn take_along_dim(
             )?,
         );
     }
+    if word & state::INNER == 0
+        && devices::of(self_) | devices::of(indices) == devices::MIXED
+    {
+        devices::check(Op::TAKE_ALONG_DIM, &[self_.into(), indices.into(), dim.into()])?;
+    }
     composite::index::take_along_dim(self_, indices, dim)
 }
 
@@ -26032,6 +27334,24 @@ pub fn embedding_bag(
                 result3,
             ));
     }
+    if word & state::INNER == 0
+        && devices::of(weight) | devices::of(indices) | devices::of(offsets)
+            | devices::of_opt(per_sample_weights) == devices::MIXED
+    {
+        devices::check(
+            Op::EMBEDDING_BAG,
+            &[
+                weight.into(),
+                indices.into(),
+                offsets.into(),
+                scale_grad_by_freq.into(),
+                mode.into(),
+                sparse.into(),
+                per_sample_weights.into(),
+                include_last_offset.into(),
+            ],
+        )?;
+    }
     composite::embedding::embedding_bag(
         weight,
         indices,
@@ -26080,6 +27400,25 @@ pub fn embedding_bag_padding_idx(
                 result2,
                 result3,
             ));
+    }
+    if word & state::INNER == 0
+        && devices::of(weight) | devices::of(indices) | devices::of(offsets)
+            | devices::of_opt(per_sample_weights) == devices::MIXED
+    {
+        devices::check(
+            Op::EMBEDDING_BAG_PADDING_IDX,
+            &[
+                weight.into(),
+                indices.into(),
+                offsets.into(),
+                scale_grad_by_freq.into(),
+                mode.into(),
+                sparse.into(),
+                per_sample_weights.into(),
+                include_last_offset.into(),
+                padding_idx.into(),
+            ],
+        )?;
     }
     composite::embedding::embedding_bag_padding(
         weight,
@@ -26131,6 +27470,25 @@ pub fn _embedding_bag(
                 result3,
             ));
     }
+    if word & state::INNER == 0
+        && devices::of(weight) | devices::of(indices) | devices::of(offsets)
+            | devices::of_opt(per_sample_weights) == devices::MIXED
+    {
+        devices::check(
+            Op::_EMBEDDING_BAG,
+            &[
+                weight.into(),
+                indices.into(),
+                offsets.into(),
+                scale_grad_by_freq.into(),
+                mode.into(),
+                sparse.into(),
+                per_sample_weights.into(),
+                include_last_offset.into(),
+                padding_idx.into(),
+            ],
+        )?;
+    }
     composite::embedding::embedding_bag_plain(
         weight,
         indices,
@@ -26181,6 +27539,25 @@ pub fn _embedding_bag_forward_only(
                 result3,
             ));
     }
+    if word & state::INNER == 0
+        && devices::of(weight) | devices::of(indices) | devices::of(offsets)
+            | devices::of_opt(per_sample_weights) == devices::MIXED
+    {
+        devices::check(
+            Op::_EMBEDDING_BAG_FORWARD_ONLY,
+            &[
+                weight.into(),
+                indices.into(),
+                offsets.into(),
+                scale_grad_by_freq.into(),
+                mode.into(),
+                sparse.into(),
+                per_sample_weights.into(),
+                include_last_offset.into(),
+                padding_idx.into(),
+            ],
+        )?;
+    }
     composite::embedding::embedding_bag_plain(
         weight,
         indices,
@@ -26208,6 +27585,14 @@ pub fn embedding_renorm_<'a>(
             &[self_.into(), indices.into(), max_norm.into(), norm_type.into()],
         )?;
         return Ok(self_);
+    }
+    if word & state::INNER == 0
+        && devices::of(self_) | devices::of(indices) == devices::MIXED
+    {
+        devices::check(
+            Op::EMBEDDING_RENORM_,
+            &[self_.into(), indices.into(), max_norm.into(), norm_type.into()],
+        )?;
     }
     composite::embedding::embedding_renorm_(self_, indices, max_norm, norm_type)?;
     Ok(self_)
@@ -26281,6 +27666,9 @@ pub fn concat(tensors: &[Tensor], dim: i64) -> Result<Tensor> {
             dispatch::call_layers(Op::CONCAT, &[tensors.into(), dim.into()])?,
         );
     }
+    if word & state::INNER == 0 && devices::of_list(tensors) == devices::MIXED {
+        devices::check(Op::CONCAT, &[tensors.into(), dim.into()])?;
+    }
     composite::join::concat(tensors, dim)
 }
 
@@ -26292,6 +27680,9 @@ pub fn concatenate(tensors: &[Tensor], dim: i64) -> Result<Tensor> {
             dispatch::call_layers(Op::CONCATENATE, &[tensors.into(), dim.into()])?,
         );
     }
+    if word & state::INNER == 0 && devices::of_list(tensors) == devices::MIXED {
+        devices::check(Op::CONCATENATE, &[tensors.into(), dim.into()])?;
+    }
     composite::aliases::concatenate(tensors, dim)
 }
 
@@ -26302,6 +27693,9 @@ pub fn row_stack(tensors: &[Tensor]) -> Result<Tensor> {
         return dispatch::one_tensor(
             dispatch::call_layers(Op::ROW_STACK, &[tensors.into()])?,
         );
+    }
+    if word & state::INNER == 0 && devices::of_list(tensors) == devices::MIXED {
+        devices::check(Op::ROW_STACK, &[tensors.into()])?;
     }
     composite::aliases::row_stack(tensors)
 }
@@ -26359,6 +27753,9 @@ pub fn hstack(tensors: &[Tensor]) -> Result<Tensor> {
             dispatch::call_layers(Op::HSTACK, &[tensors.into()])?,
         );
     }
+    if word & state::INNER == 0 && devices::of_list(tensors) == devices::MIXED {
+        devices::check(Op::HSTACK, &[tensors.into()])?;
+    }
     composite::join::hstack(tensors)
 }
 
@@ -26369,6 +27766,9 @@ pub fn vstack(tensors: &[Tensor]) -> Result<Tensor> {
         return dispatch::one_tensor(
             dispatch::call_layers(Op::VSTACK, &[tensors.into()])?,
         );
+    }
+    if word & state::INNER == 0 && devices::of_list(tensors) == devices::MIXED {
+        devices::check(Op::VSTACK, &[tensors.into()])?;
     }
     composite::join::vstack(tensors)
 }
@@ -26381,6 +27781,9 @@ pub fn dstack(tensors: &[Tensor]) -> Result<Tensor> {
             dispatch::call_layers(Op::DSTACK, &[tensors.into()])?,
         );
     }
+    if word & state::INNER == 0 && devices::of_list(tensors) == devices::MIXED {
+        devices::check(Op::DSTACK, &[tensors.into()])?;
+    }
     composite::join::dstack(tensors)
 }
 
@@ -26391,6 +27794,9 @@ pub fn column_stack(tensors: &[Tensor]) -> Result<Tensor> {
         return dispatch::one_tensor(
             dispatch::call_layers(Op::COLUMN_STACK, &[tensors.into()])?,
         );
+    }
+    if word & state::INNER == 0 && devices::of_list(tensors) == devices::MIXED {
+        devices::check(Op::COLUMN_STACK, &[tensors.into()])?;
     }
     composite::join::column_stack(tensors)
 }
@@ -26403,6 +27809,9 @@ pub fn block_diag(tensors: &[Tensor]) -> Result<Tensor> {
             dispatch::call_layers(Op::BLOCK_DIAG, &[tensors.into()])?,
         );
     }
+    if word & state::INNER == 0 && devices::of_list(tensors) == devices::MIXED {
+        devices::check(Op::BLOCK_DIAG, &[tensors.into()])?;
+    }
     composite::join::block_diag(tensors)
 }
 
@@ -26413,6 +27822,9 @@ pub fn cartesian_prod(tensors: &[Tensor]) -> Result<Tensor> {
         return dispatch::one_tensor(
             dispatch::call_layers(Op::CARTESIAN_PROD, &[tensors.into()])?,
         );
+    }
+    if word & state::INNER == 0 && devices::of_list(tensors) == devices::MIXED {
+        devices::check(Op::CARTESIAN_PROD, &[tensors.into()])?;
     }
     composite::join::cartesian_prod(tensors)
 }
@@ -26506,6 +27918,14 @@ pub fn repeat_interleave_tensor(
                 &[self_.into(), repeats.into(), dim.into(), output_size.into()],
             )?,
         );
+    }
+    if word & state::INNER == 0
+        && devices::of(self_) | devices::of(repeats) == devices::MIXED
+    {
+        devices::check(
+            Op::REPEAT_INTERLEAVE_SELF_TENSOR,
+            &[self_.into(), repeats.into(), dim.into(), output_size.into()],
+        )?;
     }
     composite::join::repeat_interleave_tensor(self_, repeats, dim, output_size)
 }
@@ -27737,6 +29157,21 @@ pub fn searchsorted_scalar(
             )?,
         );
     }
+    if word & state::INNER == 0
+        && devices::of(sorted_sequence) | devices::of_opt(sorter) == devices::MIXED
+    {
+        devices::check(
+            Op::SEARCHSORTED_SCALAR,
+            &[
+                sorted_sequence.into(),
+                self_.into(),
+                out_int32.into(),
+                right.into(),
+                side.into(),
+                sorter.into(),
+            ],
+        )?;
+    }
     composite::sort::searchsorted_scalar(
         sorted_sequence,
         self_,
@@ -28215,6 +29650,13 @@ pub fn normal_tensor_tensor(mean: &Tensor, std: &Tensor) -> Result<Tensor> {
             )?,
         );
     }
+    if word & state::INNER == 0 && devices::of(mean) | devices::of(std) == devices::MIXED
+    {
+        devices::check(
+            Op::NORMAL_TENSOR_TENSOR,
+            &[mean.into(), std.into(), Value::None],
+        )?;
+    }
     composite::random::normal_tensor_tensor(mean, std)
 }
 
@@ -28628,6 +30070,10 @@ pub fn bernoulli_tensor_<'a>(self_: &'a Tensor, p: &Tensor) -> Result<&'a Tensor
             &[self_.into(), p.into(), Value::None],
         )?;
         return Ok(self_);
+    }
+    if word & state::INNER == 0 && devices::of(self_) | devices::of(p) == devices::MIXED
+    {
+        devices::check(Op::BERNOULLI__TENSOR, &[self_.into(), p.into(), Value::None])?;
     }
     manual::bernoulli_tensor_(self_, p)?;
     Ok(self_)
@@ -29629,6 +31075,33 @@ pub fn fused_adam_(
             )
             .map(drop);
     }
+    if word & state::INNER == 0
+        && devices::of_list(self_) | devices::of_list(grads) | devices::of_list(exp_avgs)
+            | devices::of_list(exp_avg_sqs) | devices::of_list(max_exp_avg_sqs)
+            | devices::of_list(state_steps) | devices::of_opt(grad_scale)
+            | devices::of_opt(found_inf) == devices::MIXED
+    {
+        devices::check(
+            Op::_FUSED_ADAM_,
+            &[
+                self_.into(),
+                grads.into(),
+                exp_avgs.into(),
+                exp_avg_sqs.into(),
+                max_exp_avg_sqs.into(),
+                state_steps.into(),
+                lr.into(),
+                beta1.into(),
+                beta2.into(),
+                weight_decay.into(),
+                eps.into(),
+                amsgrad.into(),
+                maximize.into(),
+                grad_scale.into(),
+                found_inf.into(),
+            ],
+        )?;
+    }
     manual::fused_adam_(
         self_,
         grads,
@@ -29713,6 +31186,33 @@ pub fn fused_adamw_(
             )
             .map(drop);
     }
+    if word & state::INNER == 0
+        && devices::of_list(self_) | devices::of_list(grads) | devices::of_list(exp_avgs)
+            | devices::of_list(exp_avg_sqs) | devices::of_list(max_exp_avg_sqs)
+            | devices::of_list(state_steps) | devices::of_opt(grad_scale)
+            | devices::of_opt(found_inf) == devices::MIXED
+    {
+        devices::check(
+            Op::_FUSED_ADAMW_,
+            &[
+                self_.into(),
+                grads.into(),
+                exp_avgs.into(),
+                exp_avg_sqs.into(),
+                max_exp_avg_sqs.into(),
+                state_steps.into(),
+                lr.into(),
+                beta1.into(),
+                beta2.into(),
+                weight_decay.into(),
+                eps.into(),
+                amsgrad.into(),
+                maximize.into(),
+                grad_scale.into(),
+                found_inf.into(),
+            ],
+        )?;
+    }
     manual::fused_adamw_(
         self_,
         grads,
@@ -29788,6 +31288,29 @@ pub fn fused_sgd_(
             )
             .map(drop);
     }
+    if word & state::INNER == 0
+        && devices::of_list(self_) | devices::of_list(grads)
+            | devices::of_list(momentum_buffer_list) | devices::of_opt(grad_scale)
+            | devices::of_opt(found_inf) == devices::MIXED
+    {
+        devices::check(
+            Op::_FUSED_SGD_,
+            &[
+                self_.into(),
+                grads.into(),
+                momentum_buffer_list.into(),
+                weight_decay.into(),
+                momentum.into(),
+                lr.into(),
+                dampening.into(),
+                nesterov.into(),
+                maximize.into(),
+                is_first_step.into(),
+                grad_scale.into(),
+                found_inf.into(),
+            ],
+        )?;
+    }
     manual::fused_sgd_(
         self_,
         grads,
@@ -29856,6 +31379,28 @@ pub fn fused_adagrad_(
                 ],
             )
             .map(drop);
+    }
+    if word & state::INNER == 0
+        && devices::of_list(self_) | devices::of_list(grads)
+            | devices::of_list(state_sums) | devices::of_list(state_steps)
+            | devices::of_opt(grad_scale) | devices::of_opt(found_inf) == devices::MIXED
+    {
+        devices::check(
+            Op::_FUSED_ADAGRAD_,
+            &[
+                self_.into(),
+                grads.into(),
+                state_sums.into(),
+                state_steps.into(),
+                lr.into(),
+                lr_decay.into(),
+                weight_decay.into(),
+                eps.into(),
+                maximize.into(),
+                grad_scale.into(),
+                found_inf.into(),
+            ],
+        )?;
     }
     manual::fused_adagrad_(
         self_,

@@ -1,7 +1,7 @@
 //! Shape functions of activations and of the kernels of their gradients.
 
 use super::pointwise::{binary, binary_floating, like, need_number, pointwise_of, same_dtype, unary_floating};
-use super::{device, need_float, wrap_dim};
+use super::{need_float, wrap_dim};
 use crate::layout::Layout;
 use crate::tensor::Shape;
 use crate::{Error, Result, Scalar, Spec, Tensor};
@@ -163,5 +163,5 @@ pub(crate) fn glu_backward(op: &'static str, grad: &Tensor, t: &Tensor, dim: i64
         return Err(Error::argument(op, m));
     }
     same_dtype(op, "grad_output", grad.dtype(), "self", t.dtype())?;
-    Ok(Spec { layout: Layout::contiguous(t.shape())?, dtype: t.dtype(), device: device(op, &[grad, t])? })
+    Ok(Spec { layout: Layout::contiguous(t.shape())?, dtype: t.dtype(), device: grad.device() })
 }

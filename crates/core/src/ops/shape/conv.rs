@@ -1,21 +1,37 @@
 //! Shape functions of convolution, and the geometry that kernels need.
 
-use super::{device, need_float};
+use super::need_float;
 use crate::layout::Dims;
 use crate::{Error, Result, Spec, SymInt, Tensor};
 use firebrand_kernels::conv::ConvShape;
 
-/// One number per spatial dimension, each at least `least`; a single one counts for all.
+/// The largest kernel, padding or dilation: so sums and products of two of them, and of one with an image's size, do not
+/// overflow, and kernels may count positions in 32 bits.
+const LARGEST: i64 = i32::MAX as i64;
+
+/// One number per spatial dimension, each at least `least`; a single one counts for all. Strides may be as large as they
+/// like; for anything else there is a limit.
 pub(crate) fn spatial(op: &'static str, name: &str, list: &[i64], n: usize, least: i64) -> Result<Dims> {
     let filled: Dims = match list {
         [one] if n > 0 => smallvec::smallvec![*one as usize; n],
         list => list.iter().map(|&v| v as usize).collect(),
     };
-    if filled.len() != n || list.iter().any(|&v| v < least) {
-        let message = format!("expected {name} to be {n} numbers of at least {least}, found {list:?}");
+    let most = if name == "stride" { i64::MAX } else { LARGEST };
+    if filled.len() != n || list.iter().any(|&v| v < least || v > most) {
+        let limit = if list.iter().any(|&v| v > most) { format!(" and at most {most}") } else { String::new() };
+        let message = format!("expected {name} to be {n} numbers of at least {least}{limit}, found {list:?}");
         return Err(Error::argument(op, message));
     }
     Ok(filled)
+}
+
+/// How many pixels a window reaches over.
+pub(crate) fn reach(op: &'static str, dilation: usize, kernel: usize) -> Result<usize> {
+    let reach = kernel.checked_sub(1).and_then(|k| k.checked_mul(dilation)?.checked_add(1));
+    reach.filter(|&reach| reach <= LARGEST as usize).ok_or_else(|| {
+        let message = format!("a window of {kernel} pixels with dilation {dilation} reaches over more than {LARGEST}");
+        Error::argument(op, message)
+    })
 }
 
 /// The integers of a size argument.
@@ -63,20 +79,22 @@ impl ConvArgs<'_> {
             let message = format!("expected a weight {weight:?} without size 0 that {groups} groups divide");
             return Err(refuse(message));
         }
-        let expected = if self.transposed { first } else { second * groups };
+        // What overflows is no number of channels, so it is refused below.
+        let expected = if self.transposed { first } else { second.saturating_mul(groups) };
         if channels != expected {
             let message = format!("weight {weight:?} expects {expected} input channels, found {channels} in {input:?}");
             return Err(refuse(message));
         }
         let result = (0..n).map(|d| {
-            let (size, reach) = (space[d], dilation[d] * (kernel[d] - 1) + 1);
+            let (size, reach) = (space[d], reach(op, dilation[d], kernel[d])?);
             if self.transposed {
                 if extra[d] >= stride[d].max(dilation[d]) {
                     let message = format!("output padding {} must be smaller than stride or dilation", extra[d]);
                     return Err(refuse(message));
                 }
                 // No output pixel is left if the padding cuts off more than there is.
-                let whole = (size.max(1) - 1) * stride[d] + reach + extra[d];
+                let whole = (size.max(1) - 1).checked_mul(stride[d]).and_then(|w| w.checked_add(reach + extra[d]));
+                let whole = whole.ok_or_else(|| refuse(format!("stride {} makes the result too large", stride[d])))?;
                 let left = whole.checked_sub(2 * padding[d]).filter(|&left| left > 0 && size > 0);
                 return left.ok_or_else(|| refuse(format!("the result of {input:?} with these paddings is empty")));
             }
@@ -87,12 +105,19 @@ impl ConvArgs<'_> {
             Ok((padded - reach) / stride[d] + 1)
         });
         let result = result.collect::<Result<Dims>>()?;
-        let out_channels = if self.transposed { second * groups } else { first };
+        let out_channels = if self.transposed { second.checked_mul(groups) } else { Some(first) };
+        let out_channels = out_channels.ok_or_else(|| refuse(format!("{groups} groups of {second} channels")))?;
         let mut output: Dims = smallvec::smallvec![batch, out_channels];
         output.extend_from_slice(&result);
         // A transposed convolution goes from the small image to the large one.
         let (from, to) = if self.transposed { (&result[..], space) } else { (space, &result[..]) };
         let (c_from, c_to) = if self.transposed { (out_channels, channels) } else { (channels, out_channels) };
+        // With a stride beyond the padded image there is one position, and any such stride means the same.
+        let stride: Dims = (0..n).map(|d| stride[d].min(from[d] + 2 * padding[d])).collect();
+        let (row, step) = (from[n - 1], stride[n - 1]);
+        if row > LARGEST as usize && step > LARGEST as usize / 16 {
+            return Err(refuse(format!("stride {step} over rows of {row} pixels is more than 32 bits count")));
+        }
         let wide = |s: &[usize], fill: usize| {
             let mut a = [fill; 3];
             a[3 - n..].copy_from_slice(s);
@@ -150,7 +175,7 @@ pub(crate) fn convolution(
         Some(b) => one_dtype(op, input, &[weight, b])?,
         None => one_dtype(op, input, &[weight])?,
     }
-    Spec::new(&sizes, input.dtype(), device(op, &[input, weight])?)
+    Spec::new(&sizes, input.dtype(), input.device())
 }
 
 /// Gradients of input, weight and bias; one that is not wanted has no elements.
@@ -175,7 +200,7 @@ pub(crate) fn convolution_backward(
         return Err(Error::argument(op, message));
     }
     one_dtype(op, input, &[grad_output, weight])?;
-    let device = device(op, &[grad_output, input, weight])?;
+    let device = grad_output.device();
     let spec = |wanted: bool, sizes: &[usize]| Spec::new(if wanted { sizes } else { &[0] }, input.dtype(), device);
     let [i, w, b] = output_mask;
     Ok((spec(i, input.shape())?, spec(w, weight.shape())?, spec(b, &sizes[1..2])?))
@@ -194,11 +219,24 @@ fn window(
     let dilation = spatial(op, "dilation", dilation, 2, 1)?;
     let padding = spatial(op, "padding", padding, 2, 0)?;
     let stride = spatial(op, "stride", stride, 2, 1)?;
-    if (0..2).any(|d| space[d] + 2 * padding[d] < dilation[d] * (kernel[d] - 1) + 1) {
-        let message = format!("a window of {kernel_size:?} with these dilations does not fit an image of {space:?}");
-        return Err(Error::argument(op, message));
+    for d in 0..2 {
+        if space[d] + 2 * padding[d] < reach(op, dilation[d], kernel[d])? {
+            let message =
+                format!("a window of {kernel_size:?} with these dilations does not fit an image of {space:?}");
+            return Err(Error::argument(op, message));
+        }
     }
+    let stride: Dims = (0..2).map(|d| stride[d].min(space[d] + 2 * padding[d])).collect();
     Ok(ConvShape::new((1, 1, 1, 1), space, &kernel, &stride, &padding, &dilation))
+}
+
+fn product(sizes: &[usize]) -> Option<usize> {
+    sizes.iter().try_fold(1usize, |product, &n| product.checked_mul(n))
+}
+
+fn too_large(op: &'static str, taps: &ConvShape) -> Error {
+    let (kernel, places) = (&taps.kernel[1..], &taps.output[1..]);
+    Error::argument(op, format!("windows of {kernel:?} at {places:?} places have too many elements"))
 }
 
 /// `[batch, channels, height, width]` of images with or without a batch.
@@ -221,8 +259,10 @@ pub(crate) fn im2col_geometry(
 ) -> Result<ConvShape> {
     let (batch, image) = images(op, input, "images [batch, channels, height, width]")?;
     let taps = window(op, &image[1..], kernel_size, dilation, padding, stride)?;
-    let (c, k) = (image[0], taps.kernel.iter().product::<usize>());
-    Ok(ConvShape { batch, in_channels: c, out_channels: c * k, groups: c, ..taps })
+    let c = image[0];
+    let columns = product(&taps.kernel).and_then(|k| k.checked_mul(c));
+    let out_channels = columns.filter(|_| product(&taps.output).is_some()).ok_or_else(|| too_large(op, &taps))?;
+    Ok(ConvShape { batch, in_channels: c, out_channels, groups: c, ..taps })
 }
 
 pub(crate) fn im2col(
@@ -252,7 +292,9 @@ pub(crate) fn col2im(
     need_float(op, self_.dtype())?;
     let space = spatial(op, "output_size", &ints(output_size), 2, 1)?;
     let taps = window(op, &space, kernel_size, dilation, padding, stride)?;
-    let (k, places) = (taps.kernel.iter().product::<usize>(), taps.output.iter().product::<usize>());
+    let (Some(k), Some(places)) = (product(&taps.kernel), product(&taps.output)) else {
+        return Err(too_large(op, &taps));
+    };
     let (lead, rows, columns) = match *self_.shape() {
         [rows, columns] => (None, rows, columns),
         [n, rows, columns] => (Some(n), rows, columns),

@@ -16,6 +16,12 @@ fn checked(op: &'static str, t: &Tensor, dims: &[i64]) -> Result<Dims> {
     if dims.is_empty() {
         return Ok(Dims::new());
     }
+    if t.ndim() == 0 {
+        return Err(Error::argument(
+            op,
+            format!("a tensor without dimensions has no dimension {} to transform", dims[0]),
+        ));
+    }
     let dims = wrap_dims(op, dims, t.ndim())?;
     match dims.iter().find(|&&d| t.shape()[d] == 0) {
         None => Ok(dims),
@@ -46,6 +52,9 @@ pub(crate) fn r2c(op: &'static str, t: &Tensor, dim: &[i64], normalization: i64,
     }
     normalized(op, normalization)?;
     let mut sizes = t.dims();
+    if dim.is_empty() {
+        return Err(Error::argument(op, "expected one dimension or more to transform, found none"));
+    }
     if let (Some(&last), true) = (checked(op, t, dim)?.last(), onesided) {
         sizes[last] = sizes[last] / 2 + 1;
     }
@@ -56,6 +65,9 @@ pub(crate) fn c2r(op: &'static str, t: &Tensor, dim: &[i64], normalization: i64,
     need_complex(op, t)?;
     normalized(op, normalization)?;
     let mut sizes = t.dims();
+    if dim.is_empty() {
+        return Err(Error::argument(op, "expected one dimension or more to transform, found none"));
+    }
     if let Some(&d) = checked(op, t, dim)?.last() {
         let n = last.to_usize().filter(|&n| n > 0 && n / 2 < sizes[d]);
         sizes[d] = n.ok_or_else(|| {

@@ -1,6 +1,6 @@
 //! Shapes of ops that move elements by index or by mask.
 
-use super::{broadcast, device, wrap_dim};
+use super::{broadcast, wrap_dim};
 use crate::layout::Dims;
 use crate::sym::SymInt;
 use crate::{DType, Error, ErrorKind, Result, Scalar, Spec, Tensor};
@@ -66,7 +66,7 @@ pub(crate) fn gather(op: &'static str, self_: &Tensor, dim: i64, index: &Tensor,
     need_index(op, index)?;
     let d = wrap_dim(op, dim, self_.ndim())?;
     need_within(op, d, index, self_, None)?;
-    Spec::new(index.shape(), self_.dtype(), device(op, &[self_, index])?)
+    Spec::new(index.shape(), self_.dtype(), self_.device())
 }
 
 /// `scatter.src`, `scatter_add`.
@@ -75,7 +75,6 @@ pub(crate) fn scatter(op: &'static str, self_: &Tensor, dim: i64, index: &Tensor
     let d = wrap_dim(op, dim, self_.ndim())?;
     need_same_dtype(op, self_, src)?;
     need_within(op, d, index, self_, Some(src))?;
-    device(op, &[self_, index, src])?;
     Ok(same(self_))
 }
 
@@ -90,7 +89,6 @@ pub(crate) fn scatter_value(
     need_index(op, index)?;
     let d = wrap_dim(op, dim, self_.ndim())?;
     need_within(op, d, index, self_, None)?;
-    device(op, &[self_, index])?;
     Ok(same(self_))
 }
 
@@ -136,7 +134,7 @@ pub(crate) fn index_select(op: &'static str, self_: &Tensor, dim: i64, index: &T
         None if index.numel() == 1 => {}
         None => return Err(Error::argument(op, "a tensor without dimensions needs an index of one element")),
     }
-    Spec::new(&sizes, self_.dtype(), device(op, &[self_, index])?)
+    Spec::new(&sizes, self_.dtype(), self_.device())
 }
 
 /// `index_add`, `index_copy`: the source is the tensor with `dim` as long as the index.
@@ -161,7 +159,6 @@ pub(crate) fn index_source(
         );
         return Err(Error::argument(op, m));
     }
-    device(op, &[self_, index, source])?;
     Ok(same(self_))
 }
 
@@ -199,7 +196,6 @@ pub(crate) fn index_fill(op: &'static str, self_: &Tensor, dim: i64, index: &Ten
         return Err(ErrorKind::DTypeUnsupported { op, found: index.dtype(), expected }.into());
     }
     wrap_dim(op, dim, self_.ndim())?;
-    device(op, &[self_, index])?;
     Ok(same(self_))
 }
 
@@ -225,7 +221,7 @@ pub(crate) fn index_fill_tensor(
 
 fn masked(op: &'static str, self_: &Tensor, mask: &Tensor) -> Result<Spec> {
     need_mask(op, mask)?;
-    let device = device(op, &[self_, mask])?;
+    let device = self_.device();
     let sizes = broadcast(op, self_.shape(), mask.shape())?;
     if sizes[..] == *self_.shape() {
         return Ok(same(self_));
@@ -262,7 +258,7 @@ pub(crate) fn take(op: &'static str, self_: &Tensor, index: &Tensor) -> Result<S
     if self_.numel() == 0 && index.numel() > 0 {
         return Err(Error::argument(op, "there is nothing to take from a tensor of 0 elements"));
     }
-    Spec::new(index.shape(), self_.dtype(), device(op, &[self_, index])?)
+    Spec::new(index.shape(), self_.dtype(), self_.device())
 }
 
 /// `put`.
@@ -300,7 +296,7 @@ pub(crate) fn embedding(
     };
     let mut sizes = indices.dims();
     sizes.push(width);
-    Spec::new(&sizes, weight.dtype(), device(op, &[weight, indices])?)
+    Spec::new(&sizes, weight.dtype(), weight.device())
 }
 
 /// `embedding_dense_backward`.

@@ -1,6 +1,6 @@
 //! Shapes of joining, repeating, turning and padding.
 
-use super::{device, wrap_dim, wrap_dims};
+use super::{wrap_dim, wrap_dims};
 use crate::dtype::Promotion;
 use crate::layout::{Dims, checked_numel};
 use crate::sym::SymInt;
@@ -11,10 +11,9 @@ pub(crate) fn is_skipped(sizes: &[usize]) -> bool {
     sizes == [0]
 }
 
-fn joined_type(op: &'static str, tensors: &[Tensor]) -> Result<(crate::DType, crate::Device)> {
-    let refs: Vec<&Tensor> = tensors.iter().collect();
+fn joined_type(tensors: &[Tensor]) -> (crate::DType, crate::Device) {
     let promotion = tensors.iter().fold(Promotion::default(), |p, t| p.tensor(t));
-    Ok((promotion.result(), device(op, &refs)?))
+    (promotion.result(), tensors.first().map_or_else(Default::default, Tensor::device))
 }
 
 /// `cat`.
@@ -43,7 +42,7 @@ pub(crate) fn cat(op: &'static str, tensors: &[Tensor], dim: i64) -> Result<Spec
         }
         sizes[d] += t.shape()[d];
     }
-    let (dtype, device) = joined_type(op, tensors)?;
+    let (dtype, device) = joined_type(tensors);
     Spec::new(&sizes, dtype, device)
 }
 
@@ -59,7 +58,7 @@ pub(crate) fn stack(op: &'static str, tensors: &[Tensor], dim: i64) -> Result<Sp
     }
     let mut sizes = first.dims();
     sizes.insert(d, tensors.len());
-    let (dtype, device) = joined_type(op, tensors)?;
+    let (dtype, device) = joined_type(tensors);
     Spec::new(&sizes, dtype, device)
 }
 

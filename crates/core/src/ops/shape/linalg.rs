@@ -1,6 +1,6 @@
 //! Shapes of linear algebra: batches of matrices in the last two dimensions, f32 or f64.
 
-use super::{broadcast, device};
+use super::broadcast;
 use crate::layout::Dims;
 use crate::{DType, Error, ErrorKind, Result, Spec, Tensor};
 
@@ -94,7 +94,6 @@ pub(crate) fn solve_ex(
         let batch = systems(op, a, b, left)?;
         each(a, &batch, &b.shape()[b.ndim() - 2..])?
     };
-    device(op, &[a, b])?;
     Ok((result, each(a, own, &[n, n])?, integers(a, own, &[n])?, integers(a, own, &[])?))
 }
 
@@ -157,6 +156,5 @@ pub(crate) fn solve_triangular(
     _unitriangular: bool,
 ) -> Result<Spec> {
     let batch = systems(op, a, b, left)?;
-    device(op, &[a, b])?;
     each(a, &batch, &b.shape()[b.ndim() - 2..])
 }

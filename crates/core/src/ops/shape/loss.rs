@@ -1,6 +1,6 @@
 //! Shape functions of losses and of their derivatives. A reduction is 0 (none), 1 (mean) or 2 (sum).
 
-use super::{broadcast, device, is_expandable_to, need_float};
+use super::{broadcast, is_expandable_to, need_float};
 use crate::dtype::result_type;
 use crate::layout::Dims;
 use crate::{DType, Error, Result, Spec, SymInt, Tensor};
@@ -20,7 +20,7 @@ fn after_reduction(reduction: i64, spec: Spec) -> Spec {
 fn elementwise(op: &'static str, a: &Tensor, b: &Tensor) -> Result<Spec> {
     let dtype = result_type(a, b);
     need_float(op, dtype)?;
-    Spec::new(&broadcast(op, a.shape(), b.shape())?, dtype, device(op, &[a, b])?)
+    Spec::new(&broadcast(op, a.shape(), b.shape())?, dtype, a.device())
 }
 
 fn fits(op: &'static str, what: &str, t: Option<&Tensor>, sizes: &[usize]) -> Result<()> {
@@ -238,6 +238,14 @@ pub(crate) fn nll_loss2d_forward(
     nll_forward(op, input, target, weight, reduction, true)
 }
 
+/// The sum of weights that a mean was divided by.
+fn one_weight(op: &'static str, total_weight: &Tensor) -> Result<()> {
+    if total_weight.numel() == 1 {
+        return Ok(());
+    }
+    Err(Error::argument(op, format!("expected a total_weight of one element, found shape {:?}", total_weight.shape())))
+}
+
 /// `nll_loss_backward`.
 pub(crate) fn nll_loss_backward(
     op: &'static str,
@@ -247,8 +255,9 @@ pub(crate) fn nll_loss_backward(
     weight: Option<&Tensor>,
     reduction: i64,
     _ignore_index: SymInt,
-    _total_weight: &Tensor,
+    total_weight: &Tensor,
 ) -> Result<Spec> {
+    one_weight(op, total_weight)?;
     nll_backward(op, grad, input, target, weight, reduction, false)
 }
 
@@ -261,7 +270,8 @@ pub(crate) fn nll_loss2d_backward(
     weight: Option<&Tensor>,
     reduction: i64,
     _ignore_index: SymInt,
-    _total_weight: &Tensor,
+    total_weight: &Tensor,
 ) -> Result<Spec> {
+    one_weight(op, total_weight)?;
     nll_backward(op, grad, input, target, weight, reduction, true)
 }

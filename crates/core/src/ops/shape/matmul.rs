@@ -1,6 +1,6 @@
 //! Shape functions of matrix products. One dtype for all operands: nothing is promoted.
 
-use super::{device, is_expandable_to};
+use super::is_expandable_to;
 use crate::{DType, Error, ErrorKind, Result, Scalar, Spec, Tensor};
 
 /// The result of multiplying `a` by `b`, if their inner sizes and dtypes agree.
@@ -14,7 +14,7 @@ fn product(op: &'static str, a: &Tensor, b: &Tensor, sizes: &[usize], inner: (us
     if a.dtype() == DType::Bool {
         return Err(ErrorKind::DTypeUnsupported { op, found: a.dtype(), expected: "numbers" }.into());
     }
-    Spec::new(sizes, a.dtype(), device(op, &[a, b])?)
+    Spec::new(sizes, a.dtype(), a.device())
 }
 
 fn one_dtype(op: &'static str, a: &Tensor, b: &Tensor) -> Result<()> {

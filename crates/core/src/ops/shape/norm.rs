@@ -2,7 +2,7 @@
 //!
 //! A gradient that is not wanted is a tensor without elements.
 
-use super::{device, need_float};
+use super::need_float;
 use crate::layout::Dims;
 use crate::{DType, Error, Result, Spec, SymInt, Tensor};
 
@@ -67,7 +67,7 @@ pub(crate) fn native_layer_norm(
     same_shape(op, "weight", weight, &inner)?;
     same_shape(op, "bias", bias, &inner)?;
     let dtype = factor_type(op, input, &[weight, bias])?;
-    let device = device(op, &[input])?;
+    let device = input.device();
     let lead = input.ndim() - inner.len();
     let sizes: Dims = (0..input.ndim()).map(|k| if k < lead { input.shape()[k] } else { 1 }).collect();
     let stats = Spec::new(&sizes, dtype, device)?;

@@ -224,7 +224,7 @@ pub(crate) fn binary<'a>(op: &'static str, a: &'a Tensor, b: &Tensor) -> Result<
 
 #[inline(never)]
 fn binary_mixed(op: &'static str, a: &Tensor, b: &Tensor) -> Result<Spec> {
-    let device = device(op, &[a, b])?;
+    let device = a.device();
     let sizes = broadcast(op, a.shape(), b.shape())?;
     Ok(Spec { layout: pointwise_layout(&sizes, &[a, b])?, dtype: result_type(a, b), device })
 }
@@ -439,7 +439,7 @@ pub(crate) fn pointwise_of(op: &'static str, ts: &[&Tensor]) -> Result<Spec> {
         sizes = broadcast(op, &sizes, t.shape())?;
         promotion = promotion.tensor(t);
     }
-    Ok(Spec { layout: pointwise_layout(&sizes, ts)?, dtype: promotion.result(), device: device(op, ts)? })
+    Ok(Spec { layout: pointwise_layout(&sizes, ts)?, dtype: promotion.result(), device: device(ts) })
 }
 
 /// `where.self`: the condition is bool (or, as in old programs, u8), the choices are promoted.

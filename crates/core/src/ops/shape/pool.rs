@@ -1,8 +1,8 @@
 //! Shape functions of pooling, and the geometry that kernels need.
 
-use super::conv::{ints, spatial};
+use super::conv::{ints, reach, spatial};
 use super::need_float;
-use crate::layout::Dims;
+use crate::layout::{Dims, checked_numel};
 use crate::{DType, Error, Result, Spec, SymInt, Tensor};
 use firebrand_kernels::pooling::PoolShape;
 
@@ -44,7 +44,7 @@ impl PoolArgs<'_> {
         let padding = spatial(op, "padding", self.padding, n, 0)?;
         let dilation = spatial(op, "dilation", self.dilation, n, 1)?;
         let output = (0..n).map(|d| {
-            let reach = dilation[d] * (kernel[d] - 1) + 1;
+            let reach = reach(op, dilation[d], kernel[d])?;
             if padding[d] > reach / 2 {
                 let message =
                     format!("padding {} is more than half of the window, which reaches over {reach}", padding[d]);
@@ -63,6 +63,9 @@ impl PoolArgs<'_> {
             Ok(if (count - 1) * stride[d] >= space[d] + padding[d] { count - 1 } else { count })
         });
         let output = output.collect::<Result<Dims>>()?;
+        if checked_numel(&kernel).is_none_or(|n| n > i64::MAX as usize) {
+            return Err(Error::argument(op, format!("a window of {kernel:?} has more elements than can be counted")));
+        }
         let shape = PoolShape::new(planes, (space, &output), &kernel, &stride, &padding, &dilation);
         let lead = &input[..input.len() - n];
         Ok(PoolGeometry { shape, output: lead.iter().chain(&output).copied().collect() })

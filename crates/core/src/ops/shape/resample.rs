@@ -1,7 +1,7 @@
 //! Shape functions of resizing and of sampling at points, and the geometry that kernels need.
 
 use super::conv::{ints, spatial};
-use super::{device, need_float};
+use super::need_float;
 use crate::layout::Dims;
 use crate::{Error, Result, Spec, SymInt, Tensor};
 use firebrand_kernels::grid_sample::{GridSample, Interpolation, Padding};
@@ -129,7 +129,7 @@ macro_rules! grids {
         ) -> Result<Spec> {
             let s = grid_geometry(op, $n, (input, grid), interpolation, padding, align_corners)?;
             let sizes: Dims = [s.batch, s.channels].iter().chain(&grid.shape()[1..=$n]).copied().collect();
-            Spec::new(&sizes, input.dtype(), device(op, &[input, grid])?)
+            Spec::new(&sizes, input.dtype(), input.device())
         }
 
         /// Gradients of images and points; one that is not wanted has no elements.
@@ -204,5 +204,5 @@ pub(crate) fn grid_sampler_derivative_backward(
         return Err(Error::argument(op, message));
     }
     need_float(op, grad.dtype())?;
-    Spec::new(&input, grad.dtype(), device(op, &[grad, grid])?)
+    Spec::new(&input, grad.dtype(), grad.device())
 }

@@ -1,6 +1,6 @@
 //! Shapes of sorting, selection by rank and search.
 
-use super::{device, wrap_dim};
+use super::wrap_dim;
 use crate::layout::{Dims, Layout};
 use crate::sym::SymInt;
 use crate::{DType, Error, Result, Spec, Tensor};
@@ -117,7 +117,7 @@ pub(crate) fn searchsorted(
         return Err(Error::argument(op, m));
     }
     let dtype = if out_int32 { DType::I32 } else { DType::I64 };
-    Spec::new(v, dtype, device(op, &[sorted_sequence, self_])?)
+    Spec::new(v, dtype, sorted_sequence.device())
 }
 
 /// `bucketize`.

@@ -2,6 +2,7 @@
 
 use super::{is_expandable_to, wrap_dim, wrap_dims};
 use crate::layout::{Dims, Layout};
+use crate::ops::lists;
 use crate::sym::SymInt;
 use crate::{DType, Error, ErrorKind, Result, Tensor};
 
@@ -128,7 +129,7 @@ pub(crate) fn expand(self_: &Tensor, size: &[SymInt], _implicit: bool) -> Result
 
 /// Where `index` points in a dimension of this size.
 pub(crate) fn wrap_index(op: &'static str, index: i64, dim: usize, size: usize) -> Result<usize> {
-    let at = if index < 0 { index + size as i64 } else { index };
+    let at = if index < 0 { index.saturating_add(size as i64) } else { index };
     if at < 0 || at >= size as i64 {
         return Err(ErrorKind::IndexOutOfRange { op, index, dim, size }.into());
     }
@@ -230,6 +231,7 @@ pub(crate) fn unbind(self_: &Tensor, dim: i64) -> Result<Vec<Layout>> {
         return Err(Error::argument("unbind", "a tensor without dimensions cannot be unbound"));
     }
     let d = wrap_dim("unbind", dim, self_.ndim())?;
+    lists::room_for_views(self_.shape()[d])?;
     (0..self_.shape()[d]).map(|k| select(self_, d as i64, k.into())).collect()
 }
 
@@ -274,8 +276,10 @@ pub(crate) fn split(self_: &Tensor, split_size: SymInt, dim: i64) -> Result<Vec<
         ));
     }
     let parts = if s == 0 { 1 } else { n.div_ceil(s).max(1) };
+    lists::room_for_views(parts)?;
     (0..parts)
-        .map(|k| slice(self_, d as i64, Some((k * s).into()), Some(((k + 1) * s).min(n).into()), 1.into()))
+        .map(|k| (k * s, (k * s).saturating_add(s).min(n)))
+        .map(|(start, end)| slice(self_, d as i64, Some(start.into()), Some(end.into()), 1.into()))
         .collect()
 }
 
@@ -328,7 +332,7 @@ pub(crate) fn diagonal(self_: &Tensor, offset: i64, dim1: i64, dim2: i64) -> Res
         return Err(Error::argument(OP, format!("the two dimensions must differ, both are {a}")));
     }
     let (na, nb) = (l.sizes()[a] as i64, l.sizes()[b] as i64);
-    let len = if offset >= 0 { na.min(nb - offset) } else { (na + offset).min(nb) }.max(0) as usize;
+    let len = if offset >= 0 { na.min(nb - offset) } else { na.saturating_add(offset).min(nb) }.max(0) as usize;
     let mut start = l.offset();
     if len > 0 {
         start += if offset >= 0 { offset as usize * l.strides()[b] } else { (-offset) as usize * l.strides()[a] };

@@ -1,0 +1,179 @@
+//! The operands of one call lie on one device: the test every generated op makes, and what follows when they do not.
+//!
+//! The test is an OR of one bit per operand, so a call that is in order pays nothing else. A mix of meta and CPU
+//! operands is refused with one error that names op, operand and device. What PyTorch lets pass, passes here: a 0-dim CPU tensor
+//! beside meta operands of a pointwise op, CPU indices into a meta tensor, and operands of which only the shape counts.
+//! Such a call runs with every operand on meta, so no kernel and no shape function ever sees a mix.
+
+use crate::dispatch::{Args, Op, Outputs, Value};
+use crate::schema::Schema;
+use crate::tensor::WRAPPED_NUMBER;
+use crate::{Device, ErrorKind, Result, Spec, Tensor};
+
+/// The bits of both devices.
+pub(crate) const MIXED: u8 = 3;
+
+/// The bit of a tensor's device.
+#[inline(always)]
+pub(crate) fn of(t: &Tensor) -> u8 {
+    1 << t.device() as u8
+}
+
+/// The bit of an optional tensor's device.
+#[inline(always)]
+pub(crate) fn of_opt(t: Option<&Tensor>) -> u8 {
+    t.map_or(0, of)
+}
+
+/// The bits of the devices of a list.
+#[inline]
+pub(crate) fn of_list(ts: &[Tensor]) -> u8 {
+    ts.iter().fold(0, |bits, t| bits | of(t))
+}
+
+/// The bits of the devices of a list with gaps.
+#[inline]
+pub(crate) fn of_opts(ts: &[Option<Tensor>]) -> u8 {
+    ts.iter().fold(0, |bits, t| bits | of_opt(t.as_ref()))
+}
+
+/// Arguments that may be on the CPU while the other operands are on meta, by op (without overload) and name. The op
+/// itself says what it needs of them.
+const MAY_DIFFER: &[(&str, &str)] = &[
+    ("index", "indices"),
+    ("_unsafe_index", "indices"),
+    ("index_put", "indices"),
+    ("index_put", "values"),
+    ("_unsafe_index_put", "indices"),
+    ("_unsafe_index_put", "values"),
+    ("index_put_", "indices"),
+    ("index_put_", "values"),
+    ("_fused_adam_", "state_steps"),
+    ("_fused_adamw_", "state_steps"),
+    ("_fused_adagrad_", "state_steps"),
+];
+
+/// Composite and hand-written ops that look at shapes only, copy between devices, or are a call for each tensor.
+const ANY_MIX: &[&str] = &[
+    "copy_",
+    "copy",
+    "view_as",
+    "expand_as",
+    "reshape_as",
+    "type_as",
+    "broadcast_tensors",
+    "atleast_1d",
+    "atleast_2d",
+    "atleast_3d",
+    "tensor_split",
+    "repeat_interleave",
+];
+
+fn base(op: Op) -> &'static str {
+    let name = op.name();
+    let name = name.split_once("::").map_or(name, |(_, name)| name);
+    name.split_once('.').map_or(name, |(base, _)| base)
+}
+
+/// One tensor operand of a call.
+struct Operand<'a> {
+    /// As the schema calls it; a list's element has its position.
+    argument: &'static str,
+    position: Option<usize>,
+    written: bool,
+    tensor: &'a Tensor,
+}
+
+impl Operand<'_> {
+    fn name(&self) -> String {
+        match self.position {
+            Some(k) => format!("{}[{k}]", self.argument),
+            None => self.argument.to_owned(),
+        }
+    }
+}
+
+fn operands(op: Op, args: &[Value]) -> Vec<Operand<'_>> {
+    let mut found = Vec::new();
+    for (arg, value) in Schema::of_op(op).args.iter().zip(args) {
+        let one = |position, tensor| Operand { argument: arg.name, position, written: arg.written, tensor };
+        match value {
+            Value::Tensor(t) => found.push(one(None, t)),
+            Value::Tensors(list) => found.extend(list.iter().enumerate().map(|(k, t)| one(Some(k), t))),
+            Value::OptTensors(list) => {
+                found.extend(list.iter().enumerate().filter_map(|(k, t)| Some(one(Some(k), t.as_ref()?))))
+            }
+            _ => {}
+        }
+    }
+    found
+}
+
+/// Whether this operand may be on the CPU beside meta ones: it is only read, and PyTorch lets it pass.
+fn may_differ(op: Op, base: &str, o: &Operand<'_>, zero_dim: bool) -> bool {
+    let zero_dim = zero_dim && o.position.is_none();
+    let single =
+        o.tensor.ndim() == 0 && (zero_dim || o.tensor.is_wrapped_number() || op.info().tags.contains(&"pointwise"));
+    !o.written && o.tensor.device() == Device::Cpu && (single || MAY_DIFFER.contains(&(base, o.argument)))
+}
+
+/// Refuses a mix of devices, but for operands that may differ.
+pub(crate) fn refuse(op: Op, args: &[Value]) -> Result<()> {
+    refuse_unless(op, args, false)
+}
+
+fn refuse_unless(op: Op, args: &[Value], zero_dim: bool) -> Result<()> {
+    let base = base(op);
+    let operands = operands(op, args);
+    let mut counted = operands.iter().filter(|o| !may_differ(op, base, o, zero_dim));
+    let Some(first) = counted.next() else { return Ok(()) };
+    match counted.find(|o| o.tensor.device() != first.tensor.device()) {
+        None => Ok(()),
+        Some(other) => Err(ErrorKind::DeviceMismatch {
+            op: base,
+            argument: other.name(),
+            device: other.tensor.device(),
+            reference: first.name(),
+            expected: first.tensor.device(),
+        }
+        .into()),
+    }
+}
+
+/// Refuses a mix of devices in a call of a composite or hand-written op, unless the op copies between devices or looks at
+/// each tensor alone. Whether a 0-dim CPU tensor passes is for the ops it is made of to say, but for elements of lists.
+#[cold]
+pub(crate) fn check(op: Op, args: &[Value]) -> Result<()> {
+    if ANY_MIX.contains(&base(op)) { Ok(()) } else { refuse_unless(op, args, true) }
+}
+
+/// Refuses a mix of devices, or runs the call below autograd with every operand on meta.
+#[cold]
+pub(crate) fn settle(op: Op, args: &[Value]) -> Result<Outputs> {
+    refuse(op, args)?;
+    let moved = args.iter().map(on_meta).collect::<Result<Vec<_>>>()?;
+    let info = op.info();
+    (info.below)(&Args::new(info.name, &moved))
+}
+
+fn on_meta(value: &Value) -> Result<Value> {
+    Ok(match value {
+        Value::Tensor(t) => Value::Tensor(outline(t)?),
+        Value::Tensors(list) => Value::Tensors(list.iter().map(outline).collect::<Result<_>>()?),
+        Value::OptTensors(list) => {
+            Value::OptTensors(list.iter().map(|t| t.as_ref().map(outline).transpose()).collect::<Result<_>>()?)
+        }
+        other => other.clone(),
+    })
+}
+
+fn outline(t: &Tensor) -> Result<Tensor> {
+    if t.is_meta() {
+        return Ok(t.clone());
+    }
+    let outline = Tensor::try_empty(Spec { layout: t.layout().from_start(), dtype: t.dtype(), device: Device::Meta })?;
+    if t.is_wrapped_number() {
+        outline.set_flag(WRAPPED_NUMBER);
+    }
+    Ok(outline)
+}

@@ -1,0 +1,235 @@
+//! Integers at their extremes, sizes that no memory has, operands without elements: errors, never a panic or an abort.
+//! What is accepted is computed as PyTorch 2.15 computes it.
+#![allow(clippy::unwrap_used)] // a test that cannot go on should stop
+
+use firebrand_core::autograd::{GradOptions, grad};
+use firebrand_core::{Complex, DType, Device, ErrorKind, Result, Scalar, Spec, SymInt, Tensor, ops};
+
+const EXTREMES: [i64; 8] =
+    [i64::MIN, i64::MIN + 1, -(1 << 62) - 1, -(1 << 62), 1 << 40, 1 << 61, i64::MAX - 1, i64::MAX];
+
+fn ones(sizes: &[i64]) -> Tensor {
+    Tensor::try_full(sizes, 1.0, DType::F32).unwrap()
+}
+
+/// Below -2^62 an integer once passed for a symbolic size and panicked.
+#[test]
+fn every_integer_is_an_integer_or_an_error() {
+    let (x, square) = (ones(&[4]), ones(&[2, 2]));
+    for n in EXTREMES {
+        let s = SymInt::from(n);
+        assert!(ops::sum_dim(&x, Some(&[n]), false, None).is_err(), "sum over {n}");
+        assert!(ops::unsqueeze(&x, n).is_err() && ops::cumsum(&x, n, None).is_err() && ops::flip(&x, &[n]).is_err());
+        assert!(ops::select(&x, 0, s).is_err() && ops::select(&x, n, 0.into()).is_err(), "select {n}");
+        assert!(ops::view(&x, &[s]).is_err() && ops::reshape(&x, &[s, (-1i64).into()]).is_err(), "view as {n}");
+        assert!(ops::narrow(&x, 0, s, 1.into()).is_err() && ops::narrow(&x, 0, 0.into(), s).is_err());
+        assert_eq!(ops::roll(&x, &[s], &[0]).unwrap().shape(), [4]);
+        let from = ops::slice(&x, 0, Some(s), None, 1.into()).unwrap();
+        assert_eq!(from.shape(), if n < 0 { [4] } else { [0] }, "from {n}");
+        let stepped = ops::slice(&x, 0, None, None, s);
+        assert!(if n > 0 { stepped.unwrap().shape() == [1] } else { stepped.is_err() }, "in steps of {n}");
+        let windows = ops::unfold(&x, 0, 2, n);
+        assert!(if n > 0 { windows.unwrap().shape() == [1, 2] } else { windows.is_err() }, "windows every {n}");
+        assert_eq!(ops::diagonal(&square, n, 0, 1).unwrap().shape(), [0], "diagonal {n}");
+        let lower = ops::tril(&square, s).unwrap().to_vec::<f32>();
+        assert_eq!(lower, [f32::from(u8::from(n > 0)); 4], "tril {n}");
+        assert!(ops::polygamma(n.max(0), &x).is_ok() && ops::matrix_power(&square, n.max(0)).is_ok());
+    }
+}
+
+/// PyTorch's `tril_indices` and `triu_indices`, cell by cell.
+#[test]
+fn cells_of_triangles() {
+    let rows_and_columns = |t: Tensor| {
+        let (n, all) = (t.shape()[1], t.to_vec::<i64>());
+        all[..n].iter().copied().zip(all[n..].iter().copied()).collect::<Vec<_>>()
+    };
+    for row in 0..5i64 {
+        for col in 0..6i64 {
+            for offset in [i64::MIN, -5, -2, -1, 0, 1, 2, 6, i64::MAX] {
+                let cells = |keep: &dyn Fn(i128) -> bool| -> Vec<(i64, i64)> {
+                    let all = (0..row).flat_map(|r| (0..col).map(move |c| (r, c)));
+                    all.filter(|(r, c)| keep(i128::from(c - r))).collect()
+                };
+                let below = ops::tril_indices(row, col, offset, None, None).unwrap();
+                assert_eq!(rows_and_columns(below), cells(&|d| d <= i128::from(offset)), "tril {row} {col} {offset}");
+                let above = ops::triu_indices(row, col, offset, None, None).unwrap();
+                assert_eq!(rows_and_columns(above), cells(&|d| d >= i128::from(offset)), "triu {row} {col} {offset}");
+            }
+        }
+    }
+    let printed = ops::triu_indices(4, 5, 2, None, None).unwrap().to_vec::<i64>();
+    assert_eq!(printed, [0, 0, 0, 1, 1, 2, 2, 3, 4, 3, 4, 4], "printed by PyTorch");
+    let count = |t: Result<Tensor>| t.unwrap().shape().to_vec();
+    assert_eq!(count(ops::tril_indices(1 << 62, 0, 0, None, None)), [2, 0], "rows without columns cost nothing");
+    assert_eq!(count(ops::triu_indices(1 << 62, 3, 1, None, None)), [2, 3]);
+}
+
+#[test]
+fn lists_are_those_of_pytorch() {
+    let freq = |t: Result<Tensor>| t.unwrap().to_vec::<f32>();
+    assert_eq!(freq(ops::fft_fftfreq(5, 0.5, None, None)), [0.0, 0.4, 0.8, -0.8, -0.4]);
+    assert_eq!(freq(ops::fft_fftfreq(4, 0.5, None, None)), [0.0, 0.5, -1.0, -0.5]);
+    assert_eq!(freq(ops::fft_rfftfreq(5, 0.5, None, None)), [0.0, 0.4, 0.8]);
+    assert_eq!(freq(ops::fft_rfftfreq(4, 1.0, None, None)), [0.0, 0.25, 0.5]);
+    let combinations = |list: &[i64], r, again| {
+        let t = ops::combinations(&Tensor::new(list), r, again).unwrap();
+        (t.shape().to_vec(), t.to_vec::<i64>())
+    };
+    assert_eq!(combinations(&[1, 2, 3], 2, false), (vec![3, 2], vec![1, 2, 1, 3, 2, 3]));
+    assert_eq!(combinations(&[1, 2, 3], 2, true), (vec![6, 2], vec![1, 1, 1, 2, 1, 3, 2, 2, 2, 3, 3, 3]));
+    assert_eq!(combinations(&[1, 2, 3, 4], 3, false), (vec![4, 3], vec![1, 2, 3, 1, 2, 4, 1, 3, 4, 2, 3, 4]));
+    assert_eq!(combinations(&[1, 2], 3, true), (vec![4, 3], vec![1, 1, 1, 1, 1, 2, 1, 2, 2, 2, 2, 2]));
+    assert_eq!(combinations(&[1, 2], 3, false), (vec![0, 3], vec![]));
+    assert_eq!(combinations(&[1, 2], 1 << 40, false).0, [0, 1 << 40]);
+}
+
+/// Each of these collected its values before it asked for memory, and aborted.
+#[test]
+fn sizes_that_no_memory_has_are_errors() {
+    const HUGE: i64 = 1 << 50;
+    let (x, one) = (ones(&[4]), ones(&[1]));
+    let image = ones(&[1, 1, 2, 2]);
+    let wide = ops::expand(&one, &[HUGE.into()], false).unwrap();
+    let number = |n: i64| Tensor::new(&[n]);
+    let calls: Vec<(&str, Result<()>)> = vec![
+        ("triu_indices", ops::triu_indices(2, HUGE, 0, None, None).map(drop)),
+        ("tril_indices", ops::tril_indices(HUGE, HUGE, 0, None, None).map(drop)),
+        ("fft_fftfreq", ops::fft_fftfreq(1 << 62, 1.0, None, None).map(drop)),
+        ("fft_rfftfreq", ops::fft_rfftfreq(HUGE, 1.0, None, None).map(drop)),
+        ("logspace", ops::logspace(Scalar::Int(0), Scalar::Int(1), HUGE, 10.0, None, None).map(drop)),
+        ("hann_window", ops::hann_window(HUGE, None, None).map(drop)),
+        ("arange", ops::arange(Scalar::Int(HUGE), None, None).map(drop)),
+        ("mvlgamma", ops::mvlgamma(&x, 1 << 61).map(drop)),
+        (
+            "upsample_aa",
+            ops::_upsample_bilinear2d_aa(&image, &[2.into(), i64::MAX.into()], false, None, None).map(drop),
+        ),
+        (
+            "affine_grid",
+            ops::affine_grid_generator(&ones(&[1, 2, 3]), &[1.into(), 1.into(), HUGE.into(), HUGE.into()], false)
+                .map(drop),
+        ),
+        ("tensor_split", ops::tensor_split(&x, i64::MAX.into(), 0).map(drop)),
+        ("chunk", ops::chunk(&ones(&[0]), i64::MAX, 0).map(drop)),
+        ("unbind", ops::unbind(&wide, 0).map(drop)),
+        ("split", ops::split(&wide, 1.into(), 0).map(drop)),
+        ("bincount", ops::bincount(&number(HUGE), None, 0.into()).map(drop)),
+        ("bincount, minlength", ops::bincount(&number(1), None, i64::MAX.into()).map(drop)),
+        ("histc", ops::histc(&x, HUGE, Scalar::Int(0), Scalar::Int(1)).map(drop)),
+        ("repeat_interleave", ops::repeat_interleave_tensor(&one, &number(1 << 62), None, None).map(drop)),
+        ("repeat_interleave, a sum that overflows", {
+            ops::repeat_interleave_tensor(&x, &Tensor::new(&[i64::MAX; 4]), None, None).map(drop)
+        }),
+        ("combinations", ops::combinations(&ones(&[100]), 50, false).map(drop)),
+        ("expand and read", wide.try_to_vec::<f32>().map(drop)),
+        ("expand and clone", ops::clone(&wide, None).map(drop)),
+    ];
+    for (name, result) in calls {
+        let e = result.expect_err(name);
+        assert!(
+            matches!(
+                e.kind(),
+                ErrorKind::OutOfMemory { .. } | ErrorKind::SizeOverflow { .. } | ErrorKind::Argument { .. }
+            ),
+            "{name}: {e}"
+        );
+    }
+}
+
+fn convolution(x: &Tensor, w: &Tensor, [stride, padding, dilation]: [i64; 3], transposed: bool) -> Result<Tensor> {
+    let [s, p, d] = [stride, padding, dilation].map(|v| [SymInt::from(v)]);
+    ops::convolution(x, w, None, &s, &p, &d, transposed, &[0.into()], 1.into())
+}
+
+#[test]
+fn geometry_of_convolutions_does_not_wrap() {
+    for dims in 1..=3 {
+        let sizes = |n: i64, lead: [i64; 2]| -> Vec<i64> { lead.into_iter().chain(vec![n; dims]).collect() };
+        let x = ops::arange(Scalar::Int(3 * 8i64.pow(dims as u32)), Some(DType::F32), None).unwrap();
+        let x = x.reshape(sizes(8, [1, 3])).requires_grad_();
+        let w = ones(&sizes(3, [3, 3])).requires_grad_();
+        for n in EXTREMES {
+            assert!(convolution(&x, &w, [1, n, 1], false).is_err(), "{dims}-D, padding {n}");
+            assert!(convolution(&x, &w, [1, 0, n], false).is_err(), "{dims}-D, dilation {n}");
+            assert!(convolution(&x, &w, [1, n, 1], true).is_err(), "{dims}-D, transposed, padding {n}");
+            assert!(convolution(&x, &w, [n, 0, 1], true).is_err(), "{dims}-D, transposed, stride {n}");
+            assert_eq!(convolution(&x, &w, [n, 0, 1], false).is_ok(), n > 0, "{dims}-D, stride {n}");
+        }
+        // With a stride beyond the input there is one position, so any such stride has the same gradients.
+        let gradients = |stride: i64| -> Vec<Vec<f32>> {
+            let y = convolution(&x, &w, [stride, 1, 1], false).unwrap();
+            let seed = ops::full_like(&y, Scalar::Int(2), None, None, None).unwrap();
+            let options = GradOptions { grad_outputs: vec![Some(seed)], ..Default::default() };
+            let grads = grad(&y, [&x, &w], &options).unwrap();
+            grads.into_iter().map(|g| g.unwrap().contiguous().to_vec::<f32>()).chain([y.to_vec()]).collect()
+        };
+        let expected = gradients(10);
+        assert!(expected[0].iter().any(|&v| v != 0.0));
+        for stride in [11, 1 << 40, i64::MAX] {
+            assert!(gradients(stride) == expected, "{dims}-D, stride {stride}");
+        }
+    }
+}
+
+#[test]
+fn geometry_of_windows_does_not_wrap() {
+    let image = ones(&[1, 1, 8, 8]);
+    let none = ones(&[0, 1, 8, 8]);
+    for n in EXTREMES {
+        assert!(ops::im2col(&image, &[2, 2], &[1, 1], &[n, n], &[1, 1]).is_err(), "unfold, padding {n}");
+        assert!(ops::im2col(&image, &[2, 2], &[n, n], &[0, 0], &[1, 1]).is_err(), "unfold, dilation {n}");
+        assert_eq!(ops::im2col(&image, &[2, 2], &[1, 1], &[0, 0], &[n, n]).is_ok(), n > 0, "unfold, stride {n}");
+        assert!(ops::max_pool2d(&image, &[n, n], &[1, 1], &[0, 0], &[1, 1], false).is_err(), "pool of {n}");
+        assert!(ops::max_pool2d(&image, &[2, 2], &[1, 1], &[0, 0], &[n, n], false).is_err(), "pool, dilation {n}");
+        for ceil in [false, true] {
+            let pooled = ops::avg_pool2d(&image, &[2, 2], &[n, n], &[0, 0], ceil, true, None);
+            assert_eq!(pooled.is_ok(), n > 0, "pool, stride {n}");
+        }
+        assert!(ops::upsample_nearest2d(&image, &[n.into(), n.into()], None, None).is_err(), "resize to {n}");
+        assert!(ops::constant_pad_nd(&image, &[n.into(), n.into()], Scalar::Int(0)).is_err(), "pad {n}");
+    }
+    // Nothing is computed for a batch of no images, however large they would be.
+    let large = [SymInt::from(1i64 << 28); 2];
+    assert_eq!(ops::upsample_nearest2d(&none, &large, None, None).unwrap().numel(), 0);
+    assert_eq!(ops::_adaptive_avg_pool2d(&none, &large).unwrap().numel(), 0);
+    assert_eq!(ops::constant_pad_nd(&none, &[0.into(), (1i64 << 40).into()], Scalar::Int(0)).unwrap().numel(), 0);
+}
+
+#[test]
+fn operands_without_elements_and_odd_dtypes() {
+    let empty = |sizes: &[usize], dtype| Tensor::try_empty(Spec::new(sizes, dtype, Device::Cpu).unwrap()).unwrap();
+    let none = empty(&[2, 0, 3], DType::C64);
+    let one = Complex::new(1.0f32, 0.0);
+    assert_eq!(ops::prod(&none, None).unwrap().to_vec::<Complex<f32>>(), [one]);
+    assert_eq!(ops::prod_dim(&none, 1, false, None).unwrap().to_vec::<Complex<f32>>(), [one; 6]);
+    assert_eq!(ops::prod_dim(&none, 0, false, None).unwrap().shape(), [0, 3]);
+    assert_eq!(ops::cumprod(&none, 0, None).unwrap().shape(), [2, 0, 3]);
+    for t in [empty(&[4], DType::C64), empty(&[4], DType::C128)] {
+        assert!(ops::random_(&t).is_err() && ops::random_to_(&t, 5).is_err() && ops::geometric_(&t, 0.5).is_err());
+        assert!(ops::bernoulli_(&t, 0.5).is_err());
+    }
+    let point = empty(&[], DType::C64);
+    assert!(ops::fft_c2r(&point, &[0], 0, 1.into()).is_err() && ops::fft_c2c(&point, &[0.into()], 0, true).is_err());
+    assert!(ops::fft_c2r(&empty(&[4], DType::C64), &[], 0, 1.into()).is_err(), "no dimension to transform");
+    let (scores, target) = (ones(&[2, 2]), Tensor::new(&[0i64, 1]));
+    for total in [empty(&[0], DType::F32), ones(&[2])] {
+        let back = ops::nll_loss_backward(&ones(&[]), &scores, &target, None, 1, (-100i64).into(), &total);
+        assert!(back.unwrap_err().to_string().contains("total_weight of one element"));
+    }
+}
+
+/// Offsets of a complex tensor and of its parts count other elements: byte 16 is element 2 of one and element 4 of the other.
+#[test]
+fn overlap_is_told_in_bytes() {
+    let z = Tensor::new(&[1.0f32, 2.0, 3.0, 4.0].map(|v| Complex::new(v, -v)));
+    let parts = ops::view_as_real(&z).unwrap();
+    let last_parts = ops::slice(&parts, 0, Some(2.into()), None, 1.into()).unwrap();
+    let first = ops::slice(&z, 0, Some(1.into()), Some(3.into()), 1.into()).unwrap();
+    // The third number is read after it was written if the two are taken for disjoint.
+    let real = ops::real(&first).unwrap();
+    let shifted = ops::slice(&ops::real(&z).unwrap(), 0, Some(2.into()), Some(4.into()), 1.into()).unwrap();
+    firebrand_core::autograd::no_grad(|| ops::copy_(&shifted, &real, false).unwrap());
+    assert_eq!(ops::real(&z).unwrap().contiguous().to_vec::<f32>(), [1.0, 2.0, 2.0, 3.0]);
+    assert_eq!(last_parts.contiguous().to_vec::<f32>(), [2.0, -3.0, 3.0, -4.0]);
+}
