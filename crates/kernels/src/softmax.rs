@@ -137,7 +137,7 @@ impl<X: Compute> Kernel for Line<'_, X> {
             Op::SoftmaxBackward => {
                 let mut total = 0.0;
                 for (g, y) in xs.chunks(BLOCK).zip(ys.chunks(BLOCK)) {
-                    total += sum_of(g, y, |s, g, y| g.mul_add::<FMA>(y, s)).to_f64()
+                    total += sum_of(g, y, |s, g, y| g.mul_add::<FMA>(y, s))
                 }
                 let s = X::from_f64(total);
                 for ((o, &g), &y) in out.iter_mut().zip(xs).zip(ys) {

@@ -2,9 +2,10 @@
 #![allow(unsafe_code)]
 
 use super::{BLOCK, GRAIN, LANES, Stretch, need_flat, put, vector, vector_or};
-use crate::lanes::{Compute, Kernel, apart, dispatch, fold};
+use crate::lanes::{Compute, Kernel, apart, dispatch, fold, fold_wide};
 use crate::real::{Ptr, Scratch, with_real};
-use crate::{View, ViewMut, parallel};
+use crate::reduce::around_rounded_mean;
+use crate::{Element, View, ViewMut, parallel};
 
 /// Normalises rows of `n` elements: `(x - mean) * rstd * weight + bias`. `mean` and `rstd` have one element a row.
 pub fn layer_norm(
@@ -63,19 +64,15 @@ impl<X: Compute> Kernel for Row<'_, X> {
     fn run<const FMA: bool>(self) -> (X, X) {
         let Row { xs, w, b, eps, out } = self;
         let n = xs.len();
-        let (mut sum, mut squares) = (0.0, 0.0);
-        for c in xs.chunks(BLOCK) {
-            sum += fold(c, X::ZERO, |x| x, X::add).to_f64()
-        }
-        let mean = X::from_f64(sum / n as f64);
+        let sum = fold_wide(xs, X::Wide::ZERO, |x| x, X::add, X::Wide::add).to_f64();
+        let exact = sum / n as f64;
+        let mean = X::from_f64(exact);
         let square = |x: X| {
             let d = x.sub(mean);
             d.mul(d)
         };
-        for c in xs.chunks(BLOCK) {
-            squares += fold(c, X::ZERO, square, X::add).to_f64()
-        }
-        let var = squares / n as f64;
+        let squares = fold_wide(xs, X::Wide::ZERO, square, X::add, X::Wide::add).to_f64();
+        let var = around_rounded_mean(squares / n as f64, exact - mean.to_f64());
         let rstd = X::from_f64(1.0 / (var + eps).sqrt());
         Normalised { xs, w, b, mean, rstd, out }.run::<FMA>();
         (mean, rstd)

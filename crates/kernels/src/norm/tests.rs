@@ -211,3 +211,81 @@ fn batch_norm_and_its_gradients() {
         all
     });
 }
+
+/// The largest error in ulps of the largest truth.
+fn ulps(found: &[f64], truth: &[f64]) -> f64 {
+    let largest = truth.iter().fold(0f64, |a, x| a.max(x.abs())) as f32;
+    let ulp = f64::from(largest.next_up() - largest);
+    found.iter().zip(truth).fold(0f64, |a, (x, y)| a.max((x - y).abs() / ulp))
+}
+
+/// Statistics were summed in f32: on data away from zero the mean was off by more than its last rounding, and everything
+/// after it too. Bounds are PyTorch 2.15's own largest errors on these data.
+#[test]
+fn batch_norm_of_f32_away_from_zero_is_as_near_to_the_truth_as_pytorchs() {
+    let [n, c, s] = [6, 5, 49];
+    let sizes = [n, c, s];
+    /// What PyTorch loses of output, mean, reciprocal deviation, and the gradients of input, weight and bias.
+    const CASES: [(f64, [f64; 6]); 3] = [
+        (0.0, [1.15, 0.23, 0.65, 2.13, 1.37, 0.50]),
+        (100.0, [51.23, 0.49, 0.75, 9.87, 83.93, 0.50]),
+        (1e4, [5806.12, 0.42, 3.75, 1116.60, 9745.30, 0.50]),
+    ];
+    everywhere(|| {
+        let mut all = Vec::new();
+        for (distance, bounds) in CASES {
+            // The same numbers in both types: what f32 holds.
+            let x = Tensor::new(DType::F32, &sizes, |i| distance + noise(i));
+            let g = Tensor::new(DType::F32, &sizes, |i| noise(i + n * c * s));
+            let (xs, gs) = (x.values(), g.values());
+            let results = |dtype: DType| {
+                let (x, g) = (Tensor::new(dtype, &sizes, |i| xs[i]), Tensor::new(dtype, &sizes, |i| gs[i]));
+                let [mean, var, gw, gb] = [0; 4].map(|_| Tensor::zeros(dtype, &[c]));
+                let [out, gx] = [0; 2].map(|_| Tensor::zeros(dtype, &sizes));
+                batch_norm_stats(x.view(), mean.view_mut(), var.view_mut());
+                let vars = var.values();
+                let rstd = Tensor::new(dtype, &[c], |i| 1.0 / (vars[i] + EPS).sqrt());
+                batch_norm(x.view(), mean.view(), rstd.view(), None, None, out.view_mut());
+                let wanted = [gx.view_mut(), gw.view_mut(), gb.view_mut()].map(Some);
+                let [to_x, to_w, to_b] = wanted;
+                batch_norm_backward(g.view(), x.view(), mean.view(), rstd.view(), None, true, to_x, to_w, to_b);
+                [out, mean, rstd, gx, gw, gb].map(|t| t.values())
+            };
+            let (found, truth) = (results(DType::F32), results(DType::F64));
+            for (k, bound) in bounds.into_iter().enumerate() {
+                let (error, bound) = (ulps(&found[k], &truth[k]), (1.5 * bound).max(bound + 0.3));
+                assert!(error <= bound, "result {k} around {distance}: {error:.2} ulp, at most {bound:.2}");
+            }
+            all.extend(found.into_iter().flatten());
+        }
+        all
+    });
+}
+
+/// As above, for rows: PyTorch's errors of output, mean and reciprocal deviation.
+#[test]
+fn layer_norm_of_f32_away_from_zero_is_as_near_to_the_truth_as_pytorchs() {
+    let (rows, n) = (8, 3000);
+    const CASES: [(f64, [f64; 3]); 3] =
+        [(0.0, [1.56, 1.50, 0.84]), (100.0, [105.57, 0.92, 4.97]), (1e4, [19140.33, 1.33, 844.22])];
+    everywhere(|| {
+        let mut all = Vec::new();
+        for (distance, bounds) in CASES {
+            let xs = Tensor::new(DType::F32, &[rows, n], |i| distance + noise(i)).values();
+            let results = |dtype: DType| {
+                let x = Tensor::new(dtype, &[rows, n], |i| xs[i]);
+                let (out, mean, rstd) =
+                    (Tensor::zeros(dtype, &[rows, n]), Tensor::zeros(dtype, &[rows]), Tensor::zeros(dtype, &[rows]));
+                layer_norm(x.view(), n, None, None, EPS, out.view_mut(), mean.view_mut(), rstd.view_mut());
+                [out, mean, rstd].map(|t| t.values())
+            };
+            let (found, truth) = (results(DType::F32), results(DType::F64));
+            for (k, bound) in bounds.into_iter().enumerate() {
+                let (error, bound) = (ulps(&found[k], &truth[k]), (1.5 * bound).max(bound + 0.3));
+                assert!(error <= bound, "result {k} around {distance}: {error:.2} ulp, at most {bound:.2}");
+            }
+            all.extend(found.into_iter().flatten());
+        }
+        all
+    });
+}

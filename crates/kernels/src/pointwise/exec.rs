@@ -348,7 +348,7 @@ impl Job<'_> {
                         Sink::Rows => self.put_row(loops, base, t, k, places.arg(self.code.places[k])),
                         Sink::Columns(_) if self.code.places[k] == Place::Summed => {}
                         Sink::Columns(_) => {
-                            let to = sums.add(self.sums[k]).cast();
+                            let to = sums.add(self.sums[k]);
                             let mut from = places.arg(self.code.places[k]);
                             if from.step == 0 {
                                 // One number all along the tile is written out.
@@ -535,8 +535,8 @@ impl Job<'_> {
             let mut total: SmallVec<[f64; 8]> = SmallVec::from_elem(0.0, n);
             for p in 0..parts {
                 let part = &partial[p * words + self.sums[k]..][..n];
-                if matches!(sink, Sink::Columns(_)) && self.code.outputs[k] == DType::F32 {
-                    // SAFETY: `n` words hold `n` numbers of f32, which is how `add_rows` used them.
+                if self.code.places[k] == Place::Summed && self.code.outputs[k] == DType::F32 {
+                    // SAFETY: `n` words hold `n` numbers of f32, which is how row instructions used them.
                     let part = unsafe { std::slice::from_raw_parts(part.as_ptr().cast::<f32>(), n) };
                     total.iter_mut().zip(part).for_each(|(t, &x)| *t += f64::from(x));
                 } else {

@@ -1,11 +1,11 @@
 //! Folds: a row of registers to one number, and sums of registers over tiles.
 //!
-//! Sums are taken in lanes, joined in f64 block by block, so a long row loses no more digits than a short one.
+//! Sums are taken a few elements at a time, joined in f64, so a long row loses no more digits than a short one.
 #![allow(unsafe_code)]
 
 use super::loops::Arg;
-use crate::DType;
-use crate::lanes::{Compute, Kernel, dispatch, fold, sum_of};
+use crate::lanes::{Compute, Kernel, dispatch, fold, fold_wide, sum_of};
+use crate::{DType, Element};
 
 /// How a row becomes one number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -40,8 +40,8 @@ pub enum Sink {
     Total(f64),
 }
 
-/// Elements that are summed in lanes before the sum is added to the total.
-const BLOCK: usize = 2048;
+/// Elements of which products are summed in lanes before the sum is added to the total.
+const BLOCK: usize = 512;
 
 /// Folds `n` float registers.
 ///
@@ -94,7 +94,6 @@ impl<X: Compute> Kernel for Pairs<'_, X> {
             d.mul_add::<FMA>(d, s)
         };
         let product = |s: X, a: X, b: X| a.mul_add::<FMA>(b, s);
-        let mut total = 0.0;
         if b.step == 0 {
             // SAFETY: a scalar has one element.
             let b: X = unsafe { b.first() };
@@ -102,38 +101,35 @@ impl<X: Compute> Kernel for Pairs<'_, X> {
                 Terms::Products => x.mul(b),
                 Terms::SquaredDifferences => x.sub(b).mul(x.sub(b)),
             };
-            for block in a.chunks(BLOCK) {
-                total += fold(block, X::ZERO, term, X::add).to_f64()
-            }
+            let total = fold_wide(a, X::Wide::ZERO, term, X::add, X::Wide::add).to_f64();
             return if a.len() == n { total } else { total * n as f64 };
         }
         // SAFETY: a tile has `n` elements.
         let b: &[X] = unsafe { b.tile_of(n) };
+        let mut total = 0.0;
         for (a, b) in a.chunks(BLOCK).zip(b.chunks(BLOCK)) {
             total += match terms {
                 Terms::Products => sum_of(a, b, product),
                 Terms::SquaredDifferences => sum_of(a, b, squared),
             }
-            .to_f64()
         }
         total
     }
 }
 
-/// Adds `rows` rows of registers to one row of sums.
+/// Adds `rows` rows of registers to one row of sums in f64.
 ///
 /// # Safety
-/// `a` holds `rows * n` registers and `sums` holds `n` numbers of `dtype`, which is f32 or f64; they do not overlap.
-pub(super) unsafe fn add_rows(dtype: DType, sums: *mut u8, a: *const u8, rows: usize, n: usize) {
+/// `a` holds `rows * n` registers of `dtype`, which is f32 or f64, and `sums` holds `n` numbers; they do not overlap.
+pub(super) unsafe fn add_rows(dtype: DType, sums: *mut f64, a: *const u8, rows: usize, n: usize) {
     use std::slice::{from_raw_parts, from_raw_parts_mut};
     // SAFETY: the caller's promise.
     unsafe {
+        let sums = from_raw_parts_mut(sums, n);
         if dtype == DType::F64 {
-            let (sums, xs) = (from_raw_parts_mut(sums.cast::<f64>(), n), from_raw_parts(a.cast::<f64>(), rows * n));
-            dispatch(Columns { sums, xs })
+            dispatch(Columns { sums, xs: from_raw_parts(a.cast::<f64>(), rows * n) })
         } else {
-            let (sums, xs) = (from_raw_parts_mut(sums.cast::<f32>(), n), from_raw_parts(a.cast::<f32>(), rows * n));
-            dispatch(Columns { sums, xs })
+            dispatch(Columns { sums, xs: from_raw_parts(a.cast::<f32>(), rows * n) })
         }
     }
 }
@@ -144,7 +140,7 @@ struct Row<'a, T> {
 }
 
 struct Columns<'a, T> {
-    sums: &'a mut [T],
+    sums: &'a mut [f64],
     xs: &'a [T],
 }
 
@@ -158,14 +154,7 @@ macro_rules! kernels {
                 let largest = |a: $t, b: $t| if a > b || a.is_nan() { a } else { b };
                 let smallest = |a: $t, b: $t| if a < b || a.is_nan() { a } else { b };
                 match self.how {
-                    Fold::Sum => {
-                        // A plain loop: an iterator's fold would be compiled without the instruction set.
-                        let mut total = 0.0;
-                        for block in self.xs.chunks(BLOCK) {
-                            total += fold(block, 0.0, |x| x, |a, b| a + b) as f64
-                        }
-                        total
-                    }
+                    Fold::Sum => fold_wide(self.xs, 0.0, |x| x, |a, b| a + b, |a, b| a + b),
                     Fold::Max => fold(self.xs, $t::NEG_INFINITY, |x| x, largest) as f64,
                     Fold::Min => fold(self.xs, $t::INFINITY, |x| x, smallest) as f64,
                 }
@@ -175,10 +164,20 @@ macro_rules! kernels {
         impl Kernel for Columns<'_, $t> {
             type Out = ();
             #[inline(always)]
+            #[allow(clippy::unnecessary_cast)] // as above
             fn run<const FMA: bool>(self) {
-                for row in self.xs.chunks_exact(self.sums.len().max(1)) {
-                    for (s, &x) in self.sums.iter_mut().zip(row) {
-                        *s += x
+                let Columns { sums, xs } = self;
+                let n = sums.len();
+                let four = xs.len() / (4 * n.max(1)) * 4 * n;
+                for rows in xs[..four].chunks_exact(4 * n.max(1)) {
+                    let (a, b, c, d) = (&rows[..n], &rows[n..2 * n], &rows[2 * n..3 * n], &rows[3 * n..4 * n]);
+                    for i in 0..n {
+                        sums[i] += ((a[i] + b[i]) + (c[i] + d[i])) as f64
+                    }
+                }
+                for row in xs[four..].chunks_exact(n.max(1)) {
+                    for (s, &x) in sums.iter_mut().zip(row) {
+                        *s += x as f64
                     }
                 }
             }

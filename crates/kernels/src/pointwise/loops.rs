@@ -543,14 +543,10 @@ macro_rules! float_step {
                     Op::LogicalOr => map2(d, a, b, n, |x: T, y: T| (x != 0.0) | (y != 0.0)),
                     Op::LogicalXor => map2(d, a, b, n, |x: T, y: T| (x != 0.0) ^ (y != 0.0)),
                     Op::MulAdd => mixed3(d, args, n, m::fma::<F>),
-                    Op::Lerp => map3(
-                        d,
-                        args,
-                        n,
-                        |x: T, y: T, w: T| {
-                            if w.abs() < 0.5 { x + w * (y - x) } else { y - (y - x) * (1.0 - w) }
-                        },
-                    ),
+                    Op::Lerp => map3(d, args, n, |x: T, y: T, w: T| {
+                        let near = w.abs() < 0.5;
+                        m::fma::<F>(if near { w } else { w - 1.0 }, y - x, if near { x } else { y })
+                    }),
                     Op::Clamp => mixed3(d, args, n, |x: T, lo: T, hi: T| minimum(maximum(x, lo), hi)),
                     Op::Softplus => map3(d, args, n, m::softplus::<F>),
                     Op::Where => mixed3(d, args, n, |w: u8, x: T, y: T| if w != 0 { x } else { y }),

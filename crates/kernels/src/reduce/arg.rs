@@ -4,7 +4,7 @@
 //! vectors; only if that beats the best so far is its place looked up.
 #![allow(unsafe_code)]
 
-use super::fold::{Block, Fold};
+use super::fold::{Extreme, Fold};
 use super::{BLOCK, Dim, Dims, GRAIN, PART, block, merge, need_reduced, offset, out_offset, simplify};
 use crate::lanes::{Buffer, Compute, Kernel, dispatch, load, store_one};
 use crate::real::Ptr;
@@ -133,7 +133,7 @@ impl Job<'_> {
             let n = BLOCK.min(range.end - at);
             // SAFETY: the indices lie inside the view; the buffer holds a block.
             let xs = unsafe { block::<X>(base, self.input.dtype(), &self.reduced, at, n, buf.as_mut_ptr()) };
-            let m = dispatch(Block { fold, xs, p: X::ZERO });
+            let m = dispatch(Extreme { fold, xs });
             if best.is_none_or(|(b, _)| beats(self.op, m, b)) {
                 let i = xs.iter().position(|&x| x == m || (m.is_nan() && x.is_nan()));
                 best = Some((m, at + i.expect("the extreme is one of the elements")));

@@ -1,8 +1,8 @@
 //! Reductions over any set of dimensions of any strided view.
 //!
 //! Dimensions are sorted by stride and merged first, so only two loops remain: along memory for each output (`rows`), or
-//! for a stretch of neighbouring outputs at once (`columns`). Floats are folded in blocks with many lanes and the blocks'
-//! results are joined in f64, so a sum is about as good as its last rounding; integers use i64 and wrap.
+//! for a stretch of neighbouring outputs at once (`columns`). Floats are merged a few at a time and then joined in f64, so
+//! a sum is about as good as its last rounding; integers use i64 and wrap.
 //! Work is cut by sizes only and joined in order: results do not depend on the number of threads.
 //! Reducing no elements gives the identity; whether that is an error is the caller's question.
 #![allow(unsafe_code)]
@@ -73,7 +73,7 @@ impl Reduce {
             Reduce::Norm(f64::NEG_INFINITY) => (None, Fold::AbsMin),
             Reduce::Norm(p) => (None, Fold::AbsPowSum(p)),
             Reduce::LogSumExp => (Some(Fold::Max), Fold::ExpSum),
-            Reduce::Var { .. } | Reduce::Std { .. } => (Some(Fold::Sum), Fold::SquareDiffSum),
+            Reduce::Var { .. } | Reduce::Std { .. } => (Some(Fold::WideSum), Fold::SquareDiffSum),
         }
     }
 
@@ -86,9 +86,10 @@ impl Reduce {
         }
     }
 
-    fn finish<W: Compute>(self, total: W, p: f64, count: usize) -> W {
+    /// The result from the main pass's total; `p` is its parameter, `first` the parameter before it was rounded.
+    fn finish<W: Compute>(self, total: W, p: f64, first: f64, count: usize) -> W {
         let (t, n) = (total.to_f64(), count as f64);
-        let variance = |correction: f64| t / (n - correction).max(0.0);
+        let variance = |correction: f64| around_rounded_mean(t / n, first - p) * (n / (n - correction).max(0.0));
         W::from_f64(match self {
             Reduce::Mean => t / n,
             Reduce::Any => f64::from(t != 0.0),
@@ -101,6 +102,13 @@ impl Reduce {
             _ => return total,
         })
     }
+}
+
+/// The mean square around the mean, from that around a rounded mean and how far the mean was `off`.
+#[inline(always)]
+pub(crate) fn around_rounded_mean(square: f64, off: f64) -> f64 {
+    // Infinite and undefined means say all there is to say in the square.
+    if off == 0.0 || !off.is_finite() { square } else { (square - off * off).max(0.0) }
 }
 
 /// Reduces `dims` of `input` into `out`, which has the input's rank and size 1 at `dims`.
@@ -130,12 +138,10 @@ fn start(op: Reduce, input: View, dims: &[usize], out: ViewMut, mean: Option<Vie
     }
 }
 
-/// Elements folded in one go; their error grows with a 64th of this.
+/// Elements folded in one go.
 const BLOCK: usize = 2048;
 /// Columns folded side by side.
 const WIDTH: usize = 1024;
-/// Rows folded before the accumulators are added to the totals.
-const FLUSH: usize = 256;
 /// Elements worth a thread's while.
 const GRAIN: usize = 1 << 15;
 /// Least elements of a part when one output's elements are shared between threads.
@@ -278,7 +284,7 @@ impl<'a> Job<'a> {
         }
         if self.count == 0 {
             let unit = self.op.passes().1.unit::<X::Wide>();
-            return (0..outputs).for_each(|k| self.write::<X>(k, unit, X::ZERO));
+            return (0..outputs).for_each(|k| self.write::<X>(k, unit, X::Wide::ZERO));
         }
         let (inner, along) = (self.kept[self.kept.len() - 1], self.reduced[self.reduced.len() - 1]);
         let beside = inner.step != 0 && inner.size >= 8 && inner.step < along.step;
@@ -295,8 +301,15 @@ impl<'a> Job<'a> {
         unsafe { self.input.as_ptr().add(offset(dims, k) * self.input.dtype().size()) }
     }
 
-    fn write<X: Compute>(&self, k: usize, total: X::Wide, p: X) {
-        let v = self.op.finish(total, p.to_f64(), self.count);
+    /// The parameter of the main pass from the first pass's total, before it is rounded.
+    fn param<X: Compute>(&self, first: X::Wide) -> X::Wide {
+        X::Wide::from_f64(self.op.param(first.to_f64(), self.count))
+    }
+
+    /// Writes output `k`; `param` is the parameter of the main pass before it was rounded to the compute type.
+    fn write<X: Compute>(&self, k: usize, total: X::Wide, param: X::Wide) {
+        let p = X::from_f64(param.to_f64());
+        let v = self.op.finish(total, p.to_f64(), param.to_f64(), self.count);
         let put = |view: &ViewMut, which: usize, v: X::Wide| {
             let at = out_offset(&self.kept, k, which) * view.dtype().size();
             // SAFETY: output `k` lies inside, and only its task writes it.
@@ -321,35 +334,36 @@ impl<'a> Job<'a> {
     /// One output at a time.
     fn rows<X: Compute>(&self, outputs: usize) {
         let (first, main) = self.op.passes();
-        let param = |t: X::Wide| X::from_f64(self.op.param(t.to_f64(), self.count));
+        let rounded = |p: X::Wide| X::from_f64(p.to_f64());
         let (parts, len) = self.parts(outputs, 1, BLOCK);
         if parts == 1 {
             return parallel::split(outputs, (GRAIN / self.count).max(1), |range| {
                 for k in range {
                     let base = self.base(&self.kept, k);
                     let all = 0..self.count;
-                    let p = first.map_or(X::ZERO, |f| param(self.total(f, base, all.clone(), X::ZERO)));
-                    self.write(k, self.total(main, base, all, p), p)
+                    let none = X::Wide::ZERO;
+                    let p = first.map_or(none, |f| self.param::<X>(self.total(f, base, all.clone(), X::ZERO)));
+                    self.write::<X>(k, self.total(main, base, all, rounded(p)), p)
                 }
             });
         }
         let mut partial: SmallVec<[X::Wide; 64]> = SmallVec::from_elem(X::Wide::ZERO, outputs * parts);
-        let mut pass = |f: Fold, ps: &[X]| -> SmallVec<[X::Wide; FEW]> {
+        let mut pass = |f: Fold, ps: &[X::Wide]| -> SmallVec<[X::Wide; FEW]> {
             let to = Ptr::new(&mut partial);
             parallel::run(outputs * parts, &|i| {
                 let (k, part) = (i / parts, i % parts);
                 let range = part * len..((part + 1) * len).min(self.count);
                 // SAFETY: each task writes its own element.
-                unsafe { *to.at(i) = self.total(f, self.base(&self.kept, k), range, ps[k]) }
+                unsafe { *to.at(i) = self.total(f, self.base(&self.kept, k), range, rounded(ps[k])) }
             });
             partial.chunks(parts).map(|c| c.iter().fold(f.unit(), |a, &b| f.merge(a, b))).collect()
         };
-        let mut ps: SmallVec<[X; FEW]> = SmallVec::from_elem(X::ZERO, outputs);
+        let mut ps: SmallVec<[X::Wide; FEW]> = SmallVec::from_elem(X::Wide::ZERO, outputs);
         if let Some(f) = first {
-            ps = pass(f, &ps).iter().map(|&t| param(t)).collect();
+            ps = pass(f, &ps).iter().map(|&t| self.param::<X>(t)).collect();
         }
         for (k, &t) in pass(main, &ps).iter().enumerate() {
-            self.write(k, t, ps[k])
+            self.write::<X>(k, t, ps[k])
         }
     }
 
@@ -362,7 +376,7 @@ impl<'a> Job<'a> {
             let n = BLOCK.min(range.end - at);
             // SAFETY: indices below `count` lie inside the view; the buffer holds a block.
             let xs = unsafe { block(base, self.input.dtype(), &self.reduced, at, n, buf.as_mut_ptr()) };
-            total = fold.merge(total, dispatch(Block { fold, xs, p }).widen());
+            total = fold.merge(total, dispatch(Block { fold, xs, p }));
             at += n;
         }
         total
@@ -382,34 +396,38 @@ impl<'a> Job<'a> {
             let base = unsafe { self.base(before, o).add(column * inner.step * self.input.dtype().size()) };
             (o * inner.size + column, WIDTH.min(inner.size - column), base)
         };
-        let params = |totals: &[X::Wide], ps: &mut [X]| {
+        // The parameters, rounded into `ps` and as they were in `totals`.
+        let params = |totals: &mut [X::Wide], ps: &mut [X]| {
             for (p, t) in ps.iter_mut().zip(totals) {
-                *p = X::from_f64(self.op.param(t.to_f64(), self.count))
+                *t = self.param::<X>(*t);
+                *p = X::from_f64(t.to_f64())
             }
         };
         let (parts, len) = self.parts(tasks, width, 4);
         if parts == 1 {
             return parallel::split(tasks, (GRAIN / (width * self.count)).max(1), |range| {
-                let (mut totals, mut ps) = (Buffer::<X::Wide, WIDTH>::new(), Buffer::<X, WIDTH>::new());
+                let mut wide = [const { Buffer::<X::Wide, WIDTH>::new() }; 2];
+                let mut ps = Buffer::<X, WIDTH>::new();
                 for task in range {
                     let (k, w, base) = place(task);
                     let ps = ps.filled(w, X::ZERO);
+                    let [before, totals] = &mut wide;
+                    let before = before.filled(w, first.map_or(X::Wide::ZERO, Fold::unit));
                     if let Some(f) = first {
-                        let totals = totals.filled(w, f.unit());
-                        self.column_totals(f, base, inner.step, 0..self.count, ps, totals);
-                        params(totals, ps);
+                        self.column_totals(f, base, inner.step, 0..self.count, ps, before);
+                        params(before, ps);
                     }
                     let totals = totals.filled(w, main.unit());
                     self.column_totals(main, base, inner.step, 0..self.count, ps, totals);
                     for (i, &t) in totals.iter().enumerate() {
-                        self.write(k + i, t, ps[i])
+                        self.write::<X>(k + i, t, before[i])
                     }
                 }
             });
         }
         // A slot of `WIDTH` totals per task and part; the parts are joined into the first.
         let mut partial = vec![X::Wide::ZERO; tasks * parts * WIDTH];
-        let mut ps = vec![X::ZERO; tasks * WIDTH];
+        let (mut ps, mut before) = (vec![X::ZERO; tasks * WIDTH], vec![X::Wide::ZERO; tasks * WIDTH]);
         for f in first.into_iter().chain([main]) {
             let to = Ptr::new(&mut partial);
             parallel::run(tasks * parts, &|i| {
@@ -427,8 +445,13 @@ impl<'a> Job<'a> {
                 for slot in rest.chunks(WIDTH) {
                     joined.iter_mut().zip(slot).take(w).for_each(|(a, &b)| *a = f.merge(*a, b));
                 }
-                let ps = &mut ps[task * WIDTH..][..w];
-                if f == main { (0..w).for_each(|i| self.write(k + i, joined[i], ps[i])) } else { params(joined, ps) }
+                let (joined, before) = (&mut joined[..w], &mut before[task * WIDTH..][..w]);
+                if f == main {
+                    (0..w).for_each(|i| self.write::<X>(k + i, joined[i], before[i]))
+                } else {
+                    params(joined, &mut ps[task * WIDTH..][..w]);
+                    before.copy_from_slice(joined);
+                }
             }
         }
     }
@@ -446,11 +469,10 @@ impl<'a> Job<'a> {
         let (dtype, along) = (self.input.dtype(), self.reduced[self.reduced.len() - 1]);
         let w = totals.len();
         let direct = dtype == X::DTYPE && step == 1;
-        let (mut acc, mut buf) = (Buffer::<X, WIDTH>::new(), Buffer::<X, { 4 * WIDTH }>::new());
-        let acc = acc.filled(w, fold.unit());
-        let (mut at, mut since) = (range.start, 0);
+        let mut buf = Buffer::<X, { 4 * WIDTH }>::new();
+        let mut at = range.start;
         while at < range.end {
-            let mut rows = (along.size - at % along.size).min(range.end - at).min(FLUSH - since);
+            let mut rows = (along.size - at % along.size).min(range.end - at);
             // SAFETY: rows of this output lie inside the view; the buffer holds four.
             let (first, pitch) = unsafe {
                 let row = |i: usize| base.add((offset(&self.reduced, at) + i * along.step) * dtype.size());
@@ -463,16 +485,8 @@ impl<'a> Job<'a> {
                     (buf.cast_const(), WIDTH)
                 }
             };
-            dispatch(Columns { fold, first, pitch, rows, acc: &mut *acc, p: ps });
+            dispatch(Columns { fold, first, pitch, rows, acc: &mut *totals, p: ps });
             at += rows;
-            since += rows;
-            if since == FLUSH || at == range.end {
-                for (t, a) in totals.iter_mut().zip(acc.iter_mut()) {
-                    *t = fold.merge(*t, a.widen());
-                    *a = fold.unit();
-                }
-                since = 0;
-            }
         }
     }
 }
