@@ -14,7 +14,8 @@ pub mod schema;
 mod transforms;
 
 pub use call::{Call, Outcome, Place};
-pub use row::{Argument, Numbers, Row, TensorData};
+pub use results::evaluate;
+pub use row::{Argument, Numbers, Row, TensorData, read as read_rows};
 
 use firebrand_core::dispatch::Op;
 use firebrand_core::func::Batching;

@@ -184,15 +184,20 @@ pub(crate) fn seeded(out: &[Value], row: &Row) -> Outcome<Vec<(Tensor, Tensor)>>
     Ok(pairs)
 }
 
+/// The gradients of the call's leaves, from the row's cotangents.
+fn pulled_back(call: &Call, out: &[Value], row: &Row) -> Outcome<Vec<Option<Tensor>>> {
+    let (outs, seeds): (Vec<Tensor>, Vec<Option<Tensor>>) =
+        seeded(out, row)?.into_iter().map(|(o, s)| (o, Some(s))).unzip();
+    let options = GradOptions { grad_outputs: seeds, allow_unused: Some(true), ..Default::default() };
+    grad(outs, call.leaves.clone(), &options).map_err(|e| format!("backward: {e}"))
+}
+
 /// Gradients equal PyTorch's.
 pub(crate) fn gradients(op: Op, row: &Row, place: Place) -> Outcome {
     let wants = row.grads.as_ref().ok_or("the row has no gradients")?;
     let call = Call::new(op, row, place, true)?.own_written().map_err(refused)?;
     let out = flatten(call.run().map_err(refused)?);
-    let pairs = seeded(&out, row)?;
-    let (outs, seeds): (Vec<Tensor>, Vec<Option<Tensor>>) = pairs.into_iter().map(|(o, s)| (o, Some(s))).unzip();
-    let options = GradOptions { grad_outputs: seeds, ..Default::default() };
-    let grads = grad(outs, call.leaves.clone(), &options).map_err(|e| format!("backward: {e}"))?;
+    let grads = pulled_back(&call, &out, row)?;
     if grads.len() != wants.len() {
         return Err(format!("{} gradients, expected {}", grads.len(), wants.len()));
     }
@@ -201,6 +206,19 @@ pub(crate) fn gradients(op: Op, row: &Row, place: Place) -> Outcome {
         same_tensor(g, w).map_err(|e| format!("gradient {k}: {e}"))?;
     }
     Ok(())
+}
+
+/// What a row's call gives: results in the order rows list them, and gradients, if the row has seeds, of the tensors that
+/// want one.
+pub fn evaluate(op: Op, row: &Row) -> Outcome<(Vec<Value>, Vec<Option<Tensor>>)> {
+    let backward = row.seeds.iter().any(Option::is_some);
+    let call = Call::new(op, row, Place::AsListed, backward)?.own_written().map_err(refused)?;
+    let out = flatten(call.run().map_err(refused)?);
+    if !backward {
+        return Ok((out, Vec::new()));
+    }
+    let grads = pulled_back(&call, &out, row)?;
+    Ok((out, grads))
 }
 
 /// The same results and gradients wherever the elements lie in memory.

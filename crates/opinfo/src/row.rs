@@ -107,7 +107,7 @@ impl Row {
 }
 
 /// Reads one file. The files are part of the program, so a malformed one panics with the line at fault.
-pub(crate) fn read(text: &str) -> Vec<Row> {
+pub fn read(text: &str) -> Vec<Row> {
     let file: Json = serde_json::from_str(text).expect("golden/opinfo holds valid JSON");
     let rows = file["rows"].as_array().expect("golden/opinfo files hold a list of rows");
     let mut seen: HashMap<&str, usize> = HashMap::new();

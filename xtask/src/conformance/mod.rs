@@ -1,6 +1,7 @@
 //! `cargo xtask conformance <what>`: proofs that need more than a test may ask for, such as another generator or a
 //! second build. Each is one module and says what it compared.
 
+mod accuracy;
 mod add_op;
 mod environment;
 mod models;
@@ -15,6 +16,7 @@ const USAGE: &str = "\
 usage: cargo xtask conformance <what>
 
 what:
+  accuracy [--venv DIR]   f32 results and gradients are as near to f64 truth as PyTorch's, op by op and for ten models
   add-op                  the op that schema/README.md adds works, in a scratch copy of the workspace
   models [--venv DIR]     models of torchvision, timm and transformers run and train as in PyTorch
   pt2 [--venv DIR]        programs we write load in PyTorch and give the same outputs
@@ -27,6 +29,8 @@ what:
 /// Runs one of them.
 pub(crate) fn run(arguments: &[&str]) -> Outcome {
     match arguments {
+        ["accuracy"] => accuracy::run(None),
+        ["accuracy", "--venv", folder] => accuracy::run(Some(folder)),
         ["add-op"] => add_op::run(),
         ["models"] => models::run(None),
         ["models", "--venv", folder] => models::run(Some(folder)),
