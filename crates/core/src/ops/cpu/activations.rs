@@ -42,12 +42,12 @@ formulas! {
     /// `s (1 + x (1 - s))` with the sigmoid `s`.
     fn silu_backward(grad, input) = |[g, x]| {
         let s = x.one(Op::Sigmoid);
-        g * s * (1.0 + x * (1.0 - s))
+        g * s * x.mul_add(1.0 - s, 1.0)
     };
     /// `t + x s (1 - t^2)` with the sigmoid `s` and `t = tanh(softplus(x))`.
     fn mish_backward(grad, input) = |[g, x]| {
         let t = softplus_of(x).one(Op::Tanh);
-        g * (t + x * x.one(Op::Sigmoid) * (1.0 - t * t))
+        g * (x * x.one(Op::Sigmoid)).mul_add((-t).mul_add(t, 1.0), t)
     };
     /// Zero outside -3 to 3, one sixth inside.
     fn hardsigmoid_backward(grad, input) = |[g, x]| x.gt(-3.0).and(x.lt(3.0)).select(g * (1.0 / 6.0), 0.0);

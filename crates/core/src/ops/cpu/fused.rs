@@ -88,6 +88,12 @@ impl<'a> V<'a> {
         V { val: self.code.builder.borrow_mut().op(Op::Where, &[self.val, yes, no]), ..self }
     }
 
+    /// `self * factor + term`, rounded once where the machine can.
+    pub(crate) fn mul_add(self, factor: impl Beside<'a>, term: impl Beside<'a>) -> V<'a> {
+        let (factor, term) = (factor.of(self.code).val, term.of(self.code).val);
+        V { val: self.code.builder.borrow_mut().op(Op::MulAdd, &[self.val, factor, term]), ..self }
+    }
+
     /// `self < other`
     pub(crate) fn lt(self, other: impl Beside<'a>) -> V<'a> {
         self.two(Op::Lt, other)

@@ -558,7 +558,7 @@ pub(crate) fn lerp_scalar(a: &Tensor, end: &Tensor, weight: Scalar, out: &Tensor
     Ok(())
 }
 
-static ADDCMUL: Fused<4> = Fused::new(|[t, a, b, value]| t + value * a * b);
+static ADDCMUL: Fused<4> = Fused::new(|[t, a, b, value]| (value * a).mul_add(b, t));
 static ADDCDIV: Fused<4> = Fused::new(|[t, a, b, value]| t + value * a / b);
 
 /// `t + value a b`.
