@@ -1,6 +1,7 @@
 //! Rules of pointwise ops that one row of the op table cannot state: promotion between three ranks, refusals with their
 //! reason, what a node keeps, memory order, errors that leave their target alone.
 
+use expect_test::expect;
 use firebrand_core::autograd::SavedValue;
 use firebrand_core::{DType, Scalar, Tensor, ops};
 
@@ -18,15 +19,22 @@ fn bools_add_and_multiply_but_do_not_subtract() {
     assert_eq!(ops::add(&a, &b, Scalar::Bool(false)).expect("defined").to_vec::<bool>(), [true, false, false]);
     let refused = message(ops::sub(&a, &b, ONE));
     assert!(refused.contains("logical_xor"), "{refused}");
-    assert!(ops::sub(&a, &Tensor::new(&[1i64; 3]), ONE).is_err());
-    assert!(ops::neg(&a).is_err() && ops::remainder(&a, &b).is_err() && ops::abs(&a).is_err());
+    expect!["sub: bools cannot be subtracted; use logical_xor or logical_not, or convert them to integers"]
+        .assert_eq(&ops::sub(&a, &Tensor::new(&[1i64; 3]), ONE).unwrap_err().to_string());
+    expect!["neg: dtype bool is not supported; expected an integer or floating point dtype"]
+        .assert_eq(&ops::neg(&a).unwrap_err().to_string());
+    expect!["remainder: dtype bool is not supported; expected an integer or floating point dtype"]
+        .assert_eq(&ops::remainder(&a, &b).unwrap_err().to_string());
+    expect!["abs: dtype bool is not supported; expected an integer or floating point dtype"]
+        .assert_eq(&ops::abs(&a).unwrap_err().to_string());
 }
 
 #[test]
 fn alpha_is_of_the_kind_of_the_result() {
     let i = Tensor::new(&[1i64, 2]);
     assert!(message(ops::add(&i, &i, Scalar::Float(1.5))).contains("alpha"));
-    assert!(ops::add(&i, &i, Scalar::Bool(true)).is_err());
+    expect!["add: alpha may be a bool only when the result is bool, here it is int64"]
+        .assert_eq(&ops::add(&i, &i, Scalar::Bool(true)).unwrap_err().to_string());
     assert_eq!(ops::add(&i, &i, Scalar::Int(3)).expect("defined").to_vec::<i64>(), [4, 8]);
     let narrow = Tensor::new(&[100i8, -100]);
     assert_eq!(ops::add(&narrow, &narrow, Scalar::Int(2)).expect("defined").to_vec::<i8>(), [44, -44]);
@@ -41,9 +49,13 @@ fn integers_divide_to_floats_and_refuse_zero_when_they_round() {
         assert!(refused.contains("zero"), "{refused}");
     }
     let target = Tensor::new(&[7i64, -7]);
-    assert!(ops::remainder_(&target, &zero).is_err());
+    expect!["remainder: integers are divided by zero; convert to a float dtype if infinities are meant"]
+        .assert_eq(&ops::remainder_(&target, &zero).unwrap_err().to_string());
     assert_eq!((target.to_vec::<i64>(), target.version()), (vec![7, -7], 0), "nothing was written");
-    assert!(ops::div_(&target, &a).is_err(), "a float does not fit into an integer in place");
+    expect![
+        "div_: a result of dtype float32 cannot be stored in a tensor of dtype int64; convert one of them with to_dtype"
+    ]
+    .assert_eq(&ops::div_(&target, &a).unwrap_err().to_string());
     let none = Tensor::from_slice::<i64>(&[], [0]);
     assert_eq!(ops::remainder(&none, &Tensor::new(&[0i64])).expect("defined").numel(), 0);
 }
@@ -79,4 +91,25 @@ fn nodes_keep_what_their_formulas_use() {
     assert_eq!(names(&x.exp()), ["result"]);
     assert_eq!(names(&x.relu()), ["result"]);
     assert!(names(&x.neg()).is_empty());
+}
+
+/// Ranks were taken in f32: the largest f32 below or above a tenth times five is then a half, and a rank among thousands has
+/// no digits left for its fraction. The numbers are PyTorch's.
+#[test]
+fn quantiles_of_f32_take_their_ranks_in_f64() {
+    for (n, q, between, expected) in
+        [(6, 0.1f32, "nearest", 1.0f32), (11, 0.3, "lower", 3.0), (11, 0.3, "higher", 4.0), (11, 0.7, "lower", 6.0)]
+    {
+        let t = Tensor::try_from_slice(&(0..n).map(|i| i as f32).collect::<Vec<f32>>(), &[n]).expect("made");
+        let found = ops::quantile(&t, &Tensor::new(&[q]), None, false, between).expect("defined");
+        assert_eq!(found.to_vec::<f32>(), [expected], "{between} of {q} among {n}");
+    }
+    let t = Tensor::try_from_slice(&(0..3000).map(|i| i as f32).collect::<Vec<f32>>(), &[3000]).expect("made");
+    let t = t.requires_grad_();
+    let found = ops::quantile(&t, &Tensor::new(&[0.3137f32]), None, false, "linear").expect("defined");
+    found.sum().backward();
+    let weights: Vec<f32> = t.grad().expect("a leaf").to_vec();
+    let rank = f64::from(0.3137f32) * 2999.0;
+    let (low, fraction) = (rank.floor() as usize, rank.fract());
+    assert!((f64::from(weights[low + 1]) - fraction).abs() < 1e-7, "{} is not {fraction}", weights[low + 1]);
 }

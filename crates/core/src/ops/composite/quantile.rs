@@ -68,7 +68,9 @@ fn along(
     let (sorted, _) = ops::sort(&lined, -1, false)?;
     let last = (sorted.shape().last().copied().unwrap_or(1) - 1) as i64;
     let one = Scalar::Int(1);
-    let q_row = if q.ndim() == 0 { ops::unsqueeze(q, 0)? } else { q.clone() };
+    // Ranks in f64, as PyTorch takes them: in f32 a rank among many elements has few digits left for its fraction.
+    let q_row =
+        ops::to_dtype(&if q.ndim() == 0 { ops::unsqueeze(q, 0)? } else { q.clone() }, DType::F64, false, false, None)?;
     let rank = if skip_nan {
         let count = ops::sum_dim(&ops::logical_not(&ops::isnan(&sorted)?)?, Some(&[-1]), true, None)?;
         ops::clamp_min(&ops::mul(&q_row, &ops::sub_scalar(&count, one, one)?)?, Scalar::Int(0))?
@@ -85,7 +87,10 @@ fn along(
         Between::Higher => at(&ops::ceil(&rank)?)?,
         Between::Nearest => at(&ops::round(&rank)?)?,
         Between::Midpoint => ops::lerp_scalar(&at(&low)?, &at(&ops::ceil(&rank)?)?, Scalar::Float(0.5))?,
-        Between::Linear => ops::lerp(&at(&low)?, &at(&ops::ceil(&rank)?)?, &ops::sub(&rank, &low, one)?)?,
+        Between::Linear => {
+            let weight = ops::to_dtype(&ops::sub(&rank, &low, one)?, t.dtype(), false, false, None)?;
+            ops::lerp(&at(&low)?, &at(&ops::ceil(&rank)?)?, &weight)?
+        }
     };
     let found = match (keepdim, dim) {
         (false, _) => found,

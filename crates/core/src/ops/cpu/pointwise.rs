@@ -475,7 +475,7 @@ static LOGADDEXP: Fused<2> = Fused::new(|[a, b]| {
 });
 static LOGADDEXP2: Fused<2> = Fused::new(|[a, b]| {
     let far = (-(a - b).one(Op::Abs)).one(Op::Exp2);
-    a.eq(b).and(a.one(Op::Isinf)).select(a, a.two(Op::Maximum, b) + far.one(Op::Log1p) * (1.0 / LN_2))
+    a.eq(b).and(a.one(Op::Isinf)).select(a, far.one(Op::Log1p).mul_add(1.0 / LN_2, a.two(Op::Maximum, b)))
 });
 static XLOGY: Fused<2> = Fused::new(|[a, b]| b.one(Op::Isnan).select(b, a.eq(0.0).select(0.0, a * b.one(Op::Log))));
 static HEAVISIDE: Fused<2> = Fused::new(|[a, values]| a.eq(0.0).select(values, a.gt(0.0).select(1.0, 0.0)));
