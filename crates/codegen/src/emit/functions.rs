@@ -384,7 +384,19 @@ fn below_item(plan: &Plan<'_>) -> Option<String> {
     // A view only shows memory; whatever computes says so if it can do that with complex numbers.
     let is_view = matches!(op.rust.implementation, Implementation::View(_));
     let guard = match !is_view && !op.rust.complex && op.args().any(|a| a.ty.is_tensor()) {
-        true => format!("shape::need_real({name:?}, {})?;", plan.tensor_inputs()),
+        true => {
+            let others = op.args().filter_map(|a| match a.ty {
+                Ty::Scalar => Some(format!("shape::need_real_number({name:?}, {})?;", a.ident)),
+                Ty::OptScalar => {
+                    Some(format!("if let Some(n) = {} {{ shape::need_real_number({name:?}, n)?; }}", a.ident))
+                }
+                Ty::DType => Some(format!("shape::need_real_dtype({name:?}, Some({}))?;", a.ident)),
+                Ty::OptDType => Some(format!("shape::need_real_dtype({name:?}, {})?;", a.ident)),
+                _ => None,
+            });
+            let others: String = others.collect();
+            format!("shape::need_real({name:?}, {})?; {others}", plan.tensor_inputs())
+        }
         false => String::new(),
     };
     let back = plan.handed_back().is_some();

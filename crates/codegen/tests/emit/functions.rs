@@ -188,14 +188,18 @@ fn the_part_below_autograd_allocates_and_runs_the_kernel() {
                 alpha: Scalar,
                 out: &Tensor,
             ) -> Result<()> {
-                if word & state::INNER != 0 {
-                    return dispatch::call_inner(
+                if word & state::INNER != 0
+                    || devices::of(self_) | devices::of(other) | devices::of(out) == devices::MIXED
+                {
+                    return dispatch::call_apart(
+                            word,
                             Op::BLEND_OUT,
                             &[self_.into(), other.into(), alpha.into(), out.into()],
                         )
                         .map(drop);
                 }
                 shape::need_real("blend", &[self_, other])?;
+                shape::need_real_number("blend", alpha)?;
                 let spec = shape::binary_alpha("blend", self_, other, alpha)?;
                 inplace::write_out(
                     "blend",

@@ -97,8 +97,11 @@ fn the_example_of_the_readme_is_generated() {
         "pub(crate) fn cube_out(",
         expect![[r#"
             pub(crate) fn cube_out(word: u32, self_: &Tensor, out: &Tensor) -> Result<()> {
-                if word & state::INNER != 0 {
-                    return dispatch::call_inner(Op::CUBE_OUT, &[self_.into(), out.into()]).map(drop);
+                if word & state::INNER != 0
+                    || devices::of(self_) | devices::of(out) == devices::MIXED
+                {
+                    return dispatch::call_apart(word, Op::CUBE_OUT, &[self_.into(), out.into()])
+                        .map(drop);
                 }
                 shape::need_real("cube", &[self_])?;
                 let spec = shape::unary("cube", self_)?;

@@ -128,7 +128,7 @@ impl Stack<'_> {
         let Some(layers) = usize::try_from(self.num_layers).ok().filter(|&n| n > 0) else {
             return self.refuse(format!("expected at least one layer, found {}", self.num_layers));
         };
-        let wanted = layers * directions * if self.has_biases { 4 } else { 2 };
+        let wanted = layers.saturating_mul(directions * if self.has_biases { 4 } else { 2 });
         if self.params.len() != wanted {
             return self.refuse(format!("expected {wanted} weights, found {}", self.params.len()));
         }

@@ -1,6 +1,6 @@
 //! Convolution and what is built on it. Kernels read dense memory; only tensors that are not are copied.
 
-use super::dense;
+use super::{dense, into_dense};
 use crate::ops::shape::{ConvArgs, im2col_geometry};
 use crate::{Result, Scalar, Spec, SymInt, Tensor};
 use firebrand_kernels::conv::{self, ConvShape};
@@ -22,8 +22,10 @@ pub(crate) fn convolution(
     let (x, w, b) = (dense(input)?, dense(weight)?, bias.map(dense).transpose()?);
     let b = b.as_ref().map(Tensor::access);
     let run = if transposed { conv::grad_input } else { conv::forward };
-    run(&shape, x.access().view(), w.access().view(), b.as_ref().map(|b| b.view()), out.access().view_mut());
-    Ok(())
+    into_dense(out, |out| {
+        run(&shape, x.access().view(), w.access().view(), b.as_ref().map(|b| b.view()), out.access().view_mut());
+        Ok(())
+    })
 }
 
 pub(crate) fn convolution_backward(

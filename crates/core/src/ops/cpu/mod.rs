@@ -62,6 +62,17 @@ pub(crate) fn dense(t: &Tensor) -> Result<Tensor> {
     Ok(copy)
 }
 
+/// Runs a kernel that writes row-major memory only: into `out` itself if it is, else through a temporary.
+pub(crate) fn into_dense(out: &Tensor, kernel: impl FnOnce(&Tensor) -> Result<()>) -> Result<()> {
+    if out.is_contiguous() {
+        return kernel(out);
+    }
+    let temporary = Tensor::try_empty(Spec::new(out.shape(), out.dtype(), out.device())?)?;
+    kernel(&temporary)?;
+    firebrand_kernels::copy(temporary.access().view(), out.access().view_mut());
+    Ok(())
+}
+
 /// Copies numbers, broadcast and converted; memory that overlaps is safe.
 pub(crate) fn copy_into(src: &Tensor, out: &Tensor) -> Result<()> {
     crate::ops::manual::copy_data(src, out)

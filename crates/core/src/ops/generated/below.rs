@@ -538,6 +538,7 @@ pub(crate) fn div_scalar_mode(
         );
     }
     shape::need_real("div", &[self_])?;
+    shape::need_real_number("div", other)?;
     let result = Tensor::try_empty(
         shape::div_scalar_mode("div", self_, other, rounding_mode)?,
     )?;
@@ -561,6 +562,7 @@ pub(crate) fn div_scalar_mode_(
             .map(drop);
     }
     shape::need_real("div_", &[self_])?;
+    shape::need_real_number("div_", other)?;
     let spec = shape::div_scalar_mode("div_", self_, other, rounding_mode)?;
     inplace::write(
         "div_",
@@ -622,6 +624,7 @@ pub(crate) fn floor_divide_scalar(
         );
     }
     shape::need_real("floor_divide", &[self_])?;
+    shape::need_real_number("floor_divide", other)?;
     let result = Tensor::try_empty(
         shape::with_scalar_no_bool("floor_divide", self_, other)?,
     )?;
@@ -644,6 +647,7 @@ pub(crate) fn floor_divide_scalar_(
             .map(drop);
     }
     shape::need_real("floor_divide_", &[self_])?;
+    shape::need_real_number("floor_divide_", other)?;
     let spec = shape::with_scalar_no_bool("floor_divide_", self_, other)?;
     inplace::write(
         "floor_divide_",
@@ -707,6 +711,7 @@ pub(crate) fn remainder_scalar(
         );
     }
     shape::need_real("remainder", &[self_])?;
+    shape::need_real_number("remainder", other)?;
     let result = Tensor::try_empty(
         shape::with_scalar_no_bool("remainder", self_, other)?,
     )?;
@@ -722,6 +727,7 @@ pub(crate) fn remainder_scalar_(word: u32, self_: &Tensor, other: Scalar) -> Res
             .map(drop);
     }
     shape::need_real("remainder_", &[self_])?;
+    shape::need_real_number("remainder_", other)?;
     let spec = shape::with_scalar_no_bool("remainder_", self_, other)?;
     inplace::write(
         "remainder_",
@@ -746,6 +752,7 @@ pub(crate) fn scalar_remainder(
         );
     }
     shape::need_real("remainder", &[other])?;
+    shape::need_real_number("remainder", self_)?;
     let result = Tensor::try_empty(shape::scalar_with("remainder", self_, other)?)?;
     if !result.is_meta() {
         cpu::pointwise::scalar_remainder(self_, other, &result)?;
@@ -798,6 +805,7 @@ pub(crate) fn fmod_scalar(word: u32, self_: &Tensor, other: Scalar) -> Result<Te
         );
     }
     shape::need_real("fmod", &[self_])?;
+    shape::need_real_number("fmod", other)?;
     let result = Tensor::try_empty(shape::with_scalar_no_bool("fmod", self_, other)?)?;
     if !result.is_meta() {
         cpu::pointwise::fmod_scalar(self_, other, &result)?;
@@ -811,6 +819,7 @@ pub(crate) fn fmod_scalar_(word: u32, self_: &Tensor, other: Scalar) -> Result<(
             .map(drop);
     }
     shape::need_real("fmod_", &[self_])?;
+    shape::need_real_number("fmod_", other)?;
     let spec = shape::with_scalar_no_bool("fmod_", self_, other)?;
     inplace::write(
         "fmod_",
@@ -1035,6 +1044,7 @@ pub(crate) fn lerp_scalar(
         );
     }
     shape::need_real("lerp", &[self_, end])?;
+    shape::need_real_number("lerp", weight)?;
     let result = Tensor::try_empty(shape::lerp_scalar("lerp", self_, end, weight)?)?;
     if !result.is_meta() {
         cpu::pointwise::lerp_scalar(self_, end, weight, &result)?;
@@ -1059,6 +1069,7 @@ pub(crate) fn lerp_scalar_(
             .map(drop);
     }
     shape::need_real("lerp_", &[self_, end])?;
+    shape::need_real_number("lerp_", weight)?;
     let spec = shape::lerp_scalar("lerp_", self_, end, weight)?;
     inplace::write(
         "lerp_",
@@ -1408,6 +1419,7 @@ pub(crate) fn copysign_scalar(
         );
     }
     shape::need_real("copysign", &[self_])?;
+    shape::need_real_number("copysign", other)?;
     let result = Tensor::try_empty(shape::with_scalar_float("copysign", self_, other)?)?;
     if !result.is_meta() {
         cpu::pointwise::copysign_scalar(self_, other, &result)?;
@@ -1421,6 +1433,7 @@ pub(crate) fn copysign_scalar_(word: u32, self_: &Tensor, other: Scalar) -> Resu
             .map(drop);
     }
     shape::need_real("copysign_", &[self_])?;
+    shape::need_real_number("copysign_", other)?;
     let spec = shape::with_scalar_float("copysign_", self_, other)?;
     inplace::write(
         "copysign_",
@@ -1476,6 +1489,7 @@ pub(crate) fn xlogy_scalar(word: u32, self_: &Tensor, other: Scalar) -> Result<T
         );
     }
     shape::need_real("xlogy", &[self_])?;
+    shape::need_real_number("xlogy", other)?;
     let result = Tensor::try_empty(shape::with_scalar_float("xlogy", self_, other)?)?;
     if !result.is_meta() {
         cpu::pointwise::xlogy_scalar(self_, other, &result)?;
@@ -1492,6 +1506,7 @@ pub(crate) fn xlogy_scalar_(word: u32, self_: &Tensor, other: Scalar) -> Result<
             .map(drop);
     }
     shape::need_real("xlogy_", &[self_])?;
+    shape::need_real_number("xlogy_", other)?;
     let spec = shape::with_scalar_float("xlogy_", self_, other)?;
     inplace::write(
         "xlogy_",
@@ -1509,6 +1524,7 @@ pub(crate) fn scalar_xlogy(word: u32, self_: Scalar, other: &Tensor) -> Result<T
         );
     }
     shape::need_real("xlogy", &[other])?;
+    shape::need_real_number("xlogy", self_)?;
     let result = Tensor::try_empty(shape::scalar_with_float("xlogy", self_, other)?)?;
     if !result.is_meta() {
         cpu::pointwise::scalar_xlogy(self_, other, &result)?;
@@ -3196,6 +3212,7 @@ pub(crate) fn lt_scalar(word: u32, self_: &Tensor, other: Scalar) -> Result<Tens
         );
     }
     shape::need_real("lt", &[self_])?;
+    shape::need_real_number("lt", other)?;
     let result = Tensor::try_empty(shape::comparison_scalar("lt", self_, other)?)?;
     if !result.is_meta() {
         cpu::pointwise::lt_scalar(self_, other, &result)?;
@@ -3209,6 +3226,7 @@ pub(crate) fn lt_scalar_(word: u32, self_: &Tensor, other: Scalar) -> Result<()>
             .map(drop);
     }
     shape::need_real("lt_", &[self_])?;
+    shape::need_real_number("lt_", other)?;
     let spec = shape::comparison_scalar("lt_", self_, other)?;
     inplace::write(
         "lt_",
@@ -3260,6 +3278,7 @@ pub(crate) fn le_scalar(word: u32, self_: &Tensor, other: Scalar) -> Result<Tens
         );
     }
     shape::need_real("le", &[self_])?;
+    shape::need_real_number("le", other)?;
     let result = Tensor::try_empty(shape::comparison_scalar("le", self_, other)?)?;
     if !result.is_meta() {
         cpu::pointwise::le_scalar(self_, other, &result)?;
@@ -3273,6 +3292,7 @@ pub(crate) fn le_scalar_(word: u32, self_: &Tensor, other: Scalar) -> Result<()>
             .map(drop);
     }
     shape::need_real("le_", &[self_])?;
+    shape::need_real_number("le_", other)?;
     let spec = shape::comparison_scalar("le_", self_, other)?;
     inplace::write(
         "le_",
@@ -3324,6 +3344,7 @@ pub(crate) fn gt_scalar(word: u32, self_: &Tensor, other: Scalar) -> Result<Tens
         );
     }
     shape::need_real("gt", &[self_])?;
+    shape::need_real_number("gt", other)?;
     let result = Tensor::try_empty(shape::comparison_scalar("gt", self_, other)?)?;
     if !result.is_meta() {
         cpu::pointwise::gt_scalar(self_, other, &result)?;
@@ -3337,6 +3358,7 @@ pub(crate) fn gt_scalar_(word: u32, self_: &Tensor, other: Scalar) -> Result<()>
             .map(drop);
     }
     shape::need_real("gt_", &[self_])?;
+    shape::need_real_number("gt_", other)?;
     let spec = shape::comparison_scalar("gt_", self_, other)?;
     inplace::write(
         "gt_",
@@ -3388,6 +3410,7 @@ pub(crate) fn ge_scalar(word: u32, self_: &Tensor, other: Scalar) -> Result<Tens
         );
     }
     shape::need_real("ge", &[self_])?;
+    shape::need_real_number("ge", other)?;
     let result = Tensor::try_empty(shape::comparison_scalar("ge", self_, other)?)?;
     if !result.is_meta() {
         cpu::pointwise::ge_scalar(self_, other, &result)?;
@@ -3401,6 +3424,7 @@ pub(crate) fn ge_scalar_(word: u32, self_: &Tensor, other: Scalar) -> Result<()>
             .map(drop);
     }
     shape::need_real("ge_", &[self_])?;
+    shape::need_real_number("ge_", other)?;
     let spec = shape::comparison_scalar("ge_", self_, other)?;
     inplace::write(
         "ge_",
@@ -3597,6 +3621,7 @@ pub(crate) fn bitwise_and_scalar(
         );
     }
     shape::need_real("bitwise_and", &[self_])?;
+    shape::need_real_number("bitwise_and", other)?;
     let result = Tensor::try_empty(shape::bits_scalar("bitwise_and", self_, other)?)?;
     if !result.is_meta() {
         cpu::pointwise::bitwise_and_scalar(self_, other, &result)?;
@@ -3617,6 +3642,7 @@ pub(crate) fn bitwise_and_scalar_(
             .map(drop);
     }
     shape::need_real("bitwise_and_", &[self_])?;
+    shape::need_real_number("bitwise_and_", other)?;
     let spec = shape::bits_scalar("bitwise_and_", self_, other)?;
     inplace::write(
         "bitwise_and_",
@@ -3680,6 +3706,7 @@ pub(crate) fn bitwise_or_scalar(
         );
     }
     shape::need_real("bitwise_or", &[self_])?;
+    shape::need_real_number("bitwise_or", other)?;
     let result = Tensor::try_empty(shape::bits_scalar("bitwise_or", self_, other)?)?;
     if !result.is_meta() {
         cpu::pointwise::bitwise_or_scalar(self_, other, &result)?;
@@ -3700,6 +3727,7 @@ pub(crate) fn bitwise_or_scalar_(
             .map(drop);
     }
     shape::need_real("bitwise_or_", &[self_])?;
+    shape::need_real_number("bitwise_or_", other)?;
     let spec = shape::bits_scalar("bitwise_or_", self_, other)?;
     inplace::write(
         "bitwise_or_",
@@ -3763,6 +3791,7 @@ pub(crate) fn bitwise_xor_scalar(
         );
     }
     shape::need_real("bitwise_xor", &[self_])?;
+    shape::need_real_number("bitwise_xor", other)?;
     let result = Tensor::try_empty(shape::bits_scalar("bitwise_xor", self_, other)?)?;
     if !result.is_meta() {
         cpu::pointwise::bitwise_xor_scalar(self_, other, &result)?;
@@ -3783,6 +3812,7 @@ pub(crate) fn bitwise_xor_scalar_(
             .map(drop);
     }
     shape::need_real("bitwise_xor_", &[self_])?;
+    shape::need_real_number("bitwise_xor_", other)?;
     let spec = shape::bits_scalar("bitwise_xor_", self_, other)?;
     inplace::write(
         "bitwise_xor_",
@@ -3857,6 +3887,7 @@ pub(crate) fn bitwise_left_shift_scalar(
         );
     }
     shape::need_real("bitwise_left_shift", &[self_])?;
+    shape::need_real_number("bitwise_left_shift", other)?;
     let result = Tensor::try_empty(
         shape::shift_scalar("bitwise_left_shift", self_, other)?,
     )?;
@@ -3879,6 +3910,7 @@ pub(crate) fn bitwise_left_shift_scalar_(
             .map(drop);
     }
     shape::need_real("bitwise_left_shift_", &[self_])?;
+    shape::need_real_number("bitwise_left_shift_", other)?;
     let spec = shape::shift_scalar("bitwise_left_shift_", self_, other)?;
     inplace::write(
         "bitwise_left_shift_",
@@ -3953,6 +3985,7 @@ pub(crate) fn bitwise_right_shift_scalar(
         );
     }
     shape::need_real("bitwise_right_shift", &[self_])?;
+    shape::need_real_number("bitwise_right_shift", other)?;
     let result = Tensor::try_empty(
         shape::shift_scalar("bitwise_right_shift", self_, other)?,
     )?;
@@ -3975,6 +4008,7 @@ pub(crate) fn bitwise_right_shift_scalar_(
             .map(drop);
     }
     shape::need_real("bitwise_right_shift_", &[self_])?;
+    shape::need_real_number("bitwise_right_shift_", other)?;
     let spec = shape::shift_scalar("bitwise_right_shift_", self_, other)?;
     inplace::write(
         "bitwise_right_shift_",
@@ -4052,6 +4086,12 @@ pub(crate) fn clamp(
         );
     }
     shape::need_real("clamp", &[self_])?;
+    if let Some(n) = min {
+        shape::need_real_number("clamp", n)?;
+    }
+    if let Some(n) = max {
+        shape::need_real_number("clamp", n)?;
+    }
     let result = Tensor::try_empty(shape::clamp("clamp", self_, min, max)?)?;
     if !result.is_meta() {
         cpu::pointwise::clamp(self_, min, max, &result)?;
@@ -4070,6 +4110,12 @@ pub(crate) fn clamp_(
             .map(drop);
     }
     shape::need_real("clamp_", &[self_])?;
+    if let Some(n) = min {
+        shape::need_real_number("clamp_", n)?;
+    }
+    if let Some(n) = max {
+        shape::need_real_number("clamp_", n)?;
+    }
     let spec = shape::clamp("clamp_", self_, min, max)?;
     inplace::write(
         "clamp_",
@@ -4159,6 +4205,7 @@ pub(crate) fn clamp_min(word: u32, self_: &Tensor, min: Scalar) -> Result<Tensor
         );
     }
     shape::need_real("clamp_min", &[self_])?;
+    shape::need_real_number("clamp_min", min)?;
     let result = Tensor::try_empty(
         shape::with_scalar_no_bool("clamp_min", self_, min)?,
     )?;
@@ -4174,6 +4221,7 @@ pub(crate) fn clamp_min_(word: u32, self_: &Tensor, min: Scalar) -> Result<()> {
             .map(drop);
     }
     shape::need_real("clamp_min_", &[self_])?;
+    shape::need_real_number("clamp_min_", min)?;
     let spec = shape::with_scalar_no_bool("clamp_min_", self_, min)?;
     inplace::write(
         "clamp_min_",
@@ -4191,6 +4239,7 @@ pub(crate) fn clamp_max(word: u32, self_: &Tensor, max: Scalar) -> Result<Tensor
         );
     }
     shape::need_real("clamp_max", &[self_])?;
+    shape::need_real_number("clamp_max", max)?;
     let result = Tensor::try_empty(
         shape::with_scalar_no_bool("clamp_max", self_, max)?,
     )?;
@@ -4206,6 +4255,7 @@ pub(crate) fn clamp_max_(word: u32, self_: &Tensor, max: Scalar) -> Result<()> {
             .map(drop);
     }
     shape::need_real("clamp_max_", &[self_])?;
+    shape::need_real_number("clamp_max_", max)?;
     let spec = shape::with_scalar_no_bool("clamp_max_", self_, max)?;
     inplace::write(
         "clamp_max_",
@@ -4512,6 +4562,8 @@ pub(crate) fn softplus(
         );
     }
     shape::need_real("softplus", &[self_])?;
+    shape::need_real_number("softplus", beta)?;
+    shape::need_real_number("softplus", threshold)?;
     let result = Tensor::try_empty(
         shape::floating2("softplus", self_, beta, threshold)?,
     )?;
@@ -4537,6 +4589,9 @@ pub(crate) fn elu(
         );
     }
     shape::need_real("elu", &[self_])?;
+    shape::need_real_number("elu", alpha)?;
+    shape::need_real_number("elu", scale)?;
+    shape::need_real_number("elu", input_scale)?;
     let result = Tensor::try_empty(
         shape::elu("elu", self_, alpha, scale, input_scale)?,
     )?;
@@ -4561,6 +4616,9 @@ pub(crate) fn elu_(
             .map(drop);
     }
     shape::need_real("elu_", &[self_])?;
+    shape::need_real_number("elu_", alpha)?;
+    shape::need_real_number("elu_", scale)?;
+    shape::need_real_number("elu_", input_scale)?;
     let spec = shape::elu("elu_", self_, alpha, scale, input_scale)?;
     inplace::write(
         "elu_",
@@ -4578,6 +4636,7 @@ pub(crate) fn celu(word: u32, self_: &Tensor, alpha: Scalar) -> Result<Tensor> {
         );
     }
     shape::need_real("celu", &[self_])?;
+    shape::need_real_number("celu", alpha)?;
     let result = Tensor::try_empty(shape::celu("celu", self_, alpha)?)?;
     if !result.is_meta() {
         cpu::activations::celu(self_, alpha, &result)?;
@@ -4590,6 +4649,7 @@ pub(crate) fn celu_(word: u32, self_: &Tensor, alpha: Scalar) -> Result<()> {
         return dispatch::call_inner(Op::CELU_, &[self_.into(), alpha.into()]).map(drop);
     }
     shape::need_real("celu_", &[self_])?;
+    shape::need_real_number("celu_", alpha)?;
     let spec = shape::celu("celu_", self_, alpha)?;
     inplace::write(
         "celu_",
@@ -4611,6 +4671,7 @@ pub(crate) fn leaky_relu(
         );
     }
     shape::need_real("leaky_relu", &[self_])?;
+    shape::need_real_number("leaky_relu", negative_slope)?;
     let result = Tensor::try_empty(
         shape::floating1("leaky_relu", self_, negative_slope)?,
     )?;
@@ -4633,6 +4694,7 @@ pub(crate) fn leaky_relu_(
             .map(drop);
     }
     shape::need_real("leaky_relu_", &[self_])?;
+    shape::need_real_number("leaky_relu_", negative_slope)?;
     let spec = shape::floating1("leaky_relu_", self_, negative_slope)?;
     inplace::write(
         "leaky_relu_",
@@ -4658,6 +4720,8 @@ pub(crate) fn hardtanh(
         );
     }
     shape::need_real("hardtanh", &[self_])?;
+    shape::need_real_number("hardtanh", min_val)?;
+    shape::need_real_number("hardtanh", max_val)?;
     let result = Tensor::try_empty(
         shape::hardtanh("hardtanh", self_, min_val, max_val)?,
     )?;
@@ -4681,6 +4745,8 @@ pub(crate) fn hardtanh_(
             .map(drop);
     }
     shape::need_real("hardtanh_", &[self_])?;
+    shape::need_real_number("hardtanh_", min_val)?;
+    shape::need_real_number("hardtanh_", max_val)?;
     let spec = shape::hardtanh("hardtanh_", self_, min_val, max_val)?;
     inplace::write(
         "hardtanh_",
@@ -4698,6 +4764,7 @@ pub(crate) fn hardshrink(word: u32, self_: &Tensor, lambd: Scalar) -> Result<Ten
         );
     }
     shape::need_real("hardshrink", &[self_])?;
+    shape::need_real_number("hardshrink", lambd)?;
     let result = Tensor::try_empty(shape::floating1("hardshrink", self_, lambd)?)?;
     if !result.is_meta() {
         cpu::activations::hardshrink(self_, lambd, &result)?;
@@ -4712,6 +4779,7 @@ pub(crate) fn softshrink(word: u32, self_: &Tensor, lambd: Scalar) -> Result<Ten
         );
     }
     shape::need_real("softshrink", &[self_])?;
+    shape::need_real_number("softshrink", lambd)?;
     let result = Tensor::try_empty(shape::floating1("softshrink", self_, lambd)?)?;
     if !result.is_meta() {
         cpu::activations::softshrink(self_, lambd, &result)?;
@@ -4734,6 +4802,8 @@ pub(crate) fn threshold(
         );
     }
     shape::need_real("threshold", &[self_])?;
+    shape::need_real_number("threshold", threshold)?;
+    shape::need_real_number("threshold", value)?;
     let result = Tensor::try_empty(
         shape::threshold("threshold", self_, threshold, value)?,
     )?;
@@ -4757,6 +4827,8 @@ pub(crate) fn threshold_(
             .map(drop);
     }
     shape::need_real("threshold_", &[self_])?;
+    shape::need_real_number("threshold_", threshold)?;
+    shape::need_real_number("threshold_", value)?;
     let spec = shape::threshold("threshold_", self_, threshold, value)?;
     inplace::write(
         "threshold_",
@@ -4825,6 +4897,7 @@ pub(crate) fn threshold_backward(
         );
     }
     shape::need_real("threshold_backward", &[grad_output, self_])?;
+    shape::need_real_number("threshold_backward", threshold)?;
     let result = Tensor::try_empty(
         shape::threshold_backward("threshold_backward", grad_output, self_, threshold)?,
     )?;
@@ -5043,6 +5116,9 @@ pub(crate) fn elu_backward(
         );
     }
     shape::need_real("elu_backward", &[grad_output, self_or_result])?;
+    shape::need_real_number("elu_backward", alpha)?;
+    shape::need_real_number("elu_backward", scale)?;
+    shape::need_real_number("elu_backward", input_scale)?;
     let result = Tensor::try_empty(
         shape::elu_backward(
             "elu_backward",
@@ -5092,6 +5168,7 @@ pub(crate) fn leaky_relu_backward(
         );
     }
     shape::need_real("leaky_relu_backward", &[grad_output, self_])?;
+    shape::need_real_number("leaky_relu_backward", negative_slope)?;
     let result = Tensor::try_empty(
         shape::leaky_relu_backward(
             "leaky_relu_backward",
@@ -5132,6 +5209,8 @@ pub(crate) fn hardtanh_backward(
         );
     }
     shape::need_real("hardtanh_backward", &[grad_output, self_])?;
+    shape::need_real_number("hardtanh_backward", min_val)?;
+    shape::need_real_number("hardtanh_backward", max_val)?;
     let result = Tensor::try_empty(
         shape::backward2("hardtanh_backward", grad_output, self_, min_val, max_val)?,
     )?;
@@ -5166,6 +5245,8 @@ pub(crate) fn softplus_backward(
         );
     }
     shape::need_real("softplus_backward", &[grad_output, self_])?;
+    shape::need_real_number("softplus_backward", beta)?;
+    shape::need_real_number("softplus_backward", threshold)?;
     let result = Tensor::try_empty(
         shape::backward2("softplus_backward", grad_output, self_, beta, threshold)?,
     )?;
@@ -5199,6 +5280,7 @@ pub(crate) fn hardshrink_backward(
         );
     }
     shape::need_real("hardshrink_backward", &[grad_out, self_])?;
+    shape::need_real_number("hardshrink_backward", lambd)?;
     let result = Tensor::try_empty(
         shape::backward1("hardshrink_backward", grad_out, self_, lambd)?,
     )?;
@@ -5226,6 +5308,7 @@ pub(crate) fn softshrink_backward(
         );
     }
     shape::need_real("softshrink_backward", &[grad_output, self_])?;
+    shape::need_real_number("softshrink_backward", lambd)?;
     let result = Tensor::try_empty(
         shape::backward1("softshrink_backward", grad_output, self_, lambd)?,
     )?;
@@ -5499,6 +5582,7 @@ pub(crate) fn nansum(
         );
     }
     shape::need_real("nansum", &[self_])?;
+    shape::need_real_dtype("nansum", dtype)?;
     let result = Tensor::try_empty(
         shape::reduce("nansum", self_, dim, keepdim, dtype)?,
     )?;
@@ -5910,6 +5994,9 @@ pub(crate) fn var_correction(
         );
     }
     shape::need_real("var", &[self_])?;
+    if let Some(n) = correction {
+        shape::need_real_number("var", n)?;
+    }
     let result = Tensor::try_empty(
         shape::variance("var", self_, dim, correction, keepdim)?,
     )?;
@@ -5935,6 +6022,9 @@ pub(crate) fn std_correction(
         );
     }
     shape::need_real("std", &[self_])?;
+    if let Some(n) = correction {
+        shape::need_real_number("std", n)?;
+    }
     let result = Tensor::try_empty(
         shape::variance("std", self_, dim, correction, keepdim)?,
     )?;
@@ -5961,6 +6051,9 @@ pub(crate) fn var_mean_correction(
             .map(|[result0, result1]| (result0, result1));
     }
     shape::need_real("var_mean", &[self_])?;
+    if let Some(n) = correction {
+        shape::need_real_number("var_mean", n)?;
+    }
     let (spec0, spec1) = shape::variance_mean(
         "var_mean",
         self_,
@@ -5993,6 +6086,9 @@ pub(crate) fn std_mean_correction(
             .map(|[result0, result1]| (result0, result1));
     }
     shape::need_real("std_mean", &[self_])?;
+    if let Some(n) = correction {
+        shape::need_real_number("std_mean", n)?;
+    }
     let (spec0, spec1) = shape::variance_mean(
         "std_mean",
         self_,
@@ -6255,6 +6351,8 @@ pub(crate) fn histc(
         );
     }
     shape::need_real("histc", &[self_])?;
+    shape::need_real_number("histc", min)?;
+    shape::need_real_number("histc", max)?;
     let result = Tensor::try_empty(shape::histc("histc", self_, bins, min, max)?)?;
     if !result.is_meta() {
         cpu::reduce::histc(self_, bins, min, max, &result)?;
@@ -6420,6 +6518,7 @@ pub(crate) fn _softmax_backward_data(
         );
     }
     shape::need_real("_softmax_backward_data", &[grad_output, output])?;
+    shape::need_real_dtype("_softmax_backward_data", Some(input_dtype))?;
     let result = Tensor::try_empty(
         shape::softmax_backward_data(
             "_softmax_backward_data",
@@ -6460,6 +6559,7 @@ pub(crate) fn _log_softmax_backward_data(
         );
     }
     shape::need_real("_log_softmax_backward_data", &[grad_output, output])?;
+    shape::need_real_dtype("_log_softmax_backward_data", Some(input_dtype))?;
     let result = Tensor::try_empty(
         shape::softmax_backward_data(
             "_log_softmax_backward_data",
@@ -6496,6 +6596,7 @@ pub(crate) fn _safe_softmax(
         );
     }
     shape::need_real("_safe_softmax", &[self_])?;
+    shape::need_real_dtype("_safe_softmax", dtype)?;
     let result = Tensor::try_empty(
         shape::safe_softmax("_safe_softmax", self_, dim, dtype)?,
     )?;
@@ -14539,6 +14640,7 @@ pub(crate) fn rand_like(
         );
     }
     shape::need_real("rand_like", &[self_])?;
+    shape::need_real_dtype("rand_like", dtype)?;
     cpu::random::rand_like(self_, dtype, device, memory_format)
 }
 
@@ -14565,6 +14667,7 @@ pub(crate) fn randn_like(
         );
     }
     shape::need_real("randn_like", &[self_])?;
+    shape::need_real_dtype("randn_like", dtype)?;
     cpu::random::randn_like(self_, dtype, device, memory_format)
 }
 
@@ -14593,6 +14696,7 @@ pub(crate) fn randint_like(
         );
     }
     shape::need_real("randint_like", &[self_])?;
+    shape::need_real_dtype("randint_like", dtype)?;
     cpu::random::randint_like(self_, high, dtype, device, memory_format)
 }
 
@@ -14623,6 +14727,7 @@ pub(crate) fn randint_like_low(
         );
     }
     shape::need_real("randint_like", &[self_])?;
+    shape::need_real_dtype("randint_like", dtype)?;
     cpu::random::randint_like_low(self_, low, high, dtype, device, memory_format)
 }
 

@@ -37,7 +37,7 @@ pub(crate) use resample::*;
 pub(crate) use softmax::*;
 
 use crate::layout::{Dims, Layout};
-use crate::{DType, Device, Error, ErrorKind, Result, Tensor};
+use crate::{DType, Device, Error, ErrorKind, Result, Scalar, Tensor};
 
 /// A dimension counted from the start. A 0-dim tensor accepts 0 and -1.
 #[inline]
@@ -120,6 +120,19 @@ pub(crate) fn need_real(op: &'static str, ts: &[&Tensor]) -> Result<()> {
     match ts.iter().find(|t| t.is_complex()) {
         None => Ok(()),
         Some(t) => Err(ErrorKind::DTypeUnsupported { op, found: t.dtype(), expected: "a real dtype" }.into()),
+    }
+}
+
+/// Fails for a complex number given to an op that takes real ones only.
+pub(crate) fn need_real_number(op: &'static str, n: Scalar) -> Result<()> {
+    if n.is_complex() { Err(Error::argument(op, format!("expected a real number, found {n:?}"))) } else { Ok(()) }
+}
+
+/// Fails for a complex dtype asked of an op that computes real numbers only.
+pub(crate) fn need_real_dtype(op: &'static str, dtype: Option<DType>) -> Result<()> {
+    match dtype.filter(|d| d.is_complex()) {
+        None => Ok(()),
+        Some(found) => Err(ErrorKind::DTypeUnsupported { op, found, expected: "a real dtype" }.into()),
     }
 }
 
