@@ -267,7 +267,13 @@ impl Drop for Inner {
     }
 }
 
-/// A multi-dimensional array with history. Cloning the handle shares the tensor; `clone_tensor` copies the numbers.
+/// A multi-dimensional array with history. Cloning the handle shares the tensor; `clone_tensor` copies the data.
+///
+/// # Threads
+/// Handles may be sent to and shared with other threads, and reading a tensor from many of them at once is fine. In-place
+/// ops take `&self`, as in PyTorch, so the type system does not order them: **the caller orders every write of a storage
+/// against all other reads and writes of it**, through whichever tensor or view they come. Two threads that race get
+/// unspecified values (never an access outside the storage). `.grad` accumulation, hooks and version counters are synchronised.
 #[derive(Clone)]
 pub struct Tensor(pub(crate) Arc<Inner>);
 

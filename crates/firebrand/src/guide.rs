@@ -6,6 +6,9 @@ pub mod hooks {}
 #[doc = include_str!("guide/memory.md")]
 pub mod memory {}
 
+#[doc = include_str!("guide/threads.md")]
+pub mod threads {}
+
 #[doc = include_str!("guide/compile_and_hooks.md")]
 pub mod compile_and_hooks {}
 
