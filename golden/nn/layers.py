@@ -78,7 +78,7 @@ ROWS = {
     "LPPool3d(2, 2)": [[2, 2, 4, 4, 2]],
     "AdaptiveLogSoftmaxWithLoss(8, 10, [3, 7], div_value=2.0)": [[8, 8], "int 10 [8]"],
     "weight_norm(Linear(5, 3))": [[4, 5]],
-    "weight_norm(Conv1d(1, 1, 2), dim=None)": [[2, 1, 5]],
+    "weight_norm(Conv1d(2, 2, 2), dim=None)": [[2, 2, 5]],
     "spectral_norm(Linear(5, 3), n_power_iterations=2)": [[4, 5]],
     "spectral_norm(ConvTranspose2d(3, 2, 2), n_power_iterations=50)": [[2, 3, 4, 4]],
     "LazyLinear(3)": [[4, 5]],

@@ -290,14 +290,14 @@ class Table:
             args, kwargs = make(sample, rng)
             before = encode_call(schema, args, kwargs, set())
             copies = cloned(schema, args, kwargs)
-            outs = flat_outputs(op(*copies[0], **copies[1]))[: sample.outs]
+            outs = flat_outputs(op(*copies[0], **copies[1]))[: sample.outs if schema.returns else 0]
         except Exception as e:
             if not optional:
                 self.problems.append(f"{name}: {type(e).__name__}: {str(e)[:200]} for {describe(sample)}")
             return
         random = "random" in tags
         row = {"op": full(schema), **before, "out": [enc_output(o, not random) for o in outs]}
-        inplace = schema.name.split("::")[1].rstrip("_") != schema.name.split("::")[1]
+        inplace = schema.name.endswith("_") and len(schema.returns) > 0  # `self` after the call is the result
         after = encode_call(schema, *copies, set())
         changed = {}
         names = [a.name for a in schema.arguments]

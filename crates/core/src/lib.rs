@@ -55,3 +55,8 @@ pub use sym::{IntoSizes, SymInt};
 pub use tensor::{Spec, Tensor, WeakTensor};
 pub use tree::{Outcome, TensorTree};
 pub use warnings::{collect_warnings, warn};
+
+/// Cases that Rust's types answer, as pairs of code that compiles and code that does not.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/behaviour/types.md")]
+struct RefusedByTheCompiler;

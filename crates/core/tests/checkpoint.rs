@@ -225,8 +225,8 @@ fn refusals_and_sequences() {
     b.add_scalar_(1.0, 1);
     assert_err!(y.try_backward(&plain()), SavedVersionMismatch { .. });
 
-    // An unknown determinism check and keyword arguments do not compile.
-    assert!(!no_grad(|| one(|x| x.try_sin(), &x, &variant(false))).requires_grad());
+    // An unknown determinism check does not compile: types.md.
+    assert!(!no_grad(|| one(|x| x.try_sin(), &x, &variant(false))).requires_grad(), "E-39");
 
     let chain: [fn(&Tensor) -> Result<Tensor>; 3] = [|x| x.try_sin(), |x| x.try_cos(), |x| x.try_exp()];
     let run = |checkpointed: bool| {

@@ -386,11 +386,13 @@ fn none_can_be_saved() {
         },
         |ctx, g| {
             let saved = ctx.saved_tensors()?;
-            assert!(saved[0].is_none() && saved[1].is_some());
-            Ok(g.to_vec())
+            assert!(saved[0].is_none() && saved[1].is_some(), "G-17");
+            Ok(vec![g[0].as_ref().map(|g| g * saved[1].as_ref().unwrap())])
         },
     );
-    f.apply(&[&leaf(1.0)]).unwrap()[0].backward();
+    let x = leaf(3.0);
+    f.apply(&[&x]).unwrap()[0].backward();
+    assert_eq!(grad(&x), [3.0], "G-17: the gradient is made of what was saved");
 }
 
 /// G-18
@@ -566,19 +568,20 @@ fn functions_that_record_nothing() {
     assert!(no_grad(|| sq(&x)).grad_fn().is_none());
     let none = my(|_, _| Ok(vec![Tensor::scalar(1.0)]), |_, g| Ok(g.to_vec()));
     assert!(!none.apply(&[]).unwrap()[0].requires_grad());
-    let seen: Log<Vec<DType>> = Arc::default();
+    let seen: Log<Vec<(DType, f64)>> = Arc::default();
     let log = seen.clone();
     let mixed = my(
         |_, x| Ok(vec![&x[0] * 1.0, Tensor::scalar(7i64)]),
         move |_, g| {
-            log.lock().unwrap().extend(g.iter().flatten().map(Tensor::dtype));
+            log.lock().unwrap().extend(g.iter().flatten().map(|g| (g.dtype(), g.item::<f64>())));
             Ok(vec![g[0].clone()])
         },
     );
     let out = mixed.apply(&[&x]).unwrap();
-    assert_eq!(out[1].item::<i64>(), 7);
-    out[0].backward();
-    assert_eq!(*seen.lock().unwrap(), [DType::F64, DType::I64]);
+    assert_eq!((out[1].item::<i64>(), out[1].requires_grad()), (7, false), "G-25");
+    (&out[0] * 3.0).backward();
+    assert_eq!(*seen.lock().unwrap(), [(DType::F64, 3.0), (DType::I64, 0.0)], "G-25: zeros stand for the integers");
+    assert_eq!(grad(&x), [3.0], "G-25");
 }
 
 /// G-26

@@ -7,6 +7,7 @@
 mod common;
 
 use common::*;
+use expect_test::expect;
 use firebrand_core::autograd::{
     BackwardOptions, Context, Function, GradOptions, Target, backward, current_graph_task_execution_order,
     current_graph_task_id, detect_anomaly, enable_grad, get_gradient_edge, grad as gradient, grad_map, inference_mode,
@@ -132,7 +133,7 @@ fn backward_with_inputs() {
     assert_err!((&x * 2.0).try_backward(&only(&[&con(&[1.0])])), RetainGradNoGrad);
 }
 
-/// C-19 (other mappings do not compile: the argument is an `IndexMap`)
+/// C-19 (other mappings do not compile: types.md; the argument is an `IndexMap`)
 #[test]
 fn named_inputs() {
     let (x, w) = (leaf(1.0), leaf(2.0));
@@ -318,7 +319,7 @@ fn callbacks() {
         })
     });
     x.register_hook(|_| -> Result<()> { Err(Error::user("hook")) });
-    assert!(y.try_backward(&BackwardOptions::default()).is_err());
+    expect!["hook"].assert_eq(&y.try_backward(&BackwardOptions::default()).unwrap_err().to_string());
     (leaf(1.0) * 2.0).backward();
     assert!(entries(&order).is_empty());
 
@@ -344,7 +345,7 @@ fn errors_of_hooks() {
     let h = x.sin();
     let o = &h * &h;
     let handle = h.register_hook(|_| -> Result<()> { Err(Error::user("mine")) });
-    assert!(o.try_backward(&BackwardOptions::default()).is_err());
+    expect!["mine"].assert_eq(&o.try_backward(&BackwardOptions::default()).unwrap_err().to_string());
     handle.remove();
     assert_err!(o.try_backward(&BackwardOptions::default()), GraphFreed { .. });
 }
@@ -558,8 +559,16 @@ fn inference_mode_and_accumulation() {
 /// C-59: accepted on a CPU, without effect there.
 #[test]
 fn device_switches() {
-    set_warn_on_accumulate_grad_stream_mismatch(false);
-    set_warn_on_accumulate_grad_stream_mismatch(true);
+    for on in [false, true] {
+        set_warn_on_accumulate_grad_stream_mismatch(on);
+        set_override_stale_capture_stream(on);
+        let x = leaf(3.0);
+        let ((), warnings) = collect_warnings(|| {
+            (&x * 2.0).backward();
+            (&x * 2.0).backward();
+        });
+        assert_eq!((grad(&x), warnings.len()), (vec![4.0], 0), "C-59, switches {on}");
+    }
     set_override_stale_capture_stream(false);
 }
 

@@ -5,6 +5,7 @@
 mod common;
 
 use common::*;
+use expect_test::expect;
 use firebrand_core::autograd::{
     GradOptions, dual_level, enter_dual_level, exit_dual_level, grad as gradient, inference_mode, make_dual, no_grad,
     unpack_dual,
@@ -47,7 +48,7 @@ fn levels() {
     let x = Tensor::scalar(1.0);
     assert_err!(make_dual(&x, &x), NoDualLevel);
     assert!(unpack_dual(&x).unwrap().0.is_same(&x));
-    assert!(exit_dual_level(None).is_err());
+    expect!["dual level 0 was left, the active one is None"].assert_eq(&exit_dual_level(None).unwrap_err().to_string());
     assert_eq!(enter_dual_level().unwrap(), 0);
     assert_err!(enter_dual_level(), NestedDualLevel);
     assert_err!(exit_dual_level(Some(3)), DualLevelOrder { .. });

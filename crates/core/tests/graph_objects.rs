@@ -125,15 +125,15 @@ fn edges_numbers_and_metadata() {
     assert_eq!((acc.input_metadata().len(), &acc.input_metadata()[0].shape[..]), (1, &[2usize][..]));
 }
 
-/// B-7: every node is a `Node`, a tensor is none, and a `Node` cannot be made by hand:
-/// its constructor is private to the crate. See the `compile_fail` example of `autograd::node::Node`.
+/// B-7: built-in, accumulating and custom nodes are all `Node`, and answer as one. What is none is refused by the
+/// compiler (docs/behaviour/types.md).
 #[test]
 fn all_nodes_are_nodes() {
-    fn is_node(_: &Node) {}
     let x = leaf(1.0);
-    is_node(&(&x * 2.0).grad_fn().unwrap());
-    is_node(&get_gradient_edge(&x).unwrap().node);
-    is_node(&foo(&x).grad_fn().unwrap());
+    let nodes: [Node; 3] =
+        [(&x * 2.0).grad_fn().unwrap(), get_gradient_edge(&x).unwrap().node, foo(&x).grad_fn().unwrap()];
+    assert_eq!(nodes.each_ref().map(Node::name), ["MulBackward0", ACCUMULATE, "FooBackward"], "B-7");
+    assert_eq!(nodes.each_ref().map(|n| n.next_functions().len()), [2, 0, 1], "B-7");
 }
 
 /// B-8, B-9, B-10, B-11, B-12

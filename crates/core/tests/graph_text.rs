@@ -165,7 +165,7 @@ fn backward_is_logged() {
             Executing: <torch::autograd::AccumulateGrad> with grad_outputs: [f32[2, 3]]"#]]
         .assert_eq(&take());
         let failing = x.register_hook(|_| Err::<(), _>(Error::user("stop")));
-        assert!(y.sum().try_backward(&keep).is_err());
+        expect!["stop"].assert_eq(&y.sum().try_backward(&keep).unwrap_err().to_string());
         failing.remove();
         expect![[r#"
             Executing: <SumBackward0> with grad_outputs: [f32[]]

@@ -6,6 +6,7 @@
 mod common;
 
 use common::*;
+use expect_test::expect;
 use firebrand_core::autograd::{
     BackwardOptions, Context, Function, GradOptions, RemovableHandle, Target, get_gradient_edge, grad as gradient,
     no_grad, register_multi_grad_hook, register_multi_grad_hook_any,
@@ -148,7 +149,7 @@ fn captures_come_after_hooks() {
     assert_eq!((show(&g[0]), show(&g[1])), ("50".into(), "150".into()));
 }
 
-/// D-6, D-7 (a hook that returns something else than a tensor does not compile)
+/// D-6, D-7 (a hook that returns something else than a tensor does not compile: types.md)
 #[test]
 fn replacements() {
     let x = leaf(1.0);
@@ -166,7 +167,7 @@ fn replacements() {
     assert_err!((&x * 3.0).try_backward(&plain()), HookDtype { .. });
 }
 
-/// D-8, D-9, D-10, D-11, D-12, D-53 (a bare tensor from a node hook does not compile)
+/// D-8, D-9, D-10, D-11, D-12, D-53 (a bare tensor from a node hook does not compile: types.md)
 #[test]
 fn node_hooks() {
     let x = leaf(1.0);
@@ -215,12 +216,22 @@ fn node_hooks() {
     y.backward();
     close(&grad(&x), &[30.0]);
 
-    let y = &x * 3.0;
-    y.grad_fn().unwrap().register_prehook(|_| Ok(Some(vec![Some(con(&[1.0, 2.0]))])));
-    assert_err!(y.try_backward(&plain()), HookShape { .. });
-    let y = &x * 3.0;
-    y.grad_fn().unwrap().register_hook(|gi, _| Ok(Some(vec![gi[0].as_ref().map(|g| g.to_dtype(DType::F32)), None])));
-    assert_err!(y.try_backward(&plain()), HookDtype { .. });
+    // D-53: another shape or dtype, from a pre-hook and from a post-hook.
+    for (bad, is_shape) in [(con(&[1.0, 2.0]), true), (Tensor::scalar(1.0f32), false)] {
+        let y = &x * 3.0;
+        let replaced = bad.clone();
+        y.grad_fn().unwrap().register_prehook(move |_| Ok(Some(vec![Some(replaced.clone())])));
+        let before = y.try_backward(&plain());
+        let y = &x * 3.0;
+        y.grad_fn().unwrap().register_hook(move |_, _| Ok(Some(vec![Some(bad.clone()), None])));
+        let after = y.try_backward(&plain());
+        for found in [before, after] {
+            match is_shape {
+                true => assert_err!(found, HookShape { .. }),
+                false => assert_err!(found, HookDtype { .. }),
+            }
+        }
+    }
 }
 
 /// D-13, D-14, D-15
@@ -300,7 +311,7 @@ fn handles_and_refusals() {
     assert_eq!(entries(&order), ["same", "same"]);
 }
 
-/// D-19, D-20, D-21 (a post-accumulate hook that returns a value does not compile)
+/// D-19, D-20, D-21 (a post-accumulate hook that returns a value does not compile: types.md)
 #[test]
 fn post_accumulate_hooks() {
     let x = leaf(1.0);
@@ -507,7 +518,7 @@ fn multi_grad_hooks_and_failures() {
     let calls = Arc::default();
     let h = b.register_hook(|_| -> Result<()> { Err(Error::user("b")) });
     register_multi_grad_hook(&[&a, &b], lists(&calls)).unwrap();
-    assert!((&a * &b).try_backward(&plain()).is_err());
+    expect!["b"].assert_eq(&(&a * &b).try_backward(&plain()).unwrap_err().to_string());
     h.remove();
     (&a * &b).backward();
     assert_eq!(*calls.lock().unwrap(), [["2", "1"]]);

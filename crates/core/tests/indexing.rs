@@ -1,6 +1,7 @@
 //! Indexing as in PyTorch's square brackets, with gradients; random ops against PyTorch's stream.
 #![allow(clippy::unwrap_used, clippy::excessive_precision)]
 
+use expect_test::expect;
 use firebrand_core::random::{Generator, with_generator};
 use firebrand_core::{DType, Ellipsis, Index, NewAxis, Tensor, TensorOptions, ops};
 
@@ -23,7 +24,12 @@ fn plain_items_make_views() {
     assert_eq!(x.i((0, Index::from(0..4).step(2))).to_vec::<f64>(), [0.0, 2.0]);
     assert_eq!(x.i((.., -2..)).to_vec::<f64>(), [2.0, 3.0, 6.0, 7.0, 10.0, 11.0]);
     assert!(x.i(1).shares_storage(&x));
-    assert!(x.try_i((0, 0, 0)).is_err() && x.try_i(3).is_err() && x.try_i((Ellipsis, Ellipsis)).is_err());
+    expect!["index: an index of 3 dimensions and 0 ellipses for a tensor of shape [3, 4]"]
+        .assert_eq(&x.try_i((0, 0, 0)).unwrap_err().to_string());
+    expect!["select: index 3 is out of range for dimension 0 with size 3"]
+        .assert_eq(&x.try_i(3).unwrap_err().to_string());
+    expect!["index: an index of 0 dimensions and 2 ellipses for a tensor of shape [3, 4]"]
+        .assert_eq(&x.try_i((Ellipsis, Ellipsis)).unwrap_err().to_string());
 }
 
 #[test]
@@ -43,7 +49,10 @@ fn tensors_pick_elements() {
     assert_eq!(x.i(false).shape(), [0, 3, 4]);
     let whole = Tensor::from_slice(&[true; 12], [3, 4]);
     assert_eq!(y.i(0).i(&whole).shape(), [12]);
-    assert!(x.try_i(vec![3]).is_err() && x.try_i(Tensor::new(&[true, false])).is_err());
+    expect!["index: index 3 is out of range for dimension 0 with size 3"]
+        .assert_eq(&x.try_i(vec![3]).unwrap_err().to_string());
+    expect!["index: the mask has shape [2], the tensor [3, 4] from dimension 0 on"]
+        .assert_eq(&x.try_i(Tensor::new(&[true, false])).unwrap_err().to_string());
 }
 
 #[test]
@@ -54,7 +63,8 @@ fn assignment_writes_and_keeps_history() {
     assert_eq!(x.to_vec::<f64>(), [9.0, 9.0, 2.0, -1.0, 4.0, 5.0, 6.0, -2.0, 8.0, 9.0, 10.0, -3.0]);
     x.set_i(x.lt_scalar(0), 0.5);
     assert_eq!(x.i((.., 3)).to_vec::<f64>(), [0.5; 3]);
-    assert!(x.try_set_i(0, Tensor::new(&[1.0, 2.0, 3.0])).is_err());
+    expect!["copy_: a source of shape [3] cannot be broadcast to shape [4]"]
+        .assert_eq(&x.try_set_i(0, Tensor::new(&[1.0, 2.0, 3.0])).unwrap_err().to_string());
 
     let w = Tensor::new(&[1.0, 2.0, 3.0]).requires_grad_();
     let b = Tensor::zeros([2, 3], DType::F64);
@@ -77,11 +87,14 @@ fn an_index_in_the_memory_it_writes_is_refused() {
     let index = x.i(..2);
     assert!(ops::index_fill_(&x, 0, &index, 7.into()).is_ok(), "a part goes through a temporary");
     let x = Tensor::new(&[0i64, 1]);
-    assert!(ops::scatter_(&x, 0, &x, &Tensor::new(&[1i64, 0])).is_err());
+    expect!["scatter: the index shares memory with the tensor it is used to write; clone() it first"]
+        .assert_eq(&ops::scatter_(&x, 0, &x, &Tensor::new(&[1i64, 0])).unwrap_err().to_string());
     assert_eq!(x.to_vec::<i64>(), [0, 1]);
     // A bad index leaves everything as it was.
     let y = Tensor::new(&[1.0, 2.0]);
-    assert!(ops::index_add_(&y, 0, &Tensor::new(&[0i64, 5]), &Tensor::new(&[1.0, 1.0]), 1.into()).is_err());
+    expect!["index_add: index 5 is out of range for dimension 0 with size 2"].assert_eq(
+        &ops::index_add_(&y, 0, &Tensor::new(&[0i64, 5]), &Tensor::new(&[1.0, 1.0]), 1.into()).unwrap_err().to_string(),
+    );
     assert_eq!(y.to_vec::<f64>(), [1.0, 2.0]);
 }
 

@@ -50,105 +50,121 @@ fn step(m: &Layer, x: &Tensor) {
     m.zero_grad();
 }
 
+/// Runs a test on a thread of its own, one at a time: live bytes are the process's, and a thread reports the last of its
+/// own when it ends.
+fn alone(test: impl FnOnce() + Send) {
+    static ONE: Mutex<()> = Mutex::new(());
+    let _turn = ONE.lock().unwrap_or_else(|e| e.into_inner());
+    std::thread::scope(|s| s.spawn(test).join()).unwrap_or_else(|p| std::panic::resume_unwind(p));
+}
+
 /// 10,000 steps with hooks of every kind leave as many live bytes as one.
 #[test]
 fn live_bytes_stay_flat() {
-    let m = Layer { weight: Parameter::new(Tensor::full([64], 0.5, DType::F32)), core: ModuleCore::new() };
-    m.register_forward_pre_hook(|_, i| &i[0] * 1.0);
-    m.register_forward_hook(|_, _, o| &o[0] * 1.0);
-    m.register_full_backward_pre_hook(|_, _| ());
-    m.register_full_backward_hook(|_, _, _| ()).unwrap();
-    let x = Tensor::ones([64], DType::F32).requires_grad_();
-    for _ in 0..10 {
-        step(&m, &x);
-        x.zero_grad();
-    }
-    let before = memory_stats().live;
-    for _ in 0..10_000 {
-        step(&m, &x);
-        x.zero_grad();
-    }
-    assert_eq!(memory_stats().live, before);
+    alone(|| {
+        let m = Layer { weight: Parameter::new(Tensor::full([64], 0.5, DType::F32)), core: ModuleCore::new() };
+        m.register_forward_pre_hook(|_, i| &i[0] * 1.0);
+        m.register_forward_hook(|_, _, o| &o[0] * 1.0);
+        m.register_full_backward_pre_hook(|_, _| ());
+        m.register_full_backward_hook(|_, _, _| ()).unwrap();
+        let x = Tensor::ones([64], DType::F32).requires_grad_();
+        for _ in 0..10 {
+            step(&m, &x);
+            x.zero_grad();
+        }
+        let before = memory_stats().live;
+        for _ in 0..10_000 {
+            step(&m, &x);
+            x.zero_grad();
+        }
+        assert_eq!(memory_stats().live, before);
+    });
 }
 
 /// Dropping the result drops its graph with all it saved, also after a run that failed in a hook.
 #[test]
 fn graphs_die_with_their_tensors() {
-    let x = Tensor::ones([1000], DType::F64).requires_grad_();
-    let before = memory_stats().live;
-    let inner = x.exp();
-    let (weak, y) = (inner.downgrade(), (&inner * &inner).tanh().sum());
-    drop(inner);
-    assert!(memory_stats().live > before);
-    drop(y);
-    assert!(weak.upgrade().is_none());
-    assert_eq!(memory_stats().live, before);
-
-    // What a failed run left in a multi-grad hook goes when the next run comes along.
-    let (a, b) = (leaf(1.0), leaf(2.0));
-    let multi = register_multi_grad_hook(&[&a, &b], |_| Ok(())).unwrap();
-    let before = memory_stats().live;
-    for _ in 0..3 {
-        let seen: Arc<Mutex<Vec<firebrand_core::WeakTensor>>> = Arc::default();
-        let s = seen.clone();
-        let watch = a.register_hook(move |g| s.lock().unwrap().push(g.downgrade()));
-        let failing = b.register_hook(|_| Err::<(), _>(Error::user("stop")));
-        // The gradient of `a` arrives first, then that of `b` fails.
-        assert!((&a + &b * 2.0).try_backward(&BackwardOptions::default()).is_err());
-        [watch, failing].iter().for_each(|h| h.remove());
-        assert_eq!(seen.lock().unwrap().len(), 1);
-        (&a + &b).backward();
-        a.zero_grad();
-        b.zero_grad();
-        assert!(seen.lock().unwrap()[0].upgrade().is_none());
+    alone(|| {
+        let x = Tensor::ones([1000], DType::F64).requires_grad_();
+        let before = memory_stats().live;
+        let inner = x.exp();
+        let (weak, y) = (inner.downgrade(), (&inner * &inner).tanh().sum());
+        drop(inner);
+        assert!(memory_stats().live > before);
+        drop(y);
+        assert!(weak.upgrade().is_none());
         assert_eq!(memory_stats().live, before);
-    }
-    multi.remove();
+
+        // What a failed run left in a multi-grad hook goes when the next run comes along.
+        let (a, b) = (leaf(1.0), leaf(2.0));
+        let multi = register_multi_grad_hook(&[&a, &b], |_| Ok(())).unwrap();
+        let before = memory_stats().live;
+        for _ in 0..3 {
+            let seen: Arc<Mutex<Vec<firebrand_core::WeakTensor>>> = Arc::default();
+            let s = seen.clone();
+            let watch = a.register_hook(move |g| s.lock().unwrap().push(g.downgrade()));
+            let failing = b.register_hook(|_| Err::<(), _>(Error::user("stop")));
+            // The gradient of `a` arrives first, then that of `b` fails.
+            assert_eq!((&a + &b * 2.0).try_backward(&BackwardOptions::default()).unwrap_err().to_string(), "stop");
+            [watch, failing].iter().for_each(|h| h.remove());
+            assert_eq!(seen.lock().unwrap().len(), 1);
+            (&a + &b).backward();
+            a.zero_grad();
+            b.zero_grad();
+            assert!(seen.lock().unwrap()[0].upgrade().is_none());
+            assert_eq!(memory_stats().live, before);
+        }
+        multi.remove();
+    });
 }
 
 /// A hook that captures its own tensor is a cycle; removing the hook breaks it.
 #[test]
 fn removing_a_hook_breaks_its_cycle() {
-    let before = memory_stats().live;
-    let y = Tensor::ones([1000], DType::F64).requires_grad_() * 2.0;
-    let (weak, own) = (y.downgrade(), y.clone());
-    let handle = y.register_hook(move |g| g + &own);
-    drop(y);
-    assert!(weak.upgrade().is_some(), "the hook keeps its tensor alive");
-    handle.remove();
-    assert!(weak.upgrade().is_none());
-    assert_eq!(memory_stats().live, before);
+    alone(|| {
+        let before = memory_stats().live;
+        let y = Tensor::ones([1000], DType::F64).requires_grad_() * 2.0;
+        let (weak, own) = (y.downgrade(), y.clone());
+        let handle = y.register_hook(move |g| g + &own);
+        drop(y);
+        assert!(weak.upgrade().is_some(), "the hook keeps its tensor alive");
+        handle.remove();
+        assert!(weak.upgrade().is_none());
+        assert_eq!(memory_stats().live, before);
 
-    // Also when the hook removes itself while it runs.
-    let x = leaf(1.0);
-    let y = &x * 2.0;
-    let (weak, own) = (y.downgrade(), y.clone());
-    let slot: Arc<Mutex<Option<firebrand_core::autograd::RemovableHandle>>> = Arc::default();
-    let s = slot.clone();
-    *slot.lock().unwrap() = Some(y.register_hook(move |g| {
-        s.lock().unwrap().take().unwrap().remove();
-        g + &own
-    }));
-    y.backward();
-    assert_eq!(grad(&x), [6.0]);
-    drop(y);
-    assert!(weak.upgrade().is_none());
+        // Also when the hook removes itself while it runs.
+        let x = leaf(1.0);
+        let y = &x * 2.0;
+        let (weak, own) = (y.downgrade(), y.clone());
+        let slot: Arc<Mutex<Option<firebrand_core::autograd::RemovableHandle>>> = Arc::default();
+        let s = slot.clone();
+        *slot.lock().unwrap() = Some(y.register_hook(move |g| {
+            s.lock().unwrap().take().unwrap().remove();
+            g + &own
+        }));
+        y.backward();
+        assert_eq!(grad(&x), [6.0]);
+        drop(y);
+        assert!(weak.upgrade().is_none());
+    });
 }
 
 /// A scope that allows mutation keeps nothing of graphs that are gone.
 #[test]
 fn allow_mutation_keeps_nothing() {
-    let x = Tensor::ones([1000], DType::F64).requires_grad_();
-    let before = memory_stats().live;
-    {
-        let _scope = allow_mutation_on_saved_tensors().unwrap();
-        for _ in 0..10 {
-            let b = x.clone_tensor();
-            let y = b.sin();
-            b.mul_(&Tensor::scalar(2.0f64));
-            y.sum().backward();
-            x.zero_grad();
+    alone(|| {
+        let x = Tensor::ones([1000], DType::F64).requires_grad_();
+        let before = memory_stats().live;
+        {
+            let _scope = allow_mutation_on_saved_tensors().unwrap();
+            for _ in 0..10 {
+                let b = x.clone_tensor();
+                let y = b.sin();
+                b.mul_(&Tensor::scalar(2.0f64));
+                y.sum().backward();
+                x.zero_grad();
+            }
         }
-    }
-    assert_eq!(memory_stats().live, before);
+        assert_eq!(memory_stats().live, before);
+    });
 }

@@ -84,7 +84,7 @@ fn packing_and_unpacking() {
     assert_eq!(kinds(&log), ["pack A", "unpack A", "unpack A", "unpack A", "unpack A"]);
 }
 
-/// E-4, E-5 (an unpack hook that returns a number does not compile)
+/// E-4, E-5 (an unpack hook that returns a number does not compile: types.md)
 #[test]
 fn hooks_of_any_kind_and_failures() {
     let a = leaf(2.0);
@@ -222,7 +222,7 @@ fn saving_on_the_cpu() {
     }
 }
 
-/// E-15 (a non-tensor element does not compile), E-16, E-17, E-18
+/// E-15 (a non-tensor element does not compile: types.md), E-16, E-17, E-18
 #[test]
 fn versions_by_hand() {
     let t = con(&[1.0, 2.0]);
@@ -234,6 +234,8 @@ fn versions_by_hand() {
     assert_eq!(t.version(), 4);
     let i = inference_mode(|| con(&[1.0]));
     increment_version(&[&i]);
+    assert_eq!(vals(&i), [1.0], "E-15: no effect on inference tensors");
+    assert_err!(i.try_version(), InferenceVersion);
 
     let b = leaf(2.0) * 1.0;
     let y = b.sin();

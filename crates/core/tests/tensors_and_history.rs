@@ -236,7 +236,7 @@ fn retained_gradients() {
     assert_eq!((grad(&b), grad(&x)), (vec![2.0, 2.0], vec![6.0, 2.0]));
 }
 
-/// A-35 (a string as a gradient does not compile: the argument is a tensor)
+/// A-35 (a string as a gradient does not compile: types.md; the argument is a tensor)
 #[test]
 fn assigning_gradients() {
     let x = leaves(&[1.0, 2.0]);

@@ -1,5 +1,6 @@
 //! Initial values against PyTorch's, bit for bit (`golden/nn/init.json`).
 
+use expect_test::expect;
 use firebrand_core::random::{Generator, with_generator};
 use firebrand_core::{DType, Result, Tensor};
 use firebrand_nn::init::{self, FanMode, Nonlinearity};
@@ -49,9 +50,16 @@ fn parameters_are_written_outside_the_graph() -> Result<()> {
     let p = Tensor::zeros([2, 2], DType::F32).requires_grad_();
     init::ones_(&p)?;
     assert!(p.is_leaf());
-    assert!(init::kaiming_uniform_(&Tensor::zeros([2], DType::F32), FanMode::In, Nonlinearity::ReLU).is_err());
-    assert!(init::orthogonal_(&Tensor::zeros([2], DType::F32), 1.0).is_err());
-    assert!(init::dirac_(&p, 1).is_err());
-    assert!(init::trunc_normal_(&p, 0.0, 1.0, 2.0, 1.0).is_err());
+    expect!["fan_in_and_fan_out: expected a weight with at least 2 dimensions, found shape [2]"].assert_eq(
+        &init::kaiming_uniform_(&Tensor::zeros([2], DType::F32), FanMode::In, Nonlinearity::ReLU)
+            .unwrap_err()
+            .to_string(),
+    );
+    expect!["orthogonal_: expected at least 2 dimensions, found shape [2]"]
+        .assert_eq(&init::orthogonal_(&Tensor::zeros([2], DType::F32), 1.0).unwrap_err().to_string());
+    expect!["dirac_: expected 3 to 5 dimensions, the first divisible by 1, found [2, 2]"]
+        .assert_eq(&init::dirac_(&p, 1).unwrap_err().to_string());
+    expect!["trunc_normal_: expected low <= high and std > 0, found 2, 1 and 1"]
+        .assert_eq(&init::trunc_normal_(&p, 0.0, 1.0, 2.0, 1.0).unwrap_err().to_string());
     Ok(())
 }

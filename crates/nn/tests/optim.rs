@@ -1,5 +1,6 @@
 //! Optimisers and schedules against PyTorch's numbers (`golden/nn/optim.json`), in every implementation.
 
+use expect_test::expect;
 use firebrand_core::random::{Generator, with_generator};
 use firebrand_core::{DType, Result, Tensor, ops, set_num_threads};
 use firebrand_nn::optim::schedule::*;
@@ -478,5 +479,6 @@ fn refusals_say_what_to_do() {
     );
     let nesterov = SGDOptions { nesterov: true, ..Default::default() };
     assert!(refused(SGD::new([&p], nesterov)).contains("with momentum"));
-    assert!(LBFGS::new([&p], LBFGSOptions::default()).expect("valid").step().is_err());
+    expect!["LBFGS: a step evaluates the loss several times; call step_with and give it a closure"]
+        .assert_eq(&LBFGS::new([&p], LBFGSOptions::default()).expect("valid").step().unwrap_err().to_string());
 }

@@ -49,6 +49,7 @@ families!(
     "fft",
     "index",
     "linalg",
+    "lists",
     "matmul",
     "norm_loss",
     "pointwise",

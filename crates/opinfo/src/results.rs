@@ -24,7 +24,12 @@ pub(crate) fn forward(op: Op, row: &Row, place: Place) -> Outcome {
         .iter()
         .zip(&schema.parameters)
         .filter(|(_, p)| !p.written && !row.after.iter().any(|(name, _)| *name == p.name))
-        .filter_map(|(a, _)| if let Value::Tensor(t) = a { Some((t, bits(t), t.version())) } else { None })
+        .flat_map(|(a, _)| match a {
+            Value::Tensor(t) => std::slice::from_ref(t),
+            Value::Tensors(list) => list,
+            _ => &[],
+        })
+        .map(|t| (t, bits(t), t.version()))
         .collect();
     let target = call.args.iter().zip(&schema.parameters).find_map(|(a, p)| match a {
         Value::Tensor(t) if p.written && schema.returns_written => Some((t, t.version())),
@@ -33,10 +38,7 @@ pub(crate) fn forward(op: Op, row: &Row, place: Place) -> Outcome {
     let out = flatten(no_grad(|| call.run()).map_err(refused)?);
     same_results(&out, &row.out)?;
     for (name, want) in &row.after {
-        match call.argument(name) {
-            Some(Value::Tensor(t)) => same_tensor(t, want).map_err(|e| format!("{name} after the call: {e}"))?,
-            other => return Err(format!("{name} after the call: {other:?}")),
-        }
+        written(call.argument(name), want).map_err(|e| format!("{name} after the call: {e}"))?;
     }
     if kept.iter().any(|(t, before, version)| t.version() != *version || bits(t) != *before) {
         return Err("an argument was written to that the schema does not name".to_string());
@@ -44,6 +46,21 @@ pub(crate) fn forward(op: Op, row: &Row, place: Place) -> Outcome {
     match (target, out.first()) {
         (Some((t, before)), Some(Value::Tensor(r))) => written_once(op, t, r, before),
         _ => Ok(()),
+    }
+}
+
+/// An argument that the op wrote to, against what it should hold now.
+fn written(found: Option<&Value>, want: &Argument) -> Outcome {
+    match (found, want) {
+        (Some(Value::Tensor(t)), Argument::Tensor(want)) => same_tensor(t, want),
+        (Some(Value::Tensors(list)), Argument::Tensors(wants)) if list.len() == wants.len() => {
+            for (k, (t, want)) in list.iter().zip(wants).enumerate() {
+                let want = want.as_ref().ok_or("a list of tensors has no gaps")?;
+                same_tensor(t, want).map_err(|e| format!("at {k}: {e}"))?;
+            }
+            Ok(())
+        }
+        (found, want) => Err(format!("{found:?}, expected {want:?}")),
     }
 }
 

@@ -21,8 +21,8 @@ pub struct Row {
     pub kwargs: Vec<(String, Argument)>,
     /// Results, flattened; empty for a refused call.
     pub out: Vec<Argument>,
-    /// Arguments the op writes to besides its results, after the call.
-    pub after: Vec<(String, TensorData)>,
+    /// Arguments the op writes to besides its results, after the call: tensors or lists of tensors.
+    pub after: Vec<(String, Argument)>,
     /// Cotangents of the results.
     pub seeds: Vec<Option<TensorData>>,
     /// Gradients of the tensors that want one; none if the row has no gradients.
@@ -137,7 +137,7 @@ fn row(line: usize, sample: usize, j: &Json) -> Row {
         args: list(&j["args"], argument),
         kwargs: map(&j["kwargs"], argument),
         out: list(&j["out"], argument),
-        after: map(&j["after"], tensor),
+        after: map(&j["after"], argument),
         seeds: list(&j["seeds"], optional),
         grads: j.get("grads").map(|g| list(g, tensor)),
         error: j["error"] == true,

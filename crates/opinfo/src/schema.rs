@@ -1,8 +1,8 @@
 //! Just enough of ATen schemas to call an op: argument names, types, and which arguments are written.
 
 use firebrand_core::dispatch::Op;
-use std::collections::HashMap;
-use std::sync::OnceLock;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Mutex, OnceLock};
 
 /// One argument of a schema.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -84,11 +84,11 @@ impl Schema {
         Schema { base, parameters, returns_written: first.contains('!') }
     }
 
-    /// The schema of an op.
+    /// The schema of an op; ops registered at run time have one too, and are registered for good.
     pub fn of(op: Op) -> &'static Schema {
-        static ALL: OnceLock<HashMap<&'static str, Schema>> = OnceLock::new();
-        let all = ALL.get_or_init(|| Op::all().map(|op| (op.name(), Schema::parse(op.info().schema))).collect());
-        &all[op.name()]
+        static ALL: Mutex<BTreeMap<&'static str, &'static Schema>> = Mutex::new(BTreeMap::new());
+        let mut all = ALL.lock().unwrap_or_else(|e| e.into_inner());
+        all.entry(op.name()).or_insert_with(|| Box::leak(Box::new(Schema::parse(op.info().schema))))
     }
 
     fn arguments(&self) -> impl Iterator<Item = (&str, &str)> {

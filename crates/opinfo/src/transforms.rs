@@ -39,12 +39,18 @@ impl<'a> Slots<'a> {
         Slots { call, tensors, written }
     }
 
-    /// The tensor results of the op with other tensors; what it writes is copied first.
+    /// The tensor results of the op with other tensors; what it writes is copied first. An op without results is known
+    /// by what it wrote.
     fn run(&self, tensors: &[Tensor]) -> Result<Vec<Tensor>> {
         let mut next = tensors.iter().zip(&self.written);
+        let mut copies = Vec::new();
         let mut swap = || -> Result<Tensor> {
             match next.next() {
-                Some((t, true)) => ops::clone(t, None),
+                Some((t, true)) => {
+                    let copy = ops::clone(t, None)?;
+                    copies.push(copy.clone());
+                    Ok(copy)
+                }
                 Some((t, false)) => Ok(t.clone()),
                 None => unreachable!("one tensor a slot"),
             }
@@ -61,6 +67,9 @@ impl<'a> Slots<'a> {
         });
         let args = args.collect::<Result<Vec<_>>>()?;
         let out = flatten(dispatch::call(self.call.op, &args)?);
+        if out.is_empty() {
+            return Ok(copies);
+        }
         Ok(out.into_iter().filter_map(|v| if let Value::Tensor(t) = v { Some(t) } else { None }).collect())
     }
 

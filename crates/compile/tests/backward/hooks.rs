@@ -2,6 +2,7 @@
 
 use crate::common::*;
 use crate::{compilers, with};
+use firebrand_compile::Shared;
 use firebrand_compile::backends::record;
 use firebrand_compile::backward::{CompiledBackward, Options};
 use firebrand_compile::hooks::register_pure_hook;
@@ -36,18 +37,28 @@ fn hooks_that_change() {
     }
 }
 
-/// U-81: what a hook captured is its own business.
+/// U-81: what a hook captured is its own business. Opaque hooks are called; pure ones that captured something are told apart,
+/// so each new one has a graph (docs/behaviour, section j).
 #[test]
 fn hooks_with_numbers() {
-    for (name, counter, compiler) in compilers() {
-        let _scope = compiler.enable();
-        for k in [2.0, 3.0, 4.0] {
-            let x = leaf(&[1.0]);
-            let y = &x * 2.0;
-            y.register_hook(move |g: &Tensor| g * k);
-            y.sum().backward();
-            assert_eq!(grad(&x), [2.0 * k as f32], "{name}");
-            assert_eq!((compiler.captures(), counter.frames()), (1, 1), "{name}");
+    for pure in [false, true] {
+        for (name, counter, compiler) in compilers() {
+            let _scope = compiler.enable();
+            let cell = Shared::new(0.0);
+            let frames = if pure { [1, 2, 3] } else { [1, 1, 1] };
+            for (k, frames) in [2.0, 3.0, 4.0].into_iter().zip(frames) {
+                let x = leaf(&[1.0]);
+                let y = &x * 2.0;
+                cell.set(k);
+                let read = cell.clone();
+                match pure {
+                    true => drop(register_pure_hook(&y, move |g: &Tensor| g * read.get()).expect("it requires grad")),
+                    false => drop(y.register_hook(move |g: &Tensor| g * k)),
+                }
+                y.sum().backward();
+                assert_eq!(grad(&x), [2.0 * k as f32], "U-81, pure {pure} on {name}");
+                assert_eq!((compiler.captures(), counter.frames()), (1, frames), "U-81, pure {pure} on {name}");
+            }
         }
     }
 }

@@ -3,7 +3,6 @@
 use super::node::Node;
 use crate::{Error, ErrorKind, Result};
 use std::collections::{HashSet, VecDeque};
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// Every node reachable from the roots, breadth first, once; roots that are none are skipped.
 pub fn iter_graph(roots: impl IntoIterator<Item = Option<Node>>) -> Vec<Node> {
@@ -23,10 +22,7 @@ pub fn iter_graph(roots: impl IntoIterator<Item = Option<Node>>) -> Vec<Node> {
 
 /// A memory budget for a compiled region. There is nothing to budget in eager mode: always an error here.
 ///
-/// The budget is a number; anything else does not compile (B-31):
-/// ```compile_fail
-/// firebrand_core::autograd::region_activation_memory_budget(true);
-/// ```
+/// The budget is a number; anything else does not compile (B-31).
 pub fn region_activation_memory_budget(budget: f64) -> Result<()> {
     if !(0.0..=1.0).contains(&budget) {
         return Err(ErrorKind::BudgetRange { value: budget }.into());
@@ -34,15 +30,8 @@ pub fn region_activation_memory_budget(budget: f64) -> Result<()> {
     Err(Error::from(ErrorKind::EagerBudget))
 }
 
-static STREAM_WARNING: AtomicBool = AtomicBool::new(true);
-static STALE_STREAM: AtomicBool = AtomicBool::new(false);
-
 /// Whether gradients that arrive on another accelerator stream warn. Kept for programs that set it; a CPU has no streams.
-pub fn set_warn_on_accumulate_grad_stream_mismatch(on: bool) {
-    STREAM_WARNING.store(on, Relaxed);
-}
+pub fn set_warn_on_accumulate_grad_stream_mismatch(_on: bool) {}
 
 /// Whether a stale capture stream is overridden. Kept for programs that set it; a CPU has no streams.
-pub fn set_override_stale_capture_stream(on: bool) {
-    STALE_STREAM.store(on, Relaxed);
-}
+pub fn set_override_stale_capture_stream(_on: bool) {}

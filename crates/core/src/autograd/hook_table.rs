@@ -214,13 +214,7 @@ pub struct RemovableHandle {
 
 impl RemovableHandle {
     /// A handle with a number of its own to something that is not one of the engine's tables. What owns hooks says so
-    /// by its type; a plain map does not (J-55):
-    ///
-    /// ```compile_fail,E0277
-    /// use firebrand_core::autograd::RemovableHandle;
-    /// use std::{collections::HashMap, sync::Arc};
-    /// RemovableHandle::new(&Arc::new(HashMap::<u64, u64>::new()));
-    /// ```
+    /// by its type; a plain map does not (J-55).
     pub fn new<R: Removable + 'static>(owner: &Arc<R>) -> RemovableHandle {
         let table: Weak<dyn Removable> = Arc::downgrade(owner) as _;
         RemovableHandle { id: next_id(), table }

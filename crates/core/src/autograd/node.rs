@@ -172,10 +172,7 @@ pub(crate) struct NodeExtras {
 
 /// A recorded operation: a cheap handle, as a tensor is.
 ///
-/// Nodes come from recorded operations only; one cannot be made by hand (B-7):
-/// ```compile_fail
-/// let node = firebrand_core::autograd::Node(());
-/// ```
+/// Nodes come from recorded operations only; one cannot be made by hand (B-7).
 #[derive(Clone)]
 pub struct Node(Arc<NodeInner>);
 

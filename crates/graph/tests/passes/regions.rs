@@ -79,10 +79,17 @@ fn a_region_value_without_val() {
 #[test]
 fn outputs_and_specs_agree() {
     let graph = "graph {\n  %x = placeholder\n  %g = torch._set_grad_enabled(False)\n  return (None, %x)\n}\n";
-    for outputs in
-        ["x: USER_OUTPUT\n", ": USER_OUTPUT arg=constant value=3\nx: USER_OUTPUT\n", "y: USER_OUTPUT\nx: USER_OUTPUT\n"]
-    {
+    let run = |outputs: &str| {
         let program = parse(&format!("{graph}# inputs\nx: USER_INPUT\n\n# outputs\n{outputs}")).unwrap();
-        assert!(replace_set_grad_with_hop_pass(&program, &Context::default()).is_err(), "{outputs}");
+        replace_set_grad_with_hop_pass(&program, &Context::default())
+    };
+    run(": USER_OUTPUT\nx: USER_OUTPUT\n").expect("a spec without a name stands for the none");
+    for (case, outputs, expected) in [
+        ("P-46", "x: USER_OUTPUT\n", "the graph returns 2 values, the signature has 1 output specs"),
+        ("P-47", ": USER_OUTPUT arg=constant value=3\nx: USER_OUTPUT\n", "output 0 is none, but its spec says"),
+        ("P-47", "y: USER_OUTPUT\nx: USER_OUTPUT\n", "output 0 is none, but its spec says"),
+    ] {
+        let error = run(outputs).unwrap_err().to_string();
+        assert!(error.contains(expected), "{case} {outputs}: {error}");
     }
 }

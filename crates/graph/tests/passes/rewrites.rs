@@ -1,5 +1,6 @@
 //! The passes that rewrite nodes: assertions, folding, views, names, dead code.
 
+use expect_test::expect;
 use firebrand_core::Tensor;
 use firebrand_graph::ir::*;
 use firebrand_graph::passes::*;
@@ -151,7 +152,12 @@ fn guarded_symbols_are_left_alone() {
     let (_, report) = add_runtime_assertions_for_inline_constraints_pass(&program, &Context::default()).unwrap();
     assert!(!report.changed);
     let unknown = parse(&guarded.replace("u0: 2..5\n", "")).unwrap();
-    assert!(add_runtime_assertions_for_inline_constraints_pass(&unknown, &Context::default()).is_err());
+    expect![
+        "add_runtime_assertions_for_inline_constraints_pass: an assertion guards u0, which has no range constraint"
+    ]
+    .assert_eq(
+        &add_runtime_assertions_for_inline_constraints_pass(&unknown, &Context::default()).unwrap_err().to_string(),
+    );
 }
 
 /// P-112
@@ -554,10 +560,14 @@ fn inlining() {
         print_module(&module, Form::Short),
         "graph {\n  %x = placeholder\n  %y = aten.sin.default(%x)\n  %y_1 = aten.sin.default(%y)\n  return (%y_1,)\n}"
     );
-    for bad in [text.replace("s(%x)", "s(1)"), text.replace("return %y\n", "return None\n")] {
+    for (bad, expected) in [
+        (text.replace("s(%x)", "s(1)"), "argument 0 for %x is not a node; constants cannot be inlined"),
+        (text.replace("return %y\n", "return None\n"), "the sub-module returns neither a value nor a tuple of values"),
+    ] {
         let mut module = parse_module(&bad).unwrap();
         let call = module.graph.find("c").unwrap();
-        assert!(node_inline_(&mut module, call).is_err(), "{bad}");
+        let error = node_inline_(&mut module, call).unwrap_err().to_string();
+        assert!(error.contains(expected), "P-94 {bad}: {error}");
     }
     let mut back = parse_module(
         "graph {\n  %x = placeholder\n  %y = placeholder\n  %c = call_module s(%x, %y)\n  %g = operator.getitem(%c, 1)\n  \

@@ -9,13 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// What a custom function knows of its call, and what it keeps for later.
 ///
-/// Only tensors can be saved (G-17); plain values live in the function's own fields:
-/// ```compile_fail
-/// # use firebrand_core::autograd::Context;
-/// fn keep(ctx: &mut Context) {
-///     ctx.save_for_backward(&[Some(&3.0)]);
-/// }
-/// ```
+/// Only tensors can be saved (G-17); plain values live in the function's own fields.
 pub struct Context {
     pub(super) name: String,
     pub(super) needs_input_grad: Vec<bool>,

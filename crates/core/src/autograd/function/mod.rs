@@ -55,35 +55,8 @@ pub type BatchedOutputs = (Vec<Tensor>, Vec<Option<usize>>);
 /// assert_eq!(x.grad().unwrap().item::<f64>(), 6.0);
 /// ```
 ///
-/// What PyTorch finds out at run time the compiler says here. Inputs are tensors (G-5), gradients are tensors or none
-/// (G-6), and a function runs by `apply` only (G-29):
-/// ```compile_fail
-/// # use firebrand_core::autograd::{Context, Function};
-/// # use firebrand_core::{Result, Tensor};
-/// struct F;
-/// impl Function for F {
-///     fn forward(&self, _: &mut Context, x: &[Tensor]) -> Result<Vec<Tensor>> { Ok(x.to_vec()) }
-/// }
-/// F.apply(&[&Tensor::scalar(1.0), &3]);
-/// ```
-/// ```compile_fail
-/// # use firebrand_core::autograd::{Context, Function};
-/// # use firebrand_core::{Result, Tensor};
-/// struct F;
-/// impl Function for F {
-///     fn forward(&self, _: &mut Context, x: &[Tensor]) -> Result<Vec<Tensor>> { Ok(x.to_vec()) }
-///     fn backward(&self, _: &Context, _: &[Option<Tensor>]) -> Result<Vec<Option<Tensor>>> { Ok(vec![1.0]) }
-/// }
-/// ```
-/// ```compile_fail
-/// # use firebrand_core::autograd::{Context, Function};
-/// # use firebrand_core::{Result, Tensor};
-/// struct F;
-/// impl Function for F {
-///     fn forward(&self, _: &mut Context, x: &[Tensor]) -> Result<Vec<Tensor>> { Ok(x.to_vec()) }
-/// }
-/// F(&Tensor::scalar(1.0));
-/// ```
+/// What PyTorch finds out at run time the compiler says here: inputs are tensors (G-5), gradients are tensors or none (G-6),
+/// and a function runs by `apply` only (G-29).
 pub trait Function: Any + Send + Sync {
     /// The name its node carries in front of `Backward`; the type's own by default.
     fn name(&self) -> String {

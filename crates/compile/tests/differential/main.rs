@@ -1,11 +1,14 @@
 //! Random programs of views, writes, hooks, conditionals and grad-mode changes: every joint-graph back end does what a plain run does,
-//! and so does compiled backward, with graphs that all programs share.
+//! and so do compiled backward, with graphs that all programs share, the same program written as tensor methods, and the
+//! program exported, saved as an archive and loaded again.
 //!
 //! A plain run interprets the graph with ordinary recording. Compared are results, written inputs, gradients when only some
 //! results are differentiated, the sequence of hook calls with what they saw, and gradients of gradients. One seed is
 //! fixed, one is new at every run; `FIREBRAND_DIFFERENTIAL` says how many programs each of them makes, and
 //! `FIREBRAND_DIFFERENTIAL_SEED` takes the place of the new one.
 #![allow(clippy::unwrap_used)] // a test that cannot go on should stop
+
+mod ways;
 
 use firebrand_compile::backward::{CompiledBackward, Options};
 use firebrand_compile::fused::FusedOptions;
@@ -19,6 +22,7 @@ use firebrand_graph::ExportedProgram;
 use firebrand_graph::ir::*;
 use firebrand_graph::text::{Form, print};
 use std::sync::{Arc, Mutex};
+use ways::{Methods, Reloaded};
 
 /// A small generator: the programs of a seed are the same everywhere.
 struct Random(u64);
@@ -160,6 +164,18 @@ fn generate(r: &mut Random) -> Program {
     Program { graph, hooks, chosen }
 }
 
+/// The program without its hooks, which no archive can hold.
+fn without_hooks(program: &Program) -> Program {
+    let mut graph = program.graph.clone();
+    let nodes: Vec<NodeId> = graph.graph.find_calls(&Target::from(Function::RegisterHook)).collect();
+    for n in nodes {
+        let Argument::Node(of) = graph.graph[n].args()[0] else { unreachable!("hooks are on values") };
+        graph.graph.replace_all_uses_with(n, of);
+        graph.graph.erase(n).unwrap();
+    }
+    Program { graph, hooks: 0, chosen: program.chosen.clone() }
+}
+
 /// Which hook, and the gradient it saw.
 type HookCall = (usize, Option<Vec<f64>>);
 
@@ -209,12 +225,24 @@ fn need(t: &Tensor, leaves: &[Tensor]) -> Need {
     Need::InVain
 }
 
+fn leaves() -> [Tensor; 2] {
+    [leaf(0.3).requires_grad_(), leaf(1.7).requires_grad_()]
+}
+
+fn inputs_of(leaves: &[Tensor; 2]) -> [Tensor; 3] {
+    [&leaves[0] * 1.0, &leaves[1] * 1.0, leaf(2.9)]
+}
+
+fn examples(inputs: &[Tensor]) -> Vec<ExampleInput> {
+    let example = |t: &Tensor| ExampleInput { value: ExampleValue::Tensor(TensorMeta::of(t)), is_static: false };
+    inputs.iter().map(example).collect()
+}
+
 /// Runs a program; none if a plain run refuses it (a saved value was written, a view may not be).
 fn observe(program: &Program, backend: &dyn Backend, backward: Option<&CompiledBackward>) -> Option<Seen> {
-    let leaves = [leaf(0.3).requires_grad_(), leaf(1.7).requires_grad_()];
-    let inputs = [&leaves[0] * 1.0, &leaves[1] * 1.0, leaf(2.9)];
-    let example = |t: &Tensor| ExampleInput { value: ExampleValue::Tensor(TensorMeta::of(t)), is_static: false };
-    let executable = backend.compile(&program.graph, &inputs.iter().map(example).collect::<Vec<_>>()).ok()?;
+    let leaves = leaves();
+    let inputs = inputs_of(&leaves);
+    let executable = backend.compile(&program.graph, &examples(&inputs)).ok()?;
     let log: Arc<Mutex<Vec<HookCall>>> = Arc::default();
     let slots: Vec<Arc<HookSlot>> = (0..program.hooks)
         .map(|k| {
@@ -318,6 +346,7 @@ fn backends() -> Vec<(Box<dyn Backend>, f64)> {
     let default = PartitionOptions { partitioner: Partitioner::Default, ..PartitionOptions::default() };
     let all = PartitionOptions { activation_memory_budget: 0.0, ..PartitionOptions::default() };
     vec![
+        (Box::new(Methods), 0.0),
         (Box::new(aot_eager()), 0.0),
         (Box::new(with("default", default)), 0.0),
         (Box::new(with("recompute", all)), 0.0),
@@ -339,18 +368,22 @@ fn compiled() -> Vec<(&'static str, Box<dyn Backend>, CompiledBackward, f64)> {
 
 fn check(seed: u64, count: usize) {
     let mut r = Random(seed.max(1));
-    let mut ran = 0;
+    let (mut ran, mut reloaded) = (0, 0);
     let compiled = compiled();
     for i in 0..count {
         let program = generate(&mut r);
         let Some(plain) = observe(&program, &Interpret, None) else { continue };
         ran += 1;
-        let run = |name: &str, backend: &dyn Backend, backward: Option<&CompiledBackward>, tolerance: f64| {
+        let check_one = |program: &Program,
+                         plain: &Seen,
+                         name: &str,
+                         way: (&dyn Backend, Option<&CompiledBackward>),
+                         tolerance: f64| {
             let text = || print(&ExportedProgram::new(program.graph.clone(), None), Form::Short);
-            let Some(found) = observe(&program, backend, backward) else {
+            let Some(found) = observe(program, way.0, way.1) else {
                 panic!("seed {seed}, program {i} on {name}: it does not run\n{}", text())
             };
-            if let Err(what) = compare(&found, &plain, tolerance) {
+            if let Err(what) = compare(&found, plain, tolerance) {
                 panic!(
                     "seed {seed}, program {i} on {name}: {what}\n{}chosen {:?}\nplain {plain:?}\nfound {found:?}",
                     text(),
@@ -358,10 +391,22 @@ fn check(seed: u64, count: usize) {
                 );
             }
         };
-        backends().iter().for_each(|(backend, tolerance)| run(backend.name(), &**backend, None, *tolerance));
-        compiled.iter().for_each(|(name, forward, c, tolerance)| run(name, &**forward, Some(c), *tolerance));
+        for (backend, tolerance) in backends() {
+            check_one(&program, &plain, backend.name(), (&*backend, None), tolerance);
+        }
+        for (name, forward, c, tolerance) in &compiled {
+            check_one(&program, &plain, name, (&**forward, Some(c)), *tolerance);
+        }
+        let bare = without_hooks(&program);
+        if let Some(plain) = observe(&bare, &Interpret, None)
+            && Reloaded.compile(&bare.graph, &examples(&inputs_of(&leaves()))).is_ok()
+        {
+            reloaded += 1;
+            check_one(&bare, &plain, Reloaded.name(), (&Reloaded, None), 0.0);
+        }
     }
     assert!(ran * 3 >= count, "most programs run: {ran} of {count}");
+    assert!(reloaded * 2 >= ran, "most programs can be saved: {reloaded} of {ran}");
     assert!(compiled.iter().all(|(_, _, c, _)| c.captures() > 0));
 }
 
