@@ -52,7 +52,7 @@ pub(crate) fn fuzz_idx(data: &[u8]) -> bool {
 /// Any bytes are an image or an error; half of the inputs get right checksums, so that more than the first chunk is seen.
 pub(crate) fn fuzz_png(data: &[u8]) -> bool {
     let mut data = data.to_vec();
-    if data.len() % 2 == 0 {
+    if data.len().is_multiple_of(2) {
         let mut at = 8;
         while let Some(length) = data.get(at..at + 4) {
             let length = u32::from_be_bytes([length[0], length[1], length[2], length[3]]) as usize;
@@ -76,7 +76,7 @@ pub(crate) fn fuzz_pnm(data: &[u8]) -> bool {
 /// Any text is a table or an error.
 pub(crate) fn fuzz_csv(data: &[u8]) -> bool {
     let Ok(text) = std::str::from_utf8(data) else { return false };
-    let options = CsvOptions { header: data.len() % 2 == 0, ..CsvOptions::default() };
+    let options = CsvOptions { header: data.len().is_multiple_of(2), ..CsvOptions::default() };
     let Ok((names, table)) = measured(data.len(), || parse_csv(text, &options)) else { return false };
     assert!(names.is_empty() || table.shape()[1] == names.len());
     true

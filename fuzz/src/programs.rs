@@ -88,14 +88,14 @@ pub(crate) fn fuzz_program(data: &[u8]) -> bool {
         ("m/models/m.json", data),
     ];
     // Compressing takes longer than anything else here.
-    let bytes = if data.len() % 16 == 0 { deflated(&entries) } else { stored(&entries) };
+    let bytes = if data.len().is_multiple_of(16) { deflated(&entries) } else { stored(&entries) };
     let Some(bytes) = bytes else { return false };
     let options = LoadOptions { spare: SPARE, ..LoadOptions::structure() };
     let length = bytes.len();
     let Ok(program) = measured(length, || ExportedProgram::from_bytes_with(bytes, &options)) else { return false };
     let _ = program.unsupported();
     // Writing twice takes ten times as long as reading, and mutations of what is accepted are much alike.
-    if data.len() % 8 == 0
+    if data.len().is_multiple_of(8)
         && let Ok(written) = program.to_bytes()
     {
         let again = ExportedProgram::from_bytes_with(written.clone(), &options).expect("what we write, we read");
@@ -143,7 +143,7 @@ fn see(object: &Object) {
 /// Any pickle is plain data or an error. Its storages lie beside it.
 pub(crate) fn fuzz_pickle(data: &[u8]) -> bool {
     let entries: [(&str, &[u8]); 3] = [("a/data.pkl", data), ("a/data/0", &[0; 64]), ("a/data/1", &[1; 16])];
-    let bytes = if data.len() % 16 == 0 { deflated(&entries) } else { stored(&entries) };
+    let bytes = if data.len().is_multiple_of(16) { deflated(&entries) } else { stored(&entries) };
     bytes.is_some_and(|bytes| fuzz_torch_save(&bytes))
 }
 

@@ -100,11 +100,11 @@ fn quantiles_of_f32_take_their_ranks_in_f64() {
     for (n, q, between, expected) in
         [(6, 0.1f32, "nearest", 1.0f32), (11, 0.3, "lower", 3.0), (11, 0.3, "higher", 4.0), (11, 0.7, "lower", 6.0)]
     {
-        let t = Tensor::try_from_slice(&(0..n).map(|i| i as f32).collect::<Vec<f32>>(), &[n]).expect("made");
+        let t = Tensor::try_from_slice(&(0..n).map(|i| i as f32).collect::<Vec<f32>>(), [n]).expect("made");
         let found = ops::quantile(&t, &Tensor::new(&[q]), None, false, between).expect("defined");
         assert_eq!(found.to_vec::<f32>(), [expected], "{between} of {q} among {n}");
     }
-    let t = Tensor::try_from_slice(&(0..3000).map(|i| i as f32).collect::<Vec<f32>>(), &[3000]).expect("made");
+    let t = Tensor::try_from_slice(&(0..3000).map(|i| i as f32).collect::<Vec<f32>>(), [3000]).expect("made");
     let t = t.requires_grad_();
     let found = ops::quantile(&t, &Tensor::new(&[0.3137f32]), None, false, "linear").expect("defined");
     found.sum().backward();

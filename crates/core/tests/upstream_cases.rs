@@ -389,10 +389,15 @@ fn make_dual_compares_the_memory_too() {
     }
 }
 
+type Forward = fn(&mut Context, &[Tensor]) -> Result<Vec<Tensor>>;
+type Jvp = fn(&[Option<Tensor>]) -> Result<Vec<Option<Tensor>>>;
+/// A label, a function, the error it ends with and the tangents it gives.
+type JvpRow<'a> = (&'a str, Forward, Jvp, Option<String>, Vec<Option<Vec<f64>>>);
+
 /// A function made of closures.
 struct Made {
-    forward: fn(&mut Context, &[Tensor]) -> Result<Vec<Tensor>>,
-    jvp: fn(&[Option<Tensor>]) -> Result<Vec<Option<Tensor>>>,
+    forward: Forward,
+    jvp: Jvp,
 }
 
 impl Function for Made {
@@ -442,8 +447,6 @@ fn functions_that_return_a_view_of_what_they_wrote() {
 /// G-33 to G-36: what `jvp` returns must be to the tangents what the outputs are to the inputs.
 #[test]
 fn tangents_of_custom_functions_follow_their_outputs() {
-    type Forward = fn(&mut Context, &[Tensor]) -> Result<Vec<Tensor>>;
-    type Jvp = fn(&[Option<Tensor>]) -> Result<Vec<Option<Tensor>>>;
     fn t(tangents: &[Option<Tensor>]) -> &Tensor {
         tangents[0].as_ref().unwrap()
     }
@@ -464,7 +467,7 @@ fn tangents_of_custom_functions_follow_their_outputs() {
     let two: Forward = |_, x| Ok(vec![&x[0] * 1.0, &x[0] * 2.0]);
     let rule = |rule: JvpRule| Some(format!("JvpRule({rule:?})"));
     let other = |kind: &str| Some(kind.to_string());
-    let rows: Vec<(&str, Forward, Jvp, Option<String>, Vec<Option<Vec<f64>>>)> = vec![
+    let rows: Vec<JvpRow<'_>> = vec![
         // G-33: a view.
         ("G-33 view", slice, |g| Ok(vec![Some(cut(t(g), 0, 2))]), None, vec![Some(vec![1.0, 1.0])]),
         ("G-33 copy", slice, |g| Ok(vec![Some(ops::clone(&cut(t(g), 0, 2), None)?)]), rule(JvpRule::View), vec![]),

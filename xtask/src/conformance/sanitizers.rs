@@ -29,7 +29,7 @@ const COMPILED: [(&str, &[&str]); 2] =
 
 /// Runs all, or the one that is named.
 pub(super) fn run(which: Option<&str>) -> Outcome {
-    let all: [(&str, fn() -> Result<Option<String>, String>); 3] =
+    let all: [(&str, Tool); 3] =
         [("miri", miri), ("address", || sanitizer("address")), ("thread", || sanitizer("thread"))];
     if let Some(name) = which.filter(|name| all.iter().all(|(known, _)| known != name)) {
         return Err(format!("expected miri, address or thread, found {name}"));
@@ -70,6 +70,9 @@ fn pass(mut command: Command) -> Result<Option<String>, String> {
         Err(e) => Err(e.to_string()),
     }
 }
+
+/// Runs one tool: what the machine lacks for it, or none if it ran and found nothing.
+type Tool = fn() -> Result<Option<String>, String>;
 
 /// What of the nightly toolchain is missing, if anything is.
 fn lacking(component: Option<&str>) -> Option<String> {
@@ -118,7 +121,9 @@ fn sanitizer(name: &str) -> Result<Option<String>, String> {
         if name == "thread" {
             command.arg("-Zbuild-std");
         }
-        tests.iter().for_each(|test| drop(command.args(["--test", test])));
+        for test in tests {
+            command.args(["--test", test]);
+        }
         command.env("RUSTFLAGS", format!("-Zsanitizer={name}"));
         command.env("CARGO_TARGET_DIR", crate::root().join("target/sanitizers").join(name));
         // What is kept for reuse is no leak; `tests/leaks.rs` counts what is live.

@@ -269,7 +269,7 @@ impl Tracing<'_> {
             let defined = seen.is_none_or(|d| d.get(k).copied().unwrap_or(false));
             let meta = self.walk.steps[to].node.input_metadata().get(slot)?;
             let layout = Layout::contiguous(&meta.shape).ok()?;
-            defined.then(|| Spec { layout, dtype: meta.dtype, device: Device::Meta })
+            defined.then_some(Spec { layout, dtype: meta.dtype, device: Device::Meta })
         };
         let results: Vec<Option<Spec>> = step.targets.iter().enumerate().map(one).collect();
         self.host(i, HostKind::Formula { unwanted: step.unwanted }, grads, &results)

@@ -162,7 +162,7 @@ impl Call {
         }
         let replaced = slots.gather(&grad_outputs);
         let mut place = self.grad_outputs.lock().unwrap_or_else(|e| e.into_inner());
-        let before = std::mem::replace(&mut *place, Some(grad_outputs));
+        let before = Option::replace(&mut *place, grad_outputs);
         drop(place);
         drop(before);
         Ok(Some(replaced))

@@ -376,7 +376,8 @@ pub(crate) fn tril_indices(
     device: Option<Device>,
 ) -> Result<Tensor> {
     const OP: &str = "tril_indices";
-    (steps_of(OP, row)?, steps_of(OP, col)?);
+    steps_of(OP, row)?;
+    steps_of(OP, col)?;
     let cells = cells_below(row.into(), col.into(), offset.into());
     let end = move |r: i64| r.saturating_add(offset).saturating_add(1).clamp(0, col);
     // Rows above the triangle are skipped: there may be many more of them than cells.
@@ -392,7 +393,8 @@ pub(crate) fn triu_indices(
     device: Option<Device>,
 ) -> Result<Tensor> {
     const OP: &str = "triu_indices";
-    (steps_of(OP, row)?, steps_of(OP, col)?);
+    steps_of(OP, row)?;
+    steps_of(OP, col)?;
     let cells = i128::from(row) * i128::from(col) - cells_below(row.into(), col.into(), i128::from(offset) - 1);
     let start = move |r: i64| r.saturating_add(offset).clamp(0, col);
     let last = col.saturating_sub(offset).clamp(0, row);
