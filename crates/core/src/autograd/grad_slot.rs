@@ -128,18 +128,33 @@ impl<T: Clone> GradSlot<T> {
         }
         drop(place);
         let turn = Turn { slot: self, writes: may_write };
-        let sum = add(old.as_ref(), g.clone(), may_write);
-        drop(turn);
-        let stored = sum.map(|sum| self.store(sum, changes));
+        // On error the turn ends by being dropped.
+        let stored = add(old.as_ref(), g.clone(), may_write).map(|sum| turn.finish(sum, changes));
         // What others left with us is added whatever became of our own.
         let left = std::mem::take(&mut self.lock().arrived);
         left.into_iter().try_for_each(|g| self.add(g, &mut unseen))?;
         if stored? { Ok(()) } else { self.add(g, unseen) }
     }
+}
 
-    /// Whether the sum counts; false if the value changed since `changes`, and the sum must be made again.
-    fn store(&self, sum: Sum<T>, changes: u64) -> bool {
-        let mut place = self.lock();
+/// An addition outside the lock: ends when dropped, also on unwind.
+struct Turn<'a, T> {
+    slot: &'a GradSlot<T>,
+    writes: bool,
+}
+
+impl<T> Turn<'_, T> {
+    fn end(&self, place: &mut Place<T>) {
+        if self.writes { place.writing = false } else { place.readers -= 1 }
+    }
+
+    /// Ends the turn and stores its sum in one step: between the two, another addition could write in place what this one
+    /// has read, and be lost. False if the value changed since `changes`, and the sum must be made again.
+    fn finish(self, sum: Sum<T>, changes: u64) -> bool {
+        let slot = self.slot;
+        let mut place = slot.lock();
+        self.end(&mut place);
+        std::mem::forget(self);
         let before = match sum {
             // Only `replace` can have come between, and what it put there is to stay.
             Sum::InPlace => None,
@@ -153,15 +168,9 @@ impl<T: Clone> GradSlot<T> {
     }
 }
 
-/// An addition outside the lock: ends when dropped, also on unwind.
-struct Turn<'a, T> {
-    slot: &'a GradSlot<T>,
-    writes: bool,
-}
-
 impl<T> Drop for Turn<'_, T> {
     fn drop(&mut self) {
         let mut place = self.slot.lock();
-        if self.writes { place.writing = false } else { place.readers -= 1 }
+        self.end(&mut place);
     }
 }
