@@ -262,8 +262,12 @@ pub enum ErrorKind {
     HookShape { hook: Option<String>, expected: Vec<usize>, found: Vec<usize> },
     #[error("hook{} returned dtype {found}, expected {expected}", named(.hook))]
     HookDtype { hook: Option<String>, expected: DType, found: DType },
+    #[error("hook{} returned a gradient on {found}, expected it on {expected}", named(.hook))]
+    HookDevice { hook: Option<String>, expected: Device, found: Device },
     #[error("hook{} returned {found} gradients, expected {expected}", named(.hook))]
     HookCount { hook: Option<String>, expected: usize, found: usize },
+    #[error("hook{}: can't replace a None gradient with a non-None value", named(.hook))]
+    HookUndefined { hook: Option<String> },
     #[error("{hook} of module {module} returned {found} tensors, expected {expected}")]
     ModuleHookCount { module: &'static str, hook: &'static str, expected: usize, found: usize },
     #[error("{hook} of module {module} was written for {expected}, but the module was called with {found}")]

@@ -1,4 +1,4 @@
-//! Cases D-1 to D-38 and D-50 to D-53 of docs/behaviour/autograd.md: tensor, node, post-accumulate and multi-grad hooks.
+//! Cases D-1 to D-38 and D-50 to D-53, D-56 to D-58 of docs/behaviour/autograd.md: tensor, node, post-accumulate and multi-grad hooks.
 //! Hooks of modules come with modules.
 #![allow(clippy::unwrap_used)]
 
@@ -11,7 +11,7 @@ use firebrand_core::autograd::{
     BackwardOptions, Context, Function, GradOptions, RemovableHandle, Target, get_gradient_edge, grad as gradient,
     no_grad, register_multi_grad_hook, register_multi_grad_hook_any,
 };
-use firebrand_core::{DType, Error, Result, Tensor};
+use firebrand_core::{DType, Device, Error, Result, Tensor};
 use std::sync::{Arc, Mutex};
 
 type Log = Arc<Mutex<Vec<String>>>;
@@ -232,6 +232,51 @@ fn node_hooks() {
             }
         }
     }
+}
+
+/// D-56: where no gradient flows a hook can put none; it may take one away. D-57: nor one on another device.
+#[test]
+fn hooks_define_no_gradient() {
+    let x = leaves(&[1.0, 2.0]);
+    let parts = x.unbind(0);
+    parts[1].register_hook_any(|_| Tensor::scalar(1.0)).unwrap();
+    assert_err!(parts[0].try_backward(&plain()), HookUndefined { .. });
+    let parts = x.unbind(0);
+    let define = |g: &[Option<Tensor>]| Ok(Some(g.iter().map(|_| Some(Tensor::scalar(1.0))).collect()));
+    parts[0].grad_fn().unwrap().register_prehook(define);
+    assert_err!(parts[0].try_backward(&plain()), HookUndefined { .. });
+    let a = leaf(2.0);
+    let y = &a * &Tensor::scalar(3.0);
+    y.grad_fn().unwrap().register_hook(|gi, _| Ok(Some(gi.iter().map(|_| Some(Tensor::scalar(1.0))).collect())));
+    assert_err!(y.try_backward(&plain()), HookUndefined { .. });
+    assert!(x.grad().is_none() && a.grad().is_none(), "a refused hook leaves nothing behind");
+    let y = &a * 2.0;
+    y.register_hook(|_| Tensor::empty([0usize; 0], (DType::F64, Device::Meta)));
+    assert_err!(y.try_backward(&plain()), HookDevice { .. });
+}
+
+/// D-58: what a backward returns for an input without gradient reaches the post-hooks, of any shape, and goes nowhere else.
+#[test]
+fn post_hooks_see_what_leads_nowhere() {
+    struct TwoGradients;
+    impl Function for TwoGradients {
+        fn forward(&self, _: &mut Context, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
+            Ok(vec![&inputs[0] * &inputs[1]])
+        }
+        fn backward(&self, _: &Context, grads: &[Option<Tensor>]) -> Result<Vec<Option<Tensor>>> {
+            Ok(vec![grads[0].clone(), Some(con(&[5.0; 7]))])
+        }
+    }
+    let (x, constant, seen) = (leaf(1.0), con(&[2.0]), log());
+    let y = TwoGradients.apply(&[&x, &constant]).unwrap().remove(0);
+    let l = seen.clone();
+    y.grad_fn().unwrap().register_hook(move |gi, _| {
+        l.lock().unwrap().push(format!("{:?}", gi.iter().map(|g| g.as_ref().map(|g| g.numel())).collect::<Vec<_>>()));
+        Ok(None)
+    });
+    y.sum().backward();
+    assert_eq!(entries(&seen), ["[Some(1), Some(7)]"]);
+    assert!(x.grad().is_some() && constant.grad().is_none());
 }
 
 /// D-13, D-14, D-15

@@ -1,4 +1,4 @@
-//! Cases D-39 to D-49 of docs/behaviour/autograd.md: hooks of modules.
+//! Cases D-39 to D-49 and D-59 of docs/behaviour/autograd.md: hooks of modules.
 #![allow(clippy::unwrap_used)]
 
 #[macro_use]
@@ -62,6 +62,31 @@ impl Forward<(Tensor, i64)> for Several {
     fn forward(&self, (x, n): &(Tensor, i64)) -> Result<(Tensor, i64, Tensor)> {
         Ok((x * 2.0, *n, x * 3.0))
     }
+}
+
+/// Returns 2a and 3b.
+#[derive(Module)]
+struct Apart(ModuleCore);
+
+impl Forward<(Tensor, Tensor)> for Apart {
+    type Output = (Tensor, Tensor);
+    fn forward(&self, (a, b): &(Tensor, Tensor)) -> Result<(Tensor, Tensor)> {
+        Ok((a * 2.0, b * 3.0))
+    }
+}
+
+/// D-59
+#[test]
+fn inputs_without_a_gradient_get_zeros() {
+    let m = Apart(ModuleCore::new());
+    let log = Log::default();
+    let l = log.clone();
+    m.register_full_backward_hook(move |_, gi, go| l.lock().unwrap().push(format!("{} | {}", show(gi), show(go))))
+        .unwrap();
+    for b in [leaf(5.0), Tensor::scalar(5.0)] {
+        m.call(&(leaf(1.0), b)).0.backward();
+    }
+    assert_eq!(entries(&log), ["2,0 | 1,none", "2,0 | 1,none"]);
 }
 
 /// D-39

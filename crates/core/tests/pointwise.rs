@@ -113,3 +113,34 @@ fn quantiles_of_f32_take_their_ranks_in_f64() {
     let (low, fraction) = (rank.floor() as usize, rank.fract());
     assert!((f64::from(weights[low + 1]) - fraction).abs() < 1e-7, "{} is not {fraction}", weights[low + 1]);
 }
+
+/// Zeros of either sign are equal, and PyTorch keeps the first of two equals: the value that is clamped.
+#[test]
+fn bounds_equal_to_the_value_keep_its_sign() {
+    for dtype in [DType::F32, DType::F64, DType::BF16] {
+        for n in [1usize, 40] {
+            for (zero, other) in [(-0.0f64, 0.0f64), (0.0, -0.0)] {
+                let (x, bound) = (Tensor::full([n], zero, dtype), Tensor::full([n], other, dtype));
+                let one = Tensor::ones([n], dtype);
+                let number = Scalar::Float(other);
+                let results = [
+                    ("clamp below", ops::clamp(&x, Some(number), Some(ONE))),
+                    ("clamp above", ops::clamp(&x, Some(Scalar::Int(-1)), Some(number))),
+                    ("clamp_min", ops::clamp_min(&x, number)),
+                    ("clamp_max", ops::clamp_max(&x, number)),
+                    ("clamp.Tensor", ops::clamp_tensor(&x, Some(&bound), Some(&one))),
+                    ("hardtanh", ops::hardtanh(&x, number, ONE)),
+                    ("relu6", ops::relu6(&x)),
+                    ("relu", ops::relu(&x)),
+                    ("fmax", ops::fmax(&x, &bound)),
+                    ("fmin", ops::fmin(&x, &bound)),
+                ];
+                for (name, result) in results {
+                    let found = result.expect("defined").to_dtype(DType::F64).to_vec::<f64>();
+                    let kept = found.iter().all(|v| v.is_sign_negative() == zero.is_sign_negative());
+                    assert!(kept, "{name} of {n} × {zero:?} and {other:?}, {dtype}: {found:?}");
+                }
+            }
+        }
+    }
+}

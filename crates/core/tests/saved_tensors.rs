@@ -41,6 +41,23 @@ fn kinds(log: &Log) -> Vec<String> {
     log.lock().unwrap().iter().map(|s| s.split(' ').take(2).collect::<Vec<_>>().join(" ")).collect()
 }
 
+/// E-48: a number that an op wrapped as a tensor is not the user's: no hook packs it; a tensor of no dimensions is.
+#[test]
+fn wrapped_numbers_are_not_packed() {
+    let log = Log::default();
+    let x = leaf(3.0);
+    let plain_numbers = {
+        let _scope = logged(&log, "A");
+        &(&(&x * 1.0) / 4.0) * 2.0
+    };
+    plain_numbers.backward();
+    assert!(kinds(&log).is_empty(), "{:?}", kinds(&log));
+    close(&grad(&x), &[0.5]);
+    let _scope = logged(&log, "A");
+    let _product = &x * &Tensor::scalar(2.0);
+    assert_eq!(kinds(&log), ["pack A"]);
+}
+
 /// E-1, E-2, E-3
 #[test]
 fn packing_and_unpacking() {

@@ -98,7 +98,8 @@ fn saving_to_a_file_is_atomic_and_named_by_it() {
     assert!(Archive::open(&path).unwrap().names().all(|n| n.starts_with("mine/")));
     assert_eq!(ExportedProgram::load(&path).unwrap().to_bytes().unwrap(), program.to_bytes().unwrap());
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
-    assert!(program.save(dir.path().join("missing/there.pt2")).is_err());
+    let error = program.save(dir.path().join("missing/there.pt2")).expect_err("no folder").to_string();
+    assert!(error.contains("missing"), "{error}");
 }
 
 /// Tensors that share memory in the archive share it here; the same tensor under two names is one tensor.

@@ -227,8 +227,13 @@ impl Tracing<'_> {
             let (done, touched) = shared::watching(|| runner::run_tensor_hooks(&step.node, &mut traced));
             match done {
                 Ok(()) if !touched => return Ok(traced),
-                // A hook that changes the size is wrong in any case.
-                Err(e) if matches!(e.kind(), ErrorKind::HookShape { .. } | ErrorKind::HookDtype { .. }) => {
+                // A hook that returns another kind of gradient than it got is wrong in any case.
+                Err(e)
+                    if matches!(
+                        e.kind(),
+                        ErrorKind::HookShape { .. } | ErrorKind::HookDtype { .. } | ErrorKind::HookUndefined { .. }
+                    ) =>
+                {
                     return Err(e.into());
                 }
                 Ok(()) => {}

@@ -654,12 +654,8 @@ pub(super) fn validate(node: &Node, outs: &mut Gradients) -> Result<()> {
         .into());
     }
     for (k, (edge, out)) in edges.iter().zip(outs.iter_mut()).enumerate() {
-        let (Some(edge), Some(g)) = (edge, out.as_ref()) else {
-            if edge.is_none() {
-                *out = None
-            }
-            continue;
-        };
+        // What leads nowhere is not looked at, but post-hooks see it.
+        let (Some(edge), Some(g)) = (edge, out.as_ref()) else { continue };
         let Some(meta) = edge.node.input_metadata().get(edge.slot as usize) else { continue };
         if !same_sizes(g.shape(), &meta.shape) {
             if !ops::shape::is_expandable_to(&meta.shape, g.shape()) {

@@ -3,7 +3,7 @@
 //! A hook may register or remove hooks, also in its own table: that counts from the next time (see `hook_table`).
 
 use super::hook_table::{HookTable, RemovableHandle};
-use super::node::{Edge, Gradients, InputMetadata, Node};
+use super::node::{Edge, Gradients, Node};
 use crate::capture::{self, PostAccumulateFn, TensorHookFn};
 use crate::state::{self, ModeGuard};
 use crate::{Error, ErrorKind, Result, Tensor};
@@ -220,29 +220,30 @@ impl Node {
 }
 
 /// A replacement must look like what it replaces.
-fn check_like(new: &Tensor, old: Option<&Tensor>, meta: Option<&InputMetadata>) -> Result<()> {
-    let (shape, dtype) = match (old, meta) {
-        (Some(t), _) => (t.shape().to_vec(), t.dtype()),
-        (None, Some(m)) => (m.shape.to_vec(), m.dtype),
-        (None, None) => return Ok(()),
-    };
-    if new.shape() != &shape[..] {
-        return Err(ErrorKind::HookShape { hook: None, expected: shape, found: new.shape().to_vec() }.into());
+/// What a hook returns takes the place of a gradient like it; where none flows, none can be put.
+fn check_like(new: &Tensor, old: Option<&Tensor>) -> Result<()> {
+    let old = old.ok_or(ErrorKind::HookUndefined { hook: None })?;
+    if new.shape() != old.shape() {
+        let (expected, found) = (old.shape().to_vec(), new.shape().to_vec());
+        return Err(ErrorKind::HookShape { hook: None, expected, found }.into());
     }
-    if new.dtype() != dtype {
-        return Err(ErrorKind::HookDtype { hook: None, expected: dtype, found: new.dtype() }.into());
+    if new.dtype() != old.dtype() {
+        return Err(ErrorKind::HookDtype { hook: None, expected: old.dtype(), found: new.dtype() }.into());
+    }
+    if new.device() != old.device() {
+        return Err(ErrorKind::HookDevice { hook: None, expected: old.device(), found: new.device() }.into());
     }
     Ok(())
 }
 
-fn run_tensor_hooks(table: &HookTable<TensorHook>, grads: &mut Gradients, meta: &[InputMetadata]) -> Result<()> {
+fn run_tensor_hooks(table: &HookTable<TensorHook>, grads: &mut Gradients) -> Result<()> {
     table.try_for_each(|hook| {
         let slot = hook.slot as usize;
         if grads.len() <= slot {
             grads.resize(slot + 1, None)
         }
         if let Some(new) = (hook.run)(grads[slot].as_ref())? {
-            check_like(&new, grads[slot].as_ref(), meta.get(slot))?;
+            check_like(&new, grads[slot].as_ref())?;
             grads[slot] = Some(new);
         }
         Ok(())
@@ -255,11 +256,11 @@ pub(crate) fn run_tensor_pre_hooks(node: &Node, grads: &mut Gradients) -> Result
     if let Some(leaf) = node.variable()
         && let Some(table) = leaf.extras_if_any().and_then(|e| e.hooks.get())
     {
-        run_tensor_hooks(table, grads, node.input_metadata())?;
+        run_tensor_hooks(table, grads)?;
     }
     let Some(extras) = node.extras_if_any() else { return Ok(()) };
     if let Some(table) = extras.hooks.tensor.get() {
-        run_tensor_hooks(table, grads, node.input_metadata())?;
+        run_tensor_hooks(table, grads)?;
     }
     let Some(retain) = extras.hooks.retain.get() else { return Ok(()) };
     let retain = retain.lock().unwrap_or_else(|e| e.into_inner()).clone();
@@ -271,13 +272,13 @@ pub(crate) fn run_tensor_pre_hooks(node: &Node, grads: &mut Gradients) -> Result
     Ok(())
 }
 
-fn replace_all(new: Vec<Option<Tensor>>, old: &mut Gradients, meta: &[InputMetadata]) -> Result<()> {
+fn replace_all(new: Vec<Option<Tensor>>, old: &mut Gradients) -> Result<()> {
     if new.len() != old.len() {
         return Err(ErrorKind::HookCount { hook: None, expected: old.len(), found: new.len() }.into());
     }
     for (k, n) in new.iter().enumerate() {
         if let Some(n) = n {
-            check_like(n, old[k].as_ref(), meta.get(k))?;
+            check_like(n, old[k].as_ref())?;
         }
     }
     *old = new.into();
@@ -288,7 +289,7 @@ fn replace_all(new: Vec<Option<Tensor>>, old: &mut Gradients, meta: &[InputMetad
 pub(crate) fn run_pre_hooks(node: &Node, grads: &mut Gradients) -> Result<()> {
     let Some(table) = node.extras_if_any().and_then(|e| e.hooks.pre.get()) else { return Ok(()) };
     table.try_for_each(|hook| match hook(grads)? {
-        Some(new) => replace_all(new, grads, node.input_metadata()),
+        Some(new) => replace_all(new, grads),
         None => Ok(()),
     })
 }
@@ -303,7 +304,7 @@ pub(crate) fn has_post_hooks(node: &Node) -> bool {
 pub(crate) fn run_post_hooks(node: &Node, outgoing: &mut Gradients, incoming: &[Option<Tensor>]) -> Result<()> {
     let Some(table) = node.extras_if_any().and_then(|e| e.hooks.post.get()) else { return Ok(()) };
     table.try_for_each(|hook| match hook(outgoing, incoming)? {
-        Some(new) => replace_all(new, outgoing, &[]),
+        Some(new) => replace_all(new, outgoing),
         None => Ok(()),
     })
 }

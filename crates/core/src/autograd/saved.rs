@@ -8,7 +8,7 @@ use super::forward;
 use super::node::{Edge, Node};
 use crate::state;
 use crate::sym::SymInts;
-use crate::tensor::{DETACHED, INFERENCE, REQUIRES_GRAD, TANGENT};
+use crate::tensor::{DETACHED, INFERENCE, REQUIRES_GRAD, TANGENT, WRAPPED_NUMBER};
 use crate::{DType, Error, ErrorKind, Result, Scalar, Spec, Tensor};
 use firebrand_kernels::shared::Arc;
 use std::any::Any;
@@ -103,7 +103,9 @@ impl SavedTensor {
         if t.flags() & INFERENCE != 0 {
             return Err(ErrorKind::InferenceSaved.into());
         }
+        // Numbers that became tensors (`x * 2.0`) are the op's, not the user's: no hook sees them.
         if state::word() & state::SAVED_HOOKS != 0
+            && t.flags() & WRAPPED_NUMBER == 0
             && let Some(h) = top_hooks()
         {
             return pack(t, h, None);

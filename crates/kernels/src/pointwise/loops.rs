@@ -438,13 +438,14 @@ macro_rules! float_step {
                 let f = q.floor();
                 if q - f > 0.5 { f + 1.0 } else { f }
             }
+            // Zeros of either sign are equal, and of equals the first is kept: clamping -0.0 to [0, 1] leaves -0.0.
             #[inline(always)]
             fn maximum(x: T, y: T) -> T {
-                if x > y || x.is_nan() { x } else { y }
+                if x >= y || x.is_nan() { x } else { y }
             }
             #[inline(always)]
             fn minimum(x: T, y: T) -> T {
-                if x < y || x.is_nan() { x } else { y }
+                if x <= y || x.is_nan() { x } else { y }
             }
             let [a, b, _] = *args;
             // SAFETY: passed on from the caller; the closures name the types of this register.
@@ -527,8 +528,8 @@ macro_rules! float_step {
                     Op::Pow => map2(d, a, b, n, m::pow::<F>),
                     Op::Maximum => mixed2(d, a, b, n, maximum),
                     Op::Minimum => mixed2(d, a, b, n, minimum),
-                    Op::Fmax => mixed2(d, a, b, n, |x: T, y: T| if x > y || y.is_nan() { x } else { y }),
-                    Op::Fmin => mixed2(d, a, b, n, |x: T, y: T| if x < y || y.is_nan() { x } else { y }),
+                    Op::Fmax => mixed2(d, a, b, n, |x: T, y: T| if x >= y || y.is_nan() { x } else { y }),
+                    Op::Fmin => mixed2(d, a, b, n, |x: T, y: T| if x <= y || y.is_nan() { x } else { y }),
                     Op::Atan2 => map2(d, a, b, n, m::atan2::<F>),
                     Op::Hypot => map2(d, a, b, n, m::hypot::<F>),
                     Op::Zeta => call2(d, a, b, n, m::zeta::<false>),
