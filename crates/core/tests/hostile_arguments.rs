@@ -233,3 +233,67 @@ fn overlap_is_told_in_bytes() {
     assert_eq!(ops::real(&z).unwrap().contiguous().to_vec::<f32>(), [1.0, 2.0, 2.0, 3.0]);
     assert_eq!(last_parts.contiguous().to_vec::<f32>(), [2.0, -3.0, 3.0, -4.0]);
 }
+
+/// Work in proportion to an argument, not to the data: orders, poles and diagonals that were walked step by step.
+#[test]
+fn no_argument_buys_endless_work() {
+    // Polygamma far below zero, with the gradients that mvlgamma takes there. The values are exact to 1e-15.
+    let x = Tensor::new(&[-11.25f64, -100.75, -32768.25, -1000000.5]);
+    let expected: [(i64, [f64; 4]); 2] = [
+        (1, [19.65415365919055403, 19.729332339250960611, 19.73917828529907055, 9.8696034010903586179]),
+        (2, [124.01787668541028736, -124.02520426492638192, 124.02510672026800076, -9.99998000002749997e-13]),
+    ];
+    for (n, expected) in expected {
+        for (found, e) in ops::polygamma(n, &x).unwrap().to_vec::<f64>().into_iter().zip(expected) {
+            assert!((found - e).abs() <= 1e-12 * e.abs(), "polygamma({n}): {found} instead of {e}");
+        }
+    }
+    let huge = Tensor::new(&[-1e300f64, -1e15 - 0.5]);
+    assert!(ops::polygamma(1, &huge).unwrap().to_vec::<f64>()[0].is_infinite());
+    let meta = |sizes: &[i64]| {
+        let sizes: Vec<SymInt> = sizes.iter().map(|&n| n.into()).collect();
+        ops::zeros(&sizes, Some(DType::F64), Some(Device::Meta)).unwrap()
+    };
+    ops::fill_diagonal_(&meta(&[1 << 40, 2]), Scalar::Int(1), true).unwrap();
+    let long = meta(&[2, 1 << 40]);
+    assert_eq!(ops::diff(&long, 1 << 40, -1, None, None).unwrap().shape(), [2, 0]);
+    let message = ops::diff(&long, (1 << 40) - 1, -1, None, None).unwrap_err().to_string();
+    assert!(message.contains("order 1099511627775"), "{message}");
+    // The gradient of a trace is as wide as the matrix, and on its device.
+    let matrix = meta(&[3, 1 << 40]).requires_grad_();
+    let back = grad(&ops::trace(&matrix).unwrap(), &matrix, &GradOptions::default()).unwrap();
+    assert_eq!(back[0].as_ref().unwrap().shape(), [3, 1 << 40]);
+}
+
+/// Amounts of padding whose sum is a size, though each is as large as integers get.
+#[test]
+fn padding_by_any_amount() {
+    let x = Tensor::new(&[1.0f32, 2.0]);
+    let pad = |before: i64, after: i64| ops::constant_pad_nd(&x, &[before.into(), after.into()], Scalar::Int(0));
+    for (before, after) in [(-3, 3), (3, -4), (-i64::MAX, i64::MAX), (i64::MAX - 1, -i64::MAX)] {
+        let message = pad(before, after).unwrap_err().to_string();
+        assert!(message.contains("crop more than a dimension of 2"), "{before}, {after}: {message}");
+    }
+    assert_eq!(pad(-2, 2).unwrap().to_vec::<f32>(), [0.0, 0.0]);
+    let row = x.reshape([1, 2]);
+    for (before, after, value) in [(-3, 4, 2.0), (4, -3, 1.0), (-i64::MAX, i64::MAX, 2.0)] {
+        let found = ops::replication_pad1d(&row, &[before.into(), after.into()]).unwrap();
+        assert!(found.to_vec::<f32>().iter().all(|&v| v == value), "{before}, {after}: {found:?}");
+    }
+}
+
+/// Dtypes an op is asked to compute in.
+#[test]
+fn dtypes_of_results_are_checked() {
+    let g = ones(&[2, 3]);
+    for back in [ops::_softmax_backward_data, ops::_log_softmax_backward_data] {
+        let message = back(&g, &g, 1, DType::I32).unwrap_err().to_string();
+        assert!(message.contains("int32"), "{message}");
+    }
+    let z = Tensor::new(&[Complex::new(1.0f32, 2.0), Complex::new(3.0, 4.0)]);
+    assert_eq!(ops::mean(&z, Some(DType::F64)).unwrap().to_vec::<f64>(), [2.0]);
+    assert_eq!(ops::mean_dim(&z, Some(&[0]), false, Some(DType::F32)).unwrap().to_vec::<f32>(), [2.0]);
+    let none = Tensor::try_empty(Spec::new(&[1, 0, 3, 3], DType::F64, Device::Cpu).unwrap()).unwrap();
+    let columns = ops::im2col(&none, &[2, 2], &[1, 1], &[0, 0], &[1, 1]).unwrap();
+    assert_eq!(columns.shape(), [1, 0, 4]);
+}

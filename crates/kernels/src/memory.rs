@@ -285,6 +285,8 @@ impl Local {
     }
 }
 
+#[cold]
+#[inline(never)]
 fn flush_counts(local: &Local) {
     let delta = local.delta.replace(0);
     let live = LIVE.fetch_add(delta, Relaxed) + delta;
@@ -363,16 +365,16 @@ impl Flat<'_> {
     /// If they do not, and if the storage is a meta storage.
     #[inline]
     pub(crate) fn elements(&self, dtype: DType) -> *mut u8 {
-        let (size, block) = (dtype.size(), self.storage.block());
-        if self.len == 0 {
-            return block.data;
-        }
+        let (shift, block) = (dtype.size().trailing_zeros(), self.storage.block());
         // Saturated, it fits no storage.
-        if self.offset.saturating_add(self.len).saturating_mul(size) > block.room {
+        if self.offset.saturating_add(self.len) > block.room >> shift {
+            if self.len == 0 {
+                return block.data;
+            }
             refuse(self.storage, dtype, self.offset, &[self.len], &[1])
         }
-        // SAFETY: inside the block, by the check.
-        unsafe { block.data.add(self.offset * size) }
+        // SAFETY: inside the block, by the check: sizes of dtypes are powers of two.
+        unsafe { block.data.add(self.offset << shift) }
     }
 }
 
@@ -408,10 +410,7 @@ impl Storage {
                 list.left.set(list.left.get() + 1);
                 return Some(p);
             }
-            fresh(local, class).or_else(|| {
-                local.count(-(nbytes as i64));
-                None
-            })
+            fresh(local, class, nbytes)
         });
         let Some(p) = p else { return Err(OutOfMemory { bytes: nbytes }) };
         // SAFETY: the block is ours alone and its data area holds at least `nbytes` initialised bytes.
@@ -608,7 +607,8 @@ fn refuse(storage: &Storage, dtype: DType, offset: usize, sizes: &[usize], strid
 /// A block for a thread whose list of the class is empty: from the shared list, which also fills the thread's own, or from
 /// the system.
 #[cold]
-fn fresh(local: &Local, class: u32) -> Option<NonNull<Block>> {
+#[inline(never)]
+fn fresh(local: &Local, class: u32, nbytes: usize) -> Option<NonNull<Block>> {
     local.open();
     if local.stage.get() == Stage::Closed {
         flush_counts(local);
@@ -627,10 +627,14 @@ fn fresh(local: &Local, class: u32) -> Option<NonNull<Block>> {
             return Some(p);
         }
     }
-    from_system(class).or_else(|| {
+    let found = from_system(class).or_else(|| {
         empty_cache();
         from_system(class)
-    })
+    });
+    if found.is_none() {
+        local.count(-(nbytes as i64)); // counted by the caller
+    }
+    found
 }
 
 fn from_system(class: u32) -> Option<NonNull<Block>> {

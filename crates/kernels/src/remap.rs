@@ -39,8 +39,10 @@ fn pad_maps(sizes: &[usize], pads: &[(i64, i64)], mode: PadMode) -> Maps {
     let mut maps = identity(sizes);
     let first = sizes.len() - pads.len();
     for (map, &(before, after)) in maps[first..].iter_mut().zip(pads) {
-        let n = map.len() as i64;
-        let read = |at: i64| match mode {
+        let n = map.len() as i128;
+        // Wider than the amounts, which may be any: only their sum is known to be a size.
+        let (before, after) = (i128::from(before), i128::from(after));
+        let read = |at: i128| match mode {
             _ if (0..n).contains(&at) => at as usize,
             PadMode::Constant => FILL,
             PadMode::Reflect if at < 0 => -at as usize,

@@ -26,8 +26,9 @@ pub fn placeholder_naming_pass(program: &ExportedProgram, _: &Context) -> Result
             }
         }
     }
+    // Inputs that the signature does not tell of keep their names too, if they can.
     for n in graph.nodes() {
-        if !graph[n].is_placeholder() {
+        if !names.given.contains_key(&n) {
             names.give(n, graph[n].name(), false);
         }
     }

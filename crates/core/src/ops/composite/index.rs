@@ -144,6 +144,7 @@ pub(crate) fn fill_diagonal_(self_: &Tensor, fill_value: Scalar, wrap: bool) -> 
     ops::fill_(&diagonal(shortest, 0)?, fill_value)?;
     if let (true, &[rows, columns]) = (wrap, sizes)
         && rows > columns + 1
+        && !self_.is_meta()
     {
         // A tall matrix goes on after a free row.
         let mut at = columns + 1;

@@ -67,7 +67,17 @@ pub(crate) fn diff(t: &Tensor, n: i64, dim: i64, prepend: Option<&Tensor>, appen
         return Err(Error::argument(OP, m));
     }
     let mut out = if joined.len() > 1 { ops::cat(&joined, dim)? } else { t.clone() };
-    let n = (n as usize).min(out.shape()[d]);
+    let size = out.shape()[d];
+    let n = (n as usize).min(size);
+    if n == size {
+        // Nothing is left after the last difference, whatever came before.
+        let empty = ops::slice(&out, dim, Some(SymInt::from(0)), Some(SymInt::from(0)), SymInt::from(1))?;
+        return ops::clone(&empty, None);
+    }
+    const HIGHEST: usize = 1 << 16;
+    if n > HIGHEST {
+        return Err(Error::argument(OP, format!("differences of order {n}; at most {HIGHEST} are taken")));
+    }
     for _ in 0..n {
         let size = out.shape()[d];
         let part = |from: usize, to: usize| {

@@ -83,6 +83,9 @@ pub(crate) fn im2col(
     stride: &[i64],
     out: &Tensor,
 ) -> Result<()> {
+    if out.numel() == 0 {
+        return Ok(());
+    }
     let shape = im2col_geometry("im2col", self_.shape(), kernel_size, dilation, padding, stride)?;
     let (x, w) = (dense(self_)?, one_hot(&shape, self_)?);
     conv::forward(&shape, x.access().view(), w.access().view(), None, out.access().view_mut());
@@ -98,6 +101,9 @@ pub(crate) fn col2im(
     stride: &[i64],
     out: &Tensor,
 ) -> Result<()> {
+    if out.numel() == 0 {
+        return Ok(());
+    }
     let shape = im2col_geometry("col2im", out.shape(), kernel_size, dilation, padding, stride)?;
     let (dy, w) = (dense(self_)?, one_hot(&shape, self_)?);
     conv::grad_input(&shape, dy.access().view(), w.access().view(), None, out.access().view_mut());

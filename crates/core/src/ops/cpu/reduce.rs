@@ -84,6 +84,11 @@ fn addends(t: &Tensor, out: &Tensor) -> Result<Tensor> {
     }
 }
 
+/// What a reduction to a real dtype reads of complex elements.
+fn real_part(t: &Tensor, out: &Tensor) -> Result<Tensor> {
+    if t.dtype().is_complex() && !out.dtype().is_complex() { converted(t, out.dtype()) } else { Ok(t.clone()) }
+}
+
 pub(crate) fn sum(t: &Tensor, _dtype: Option<DType>, out: &Tensor) -> Result<()> {
     fold(Reduce::Sum, &addends(t, out)?, &every_dim(t), out)
 }
@@ -99,7 +104,7 @@ pub(crate) fn sum_dim(
 }
 
 pub(crate) fn mean(t: &Tensor, _dtype: Option<DType>, out: &Tensor) -> Result<()> {
-    fold(Reduce::Mean, t, &every_dim(t), out)
+    fold(Reduce::Mean, &real_part(t, out)?, &every_dim(t), out)
 }
 
 pub(crate) fn mean_dim(
@@ -109,7 +114,7 @@ pub(crate) fn mean_dim(
     _dtype: Option<DType>,
     out: &Tensor,
 ) -> Result<()> {
-    over(Reduce::Mean, t, dim, out)
+    over(Reduce::Mean, &real_part(t, out)?, dim, out)
 }
 
 pub(crate) fn prod(t: &Tensor, _dtype: Option<DType>, out: &Tensor) -> Result<()> {

@@ -80,10 +80,7 @@ pub(crate) fn sum_to(grad: &Tensor, sizes: &[SymInt]) -> Result<Tensor> {
 }
 
 pub(crate) fn trace_backward(grad: &Tensor, sizes: &[SymInt]) -> Result<Tensor> {
-    let (rows, columns) = (usize::from(sizes[0]), usize::from(sizes[1]));
-    let mut eye = vec![0f64; rows * columns];
-    (0..rows.min(columns)).for_each(|k| eye[k * columns + k] = 1.0);
-    ops::mul(grad, &cast(&Tensor::try_from_vec(eye, [rows, columns])?, grad.dtype())?)
+    ops::mul(grad, &ops::eye_m(sizes[0].clone(), sizes[1].clone(), Some(grad.dtype()), Some(grad.device()))?)
 }
 
 // ---- extremes

@@ -131,10 +131,6 @@ fn padded(op: &'static str, self_: &Tensor, padding: &[SymInt]) -> Result<Dims> 
         *n = usize::try_from(size).map_err(|_| {
             Error::argument(op, format!("padding {before} and {after} leaves a dimension of {n} with size {size}"))
         })?;
-        let crops = [before, after].map(|p| p.min(0).unsigned_abs() as usize);
-        if crops[0].checked_add(crops[1]).is_none_or(|c| c > *n + crops[0] + crops[1]) {
-            return Err(Error::argument(op, format!("cropping {before} and {after} takes more than there is")));
-        }
     }
     if checked_numel(&sizes).is_none() {
         return Err(ErrorKind::SizeOverflow { shape: sizes.to_vec() }.into());
@@ -144,6 +140,13 @@ fn padded(op: &'static str, self_: &Tensor, padding: &[SymInt]) -> Result<Dims> 
 
 /// `constant_pad_nd`.
 pub(crate) fn constant_pad_nd(op: &'static str, self_: &Tensor, pad: &[SymInt], _value: crate::Scalar) -> Result<Spec> {
+    // Negative amounts crop first, so there must be as much to crop.
+    for (&n, (before, after)) in self_.shape().iter().rev().zip(pads(pad).into_iter().rev()) {
+        if before.min(0).unsigned_abs().saturating_add(after.min(0).unsigned_abs()) > n as u64 {
+            let m = format!("amounts {before} and {after} crop more than a dimension of {n} has");
+            return Err(Error::argument(op, m));
+        }
+    }
     Spec::new(&padded(op, self_, pad)?, self_.dtype(), self_.device())
 }
 

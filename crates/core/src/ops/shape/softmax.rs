@@ -28,6 +28,7 @@ pub(crate) fn softmax_backward_data(
     wrap_dim(op, dim, grad.ndim())?;
     need_float(op, grad.dtype())?;
     need_float(op, output.dtype())?;
+    need_float(op, input_dtype)?;
     if grad.shape() != output.shape() {
         return Err(Error::argument(
             op,
